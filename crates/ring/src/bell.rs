@@ -1,0 +1,192 @@
+//! Who has something for a lane, and whether the lane must be woken to see it.
+//!
+//! Each lane owns one [`Mailbox`] that all others reach. While the lane is awake a sender pays one atomic "or" a
+//! batch, the lane one load a turn, and nobody makes a system call. Only for a lane that declared sleep is a sender
+//! told to ring, and only one sender a sleep.
+//!
+//! ```text
+//!  sender                               receiver
+//!  publish the ring                     collect: swap the bits to 0, visit those rings
+//!  post: set my bit ── was ASLEEP there?  … nothing more to do …
+//!    no  → done, it will look           declare_sleep: 0 → ASLEEP in every word, or stay awake
+//!    yes → first to take the bell?      wait (a system call)
+//!          yes → ring (a system call)   wake: take the bell back, clear ASLEEP; then collect
+//! ```
+//!
+//! **Why no wake-up is lost.** `ASLEEP` lives in the same words as the senders' bits, and all that happens to one
+//! word happens in one order: either the sender's "or" comes first, then the receiver's exchange of 0 fails and it
+//! stays awake; or the exchange comes first, then the "or" returns `ASLEEP` and the sender goes for the bell. A flag
+//! beside the words would need sequentially consistent fences on both sides (Dekker's problem), which cost more and
+//! which loom cannot check in full.
+
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+/// Set in a word while the receiver sleeps or is about to. The other 63 bits are senders.
+const ASLEEP: u64 = 1 << 63;
+
+/// Senders in a word.
+const WORD_SENDERS: usize = 63;
+
+/// Words in a mailbox: 252 senders, all in one pair of cache lines. Loom's models need a second word, not a fourth.
+const WORDS: usize = if cfg!(loom) { 2 } else { 4 };
+
+/// Senders are numbered below this. A larger number is refused by an assertion in [`Mailbox::post`].
+pub const SENDERS_MAX: usize = WORDS * WORD_SENDERS;
+
+/// Which senders have something for one lane, and whether that lane sleeps.
+///
+/// Anyone may [`post`](Self::post); [`collect`](Self::collect), [`declare_sleep`](Self::declare_sleep) and
+/// [`wake`](Self::wake) are the one receiving lane's. All of it shares one line, because whoever sets a bit holds
+/// the line anyway.
+#[repr(align(128))]
+pub struct Mailbox {
+    words: [AtomicU64; WORDS],
+    /// Armed by `declare_sleep`; whoever disarms it has to ring (a sender) or need not be rung for (the receiver).
+    bell: AtomicBool,
+}
+
+impl Default for Mailbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mailbox {
+    /// An empty mailbox of a lane that is awake.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), bell: AtomicBool::new(false) }
+    }
+
+    /// Says that `sender`'s ring holds something, which it has published before. True if the receiver sleeps and
+    /// nobody has rung yet: the caller must then ring, and nobody else will. At most one `true` for each
+    /// [`declare_sleep`](Self::declare_sleep).
+    ///
+    /// A `sender` at or above [`SENDERS_MAX`] is a broken promise.
+    #[inline]
+    pub fn post(&self, sender: usize) -> bool {
+        assert!(sender < SENDERS_MAX, "a sender's number is below SENDERS_MAX");
+        // Release: the ring is published before the bit is seen. Acquire: if ASLEEP is seen, so is the armed bell.
+        // The bit must be set even if it seems set: a plain look could be older than the receiver's last visit.
+        let word = self.words[sender / WORD_SENDERS].fetch_or(1 << (sender % WORD_SENDERS), Ordering::AcqRel);
+        // Relaxed: an exchange always sees the latest value, and the bell carries nothing but itself. A sender that
+        // is so late that the receiver has woken and sleeps again takes that sleep's bell: one ring all the same.
+        word & ASLEEP != 0 && self.bell.swap(false, Ordering::Relaxed)
+    }
+
+    /// Takes the set of senders that posted since the last call. Costs one load a word when there are none.
+    ///
+    /// The set is now the caller's: a ring that it does not empty must be remembered, as nobody posts it again. A lane
+    /// that declared sleep wakes before it collects; anything else is a broken promise.
+    #[inline]
+    pub fn collect(&self) -> Senders {
+        Senders {
+            words: std::array::from_fn(|index| {
+                let word = &self.words[index];
+                // Relaxed: zero claims nothing, and a bit that comes late is seen by the next turn or by
+                // `declare_sleep`.
+                if word.load(Ordering::Relaxed) == 0 {
+                    return 0;
+                }
+                // Acquire: rings are read after they were published. Senders whose bits were set before the last one
+                // are included, as "or"s on one word continue each other's release.
+                let taken = word.swap(0, Ordering::Acquire);
+                assert!(taken & ASLEEP == 0, "a lane wakes before it collects");
+                taken
+            }),
+        }
+    }
+
+    /// Declares that the lane is going to wait. False if something was posted meanwhile: then nothing is declared, and
+    /// the lane collects instead. After `true`, the first post rings, and the lane calls [`wake`](Self::wake) when its
+    /// wait ends for whatever reason.
+    ///
+    /// A ring may come although the declaration failed or is withdrawn: it makes one later wait return early.
+    #[must_use = "a lane that declared nothing must not wait"]
+    pub fn declare_sleep(&self) -> bool {
+        // Armed before the first ASLEEP shows, so that whoever sees one finds the bell.
+        self.bell.store(true, Ordering::Relaxed);
+        for word in &self.words {
+            // Release: carries the bell. Relaxed on failure: what was posted is acquired when it is collected.
+            if let Err(found) = word.compare_exchange(0, ASLEEP, Ordering::Release, Ordering::Relaxed) {
+                assert!(found & ASLEEP == 0, "sleep is declared once and then withdrawn");
+                self.wake();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Withdraws the declaration: from here on senders need not ring. Does nothing if none is in force.
+    pub fn wake(&self) {
+        // The bell first: who still sees ASLEEP then finds that no ring is due.
+        self.bell.store(false, Ordering::Relaxed);
+        for word in &self.words {
+            // The receiver alone sets and clears ASLEEP, so its own look is never stale.
+            if word.load(Ordering::Relaxed) & ASLEEP != 0 {
+                // Relaxed: an "and" continues the release of the posts before it, and nothing is read yet.
+                word.fetch_and(!ASLEEP, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A set of senders. As an iterator it yields them in ascending order and forgets each, so that what is left is what
+/// was not visited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Senders {
+    words: [u64; WORDS],
+}
+
+impl Senders {
+    /// Whether no sender is in the set.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.words.iter().all(|&word| word == 0)
+    }
+
+    /// Adds all of `other`: what was collected, to what an earlier turn left.
+    #[inline]
+    pub fn merge(&mut self, other: Self) {
+        for (word, other) in self.words.iter_mut().zip(other.words) {
+            *word |= other;
+        }
+    }
+
+    /// Adds `sender`, whose ring is not empty yet. A number at or above [`SENDERS_MAX`] is a broken promise.
+    #[inline]
+    pub fn insert(&mut self, sender: usize) {
+        assert!(sender < SENDERS_MAX, "a sender's number is below SENDERS_MAX");
+        self.words[sender / WORD_SENDERS] |= 1 << (sender % WORD_SENDERS);
+    }
+
+    /// Takes out the first sender at or after `from`, going round at the end; `None` when the set is empty. A lane
+    /// whose turn ends early goes on with the sender after the last, so that low numbers get no more than high ones.
+    #[inline]
+    pub fn take_from(&mut self, from: usize) -> Option<usize> {
+        assert!(from <= SENDERS_MAX, "the sender after the last is at most SENDERS_MAX");
+        let (start, bit) = (from / WORD_SENDERS, from % WORD_SENDERS);
+        // The first word is looked at twice: its high bits first, its low bits last.
+        for step in 0..=WORDS {
+            let index = (start + step) % WORDS;
+            let mask = if step == 0 && start < WORDS { !0 << bit } else { !0 };
+            let word = self.words[index] & mask;
+            if word != 0 {
+                let lowest = word.trailing_zeros();
+                self.words[index] &= !(1 << lowest);
+                return Some(index * WORD_SENDERS + lowest as usize);
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Senders {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.take_from(0)
+    }
+}
