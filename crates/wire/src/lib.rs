@@ -1,1 +1,25 @@
-//! Placeholder until the crate's first piece lands.
+//! Bytes to commands, replies to bytes, and which lane owns a key.
+//!
+//! Everything here is a pure function of its arguments: no sockets, no clock, no allocation per request. The crate
+//! does not know that lanes are busy or that keys exist; it knows the language (RESP2, RESP3 and inline commands,
+//! as Redis 7.0 speaks them), the command table, and the partition function.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`resp`] | requests: a resumable decoder over borrowed input |
+//! | [`reply`] | replies: encoders onto anything that takes bytes |
+//! | [`number`] | integers and floats as Redis reads and prints them |
+//! | [`route`] | slots, hash tags, partitions, and their lanes |
+//! | [`command`] | the one table of commands |
+#![forbid(unsafe_code)]
+
+pub mod command;
+pub mod number;
+pub mod reply;
+pub mod resp;
+pub mod route;
+
+pub use command::Command;
+pub use reply::{Proto, Put};
+pub use resp::{ArgRanges, Args, Decoder, Limits, ProtocolError, Step, Token};
+pub use route::{LaneId, PartitionMap};

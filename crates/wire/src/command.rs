@@ -1,0 +1,41 @@
+//! The table of commands: what exists, how it is called, which bytes are keys, and which lanes take part.
+//!
+//! One entry says everything about a command, and everything that needs to know asks here: arity checks, routing,
+//! transactions, slicing, and COMMAND, which prints the table. The entries lie in one file per group, as in Redis'
+//! documentation; arity, flags, keys and categories are Redis 7.0's (`COMMAND INFO`), scope and work are ours.
+//!
+//! A subcommand is an entry too, named `client|list`, behind its container `client`.
+
+mod entry;
+mod id;
+mod keys;
+mod lookup;
+mod refusal;
+
+mod cluster;
+mod connection;
+mod generic;
+mod server;
+mod string;
+
+pub use entry::{Category, Combine, Command, Flag, Group, Scope, Set, Work};
+pub use id::Id;
+pub use keys::{Begin, Find, KeyPositions, KeySpec, Positions, Range, Unknown};
+pub use lookup::lookup;
+pub use refusal::{Refusal, resolve};
+
+/// Every command and subcommand; [`Id`] is the index.
+pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
+    connection::CONNECTION,
+    connection::TRANSACTIONS,
+    string::STRING,
+    generic::GENERIC,
+    server::SERVER,
+    server::SCRIPTING,
+    cluster::CLUSTER,
+]);
+
+/// The commands without subcommands: what COMMAND COUNT counts.
+pub fn commands() -> impl Iterator<Item = &'static Command> + Clone {
+    COMMANDS.iter().filter(|command| !command.is_subcommand())
+}

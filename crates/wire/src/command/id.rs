@@ -1,0 +1,54 @@
+//! The names of all entries, as an enum to match on.
+
+macro_rules! ids {
+    ($($Id:ident)*) => {
+        /// A command or subcommand; a subcommand's name starts with its container's.
+        #[repr(u8)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[expect(missing_docs, reason = "each is the command of its name; the table has a summary of it")]
+        pub enum Id {
+            $($Id,)*
+        }
+
+        impl Id {
+            /// All, in order.
+            pub const ALL: &'static [Id] = &[$(Id::$Id,)*];
+            /// How many there are; `id as usize` is below it.
+            pub const COUNT: usize = Id::ALL.len();
+        }
+    };
+}
+
+ids! {
+    // Connection
+    Auth Client ClientGetname ClientHelp ClientId ClientInfo ClientKill ClientList ClientNoEvict
+    ClientNoTouch ClientPause ClientReply ClientSetinfo ClientSetname ClientUnpause Echo Hello Ping Quit
+    Reset Select
+
+    // Transactions
+    Discard Exec Multi Unwatch Watch
+
+    // String
+    Append Decr Decrby Get Getdel Getex Getrange Getset Incr Incrby Incrbyfloat Lcs Mget Mset Msetnx
+    Psetex Set Setex Setnx Setrange Strlen Substr
+
+    // Generic
+    Copy Del Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
+    ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx
+    Scan Touch Ttl Type Unlink
+
+    // Server
+    Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
+    CommandInfo CommandList Config ConfigGet ConfigHelp ConfigResetstat ConfigRewrite ConfigSet Dbsize
+    Debug Flushall Flushdb Info Lastsave Latency LatencyDoctor LatencyGraph LatencyHelp LatencyHistogram
+    LatencyHistory LatencyLatest LatencyReset Lolwut Memory MemoryDoctor MemoryHelp MemoryMallocStats
+    MemoryPurge MemoryStats MemoryUsage Monitor Role Save Shutdown Slowlog SlowlogGet SlowlogHelp
+    SlowlogLen SlowlogReset Swapdb Time
+
+    // Scripting
+    Function FunctionFlush FunctionHelp
+
+    // Cluster
+    Asking Cluster ClusterCountkeysinslot ClusterGetkeysinslot ClusterHelp ClusterInfo ClusterKeyslot
+    ClusterMyid ClusterNodes ClusterShards ClusterSlots Readonly Readwrite
+}

@@ -1,0 +1,228 @@
+//! Which arguments of a command are keys.
+//!
+//! Redis 7 describes this with *key specifications*: where the search begins and how keys follow. See
+//! <https://redis.io/docs/latest/develop/reference/key-specs/>.
+
+use crate::resp::Args;
+
+/// Some keys of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// Where the first one is.
+    pub begin: Begin,
+    /// How further ones follow.
+    pub find: Find,
+    /// What happens to them, in the words of COMMAND INFO: `RO RW OW RM`, `access update insert delete`, ….
+    pub flags: &'static str,
+    /// A remark for people; empty if there is none.
+    pub notes: &'static str,
+}
+
+/// Where the keys of a [`KeySpec`] begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// At this argument.
+    Index(u8),
+    /// Behind this word; the search for it starts at this argument, or from the end if negative.
+    Keyword(&'static str, i8),
+    /// Only the command itself knows.
+    Unknown,
+}
+
+/// How the keys of a [`KeySpec`] go on from where they begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Find {
+    /// Every `step`th argument up to `last`: counted from the first key, or from the end if negative.
+    Range {
+        /// Last key, relative.
+        last: i8,
+        /// Distance of keys.
+        step: u8,
+        /// With `last` -1: only the first n-th part of the rest holds keys; 0 and 1 are all of it.
+        limit: u8,
+    },
+    /// The number of keys is itself an argument.
+    KeyNum {
+        /// Where that number is, relative.
+        index: u8,
+        /// Where the first key is, relative.
+        first: u8,
+        /// Distance of keys.
+        step: u8,
+    },
+    /// Only the command itself knows.
+    Unknown,
+}
+
+/// The keys of one command in the old form of COMMAND INFO: first, last (from the end if negative), step. All 0 without keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Argument of the first key; 0 is none.
+    pub first: u8,
+    /// Argument of the last key, or from the end if negative.
+    pub last: i8,
+    /// Distance of keys.
+    pub step: u8,
+}
+
+/// One key, at `index`.
+pub(super) const fn at(index: u8, flags: &'static str) -> KeySpec {
+    range(index, 0, 1, flags)
+}
+
+/// Keys from `index` to `last`, every `step`.
+pub(super) const fn range(index: u8, last: i8, step: u8, flags: &'static str) -> KeySpec {
+    KeySpec { begin: Begin::Index(index), find: Find::Range { last, step, limit: 0 }, flags, notes: "" }
+}
+
+impl KeySpec {
+    /// The same with a remark.
+    pub const fn notes(mut self, notes: &'static str) -> KeySpec {
+        self.notes = notes;
+        self
+    }
+
+    /// The arguments that are keys, for a call with these arguments.
+    pub fn positions(&self, args: &Args<'_>) -> Result<Positions, Unknown> {
+        let count = args.len();
+        let first = match self.begin {
+            Begin::Index(index) => usize::from(index),
+            Begin::Keyword(word, from) => match keyword(word, from, args) {
+                Some(index) => index + 1,
+                None => return Ok(Positions::NONE),
+            },
+            Begin::Unknown => return Err(Unknown),
+        };
+        match self.find {
+            Find::Range { last, step, limit } => {
+                let end = match usize::try_from(last) {
+                    Ok(last) => first + last + 1,
+                    Err(_) if last == -1 && limit > 1 => {
+                        first + count.saturating_sub(first) / usize::from(limit)
+                    }
+                    Err(_) => (count + 1).saturating_sub(usize::from(last.unsigned_abs())),
+                };
+                if first >= count || end > count {
+                    return Err(Unknown);
+                }
+                Ok(Positions { next: first, end, step: usize::from(step) })
+            }
+            Find::KeyNum { index, first: offset, step } => {
+                let number = args_get(args, first + usize::from(index)).and_then(crate::number::parse_i64);
+                let keys = number.and_then(|keys| usize::try_from(keys).ok()).ok_or(Unknown)?;
+                let (start, step) = (first + usize::from(offset), usize::from(step));
+                // A number that lies about its keys is far larger than the arguments that are there.
+                let span = keys.checked_sub(1).map(|more| more.saturating_mul(step).saturating_add(1));
+                match span {
+                    None => Ok(Positions::NONE),
+                    Some(span) if start < count && span <= count - start => {
+                        Ok(Positions { next: start, end: start + span, step })
+                    }
+                    Some(_) => Err(Unknown),
+                }
+            }
+            Find::Unknown => Err(Unknown),
+        }
+    }
+}
+
+fn args_get<'a>(args: &Args<'a>, index: usize) -> Option<&'a [u8]> {
+    (index < args.len()).then(|| args.get(index))
+}
+
+fn keyword(word: &str, from: i8, args: &Args<'_>) -> Option<usize> {
+    let is_word = |index: &usize| args.get(*index).eq_ignore_ascii_case(word.as_bytes());
+    match usize::try_from(from) {
+        Ok(from) => (from..args.len()).find(is_word),
+        Err(_) => {
+            let last = args.len().checked_sub(usize::from(from.unsigned_abs()))?;
+            (1..=last).rev().find(is_word)
+        }
+    }
+}
+
+/// The keys of this call cannot be told from its arguments: too few, a count that is wrong, or a command that decides
+/// while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown;
+
+/// Positions of keys by one specification: every `step` from `next` below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Positions {
+    next: usize,
+    end: usize,
+    step: usize,
+}
+
+impl Positions {
+    const NONE: Positions = Positions { next: 0, end: 0, step: 1 };
+}
+
+impl Iterator for Positions {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let index = self.next;
+        self.next += self.step;
+        (index < self.end).then_some(index)
+    }
+}
+
+/// Positions of all keys of a call, with the flags of each.
+#[derive(Clone, Debug)]
+pub struct KeyPositions<'a> {
+    specs: std::slice::Iter<'static, KeySpec>,
+    args: Args<'a>,
+    current: Positions,
+    flags: &'static str,
+}
+
+impl<'a> KeyPositions<'a> {
+    pub(super) fn new(specs: &'static [KeySpec], args: Args<'a>) -> Result<KeyPositions<'a>, Unknown> {
+        for spec in specs {
+            spec.positions(&args)?;
+        }
+        Ok(KeyPositions { specs: specs.iter(), args, current: Positions::NONE, flags: "" })
+    }
+
+    /// What happens to the key that came last.
+    pub fn flags(&self) -> &'static str {
+        self.flags
+    }
+}
+
+impl Iterator for KeyPositions<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        loop {
+            if let Some(index) = self.current.next() {
+                return Some(index);
+            }
+            let spec = self.specs.next()?;
+            self.flags = spec.flags;
+            self.current = spec.positions(&self.args).unwrap_or(Positions::NONE);
+        }
+    }
+}
+
+/// The old form of some specifications (`populateCommandLegacyRangeSpec` of Redis): plain ranges that follow one another.
+pub(super) const fn legacy_range(specs: &[KeySpec]) -> Range {
+    let mut range = Range { first: 0, last: 0, step: 0 };
+    let mut index = 0;
+    while index < specs.len() {
+        if let (Begin::Index(first), Find::Range { last, step, .. }) = (specs[index].begin, specs[index].find)
+        {
+            assert!(first < 100 && last < 100, "keys stand near the start or are counted from the end");
+            let last = if last >= 0 { last + first.cast_signed() } else { last };
+            if range.first == 0 {
+                range = Range { first, last, step };
+            } else if step == 1 && range.last == first.cast_signed() - 1 {
+                range.last = last;
+            }
+        }
+        index += 1;
+    }
+    range
+}

@@ -1,0 +1,75 @@
+//! From the words of a request to its entry, or the error that Redis answers.
+
+use super::entry::Command;
+use super::lookup::lookup;
+use crate::reply::{Put, error_bytes};
+use crate::resp::Args;
+
+/// Most bytes of a client's words that an error quotes.
+const QUOTE_SIZE_MAX: usize = 128;
+
+/// Why a request is no call of a known command. Print it with [`Refusal::put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No command has this name.
+    UnknownCommand,
+    /// The container has no such subcommand.
+    UnknownSubcommand(&'static Command),
+    /// Too few or too many arguments.
+    WrongArity(&'static Command),
+}
+
+/// The entry that a request calls, subcommands included, its arity checked.
+#[inline]
+pub fn resolve(args: &Args<'_>) -> Result<&'static Command, Refusal> {
+    let command = lookup(args.get(0)).ok_or(Refusal::UnknownCommand)?;
+    let command = if command.is_container() && args.len() > 1 {
+        command.subcommand(args.get(1)).ok_or(Refusal::UnknownSubcommand(command))?
+    } else {
+        command
+    };
+    if command.takes(args.len()) { Ok(command) } else { Err(Refusal::WrongArity(command)) }
+}
+
+impl Refusal {
+    /// The error line in Redis' words; `args` are the request's.
+    pub fn put(self, args: &Args<'_>, out: &mut impl Put) {
+        let mut text = Vec::with_capacity(2 * QUOTE_SIZE_MAX);
+        match self {
+            Refusal::UnknownCommand => {
+                text.extend_from_slice(b"ERR unknown command '");
+                text.extend_from_slice(quoted(args.get(0), QUOTE_SIZE_MAX));
+                text.extend_from_slice(b"', with args beginning with: ");
+                let start = text.len();
+                for arg in args.iter().skip(1) {
+                    let left = QUOTE_SIZE_MAX.saturating_sub(text.len() - start);
+                    if left == 0 {
+                        break;
+                    }
+                    text.push(b'\'');
+                    text.extend_from_slice(quoted(arg, left));
+                    text.extend_from_slice(b"' ");
+                }
+            }
+            Refusal::UnknownSubcommand(container) => {
+                text.extend_from_slice(b"ERR unknown subcommand '");
+                text.extend_from_slice(quoted(args.get(1), QUOTE_SIZE_MAX));
+                text.extend_from_slice(b"'. Try ");
+                text.extend_from_slice(container.name.to_ascii_uppercase().as_bytes());
+                text.extend_from_slice(b" HELP.");
+            }
+            Refusal::WrongArity(command) => {
+                text.extend_from_slice(b"ERR wrong number of arguments for '");
+                text.extend_from_slice(command.name.as_bytes());
+                text.extend_from_slice(b"' command");
+            }
+        }
+        error_bytes(out, &text);
+    }
+}
+
+/// The first bytes of a word, up to a NUL, as C prints it.
+fn quoted(word: &[u8], size_max: usize) -> &[u8] {
+    let word = &word[..word.len().min(size_max)];
+    &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
+}

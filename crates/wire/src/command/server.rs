@@ -1,0 +1,143 @@
+//! The server as a whole.
+
+use super::Combine::{AllOk, Sum};
+use super::Command;
+use super::Scope::{AllLanes, Connection, Control, Key};
+use super::Work::{Constant, Sliced, Unbounded};
+use super::entry::entries;
+use super::keys::at;
+
+pub(super) const SERVER: &[Command] = entries! { Server:
+    Bgsave "bgsave" -1 since "1.0.0" [Admin Noscript NoAsyncLoading] [] [] Control, Constant, []
+        "O(1)" "Writes a snapshot in the background"
+    Command "command" -1 since "2.8.13" [Loading Stale] [Connection]
+        [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
+        "O(N) for N commands" "Describes all commands"
+    CommandCount "command|count" 2 since "2.8.13" [Loading Stale] [Connection] [] Connection, Constant, []
+        "O(1)" "The number of commands"
+    CommandDocs "command|docs" -2 since "7.0.0" [Loading Stale] [Connection]
+        [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
+        "O(N) for N commands" "Documentation of commands"
+    CommandGetkeys "command|getkeys" -4 since "2.8.13" [Loading Stale] [Connection] [] Connection, Sliced, []
+        "O(N) for N arguments" "The keys of a call"
+    CommandGetkeysandflags "command|getkeysandflags" -4 since "7.0.0" [Loading Stale] [Connection]
+        [] Connection, Sliced, []
+        "O(N) for N arguments" "The keys of a call, and what happens to them"
+    CommandHelp "command|help" 2 since "5.0.0" [Loading Stale] [Connection] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    CommandInfo "command|info" -2 since "2.8.13" [Loading Stale] [Connection]
+        [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
+        "O(N) for N commands" "Properties of commands"
+    CommandList "command|list" -2 since "7.0.0" [Loading Stale] [Connection]
+        [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
+        "O(N) for N commands" "Names of commands"
+    Config "config" -2 since "2.0.0" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about settings"
+    ConfigGet "config|get" -3 since "2.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N settings" "Settings whose names match"
+    ConfigHelp "config|help" 2 since "5.0.0" [Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    ConfigResetstat "config|resetstat" 2 since "2.0.0" [Admin Noscript Loading Stale] []
+        [] Control, Constant, []
+        "O(1)" "Sets the counters of INFO to zero"
+    ConfigRewrite "config|rewrite" 2 since "2.8.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N settings" "Writes the settings to the configuration file"
+    ConfigSet "config|set" -4 since "2.0.0" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
+        "O(N) for N settings" "Changes settings, all or none"
+    Dbsize "dbsize" 1 since "1.0.0" [Readonly Fast] [Keyspace]
+        [] AllLanes(Sum), Constant, ["request_policy:all_shards", "response_policy:agg_sum"]
+        "O(1)" "The number of keys in the database"
+    Debug "debug" -2 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Sliced, []
+        "Depends on the subcommand" "Commands for tests of the server itself"
+    Flushall "flushall" -1 since "1.0.0" [Write] [Keyspace Dangerous]
+        [] AllLanes(AllOk), Sliced, ["request_policy:all_shards", "response_policy:all_succeeded"]
+        "O(N) for N keys; their memory is freed later, a little at a time" "Deletes all keys of all databases"
+    Flushdb "flushdb" -1 since "1.0.0" [Write] [Keyspace Dangerous]
+        [] AllLanes(AllOk), Sliced, ["request_policy:all_shards", "response_policy:all_succeeded"]
+        "O(N) for N keys; their memory is freed later, a little at a time" "Deletes all keys of the database"
+    Info "info" -1 since "1.0.0" [Loading Stale] [Dangerous]
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        "O(1)" "State and counters of the server"
+    Lastsave "lastsave" 1 since "1.0.0" [Loading Stale Fast] [Admin Dangerous]
+        [] Control, Constant, ["nondeterministic_output"]
+        "O(1)" "When the last snapshot ended, as a Unix time"
+    Latency "latency" -2 since "2.8.13" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about delays"
+    LatencyDoctor "latency|doctor" 2 since "2.8.13" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        "O(1)" "Explains what was slow, in words"
+    LatencyGraph "latency|graph" 3 since "2.8.13" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        "O(1)" "Draws the delays of an event"
+    LatencyHelp "latency|help" 2 since "2.8.13" [Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    LatencyHistogram "latency|histogram" -2 since "7.0.0" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        "O(N) for N commands" "How long commands took, as histograms"
+    LatencyHistory "latency|history" 3 since "2.8.13" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        "O(1)" "The last delays of an event"
+    LatencyLatest "latency|latest" 2 since "2.8.13" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
+        "O(1)" "The last delay of each event"
+    LatencyReset "latency|reset" -2 since "2.8.13" [Admin Noscript Loading Stale] []
+        [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
+        "O(1)" "Forgets the delays of events"
+    Lolwut "lolwut" -1 since "5.0.0" [Readonly Fast] [] [] Connection, Constant, []
+        "O(1)" "Draws something and names the version"
+    Memory "memory" -2 since "4.0.0" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about memory"
+    MemoryDoctor "memory|doctor" 2 since "4.0.0" [] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        "O(1)" "Explains how memory is used, in words"
+    MemoryHelp "memory|help" 2 since "4.0.0" [Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    MemoryMallocStats "memory|malloc-stats" 2 since "4.0.0" [] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        "O(1)" "What the allocator says about itself"
+    MemoryPurge "memory|purge" 2 since "4.0.0" [] []
+        [] Control, Constant, ["request_policy:all_shards", "response_policy:all_succeeded"]
+        "O(1)" "Asks the allocator to return memory"
+    MemoryStats "memory|stats" 2 since "4.0.0" [] []
+        [] Control, Constant, ["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
+        "O(1)" "How memory is used, in numbers"
+    MemoryUsage "memory|usage" -3 since "4.0.0" [Readonly] [] [at(2, "RO")] Key, Constant, []
+        "O(1)" "Bytes that a key and its value take"
+    Monitor "monitor" 1 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(1)" "Shows every command that the server executes"
+    Role "role" 1 since "2.8.12" [Noscript Loading Stale Fast] [Admin Dangerous] [] Connection, Constant, []
+        "O(1)" "The server's role in replication"
+    Save "save" 1 since "1.0.0" [Admin Noscript NoAsyncLoading NoMulti] [] [] Control, Constant, []
+        "O(N) for N keys" "Writes a snapshot"
+    Shutdown "shutdown" -1 since "1.0.0" [Admin Noscript Loading Stale NoMulti AllowBusy] []
+        [] Control, Constant, []
+        "O(1)" "Ends the server"
+    Slowlog "slowlog" -2 since "2.2.12" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about the log of slow commands"
+    SlowlogGet "slowlog|get" -2 since "2.2.12" [Admin Loading Stale] []
+        [] Control, Constant, ["request_policy:all_nodes", "nondeterministic_output"]
+        "O(N) for N entries" "Entries of the slow log"
+    SlowlogHelp "slowlog|help" 2 since "6.2.0" [Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    SlowlogLen "slowlog|len" 2 since "2.2.12" [Admin Loading Stale] []
+        [] Control, Constant, ["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"]
+        "O(1)" "The number of entries of the slow log"
+    SlowlogReset "slowlog|reset" 2 since "2.2.12" [Admin Loading Stale] []
+        [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
+        "O(N) for N entries" "Empties the slow log"
+    Swapdb "swapdb" 3 since "4.0.0" [Write Fast] [Keyspace Dangerous] [] AllLanes(AllOk), Constant, []
+        "O(1)" "Swaps two databases"
+    Time "time" 1 since "2.6.0" [Loading Stale Fast] [] [] Connection, Constant, ["nondeterministic_output"]
+        "O(1)" "The server's time in seconds and microseconds"
+};
+
+pub(super) const SCRIPTING: &[Command] = entries! { Scripting:
+    Function "function" -2 since "7.0.0" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about functions"
+    FunctionFlush "function|flush" -2 since "7.0.0" [Write Noscript] [Scripting]
+        [] Control, Constant, ["request_policy:all_shards", "response_policy:all_succeeded"]
+        "O(N) for N functions" "Deletes all functions"
+    FunctionHelp "function|help" 2 since "7.0.0" [Loading Stale] [Scripting] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+};

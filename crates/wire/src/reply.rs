@@ -1,0 +1,212 @@
+//! Replies: values become bytes, in RESP2 or RESP3.
+//!
+//! Each function appends one element to anything that takes bytes. Where the two protocols differ the function takes
+//! [`Proto`] and writes what Redis 7.0 writes to a client of that protocol (`addReply…` in `src/networking.c`).
+
+use crate::number;
+
+/// Something that takes bytes in order. The lane's output, a scratch buffer, a test's `Vec`.
+pub trait Put {
+    /// Appends `bytes`.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Put for Vec<u8> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+impl<P: Put + ?Sized> Put for &mut P {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        (**self).put(bytes);
+    }
+}
+
+/// The protocol a connection has agreed on with HELLO.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Proto {
+    /// What every client speaks at first.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+/// The reply of most writing commands.
+pub const OK: &[u8] = b"+OK\r\n";
+
+/// `+text`: a status without line ends.
+pub fn simple(out: &mut impl Put, text: &str) {
+    out.put(b"+");
+    out.put(text.as_bytes());
+    out.put(b"\r\n");
+}
+
+/// `-text`: an error. `text` starts with its code (`ERR`, `WRONGTYPE`, …). Line ends at the end are dropped, others become
+/// spaces, so that bytes of a client in the text cannot forge a reply.
+pub fn error(out: &mut impl Put, text: &str) {
+    error_bytes(out, text.as_bytes());
+}
+
+/// As [`error`], for a text that quotes a client's bytes.
+pub fn error_bytes(out: &mut impl Put, text: &[u8]) {
+    out.put(b"-");
+    let end = text.iter().rposition(|&byte| !is_line_end(byte)).map_or(0, |index| index + 1);
+    for (index, part) in text[..end].split(|&byte| is_line_end(byte)).enumerate() {
+        if index > 0 {
+            out.put(b" ");
+        }
+        out.put(part);
+    }
+    out.put(b"\r\n");
+}
+
+fn is_line_end(byte: u8) -> bool {
+    byte == b'\r' || byte == b'\n'
+}
+
+/// `:value`.
+#[inline]
+pub fn integer(out: &mut impl Put, value: i64) {
+    line(out, b':', value);
+}
+
+/// `$size`, the bytes, and the end.
+#[inline]
+pub fn bulk(out: &mut impl Put, bytes: &[u8]) {
+    bulk_header(out, bytes.len());
+    out.put(bytes);
+    out.put(b"\r\n");
+}
+
+/// `$size` alone: the caller puts the bytes and [`bulk_end`] behind it. For values that are sent by reference.
+#[inline]
+pub fn bulk_header(out: &mut impl Put, size: usize) {
+    line(out, b'$', count(size));
+}
+
+/// The end of a bulk that began with [`bulk_header`].
+#[inline]
+pub fn bulk_end(out: &mut impl Put) {
+    out.put(b"\r\n");
+}
+
+/// No value: `$-1` or `_`.
+#[inline]
+pub fn null(out: &mut impl Put, proto: Proto) {
+    out.put(match proto {
+        Proto::Resp2 => b"$-1\r\n",
+        Proto::Resp3 => b"_\r\n",
+    });
+}
+
+/// No array (EXEC after a failed WATCH, for one): `*-1` or `_`.
+pub fn null_array(out: &mut impl Put, proto: Proto) {
+    out.put(match proto {
+        Proto::Resp2 => b"*-1\r\n",
+        Proto::Resp3 => b"_\r\n",
+    });
+}
+
+/// The head of an array; `size` elements follow.
+#[inline]
+pub fn array(out: &mut impl Put, size: usize) {
+    line(out, b'*', count(size));
+}
+
+/// The head of a map; `size` pairs follow. In RESP2 an array of twice as many elements.
+pub fn map(out: &mut impl Put, proto: Proto, size: usize) {
+    match proto {
+        Proto::Resp2 => array(out, size.checked_mul(2).expect("a map's size is far below usize::MAX")),
+        Proto::Resp3 => line(out, b'%', count(size)),
+    }
+}
+
+/// The head of a set; `size` members follow. In RESP2 an array.
+pub fn set(out: &mut impl Put, proto: Proto, size: usize) {
+    match proto {
+        Proto::Resp2 => array(out, size),
+        Proto::Resp3 => line(out, b'~', count(size)),
+    }
+}
+
+/// The head of a message out of order; `size` elements follow. In RESP2 an array.
+pub fn push(out: &mut impl Put, proto: Proto, size: usize) {
+    match proto {
+        Proto::Resp2 => array(out, size),
+        Proto::Resp3 => line(out, b'>', count(size)),
+    }
+}
+
+/// A float with 17 significant digits: a bulk or `,value`.
+pub fn double(out: &mut impl Put, proto: Proto, value: f64) {
+    let text = number::format_f64(value);
+    match proto {
+        Proto::Resp2 => bulk(out, text.as_bytes()),
+        Proto::Resp3 => {
+            out.put(b",");
+            out.put(text.as_bytes());
+            out.put(b"\r\n");
+        }
+    }
+}
+
+/// `:1`/`:0` or `#t`/`#f`.
+pub fn boolean(out: &mut impl Put, proto: Proto, value: bool) {
+    out.put(match (proto, value) {
+        (Proto::Resp2, true) => b":1\r\n",
+        (Proto::Resp2, false) => b":0\r\n",
+        (Proto::Resp3, true) => b"#t\r\n",
+        (Proto::Resp3, false) => b"#f\r\n",
+    });
+}
+
+/// A number too big for 64 bits, as decimal digits: a bulk or `(digits`.
+pub fn big(out: &mut impl Put, proto: Proto, digits: &str) {
+    match proto {
+        Proto::Resp2 => bulk(out, digits.as_bytes()),
+        Proto::Resp3 => {
+            out.put(b"(");
+            out.put(digits.as_bytes());
+            out.put(b"\r\n");
+        }
+    }
+}
+
+/// Text for people (INFO, LOLWUT …) with its format (`txt`, `mkd`): a bulk or `=size\r\nfmt:text`.
+pub fn verbatim(out: &mut impl Put, proto: Proto, format: &[u8; 3], text: &[u8]) {
+    match proto {
+        Proto::Resp2 => bulk(out, text),
+        Proto::Resp3 => {
+            line(out, b'=', count(text.len()) + 4);
+            out.put(format);
+            out.put(b":");
+            out.put(text);
+            out.put(b"\r\n");
+        }
+    }
+}
+
+/// A size as it travels. Sizes of things in memory stay far below 2⁶³.
+#[inline]
+fn count(size: usize) -> i64 {
+    i64::try_from(size).expect("sizes in memory are below 2^63")
+}
+
+/// One byte of type, a number, and the line's end, in a single append.
+#[inline]
+fn line(out: &mut impl Put, kind: u8, value: i64) {
+    // Most numbers have one digit or two.
+    if let Ok(small @ 0..=9) = u8::try_from(value) {
+        return out.put(&[kind, b'0' + small, b'\r', b'\n']);
+    }
+    let mut text = [0; number::I64_TEXT_MAX + 3];
+    let start = number::write_i64_before(&mut text, number::I64_TEXT_MAX + 1, value) - 1;
+    text[start] = kind;
+    text[number::I64_TEXT_MAX + 1] = b'\r';
+    text[number::I64_TEXT_MAX + 2] = b'\n';
+    out.put(&text[start..]);
+}

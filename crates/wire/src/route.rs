@@ -1,0 +1,202 @@
+//! Which lane owns a key.
+//!
+//! ```text
+//! key ── hash tag ──> bytes ── CRC16/XMODEM ──> 16 bits ── mod 16384 ──> slot ── PartitionMap ──> lane
+//! ```
+//!
+//! The function is Redis Cluster's, so cluster clients compute it themselves and send each request to its owner:
+//! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>. docs/routing.md tells the rest.
+
+/// Number of slots, the partitions of a Redis namespace.
+pub const SLOTS: u16 = 16384;
+
+/// A lane, by its place in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(pub u16);
+
+/// A Redis hash slot, below [`SLOTS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u16);
+
+impl Slot {
+    /// The slot of a key: the CRC16 of its hash tag if it has one, of all of it otherwise.
+    #[inline]
+    pub fn of(key: &[u8]) -> Slot {
+        Slot(crc16(hash_tag(key)) % SLOTS)
+    }
+
+    /// A slot by number; nothing from [`SLOTS`] on.
+    pub fn new(number: u16) -> Option<Slot> {
+        (number < SLOTS).then_some(Slot(number))
+    }
+
+    /// Its number, below [`SLOTS`].
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// The part of a key that decides its slot: what is between the first `{` and the first `}` behind it, unless that is
+/// empty. Keys with the same tag live on the same lane.
+#[inline]
+pub fn hash_tag(key: &[u8]) -> &[u8] {
+    match key.iter().position(|&byte| byte == b'{') {
+        None => key,
+        Some(open) => inside(key, open),
+    }
+}
+
+fn inside(key: &[u8], open: usize) -> &[u8] {
+    match key[open + 1..].iter().position(|&byte| byte == b'}') {
+        None | Some(0) => key,
+        Some(size) => &key[open + 1..open + 1 + size],
+    }
+}
+
+/// `TABLES[0]` is the usual table of CRC16/XMODEM (polynomial 0x1021, start 0, not reflected); `TABLES[n]` advances a byte over
+/// `n` further zero bytes, so that several bytes are looked up side by side instead of one after the other.
+static TABLES: [[u16; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
+    let mut byte: u16 = 0;
+    while byte < 256 {
+        let mut crc = byte << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        tables[0][byte as usize] = crc;
+        byte += 1;
+    }
+    let mut table = 1;
+    while table < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[table - 1][byte];
+            tables[table][byte] = (crc << 8) ^ tables[0][(crc >> 8) as usize];
+            byte += 1;
+        }
+        table += 1;
+    }
+    tables
+};
+
+/// CRC16/XMODEM. `crc16(b"123456789") == 0x31C3`.
+#[inline]
+pub fn crc16(bytes: &[u8]) -> u16 {
+    let at = |table: usize, byte: u8| TABLES[table][usize::from(byte)];
+    let mut crc: u16 = 0;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for &[a, b, c, d, e, f, g, h] in chunks {
+        let [high, low] = crc.to_be_bytes();
+        crc = at(7, a ^ high)
+            ^ at(6, b ^ low)
+            ^ at(5, c)
+            ^ at(4, d)
+            ^ at(3, e)
+            ^ at(2, f)
+            ^ at(1, g)
+            ^ at(0, h);
+    }
+    for &byte in rest {
+        let [high, low] = crc.to_be_bytes();
+        crc = (u16::from(low) << 8) ^ at(0, byte ^ high);
+    }
+    crc
+}
+
+/// Most copies of a partition besides its owner.
+pub const COPIES_MAX: usize = 3;
+
+/// Who holds a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holders {
+    /// The one lane that answers writes.
+    pub owner: LaneId,
+    copies: [LaneId; COPIES_MAX],
+    copies_count: u8,
+}
+
+impl Holders {
+    /// The lanes that hold a copy, nearest first; empty while nothing is replicated.
+    pub fn copies(&self) -> &[LaneId] {
+        &self.copies[..usize::from(self.copies_count)]
+    }
+}
+
+/// Owner and copies of every partition of a Redis namespace. It changes as a whole: `epoch` tells two of them apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionMap {
+    /// Owners alone, dense, for the one look-up that each request makes: 32 KiB.
+    owners: Box<[LaneId]>,
+    holders: Box<[Holders]>,
+    lanes: u16,
+    /// Grows with every change of the map.
+    pub epoch: u64,
+}
+
+impl PartitionMap {
+    /// The slots dealt out in contiguous ranges, as `redis-cli --cluster create` does: range boundaries are multiples of
+    /// 16384 / lanes, rounded.
+    ///
+    /// # Panics
+    /// Without lanes, or with more lanes than slots.
+    pub fn even(lanes: u16) -> PartitionMap {
+        assert!((1..=SLOTS).contains(&lanes), "between 1 and 16384 lanes share the slots");
+        // First slot of a lane: lane × 16384 / lanes rounded half up, in whole numbers.
+        let first = |lane: u32| (lane * u32::from(SLOTS) * 2 + u32::from(lanes)) / (u32::from(lanes) * 2);
+        let mut owners = Vec::with_capacity(usize::from(SLOTS));
+        for lane in 0..lanes {
+            let count = first(u32::from(lane) + 1) - first(u32::from(lane));
+            owners.extend((0..count).map(|_| LaneId(lane)));
+        }
+        let holders = |&owner: &LaneId| Holders { owner, copies: [owner; COPIES_MAX], copies_count: 0 };
+        PartitionMap {
+            holders: owners.iter().map(holders).collect(),
+            owners: owners.into_boxed_slice(),
+            lanes,
+            epoch: 1,
+        }
+    }
+
+    /// Number of lanes that this map was made for.
+    pub fn lanes(&self) -> u16 {
+        self.lanes
+    }
+
+    /// The lane that answers for a slot.
+    #[inline]
+    pub fn owner(&self, slot: Slot) -> LaneId {
+        self.owners[slot.index()]
+    }
+
+    /// The lane that answers for a key.
+    #[inline]
+    pub fn owner_of(&self, key: &[u8]) -> LaneId {
+        self.owner(Slot::of(key))
+    }
+
+    /// Owner and copies of a slot.
+    pub fn holders(&self, slot: Slot) -> &Holders {
+        &self.holders[slot.index()]
+    }
+
+    /// The slots of a lane as inclusive ranges, ascending: what CLUSTER SLOTS prints.
+    pub fn ranges(&self, lane: LaneId) -> impl Iterator<Item = (Slot, Slot)> + '_ {
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            while next < SLOTS && self.owner(Slot(next)) != lane {
+                next += 1;
+            }
+            let first = next;
+            while next < SLOTS && self.owner(Slot(next)) == lane {
+                next += 1;
+            }
+            (first < next).then(|| (Slot(first), Slot(next - 1)))
+        })
+    }
+}
