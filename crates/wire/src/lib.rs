@@ -9,11 +9,15 @@
 //! | [`resp`] | requests: a resumable decoder over borrowed input |
 //! | [`reply`] | replies: encoders onto anything that takes bytes |
 //! | [`number`] | integers and floats as Redis reads and prints them |
+//! | [`extended`] | sums of floats as INCRBYFLOAT computes them |
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
+//! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
 #![forbid(unsafe_code)]
 
 pub mod command;
+pub mod extended;
+pub mod glob;
 pub mod number;
 pub mod reply;
 pub mod resp;

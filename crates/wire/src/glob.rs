@@ -1,0 +1,281 @@
+//! Patterns of KEYS, SCAN and CONFIG GET.
+//!
+//! `*` any bytes, `?` one byte, `[abc]` one of, `[^abc]` none of, `[a-z]` a range, `\x` the byte itself. Follows
+//! `stringmatchlen` of Redis 7.0 (`src/util.c`), oddities included: a class need not be closed, a range may be written
+//! backwards, the empty text matches the empty pattern alone, and a pattern that goes through more than [`STARS_MAX`]
+//! stars matches nothing. Bytes compare unsigned on every machine (Redis: as the machine's `char`).
+//!
+//! A mismatch goes back to the last star only, never to an earlier one: what an earlier star could give, the last one can
+//! give too. So the cost is at most pattern × text, without recursion, and a match can stop after any number of steps and
+//! go on in a later turn.
+
+/// A pattern with more runs of stars than this matches nothing. Redis gives up there too (CVE-2024-31228).
+pub const STARS_MAX: u32 = 1000;
+
+/// Longest pattern that a server should take; the caller refuses a longer one with an error.
+pub const PATTERN_SIZE_MAX: usize = 128 * 1024;
+
+/// What [`Match::run`] found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The text matches.
+    Yes,
+    /// It does not.
+    No,
+    /// The budget is spent: call again.
+    More,
+}
+
+/// Does the text match? For short patterns and texts; the cost can reach the product of their sizes.
+pub fn matches(pattern: &[u8], text: &[u8], case: Case) -> bool {
+    let mut budget = u64::MAX;
+    Match::new().run(pattern, text, case, &mut budget) == Verdict::Yes
+}
+
+/// Whether `a` and `A` are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// They differ: keys.
+    Exact,
+    /// They are the same: names of settings and commands.
+    Ignored,
+}
+
+/// A match under way: where it stands in pattern and text, and where the last star was.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Match {
+    pattern_at: usize,
+    text_at: usize,
+    /// Behind the last star: in the pattern, and in the text where that star's bytes end.
+    star: Option<(usize, usize)>,
+    stars: u32,
+}
+
+impl Match {
+    /// At the start.
+    pub const fn new() -> Match {
+        Match { pattern_at: 0, text_at: 0, star: None, stars: 0 }
+    }
+
+    /// Goes on for at most `budget` bytes looked at, and takes what it used off it. A class is looked at in one go, so the
+    /// last step may go over by the size of the pattern. `pattern`, `text` and `case` are the same in all calls.
+    pub fn run(&mut self, pattern: &[u8], text: &[u8], case: Case, budget: &mut u64) -> Verdict {
+        loop {
+            if *budget == 0 {
+                return Verdict::More;
+            }
+            let rest = &pattern[self.pattern_at..];
+            let (Some(&first), Some(&byte)) = (rest.first(), text.get(self.text_at)) else {
+                // One of them is at its end: both must be. A match that used up the text has skipped the stars behind.
+                if rest.is_empty() && self.text_at == text.len() {
+                    return Verdict::Yes;
+                }
+                if !self.go_back(text) {
+                    return Verdict::No;
+                }
+                *budget -= 1;
+                continue;
+            };
+            if first == b'*' {
+                let run = stars(rest);
+                spend(budget, run);
+                if run == rest.len() {
+                    return Verdict::Yes;
+                }
+                self.stars += 1;
+                if self.stars > STARS_MAX {
+                    return Verdict::No;
+                }
+                self.pattern_at += run;
+                self.star = Some((self.pattern_at, self.text_at));
+                continue;
+            }
+            let (fits, size) = one(rest, byte, case);
+            spend(budget, size);
+            if fits {
+                self.pattern_at += size;
+                self.text_at += 1;
+                if self.text_at == text.len() {
+                    let run = stars(&pattern[self.pattern_at..]);
+                    spend(budget, run);
+                    self.pattern_at += run;
+                }
+            } else if !self.go_back(text) {
+                return Verdict::No;
+            }
+        }
+    }
+
+    /// Gives the last star one byte more; false if there is none left to give.
+    fn go_back(&mut self, text: &[u8]) -> bool {
+        match self.star {
+            Some((pattern_at, text_at)) if text_at + 1 < text.len() => {
+                self.star = Some((pattern_at, text_at + 1));
+                (self.pattern_at, self.text_at) = (pattern_at, text_at + 1);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Number of stars that `pattern` starts with.
+fn stars(pattern: &[u8]) -> usize {
+    pattern.iter().take_while(|byte| **byte == b'*').count()
+}
+
+fn spend(budget: &mut u64, bytes: usize) {
+    *budget = budget.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
+}
+
+/// Compares one byte with what the pattern starts with, which is no star; also the size of that part of the pattern.
+fn one(pattern: &[u8], byte: u8, case: Case) -> (bool, usize) {
+    match pattern {
+        [b'?', ..] => (true, 1),
+        [b'[', class @ ..] => {
+            let (fits, size) = in_class(class, byte, case);
+            (fits, size + 1)
+        }
+        [b'\\', literal, ..] => (same(*literal, byte, case), 2),
+        [literal, ..] => (same(*literal, byte, case), 1),
+        [] => (false, 0),
+    }
+}
+
+/// `class` starts behind the `[`; the size covers the `]`, or all that is there without one.
+fn in_class(class: &[u8], byte: u8, case: Case) -> (bool, usize) {
+    let negated = class.first() == Some(&b'^');
+    let mut at = usize::from(negated);
+    let mut found = false;
+    loop {
+        at += match &class[at..] {
+            [b'\\', literal, ..] => {
+                // As in Redis, an escaped byte in a class is compared exactly even where case is ignored.
+                found |= *literal == byte;
+                2
+            }
+            [b']', ..] => return (found != negated, at + 1),
+            [] => return (found != negated, at),
+            [from, b'-', to, ..] => {
+                let (from, to) = (*from.min(to), *from.max(to));
+                found |= match case {
+                    Case::Exact => (from..=to).contains(&byte),
+                    Case::Ignored => (from.to_ascii_lowercase()..=to.to_ascii_lowercase())
+                        .contains(&byte.to_ascii_lowercase()),
+                };
+                3
+            }
+            [literal, ..] => {
+                found |= same(*literal, byte, case);
+                1
+            }
+        };
+    }
+}
+
+fn same(literal: u8, byte: u8, case: Case) -> bool {
+    match case {
+        Case::Exact => literal == byte,
+        Case::Ignored => literal.eq_ignore_ascii_case(&byte),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(pattern: &str, text: &str, want: bool) {
+        for (case, text) in [(Case::Exact, text.to_owned()), (Case::Ignored, text.to_ascii_uppercase())] {
+            let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+            assert_eq!(
+                matches(pattern, text, case),
+                want,
+                "{} on {}",
+                pattern.escape_ascii(),
+                text.escape_ascii()
+            );
+            // In steps of one byte it comes to the same, in a bounded number of them.
+            let mut state = Match::new();
+            let mut steps = 0;
+            let verdict = loop {
+                match state.run(pattern, text, case, &mut 1) {
+                    Verdict::More => steps += 1,
+                    verdict => break verdict,
+                }
+            };
+            assert_eq!(verdict == Verdict::Yes, want);
+            assert!(steps <= (pattern.len() + 1) * (text.len() + 1) * 2, "{steps} steps");
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_in_redis() {
+        for (pattern, text, want) in [
+            ("", "", true),
+            ("", "a", false),
+            ("a", "", false),
+            ("*", "", false),
+            ("*", "a", true),
+            ("**", "abc", true),
+            ("a*", "a", true),
+            ("a**", "a", true),
+            ("*a", "a", true),
+            ("*a", "ba", true),
+            ("*a", "ab", false),
+            ("a*c", "abcc", true),
+            ("a*bc*d", "abxbcxd", true),
+            ("*ab*cd*", "xxabxcdx", true),
+            ("*ab*cd*", "xxaxbcdx", false),
+            ("h?llo", "hello", true),
+            ("h?llo", "hllo", false),
+            ("h[ae]llo", "hallo", true),
+            ("h[ae]llo", "hillo", false),
+            ("h[^e]llo", "hallo", true),
+            ("h[^e]llo", "hello", false),
+            ("h[a-b]llo", "hbllo", true),
+            ("h[b-a]llo", "hallo", true),
+            ("h[a-b]llo", "hcllo", false),
+            ("[a-", "a", true),
+            ("[a-", "-", true),
+            ("[a-]", "]", true),
+            ("[ab", "b", true),
+            ("[^", "b", true),
+            ("[", "[", false),
+            ("[]a]", "a]", false),
+            ("[\\]]", "]", true),
+            ("[\\", "\\", true),
+            ("\\*", "*", true),
+            ("\\*", "a", false),
+            ("\\", "\\", true),
+            ("a\\", "a\\", true),
+            ("*?", "a", true),
+            ("?*", "", false),
+            ("*[0-9]", "key:7", true),
+        ] {
+            check(pattern, text, want);
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_recorded() {
+        for line in include_str!("../tests/vectors/glob.txt").lines().filter(|line| !line.starts_with("# ")) {
+            match *line.split(' ').collect::<Vec<_>>() {
+                [pattern, key, verdict] => {
+                    assert_eq!(
+                        matches(pattern.as_bytes(), key.as_bytes(), Case::Exact),
+                        verdict == "yes",
+                        "{line}"
+                    )
+                }
+                _ => panic!("pattern, key, verdict: {line}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_of_very_many_stars_matches_nothing() {
+        let text = "a".repeat(3000);
+        assert!(matches("*?".repeat(1000).as_bytes(), text.as_bytes(), Case::Exact));
+        assert!(!matches("*?".repeat(1001).as_bytes(), text.as_bytes(), Case::Exact));
+    }
+}
