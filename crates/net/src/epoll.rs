@@ -1,0 +1,315 @@
+//! Sockets through Linux' epoll.
+//!
+//! A turn with 50 busy connections is one `epoll_wait`, 50 `recv` and 50 `send`, and nothing else. Connections are
+//! registered once, edge-triggered, for input and room; listeners level-triggered, so that a burst over the accept
+//! budget is reported again by itself. The decisions are those of [`Readiness`]; here are the system calls.
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::readiness::{Accept, Carrier, Kernel, Readiness, Signal, Transfer, Whose};
+use crate::slots::INDEX_MAX;
+use crate::{Address, Bell, ConnId, Limits, ListenerId, Why};
+
+mod listen;
+mod sys;
+
+pub use listen::{Keepalive, Share, TcpOptions};
+
+/// While the system can't accept, listening rests this long before it is tried again.
+const REST_NS: u64 = 100_000_000;
+
+/// … or this many gathers, whatever comes first: a busy lane's wait never times out.
+const REST_GATHERS: u32 = 1024;
+
+/// The bell's token; connections and listeners lie below.
+const BELL_TOKEN: u64 = u64::MAX;
+
+/// A [`Net`](crate::Net) over epoll.
+pub type Epoll = Readiness<Linux>;
+
+impl Epoll {
+    /// Without listeners.
+    ///
+    /// # Errors
+    /// The process has no descriptors left (three are needed).
+    pub fn new(limits: Limits) -> io::Result<Epoll> {
+        Ok(Readiness::over(Linux::new(limits)?, limits))
+    }
+
+    /// Asks the kernel to poll the network card's queue for up to `duration_us` microseconds before it puts this
+    /// net's `wait` to sleep; zero turns it off. This helps only where a core can be given to it.
+    ///
+    /// # Errors
+    /// `Unsupported` before Linux 6.9; `PermissionDenied` for budgets the kernel reserves to administrators.
+    pub fn set_busy_poll(&mut self, duration_us: u32) -> io::Result<()> {
+        self.kernel.controls += 1;
+        sys::set_busy_poll(&self.kernel.epoll, duration_us)
+    }
+}
+
+/// The Linux kernel, seen through one epoll descriptor.
+#[derive(Debug)]
+pub struct Linux {
+    epoll: OwnedFd,
+    bell: Arc<OwnedFd>,
+    events: Vec<libc::epoll_event>,
+    listeners: Vec<listen::Listener>,
+    /// Spent on turning a client away when the process has no other descriptor left.
+    reserve: Option<OwnedFd>,
+    resting: bool,
+    gathers_rested: u32,
+    controls: u64,
+    /// The kernel has `epoll_pwait2` (Linux 5.11), which counts in nanoseconds.
+    precise: bool,
+}
+
+/// A connected socket.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+    /// A Unix socket reports room whenever its peer reads, even if nobody lacked any; for such a one room is
+    /// asked for only when it is wanted. A TCP socket reports it only after a short send (`SOCK_NOSPACE`).
+    unix: bool,
+}
+
+impl Linux {
+    fn new(limits: Limits) -> io::Result<Linux> {
+        let epoll = sys::epoll()?;
+        let bell = Arc::new(sys::eventfd()?);
+        sys::watch(&epoll, &bell, libc::EPOLL_CTL_ADD, BELL_TOKEN, libc::EPOLLIN | libc::EPOLLET)?;
+        let reserve = Some(sys::null()?);
+        let events = Vec::with_capacity(limits.clients_per_turn + 16);
+        Ok(Linux {
+            epoll,
+            bell,
+            events,
+            listeners: Vec::new(),
+            reserve,
+            resting: false,
+            gathers_rested: 0,
+            controls: 0,
+            precise: true,
+        })
+    }
+
+    /// Stops listening for a while, because the system can't accept and would signal for ever.
+    fn rest(&mut self) {
+        if !self.resting {
+            self.watch_listeners(0);
+            self.resting = true;
+            self.gathers_rested = 0;
+        }
+    }
+
+    /// Listens again, with a reserve if there is a descriptor for one.
+    fn resume(&mut self) {
+        self.resting = false;
+        if self.reserve.is_none() {
+            self.reserve = sys::null().ok();
+            self.controls += 1;
+        }
+        self.watch_listeners(libc::EPOLLIN);
+    }
+
+    fn watch_listeners(&mut self, interest: i32) {
+        for (index, listener) in self.listeners.iter().enumerate() {
+            self.controls += 1;
+            let done =
+                sys::watch(&self.epoll, &listener.fd, libc::EPOLL_CTL_MOD, listener_token(index), interest);
+            assert!(done.is_ok(), "a registered listener can be changed: {done:?}");
+        }
+    }
+
+    /// Turns the next client away with the descriptor kept for it.
+    fn refuse(&mut self, listener: usize) -> Accept<Socket> {
+        self.controls += 3;
+        drop(self.reserve.take());
+        let turned_away = sys::accept(&self.listeners[listener].fd);
+        let refused = turned_away.is_ok();
+        drop(turned_away);
+        self.reserve = sys::null().ok();
+        if refused && self.reserve.is_some() {
+            return Accept::Refused;
+        }
+        self.rest();
+        Accept::Rest
+    }
+}
+
+impl Kernel for Linux {
+    type Socket = Socket;
+
+    fn gather(&mut self, timeout_ns: Option<u64>, count_max: usize, signals: &mut Vec<Signal>) {
+        let timeout_ns = if self.resting {
+            self.gathers_rested += 1;
+            Some(timeout_ns.unwrap_or(REST_NS).min(REST_NS))
+        } else {
+            timeout_ns
+        };
+        sys::wait(&self.epoll, &mut self.events, count_max, timeout_ns, &mut self.precise);
+        if self.resting
+            && (REST_GATHERS <= self.gathers_rested || (self.events.is_empty() && timeout_ns != Some(0)))
+        {
+            self.resume();
+        }
+        for event in &self.events {
+            let (token, flags) = (event.u64, event.events);
+            if token != BELL_TOKEN {
+                signals.push(signal(token, flags));
+            }
+        }
+    }
+
+    fn accept(&mut self, listener: ListenerId) -> Accept<Socket> {
+        let index = usize::try_from(listener.0).expect("listeners are few");
+        let place = &self.listeners[index];
+        let (fd, peer) = match sys::accept(&place.fd) {
+            Ok(accepted) => accepted,
+            Err(libc::EAGAIN) => return Accept::Nobody,
+            // accept(2): errors already pending on the new socket are to be treated like none.
+            Err(
+                libc::ECONNABORTED
+                | libc::EINTR
+                | libc::EPROTO
+                | libc::ENETDOWN
+                | libc::ENOPROTOOPT
+                | libc::EHOSTDOWN
+                | libc::ENONET
+                | libc::EHOSTUNREACH
+                | libc::EOPNOTSUPP
+                | libc::ENETUNREACH
+                | libc::EPERM,
+            ) => return Accept::Lost,
+            Err(libc::EMFILE | libc::ENFILE) if self.reserve.is_some() => return self.refuse(index),
+            Err(_) => {
+                self.rest();
+                return Accept::Rest;
+            }
+        };
+        let unix = place.address == Address::Unix;
+        let local = if place.wildcard {
+            self.controls += 1;
+            sys::local_address(&fd).unwrap_or(place.address)
+        } else {
+            place.address
+        };
+        Accept::Client(Socket { fd, unix }, if unix { Address::Unix } else { peer }, local)
+    }
+
+    fn register(&mut self, socket: &Socket, conn: ConnId) -> Result<(), i32> {
+        self.controls += 1;
+        let interest = interest(socket, false);
+        sys::watch(&self.epoll, &socket.fd, libc::EPOLL_CTL_ADD, conn_token(conn), interest)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))
+    }
+
+    fn unregister(&mut self, socket: &Socket) {
+        self.controls += 1;
+        let done = sys::watch(&self.epoll, &socket.fd, libc::EPOLL_CTL_DEL, 0, 0);
+        assert!(done.is_ok(), "a registered socket can be taken out: {done:?}");
+    }
+
+    fn receive(&mut self, socket: &Socket, into: &mut [u8]) -> Transfer {
+        match sys::receive(&socket.fd, into) {
+            Ok(0) => Transfer::End,
+            Ok(size) => Transfer::Bytes(size),
+            Err(libc::EAGAIN) => Transfer::Nothing,
+            Err(errno) => Transfer::Broken(why(errno)),
+        }
+    }
+
+    fn send(&mut self, socket: &Socket, slices: &[IoSlice<'_>]) -> Transfer {
+        match sys::send(&socket.fd, slices) {
+            Ok(size) => Transfer::Bytes(size),
+            Err(libc::EAGAIN) => Transfer::Nothing,
+            Err(errno) => Transfer::Broken(why(errno)),
+        }
+    }
+
+    fn want_room(&mut self, socket: &Socket, conn: ConnId) {
+        self.change_interest(socket, conn, true);
+    }
+
+    fn had_room(&mut self, socket: &Socket, conn: ConnId) {
+        self.change_interest(socket, conn, false);
+    }
+
+    fn finish(&mut self, socket: &Socket) {
+        self.controls += 1;
+        sys::shut_sending(&socket.fd);
+    }
+
+    fn release(&mut self, socket: Socket) {
+        self.controls += 1;
+        drop(socket);
+    }
+
+    fn pack(socket: Socket) -> Carrier {
+        Carrier::System(socket)
+    }
+
+    fn unpack(carrier: Carrier) -> Option<Socket> {
+        if let Carrier::System(socket) = carrier { Some(socket) } else { None }
+    }
+
+    fn bell(&self) -> Bell {
+        Bell::event(Arc::clone(&self.bell))
+    }
+
+    fn controls(&self) -> u64 {
+        self.controls
+    }
+}
+
+impl Linux {
+    fn change_interest(&mut self, socket: &Socket, conn: ConnId, room: bool) {
+        if socket.unix {
+            self.controls += 1;
+            let interest = interest(socket, room);
+            let done = sys::watch(&self.epoll, &socket.fd, libc::EPOLL_CTL_MOD, conn_token(conn), interest);
+            assert!(done.is_ok(), "a registered socket can be changed: {done:?}");
+        }
+    }
+}
+
+/// What epoll is asked to tell of a connection.
+fn interest(socket: &Socket, room: bool) -> i32 {
+    let input = libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLET;
+    if room || !socket.unix { input | libc::EPOLLOUT } else { input }
+}
+
+/// `index` below 2^31 is a connection, above it a listener.
+fn conn_token(conn: ConnId) -> u64 {
+    u64::from(conn.generation) << 32 | u64::from(conn.index)
+}
+
+fn listener_token(index: usize) -> u64 {
+    u64::from(INDEX_MAX) + 1 + u64::try_from(index).expect("listeners are few")
+}
+
+fn signal(token: u64, flags: u32) -> Signal {
+    let has = |flag: i32| flags & flag.cast_unsigned() != 0;
+    let index = u32::try_from(token & u64::from(u32::MAX)).expect("the lower half of a token");
+    let generation = u32::try_from(token >> 32).expect("the upper half of a token");
+    if INDEX_MAX < index {
+        let whose = Whose::Listener(ListenerId(index - INDEX_MAX - 1));
+        return Signal { whose, readable: true, writable: false, ending: false, broken: None };
+    }
+    Signal {
+        whose: Whose::Conn(ConnId { index, generation }),
+        // A Unix peer that closes is HUP at once, but what it sent before is still there to be received.
+        readable: has(libc::EPOLLIN) || has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
+        writable: has(libc::EPOLLOUT),
+        ending: has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
+        broken: if has(libc::EPOLLERR) { Some(Why::Reset) } else { None },
+    }
+}
+
+fn why(errno: i32) -> Why {
+    match errno {
+        libc::ECONNRESET | libc::EPIPE => Why::Reset,
+        errno => Why::Failed(errno),
+    }
+}

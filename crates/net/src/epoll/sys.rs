@@ -1,0 +1,260 @@
+//! The system calls of the epoll net, each behind a safe face. Errors are raw errno where the caller tells them
+//! apart, `io::Error` where they end a start-up.
+
+use std::io::{self, IoSlice};
+use std::mem::{MaybeUninit, size_of};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, socklen_t};
+
+use crate::Address;
+
+/// Takes a call's descriptor.
+fn own(fd: c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A call's verdict.
+pub(super) fn done(result: c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+pub(super) fn errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+pub(super) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+pub(super) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointer.
+    own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// A descriptor of no use, to be given up in need.
+pub(super) fn null() -> io::Result<OwnedFd> {
+    // SAFETY: the path is a C string.
+    own(unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) })
+}
+
+pub(super) fn socket(family: c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes no pointer.
+    own(unsafe { libc::socket(family, kind, 0) })
+}
+
+/// `epoll_ctl`.
+pub(super) fn watch(
+    epoll: &OwnedFd,
+    fd: &OwnedFd,
+    what: c_int,
+    token: u64,
+    interest: c_int,
+) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: interest.cast_unsigned(), u64: token };
+    // SAFETY: `event` is valid for the call, which copies it.
+    done(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), what, fd.as_raw_fd(), &raw mut event) })
+}
+
+/// `epoll_pwait2`, or `epoll_wait` in whole milliseconds where `precise` turns out to be too much. Fills `events`
+/// with up to `count_max`; a signal handler that interrupts the sleep leaves them empty.
+pub(super) fn wait(
+    epoll: &OwnedFd,
+    events: &mut Vec<libc::epoll_event>,
+    count_max: usize,
+    timeout_ns: Option<u64>,
+    precise: &mut bool,
+) {
+    events.clear();
+    events.reserve(count_max);
+    let room = c_int::try_from(count_max).expect("events of a turn are few");
+    let into = events.as_mut_ptr();
+    let count = loop {
+        let count = match timeout_ns {
+            Some(nanoseconds) if nanoseconds > 0 && *precise => {
+                let timeout = libc::timespec {
+                    tv_sec: i64::try_from(nanoseconds / 1_000_000_000).expect("a quotient of nanoseconds"),
+                    tv_nsec: i64::try_from(nanoseconds % 1_000_000_000).expect("below a thousand million"),
+                };
+                // SAFETY: `into` has room for `room` events, as reserved above; `timeout` is valid for the call.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_epoll_pwait2,
+                        epoll.as_raw_fd(),
+                        into,
+                        room,
+                        &raw const timeout,
+                        std::ptr::null::<libc::sigset_t>(),
+                        0usize,
+                    )
+                }
+            }
+            _ => {
+                // Rounded up: a millisecond late rather than spinning through the last one.
+                let timeout_ms = timeout_ns.map_or(-1, |nanoseconds| {
+                    c_int::try_from(nanoseconds.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+                });
+                // SAFETY: `into` has room for `room` events, as reserved above.
+                i64::from(unsafe { libc::epoll_wait(epoll.as_raw_fd(), into, room, timeout_ms) })
+            }
+        };
+        if count < 0 && errno() == libc::ENOSYS && *precise {
+            *precise = false;
+            continue;
+        }
+        break count;
+    };
+    match usize::try_from(count) {
+        // SAFETY: the kernel has filled in `count` events, within the reserved room.
+        Ok(count) => unsafe { events.set_len(count) },
+        Err(_) => assert!(errno() == libc::EINTR, "waiting fails only for a signal: errno {}", errno()),
+    }
+}
+
+/// One receive: how many bytes, zero at the end, or the errno.
+pub(super) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
+    // SAFETY: `into` is writable for its whole length.
+    let size = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
+    usize::try_from(size).map_err(|_| errno())
+}
+
+/// One send of all slices: how many bytes, or the errno. Never raises SIGPIPE.
+pub(super) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
+    let size = if let [one] = slices {
+        // SAFETY: the slice is readable for its whole length.
+        unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_NOSIGNAL) }
+    } else {
+        // SAFETY: all zeros is a valid, empty msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        // `IoSlice` is promised to have the layout of `iovec`; sendmsg only reads.
+        message.msg_iov = slices.as_ptr().cast_mut().cast();
+        message.msg_iovlen = slices.len();
+        // SAFETY: the message describes `slices`, which are readable and outlive the call.
+        unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
+    };
+    usize::try_from(size).map_err(|_| errno())
+}
+
+/// Nothing more will be sent. A socket that is already broken says so elsewhere.
+pub(super) fn shut_sending(fd: &OwnedFd) {
+    // SAFETY: takes no pointer.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
+}
+
+/// One accept: the socket and where it comes from, or the errno.
+pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, Address), i32> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut size = storage_size();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: `storage` has room for `size` bytes, and both outlive the call.
+    let fd =
+        unsafe { libc::accept4(listener.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut size, flags) };
+    let fd = own(fd).map_err(|error| error.raw_os_error().unwrap_or(libc::EINVAL))?;
+    // SAFETY: all zeros is a valid address, and the kernel has written nothing but one.
+    let storage = unsafe { storage.assume_init() };
+    Ok((fd, from_storage(&storage)))
+}
+
+/// The address a socket is bound to.
+pub(super) fn local_address(fd: &OwnedFd) -> io::Result<Address> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut size = storage_size();
+    // SAFETY: `storage` has room for `size` bytes, and both outlive the call.
+    done(unsafe { libc::getsockname(fd.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut size) })?;
+    // SAFETY: all zeros is a valid address, and the kernel has written nothing but one.
+    Ok(from_storage(&unsafe { storage.assume_init() }))
+}
+
+/// Sets an integer option.
+pub(super) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+    let size = socklen_t::try_from(size_of::<c_int>()).expect("four bytes");
+    // SAFETY: `value` is readable for `size` bytes.
+    done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) })
+}
+
+/// `EPIOCSPARAMS` (Linux 6.9, include/uapi/linux/eventpoll.h).
+pub(super) fn set_busy_poll(epoll: &OwnedFd, duration_us: u32) -> io::Result<()> {
+    #[repr(C)]
+    struct Params {
+        busy_poll_usecs: u32,
+        busy_poll_budget: u16,
+        prefer_busy_poll: u8,
+        pad: u8,
+    }
+    /// `_IOW(0x8A, 0x01, struct epoll_params)`.
+    const EPIOCSPARAMS: libc::Ioctl = 0x4008_8A01;
+    /// The largest budget that needs no privilege (`NAPI_POLL_WEIGHT`); below 8 polls would be many and small.
+    const BUDGET: u16 = 64;
+    let params = Params {
+        busy_poll_usecs: duration_us,
+        busy_poll_budget: BUDGET,
+        prefer_busy_poll: u8::from(duration_us > 0),
+        pad: 0,
+    };
+    // SAFETY: the request reads one `Params`, which outlives the call.
+    let result = unsafe { libc::ioctl(epoll.as_raw_fd(), EPIOCSPARAMS, &raw const params) };
+    done(result).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTTY | libc::EINVAL) => {
+            io::Error::new(io::ErrorKind::Unsupported, "busy polling by epoll needs Linux 6.9 or later")
+        }
+        _ => error,
+    })
+}
+
+fn storage_size() -> socklen_t {
+    socklen_t::try_from(size_of::<libc::sockaddr_storage>()).expect("some hundred bytes")
+}
+
+fn from_storage(storage: &libc::sockaddr_storage) -> Address {
+    let from: *const libc::sockaddr_storage = storage;
+    match c_int::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says what it is, and a storage is large and aligned enough for each.
+            let v4 = unsafe { &*from.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Address::Inet(SocketAddr::new(IpAddr::V4(ip), u16::from_be(v4.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*from.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Address::Inet(SocketAddr::V6(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id)))
+        }
+        _ => Address::Unix,
+    }
+}
+
+/// An address as the kernel wants it, and its length in bytes.
+pub(super) fn to_storage(address: SocketAddr) -> (libc::sockaddr_storage, socklen_t) {
+    // SAFETY: all zeros is a valid address of no family.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let into: *mut libc::sockaddr_storage = &raw mut storage;
+    let size = match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: a storage is large and aligned enough for each kind of address.
+            let place = unsafe { &mut *into.cast::<libc::sockaddr_in>() };
+            place.sin_family = libc::sa_family_t::try_from(libc::AF_INET).expect("families are small");
+            place.sin_port = v4.port().to_be();
+            place.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+            size_of::<libc::sockaddr_in>()
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: as above.
+            let place = unsafe { &mut *into.cast::<libc::sockaddr_in6>() };
+            place.sin6_family = libc::sa_family_t::try_from(libc::AF_INET6).expect("families are small");
+            place.sin6_port = v6.port().to_be();
+            place.sin6_addr.s6_addr = v6.ip().octets();
+            place.sin6_scope_id = v6.scope_id();
+            size_of::<libc::sockaddr_in6>()
+        }
+    };
+    (storage, socklen_t::try_from(size).expect("some bytes"))
+}

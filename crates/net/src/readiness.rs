@@ -1,0 +1,649 @@
+//! [`Net`] over a kernel that tells when a socket is ready, once for each change: Linux' epoll, or memory.
+//!
+//! Everything that can be decided without a system call is here: who is told of input and when, where received bytes
+//! lie, what is sent in which turn, how a connection ends. A [`Kernel`] only does what it is told.
+//!
+//! Readiness is remembered instead of probed. A receive that brings less than was asked for has emptied the socket,
+//! and a send that takes less than was offered has filled it (epoll(7), "Do I need to continuously read/write…"), so
+//! the next call waits for the kernel's next signal and no call is made to hear `EAGAIN`.
+//!
+//! How a connection's input comes to its lane:
+//! ```text
+//!             signal: readable                poll                      stream(More)
+//!   Quiet ─────────────────────▶ Queued ───────────────▶ Told ─────────────────────────────┐
+//!     ▲                            ▲                                                       │
+//!     │                            └──────── the receive was full: there may be more ──────┤
+//!     └───────────────────────────────────── the socket is empty ──────────────────────────┘
+//! ```
+//! How it ends:
+//! ```text
+//!   Open ── close(AfterFlush) ──▶ Closing ── all sent ──▶ Lingering ── the client ends, or a bound ──▶ gone
+//!    └───── close(Now), reset ───────┴──────────────────────────────────────────────────────────────────┘
+//! ```
+//! [`Event::Closed`] leaves on the way into Lingering or gone. Lingering exists because Linux answers close() with a
+//! reset if received bytes lie unread, and a reset makes the client throw away the reply it has not read yet
+//! (RFC 1122, 4.2.2.13). So the sending side is shut first and what still arrives is thrown away, within bounds.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::input::{Rests, Shared};
+use crate::output::Pool;
+use crate::slots::Slots;
+use crate::{
+    Address, Bell, Close, ConnId, Counters, Event, Handover, INPUT_MAX, Limits, ListenerId, Need, Net,
+    Output, Stream, Wait, Why,
+};
+
+/// Connections that linger at most; the oldest is cut off to make room.
+const LINGERING_COUNT_MAX: usize = 256;
+
+/// Bytes that are thrown away for one lingering connection before it is cut off.
+const LINGERING_SIZE_MAX: usize = 1024 * 1024;
+
+/// Pieces of output that go with one send; more wait for the next turn.
+const SLICES_MAX: usize = 64;
+
+/// What a readiness engine needs of the system. Each method but `controls` and `bell` is at most one system call,
+/// which the engine counts; calls of any other kind the kernel counts itself.
+pub trait Kernel {
+    /// One connection's end. Dropping it ends the connection.
+    type Socket: std::fmt::Debug;
+
+    /// Appends signals, at most one for each connection and listener and `count_max` in all, sleeping up to
+    /// `timeout_ns` for the first (`None`: for ever). What is left out comes with the next call.
+    fn gather(&mut self, timeout_ns: Option<u64>, count_max: usize, signals: &mut Vec<Signal>);
+
+    /// Lets in one client that knocks at `listener`.
+    fn accept(&mut self, listener: ListenerId) -> Accept<Self::Socket>;
+
+    /// From now on `gather` speaks of `socket` as `conn`, beginning with what it is ready for now.
+    ///
+    /// # Errors
+    /// The system has no room for another connection; the errno says why.
+    fn register(&mut self, socket: &Self::Socket, conn: ConnId) -> Result<(), i32>;
+
+    /// From now on `gather` no longer speaks of `socket`, which lives on elsewhere.
+    fn unregister(&mut self, socket: &Self::Socket);
+
+    /// Receives into `into`, which is not empty, what is there.
+    fn receive(&mut self, socket: &Self::Socket, into: &mut [u8]) -> Transfer;
+
+    /// Sends what can be sent at once of `slices`, which are neither none nor empty.
+    fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> Transfer;
+
+    /// The last send was short: `gather` is to tell when there is room.
+    fn want_room(&mut self, socket: &Self::Socket, conn: ConnId);
+
+    /// There was room again.
+    fn had_room(&mut self, socket: &Self::Socket, conn: ConnId);
+
+    /// Tells the client that nothing more will be sent.
+    fn finish(&mut self, socket: &Self::Socket);
+
+    /// Ends a connection.
+    fn release(&mut self, socket: Self::Socket);
+
+    /// Puts a socket into a handover, and takes it out again; `None` if it is of another kind.
+    fn pack(socket: Self::Socket) -> Carrier;
+    /// See `pack`.
+    fn unpack(carrier: Carrier) -> Option<Self::Socket>;
+
+    /// What wakes a sleeping `gather`.
+    fn bell(&self) -> Bell;
+
+    /// System calls of other kinds so far.
+    fn controls(&self) -> u64;
+}
+
+/// A socket in a handover, by the kind of net that it moves between.
+#[derive(Debug)]
+pub enum Carrier {
+    /// Of the operating system.
+    System(crate::epoll::Socket),
+    /// In memory.
+    Memory(crate::mem::Socket),
+}
+
+/// A change of readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    /// Whose.
+    pub whose: Whose,
+    /// There are bytes, or the end of input, to receive.
+    pub readable: bool,
+    /// There is room to send.
+    pub writable: bool,
+    /// The client has shut down its sending side: after a short receive nothing will follow.
+    pub ending: bool,
+    /// The connection is broken.
+    pub broken: Option<Why>,
+}
+
+/// Whom a signal concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// A connection, perhaps one that is gone.
+    Conn(ConnId),
+    /// A listener at which a client knocks.
+    Listener(ListenerId),
+}
+
+/// What an accept brought.
+#[derive(Debug)]
+pub enum Accept<S> {
+    /// A client, from where, to where.
+    Client(S, Address, Address),
+    /// A client that left again or was turned away; there may be others.
+    Lost,
+    /// A client was turned away for lack of descriptors; there may be others.
+    Refused,
+    /// Nobody knocks.
+    Nobody,
+    /// The system could not; the listener rests and signals again later.
+    Rest,
+}
+
+/// What a receive or a send brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// That many bytes, more than none.
+    Bytes(usize),
+    /// None for now.
+    Nothing,
+    /// None ever again: the client has sent its last byte.
+    End,
+    /// The connection is broken.
+    Broken(Why),
+}
+
+/// Whether the lane knows of a connection's input; see the drawing above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Quiet,
+    Queued,
+    Told,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Closing,
+    Lingering { thrown_size: usize },
+}
+
+#[derive(Debug)]
+struct Conn<S> {
+    socket: S,
+    state: State,
+    input: Input,
+    /// It stands in `queue`, if only as a leftover of an earlier announcement.
+    in_queue: bool,
+    /// It stands in `dirty`.
+    in_dirty: bool,
+    /// The socket may hold something to receive.
+    readable: bool,
+    /// The socket took less than was offered; nothing is sent until it signals room.
+    full: bool,
+    /// The client has shut down its sending side; what it sent before may still be in the socket.
+    ending: bool,
+    /// All that the client ever sent has been received.
+    ended: bool,
+    /// Unsent output was above the mark when a flush ended.
+    above_mark: bool,
+    /// The turn of the last receive; zero before the first.
+    received_turn: u64,
+    rest: crate::input::Rest,
+    output: Output,
+    listener: ListenerId,
+    peer: Address,
+    local: Address,
+}
+
+/// A [`Net`] over a [`Kernel`].
+#[derive(Debug)]
+pub struct Readiness<K: Kernel> {
+    pub(crate) kernel: K,
+    limits: Limits,
+    conns: Slots<Conn<K::Socket>>,
+    shared: Shared,
+    rests: Rests,
+    blocks: Pool,
+    /// Connections whose input the lane has not been told of, in the order in which it came.
+    queue: VecDeque<ConnId>,
+    /// Connections whose output the lane had in hand, or that still have some.
+    dirty: Vec<ConnId>,
+    dirty_spare: Vec<ConnId>,
+    /// Events other than input that the next poll tells.
+    news: Vec<Event>,
+    signals: Vec<Signal>,
+    gathered: bool,
+    lingering: VecDeque<ConnId>,
+    turn: u64,
+    counters: Counters,
+}
+
+impl<K: Kernel> Readiness<K> {
+    pub(crate) fn over(kernel: K, limits: Limits) -> Readiness<K> {
+        assert!(0 < limits.clients_per_turn && 0 < limits.send_size, "a turn may do something");
+        Readiness {
+            kernel,
+            limits,
+            conns: Slots::new(),
+            shared: Shared::new(),
+            rests: Rests::default(),
+            blocks: Pool::default(),
+            queue: VecDeque::new(),
+            dirty: Vec::new(),
+            dirty_spare: Vec::new(),
+            news: Vec::new(),
+            signals: Vec::new(),
+            gathered: false,
+            lingering: VecDeque::new(),
+            turn: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    fn gather(&mut self, timeout_ns: Option<u64>) {
+        // One place for each listener and bell beside the clients.
+        let count_max = self.limits.clients_per_turn + 16;
+        self.kernel.gather(timeout_ns, count_max, &mut self.signals);
+        self.counters.waits += 1;
+    }
+
+    /// Whether the next turn has something to do even if nothing happens.
+    fn has_work(&self) -> bool {
+        !(self.news.is_empty() && self.queue.is_empty() && self.dirty.is_empty())
+    }
+
+    fn heed(&mut self, signal: Signal, accepts_left: &mut usize) {
+        let id = match signal.whose {
+            Whose::Listener(listener) => return self.accept(listener, accepts_left),
+            Whose::Conn(id) => id,
+        };
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        if let Some(why) = signal.broken {
+            return self.end(id, why);
+        }
+        conn.ending |= signal.ending;
+        if signal.writable && conn.full {
+            conn.full = false;
+            self.kernel.had_room(&conn.socket, id);
+            self.soil(id);
+        }
+        if signal.readable {
+            self.announce(id);
+        }
+    }
+
+    /// The socket has something: the lane is to be told, or a lingering connection drained.
+    fn announce(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        conn.readable = true;
+        if conn.input == Input::Quiet {
+            conn.input = Input::Queued;
+        }
+        if conn.input == Input::Queued && !conn.in_queue {
+            conn.in_queue = true;
+            self.queue.push_back(id);
+        }
+    }
+
+    fn accept(&mut self, listener: ListenerId, accepts_left: &mut usize) {
+        while *accepts_left > 0 {
+            *accepts_left -= 1;
+            self.counters.accepts += 1;
+            match self.kernel.accept(listener) {
+                Accept::Client(socket, peer, local) => {
+                    if let Some(conn) = self.admit(socket, listener, peer, local) {
+                        self.news.push(Event::Opened { conn, listener, peer, local });
+                    }
+                }
+                Accept::Lost => {}
+                Accept::Refused => self.counters.refused += 1,
+                Accept::Nobody => return,
+                Accept::Rest => {
+                    self.counters.rests += 1;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// `None`: the system would not, and the client is turned away.
+    fn admit(
+        &mut self,
+        socket: K::Socket,
+        listener: ListenerId,
+        peer: Address,
+        local: Address,
+    ) -> Option<ConnId> {
+        let id = self.conns.insert(Conn {
+            socket,
+            state: State::Open,
+            input: Input::Quiet,
+            in_queue: false,
+            in_dirty: false,
+            readable: false,
+            full: false,
+            ending: false,
+            ended: false,
+            above_mark: false,
+            received_turn: 0,
+            rest: crate::input::Rest::default(),
+            output: Output::new(),
+            listener,
+            peer,
+            local,
+        });
+        let conn = self.conns.get(id).expect("it was just inserted");
+        if self.kernel.register(&conn.socket, id).is_err() {
+            let conn = self.conns.remove(id).expect("it was just inserted");
+            self.kernel.release(conn.socket);
+            self.counters.refused += 1;
+            return None;
+        }
+        self.counters.opened += 1;
+        Some(id)
+    }
+
+    /// Receives once, behind what is already held. The connection may be gone afterwards.
+    fn receive(&mut self, id: ConnId) {
+        if let Some(owner) = self.shared.owner() {
+            let keeper = self.conns.get_mut(owner).expect("a connection's end frees the shared buffer");
+            keeper.rest.append(self.shared.of(owner), &mut self.rests);
+            self.shared.forget();
+        }
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        let size_max = INPUT_MAX - conn.rest.bytes().len();
+        conn.received_turn = self.turn;
+        self.counters.receives += 1;
+        match self.kernel.receive(&conn.socket, self.shared.room(size_max)) {
+            Transfer::Bytes(size) => {
+                self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
+                conn.readable = size == size_max;
+                conn.ended |= conn.ending && !conn.readable;
+                if conn.rest.is_empty() {
+                    self.shared.keep(id, size);
+                } else {
+                    conn.rest.append(self.shared.received(size), &mut self.rests);
+                }
+            }
+            Transfer::Nothing => {
+                self.counters.receives_empty += 1;
+                conn.readable = false;
+            }
+            Transfer::End => {
+                self.counters.receives_empty += 1;
+                conn.readable = false;
+                conn.ended = true;
+            }
+            Transfer::Broken(why) => return self.end(id, why),
+        }
+        conn.input = Input::Quiet;
+        if conn.readable {
+            self.announce(id);
+        }
+    }
+
+    /// Marks a connection for the next flush.
+    fn soil(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if !conn.in_dirty {
+            conn.in_dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Sends once if there is something to send and room for it.
+    fn send(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        conn.in_dirty = false;
+        if !conn.output.is_empty() && !conn.full {
+            let (sent, offered_size) = hand_over(&mut self.kernel, conn, self.limits.send_size);
+            self.counters.sends += 1;
+            let size = match sent {
+                Transfer::Bytes(size) => size,
+                Transfer::Nothing => 0,
+                Transfer::End => unreachable!("a send does not end"),
+                Transfer::Broken(why) => return self.end(id, why),
+            };
+            self.counters.bytes_out += u64::try_from(size).expect("a size fits 64 bits");
+            conn.output.advance(size, |block| self.blocks.put(block));
+            if size < offered_size {
+                self.counters.sends_short += 1;
+                conn.full = true;
+                self.kernel.want_room(&conn.socket, id);
+            }
+            let was_above =
+                std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
+            if was_above && !conn.above_mark && conn.state == State::Open {
+                self.news.push(Event::Writable(id));
+            }
+        }
+        if conn.output.is_empty() {
+            conn.output.reclaim(&mut self.blocks);
+            if conn.state == State::Closing {
+                self.linger(id);
+            }
+        } else if !conn.full {
+            self.soil(id);
+        }
+    }
+
+    /// Everything is sent. A client that has not ended yet is given the chance to read it.
+    fn linger(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if conn.ended {
+            return self.end(id, Why::Asked);
+        }
+        conn.state = State::Lingering { thrown_size: 0 };
+        self.kernel.finish(&conn.socket);
+        conn.input = Input::Quiet;
+        let readable = conn.readable;
+        if readable {
+            self.announce(id);
+        }
+        self.counters.closed += 1;
+        self.news.push(Event::Closed { conn: id, why: Why::Asked });
+        self.lingering.push_back(id);
+        while LINGERING_COUNT_MAX < self.lingering.len() {
+            let oldest = self.lingering.pop_front().expect("it is not empty");
+            self.end(oldest, Why::Asked);
+        }
+    }
+
+    /// Throws away what a lingering client still sends, one receive a turn.
+    fn drain(&mut self, id: ConnId, thrown_size: usize) {
+        if let Some(owner) = self.shared.owner() {
+            let keeper = self.conns.get_mut(owner).expect("a connection's end frees the shared buffer");
+            keeper.rest.append(self.shared.of(owner), &mut self.rests);
+            self.shared.forget();
+        }
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        self.counters.receives += 1;
+        let received = self.kernel.receive(&conn.socket, self.shared.room(INPUT_MAX));
+        let size = match received {
+            Transfer::Bytes(size) => size,
+            Transfer::Nothing => 0,
+            Transfer::End | Transfer::Broken(_) => return self.end(id, Why::Asked),
+        };
+        let thrown_size = thrown_size + size;
+        conn.state = State::Lingering { thrown_size };
+        conn.readable = size == INPUT_MAX;
+        conn.input = Input::Quiet;
+        if LINGERING_SIZE_MAX <= thrown_size || (conn.ending && !conn.readable) {
+            self.end(id, Why::Asked);
+        } else if conn.readable {
+            self.announce(id);
+        }
+    }
+
+    /// The connection is no more; the lane hears of it unless it has already.
+    fn end(&mut self, id: ConnId, why: Why) {
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        if self.shared.owner() == Some(id) {
+            self.shared.forget();
+        }
+        conn.rest.release(&mut self.rests);
+        conn.output.clear();
+        conn.output.reclaim(&mut self.blocks);
+        self.kernel.release(conn.socket);
+        if matches!(conn.state, State::Lingering { .. }) {
+            self.lingering.retain(|other| *other != id);
+        } else {
+            self.counters.closed += 1;
+            self.news.push(Event::Closed { conn: id, why });
+        }
+    }
+
+    fn open(&mut self, id: ConnId) -> Option<&mut Conn<K::Socket>> {
+        self.conns.get_mut(id).filter(|conn| conn.state == State::Open)
+    }
+}
+
+/// One send of at most `size_max` bytes: what came of it, and how many were offered.
+fn hand_over<K: Kernel>(kernel: &mut K, conn: &Conn<K::Socket>, size_max: usize) -> (Transfer, usize) {
+    let mut one = [IoSlice::new(&[])];
+    let (_, size) = conn.output.gather(&mut one, size_max);
+    if size == conn.output.len() || size == size_max {
+        return (kernel.send(&conn.socket, &one), size);
+    }
+    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+    let (count, size) = conn.output.gather(&mut slices, size_max);
+    (kernel.send(&conn.socket, &slices[..count]), size)
+}
+
+impl<K: Kernel> Net for Readiness<K> {
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        self.turn += 1;
+        if !std::mem::take(&mut self.gathered) {
+            self.gather(Some(0));
+        }
+        let mut signals = std::mem::take(&mut self.signals);
+        let mut accepts_left = self.limits.accepts_per_turn;
+        for signal in signals.drain(..) {
+            self.heed(signal, &mut accepts_left);
+        }
+        self.signals = signals;
+        events.append(&mut self.news);
+        for _ in 0..self.limits.clients_per_turn.min(self.queue.len()) {
+            let id = self.queue.pop_front().expect("the queue is at least that long");
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.in_queue = false;
+            match (conn.input, conn.state) {
+                (Input::Queued, State::Open) => {
+                    conn.input = Input::Told;
+                    events.push(Event::Input(id));
+                }
+                (_, State::Lingering { thrown_size }) => self.drain(id, thrown_size),
+                _ => {}
+            }
+        }
+    }
+
+    fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
+        let turn = self.turn;
+        let conn = self.open(id)?;
+        if need == Need::More
+            && conn.readable
+            && conn.received_turn != turn
+            && conn.rest.bytes().len() < INPUT_MAX
+        {
+            self.receive(id);
+            self.open(id)?;
+        }
+        self.soil(id);
+        let conn = self.conns.get_mut(id).expect("it is open");
+        conn.output.lend(&mut self.blocks);
+        let input = if conn.rest.is_empty() { self.shared.of(id) } else { conn.rest.bytes() };
+        Some(Stream { input, output: &mut conn.output, end: conn.ended })
+    }
+
+    fn output(&mut self, id: ConnId) -> Option<&mut Output> {
+        self.open(id)?;
+        self.soil(id);
+        let conn = self.conns.get_mut(id).expect("it is open");
+        conn.output.lend(&mut self.blocks);
+        Some(&mut conn.output)
+    }
+
+    fn consume(&mut self, id: ConnId, size: usize) {
+        if size == 0 || self.open(id).is_none() {
+            return;
+        }
+        if self.shared.owner() == Some(id) {
+            self.shared.consume(size);
+        } else {
+            let conn = self.conns.get_mut(id).expect("it is open");
+            conn.rest.consume(size, &mut self.rests);
+        }
+    }
+
+    fn close(&mut self, id: ConnId, how: Close) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match (how, conn.state) {
+            (_, State::Lingering { .. }) | (Close::AfterFlush, State::Closing) => {}
+            (Close::Now, State::Open | State::Closing) => self.end(id, Why::Asked),
+            (Close::AfterFlush, State::Open) => {
+                conn.state = State::Closing;
+                conn.rest.release(&mut self.rests);
+                if self.shared.owner() == Some(id) {
+                    self.shared.forget();
+                }
+                self.soil(id);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let spare = std::mem::take(&mut self.dirty_spare);
+        let mut dirty = std::mem::replace(&mut self.dirty, spare);
+        for id in dirty.drain(..) {
+            self.send(id);
+        }
+        self.dirty_spare = dirty;
+    }
+
+    fn give(&mut self, id: ConnId) -> Option<Handover> {
+        let conn = self.open(id)?;
+        if conn.received_turn != 0 || conn.output.written() != 0 {
+            return None;
+        }
+        let mut conn = self.conns.remove(id)?;
+        conn.output.reclaim(&mut self.blocks);
+        self.kernel.unregister(&conn.socket);
+        self.counters.given += 1;
+        let (listener, peer, local) = (conn.listener, conn.peer, conn.local);
+        Some(Handover { carrier: K::pack(conn.socket), listener, peer, local })
+    }
+
+    fn take(&mut self, handover: Handover) -> ConnId {
+        let Handover { carrier, listener, peer, local } = handover;
+        let socket = K::unpack(carrier).expect("a connection moves between nets of one kind");
+        self.admit(socket, listener, peer, local).unwrap_or_else(|| {
+            // The caller is owed a handle and the end that belongs to it; this one was never anybody's.
+            let conn = ConnId { index: u32::MAX, generation: 0 };
+            self.news.push(Event::Closed { conn, why: Why::Failed(libc::ENOMEM) });
+            conn
+        })
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { controls: self.kernel.controls(), ..self.counters }
+    }
+}
+
+impl<K: Kernel> Wait for Readiness<K> {
+    fn wait(&mut self, timeout_ns: Option<u64>) {
+        if !self.gathered && !self.has_work() {
+            self.gather(timeout_ns);
+            self.gathered = true;
+        }
+    }
+
+    fn bell(&self) -> Bell {
+        self.kernel.bell()
+    }
+}

@@ -1,0 +1,110 @@
+//! A table of connections under checked handles. It grows a page at a time and never moves an entry, so that the
+//! ten-thousandth connection costs its lane no more than the first.
+
+use crate::ConnId;
+
+/// Entries a page.
+const PAGE_COUNT: usize = 256;
+
+/// One bit of a handle's index is left free for the tokens of listeners and bells.
+pub(crate) const INDEX_MAX: u32 = (1 << 31) - 1;
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    pages: Vec<Vec<Slot<T>>>,
+    free: Vec<u32>,
+    count: u32,
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn new() -> Slots<T> {
+        Slots { pages: Vec::new(), free: Vec::new(), count: 0 }
+    }
+
+    pub(crate) fn insert(&mut self, value: T) -> ConnId {
+        if let Some(index) = self.free.pop() {
+            let slot = self.slot_mut(index).expect("a free index lies in a page");
+            assert!(slot.value.is_none(), "a free slot is empty");
+            slot.value = Some(value);
+            return ConnId { index, generation: slot.generation };
+        }
+        assert!(self.count < INDEX_MAX, "fewer connections than descriptors can exist");
+        if self.pages.last().is_none_or(|page| page.len() == PAGE_COUNT) {
+            self.pages.push(Vec::with_capacity(PAGE_COUNT));
+        }
+        let page = self.pages.last_mut().expect("a page was just added");
+        page.push(Slot { generation: 1, value: Some(value) });
+        let index = self.count;
+        self.count += 1;
+        ConnId { index, generation: 1 }
+    }
+
+    pub(crate) fn get(&self, conn: ConnId) -> Option<&T> {
+        let (page, place) = place(conn.index);
+        let slot = self.pages.get(page)?.get(place)?;
+        if slot.generation == conn.generation { slot.value.as_ref() } else { None }
+    }
+
+    pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut T> {
+        let slot = self.slot_mut(conn.index)?;
+        if slot.generation == conn.generation { slot.value.as_mut() } else { None }
+    }
+
+    pub(crate) fn remove(&mut self, conn: ConnId) -> Option<T> {
+        let slot = self.slot_mut(conn.index)?;
+        if slot.generation != conn.generation {
+            return None;
+        }
+        let value = slot.value.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(conn.index);
+        Some(value)
+    }
+
+    fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
+        let (page, place) = place(index);
+        self.pages.get_mut(page)?.get_mut(place)
+    }
+}
+
+/// Which page, and where in it.
+fn place(index: u32) -> (usize, usize) {
+    let index = usize::try_from(index).expect("an address is wider than an index");
+    (index / PAGE_COUNT, index % PAGE_COUNT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_handle_reaches_nobody() {
+        let mut slots = Slots::new();
+        let first = slots.insert("first");
+        assert_eq!(slots.remove(first), Some("first"));
+        let second = slots.insert("second");
+        assert_eq!(second.index(), first.index(), "indices are reused");
+        assert_eq!(slots.get(first), None);
+        assert_eq!(slots.get_mut(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!(slots.get(second), Some(&"second"));
+    }
+
+    #[test]
+    fn entries_keep_their_address_while_the_table_grows() {
+        let mut slots = Slots::new();
+        let first = slots.insert(0usize);
+        let address: *const usize = slots.get(first).unwrap();
+        let all: Vec<_> = (1..5 * PAGE_COUNT).map(|number| slots.insert(number)).collect();
+        assert_eq!(address, std::ptr::from_ref(slots.get(first).unwrap()));
+        for (number, conn) in all.iter().enumerate() {
+            assert_eq!(slots.get(*conn), Some(&(number + 1)));
+        }
+    }
+}
