@@ -1,0 +1,359 @@
+//! What a key holds, and how it lies in memory.
+//!
+//! ```text
+//!  0       3      4      6       7       8              16      20      24
+//!  | recency | kind | home | key n | val n | expires at   | next  | prev  | key n' | val n' | key | value
+//!  |  u24    | u8   | u16  | u8    | u8    | i64 unix ms  | u32   | u32   | u16    | u16    |
+//!                                          └── only with a time to live ─┘ └─ only if n = 255 ─┘
+//!  kind:  0-3 type (1 string) · 4-5 encoding (0 bytes, 1 integer, 2 rope) · 6 altered in place · 7 has a time to live
+//! ```
+//! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72. An integer's value is its i64,
+//! a rope's is its u32 number on the shelf. `home` is the database that owns the entry, by its place in memory (SWAPDB
+//! exchanges names, not places). Together with the key it leads back to the one slot that owns the entry, so that
+//! expiry, eviction and compaction can begin from memory.
+//!
+//! Types to come take the next type numbers; their values begin with a handle to nodes of at most 4 KiB.
+
+use crate::arena::Arena;
+use crate::rope::Rope;
+use crate::shelf::Shelf;
+use crate::width::short;
+use std::ops::Range;
+
+/// What kind of value a key holds, as TYPE names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A string of bytes: `string`.
+    String,
+}
+
+impl Type {
+    /// The name that TYPE answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Type::String => "string",
+        }
+    }
+}
+
+/// A value as it is stored.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'v> {
+    /// A string that is the canonical decimal form of this number, and is kept as the number.
+    Int(i64),
+    /// A string in one piece.
+    Bytes(&'v [u8]),
+    /// A string above [`INLINE_SIZE_MAX`] bytes, or one that once was.
+    Rope(&'v Rope),
+}
+
+impl Value<'_> {
+    /// Length of the string in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Value::Int(number) => Digits::of(*number).as_ref().len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Rope(rope) => rope.len(),
+        }
+    }
+
+    /// Whether it is the empty string.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A key's entry, seen where it lies.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'e> {
+    pub(crate) arena: &'e Arena,
+    pub(crate) shelf: &'e Shelf,
+    pub(crate) head: Head,
+}
+
+impl<'e> Entry<'e> {
+    /// The key.
+    pub fn key(&self) -> &'e [u8] {
+        self.arena.bytes(self.head.handle, self.head.key())
+    }
+
+    /// The value.
+    pub fn value(&self) -> Value<'e> {
+        match self.head.encoding() {
+            Encoding::Bytes => Value::Bytes(self.arena.bytes(self.head.handle, self.head.value())),
+            Encoding::Int => Value::Int(self.head.int(self.arena)),
+            Encoding::Rope => Value::Rope(self.shelf.get(self.head.rope(self.arena))),
+        }
+    }
+
+    /// When it ends, in unix milliseconds.
+    pub fn expires_at(&self) -> Option<i64> {
+        self.head.has_ttl().then(|| self.head.expires_at(self.arena))
+    }
+
+    /// What kind of value it is.
+    pub fn kind(&self) -> Type {
+        Type::String
+    }
+
+    /// The name that OBJECT ENCODING answers: `int`, `embstr` up to 44 bytes, else `raw`, as Redis has it; a string
+    /// that was changed in place (APPEND, SETRANGE) is `raw` whatever its length.
+    pub fn encoding(&self) -> &'static str {
+        match self.head.encoding() {
+            Encoding::Int => "int",
+            Encoding::Bytes if !self.head.is_altered() && self.head.value_size <= EMBEDDED_SIZE_MAX => {
+                "embstr"
+            }
+            Encoding::Bytes | Encoding::Rope => "raw",
+        }
+    }
+
+    /// Bytes of memory that the entry takes, its share of the table and its rope included.
+    pub fn memory(&self) -> usize {
+        let rope = if let Value::Rope(rope) = self.value() { rope.len() } else { 0 };
+        self.arena.room(self.head.handle) + 8 + rope
+    }
+}
+
+/// The largest entry in one piece. Beyond it the value becomes a rope, so that two entries fit a span.
+pub(crate) const INLINE_ENTRY_MAX: usize = crate::arena::SPAN_SIZE / 2;
+/// A value of more bytes than this is kept as a rope, whatever its key.
+pub const INLINE_SIZE_MAX: usize = INLINE_ENTRY_MAX - 256;
+/// Redis' OBJ_ENCODING_EMBSTR_SIZE_LIMIT.
+const EMBEDDED_SIZE_MAX: u16 = 44;
+
+pub(crate) const RECENCY: u32 = 0x00ff_ffff;
+const TYPE_STRING: u32 = 1 << 24;
+const ALTERED: u32 = 1 << 30;
+const TTL: u32 = 1 << 31;
+const ENCODING_SHIFT: u32 = 28;
+/// A length byte that says: the length is in two bytes of its own.
+const LONG: u8 = 255;
+
+pub(crate) const HOME: usize = 4;
+pub(crate) const EXPIRES_AT: usize = 8;
+pub(crate) const NEXT: usize = 16;
+pub(crate) const PREV: usize = 20;
+const FIXED_SIZE: usize = 8;
+const TTL_SIZE: usize = 16;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    Bytes,
+    Int,
+    Rope,
+}
+
+/// An entry's first bytes, taken apart once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) handle: u32,
+    pub(crate) word: u32,
+    /// Where the key begins.
+    start: u16,
+    pub(crate) key_size: u16,
+    pub(crate) value_size: u16,
+}
+
+impl Head {
+    #[inline]
+    pub(crate) fn read(arena: &Arena, handle: u32) -> Head {
+        let first: &[u8; FIXED_SIZE] = arena.array(handle, 0);
+        let word = u32::from_le_bytes([first[0], first[1], first[2], first[3]]);
+        let mut start = if word & TTL == 0 { FIXED_SIZE } else { FIXED_SIZE + TTL_SIZE };
+        let mut length = |byte: u8| {
+            if byte < LONG {
+                return u16::from(byte);
+            }
+            start += 2;
+            u16::from_le_bytes(*arena.array(handle, start - 2))
+        };
+        let key_size = length(first[6]);
+        let value_size = length(first[7]);
+        Head { handle, word, start: short(start), key_size, value_size }
+    }
+
+    pub(crate) fn has_ttl(&self) -> bool {
+        self.word & TTL != 0
+    }
+
+    pub(crate) fn is_altered(&self) -> bool {
+        self.word & ALTERED != 0
+    }
+
+    pub(crate) fn encoding(&self) -> Encoding {
+        match self.word >> ENCODING_SHIFT & 3 {
+            0 => Encoding::Bytes,
+            1 => Encoding::Int,
+            _ => Encoding::Rope,
+        }
+    }
+
+    pub(crate) fn key(&self) -> Range<usize> {
+        let start = usize::from(self.start);
+        start..start + usize::from(self.key_size)
+    }
+
+    pub(crate) fn value(&self) -> Range<usize> {
+        let start = self.key().end;
+        start..start + usize::from(self.value_size)
+    }
+
+    /// Bytes of the whole entry.
+    pub(crate) fn size(&self) -> usize {
+        self.value().end
+    }
+
+    pub(crate) fn expires_at(&self, arena: &Arena) -> i64 {
+        i64::from_le_bytes(*arena.array(self.handle, EXPIRES_AT))
+    }
+
+    pub(crate) fn int(&self, arena: &Arena) -> i64 {
+        i64::from_le_bytes(*arena.array(self.handle, self.value().start))
+    }
+
+    pub(crate) fn rope(&self, arena: &Arena) -> u32 {
+        arena.u32(self.handle, self.value().start)
+    }
+
+    pub(crate) fn home(&self, arena: &Arena) -> u16 {
+        u16::from_le_bytes(*arena.array(self.handle, HOME))
+    }
+}
+
+/// What an entry is to hold, before it is written: decides its size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) encoding: Encoding,
+    pub(crate) altered: bool,
+    pub(crate) ttl: bool,
+    pub(crate) key_size: usize,
+    pub(crate) value_size: usize,
+}
+
+impl Plan {
+    /// Where the key begins.
+    pub(crate) fn start(&self) -> usize {
+        let long = |size: usize| if size >= usize::from(LONG) { 2 } else { 0 };
+        FIXED_SIZE + if self.ttl { TTL_SIZE } else { 0 } + long(self.key_size) + long(self.value_size)
+    }
+
+    /// Bytes of the entry.
+    pub(crate) fn size(&self) -> usize {
+        self.start() + self.key_size + self.value_size
+    }
+
+    /// Writes the fixed part and the lengths, and gives the head; key, value, expiry and links are the caller's.
+    pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
+        let encoding = match self.encoding {
+            Encoding::Bytes => 0,
+            Encoding::Int => 1,
+            Encoding::Rope => 2,
+        };
+        let altered = if self.altered { ALTERED } else { 0 };
+        let ttl = if self.ttl { TTL } else { 0 };
+        let word = recency & RECENCY | TYPE_STRING | encoding << ENCODING_SHIFT | altered | ttl;
+        let byte = |size: usize| u8::try_from(size).unwrap_or(LONG);
+        let first: &mut [u8; FIXED_SIZE] = arena.array_mut(handle, 0);
+        first[..4].copy_from_slice(&word.to_le_bytes());
+        first[4..6].copy_from_slice(&home.to_le_bytes());
+        first[6] = byte(self.key_size);
+        first[7] = byte(self.value_size);
+        let (key_size, value_size) = (short(self.key_size), short(self.value_size));
+        let mut at = FIXED_SIZE + if self.ttl { TTL_SIZE } else { 0 };
+        for size in [key_size, value_size] {
+            if size >= u16::from(LONG) {
+                *arena.array_mut(handle, at) = size.to_le_bytes();
+                at += 2;
+            }
+        }
+        Head { handle, word, start: short(at), key_size, value_size }
+    }
+}
+
+/// A number's decimal form, without an allocation.
+pub(crate) struct Digits {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Digits {
+    pub(crate) fn of(number: i64) -> Digits {
+        let mut digits = Digits { bytes: [0; 20], start: 20 };
+        let mut rest = number.unsigned_abs();
+        loop {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        if number < 0 {
+            digits.start -= 1;
+            digits.bytes[digits.start] = b'-';
+        }
+        digits
+    }
+}
+
+impl AsRef<[u8]> for Digits {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+/// The number whose canonical decimal form these bytes are (Redis' string2ll): no sign but a minus, no leading zero.
+pub(crate) fn canonical_int(bytes: &[u8]) -> Option<i64> {
+    let (negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    match digits {
+        [b'0'] if !negative => return Some(0),
+        [b'1'..=b'9', ..] if digits.len() <= 19 => {}
+        _ => return None,
+    }
+    let mut number: u64 = 0;
+    for &digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number * 10 + u64::from(digit - b'0');
+    }
+    if negative { 0_i64.checked_sub_unsigned(number) } else { i64::try_from(number).ok() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Digits, canonical_int};
+
+    #[test]
+    fn integers_are_canonical_both_ways() {
+        let check =
+            |text: &str, want: Option<i64>| assert_eq!(canonical_int(text.as_bytes()), want, "{text}");
+        check("0", Some(0));
+        check("-1", Some(-1));
+        check("9223372036854775807", Some(i64::MAX));
+        check("-9223372036854775808", Some(i64::MIN));
+        for text in [
+            "",
+            "-",
+            "-0",
+            "00",
+            "01",
+            "+1",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+            "-9223372036854775809",
+        ] {
+            check(text, None);
+        }
+        check("99999999999999999999", None);
+        for number in [0, 7, -7, 10, i64::MAX, i64::MIN] {
+            assert_eq!(Digits::of(number).as_ref(), number.to_string().as_bytes());
+        }
+    }
+}

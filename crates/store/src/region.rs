@@ -1,0 +1,78 @@
+//! The memory of a shard, handed in from outside. The only module here with `unsafe`.
+#![expect(
+    unsafe_code,
+    reason = "a mapped range becomes a slice in one place, with the caller's debts listed"
+)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+const PAGE_SIZE: usize = 4096;
+
+/// A range of readable and writable bytes that nothing else touches.
+///
+/// The shard takes memory from its low end and touches pages only as it grows, so a large range that the kernel
+/// backs on first touch (anonymous, `MAP_NORESERVE`) costs what is used of it.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    size: usize,
+    owned: bool,
+}
+
+// SAFETY: a region is the only way to its bytes (`from_raw` demands it), so it may move to another thread as a whole.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// A zeroed range from the program's allocator, given back on drop. Large ranges come from untouched pages.
+    pub fn new(size: usize) -> Region {
+        let layout = Region::layout(size);
+        // SAFETY: `layout` has a size above zero.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        Region { base, size: layout.size(), owned: true }
+    }
+
+    /// A range that somebody else mapped, such as an anonymous mapping near the lane's core. It is never unmapped.
+    ///
+    /// # Safety
+    /// `base..base + size` is mapped readable and writable and holds initialised bytes for the rest of the process,
+    /// `base` is aligned to 4 KiB, and nothing else reads or writes it. One exception: a range that
+    /// `Shard::released` handed out may be reset to zeros by the kernel until it is given back.
+    pub unsafe fn from_raw(base: NonNull<u8>, size: usize) -> Region {
+        assert!(base.addr().get().is_multiple_of(PAGE_SIZE), "a region begins on a page");
+        Region { base, size, owned: false }
+    }
+
+    fn layout(size: usize) -> Layout {
+        Layout::from_size_align(size.max(PAGE_SIZE), PAGE_SIZE).expect("a region's size is below 2^63")
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `new` allocated and zeroed these bytes, `from_raw` was promised them; `&self` keeps writers out.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.size) }
+    }
+}
+
+impl DerefMut for Region {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`; `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.size) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: `new` allocated exactly this layout at `base`, and no reference outlives the region.
+            unsafe { dealloc(self.base.as_ptr(), Region::layout(self.size)) }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Long strings: counted, immutable chunks that may be read on any thread while the shard goes on.
+//!
+//! ```text
+//! Rope ── Arc<Root> ── nodes[0] ── Arc<Node> ── chunks[0] ── Arc<Chunk>   64 KiB, all but the last one full
+//!                │                         └──── chunks[255]
+//!                └──── nodes[1] …          256 chunks a node: 2 KiB of pointers
+//! ```
+//! All chunks but the last are full, so an offset names its chunk by division. A clone is one atomic increment. A
+//! writer copies what it touches and somebody else still holds: one root, one node, one chunk. Nothing here may be
+//! dropped in one go when it is long: the last holder hands it to a [`Graveyard`].
+
+use crate::budget::Budget;
+use crate::pile::Pile;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes of a chunk; every chunk of a rope but the last holds exactly that many.
+pub const CHUNK_SIZE: usize = 64 << 10;
+/// Chunks of a node.
+const NODE_COUNT: usize = 256;
+/// The longest rope, 8 GiB: a root then holds 512 nodes in 4 KiB. Whoever builds longer ones breaks a promise; a
+/// protocol's own limit (512 MB in Redis) is refused long before.
+pub const ROPE_SIZE_MAX: usize = 512 * NODE_COUNT * CHUNK_SIZE;
+
+/// Up to 64 KiB of a long string. `Arc<Chunk>` coerces to `Arc<dyn AsRef<[u8]> + Send + Sync>`.
+#[derive(Clone, Debug, Default)]
+pub struct Chunk(Vec<u8>);
+
+impl AsRef<[u8]> for Chunk {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Node {
+    chunks: Vec<Arc<Chunk>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Root {
+    size: usize,
+    nodes: Vec<Arc<Node>>,
+}
+
+/// A long string. Cloning shares it; see the module's head for what it costs and how it ends.
+#[derive(Clone, Debug, Default)]
+pub struct Rope(Arc<Root>);
+
+impl Rope {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.0.size
+    }
+
+    /// Whether it holds no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many chunks it has.
+    pub fn chunk_count(&self) -> usize {
+        self.len().div_ceil(CHUNK_SIZE)
+    }
+
+    /// The chunk with this index, below `chunk_count`.
+    pub fn chunk(&self, index: usize) -> &Arc<Chunk> {
+        &self.0.nodes[index / NODE_COUNT].chunks[index % NODE_COUNT]
+    }
+
+    /// The chunk that holds the byte at `offset`, and the range in it from there to its end; none at or past the end.
+    pub fn cursor(&self, offset: usize) -> Option<(Arc<Chunk>, Range<usize>)> {
+        if offset >= self.len() {
+            return None;
+        }
+        let chunk = self.chunk(offset / CHUNK_SIZE);
+        Some((Arc::clone(chunk), offset % CHUNK_SIZE..chunk.0.len()))
+    }
+
+    /// Copies bytes from `offset` on into `out`; both ends lie within the rope.
+    pub fn copy_to(&self, offset: usize, out: &mut [u8]) {
+        let mut done = 0;
+        while done < out.len() {
+            let at = offset + done;
+            let bytes = &self.chunk(at / CHUNK_SIZE).0[at % CHUNK_SIZE..];
+            let size = bytes.len().min(out.len() - done);
+            out[done..done + size].copy_from_slice(&bytes[..size]);
+            done += size;
+        }
+    }
+
+    /// Writes `bytes` at `offset`, padding with zeros between the end and `offset`. Copies at most the chunks it
+    /// touches and somebody else holds; padding shares one chunk of zeros (`zeros`) however far it goes.
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8], zeros: &Zeros) {
+        assert!(offset + bytes.len() <= ROPE_SIZE_MAX, "a rope stays below its limit");
+        let root = Arc::make_mut(&mut self.0);
+        if root.size < offset {
+            root.pad(offset, zeros);
+        }
+        let mut at = offset;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (first, tail) = rest.split_at(rest.len().min(CHUNK_SIZE - at % CHUNK_SIZE));
+            root.write_chunk(at, first);
+            at += first.len();
+            rest = tail;
+        }
+        root.size = root.size.max(at);
+    }
+}
+
+impl Root {
+    /// Makes the string `size` bytes long with zeros at its end: fills the last chunk, then shares whole nodes and
+    /// whole chunks of zeros, then begins the last chunk.
+    fn pad(&mut self, size: usize, zeros: &Zeros) {
+        let within = (size - self.size).min(self.size.next_multiple_of(CHUNK_SIZE) - self.size);
+        if within > 0 {
+            let at = self.size;
+            self.write_chunk(at, &zeros.chunk.0[..within]);
+            self.size += within;
+        }
+        while size - self.size >= CHUNK_SIZE {
+            let node_begins = self.size.is_multiple_of(NODE_COUNT * CHUNK_SIZE);
+            if node_begins && size - self.size >= NODE_COUNT * CHUNK_SIZE {
+                self.nodes.push(Arc::clone(&zeros.node));
+                self.size += NODE_COUNT * CHUNK_SIZE;
+            } else {
+                self.push_chunk(Arc::clone(&zeros.chunk));
+                self.size += CHUNK_SIZE;
+            }
+        }
+        let rest = size - self.size;
+        if rest > 0 {
+            let at = self.size;
+            self.write_chunk(at, &zeros.chunk.0[..rest]);
+            self.size += rest;
+        }
+    }
+
+    /// Writes bytes that lie within one chunk, at most one byte past its present end.
+    fn write_chunk(&mut self, at: usize, bytes: &[u8]) {
+        let index = at / CHUNK_SIZE;
+        let offset = at % CHUNK_SIZE;
+        if self.nodes.get(index / NODE_COUNT).is_none_or(|node| node.chunks.len() == index % NODE_COUNT) {
+            self.push_chunk(Arc::default());
+        }
+        let node = Arc::make_mut(&mut self.nodes[index / NODE_COUNT]);
+        let chunk = &mut Arc::make_mut(&mut node.chunks[index % NODE_COUNT]).0;
+        let over = bytes.len().min(chunk.len() - offset);
+        chunk[offset..offset + over].copy_from_slice(&bytes[..over]);
+        let size = chunk.len() + bytes.len() - over;
+        if size > chunk.capacity() {
+            // Doubling as a vector does, but never past a chunk.
+            let room = size.max(2 * chunk.capacity()).min(CHUNK_SIZE);
+            chunk.reserve_exact(room - chunk.len());
+        }
+        chunk.extend_from_slice(&bytes[over..]);
+    }
+
+    fn push_chunk(&mut self, chunk: Arc<Chunk>) {
+        match self.nodes.last_mut() {
+            Some(node) if node.chunks.len() < NODE_COUNT => Arc::make_mut(node).chunks.push(chunk),
+            _ => {
+                let mut chunks = Vec::with_capacity(NODE_COUNT);
+                chunks.push(chunk);
+                self.nodes.push(Arc::new(Node { chunks }));
+            }
+        }
+    }
+}
+
+/// A chunk and a node of zeros that every padding shares: SETRANGE at 512 MB costs 32 pointers, not 512 MB.
+#[derive(Debug)]
+pub(crate) struct Zeros {
+    chunk: Arc<Chunk>,
+    node: Arc<Node>,
+}
+
+impl Default for Zeros {
+    fn default() -> Zeros {
+        let chunk = Arc::new(Chunk(vec![0; CHUNK_SIZE]));
+        let node = Arc::new(Node { chunks: vec![Arc::clone(&chunk); NODE_COUNT] });
+        Zeros { chunk, node }
+    }
+}
+
+/// Gathers a long string as its bytes arrive. Memory follows the bytes that came, never a length that was announced.
+#[derive(Debug, Default)]
+pub struct RopeBuilder {
+    root: Root,
+}
+
+impl RopeBuilder {
+    /// An empty builder.
+    pub fn new() -> RopeBuilder {
+        RopeBuilder::default()
+    }
+
+    /// Appends bytes. The string stays below [`ROPE_SIZE_MAX`].
+    pub fn push(&mut self, bytes: &[u8]) {
+        assert!(self.root.size + bytes.len() <= ROPE_SIZE_MAX, "a rope stays below its limit");
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let at = self.root.size;
+            let (first, tail) = rest.split_at(rest.len().min(CHUNK_SIZE - at % CHUNK_SIZE));
+            self.root.write_chunk(at, first);
+            self.root.size += first.len();
+            rest = tail;
+        }
+    }
+
+    /// Bytes gathered so far.
+    pub fn len(&self) -> usize {
+        self.root.size
+    }
+
+    /// Whether nothing came yet.
+    pub fn is_empty(&self) -> bool {
+        self.root.size == 0
+    }
+
+    /// The string.
+    pub fn finish(self) -> Rope {
+        Rope(Arc::new(self.root))
+    }
+}
+
+/// Where ropes go to be freed in steps: 512 MB are 8,192 chunks, too much for one turn.
+#[derive(Debug, Default)]
+pub struct Graveyard {
+    ropes: Pile<Rope>,
+    nodes: Vec<Arc<Node>>,
+    chunks: Vec<Arc<Chunk>>,
+    size: u64,
+}
+
+impl Graveyard {
+    /// An empty one.
+    pub fn new() -> Graveyard {
+        Graveyard::default()
+    }
+
+    /// Takes one reference to a rope. If others hold it, [`Graveyard::free`] only lets this reference go.
+    pub fn push(&mut self, rope: Rope) {
+        self.size += rope.len() as u64;
+        self.ropes.push(rope);
+    }
+
+    /// Lengths of the ropes waiting here, in bytes, shared or not.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.ropes.is_empty() && self.nodes.is_empty() && self.chunks.is_empty()
+    }
+
+    /// Frees until nothing is left or the budget is spent. A chunk, node or root is one element.
+    pub fn free(&mut self, budget: &mut Budget) {
+        while !budget.is_spent() {
+            if let Some(chunk) = self.chunks.pop() {
+                self.size = self.size.saturating_sub(chunk.0.len() as u64);
+            } else if let Some(node) = self.nodes.pop() {
+                match Arc::try_unwrap(node) {
+                    Ok(node) => self.chunks = node.chunks,
+                    Err(shared) => {
+                        let size: usize = shared.chunks.iter().map(|chunk| chunk.0.len()).sum();
+                        self.size = self.size.saturating_sub(size as u64);
+                    }
+                }
+            } else if let Some(rope) = self.ropes.pop() {
+                match Arc::try_unwrap(rope.0) {
+                    Ok(root) => self.nodes = root.nodes,
+                    Err(shared) => self.size = self.size.saturating_sub(shared.size as u64),
+                }
+            } else {
+                return;
+            }
+            budget.spend(1, 0);
+        }
+    }
+}

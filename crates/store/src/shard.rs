@@ -1,0 +1,661 @@
+//! One shard of the data: finds, changes and counts.
+
+use crate::arena::{Arena, NoRoom, SPAN_SIZE};
+use crate::budget::Budget;
+use crate::database::{Database, Partition};
+use crate::effect::{Change, Effect, Expiry, Full, Key, NewValue, Outcome, What};
+use crate::entry::{Digits, EXPIRES_AT, Encoding, Entry, Head, INLINE_ENTRY_MAX, Plan, canonical_int};
+use crate::hash::Hasher;
+use crate::pile::Pile;
+use crate::region::Region;
+use crate::rope::{Graveyard, Rope, RopeBuilder, Zeros};
+use crate::shelf::Shelf;
+use crate::table::{self, Slot};
+use crate::wheel::Wheel;
+use crate::width::narrow;
+use std::ops::Range;
+
+/// The longest key in bytes: an entry begins with its key in one piece, and a span holds an entry. A lane answers
+/// longer ones with an error; a shard that is given one has been promised otherwise.
+pub const KEY_SIZE_MAX: usize = SPAN_SIZE - 64;
+/// The most partitions of a namespace (Redis' 16,384 slots): a SCAN cursor has 14 bits for them.
+pub const PARTITIONS_MAX: u16 = 16_384;
+/// Elements of emptied partitions that a commit frees when it finds the region full, before it gives up.
+const REAP_ON_FULL: u32 = 64;
+
+/// What a shard is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How many partitions a database has, at most [`PARTITIONS_MAX`].
+    pub partitions: u16,
+    /// How many databases there are.
+    pub databases: u16,
+    /// The secret under which keys are hashed; from the system's random source in production.
+    pub seed: [u64; 2],
+    /// Which partition a key belongs to: the namespace's function, the same one that fills [`Key::partition`]. Expiry,
+    /// eviction and compaction find the owner of an entry with it.
+    pub partition_of: fn(db: u16, key: &[u8]) -> u16,
+    /// What the 24 bits of recency record.
+    pub recency: Recency,
+}
+
+/// What an entry remembers of its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recency {
+    /// The second of its last use, modulo 2^24 (194 days).
+    Lru,
+    /// A logarithmic counter of its uses and the minute in which it was last lowered, as Redis' LFU has it.
+    Lfu {
+        /// `lfu-log-factor`: the higher, the more uses a step of the counter takes.
+        log_factor: u32,
+        /// `lfu-decay-time`: minutes after which the counter is lowered by one; 0 never.
+        decay_minutes: u32,
+    },
+}
+
+/// What a shard's memory is spent on, in bytes, and how much is in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Keys in all databases, those whose time has come but which are still there included.
+    pub keys: u64,
+    /// Keys with a time to live.
+    pub expiring: u64,
+    /// Entries and tables, each rounded up to its size class.
+    pub entries: u64,
+    /// Lengths of the ropes that entries hold.
+    pub ropes: u64,
+    /// Lengths of dropped ropes that wait to be freed.
+    pub retired: u64,
+    /// Heads of partitions.
+    pub heads: u64,
+    /// What of the region is in use or was and may be resident.
+    pub resident: u64,
+    /// Keys removed because their time had come, since the start.
+    pub expired: u64,
+    /// Keys removed to make room, since the start.
+    pub evicted: u64,
+}
+
+impl Memory {
+    /// Everything that counts against a lease.
+    pub const fn total(&self) -> u64 {
+        self.entries + self.ropes + self.retired + self.heads
+    }
+}
+
+/// The keys of one lane. See the crate's head.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) config: Config,
+    pub(crate) hasher: Hasher,
+    pub(crate) arena: Arena,
+    pub(crate) shelf: Shelf,
+    pub(crate) wheel: Wheel,
+    pub(crate) graveyard: Graveyard,
+    /// Trees of flushed partitions, to be taken apart.
+    pub(crate) doomed: Pile<u32>,
+    /// By place in memory, which entries remember.
+    pub(crate) databases: Vec<Database>,
+    /// From a database's number to its place.
+    pub(crate) places: Vec<u16>,
+    zeros: Zeros,
+    changes: Option<Vec<Change>>,
+    lease: u64,
+    /// The last instant heard of, in unix milliseconds.
+    pub(crate) clock_ms: i64,
+    pub(crate) expired: u64,
+    pub(crate) evicted: u64,
+    /// Holds a key's bytes while the shard changes around it.
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl Shard {
+    /// An empty shard in `memory`, of which nothing is touched yet and at most 32 GiB less 1 MiB will be.
+    pub fn new(config: Config, memory: Region) -> Shard {
+        assert!((1..=PARTITIONS_MAX).contains(&config.partitions), "a database has 1 to 16,384 partitions");
+        assert!(config.databases > 0, "a shard has a database");
+        Shard {
+            config,
+            hasher: Hasher::new(config.seed),
+            arena: Arena::new(memory),
+            shelf: Shelf::default(),
+            wheel: Wheel::new(),
+            graveyard: Graveyard::new(),
+            doomed: Pile::default(),
+            databases: (0..config.databases).map(Database::new).collect(),
+            places: (0..config.databases).collect(),
+            zeros: Zeros::default(),
+            changes: None,
+            lease: u64::MAX,
+            clock_ms: 0,
+            expired: 0,
+            evicted: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// A key of database `db`, in the partition that the namespace's function gives for it.
+    #[inline]
+    pub fn key<'k>(&self, db: u16, partition: u16, bytes: &'k [u8]) -> Key<'k> {
+        Key { db, partition, hash: self.hasher.hash(bytes), bytes }
+    }
+
+    /// The key's entry; one whose time has come at `now_ms` (unix) counts as absent.
+    #[inline]
+    pub fn get(&self, key: &Key<'_>, now_ms: i64) -> Option<Entry<'_>> {
+        let slot = self.find(key)?;
+        let entry = self.entry(slot.entry(&self.arena));
+        match entry.expires_at() {
+            Some(at) if at <= now_ms => None,
+            _ => Some(entry),
+        }
+    }
+
+    /// As `get`, and notes the use; `draw` is a random number (for LFU).
+    #[inline]
+    pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
+        let slot = self.find(key)?;
+        let handle = slot.entry(&self.arena);
+        let head = Head::read(&self.arena, handle);
+        if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
+            return None;
+        }
+        self.clock_ms = now_ms;
+        let recency = self.used_again(head.word, draw);
+        if recency != head.word & crate::entry::RECENCY {
+            self.arena.array_mut::<3>(handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
+        }
+        Some(self.entry(handle))
+    }
+
+    /// Notes a use of the key, if it is there; `draw` is a random number (for LFU).
+    pub fn touch(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) {
+        self.read(key, now_ms, draw);
+    }
+
+    /// Removes the key if its time has come at `now_ms`, and says whether it had. A command calls this before it builds
+    /// on what `get` no longer shows.
+    pub fn lapse(&mut self, key: &Key<'_>, now_ms: i64) -> bool {
+        let Some(slot) = self.find(key) else { return false };
+        let head = Head::read(&self.arena, slot.entry(&self.arena));
+        let due = head.has_ttl() && head.expires_at(&self.arena) <= now_ms;
+        if due {
+            self.commit_because(Effect::Delete { key: *key }, What::Expired).expect("removing needs no room");
+        }
+        due
+    }
+
+    /// Makes an effect happen: the only way in which a shard changes. On `Full` nothing has changed.
+    ///
+    /// The cost does not depend on the number of keys: a split of one bucket, a copy of one inline value or of the
+    /// chunks written to, and what `effect` itself carries.
+    pub fn commit(&mut self, effect: Effect<'_>) -> Result<Outcome, Full> {
+        self.commit_because(effect, What::Delete)
+    }
+
+    pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
+        match effect {
+            Effect::Set { key, value, expiry } => {
+                let outcome = self.set(&key, value, expiry)?;
+                self.note(&key, What::Set);
+                Ok(outcome)
+            }
+            Effect::SetRange { key, offset, bytes } => {
+                let outcome = self.set_range(&key, offset, bytes)?;
+                if !bytes.is_empty() {
+                    self.note(&key, What::Set);
+                }
+                Ok(outcome)
+            }
+            Effect::Delete { key } => {
+                let Some(slot) = self.find(&key) else { return Ok(Outcome::default()) };
+                let moved = self.delete(&key, slot);
+                match removal {
+                    What::Expired => self.expired += 1,
+                    What::Evicted => self.evicted += 1,
+                    What::Set | What::Expire | What::Delete => {}
+                }
+                self.note(&key, removal);
+                Ok(Outcome { existed: true, elements: 1 + narrow(moved), ..Outcome::default() })
+            }
+            Effect::Expire { key, at } => {
+                let Some(slot) = self.find(&key) else { return Ok(Outcome::default()) };
+                let bytes = self.expire(&key, slot, at)?;
+                self.note(&key, What::Expire);
+                Ok(Outcome { existed: true, elements: 1, bytes, ..Outcome::default() })
+            }
+            Effect::FlushPartition { db, partition } => {
+                let existed = self.flush(db, partition);
+                if existed && let Some(changes) = &mut self.changes {
+                    changes.push(Change::Flushed { db, partition });
+                }
+                Ok(Outcome { existed, elements: 1, ..Outcome::default() })
+            }
+            Effect::SwapDatabases { a, b } => {
+                self.places.swap(usize::from(a), usize::from(b));
+                self.database_mut(a).number = a;
+                self.database_mut(b).number = b;
+                if let Some(changes) = &mut self.changes {
+                    changes.push(Change::Swapped { a, b });
+                }
+                Ok(Outcome { existed: true, elements: 1, ..Outcome::default() })
+            }
+        }
+    }
+
+    /// Keys in a database. Those whose time has come are counted until `tend` reaches them.
+    pub fn count(&self, db: u16) -> u64 {
+        self.database(db).count
+    }
+
+    /// Keys in a partition of a database.
+    pub fn count_partition(&self, db: u16, partition: u16) -> u64 {
+        u64::from(self.database(db).partition(partition).count)
+    }
+
+    /// Keys of a database that have a time to live.
+    pub fn expiring_count(&self, db: u16) -> u64 {
+        self.database(db).expiring
+    }
+
+    /// Switches the record of changes on or off. While it is off a commit pays one branch for it.
+    pub fn listen(&mut self, on: bool) {
+        self.changes = on.then(|| self.changes.take().unwrap_or_default());
+    }
+
+    /// What changed since the last call, in order. A lane takes it every turn: it grows with the effects of a turn.
+    pub fn changes(&mut self) -> impl Iterator<Item = Change> + '_ {
+        self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    }
+
+    /// Takes what may be the last reference to a rope, to be freed in paced steps by `tend`.
+    pub fn retire(&mut self, rope: Rope) {
+        self.graveyard.push(rope);
+    }
+
+    /// Sets how many bytes (`Memory::total`) the shard may hold: effects that add are refused as `Full` beyond it.
+    pub fn set_lease(&mut self, bytes: u64) {
+        self.lease = bytes;
+    }
+
+    /// Chooses what recency records from here on. What is on record is read in the new sense.
+    pub fn set_recency(&mut self, recency: Recency) {
+        self.config.recency = recency;
+    }
+
+    /// How much of what there is.
+    pub fn memory(&self) -> Memory {
+        Memory {
+            keys: self.databases.iter().map(|database| database.count).sum(),
+            expiring: self.databases.iter().map(|database| database.expiring).sum(),
+            entries: self.arena.used(),
+            ropes: self.shelf.size,
+            retired: self.graveyard.size(),
+            heads: self.databases.iter().map(Database::size).sum(),
+            resident: self.arena.resident(),
+            expired: self.expired,
+            evicted: self.evicted,
+        }
+    }
+
+    /// A range of the region, in bytes from its start, that is not needed now and whose pages may be given back to the
+    /// system (`MADV_DONTNEED`, from another thread). The shard does not touch it until it comes back by `reclaim`.
+    pub fn released(&mut self) -> Option<Range<usize>> {
+        self.arena.released()
+    }
+
+    /// Takes back a range that `released` gave.
+    pub fn reclaim(&mut self, range: Range<usize>) {
+        self.arena.reclaim(range);
+    }
+
+    // --- finding ---------------------------------------------------------------------------------------------------
+
+    pub(crate) fn database(&self, db: u16) -> &Database {
+        &self.databases[usize::from(self.places[usize::from(db)])]
+    }
+
+    pub(crate) fn database_mut(&mut self, db: u16) -> &mut Database {
+        &mut self.databases[usize::from(self.places[usize::from(db)])]
+    }
+
+    pub(crate) fn entry(&self, handle: u32) -> Entry<'_> {
+        Entry { arena: &self.arena, shelf: &self.shelf, head: Head::read(&self.arena, handle) }
+    }
+
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Slot> {
+        let root = self.database(key.db).partition(key.partition).root;
+        table::find(&self.arena, root, key.hash, |handle| {
+            let head = Head::read(&self.arena, handle);
+            usize::from(head.key_size) == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes
+        })
+    }
+
+    /// The key and the slot of an entry that was found by its place in memory, with the key's bytes in `bytes`. None
+    /// if the entry is in a flushed partition's tree and only waits to be freed.
+    pub(crate) fn owner<'k>(&self, handle: u32, bytes: &'k mut Vec<u8>) -> Option<(Key<'k>, Slot)> {
+        let head = Head::read(&self.arena, handle);
+        bytes.clear();
+        bytes.extend_from_slice(self.arena.bytes(handle, head.key()));
+        let database = &self.databases[usize::from(head.home(&self.arena))];
+        let key = self.key(database.number, (self.config.partition_of)(database.number, bytes), bytes);
+        let root = database.partition(key.partition).root;
+        let slot = table::find(&self.arena, root, key.hash, |other| other == handle)?;
+        Some((key, slot))
+    }
+
+    // --- changing --------------------------------------------------------------------------------------------------
+
+    fn set(&mut self, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<Outcome, Full> {
+        match value {
+            NewValue::Bytes(bytes) => match canonical_int(bytes) {
+                Some(number) => self.put(key, Encoding::Int, &number.to_le_bytes(), None, expiry),
+                None if fits_inline(key.bytes.len(), bytes.len()) => {
+                    self.put(key, Encoding::Bytes, bytes, None, expiry)
+                }
+                None => {
+                    let mut builder = RopeBuilder::new();
+                    builder.push(bytes);
+                    self.put(key, Encoding::Rope, &[0; 4], Some(builder.finish()), expiry)
+                }
+            },
+            NewValue::Rope(rope) if fits_inline(key.bytes.len(), rope.len()) => {
+                let mut bytes = vec![0; rope.len()];
+                rope.copy_to(0, &mut bytes);
+                self.graveyard.push(rope);
+                self.set(key, NewValue::Bytes(&bytes), expiry)
+            }
+            NewValue::Rope(rope) => self.put(key, Encoding::Rope, &[0; 4], Some(rope), expiry),
+        }
+    }
+
+    /// Makes the key hold `value`, or the rope instead.
+    fn put(
+        &mut self,
+        key: &Key<'_>,
+        encoding: Encoding,
+        value: &[u8],
+        rope: Option<Rope>,
+        expiry: Expiry,
+    ) -> Result<Outcome, Full> {
+        self.afford()?;
+        let slot = self.find(key);
+        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        let old_rope = old.filter(|old| old.encoding() == Encoding::Rope).map(|old| old.rope(&self.arena));
+        let expires_at = match expiry {
+            Expiry::Keep => old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena)),
+            Expiry::None => None,
+            Expiry::At(at) => Some(at),
+        };
+        let plan = Plan {
+            encoding,
+            altered: false,
+            ttl: expires_at.is_some(),
+            key_size: key.bytes.len(),
+            value_size: value.len(),
+        };
+        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let range = head.value();
+        match rope {
+            None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
+            Some(rope) => {
+                let number = self.shelf.put(rope);
+                self.arena.set_u32(head.handle, range.start, number);
+            }
+        }
+        if let Some(number) = old_rope {
+            self.graveyard.push(self.shelf.take(number));
+        }
+        if let Some(left) = left {
+            self.arena.free(left);
+        }
+        Ok(Outcome {
+            existed: old.is_some(),
+            elements: 1 + narrow(moved),
+            bytes: narrow(head.size()),
+            len: 0,
+        })
+    }
+
+    fn set_range(&mut self, key: &Key<'_>, offset: usize, bytes: &[u8]) -> Result<Outcome, Full> {
+        let slot = self.find(key);
+        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        if bytes.is_empty() {
+            let len = old.map_or(0, |old| self.entry(old.handle).value().len());
+            return Ok(Outcome { existed: old.is_some(), len, elements: 1, bytes: 0 });
+        }
+        self.afford()?;
+        let end = offset + bytes.len();
+        if let Some(old) = old.filter(|old| old.encoding() == Encoding::Rope) {
+            let zeros = &self.zeros;
+            let number = old.rope(&self.arena);
+            let len = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
+            return Ok(Outcome { existed: true, len, elements: 2, bytes: narrow(bytes.len()) });
+        }
+        // From here on the old value is a short one, if there is one.
+        let digits =
+            old.filter(|old| old.encoding() == Encoding::Int).map(|old| Digits::of(old.int(&self.arena)));
+        let old_size = match (&old, &digits) {
+            (None, _) => 0,
+            (Some(_), Some(digits)) => digits.as_ref().len(),
+            (Some(old), None) => usize::from(old.value_size),
+        };
+        let len = old_size.max(end);
+        let inline = fits_inline(key.bytes.len(), len);
+        let expires_at = old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena));
+        let plan = Plan {
+            encoding: if inline { Encoding::Bytes } else { Encoding::Rope },
+            altered: old.is_some(),
+            ttl: expires_at.is_some(),
+            key_size: key.bytes.len(),
+            value_size: if inline { len } else { 4 },
+        };
+        let rope = (!inline).then(|| {
+            let mut rope = Rope::default();
+            let before = match (&old, &digits) {
+                (None, _) => &[],
+                (Some(_), Some(digits)) => digits.as_ref(),
+                (Some(old), None) => self.arena.bytes(old.handle, old.value()),
+            };
+            rope.write(0, before, &self.zeros);
+            rope.write(offset, bytes, &self.zeros);
+            rope
+        });
+        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let range = head.value();
+        if let Some(rope) = rope {
+            let number = self.shelf.put(rope);
+            self.arena.set_u32(head.handle, range.start, number);
+        } else {
+            match (&old, &digits) {
+                (Some(_), Some(digits)) => {
+                    let start = range.start;
+                    self.arena
+                        .bytes_mut(head.handle, start..start + old_size)
+                        .copy_from_slice(digits.as_ref());
+                }
+                (Some(old), None) if left.is_some() => {
+                    self.arena.copy_range(old.handle, old.value(), head.handle, range.start);
+                }
+                _ => {}
+            }
+            let value = self.arena.bytes_mut(head.handle, range);
+            if offset > old_size {
+                value[old_size..offset].fill(0);
+            }
+            value[offset..end].copy_from_slice(bytes);
+        }
+        if let Some(left) = left {
+            self.arena.free(left);
+        }
+        let copied = if left.is_some() { old_size } else { 0 };
+        let bytes = narrow(copied + bytes.len());
+        Ok(Outcome { existed: old.is_some(), len, elements: 1 + narrow(moved), bytes })
+    }
+
+    /// Finds room for an entry of that plan, writes all of it but the value, and makes it the one that the key's slot
+    /// and the wheel know. The room is the old entry's if nothing but the value's bytes and length change; else the old
+    /// entry's handle is given back too, unowned, its bytes still there for copying. Last comes the number of entries
+    /// that the table moved.
+    fn place(
+        &mut self,
+        key: &Key<'_>,
+        slot: Option<Slot>,
+        old: Option<Head>,
+        plan: Plan,
+        expires_at: Option<i64>,
+    ) -> Result<(Head, Option<u32>, usize), Full> {
+        assert!(key.bytes.len() <= KEY_SIZE_MAX, "a lane refuses keys above the limit");
+        let home = self.places[usize::from(key.db)];
+        let recency = self.first_use(old.map(|old| old.word));
+        if let Some(old) = old
+            && plan.start() == old.key().start
+            && plan.ttl == old.has_ttl()
+            && self.arena.fits(old.handle, plan.size())
+        {
+            let head = plan.write(&mut self.arena, old.handle, recency, home);
+            if let Some(at) = expires_at
+                && at != old.expires_at(&self.arena)
+            {
+                self.wheel.unlink(&mut self.arena, old.handle);
+                self.arm(old.handle, at);
+            }
+            return Ok((head, None, 0));
+        }
+        let handle = self.alloc(plan.size())?;
+        let head = plan.write(&mut self.arena, handle, recency, home);
+        self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
+        let database = &mut self.databases[usize::from(home)];
+        let partition = database.partition_mut(key.partition, self.config.partitions);
+        let before = *partition;
+        let mut moved = 0;
+        match (slot, old) {
+            (Some(slot), Some(old)) => {
+                slot.set_entry(&mut self.arena, handle);
+                if old.has_ttl() {
+                    partition.expiring -= 1;
+                    self.wheel.unlink(&mut self.arena, old.handle);
+                }
+            }
+            _ => {
+                let hasher = self.hasher;
+                let hash_of =
+                    |arena: &Arena, entry| hasher.hash(arena.bytes(entry, Head::read(arena, entry).key()));
+                match table::insert(&mut self.arena, &mut partition.root, key.hash, handle, hash_of) {
+                    Ok(count) => moved = count,
+                    Err(NoRoom) => {
+                        self.arena.free(handle);
+                        return Err(Full);
+                    }
+                }
+                partition.count += 1;
+            }
+        }
+        partition.expiring += u32::from(plan.ttl);
+        let after = *partition;
+        if before.count != after.count || before.expiring != after.expiring {
+            database.recount(key.partition, before, after);
+        }
+        if let Some(at) = expires_at {
+            self.arm(handle, at);
+        }
+        Ok((head, old.map(|old| old.handle), moved))
+    }
+
+    fn delete(&mut self, key: &Key<'_>, slot: Slot) -> usize {
+        let handle = slot.entry(&self.arena);
+        let head = Head::read(&self.arena, handle);
+        let database = self.database_mut(key.db);
+        let mut partition = database.partition(key.partition);
+        let before = partition;
+        partition.count -= 1;
+        partition.expiring -= u32::from(head.has_ttl());
+        database.recount(key.partition, before, partition);
+        let moved = table::remove(&mut self.arena, &mut partition.root, key.hash, slot);
+        let partitions = self.config.partitions;
+        *self.database_mut(key.db).partition_mut(key.partition, partitions) = partition;
+        self.discard(handle);
+        moved
+    }
+
+    /// Frees an entry that no slot owns any more.
+    pub(crate) fn discard(&mut self, handle: u32) {
+        let head = Head::read(&self.arena, handle);
+        if head.has_ttl() {
+            self.wheel.unlink(&mut self.arena, handle);
+        }
+        if head.encoding() == Encoding::Rope {
+            self.graveyard.push(self.shelf.take(head.rope(&self.arena)));
+        }
+        self.arena.free(handle);
+    }
+
+    /// Gives the key another end; the number of bytes copied comes back.
+    fn expire(&mut self, key: &Key<'_>, slot: Slot, at: Expiry) -> Result<u32, Full> {
+        let old = Head::read(&self.arena, slot.entry(&self.arena));
+        let expires_at = match at {
+            Expiry::Keep => return Ok(0),
+            Expiry::None => None,
+            Expiry::At(at) => Some(at),
+        };
+        if expires_at.is_none() && !old.has_ttl() {
+            return Ok(0);
+        }
+        let plan = Plan {
+            encoding: old.encoding(),
+            altered: old.is_altered(),
+            ttl: expires_at.is_some(),
+            key_size: usize::from(old.key_size),
+            value_size: usize::from(old.value_size),
+        };
+        let (head, left, _) = self.place(key, Some(slot), Some(old), plan, expires_at)?;
+        let Some(left) = left else { return Ok(0) };
+        self.arena.copy_range(left, old.value(), head.handle, head.value().start);
+        self.arena.free(left);
+        Ok(narrow(head.size()))
+    }
+
+    fn flush(&mut self, db: u16, partition: u16) -> bool {
+        let partitions = self.config.partitions;
+        let database = self.database_mut(db);
+        let before = database.partition(partition);
+        if before.count == 0 {
+            return false;
+        }
+        *database.partition_mut(partition, partitions) = Partition::default();
+        database.recount(partition, before, Partition::default());
+        self.doomed.push(before.root);
+        true
+    }
+
+    /// Writes an entry's end and puts it on the wheel.
+    fn arm(&mut self, handle: u32, at: i64) {
+        *self.arena.array_mut(handle, EXPIRES_AT) = at.to_le_bytes();
+        self.wheel.link(&mut self.arena, handle, 0);
+    }
+
+    fn alloc(&mut self, size: usize) -> Result<u32, Full> {
+        if let Ok(handle) = self.arena.alloc(size) {
+            return Ok(handle);
+        }
+        self.reap(&mut Budget::new(REAP_ON_FULL, u32::MAX));
+        self.arena.alloc(size).map_err(|NoRoom| Full)
+    }
+
+    fn afford(&self) -> Result<(), Full> {
+        if self.lease == u64::MAX || self.memory().total() < self.lease { Ok(()) } else { Err(Full) }
+    }
+
+    fn note(&mut self, key: &Key<'_>, what: What) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(Change::Key { db: key.db, partition: key.partition, hash: key.hash, what });
+        }
+    }
+}
+
+/// Whether key and value make one piece, lengths and a time to live included.
+fn fits_inline(key_size: usize, value_size: usize) -> bool {
+    let plan = Plan { encoding: Encoding::Bytes, altered: false, ttl: true, key_size, value_size };
+    value_size <= crate::entry::INLINE_SIZE_MAX && plan.size() <= INLINE_ENTRY_MAX
+}

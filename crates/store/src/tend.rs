@@ -1,0 +1,91 @@
+//! Housekeeping in paced steps: expiry in exact order, freeing, warming memory ahead of growth.
+
+use crate::budget::Budget;
+use crate::effect::{Effect, What};
+use crate::shard::Shard;
+use crate::table;
+use crate::wheel::{Next, instant};
+
+/// What a call of [`Shard::tend`] left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tended {
+    /// Whether there is more to do at once.
+    pub more: bool,
+    /// The instant, in unix milliseconds, at which there is more to do if nothing changes before.
+    pub next_at: Option<i64>,
+}
+
+impl Shard {
+    /// Does the shard's housekeeping until it is done or the budget is spent: takes out keys whose time has come at
+    /// `now_ms` (unix), frees flushed partitions and dropped ropes, touches memory that growth will need. Each of these
+    /// has a share. Every turn calls it; the turn's instant is also the clock of recency.
+    ///
+    /// `hold(db, hash)` says which keys must not be removed now because a transaction holds them; they are tried again
+    /// a millisecond later.
+    pub fn tend(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> Tended {
+        self.clock_ms = now_ms;
+        let mut more = budget.half(|budget| self.take_out_due(now_ms, budget, hold));
+        more |= budget.half(|budget| self.reap(budget));
+        budget.half(|budget| self.graveyard.free(budget));
+        more |= !self.graveyard.is_empty();
+        more |= self.arena.warm(budget);
+        Tended { more, next_at: self.next_expiry() }
+    }
+
+    /// The instant, in unix milliseconds, before which expiry has nothing to do. For an end that is far off this may be
+    /// a little earlier than the end itself, when the wheel looks at it again.
+    pub fn next_expiry(&self) -> Option<i64> {
+        self.wheel.next_at().map(|at| i64::try_from(at).unwrap_or(i64::MAX))
+    }
+
+    /// Removes keys in the order of their ends. Says whether some are left.
+    fn take_out_due(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> bool {
+        let now = instant(now_ms);
+        while !budget.is_spent() {
+            match self.wheel.step(&mut self.arena, now) {
+                Next::Never | Next::At(_) => return false,
+                Next::Dealt => {}
+                Next::Due(handle) => self.take_out(handle, hold),
+            }
+            budget.spend(1, 0);
+        }
+        self.wheel.next_at().is_some_and(|at| at <= now)
+    }
+
+    fn take_out(&mut self, handle: u32, hold: &dyn Fn(u16, u64) -> bool) {
+        let mut bytes = std::mem::take(&mut self.scratch);
+        match self.owner(handle, &mut bytes) {
+            Some((key, _)) if hold(key.db, key.hash) => {
+                self.wheel.unlink(&mut self.arena, handle);
+                self.wheel.link(&mut self.arena, handle, self.wheel.now + 1);
+            }
+            Some((key, _)) => {
+                self.commit_because(Effect::Delete { key }, What::Expired).expect("removing needs no room");
+            }
+            // Its partition was flushed and its memory waits to be freed.
+            None => self.wheel.unlink(&mut self.arena, handle),
+        }
+        self.scratch = bytes;
+    }
+
+    /// Frees entries of flushed partitions, one bucket a step. Says whether some are left.
+    pub(crate) fn reap(&mut self, budget: &mut Budget) -> bool {
+        while !budget.is_spent()
+            && let Some(root) = self.doomed.last_mut()
+        {
+            match table::dismantle(&mut self.arena, root) {
+                Some((entries, count)) => {
+                    for &handle in &entries[..count] {
+                        self.discard(handle);
+                    }
+                    budget.spend(count.max(1), 0);
+                }
+                None => {
+                    self.doomed.pop();
+                    budget.spend(1, 0);
+                }
+            }
+        }
+        !self.doomed.is_empty()
+    }
+}
