@@ -42,6 +42,8 @@ pub const SENDERS_MAX: usize = WORDS * WORD_SENDERS;
 pub struct Mailbox {
     words: [AtomicU64; WORDS],
     /// Armed by `declare_sleep`; whoever disarms it has to ring (a sender) or need not be rung for (the receiver).
+    /// Changed by exchanges alone, even where a store would do, so that they form one chain in which each reads the one before;
+    /// loom orders plain stores among exchanges more loosely than the language does, and then a wake-up is lost.
     bell: AtomicBool,
 }
 
@@ -105,7 +107,7 @@ impl Mailbox {
     #[must_use = "a lane that declared nothing must not wait"]
     pub fn declare_sleep(&self) -> bool {
         // Armed before the first ASLEEP shows, so that whoever sees one finds the bell.
-        self.bell.store(true, Ordering::Relaxed);
+        self.bell.swap(true, Ordering::Relaxed);
         for word in &self.words {
             // Release: carries the bell. Relaxed on failure: what was posted is acquired when it is collected.
             if let Err(found) = word.compare_exchange(0, ASLEEP, Ordering::Release, Ordering::Relaxed) {
@@ -120,7 +122,7 @@ impl Mailbox {
     /// Withdraws the declaration: from here on senders need not ring. Does nothing if none is in force.
     pub fn wake(&self) {
         // The bell first: who still sees ASLEEP then finds that no ring is due.
-        self.bell.store(false, Ordering::Relaxed);
+        self.bell.swap(false, Ordering::Relaxed);
         for word in &self.words {
             // The receiver alone sets and clears ASLEEP, so its own look is never stale.
             if word.load(Ordering::Relaxed) & ASLEEP != 0 {
@@ -188,5 +190,113 @@ impl Iterator for Senders {
     #[inline]
     fn next(&mut self) -> Option<usize> {
         self.take_from(0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn who_posted_is_collected_once_in_order() {
+        let mailbox = Mailbox::new();
+        for sender in [200, 0, 62, 63, 94, SENDERS_MAX - 1, 63] {
+            assert!(!mailbox.post(sender), "an awake lane is not rung for");
+        }
+        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [0, 62, 63, 94, 200, SENDERS_MAX - 1]);
+        assert!(mailbox.collect().is_empty());
+    }
+
+    #[test]
+    fn the_first_post_to_a_sleeper_rings_and_no_other() {
+        let mailbox = Mailbox::new();
+        assert!(mailbox.declare_sleep());
+        assert!(mailbox.post(100));
+        assert!(!mailbox.post(100));
+        assert!(!mailbox.post(3), "nor from another word");
+        mailbox.wake();
+        assert!(!mailbox.post(4));
+        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [3, 4, 100]);
+        assert!(mailbox.declare_sleep());
+        assert!(mailbox.post(5), "each sleep has its bell");
+    }
+
+    #[test]
+    fn who_has_post_does_not_sleep() {
+        for sender in [0, SENDERS_MAX - 1] {
+            let mailbox = Mailbox::new();
+            mailbox.post(sender);
+            assert!(!mailbox.declare_sleep());
+            assert!(!mailbox.post(1), "the declaration is withdrawn in every word");
+            assert!(!mailbox.post(SENDERS_MAX - 2));
+            assert_eq!(mailbox.collect().count(), 3);
+            assert!(mailbox.declare_sleep());
+        }
+    }
+
+    #[test]
+    fn a_sleep_that_nobody_ends_is_withdrawn() {
+        let mailbox = Mailbox::new();
+        assert!(mailbox.declare_sleep());
+        mailbox.wake();
+        mailbox.wake();
+        assert!(!mailbox.post(0));
+        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a lane wakes before it collects")]
+    fn collecting_asleep_is_refused() {
+        let mailbox = Mailbox::new();
+        assert!(mailbox.declare_sleep());
+        let _ = mailbox.collect();
+    }
+
+    #[test]
+    #[should_panic(expected = "sleep is declared once and then withdrawn")]
+    fn sleeping_twice_is_refused() {
+        let mailbox = Mailbox::new();
+        assert!(mailbox.declare_sleep());
+        let _ = mailbox.declare_sleep();
+    }
+
+    #[test]
+    #[should_panic(expected = "a sender's number is below SENDERS_MAX")]
+    fn a_sender_without_a_bit_is_refused() {
+        Mailbox::new().post(SENDERS_MAX);
+    }
+
+    /// Every start, against an ordered set: all of the set comes, each once, beginning at the start and going round.
+    #[test]
+    #[cfg_attr(miri, ignore = "arithmetic, and slow")]
+    fn going_round_visits_everyone_once() {
+        let want: BTreeSet<usize> = [0, 1, 61, 62, 63, 125, 126, 200, SENDERS_MAX - 1].into();
+        let mut all = Senders::default();
+        want.iter().for_each(|&sender| all.insert(sender));
+        for start in 0..=SENDERS_MAX {
+            let (mut left, mut from) = (all, start);
+            let mut visited = Vec::new();
+            while let Some(sender) = left.take_from(from) {
+                visited.push(sender);
+                from = sender + 1;
+            }
+            let round: Vec<usize> = want.range(start..).chain(want.range(..start)).copied().collect();
+            assert_eq!(visited, round, "from {start}");
+            assert!(left.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_an_early_end_leaves_is_merged_with_what_comes() {
+        let mailbox = Mailbox::new();
+        mailbox.post(1);
+        mailbox.post(70);
+        let mut pending = mailbox.collect();
+        assert_eq!(pending.take_from(2), Some(70));
+        mailbox.post(2);
+        pending.merge(mailbox.collect());
+        assert_eq!(pending.collect::<Vec<_>>(), [1, 2]);
     }
 }

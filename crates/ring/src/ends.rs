@@ -35,7 +35,7 @@ pub fn ring<P: Send>(size: usize, parcels: usize) -> (Producer<P>, Consumer<P>) 
 }
 
 /// The same, with positions that start at `start`, a multiple of 8: tests start shortly before `usize` wraps.
-fn ring_at<P: Send>(size: usize, parcels: usize, start: usize) -> (Producer<P>, Consumer<P>) {
+pub(crate) fn ring_at<P: Send>(size: usize, parcels: usize, start: usize) -> (Producer<P>, Consumer<P>) {
     assert!(size.is_power_of_two(), "a ring's size is a power of two");
     assert!(
         (RING_SIZE_MIN..=RING_SIZE_MAX).contains(&size),
@@ -132,6 +132,13 @@ pub struct Producer<P: Send> {
 unsafe impl<P: Send> Send for Producer<P> {}
 
 impl<P: Send> Producer<P> {
+    /// Bytes of ring, as given to [`ring`].
+    #[inline]
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.memory.size()
+    }
+
     /// Whether a frame of `payload_size` bytes *and a parcel* would fit now, padding at the ring's end included. In a
     /// ring made for no parcels: whether the frame would fit.
     ///
@@ -159,15 +166,13 @@ impl<P: Send> Producer<P> {
         span <= self.free_seen()
     }
 
-    /// The largest payload, in bytes, for which [`room_inline`](Self::room_inline) says yes now; every smaller one
-    /// fits too. `None` when not even an empty payload fits.
+    /// The largest payload, in bytes, for which [`room_inline`](Self::room_inline) says yes now, padding already
+    /// subtracted; every smaller one fits too. 0 when nothing with content fits.
     #[inline]
-    pub fn free(&mut self) -> Option<usize> {
+    pub fn free(&mut self) -> usize {
         self.look();
         let frame_size = frame_size_max(self.written, self.free_seen(), self.memory.size());
-        frame_size
-            .checked_sub(HEADER_SIZE)
-            .map(|payload_size| payload_size.min(payload_max(self.memory.size())))
+        frame_size.saturating_sub(HEADER_SIZE).min(payload_max(self.memory.size()))
     }
 
     /// Writes a frame whose payload is `parts` one after the other, with `parcel` if there is one. The consumer sees
@@ -177,7 +182,8 @@ impl<P: Send> Producer<P> {
     /// [`room_inline`](Self::room_inline) for one without.
     #[inline]
     pub fn push(&mut self, parts: &[&[u8]], parcel: Option<P>) {
-        let payload_size = parts.iter().map(|part| part.len()).sum();
+        // Saturating: a sum that wrapped would pass the assertion and be copied whole.
+        let payload_size = parts.iter().fold(0, |size: usize, part| size.saturating_add(part.len()));
         assert!(self.room_inline(payload_size), "a frame is pushed where there is room");
         assert!(parcel.is_none() || self.room_parcel(), "a parcel is pushed where there is a slot");
         let frame_size = frame_size(payload_size);

@@ -112,6 +112,7 @@ mod tests {
     /// All rings of 64 to 256 bytes, all offsets, all amounts of free space, all payloads: the one figure
     /// that `free` gives must agree with the question that `room` asks.
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic, and slow")]
     fn the_largest_frame_is_the_largest_that_has_room() {
         for ring_size in [64, 128, 256] {
             for position in (0..ring_size).step_by(ALIGN) {
@@ -130,6 +131,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "arithmetic, and slow")]
     fn the_largest_payload_fits_an_empty_ring_at_every_offset_and_a_larger_one_does_not() {
         for ring_size in [64, 128, 4096] {
             let fits = |payload_size: usize| {

@@ -34,6 +34,8 @@ mod ends;
 mod frame;
 mod memory;
 mod sync;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub use bell::{Mailbox, SENDERS_MAX, Senders};
 pub use ends::{Consumer, Producer, memory_size, ring};
