@@ -10,13 +10,17 @@
 //! | [`reply`] | replies: encoders onto anything that takes bytes |
 //! | [`number`] | integers and floats as Redis reads and prints them |
 //! | [`extended`] | sums of floats as INCRBYFLOAT computes them |
+//! | [`client`] | the other side: encode a command, decode its reply |
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod command;
 pub mod extended;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod glob;
 pub mod number;
 pub mod reply;

@@ -165,12 +165,12 @@ pub fn boolean(out: &mut impl Put, proto: Proto, value: bool) {
 }
 
 /// A number too big for 64 bits, as decimal digits: a bulk or `(digits`.
-pub fn big(out: &mut impl Put, proto: Proto, digits: &str) {
+pub fn big(out: &mut impl Put, proto: Proto, digits: &[u8]) {
     match proto {
-        Proto::Resp2 => bulk(out, digits.as_bytes()),
+        Proto::Resp2 => bulk(out, digits),
         Proto::Resp3 => {
             out.put(b"(");
-            out.put(digits.as_bytes());
+            out.put(digits);
             out.put(b"\r\n");
         }
     }

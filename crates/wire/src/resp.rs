@@ -127,15 +127,11 @@ impl ProtocolError {
     pub fn put(self, out: &mut impl Put) {
         match self {
             ProtocolError::SecurityAttack => {}
-            // Redis prints the byte with %c: raw, line ends as spaces, and a NUL ends the text.
+            // Redis prints the byte as it is, but line ends as spaces.
             ProtocolError::ExpectedDollar(byte) => {
                 out.put(b"-ERR Protocol error: expected '$', got '");
-                match byte {
-                    0 => {}
-                    b'\r' | b'\n' => out.put(b" '"),
-                    _ => out.put(&[byte, b'\'']),
-                }
-                out.put(b"\r\n");
+                out.put(&[if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }]);
+                out.put(b"'\r\n");
             }
             _ => {
                 out.put(b"-ERR Protocol error: ");
@@ -544,5 +540,11 @@ fn reread(frame: &[u8], args: &mut ArgRanges) {
 
 /// First place of `byte`. Every search for a line's end passes here, so tests count the bytes looked at.
 fn find(haystack: &[u8], byte: u8) -> Option<usize> {
-    haystack.iter().position(|&b| b == byte)
+    let found = haystack.iter().position(|&b| b == byte);
+    #[cfg(test)]
+    tests::look_at(found.map_or(haystack.len(), |index| index + 1));
+    found
 }
+
+#[cfg(test)]
+mod tests;

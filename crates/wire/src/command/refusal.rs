@@ -1,6 +1,7 @@
 //! From the words of a request to its entry, or the error that Redis answers.
 
 use super::entry::Command;
+use super::id::Id;
 use super::lookup::lookup;
 use crate::reply::{Put, error_bytes};
 use crate::resp::Args;
@@ -59,7 +60,12 @@ impl Refusal {
                 text.extend_from_slice(b" HELP.");
             }
             Refusal::WrongArity(command) => {
-                text.extend_from_slice(b"ERR wrong number of arguments for '");
+                // An EXEC that is refused has ended its transaction all the same, and says so.
+                text.extend_from_slice(match command.id {
+                    Id::Exec => b"EXECABORT Transaction discarded because of: ",
+                    _ => b"ERR ",
+                });
+                text.extend_from_slice(b"wrong number of arguments for '");
                 text.extend_from_slice(command.name.as_bytes());
                 text.extend_from_slice(b"' command");
             }

@@ -141,6 +141,8 @@ impl Decoder {
     /// Reads on in a header line. The value is there (or is no number) when `\r` and one more byte have been read.
     fn line(&mut self, input: &[u8]) -> (Option<Option<i64>>, usize) {
         for (index, &byte) in input.iter().enumerate() {
+            #[cfg(test)]
+            super::tests::look_at(1);
             if self.line.ended {
                 return (Some(self.line.value(self.bulk_left)), index + 1);
             }

@@ -1,0 +1,151 @@
+//! Bodies of the fuzz targets: what must hold for any bytes. The targets under `fuzz/` call them with bytes of a fuzzer,
+//! the tests with bytes of a seeded generator.
+
+use crate::client::{Collector, Counter, ReplyError};
+use crate::reply::Proto;
+use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
+
+/// Requests decode the same in one piece and cut at places drawn from `seed`, by views and by tokens; every step makes
+/// progress; consumed bytes never exceed what is there.
+pub fn requests(input: &[u8], seed: u64) {
+    let limits = Limits { bulk_size_max: 100_000, args_max: 3000, authenticated: !seed.is_multiple_of(4) };
+    let whole = read(input, |_| usize::MAX, &limits);
+    assert_eq!(whole, read(input, |_| 1, &limits), "a byte at a time");
+    let mut state = seed;
+    let random = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::from(state.to_be_bytes()[0]) + 1
+    };
+    assert_eq!(whole, read(input, random, &limits), "in pieces");
+}
+
+/// Whole commands, then how the input ended them.
+pub type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
+
+/// Reads requests that arrive in pieces, whose sizes `piece` chooses from what has arrived: small frames by views, large
+/// ones by tokens.
+pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits) -> Read {
+    let (mut decoder, mut args, mut commands) = (Decoder::new(), ArgRanges::new(), Vec::new());
+    let mut open: Option<Vec<Vec<u8>>> = None;
+    let (mut consumed, mut arrived) = (0, 0);
+    while arrived < input.len() {
+        arrived = arrived.saturating_add(piece(arrived)).min(input.len());
+        loop {
+            let here = &input[consumed..arrived];
+            match decoder.decode(here, &mut args, limits) {
+                Step::Need => break,
+                Step::Malformed(error) => return (commands, Some(error)),
+                Step::Command { size } => {
+                    assert!(0 < size && size <= here.len(), "a command has a size");
+                    commands.push(args.iter(here).map(<[u8]>::to_vec).collect());
+                    consumed += size;
+                }
+                Step::Large => {
+                    let (token, size) = decoder.token(here, limits);
+                    assert!(size <= here.len(), "only what is there is consumed");
+                    consumed += size;
+                    match (token, &mut open) {
+                        (Token::Need, _) => break,
+                        (Token::Malformed(error), _) => return (commands, Some(error)),
+                        (Token::Begin { .. }, open) => *open = Some(Vec::new()),
+                        (Token::Bulk { .. }, Some(command)) => command.push(Vec::new()),
+                        (Token::Bytes(range), Some(command)) => {
+                            let arg = command.last_mut().expect("bytes come behind their bulk");
+                            arg.extend_from_slice(&here[range]);
+                        }
+                        (Token::End, open) => {
+                            commands.push(open.take().expect("an end comes behind a begin"))
+                        }
+                        (token, None) => panic!("{token:?} outside of a frame"),
+                    }
+                }
+            }
+        }
+    }
+    (commands, None)
+}
+
+/// Replies are collected and counted the same in one piece and a byte at a time; what is collected encodes and is
+/// collected again.
+pub fn replies(input: &[u8]) {
+    let (whole, count, error) = collect(input, usize::MAX);
+    let pieces = collect(input, 1);
+    assert_eq!(error, pieces.2);
+    // What cannot be built, such as a verbatim text without its format, can still be counted.
+    assert!(if error.is_none() { count == whole.len() } else { count >= whole.len() }, "{count} counted");
+    // Not by `==`: nan is not itself.
+    assert_eq!(format!("{whole:?}"), format!("{:?}", pieces.0));
+    let mut again = Vec::new();
+    whole.iter().for_each(|reply| reply.put(&mut again, Proto::Resp3));
+    let (same, _, _) = collect(&again, usize::MAX);
+    assert_eq!(same.len(), whole.len());
+}
+
+fn collect(input: &[u8], piece: usize) -> (Vec<crate::client::Reply>, usize, Option<ReplyError>) {
+    let (mut collector, mut counter) = (Collector::default(), Counter::default());
+    let (mut replies, mut count) = (Vec::new(), 0);
+    let (mut collected, mut counted, mut arrived) = (0, 0, 0);
+    while arrived < input.len() {
+        arrived = arrived.saturating_add(piece).min(input.len());
+        while let Ok((end, size)) = counter.next(&input[counted..arrived]) {
+            counted += size;
+            if end.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        loop {
+            match collector.next(&input[collected..arrived]) {
+                Err(error) => return (replies, count, Some(error)),
+                Ok((reply, size)) => {
+                    collected += size;
+                    match reply {
+                        Some(reply) => replies.push(reply),
+                        None => break,
+                    }
+                }
+            }
+        }
+    }
+    (replies, count, None)
+}
+
+/// Bytes that are nearly a stream of requests: frames of all sizes, some of them damaged.
+pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
+    let mut input = Vec::new();
+    for _ in 0..next() % 4 {
+        match next() % 8 {
+            0 => input.extend_from_slice(b"PING \"a\\x41\" 'b'\r\n"),
+            1 => input.extend_from_slice(b"*0\r\n\r\n"),
+            2 => input.extend((0..next() % 20).map(|_| next().to_be_bytes()[0])),
+            kind => {
+                let args = if kind == 3 && next().is_multiple_of(50) {
+                    1000 + next() % 1000
+                } else {
+                    1 + next() % 5
+                };
+                input.extend_from_slice(format!("*{args}\r\n").as_bytes());
+                for _ in 0..args {
+                    let size = match next() % 200 {
+                        _ if args > 5 => next() % 20,
+                        0 => 10_000 + next() % 30_000,
+                        1 => 30_000 + next() % 6_000,
+                        _ => next() % 20,
+                    };
+                    input.extend_from_slice(format!("${size}\r\n").as_bytes());
+                    input.extend((0..size).map(|_| b'x'));
+                    input.extend_from_slice(b"\r\n");
+                }
+            }
+        }
+    }
+    if next().is_multiple_of(2) && !input.is_empty() {
+        for _ in 0..1 + next() % 3 {
+            let size = u64::try_from(input.len()).expect("sizes fit 64 bits");
+            let index = usize::try_from(next() % size).expect("an index");
+            let replacement = b"*$\r\n01-9: \"'"[usize::from(next().to_be_bytes()[0] % 12)];
+            input[index] = replacement;
+        }
+    }
+    input
+}

@@ -1,0 +1,124 @@
+//! The command table beside what Redis 7.0 says of the same commands: `vectors/command-info.txt`.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use wire::command::{self, Begin, COMMANDS, Combine, Command, Find, Id, Scope, Work, lookup};
+use wire::{ArgRanges, route};
+
+fn words<'a>(words: impl Iterator<Item = &'a str>) -> String {
+    let mut words: Vec<_> = words.collect();
+    words.sort_unstable();
+    words.join(" ")
+}
+
+/// One line of the vectors.
+fn describe(command: &Command) -> String {
+    let specs = command.key_specs.iter().map(|spec| match (spec.begin, spec.find) {
+        (Begin::Index(index), Find::Range { last, step, limit }) => {
+            format!("{} {index}:{last}:{step}:{limit}", spec.flags)
+        }
+        other => panic!("not in the vectors: {other:?}"),
+    });
+    [
+        command.name.to_owned(),
+        command.arity.to_string(),
+        words(command.flags.iter().map(|flag| flag.name())),
+        format!("{} {} {}", command.keys.first, command.keys.last, command.keys.step),
+        words(command.categories.iter().map(|category| category.name())),
+        words(command.tips.iter().copied()),
+        specs.collect::<Vec<_>>().join(", "),
+    ]
+    .join("; ")
+}
+
+#[test]
+fn what_redis_knows_of_a_command_is_the_same_here() {
+    let lines: Vec<_> =
+        include_str!("vectors/command-info.txt").lines().filter(|line| !line.starts_with('#')).collect();
+    // These came with Redis 7.2.
+    let newer = [Id::ClientSetinfo, Id::ClientNoTouch];
+    let ours: Vec<_> = COMMANDS.iter().filter(|command| !newer.contains(&command.id)).map(describe).collect();
+    for (ours, theirs) in ours.iter().zip(&lines) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.len(), lines.len());
+}
+
+#[test]
+fn entries_are_whole() {
+    for (index, command) in COMMANDS.iter().enumerate() {
+        assert_eq!(command.id as usize, index);
+        assert!(command.summary.len() > 5 && !command.complexity.is_empty(), "{} is described", command.name);
+        assert!(command.arity != 0, "{} takes its name at least", command.name);
+        let one_key = command.keys.first > 0 && i16::from(command.keys.last) == i16::from(command.keys.first);
+        match command.scope {
+            Scope::Key => assert!(one_key, "{} has one key", command.name),
+            Scope::Keys(_) if matches!(command.id, Id::Exec | Id::Unwatch) => {
+                assert_eq!(command.keys.first, 0)
+            }
+            Scope::Keys(_) => {
+                assert!(command.keys.first > 0 && !one_key, "{} has several keys", command.name)
+            }
+            _ => assert_eq!(command.keys.first, 0, "{} has no keys", command.name),
+        }
+        // Only commands of one key and those that touch nothing may overlap with others.
+        assert!(
+            command.barrier || matches!(command.scope, Scope::Key | Scope::Connection),
+            "{}",
+            command.name
+        );
+        assert!(!command.barrier || command.scope != Scope::Key, "{}", command.name);
+        if let Work::Unbounded(reason) = command.work {
+            assert!(!reason.is_empty() && !command.writes(), "{} says why", command.name);
+        }
+        let family = command.subcommands();
+        assert_eq!(command.is_container(), !family.is_empty());
+        for sub in family {
+            let name = sub.name.strip_prefix(command.name).and_then(|rest| rest.strip_prefix('|')).unwrap();
+            assert_eq!(command.subcommand(name.to_ascii_uppercase().as_bytes()), Some(sub));
+        }
+    }
+    assert_eq!(command::commands().filter(|command| command.is_container()).count(), 9);
+    assert!(lookup(b"GeT").is_some_and(|get| get.subcommands().is_empty() && get.subcommand(b"x").is_none()));
+}
+
+fn positions(line: &str) -> Option<Vec<usize>> {
+    let mut args = ArgRanges::new();
+    args.set(line.split(' ').map(str::as_bytes));
+    let args = args.view(b"");
+    let command = command::resolve(&args).unwrap();
+    command.key_positions(args).ok().map(Iterator::collect)
+}
+
+#[test]
+fn keys_stand_where_the_table_says() {
+    for (line, want) in [
+        ("GET k", &[1][..]),
+        ("SET k v EX 10", &[1]),
+        ("MGET a b c", &[1, 2, 3]),
+        ("MSET a 1 b 2", &[1, 3]),
+        ("MSET a 1 b", &[1, 3]),
+        ("RENAME a b", &[1, 2]),
+        ("COPY a b DB 2", &[1, 2]),
+        ("LCS a b LEN", &[1, 2]),
+        ("OBJECT ENCODING k", &[2]),
+        ("MEMORY USAGE k SAMPLES 0", &[2]),
+        ("WATCH a b", &[1, 2]),
+        ("PING", &[]),
+        ("KEYS a*", &[]),
+    ] {
+        assert_eq!(positions(line).as_deref(), Some(want), "{line}");
+    }
+}
+
+#[test]
+fn lanes_that_take_part_follow_from_the_scope() {
+    let scope = |name: &str| lookup(name.as_bytes()).unwrap().scope;
+    assert_eq!(scope("get"), Scope::Key);
+    assert_eq!(scope("mget"), Scope::Keys(Combine::InKeyOrder));
+    assert_eq!(scope("del"), Scope::Keys(Combine::Sum));
+    assert_eq!(scope("dbsize"), Scope::AllLanes(Combine::Sum));
+    assert_eq!(scope("scan"), Scope::Partition);
+    assert_eq!(scope("info"), Scope::Control);
+    assert_eq!(scope("ping"), Scope::Connection);
+    assert!(route::Slot::new(route::SLOTS).is_none());
+}
