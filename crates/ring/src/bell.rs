@@ -1,8 +1,8 @@
 //! Who has something for a lane, and whether the lane must be woken to see it.
 //!
 //! Each lane owns one [`Mailbox`] that all others reach. While the lane is awake a sender pays one atomic "or" a
-//! batch, the lane one load a turn, and nobody makes a system call. Only for a lane that declared sleep is a sender
-//! told to ring, and only one sender a sleep.
+//! batch, the lane a few loads of one line a turn, and nobody makes a system call. Only for a lane that declared
+//! sleep is a sender told to ring, and only one sender a sleep.
 //!
 //! ```text
 //!  sender                               receiver
@@ -42,8 +42,8 @@ pub const SENDERS_MAX: usize = WORDS * WORD_SENDERS;
 pub struct Mailbox {
     words: [AtomicU64; WORDS],
     /// Armed by `declare_sleep`; whoever disarms it has to ring (a sender) or need not be rung for (the receiver).
-    /// Changed by exchanges alone, even where a store would do, so that they form one chain in which each reads the one before;
-    /// loom orders plain stores among exchanges more loosely than the language does, and then a wake-up is lost.
+    /// Changed by exchanges alone, even where a store would do: they form one chain, each reading the one before.
+    /// Loom orders plain stores among exchanges more loosely than the language does, and then finds a lost wake-up.
     bell: AtomicBool,
 }
 
@@ -109,7 +109,8 @@ impl Mailbox {
         // Armed before the first ASLEEP shows, so that whoever sees one finds the bell.
         self.bell.swap(true, Ordering::Relaxed);
         for word in &self.words {
-            // Release: carries the bell. Relaxed on failure: what was posted is acquired when it is collected.
+            // Release: carries the bell to whoever acquires ASLEEP. This pair rests on the argument: loom runs
+            // exchanges in one order whatever they ask for. Relaxed on failure: `collect` acquires what was posted.
             if let Err(found) = word.compare_exchange(0, ASLEEP, Ordering::Release, Ordering::Relaxed) {
                 assert!(found & ASLEEP == 0, "sleep is declared once and then withdrawn");
                 self.wake();

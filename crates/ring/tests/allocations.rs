@@ -42,6 +42,13 @@ fn a_ring_allocates_what_it_says_and_only_when_it_is_made() {
     check::<String>(4096, 0);
 }
 
+/// What docs/rings.md reckons with for a machine of 94 lanes.
+#[test]
+fn a_ring_costs_384_bytes_beside_its_bytes_and_slots() {
+    assert_eq!(memory_size::<()>(512, 0), 512 + 384);
+    assert_eq!(memory_size::<[u64; 2]>(2048, 3), 2048 + 4 * 16 + 384);
+}
+
 fn check<P: Send + Default>(size: usize, parcels: usize) {
     let (count, before) = (COUNT.get(), SIZE.get());
     let (mut to, mut from) = ring::<P>(size, parcels);
