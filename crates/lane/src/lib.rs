@@ -1,1 +1,108 @@
-//! Placeholder until the crate's first piece lands.
+//! The lane: where bytes, commands, data and the other lanes meet. [`Lane::turn`] is the whole life of a request.
+//!
+//! A lane makes no system call, reads no clock and draws no chance: the backend, the instant and the meter are
+//! arguments, so that a whole server runs in one thread under a seed. It reads top down:
+//!
+//! * this file: the turn, clients in and out;
+//! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
+//! * `keyspace`, `commands`, `connection`: what commands mean;
+//! * `replies`: replies leave in the order the commands came;
+//! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
+//! * `peers`: what lanes say to each other.
+
+#![forbid(unsafe_code)]
+
+mod admin;
+mod client;
+mod commands;
+mod connection;
+mod core;
+mod dispatch;
+mod keyspace;
+mod locks;
+mod part;
+mod peers;
+mod replies;
+mod request;
+mod slab;
+mod stats;
+mod transaction;
+mod turn;
+mod watch;
+
+pub use admin::{Order, Report};
+pub use client::Port;
+pub use core::Board;
+pub use peers::{Links, mesh};
+pub use stats::Stats;
+pub use turn::{Lane, Meter, Next, Setup};
+
+use net::Address;
+use store::Budget;
+
+/// What one step of a sliced command may cost.
+pub(crate) const SLICE: Budget = Budget::new(256, 16 * 1024);
+
+/// The instant of a turn, read once by the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Monotonic clock, nanoseconds: for what lasts.
+    pub mono_ns: u64,
+    /// Wall clock, milliseconds since 1970: for what expires.
+    pub unix_ms: i64,
+}
+
+/// What a lane is told once, at its start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `databases`.
+    pub database_count: u16,
+    /// `requirepass`.
+    pub password: Option<Vec<u8>>,
+    /// The version of Redis whose behaviour is followed; clients gate features on it.
+    pub redis_version: &'static str,
+    /// `proto-max-bulk-len`, bytes.
+    pub bulk_size_max: u64,
+    /// `client-query-buffer-limit`, bytes of one command under way; the client is closed.
+    pub query_size_max: usize,
+    /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
+    pub output_size_max: usize,
+    /// `maxclients` of this lane; one more is told so and closed.
+    pub client_count_max: usize,
+    /// Which door each of the net's listeners is, in their order.
+    pub doors: Vec<Port>,
+    /// `lane-ports`: lane `i` listens on this port plus `i`.
+    pub lane_port_base: Option<u16>,
+    /// `announce-ip`: the host that clients are told, instead of the one they connected to.
+    pub announce_ip: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            database_count: 16,
+            password: None,
+            redis_version: "7.0.15",
+            bulk_size_max: 512 * 1024 * 1024,
+            query_size_max: 1024 * 1024 * 1024,
+            output_size_max: 1024 * 1024 * 1024,
+            client_count_max: 10_000,
+            doors: vec![Port::Shared],
+            lane_port_base: None,
+            announce_ip: None,
+        }
+    }
+}
+
+impl Settings {
+    /// Where a client that came to `local` finds a lane, as MOVED says it.
+    pub(crate) fn lane_address(&self, lane: u16, local: Address) -> String {
+        let host = match (&self.announce_ip, local) {
+            (Some(host), _) => host.clone(),
+            (None, Address::Inet(address)) => address.ip().to_string(),
+            (None, Address::Unix | Address::Mem(_)) => "127.0.0.1".to_owned(),
+        };
+        let port = self.lane_port_base.map_or(0, |base| base.saturating_add(lane));
+        format!("{host}:{port}")
+    }
+}

@@ -1,0 +1,107 @@
+//! One client as its lane sees it: the connection's protocol state, what it has asked for and what it waits for.
+
+use net::{Address, ConnId, Need};
+use wire::command::Command;
+use wire::reply::Proto;
+use wire::resp::Decoder;
+
+use crate::locks::LockName;
+use crate::replies::Replies;
+use crate::request::{Gather, Request};
+use crate::watch::WatcherId;
+
+/// Which door a client came through: it decides what the client is told about the other lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Port {
+    /// The shared port: a standalone Redis of all lanes; other lanes' keys are forwarded.
+    Shared,
+    /// A lane's own port: a Redis Cluster node; other lanes' keys are answered with MOVED.
+    Lane,
+}
+
+/// See the top of this file.
+pub(crate) struct Client {
+    pub(crate) conn: ConnId,
+    pub(crate) port: Port,
+    /// The address it connected to: what it is told about other lanes has the same host.
+    pub(crate) local: Address,
+    /// Grows from 1 over all lanes; what CLIENT ID says.
+    pub(crate) id: u64,
+    pub(crate) name: Vec<u8>,
+    pub(crate) proto: Proto,
+    pub(crate) db: u16,
+    pub(crate) is_authenticated: bool,
+    pub(crate) decoder: Decoder,
+    /// A frame too large to look at whole, as far as it has come.
+    pub(crate) gather: Option<Box<Gather>>,
+    pub(crate) replies: Replies,
+    pub(crate) multi: Option<Box<Multi>>,
+    pub(crate) watch: Watch,
+    /// A command is under way that everything behind it waits for.
+    pub(crate) is_blocked: bool,
+    /// In the queue of clients that are ready.
+    pub(crate) is_queued: bool,
+    /// Stopped in front of a whole command; goes on when what it waited for is there.
+    pub(crate) is_halted: bool,
+    /// What the next look at its input wants.
+    pub(crate) need: Need,
+    /// It sends nothing more; it is closed when it has all its replies.
+    pub(crate) has_ended: bool,
+    /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
+    pub(crate) is_leaving: bool,
+}
+
+/// Commands between MULTI and EXEC.
+#[derive(Default)]
+pub(crate) struct Multi {
+    pub(crate) queued: Vec<(&'static Command, Request)>,
+    /// Bytes of all requests queued.
+    pub(crate) size: usize,
+    /// One of them was refused: EXEC answers EXECABORT.
+    pub(crate) is_broken: bool,
+}
+
+/// What the client watches.
+#[derive(Default)]
+pub(crate) struct Watch {
+    /// Counts from one EXEC, DISCARD or UNWATCH to the next.
+    pub(crate) round: u32,
+    /// Keys watched, with their lanes.
+    pub(crate) names: Vec<(u16, LockName)>,
+}
+
+impl Client {
+    pub(crate) fn new(conn: ConnId, port: Port, local: Address, id: u64, is_authenticated: bool) -> Client {
+        Client {
+            conn,
+            port,
+            local,
+            id,
+            name: Vec::new(),
+            proto: Proto::Resp2,
+            db: 0,
+            is_authenticated,
+            decoder: Decoder::default(),
+            gather: None,
+            replies: Replies::default(),
+            multi: None,
+            watch: Watch::default(),
+            is_blocked: false,
+            is_queued: false,
+            is_halted: false,
+            need: Need::More,
+            has_ended: false,
+            is_leaving: false,
+        }
+    }
+
+    /// The name under which it watches on the lanes that own the keys.
+    pub(crate) fn watcher(&self, lane: u16, client: u64) -> WatcherId {
+        WatcherId { lane, client, round: self.watch.round }
+    }
+
+    /// Whether a barrier may begin: everything before it is answered.
+    pub(crate) fn is_even(&self) -> bool {
+        self.replies.open_count() == 0
+    }
+}

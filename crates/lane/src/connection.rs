@@ -1,0 +1,227 @@
+//! Commands that touch no data: the connection's own state, and what every lane knows by itself.
+
+use wire::command::{Command, Id};
+use wire::reply::{self, OK, Proto, Put};
+
+use crate::client::Client;
+use crate::keyspace::{Call, Keyspace};
+use crate::request::Arg;
+use crate::{Settings, replies::Sink};
+
+const OUT_OF_RANGE: &str = "ERR DB index is out of range";
+
+/// The database that SELECT's argument names.
+pub(crate) fn database(arg: Arg<'_>, count: u16) -> Result<u16, &'static str> {
+    let number =
+        arg.flat().and_then(wire::number::parse_i64).ok_or("ERR value is not an integer or out of range")?;
+    u16::try_from(number).ok().filter(|db| *db < count).ok_or(OUT_OF_RANGE)
+}
+
+/// What the client wants besides a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Nothing,
+    /// To be closed when it has its replies.
+    Leave,
+    /// To forget MULTI and WATCH.
+    Reset,
+}
+
+/// Runs a command of a client. Arity is checked.
+pub(crate) fn run(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
+    let args = call.args;
+    match call.command.id {
+        Id::Select => match database(args.get(1), settings.database_count) {
+            Ok(db) if client.port == crate::Port::Lane && db != 0 => {
+                reply::error(sink, "ERR SELECT is not allowed in cluster mode");
+            }
+            Ok(db) => {
+                client.db = db;
+                sink.put(OK);
+            }
+            Err(text) => reply::error(sink, text),
+        },
+        Id::Quit => {
+            sink.put(OK);
+            return Wish::Leave;
+        }
+        Id::Reset => {
+            client.db = 0;
+            client.proto = Proto::Resp2;
+            client.name.clear();
+            client.is_authenticated = settings.password.is_none();
+            reply::simple(sink, "RESET");
+            return Wish::Reset;
+        }
+        Id::Auth => auth(client, call, settings, sink),
+        Id::Hello => hello(client, call, settings, sink),
+        Id::ClientId => reply::integer(sink, i64::try_from(client.id).expect("ids grow from 1")),
+        Id::ClientGetname if client.name.is_empty() => reply::null(sink, client.proto),
+        Id::ClientGetname => reply::bulk(sink, &client.name),
+        Id::ClientSetname => set_name(client, args.flat(2), sink),
+        Id::ClientSetinfo => sink.put(OK),
+        _ => run_anywhere(call, sink),
+    }
+    Wish::Nothing
+}
+
+/// Runs a command that MULTI has queued, when its turn comes.
+pub(crate) fn run_queued(call: &Call<'_>, _space: &Keyspace, database_count: u16, out: &mut impl Put) {
+    match call.command.id {
+        Id::Select => match database(call.args.get(1), database_count) {
+            Ok(_) => out.put(OK),
+            Err(text) => reply::error(out, text),
+        },
+        _ => run_anywhere(call, out),
+    }
+}
+
+fn run_anywhere(call: &Call<'_>, out: &mut impl Put) {
+    match call.command.id {
+        Id::Ping if call.args.len() == 1 => out.put(b"+PONG\r\n"),
+        Id::Ping if call.args.len() > 2 => wrong_arity(call.command, out),
+        Id::Ping | Id::Echo => put_arg(call.args.get(call.args.len() - 1), out),
+        Id::ClusterKeyslot => {
+            let slot = wire::route::Slot::of(call.args.flat(2));
+            reply::integer(out, i64::from(slot.number()));
+        }
+        Id::CommandCount => {
+            let count = wire::command::commands().count();
+            reply::integer(out, i64::try_from(count).expect("commands are few"));
+        }
+        _ => reply::error(out, &format!("ERR the command '{}' is not served yet", call.command.name)),
+    }
+}
+
+/// A bulk of an argument. Long ones are copied: no client needs an echo of more than it fits into memory.
+fn put_arg(arg: Arg<'_>, out: &mut impl Put) {
+    match arg {
+        Arg::Flat(bytes) => reply::bulk(out, bytes),
+        Arg::Rope(rope) => {
+            reply::bulk_header(out, rope.len());
+            for index in 0..rope.chunk_count() {
+                out.put(rope.chunk(index).as_ref().as_ref());
+            }
+            reply::bulk_end(out);
+        }
+    }
+}
+
+pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {
+    reply::error(out, &format!("ERR wrong number of arguments for '{}' command", command.name));
+}
+
+/// Compares in time that depends on the lengths alone.
+fn is_password(given: &[u8], password: &[u8]) -> bool {
+    let difference = given.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == password.len() && difference == 0
+}
+
+fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) {
+    let args = call.args;
+    if args.len() > 3 {
+        return reply::error(sink, "ERR syntax error");
+    }
+    let (user, given) =
+        if args.len() == 3 { (args.flat(1), args.flat(2)) } else { (&b"default"[..], args.flat(1)) };
+    let Some(password) = &settings.password else {
+        if args.len() == 2 {
+            return reply::error(
+                sink,
+                "ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            );
+        }
+        return if user == b"default" { sink.put(OK) } else { wrong_pass(sink) };
+    };
+    if user == b"default" && is_password(given, password) {
+        client.is_authenticated = true;
+        sink.put(OK);
+    } else {
+        wrong_pass(sink);
+    }
+}
+
+fn wrong_pass(sink: &mut Sink<'_>) {
+    reply::error(sink, "WRONGPASS invalid username-password pair or user is disabled.");
+}
+
+fn set_name(client: &mut Client, name: &[u8], sink: &mut Sink<'_>) {
+    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        client.name = name.to_vec();
+        sink.put(OK);
+    } else {
+        reply::error(sink, "ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+}
+
+/// HELLO [protover [AUTH user password] [SETNAME name]]
+fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) {
+    let args = call.args;
+    let mut proto = client.proto;
+    if args.len() > 1 {
+        proto = match wire::number::parse_i64(args.flat(1)) {
+            None => return reply::error(sink, "ERR Protocol version is not an integer or out of range"),
+            Some(2) => Proto::Resp2,
+            Some(3) => Proto::Resp3,
+            Some(_) => return reply::error(sink, "NOPROTO unsupported protocol version"),
+        };
+    }
+    let mut index = 2;
+    let mut name: Option<&[u8]> = None;
+    let mut is_authenticated = client.is_authenticated;
+    while index < args.len() {
+        let word = args.flat(index);
+        let left = args.len() - index - 1;
+        if word.eq_ignore_ascii_case(b"auth") && left >= 2 {
+            let (user, given) = (args.flat(index + 1), args.flat(index + 2));
+            let fits = settings.password.as_ref().is_none_or(|password| is_password(given, password));
+            if user != b"default" || !fits {
+                return wrong_pass(sink);
+            }
+            is_authenticated = true;
+            index += 3;
+        } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
+            name = Some(args.flat(index + 1));
+            index += 2;
+        } else {
+            let text = format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(word));
+            return reply::error(sink, &text);
+        }
+    }
+    if !is_authenticated {
+        return reply::error(
+            sink,
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
+             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+             same time",
+        );
+    }
+    if let Some(name) = name {
+        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+            return reply::error(
+                sink,
+                "ERR Client names cannot contain spaces, newlines or special characters.",
+            );
+        }
+        client.name = name.to_vec();
+    }
+    client.is_authenticated = true;
+    client.proto = proto;
+    let mode = if client.port == crate::Port::Lane { "cluster" } else { "standalone" };
+    reply::map(sink, proto, 7);
+    for (field, value) in [("server", "redis"), ("version", settings.redis_version)] {
+        reply::bulk(sink, field.as_bytes());
+        reply::bulk(sink, value.as_bytes());
+    }
+    reply::bulk(sink, b"proto");
+    reply::integer(sink, if proto == Proto::Resp3 { 3 } else { 2 });
+    reply::bulk(sink, b"id");
+    reply::integer(sink, i64::try_from(client.id).expect("ids grow from 1"));
+    for (field, value) in [("mode", mode), ("role", "master")] {
+        reply::bulk(sink, field.as_bytes());
+        reply::bulk(sink, value.as_bytes());
+    }
+    reply::bulk(sink, b"modules");
+    reply::array(sink, 0);
+}

@@ -1,0 +1,724 @@
+//! Everything of a lane but its clients: the data, the locks, parts and transactions under way, the other lanes.
+//! Clients come in through `dispatch`, other lanes through `hear_*`, and [`Core::work`] moves on what takes several
+//! steps. What is due to a client leaves as a [`Delivery`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use store::Budget;
+use wire::command::{COMMANDS, Command, Work as Cost};
+use wire::reply::Proto;
+use wire::route::{PartitionMap, Slot};
+
+use crate::admin::{Order, Report};
+use crate::client::{Client, Port};
+use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::locks::{Locks, Mode};
+use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
+use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::replies::{Content, Sink};
+use crate::request::{Args, Request};
+use crate::slab::{Handle, Slab};
+use crate::stats::Stats;
+use crate::transaction::{After, Go, PartAnswer, Prepare, Results, Surroundings, Transaction, key_range};
+use crate::watch::WatcherId;
+use crate::{SLICE, Settings};
+
+/// What all lanes of a server see: three counters, touched when connections open and by multi-lane work only.
+pub struct Board {
+    /// The newest transaction number.
+    numbers: AtomicU64,
+    /// The newest client id.
+    client_ids: AtomicU64,
+    /// Clients of each lane.
+    loads: Vec<AtomicU32>,
+}
+
+impl Board {
+    /// For so many lanes.
+    pub fn new(lane_count: u16) -> Board {
+        Board {
+            numbers: AtomicU64::new(0),
+            client_ids: AtomicU64::new(0),
+            loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    pub(crate) fn next_client_id(&self) -> u64 {
+        self.client_ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A lane's count of clients has changed.
+    pub(crate) fn set_load(&self, lane: u16, count: usize) {
+        let count = u32::try_from(count).expect("clients are fewer than 2^32");
+        self.loads[usize::from(lane)].store(count, Ordering::Relaxed);
+    }
+
+    /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.
+    pub(crate) fn lighter_lane(&self, lane: u16) -> Option<u16> {
+        let load = |lane: &u16| self.loads[usize::from(*lane)].load(Ordering::Relaxed);
+        let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
+        let lightest = (0..count).min_by_key(load)?;
+        (load(&lightest) + 1 < load(&lane)).then_some(lightest)
+    }
+
+    fn fresh_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// At least every number that has arrived here: the ring that brought it orders its drawing before this.
+    fn newest_number(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+}
+
+/// A reply that is ready for a client of this lane.
+pub(crate) struct Delivery {
+    pub(crate) client: Handle<Client>,
+    pub(crate) slot: u32,
+    pub(crate) content: Content,
+    /// The database that a transaction's SELECT has left.
+    pub(crate) db: Option<u16>,
+}
+
+enum Runnable {
+    Part(Handle<Part>),
+    Transaction(Handle<Transaction>),
+}
+
+/// A client of another lane, as its asks name it.
+type Asker = (u16, u64);
+
+/// An ask that waits behind an earlier one of the same client: effects keep order per lane.
+struct Parked {
+    origin: Origin,
+    proto: Proto,
+    db: u16,
+    command: &'static Command,
+    request: Request,
+    slot: Option<Slot>,
+}
+
+/// See the top of this file.
+pub(crate) struct Core {
+    pub(crate) id: u16,
+    pub(crate) lane_count: u16,
+    pub(crate) settings: Settings,
+    pub(crate) map: Arc<PartitionMap>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) space: Keyspace,
+    pub(crate) locks: Locks,
+    pub(crate) peers: Vec<Option<Peer>>,
+    pub(crate) stats: Stats,
+    pub(crate) deliveries: Vec<Delivery>,
+    pub(crate) scratch: Vec<u8>,
+    parts: Slab<Part>,
+    transactions: Slab<Transaction>,
+    runnable: VecDeque<Runnable>,
+    /// Transactions that wait for credit, with the lanes that they are about to ask.
+    starved: VecDeque<(Handle<Transaction>, Range<usize>)>,
+    /// Parts with many names; the front one is entering them.
+    entering: VecDeque<Handle<Part>>,
+    /// What parts of this lane say to transactions of this lane.
+    heard: VecDeque<(Handle<Transaction>, PartAnswer)>,
+    /// Clients of other lanes of which an ask is under way here, with those that wait behind it.
+    lines: BTreeMap<Asker, VecDeque<Parked>>,
+    /// What could not be told for want of room.
+    untold: VecDeque<(u16, ControlHead)>,
+    spans: Vec<(u32, u32)>,
+    reply: Vec<u8>,
+}
+
+impl Core {
+    pub(crate) fn new(
+        id: u16,
+        settings: Settings,
+        map: Arc<PartitionMap>,
+        board: Arc<Board>,
+        space: Keyspace,
+        peers: Vec<Option<Peer>>,
+    ) -> Core {
+        Core {
+            id,
+            lane_count: map.lanes(),
+            settings,
+            map,
+            board,
+            space,
+            locks: Locks::default(),
+            peers,
+            stats: Stats::default(),
+            deliveries: Vec::new(),
+            scratch: Vec::new(),
+            parts: Slab::default(),
+            transactions: Slab::default(),
+            runnable: VecDeque::new(),
+            starved: VecDeque::new(),
+            entering: VecDeque::new(),
+            heard: VecDeque::new(),
+            lines: BTreeMap::new(),
+            untold: VecDeque::new(),
+            spans: Vec::new(),
+            reply: Vec::new(),
+        }
+    }
+
+    /// Whether something waits for its next step.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.runnable.is_empty() || !self.heard.is_empty() || !self.untold.is_empty()
+    }
+
+    /// Nothing is under way: no part, no transaction, no lock.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.parts.is_empty()
+            && self.transactions.is_empty()
+            && self.locks.is_empty()
+            && self.lines.is_empty()
+    }
+
+    pub(crate) fn peer(&mut self, lane: u16) -> &mut Peer {
+        self.peers[usize::from(lane)].as_mut().expect("a lane has a peer for every other")
+    }
+
+    // ---- running commands
+
+    /// Whether a command whose keys are all here can run at once: it is over in one step, and nobody holds its keys.
+    #[inline]
+    pub(crate) fn can_run(&self, call: &Call<'_>) -> bool {
+        let is_short = call.command.work == Cost::Constant || call.args.len() <= NAMES_PER_STEP;
+        is_short && (self.locks.is_empty() || !self.is_locked(call))
+    }
+
+    fn is_locked(&self, call: &Call<'_>) -> bool {
+        let mode = mode_of(call.command);
+        let step = usize::from(call.command.keys.step.max(1));
+        key_range(call.command, call.args.len()).step_by(step).any(|index| {
+            let name = self.space.lock_name(call, index);
+            self.locks.conflicts(name.db, name.key.expect("a key's name"), mode)
+        })
+    }
+
+    /// Runs a command that [`Core::can_run`] has allowed, to its end.
+    #[inline]
+    pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) {
+        let mut progress = Progress::default();
+        let mut budget = Budget::new(u32::MAX, u32::MAX);
+        let step = self.space.run(call, &mut progress, sink, &mut budget);
+        assert!(step == Step::Done, "a command that is let run at once ends in one step");
+    }
+
+    /// Begins a command that has to wait, or takes more than a step; its keys are all here.
+    pub(crate) fn begin_part(
+        &mut self,
+        origin: Origin,
+        proto: Proto,
+        db: u16,
+        command: &'static Command,
+        request: Request,
+        slot: Option<Slot>,
+    ) {
+        let mut names = Names::default();
+        let mode = mode_of(command);
+        let args = Args::Owned(&request);
+        let call = Call { command, args, db, proto, slot, port: Port::Shared };
+        let step = usize::from(command.keys.step.max(1));
+        for index in key_range(command, args.len()).step_by(step) {
+            names.push(self.space.lock_name(&call, index), mode);
+        }
+        self.stats.lock_waits += 1;
+        let job = Job { command: 0, db, work: Work::Run { command, request, slot } };
+        self.admit(Part::of_command(origin, proto, names, job));
+    }
+
+    fn admit(&mut self, part: Part) {
+        let is_slow = part.enters_slowly();
+        let handle = self.parts.insert(part);
+        if is_slow {
+            self.entering.push_back(handle);
+            if self.entering.len() == 1 {
+                self.runnable.push_back(Runnable::Part(handle));
+            }
+        } else {
+            self.step_part(handle, &mut SLICE.clone());
+        }
+    }
+
+    fn step_part(&mut self, handle: Handle<Part>, budget: &mut Budget) {
+        let Some(part) = self.parts.get_mut(handle) else { return };
+        let was_slow = part.enters_slowly();
+        let board = &self.board;
+        let after = part.step(
+            handle.to_bits(),
+            &mut self.space,
+            &mut self.locks,
+            || board.newest_number(),
+            || board.fresh_number(),
+            budget,
+        );
+        let origin = part.origin;
+        if was_slow && after_is_in_line(&after) {
+            self.entering.pop_front();
+            if let Some(&next) = self.entering.front() {
+                self.runnable.push_back(Runnable::Part(next));
+            }
+        }
+        match after {
+            PartAfter::Rest => {}
+            PartAfter::Again => self.runnable.push_back(Runnable::Part(handle)),
+            PartAfter::Granted { is_dirty } => {
+                self.tell_transaction(origin, PartAnswer::Granted { part: handle.to_bits(), is_dirty });
+            }
+            PartAfter::Results { outcomes, is_dirty } => {
+                self.tell_transaction(
+                    origin,
+                    PartAnswer::Results(Results { outcomes, is_dirty, ended: false }),
+                );
+            }
+            PartAfter::Ended { outcomes, is_dirty } => {
+                self.parts.remove(handle);
+                match origin {
+                    Origin::Transaction { .. } => {
+                        let results = Results { outcomes, is_dirty, ended: true };
+                        self.tell_transaction(origin, PartAnswer::Results(results));
+                    }
+                    Origin::Client { .. } | Origin::Ask { .. } => self.answer_command(origin, outcomes),
+                }
+            }
+        }
+        self.grant();
+    }
+
+    /// Lets those go on whose locks have come.
+    fn grant(&mut self) {
+        while self.locks.has_granted() {
+            for bits in self.locks.take_granted() {
+                let handle = Handle::from_bits(bits);
+                self.parts.get_mut(handle).expect("a holder is a part").grant(&self.space);
+                self.runnable.push_back(Runnable::Part(handle));
+            }
+        }
+    }
+
+    fn answer_command(&mut self, origin: Origin, outcomes: Vec<(u32, Outcome)>) {
+        let Some((_, Outcome::Reply(content))) = outcomes.into_iter().next() else {
+            unreachable!("a command's part has one outcome, its reply")
+        };
+        match origin {
+            Origin::Client { client, slot } => {
+                self.deliveries.push(Delivery { client, slot, content, db: None });
+            }
+            Origin::Ask { lane, client, slot, charge } => {
+                let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
+                self.peer(lane).answer(head, &[], content);
+                self.next_in_line((lane, client));
+            }
+            Origin::Transaction { .. } => unreachable!("a transaction's part has results"),
+        }
+    }
+
+    fn next_in_line(&mut self, asker: Asker) {
+        let line = self.lines.get_mut(&asker).expect("an ask under way has a line");
+        match line.pop_front() {
+            None => {
+                self.lines.remove(&asker);
+            }
+            Some(Parked { origin, proto, db, command, request, slot }) => {
+                self.begin_part(origin, proto, db, command, request, slot);
+            }
+        }
+    }
+
+    fn tell_transaction(&mut self, origin: Origin, answer: PartAnswer) {
+        let Origin::Transaction { lane, transaction } = origin else {
+            unreachable!("only transactions are told of locks")
+        };
+        if lane == self.id {
+            self.heard.push_back((Handle::from_bits(transaction), answer));
+            return;
+        }
+        let peer = self.peer(lane);
+        match answer {
+            PartAnswer::Granted { part, is_dirty } => peer.grant(transaction, part, is_dirty),
+            PartAnswer::Refused => peer.answer_part(transaction, AnswerKind::Refused, None),
+            PartAnswer::Results(results) => {
+                let parcel = Parcel::Results(Box::new(results));
+                peer.answer_part(transaction, AnswerKind::Results, Some(parcel));
+            }
+        }
+    }
+
+    // ---- transactions of this lane's clients
+
+    /// Begins a transaction. Its reply will come as a delivery.
+    pub(crate) fn begin_transaction(&mut self, transaction: Transaction) {
+        self.stats.transactions += 1;
+        let handle = self.transactions.insert(transaction);
+        self.step_transaction(handle);
+    }
+
+    fn step_transaction(&mut self, handle: Handle<Transaction>) {
+        let Some(transaction) = self.transactions.get_mut(handle) else { return };
+        let all = match transaction.port {
+            Port::Shared => 0..self.lane_count,
+            Port::Lane => self.id..self.id + 1,
+        };
+        let around =
+            Surroundings { lane: self.id, map: &self.map, all, database_count: self.settings.database_count };
+        let after = transaction.step(&mut self.space, &around);
+        self.follow(handle, after);
+    }
+
+    fn follow(&mut self, handle: Handle<Transaction>, after: After) {
+        match after {
+            After::Rest => {}
+            After::Again => self.runnable.push_back(Runnable::Transaction(handle)),
+            After::Prepare(lanes) => {
+                if !self.starved.is_empty() || !self.try_prepare(handle, lanes.clone()) {
+                    self.starved.push_back((handle, lanes));
+                }
+            }
+            After::Go(gos) => self.tell_parts(handle, gos),
+            After::Withdraw(lanes) => {
+                for index in lanes {
+                    let (lane, part) = self.part_of(handle, index);
+                    if lane == self.id {
+                        self.withdraw_part(part);
+                    } else {
+                        let head = ControlHead { target: part, round: 0, kind: ControlKind::Withdraw };
+                        self.peer(lane).tell(head, None);
+                    }
+                }
+            }
+            After::Reply(content, gos) => {
+                let transaction = self.transactions.get_mut(handle).expect("it has just spoken");
+                let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
+                let unwatch = transaction.take_watched();
+                self.deliveries.push(Delivery { client, slot, content, db: Some(db) });
+                if let Some((id, lanes)) = unwatch {
+                    self.unwatch(id, lanes);
+                }
+                if gos.is_empty() {
+                    self.end_transaction(handle);
+                } else {
+                    self.tell_parts(handle, gos);
+                }
+            }
+            After::Ended => self.end_transaction(handle),
+        }
+    }
+
+    fn end_transaction(&mut self, handle: Handle<Transaction>) {
+        let transaction = self.transactions.remove(handle).expect("a transaction ends once");
+        transaction.discard(&mut self.space);
+    }
+
+    fn part_of(&self, handle: Handle<Transaction>, index: usize) -> (u16, u64) {
+        let part = &self.transactions.get(handle).expect("a transaction tells its own parts").lanes[index];
+        (part.lane, part.part)
+    }
+
+    fn tell_parts(&mut self, handle: Handle<Transaction>, gos: Vec<(usize, Go)>) {
+        for (index, go) in gos {
+            let (lane, part) = self.part_of(handle, index);
+            if lane == self.id {
+                self.part_goes(part, go);
+            } else {
+                let head = ControlHead { target: part, round: 0, kind: ControlKind::Go };
+                self.peer(lane).tell(head, Some(Parcel::Go(Box::new(go))));
+            }
+        }
+    }
+
+    fn part_goes(&mut self, part: u64, go: Go) {
+        let handle = Handle::from_bits(part);
+        self.parts.get_mut(handle).expect("a granted part waits to be told").go(go.jobs, go.releases);
+        self.runnable.push_back(Runnable::Part(handle));
+    }
+
+    fn withdraw_part(&mut self, part: u64) {
+        let handle = Handle::from_bits(part);
+        self.parts.get_mut(handle).expect("a granted part waits to be told").withdraw();
+        self.runnable.push_back(Runnable::Part(handle));
+    }
+
+    /// Asks these lanes if there is credit for all of them: holding some while waiting for credit could be waiting for
+    /// oneself.
+    fn try_prepare(&mut self, handle: Handle<Transaction>, lanes: Range<usize>) -> bool {
+        let Some(transaction) = self.transactions.get_mut(handle) else { return true };
+        let others = transaction.lanes[lanes.clone()].iter().map(|part| part.lane);
+        for lane in others.filter(|&lane| lane != self.id) {
+            if !self.peers[usize::from(lane)].as_mut().expect("another lane").can_prepare() {
+                return false;
+            }
+        }
+        let board = &self.board;
+        transaction.begin(|| board.fresh_number());
+        for index in lanes {
+            let transaction = self.transactions.get_mut(handle).expect("it is being asked for");
+            let lane = transaction.lanes[index].lane;
+            let prepare = transaction.prepare(handle, index);
+            if lane == self.id {
+                self.admit_prepared(lane, prepare);
+            } else {
+                self.peer(lane).prepare(prepare);
+            }
+        }
+        true
+    }
+
+    fn admit_prepared(&mut self, lane: u16, prepare: Prepare) {
+        let part = Part::of_transaction(lane, prepare);
+        if part.is_refused(&self.locks) {
+            self.stats.parts_refused += 1;
+            self.tell_transaction(part.origin, PartAnswer::Refused);
+        } else {
+            self.admit(part);
+        }
+    }
+
+    fn hear_part(&mut self, handle: Handle<Transaction>, lane: u16, answer: PartAnswer) {
+        let ended = match &answer {
+            PartAnswer::Granted { .. } => false,
+            PartAnswer::Refused => true,
+            PartAnswer::Results(results) => results.ended,
+        };
+        if ended && lane != self.id {
+            self.peer(lane).part_ended();
+        }
+        let transaction = self.transactions.get_mut(handle).expect("a transaction outlives its parts");
+        let after = transaction.hear(lane, answer);
+        self.follow(handle, after);
+    }
+
+    // ---- several steps
+
+    /// Takes `slices` steps of what is under way.
+    pub(crate) fn work(&mut self, slices: usize) -> usize {
+        self.tell_untold();
+        for _ in 0..self.starved.len() {
+            let (handle, lanes) = self.starved.pop_front().expect("counted");
+            if !self.try_prepare(handle, lanes.clone()) {
+                self.starved.push_front((handle, lanes));
+                break;
+            }
+        }
+        let mut taken = 0;
+        while taken < slices {
+            if let Some((handle, answer)) = self.heard.pop_front() {
+                self.hear_part(handle, self.id, answer);
+                continue;
+            }
+            match self.runnable.pop_front() {
+                None => break,
+                Some(Runnable::Part(handle)) => self.step_part(handle, &mut SLICE.clone()),
+                Some(Runnable::Transaction(handle)) => self.step_transaction(handle),
+            }
+            taken += 1;
+        }
+        taken
+    }
+
+    // ---- watching
+
+    /// Ends a client's watching on these lanes.
+    pub(crate) fn unwatch(&mut self, id: WatcherId, lanes: Vec<u16>) {
+        for lane in lanes {
+            if lane == self.id {
+                self.space.unwatch(id);
+            } else {
+                let head = ControlHead { target: id.client, round: id.round, kind: ControlKind::Unwatch };
+                self.untold.push_back((lane, head));
+            }
+        }
+        self.tell_untold();
+    }
+
+    fn tell_untold(&mut self) {
+        for _ in 0..self.untold.len() {
+            let (lane, head) = self.untold.pop_front().expect("counted");
+            if !self.peer(lane).try_tell(head, &mut None) {
+                self.untold.push_back((lane, head));
+            }
+        }
+    }
+
+    // ---- the other lanes
+
+    /// Takes all answers of a lane. `deliver` gets the inline ones, client and slot first.
+    pub(crate) fn hear_answers(
+        &mut self,
+        lane: u16,
+        deliver: &mut impl FnMut(&mut Core, u64, u32, Reply<'_>),
+    ) {
+        let at = usize::from(lane);
+        let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
+        // Parts may be told things while answers are taken, so the peer goes back for each of those.
+        while let Some(frame) = peer.answers_in.peek() {
+            let (head, bytes) = AnswerHead::decode(frame);
+            if head.kind == AnswerKind::Inline {
+                deliver(self, head.target, head.slot, Reply::Bytes(bytes));
+                peer.credit(head.charge);
+                peer.answers_in.pop();
+                continue;
+            }
+            let number = bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let parcel = peer.answers_in.take_parcel();
+            peer.answers_in.pop();
+            peer.credit(head.charge);
+            self.peers[at] = Some(peer);
+            let transaction = Handle::from_bits(head.target);
+            match (head.kind, parcel) {
+                (AnswerKind::Content, Some(Parcel::Content(content))) => {
+                    deliver(self, head.target, head.slot, Reply::Content(*content));
+                }
+                (AnswerKind::Granted, None) => {
+                    let answer = PartAnswer::Granted { part: number, is_dirty: head.slot != 0 };
+                    self.hear_part(transaction, lane, answer);
+                }
+                (AnswerKind::Refused, None) => self.hear_part(transaction, lane, PartAnswer::Refused),
+                (AnswerKind::Results, Some(Parcel::Results(results))) => {
+                    self.hear_part(transaction, lane, PartAnswer::Results(*results));
+                }
+                _ => unreachable!("answers carry what their kind says"),
+            }
+            peer = self.peers[at].take().expect("just put back");
+        }
+        peer.answers_in.release();
+        self.peers[at] = Some(peer);
+    }
+
+    /// Takes all control frames of a lane; connections that it gives go to `take`.
+    pub(crate) fn hear_control(&mut self, lane: u16, take: &mut impl FnMut(net::Handover)) {
+        let at = usize::from(lane);
+        loop {
+            let control = &mut self.peers[at].as_mut().expect("a lane has a peer for every other").control_in;
+            let Some(frame) = control.peek() else { break };
+            let head = ControlHead::decode(frame);
+            let parcel = control.take_parcel();
+            control.pop();
+            match (head.kind, parcel) {
+                (ControlKind::Go, Some(Parcel::Go(go))) => self.part_goes(head.target, *go),
+                (ControlKind::Withdraw, None) => self.withdraw_part(head.target),
+                (ControlKind::Handover, Some(Parcel::Handover(handover))) => take(*handover),
+                (ControlKind::Unwatch, None) => {
+                    self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
+                }
+                _ => unreachable!("control frames carry what their kind says"),
+            }
+        }
+        self.peers[at].as_mut().expect("as above").control_in.release();
+    }
+
+    /// Serves up to `count` asks of a lane; says how many.
+    pub(crate) fn hear_asks(&mut self, lane: u16, count: usize) -> usize {
+        let at = usize::from(lane);
+        let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
+        let mut served = 0;
+        let mut spans = std::mem::take(&mut self.spans);
+        while served < count
+            && let Some(frame) = peer.asks_in.peek()
+        {
+            served += 1;
+            let head = AskHead::decode(frame, &mut spans);
+            match head.kind {
+                AskKind::Inline => {
+                    let args = Args::Frame { bytes: frame, spans: &spans };
+                    let answer = self.serve_ask(lane, &head, args);
+                    peer.asks_in.pop();
+                    if let Some((head, content)) = answer {
+                        peer.answer(head, &self.reply, content);
+                    }
+                }
+                AskKind::Request => {
+                    let Some(Parcel::Request(request)) = peer.asks_in.take_parcel() else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    peer.asks_in.pop();
+                    if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request)) {
+                        peer.answer(head, &self.reply, content);
+                    }
+                    self.space.discard(*request);
+                }
+                AskKind::Prepare => {
+                    let Some(Parcel::Prepare(prepare)) = peer.asks_in.take_parcel() else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    peer.asks_in.pop();
+                    self.peers[at] = Some(peer);
+                    self.admit_prepared(lane, *prepare);
+                    peer = self.peers[at].take().expect("just put back");
+                }
+                AskKind::Order => {
+                    let order = peer.asks_in.take_parcel();
+                    peer.asks_in.pop();
+                    if let Some(Parcel::Order(Order::Stats)) = order {
+                        let report = Report::Stats(self.stats_now());
+                        peer.report(Parcel::Report(Box::new(report)), head.charge);
+                    }
+                }
+            }
+        }
+        self.spans = spans;
+        peer.asks_in.release();
+        self.peers[at] = Some(peer);
+        served
+    }
+
+    /// Runs a command of another lane's client. The reply's bytes are in `self.reply`; without an answer it has to wait.
+    fn serve_ask(&mut self, lane: u16, head: &AskHead, args: Args<'_>) -> Option<(AnswerHead, Content)> {
+        self.stats.asks_served += 1;
+        let command = &COMMANDS[usize::from(head.id)];
+        let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
+        let slot = Slot::new(head.key_slot);
+        let call = Call { command, args, db: head.db, proto, slot, port: Port::Shared };
+        let asker = (lane, head.client);
+        let is_behind = !self.lines.is_empty() && self.lines.contains_key(&asker);
+        if !is_behind && self.can_run(&call) {
+            let mut content = Content::default();
+            let mut bytes = std::mem::take(&mut self.reply);
+            bytes.clear();
+            self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
+            self.reply = bytes;
+            let answer = AnswerHead {
+                target: head.client,
+                slot: head.slot,
+                charge: head.charge,
+                kind: AnswerKind::Inline,
+            };
+            return Some((answer, content));
+        }
+        let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
+        let request = args.to_request();
+        if is_behind {
+            let line = self.lines.get_mut(&asker).expect("just looked");
+            line.push_back(Parked { origin, proto, db: head.db, command, request, slot });
+        } else {
+            self.lines.insert(asker, VecDeque::new());
+            self.begin_part(origin, proto, head.db, command, request, slot);
+        }
+        None
+    }
+
+    /// The counters, with what is counted elsewhere.
+    pub(crate) fn stats_now(&self) -> Stats {
+        let keys = (0..self.settings.database_count).map(|db| self.space.shard.count(db)).sum();
+        Stats { keys, ..self.stats }
+    }
+}
+
+/// A reply that another lane has sent.
+pub(crate) enum Reply<'a> {
+    Bytes(&'a [u8]),
+    Content(Content),
+}
+
+/// How a command of one or more keys holds them.
+pub(crate) fn mode_of(command: &Command) -> Mode {
+    if command.writes() { Mode::Exclusive } else { Mode::Shared }
+}
+
+fn after_is_in_line(after: &PartAfter) -> bool {
+    !matches!(after, PartAfter::Again)
+}

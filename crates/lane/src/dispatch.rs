@@ -1,0 +1,523 @@
+//! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
+
+use net::Output;
+use wire::command::{Command, Flag, Id, Refusal, Scope, lookup};
+use wire::reply::{self, OK, Proto, Put};
+use wire::resp::{ArgRanges, is_http};
+use wire::route::Slot;
+
+use crate::client::{Client, Multi, Port};
+use crate::connection::{self, Wish};
+use crate::core::Core;
+use crate::keyspace::Call;
+use crate::locks::LockName;
+use crate::part::{NAMES_PER_STEP, Origin};
+use crate::peers::{AnswerSize, AskHead, AskKind};
+use crate::replies::Sink;
+use crate::request::{Arg, Args, Request};
+use crate::slab::Handle;
+use crate::transaction::{Transaction, key_range};
+
+/// Commands of one client whose replies have not left; the next one stays unread.
+pub(crate) const SLOTS_MAX: usize = 64;
+
+/// How a command came in.
+pub(crate) enum Input<'a> {
+    /// In the connection's input.
+    View { input: &'a [u8], ranges: &'a ArgRanges },
+    /// Gathered over several turns.
+    Owned(Request),
+}
+
+impl Input<'_> {
+    fn args(&self) -> Args<'_> {
+        match self {
+            Input::View { input, ranges } => Args::View { input, ranges },
+            Input::Owned(request) => Args::Owned(request),
+        }
+    }
+
+    fn into_request(self) -> Request {
+        match self {
+            Input::View { .. } => self.args().to_request(),
+            Input::Owned(request) => request,
+        }
+    }
+}
+
+/// What becomes of the client after a command.
+pub(crate) enum Flow {
+    /// On to the next one.
+    Next,
+    /// The command could not begin: it is handed back, to be tried again.
+    Halt(Option<Request>),
+    /// It waits for the reply.
+    Block,
+    /// It is closed when it has its replies.
+    Leave,
+}
+
+impl Core {
+    /// Takes one command of a client.
+    #[inline]
+    pub(crate) fn dispatch(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        let args = input.args();
+        let command = match resolve(args) {
+            Ok(command) => command,
+            Err(refusal) => {
+                let mut sink = Sink::Client { output, replies: &mut client.replies };
+                return refuse(refusal, args, &mut client.multi, &mut sink);
+            }
+        };
+        if !client.is_authenticated && !command.flags.has(Flag::NoAuth) {
+            reply::error(
+                &mut Sink::Client { output, replies: &mut client.replies },
+                "NOAUTH Authentication required.",
+            );
+            return Flow::Next;
+        }
+        if client.multi.is_some() && !ends_or_begins(command.id) {
+            return queue(client, command, input, output);
+        }
+        match command.scope {
+            Scope::Key => self.dispatch_key(client, handle, command, input, output),
+            Scope::Keys(_) => self.dispatch_keys(client, handle, command, input, output),
+            Scope::Connection | Scope::Control => {
+                self.dispatch_connection(client, handle, command, input, output)
+            }
+            Scope::Partition => self.dispatch_partition(client, handle, command, input, output),
+            Scope::AllLanes(_) => self.dispatch_transaction(client, handle, command, input),
+        }
+    }
+
+    #[inline]
+    fn dispatch_key(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        let args = input.args();
+        let Some(key) = key_of(args.get(usize::from(command.keys.first))) else {
+            return key_too_long(client, output);
+        };
+        let slot = Slot::of(key);
+        let owner = self.map.owner(slot).0;
+        if owner == self.id {
+            return self.run_here(client, handle, command, input, Some(slot), output);
+        }
+        self.ask(client, handle, owner, command, input, slot, output)
+    }
+
+    /// The keys are all here.
+    #[inline]
+    fn run_here(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        slot: Option<Slot>,
+        output: &mut Output,
+    ) -> Flow {
+        self.stats.commands_direct += 1;
+        let call =
+            Call { command, args: input.args(), db: client.db, proto: client.proto, slot, port: client.port };
+        if self.can_run(&call) {
+            self.run(&call, &mut Sink::Client { output, replies: &mut client.replies });
+            if let Input::Owned(request) = input {
+                self.space.discard(request);
+            }
+            return Flow::Next;
+        }
+        let origin = Origin::Client { client: handle, slot: client.replies.open() };
+        self.begin_part(origin, client.proto, client.db, command, input.into_request(), slot);
+        Flow::Block
+    }
+
+    /// The keys are all on another lane.
+    #[expect(clippy::too_many_arguments, reason = "a command, whose it is and where it goes")]
+    fn ask(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        owner: u16,
+        command: &'static Command,
+        input: Input<'_>,
+        slot: Slot,
+        output: &mut Output,
+    ) -> Flow {
+        if client.port == Port::Lane {
+            self.stats.commands_moved += 1;
+            let text = format!("MOVED {} {}", slot.number(), self.settings.lane_address(owner, client.local));
+            reply::error(&mut Sink::Client { output, replies: &mut client.replies }, &text);
+            return Flow::Next;
+        }
+        let args = input.args();
+        let size = (0..args.len()).map(|index| args.get(index).size()).sum();
+        let answer = answer_size(command.id);
+        let peer = self.peers[usize::from(owner)].as_mut().expect("another lane");
+        let charge = peer.charge(answer);
+        if client.replies.slot_count() >= SLOTS_MAX || !peer.can_ask(args.len(), size, charge) {
+            return Flow::Halt(if let Input::Owned(request) = input { Some(request) } else { None });
+        }
+        let head = AskHead {
+            client: handle.to_bits(),
+            slot: client.replies.open(),
+            charge,
+            db: client.db,
+            id: u16::from(command.id as u8),
+            key_slot: slot.number(),
+            proto: if client.proto == Proto::Resp3 { 3 } else { 2 },
+            kind: AskKind::Inline,
+        };
+        match input {
+            Input::Owned(request) => peer.ask_owned(head, request),
+            Input::View { .. } => peer.ask(head, args, size, &mut self.scratch),
+        }
+        self.stats.commands_forwarded += 1;
+        if command.barrier { Flow::Block } else { Flow::Next }
+    }
+
+    fn dispatch_keys(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if !client.is_even() {
+            return halt(input);
+        }
+        let args = input.args();
+        let step = usize::from(command.keys.step.max(1));
+        let keys = key_range(command, args.len());
+        let Some(first) = key_of(args.get(keys.start.min(args.len() - 1))) else {
+            return key_too_long(client, output);
+        };
+        let slot = Slot::of(first);
+        let owner = self.map.owner(slot).0;
+        let mut is_one_lane = args.len() <= NAMES_PER_STEP;
+        let mut is_one_slot = true;
+        for index in keys.step_by(step).skip(1) {
+            let Some(key) = key_of(args.get(index)) else { return key_too_long(client, output) };
+            let other = Slot::of(key);
+            is_one_slot &= other == slot;
+            is_one_lane &= self.map.owner(other).0 == owner;
+            if !is_one_lane && client.port == Port::Shared {
+                break;
+            }
+        }
+        if client.port == Port::Lane && !is_one_slot {
+            let text = "CROSSSLOT Keys in request don't hash to the same slot";
+            reply::error(&mut Sink::Client { output, replies: &mut client.replies }, text);
+            return Flow::Next;
+        }
+        if command.id == Id::Watch {
+            return self.watch(client, handle, command, input);
+        }
+        if is_one_lane && owner == self.id {
+            return self.run_here(client, handle, command, input, Some(slot), output);
+        }
+        if is_one_lane || client.port == Port::Lane && owner != self.id {
+            return self.ask(client, handle, owner, command, input, slot, output);
+        }
+        self.dispatch_transaction(client, handle, command, input)
+    }
+
+    /// SCAN: the lane that owns the cursor's partition.
+    fn dispatch_partition(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if !client.is_even() {
+            return halt(input);
+        }
+        let cursor = input.args().get(1).flat().and_then(|text| std::str::from_utf8(text).ok());
+        let partition = cursor.and_then(|text| text.parse::<u64>().ok()).map_or(0, |cursor| cursor >> 48);
+        let slot = u16::try_from(partition).ok().and_then(Slot::new);
+        let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
+        let owner = if client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
+        if owner == self.id {
+            return self.run_here(client, handle, command, input, None, output);
+        }
+        self.ask(client, handle, owner, command, input, slot, output)
+    }
+
+    fn dispatch_transaction(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+    ) -> Flow {
+        if !client.is_even() {
+            return halt(input);
+        }
+        let slot = client.replies.open();
+        let request = input.into_request();
+        let mut transaction =
+            Transaction::of_command(handle, slot, client.proto, command, request, client.db);
+        transaction.port = client.port;
+        self.begin_transaction(transaction);
+        Flow::Block
+    }
+
+    fn watch(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+    ) -> Flow {
+        let args = input.args();
+        for index in 1..args.len() {
+            let bytes = args.flat(index);
+            let slot = Slot::of(bytes);
+            let key = self.space.shard.key(client.db, slot.number(), bytes);
+            let name = (self.map.owner(slot).0, LockName { db: key.db, key: Some(key.hash) });
+            if !client.watch.names.contains(&name) {
+                client.watch.names.push(name);
+            }
+        }
+        let watcher = client.watcher(self.id, handle.to_bits());
+        let slot = client.replies.open();
+        let request = input.into_request();
+        self.begin_transaction(Transaction::of_watch(handle, slot, command, request, client.db, watcher));
+        Flow::Block
+    }
+
+    fn dispatch_connection(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if command.barrier && !client.is_even() {
+            return halt(input);
+        }
+        match command.id {
+            Id::Multi | Id::Exec | Id::Discard | Id::Unwatch => {
+                return self.dispatch_multi(client, handle, command.id, output);
+            }
+            Id::Watch => {
+                reply::error(
+                    &mut Sink::Client { output, replies: &mut client.replies },
+                    "ERR WATCH inside MULTI is not allowed",
+                );
+                return Flow::Next;
+            }
+            _ => {}
+        }
+        let args = input.args();
+        let call = Call { command, args, db: client.db, proto: client.proto, slot: None, port: client.port };
+        // Connection commands change the client that their sink borrows from, so they write to the side first.
+        let mut bytes = std::mem::take(&mut self.scratch);
+        bytes.clear();
+        let mut content = crate::replies::Content::default();
+        let mut sink = Sink::Ask { bytes: &mut bytes, content: &mut content };
+        let wish = connection::run(client, &call, &self.settings, &mut sink);
+        Sink::Client { output, replies: &mut client.replies }.put(&bytes);
+        self.scratch = bytes;
+        match wish {
+            Wish::Nothing => Flow::Next,
+            Wish::Leave => Flow::Leave,
+            Wish::Reset => {
+                client.multi = None;
+                self.forget_watch(client, handle);
+                Flow::Next
+            }
+        }
+    }
+
+    fn dispatch_multi(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        id: Id,
+        output: &mut Output,
+    ) -> Flow {
+        let mut sink = Sink::Client { output, replies: &mut client.replies };
+        match (id, client.multi.take()) {
+            (Id::Multi, None) => {
+                client.multi = Some(Box::default());
+                sink.put(OK);
+            }
+            (Id::Multi, Some(multi)) => {
+                client.multi = Some(multi);
+                reply::error(&mut sink, "ERR MULTI calls can not be nested");
+            }
+            (Id::Discard, None) => reply::error(&mut sink, "ERR DISCARD without MULTI"),
+            (Id::Discard, Some(multi)) => {
+                sink.put(OK);
+                self.forget_queue(*multi);
+                self.forget_watch(client, handle);
+            }
+            (Id::Unwatch, multi) => {
+                client.multi = multi;
+                sink.put(OK);
+                self.forget_watch(client, handle);
+            }
+            (_, None) => reply::error(&mut sink, "ERR EXEC without MULTI"),
+            (_, Some(multi)) if multi.is_broken => {
+                reply::error(&mut sink, "EXECABORT Transaction discarded because of previous errors.");
+                self.forget_queue(*multi);
+                self.forget_watch(client, handle);
+            }
+            (_, Some(multi)) => {
+                let slot = client.replies.open();
+                let names = std::mem::take(&mut client.watch.names);
+                let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
+                client.watch.round = client.watch.round.wrapping_add(1);
+                let (proto, db) = (client.proto, client.db);
+                let mut transaction =
+                    Transaction::of_multi(handle, slot, proto, db, multi.queued, watcher, names);
+                transaction.port = client.port;
+                self.begin_transaction(transaction);
+                return Flow::Block;
+            }
+        }
+        Flow::Next
+    }
+
+    fn forget_queue(&mut self, multi: Multi) {
+        for (_, request) in multi.queued {
+            self.space.discard(request);
+        }
+    }
+
+    /// Ends the client's watching, whatever the reason.
+    pub(crate) fn forget_watch(&mut self, client: &mut Client, handle: Handle<Client>) {
+        let names = std::mem::take(&mut client.watch.names);
+        if names.is_empty() {
+            return;
+        }
+        let id = client.watcher(self.id, handle.to_bits());
+        client.watch.round = client.watch.round.wrapping_add(1);
+        self.unwatch(id, lanes_of(&names));
+    }
+
+    /// Frees what a client that has gone leaves behind.
+    pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
+        self.forget_watch(&mut client, handle);
+        if let Some(multi) = client.multi.take() {
+            self.forget_queue(*multi);
+        }
+        if let Some(gather) = client.gather.take() {
+            self.space.discard(gather.abandon());
+        }
+        let mut ropes = Vec::new();
+        client.replies.abandon(&mut ropes);
+        for rope in ropes {
+            self.space.shard.retire(rope);
+        }
+    }
+}
+
+/// The lanes that own watched keys, each once.
+pub(crate) fn lanes_of(names: &[(u16, LockName)]) -> Vec<u16> {
+    let mut lanes: Vec<u16> = names.iter().map(|(lane, _)| *lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+fn halt(input: Input<'_>) -> Flow {
+    Flow::Halt(if let Input::Owned(request) = input { Some(request) } else { None })
+}
+
+#[inline]
+fn resolve(args: Args<'_>) -> Result<&'static Command, Refusal> {
+    let command = lookup(args.flat(0)).ok_or(Refusal::UnknownCommand)?;
+    let command = if command.is_container() && args.len() > 1 {
+        command.subcommand(args.flat(1)).ok_or(Refusal::UnknownSubcommand(command))?
+    } else {
+        command
+    };
+    if command.takes(args.len()) { Ok(command) } else { Err(Refusal::WrongArity(command)) }
+}
+
+fn refuse(refusal: Refusal, args: Args<'_>, multi: &mut Option<Box<Multi>>, sink: &mut Sink<'_>) -> Flow {
+    if matches!(refusal, Refusal::UnknownCommand) && is_http(args.flat(0)) {
+        return Flow::Leave;
+    }
+    if let Some(multi) = multi {
+        multi.is_broken = true;
+    }
+    // No more than the first arguments are quoted.
+    let mut ranges = ArgRanges::new();
+    ranges.set((0..args.len().min(32)).map(|index| args.flat(index)));
+    refusal.put(&ranges.view(&[]), sink);
+    Flow::Next
+}
+
+/// Commands that MULTI does not queue.
+fn ends_or_begins(id: Id) -> bool {
+    matches!(id, Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset)
+}
+
+fn queue(client: &mut Client, command: &'static Command, input: Input<'_>, output: &mut Output) -> Flow {
+    let mut sink = Sink::Client { output, replies: &mut client.replies };
+    let multi = client.multi.as_mut().expect("only asked inside a MULTI");
+    if command.flags.has(Flag::NoMulti) {
+        multi.is_broken = true;
+        reply::error(&mut sink, "ERR Command not allowed inside a transaction");
+        return Flow::Next;
+    }
+    let step = usize::from(command.keys.step.max(1));
+    let args = input.args();
+    if key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none()) {
+        multi.is_broken = true;
+        reply::error(&mut sink, KEY_TOO_LONG);
+        return Flow::Next;
+    }
+    let request = input.into_request();
+    multi.size += request.size();
+    multi.queued.push((command, request));
+    sink.put(b"+QUEUED\r\n");
+    Flow::Next
+}
+
+const KEY_TOO_LONG: &str = "ERR key is longer than 65536 bytes";
+
+/// A key as it may be stored; none when it is too long.
+#[inline]
+fn key_of(arg: Arg<'_>) -> Option<&[u8]> {
+    arg.flat().filter(|bytes| bytes.len() <= store::KEY_SIZE_MAX)
+}
+
+fn key_too_long(client: &mut Client, output: &mut Output) -> Flow {
+    reply::error(&mut Sink::Client { output, replies: &mut client.replies }, KEY_TOO_LONG);
+    Flow::Next
+}
+
+/// What an answer is likely to need; a longer one moves as a parcel.
+fn answer_size(id: Id) -> AnswerSize {
+    match id {
+        Id::Get
+        | Id::Getdel
+        | Id::Getex
+        | Id::Getset
+        | Id::Getrange
+        | Id::Substr
+        | Id::Mget
+        | Id::Scan
+        | Id::Lcs => AnswerSize::Long,
+        _ => AnswerSize::Short,
+    }
+}

@@ -1,0 +1,235 @@
+//! What commands mean to the data of this lane. Direct and forwarded commands, parts of transactions and slices all
+//! come through [`Keyspace::run`]; what they do to the shard goes through [`Keyspace::commit`].
+
+use std::collections::VecDeque;
+
+use store::{Budget, Change, Effect, Entry, Key, Shard, Value};
+use wire::command::{Command, Id};
+use wire::reply::{self, Proto, Put};
+use wire::route::Slot;
+
+use crate::Now;
+use crate::client::Port;
+use crate::commands::{expiry, generic, scan, string};
+use crate::locks::{LockName, Locks};
+use crate::replies::Sink;
+use crate::request::{Args, Request};
+use crate::watch::{WatcherId, Watches};
+
+/// One command to run.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) command: &'static Command,
+    pub(crate) args: Args<'a>,
+    pub(crate) db: u16,
+    pub(crate) proto: Proto,
+    /// The slot of the first key, when whoever routed the command has computed it.
+    pub(crate) slot: Option<Slot>,
+    /// The door its client came through.
+    pub(crate) port: Port,
+}
+
+/// How far a command has come that takes more than one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Where it goes on: an argument's index, a partition, a cursor.
+    pub(crate) at: u64,
+    /// What it counts.
+    pub(crate) count: i64,
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The command is over and its reply written.
+    Done,
+    /// Its work ran out; it goes on from its progress.
+    More,
+}
+
+/// The shard and those who listen to its changes.
+pub(crate) struct Keyspace {
+    pub(crate) shard: Shard,
+    pub(crate) watches: Watches,
+    /// Requests too heavy to be dropped in one go.
+    graves: VecDeque<Request>,
+    pub(crate) now: Now,
+    pub(crate) database_count: u16,
+    /// Where SCAN over all lanes goes on after this one; 0 after the last.
+    pub(crate) cursor_after: u64,
+}
+
+/// The text of every refusal for want of memory.
+pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+impl Keyspace {
+    pub(crate) fn new(shard: Shard, now: Now, database_count: u16, cursor_after: u64) -> Keyspace {
+        Keyspace {
+            shard,
+            watches: Watches::default(),
+            graves: VecDeque::new(),
+            now,
+            database_count,
+            cursor_after,
+        }
+    }
+
+    /// Runs a command, or the next slice of it. Keys are locked and belong to this lane; arity is checked.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        call: &Call<'_>,
+        progress: &mut Progress,
+        sink: &mut Sink<'_>,
+        budget: &mut Budget,
+    ) -> Step {
+        match call.command.id {
+            Id::Get => string::get(self, call, sink),
+            Id::Set => string::set(self, call, sink),
+            Id::Append => string::append(self, call, sink),
+            Id::Strlen => string::strlen(self, call, sink),
+            Id::Incr => string::add(self, call, sink, Ok(1)),
+            Id::Decr => string::add(self, call, sink, Ok(-1)),
+            Id::Incrby => string::add(self, call, sink, string::parse_step(call)),
+            Id::Decrby => string::add(self, call, sink, string::parse_step(call).and_then(string::negated)),
+            Id::Mget => return string::mget(self, call, progress, sink, budget),
+            Id::Mset => return string::mset(self, call, progress, sink, budget),
+            Id::Msetnx => return string::msetnx(self, call, progress, sink, budget),
+            Id::Del | Id::Unlink => return generic::del(self, call, progress, sink, budget),
+            Id::Exists | Id::Touch => return generic::exists(self, call, progress, sink, budget),
+            Id::Rename | Id::Renamenx => generic::rename(self, call, sink),
+            Id::Type => generic::type_of(self, call, sink),
+            Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat => expiry::expire(self, call, sink),
+            Id::Ttl | Id::Pttl | Id::Expiretime | Id::Pexpiretime => expiry::ttl(self, call, sink),
+            Id::Persist => expiry::persist(self, call, sink),
+            Id::Dbsize => scan::dbsize(self, call, sink),
+            Id::Flushall | Id::Flushdb => return scan::flush(self, call, progress, sink, budget),
+            Id::Keys => return scan::keys(self, call, progress, sink, budget),
+            Id::Scan => scan::scan(self, call, sink, budget),
+            _ => {
+                let name = call.command.name;
+                reply::error(sink, &format!("ERR the command '{name}' is not served yet"));
+            }
+        }
+        Step::Done
+    }
+
+    /// The key that is argument `index`.
+    #[inline]
+    pub(crate) fn key<'k>(&self, call: &Call<'k>, index: usize) -> Key<'k> {
+        let bytes = call.args.flat(index);
+        let slot = match call.slot {
+            Some(slot) if index == 1 => slot,
+            _ => Slot::of(bytes),
+        };
+        self.shard.key(call.db, slot.number(), bytes)
+    }
+
+    /// What is at a key.
+    #[inline]
+    pub(crate) fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
+        self.shard.get(key, self.now.unix_ms)
+    }
+
+    /// The one way in which data changes. `Err` when there is no memory left: nothing has changed.
+    #[inline]
+    pub(crate) fn commit(&mut self, effect: Effect<'_>) -> Result<bool, store::Full> {
+        let outcome = self.shard.commit(effect)?;
+        if !self.watches.is_empty() {
+            self.tell_watchers();
+        }
+        Ok(outcome.existed)
+    }
+
+    /// Makes a key whose time has come absent for a command that builds on its old state.
+    pub(crate) fn lapse(&mut self, key: &Key<'_>) {
+        if self.shard.lapse(key, self.now.unix_ms) && !self.watches.is_empty() {
+            self.tell_watchers();
+        }
+    }
+
+    /// Hands the changes that the shard has noted to those who watch. Called after whatever may have made some.
+    pub(crate) fn tell_watchers(&mut self) {
+        for change in self.shard.changes() {
+            // Whole databases announce themselves beforehand, while it still shows which keys they hold.
+            if let Change::Key { db, hash, .. } = change {
+                self.watches.touch(LockName { db, key: Some(hash) });
+            }
+        }
+    }
+
+    /// A database is about to be emptied or exchanged: watched keys that it holds change, the others stay absent.
+    pub(crate) fn touch_watched_database(&mut self, db: u16) {
+        let (shard, now_ms) = (&self.shard, self.now.unix_ms);
+        self.watches.touch_database(db, |slot, bytes| {
+            let key = shard.key(db, slot.number(), bytes);
+            shard.get(&key, now_ms).is_some()
+        });
+    }
+
+    /// Begins to watch a key for a client.
+    pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8]) {
+        let slot = Slot::of(bytes);
+        let key = self.shard.key(db, slot.number(), bytes);
+        self.lapse(&key);
+        self.watches.watch(id, LockName { db, key: Some(key.hash) }, slot, bytes);
+        self.shard.listen(true);
+    }
+
+    /// Ends a client's watching.
+    pub(crate) fn unwatch(&mut self, id: WatcherId) {
+        self.watches.unwatch(id);
+        self.shard.listen(!self.watches.is_empty());
+    }
+
+    /// Drops a request: a light one now, a heavy one page by page in [`Keyspace::tend`].
+    pub(crate) fn discard(&mut self, request: Request) {
+        if !request.is_light() {
+            self.graves.push_back(request);
+        }
+    }
+
+    /// The lane's housekeeping, a budget's worth: expiry that leaves locked keys alone, growth, freeing. True when there
+    /// is more to do at once.
+    pub(crate) fn tend(&mut self, locks: &Locks, budget: &mut Budget) -> bool {
+        while let Some(request) = self.graves.front_mut() {
+            if budget.is_spent() {
+                return true;
+            }
+            budget.spend(128, 0);
+            let shard = &mut self.shard;
+            if !request.drop_page(&mut |rope| shard.retire(rope)) {
+                self.graves.pop_front();
+            }
+        }
+        let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
+        let tended = self.shard.tend(self.now.unix_ms, budget, &is_locked);
+        if !self.watches.is_empty() {
+            self.tell_watchers();
+        }
+        tended.more
+    }
+
+    /// The lock on the key that is argument `index`.
+    pub(crate) fn lock_name(&self, call: &Call<'_>, index: usize) -> LockName {
+        let key = self.key(call, index);
+        LockName { db: key.db, key: Some(key.hash) }
+    }
+}
+
+/// Writes a value as a bulk string: small ones copied, long ones by reference.
+#[inline]
+pub(crate) fn put_value(sink: &mut Sink<'_>, value: Value<'_>) {
+    match value {
+        Value::Bytes(bytes) => reply::bulk(sink, bytes),
+        Value::Int(number) => {
+            let text = wire::number::format_i64(number);
+            reply::bulk(sink, text.as_bytes());
+        }
+        Value::Rope(rope) => {
+            reply::bulk_header(sink, rope.len());
+            sink.put_rope(rope.clone());
+            sink.put(b"\r\n");
+        }
+    }
+}

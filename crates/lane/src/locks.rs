@@ -1,0 +1,386 @@
+//! Who may touch what, on one lane: queues of holders per key and per database.
+//!
+//! Most lanes have an empty table most of the time, and a single-key command pays one test for it. The table fills
+//! when a command takes more than one turn or more than one lane. A lock here is held by a *holder* (a part of a
+//! transaction, a sliced command, a single-key command that waits in line) and never by a socket.
+//!
+//! Why nobody waits for ever. Every wait must point the same way:
+//! - A *numbered* holder comes from a transaction whose parts went out to several lanes at once, all with one number.
+//!   It waits only for lower numbers. Where it would have to wait for a granted higher one it is **refused**, all its
+//!   parts are withdrawn, and it comes again with a new number (VLL: Ren, Thomson, Abadi, VLDB 2013).
+//! - An *ordered* holder comes from a transaction that asks its lanes one after the other, in ascending order, and keeps
+//!   what it has. It is never refused; it queues behind everything. Numbered holders never wait for an ordered one,
+//!   they are refused, so that a wait cannot run from a later lane back to an earlier.
+//! - A *local* holder holds nothing on another lane, so it may wait for anybody.
+//!
+//! A holder enters its names either all at once, or over many turns. In the second case its names queue at the tail
+//! without a number (nobody waits for them) until the last is in, and only one holder at a time may do so: two that
+//! enter side by side could each be ahead of the other.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+/// What a lock is on: a key by its keyed 64-bit hash (a collision only makes somebody wait), or a whole database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LockName {
+    pub(crate) db: u16,
+    /// `None` is the database itself.
+    pub(crate) key: Option<u64>,
+}
+
+/// How a lock is held. Holders of a key lock also hold the matching intent on its database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    IntentShared,
+    IntentExclusive,
+    Shared,
+    Exclusive,
+}
+
+impl Mode {
+    /// The classic table of multiple-granularity locking (Gray, Lorie, Putzolu, Traiger, 1976).
+    fn admits(self, other: Mode) -> bool {
+        use Mode::{Exclusive, IntentExclusive, IntentShared, Shared};
+        match (self, other) {
+            (Exclusive, _) | (_, Exclusive) => false,
+            (Shared, IntentExclusive) | (IntentExclusive, Shared) => false,
+            (IntentShared | IntentExclusive | Shared, IntentShared | IntentExclusive | Shared) => true,
+        }
+    }
+
+    /// The mode that allows what both allow.
+    fn join(self, other: Mode) -> Mode {
+        use Mode::{Exclusive, IntentExclusive, IntentShared, Shared};
+        match (self, other) {
+            (a, b) if a == b => a,
+            (IntentShared, b) => b,
+            (a, IntentShared) => a,
+            (IntentExclusive | Shared | Exclusive, _) => Exclusive,
+        }
+    }
+
+    /// What a holder of a key in this mode holds on the key's database.
+    fn intent(self) -> Mode {
+        match self {
+            Mode::Shared | Mode::IntentShared => Mode::IntentShared,
+            Mode::Exclusive | Mode::IntentExclusive => Mode::IntentExclusive,
+        }
+    }
+}
+
+/// Which of the three kinds a holder is; see the top of this file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Local,
+    Numbered,
+    Ordered,
+}
+
+/// Not yet in line: its names are being entered.
+const ENTERING: u64 = u64::MAX;
+
+/// Names in one piece of a holder's list, so that a million locked keys are no contiguous megabytes.
+const NAMES_PER_PAGE: usize = 512;
+
+struct Holder {
+    kind: Kind,
+    /// Its number, or the latest number issued when it got in line; [`ENTERING`] before.
+    order: u64,
+    /// How many of its names have a conflicting entry ahead.
+    blocked_count: usize,
+    granted: bool,
+    pages: Vec<Vec<LockName>>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    holder: u64,
+    mode: Mode,
+    /// Whether a conflicting entry stands ahead of this one.
+    waits: bool,
+}
+
+/// The lock table of one lane. Holders are named by the caller's own 64-bit ids.
+#[derive(Default)]
+pub(crate) struct Locks {
+    queues: BTreeMap<LockName, Vec<Entry>>,
+    holders: BTreeMap<u64, Holder>,
+    granted: Vec<u64>,
+}
+
+impl Locks {
+    /// The one test of a single-key command.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Whether a single-key command has to get in line. Waiting holders count: nobody is overtaken for ever.
+    pub(crate) fn conflicts(&self, db: u16, key: u64, mode: Mode) -> bool {
+        self.stands_against(LockName { db, key: Some(key) }, mode)
+            || self.stands_against(LockName { db, key: None }, mode.intent())
+    }
+
+    /// Whether anybody holds or wants this key: expiry and eviction leave it alone.
+    pub(crate) fn covers(&self, db: u16, key: u64) -> bool {
+        self.conflicts(db, key, Mode::Exclusive)
+    }
+
+    fn stands_against(&self, name: LockName, mode: Mode) -> bool {
+        let Some(queue) = self.queues.get(&name) else { return false };
+        queue.iter().any(|entry| !entry.mode.admits(mode) && self.holders[&entry.holder].order != ENTERING)
+    }
+
+    /// Whether a numbered holder would wait for somebody it must not wait for.
+    pub(crate) fn refuses(&self, name: LockName, mode: Mode, number: u64) -> bool {
+        let against = |name: LockName, mode: Mode| {
+            let Some(queue) = self.queues.get(&name) else { return false };
+            queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
+                let holder = &self.holders[&entry.holder];
+                holder.order != ENTERING
+                    && (holder.kind == Kind::Ordered || holder.granted && number < holder.order)
+            })
+        };
+        against(name, mode)
+            || name.key.is_some() && against(LockName { db: name.db, key: None }, mode.intent())
+    }
+
+    /// Begins to enter a holder. Its names follow through [`Locks::add`], then [`Locks::activate`].
+    pub(crate) fn enter(&mut self, holder: u64) {
+        let fresh = Holder {
+            kind: Kind::Local,
+            order: ENTERING,
+            blocked_count: 0,
+            granted: false,
+            pages: Vec::new(),
+        };
+        let before = self.holders.insert(holder, fresh);
+        assert!(before.is_none(), "a holder enters once");
+    }
+
+    /// Adds one name to an entering holder; a name it has already is widened if need be.
+    pub(crate) fn add(&mut self, holder: u64, name: LockName, mode: Mode) {
+        self.add_entry(holder, name, mode);
+        if name.key.is_some() {
+            self.add_entry(holder, LockName { db: name.db, key: None }, mode.intent());
+        }
+    }
+
+    fn add_entry(&mut self, holder: u64, name: LockName, mode: Mode) {
+        let queue = self.queues.entry(name).or_default();
+        if let Some(entry) = queue.iter_mut().find(|entry| entry.holder == holder) {
+            entry.mode = entry.mode.join(mode);
+        } else {
+            queue.push(Entry { holder, mode, waits: false });
+            let state = self.holders.get_mut(&holder).expect("names are added to a holder that entered");
+            assert!(state.order == ENTERING, "names are added before the holder gets in line");
+            match state.pages.last_mut() {
+                Some(page) if page.len() < NAMES_PER_PAGE => page.push(name),
+                _ => state.pages.push(vec![name]),
+            }
+        }
+        self.settle(name);
+    }
+
+    /// All names are in: the holder gets its place in line. With few names (those of a numbered or ordered holder, and
+    /// those of a single-key command) it moves ahead of later numbers; a local holder of many takes the newest
+    /// number and stands right already. The grant, now or later, comes out of [`Locks::take_granted`].
+    pub(crate) fn activate(&mut self, holder: u64, kind: Kind, order: u64) {
+        assert!(order < ENTERING, "a number is below the mark of those who have none");
+        let state = self.holders.get_mut(&holder).expect("a holder enters before it is activated");
+        assert!(state.order == ENTERING, "a holder is activated once");
+        state.kind = kind;
+        state.order = order;
+        if kind != Kind::Local || state.pages.len() <= 1 {
+            let names: Vec<LockName> = state.pages.iter().flatten().copied().collect();
+            for name in names {
+                self.move_ahead_of_later(holder, name, order);
+            }
+        }
+        let state = self.holders.get_mut(&holder).expect("still there");
+        // Moving ahead may have granted it already.
+        if state.blocked_count == 0 && !state.granted {
+            state.granted = true;
+            self.granted.push(holder);
+        }
+    }
+
+    /// Moves an entry from the tail in front of every entry that is not granted and has a higher number.
+    fn move_ahead_of_later(&mut self, holder: u64, name: LockName, order: u64) {
+        let queue = self.queues.get_mut(&name).expect("an added name has a queue");
+        let from = queue.iter().position(|entry| entry.holder == holder).expect("an added name is queued");
+        let entry = queue.remove(from);
+        let holders = &self.holders;
+        let is_later = |other: &Entry| {
+            let other = &holders[&other.holder];
+            other.order > order && !other.granted
+        };
+        let behind = queue.iter().rev().take_while(|other| is_later(other)).count();
+        queue.insert(queue.len() - behind, entry);
+        self.settle(name);
+    }
+
+    /// Gives back up to `count` names; true when the holder has none left and is gone.
+    pub(crate) fn release(&mut self, holder: u64, count: usize) -> bool {
+        for _ in 0..count {
+            let state = self.holders.get_mut(&holder).expect("a holder is released until it is gone");
+            let Some(page) = state.pages.last_mut() else { break };
+            let name = page.pop().expect("no page is kept empty");
+            if page.is_empty() {
+                state.pages.pop();
+            }
+            let queue = self.queues.get_mut(&name).expect("a held name has a queue");
+            let at = queue.iter().position(|entry| entry.holder == holder).expect("a held name is queued");
+            let entry = queue.remove(at);
+            if entry.waits {
+                self.holders.get_mut(&holder).expect("still there").blocked_count -= 1;
+            }
+            if queue.is_empty() {
+                self.queues.remove(&name);
+            } else {
+                self.settle(name);
+            }
+        }
+        let is_gone = self.holders[&holder].pages.is_empty();
+        if is_gone {
+            self.holders.remove(&holder);
+        }
+        is_gone
+    }
+
+    /// Holders that were granted since the last call.
+    pub(crate) fn take_granted(&mut self) -> Vec<u64> {
+        mem::take(&mut self.granted)
+    }
+
+    /// Whether [`Locks::take_granted`] has anything.
+    pub(crate) fn has_granted(&self) -> bool {
+        !self.granted.is_empty()
+    }
+
+    /// Finds out anew who in this queue has a conflicting entry ahead, and who by that is granted.
+    fn settle(&mut self, name: LockName) {
+        let queue = self.queues.get_mut(&name).expect("only queues that exist are settled");
+        let mut ahead: Option<Mode> = None;
+        for entry in queue {
+            // What all those ahead allow together is all that counts, so a long queue costs one pass.
+            let waits = ahead.is_some_and(|ahead| !ahead.admits(entry.mode));
+            ahead = Some(ahead.map_or(entry.mode, |ahead| ahead.join(entry.mode)));
+            if waits == entry.waits {
+                continue;
+            }
+            entry.waits = waits;
+            let holder = self.holders.get_mut(&entry.holder).expect("a queued entry has a holder");
+            if waits {
+                assert!(!holder.granted, "nobody gets ahead of a holder that was granted");
+                holder.blocked_count += 1;
+            } else {
+                holder.blocked_count -= 1;
+                if holder.blocked_count == 0 && holder.order != ENTERING {
+                    holder.granted = true;
+                    self.granted.push(entry.holder);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY_A: LockName = LockName { db: 0, key: Some(1) };
+    const KEY_B: LockName = LockName { db: 0, key: Some(2) };
+    const DATABASE: LockName = LockName { db: 0, key: None };
+
+    fn enter(locks: &mut Locks, holder: u64, kind: Kind, order: u64, names: &[(LockName, Mode)]) {
+        locks.enter(holder);
+        for &(name, mode) in names {
+            locks.add(holder, name, mode);
+        }
+        locks.activate(holder, kind, order);
+    }
+
+    #[test]
+    fn readers_share_and_writers_wait_in_order() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Numbered, 1, &[(KEY_A, Mode::Shared)]);
+        enter(&mut locks, 2, Kind::Numbered, 2, &[(KEY_A, Mode::Shared)]);
+        enter(&mut locks, 3, Kind::Numbered, 3, &[(KEY_A, Mode::Exclusive)]);
+        enter(&mut locks, 4, Kind::Numbered, 4, &[(KEY_A, Mode::Shared)]);
+        assert_eq!(locks.take_granted(), [1, 2]);
+        assert!(locks.release(1, 9));
+        assert_eq!(locks.take_granted(), [], "one reader is left");
+        assert!(locks.release(2, 9));
+        assert_eq!(locks.take_granted(), [3]);
+        assert!(locks.release(3, 9));
+        assert_eq!(locks.take_granted(), [4]);
+        assert!(locks.release(4, 9));
+        assert!(locks.is_empty() && locks.holders.is_empty());
+    }
+
+    #[test]
+    fn a_lower_number_goes_ahead_of_a_higher_that_waits_and_is_refused_behind_a_granted_one() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 5, Kind::Numbered, 5, &[(KEY_A, Mode::Exclusive)]);
+        enter(&mut locks, 9, Kind::Numbered, 9, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
+        assert_eq!(locks.take_granted(), [5]);
+        assert!(locks.refuses(KEY_A, Mode::Shared, 3), "5 is granted");
+        assert!(!locks.refuses(KEY_B, Mode::Exclusive, 7), "9 waits");
+        enter(&mut locks, 7, Kind::Numbered, 7, &[(KEY_B, Mode::Exclusive)]);
+        assert_eq!(locks.take_granted(), [7]);
+        locks.release(5, 9);
+        assert_eq!(locks.take_granted(), []);
+        locks.release(7, 9);
+        assert_eq!(locks.take_granted(), [9]);
+    }
+
+    #[test]
+    fn numbered_holders_never_wait_for_ordered_ones() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Local, 1, &[(KEY_A, Mode::Exclusive)]);
+        enter(&mut locks, 2, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
+        assert!(locks.refuses(KEY_A, Mode::Exclusive, 8));
+        locks.release(1, 9);
+        assert_eq!(locks.take_granted(), [1, 2]);
+    }
+
+    #[test]
+    fn a_database_lock_stands_against_its_keys_and_no_others() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Numbered, 1, &[(DATABASE, Mode::Shared)]);
+        assert!(locks.conflicts(0, 1, Mode::Exclusive));
+        assert!(!locks.conflicts(0, 1, Mode::Shared));
+        assert!(!locks.conflicts(1, 1, Mode::Exclusive));
+        enter(&mut locks, 2, Kind::Numbered, 2, &[(KEY_A, Mode::Exclusive)]);
+        assert_eq!(locks.take_granted(), [1]);
+        assert!(locks.conflicts(0, 1, Mode::Shared), "a reader does not overtake the writer that waits");
+        locks.release(1, 9);
+        assert_eq!(locks.take_granted(), [2]);
+        assert!(!locks.conflicts(0, 2, Mode::Exclusive), "intents admit each other");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_holder_that_is_still_entering() {
+        let mut locks = Locks::default();
+        locks.enter(1);
+        locks.add(1, KEY_A, Mode::Exclusive);
+        assert!(!locks.conflicts(0, 1, Mode::Exclusive));
+        enter(&mut locks, 2, Kind::Local, 4, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
+        assert_eq!(locks.take_granted(), [2]);
+        locks.add(1, KEY_B, Mode::Exclusive);
+        locks.activate(1, Kind::Local, 5);
+        assert_eq!(locks.take_granted(), []);
+        assert!(!locks.release(2, 1), "names are given back in steps");
+        assert!(locks.release(2, 9));
+        assert_eq!(locks.take_granted(), [1]);
+    }
+
+    #[test]
+    fn a_name_twice_is_one_entry_in_the_wider_mode() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Local, 1, &[(KEY_A, Mode::Shared), (KEY_A, Mode::Exclusive)]);
+        assert_eq!(locks.take_granted(), [1]);
+        assert!(locks.conflicts(0, 1, Mode::Shared));
+        assert!(locks.release(1, 2), "the key and its database");
+    }
+}

@@ -1,0 +1,337 @@
+//! A part: what one command or transaction does on this lane when it can't be over in one step. It enters its locks,
+//! waits for them, runs its jobs in slices, and gives the locks back, a bounded piece at a time.
+
+use std::collections::VecDeque;
+
+use store::Budget;
+use wire::command::Command;
+use wire::reply::Proto;
+use wire::route::Slot;
+
+use crate::client::{Client, Port};
+use crate::commands::generic::{self, Moved};
+use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::locks::{Kind, LockName, Locks, Mode};
+use crate::replies::{Content, Sink};
+use crate::request::{Args, Request};
+use crate::slab::Handle;
+use crate::watch::WatcherId;
+
+/// Names entered or given back in one step.
+pub(crate) const NAMES_PER_STEP: usize = 256;
+
+/// Locks to take, in pages of [`NAMES_PER_STEP`].
+#[derive(Default)]
+pub(crate) struct Names {
+    pages: VecDeque<Vec<(LockName, Mode)>>,
+    count: usize,
+}
+
+impl Names {
+    pub(crate) fn push(&mut self, name: LockName, mode: Mode) {
+        self.count += 1;
+        match self.pages.back_mut() {
+            Some(page) if page.len() < NAMES_PER_STEP => page.push((name, mode)),
+            _ => self.pages.push_back(vec![(name, mode)]),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn is_short(&self) -> bool {
+        self.count <= NAMES_PER_STEP
+    }
+
+    fn next_page(&mut self) -> Option<Vec<(LockName, Mode)>> {
+        self.pages.pop_front()
+    }
+
+    fn first_page(&self) -> &[(LockName, Mode)] {
+        self.pages.front().map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Who hears how it went.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Origin {
+    /// A client of this lane whose command had to wait.
+    Client { client: Handle<Client>, slot: u32 },
+    /// Another lane's ask.
+    Ask { lane: u16, client: u64, slot: u32, charge: u16 },
+    /// A transaction, of this lane or another.
+    Transaction { lane: u16, transaction: u64 },
+}
+
+/// One thing to do under the locks.
+pub(crate) struct Job {
+    /// Which command of the transaction it belongs to.
+    pub(crate) command: u32,
+    pub(crate) db: u16,
+    pub(crate) work: Work,
+}
+
+/// What a job does.
+pub(crate) enum Work {
+    /// Runs a command whose keys are all here; the outcome is its reply.
+    Run { command: &'static Command, request: Request, slot: Option<Slot> },
+    /// Copies what is at the key that is argument `index`.
+    Fetch { command: &'static Command, request: Request, index: usize },
+    /// Puts a copy at the key that is argument `index`.
+    Place { command: &'static Command, request: Request, index: usize, moved: Moved },
+    /// Watches all keys of the request.
+    Watch { id: WatcherId, request: Request },
+}
+
+/// What a job came to.
+pub(crate) enum Outcome {
+    Reply(Content),
+    Fetched(Option<Moved>),
+    /// Whether there was memory for it.
+    Placed(bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its names are still to be entered.
+    Entering,
+    /// In line.
+    Waiting,
+    /// Has its locks; waits to be told what to do, or does it.
+    Granted,
+    /// Gives its locks back.
+    Releasing,
+}
+
+/// See the top of this file.
+pub(crate) struct Part {
+    pub(crate) origin: Origin,
+    proto: Proto,
+    kind: Kind,
+    /// The transaction's number, for a numbered part.
+    number: u64,
+    names: Names,
+    state: State,
+    /// Whether to run the jobs as soon as the locks are there, without asking back.
+    goes: bool,
+    /// Whether to give the locks back after the jobs.
+    releases: bool,
+    watcher: Option<WatcherId>,
+    is_dirty: bool,
+    jobs: VecDeque<Job>,
+    progress: Progress,
+    content: Content,
+    outcomes: Vec<(u32, Outcome)>,
+}
+
+/// What the lane has to do for a part after a step.
+pub(crate) enum After {
+    /// Nothing: it waits for a lock or to be told.
+    Rest,
+    /// Another step when its turn comes round.
+    Again,
+    /// Tell its origin that it has its locks.
+    Granted { is_dirty: bool },
+    /// Tell its origin what came of the jobs.
+    Results { outcomes: Vec<(u32, Outcome)>, is_dirty: bool },
+    /// It is over and holds nothing; if it was told to release, these are its results.
+    Ended { outcomes: Vec<(u32, Outcome)>, is_dirty: bool },
+}
+
+impl Part {
+    /// A part that runs one command of a single client as soon as it has its locks.
+    pub(crate) fn of_command(origin: Origin, proto: Proto, names: Names, job: Job) -> Part {
+        Part {
+            origin,
+            proto,
+            kind: Kind::Local,
+            number: 0,
+            names,
+            state: State::Entering,
+            goes: true,
+            releases: true,
+            watcher: None,
+            is_dirty: false,
+            jobs: VecDeque::from([job]),
+            progress: Progress::default(),
+            content: Content::default(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// A part of a transaction.
+    pub(crate) fn of_transaction(lane: u16, prepare: crate::transaction::Prepare) -> Part {
+        Part {
+            origin: Origin::Transaction { lane, transaction: prepare.transaction },
+            proto: prepare.proto,
+            kind: prepare.kind,
+            number: prepare.number,
+            names: prepare.names,
+            state: State::Entering,
+            goes: prepare.goes,
+            releases: prepare.goes,
+            watcher: prepare.watcher,
+            is_dirty: false,
+            jobs: prepare.jobs.into(),
+            progress: Progress::default(),
+            content: Content::default(),
+            outcomes: Vec::new(),
+        }
+    }
+
+    /// Whether a numbered part would have to wait for somebody it must not wait for. Such a part is not begun.
+    pub(crate) fn is_refused(&self, locks: &Locks) -> bool {
+        assert!(self.kind != Kind::Numbered || self.names.is_short(), "a numbered part enters in one step");
+        let refused = |&(name, mode): &(LockName, Mode)| locks.refuses(name, mode, self.number);
+        self.kind == Kind::Numbered && self.names.first_page().iter().any(refused)
+    }
+
+    /// Whether it must wait until nobody else is entering: see `locks`.
+    pub(crate) fn enters_slowly(&self) -> bool {
+        self.state == State::Entering && !self.names.is_short()
+    }
+
+    /// Its locks are there.
+    pub(crate) fn grant(&mut self, space: &Keyspace) {
+        assert!(self.state == State::Waiting, "locks come to those who wait");
+        self.state = State::Granted;
+        self.is_dirty = self.watcher.is_some_and(|id| space.watches.is_dirty(id));
+        if self.is_dirty {
+            self.jobs.clear();
+        }
+    }
+
+    /// Its transaction says what comes next.
+    pub(crate) fn go(&mut self, jobs: Vec<Job>, releases: bool) {
+        assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
+        self.goes = true;
+        self.releases = releases;
+        self.jobs.extend(jobs);
+    }
+
+    /// Its transaction comes to nothing: it gives back what it has, wherever it stands.
+    pub(crate) fn withdraw(&mut self) {
+        self.jobs.clear();
+        self.state = State::Releasing;
+    }
+
+    /// The next step. `holder` names it in the lock table; `newest` gives the newest number, `fresh` a new one.
+    pub(crate) fn step(
+        &mut self,
+        holder: u64,
+        space: &mut Keyspace,
+        locks: &mut Locks,
+        newest: impl Fn() -> u64,
+        fresh: impl Fn() -> u64,
+        budget: &mut Budget,
+    ) -> After {
+        match self.state {
+            State::Entering => {
+                let is_short = self.names.is_short();
+                if self.progress.at == 0 {
+                    locks.enter(holder);
+                    self.progress.at = 1;
+                }
+                if let Some(page) = self.names.next_page() {
+                    for (name, mode) in page {
+                        locks.add(holder, name, mode);
+                    }
+                    if !is_short {
+                        budget.spend(NAMES_PER_STEP, 0);
+                        return After::Again;
+                    }
+                }
+                self.progress = Progress::default();
+                self.state = State::Waiting;
+                let order = match self.kind {
+                    Kind::Numbered => self.number,
+                    Kind::Local if !is_short => fresh(),
+                    Kind::Local | Kind::Ordered => newest(),
+                };
+                locks.activate(holder, self.kind, order);
+                After::Rest
+            }
+            State::Waiting => After::Rest,
+            State::Granted if !self.goes => After::Granted { is_dirty: self.is_dirty },
+            State::Granted => self.work(space, budget),
+            State::Releasing => {
+                budget.spend(NAMES_PER_STEP, 0);
+                if locks.release(holder, NAMES_PER_STEP) {
+                    let outcomes = std::mem::take(&mut self.outcomes);
+                    After::Ended { outcomes, is_dirty: self.is_dirty }
+                } else {
+                    After::Again
+                }
+            }
+        }
+    }
+
+    /// Runs jobs until the budget or the jobs are spent.
+    fn work(&mut self, space: &mut Keyspace, budget: &mut Budget) -> After {
+        while let Some(job) = self.jobs.front_mut() {
+            if budget.is_spent() {
+                return After::Again;
+            }
+            budget.spend(1, 0);
+            let outcome = match &mut job.work {
+                Work::Run { command, request, slot } => {
+                    let args = Args::Owned(request);
+                    let call = Call {
+                        command,
+                        args,
+                        db: job.db,
+                        proto: self.proto,
+                        slot: *slot,
+                        port: Port::Shared,
+                    };
+                    let mut sink = Sink::Part(&mut self.content);
+                    if space.run(&call, &mut self.progress, &mut sink, budget) == Step::More {
+                        return After::Again;
+                    }
+                    self.progress = Progress::default();
+                    Outcome::Reply(std::mem::take(&mut self.content))
+                }
+                Work::Fetch { command, request, index } => {
+                    let args = Args::Owned(request);
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, slot: None, port: Port::Shared };
+                    Outcome::Fetched(generic::fetch(space, &call, *index))
+                }
+                Work::Place { command, request, index, moved } => {
+                    let args = Args::Owned(request);
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, slot: None, port: Port::Shared };
+                    Outcome::Placed(generic::place(space, &call, *index, moved))
+                }
+                Work::Watch { id, request } => {
+                    for index in 1..request.len() {
+                        space.watch(*id, job.db, Args::Owned(request).flat(index));
+                    }
+                    Outcome::Reply(Content::default())
+                }
+            };
+            let job = self.jobs.pop_front().expect("the job that just ran");
+            self.outcomes.push((job.command, outcome));
+            job.work.discard(space);
+        }
+        self.goes = false;
+        if self.releases {
+            self.state = State::Releasing;
+            return After::Again;
+        }
+        After::Results { outcomes: std::mem::take(&mut self.outcomes), is_dirty: self.is_dirty }
+    }
+}
+
+impl Work {
+    /// Drops what it carried, long values and many arguments in paced steps.
+    fn discard(self, space: &mut Keyspace) {
+        match self {
+            Work::Run { request, .. }
+            | Work::Fetch { request, .. }
+            | Work::Place { request, .. }
+            | Work::Watch { request, .. } => space.discard(request),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Replies leave in the order the commands came.
+//!
+//! While a client has nothing outstanding its replies go straight into the connection's output. An ask to another lane
+//! opens a *slot*; from then on replies queue behind it until it is filled. Long values are not copied into the
+//! output but fed from their rope, a bounded piece a turn, so a slow reader keeps an old version alive and blocks
+//! nobody.
+
+use std::collections::VecDeque;
+
+use net::Output;
+use store::Rope;
+use wire::reply::Put;
+
+/// A piece of content grows to this many bytes before the next begins.
+const PIECE_SIZE_MAX: usize = 16 * 1024;
+/// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
+pub(crate) const OUTPUT_HIGH: usize = 256 * 1024;
+
+enum Piece {
+    Bytes { bytes: Vec<u8>, start: usize },
+    Rope { rope: Rope, start: usize },
+}
+
+/// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared.
+#[derive(Default)]
+pub(crate) struct Content {
+    pieces: VecDeque<Piece>,
+    size: usize,
+}
+
+impl Put for Content {
+    fn put(&mut self, bytes: &[u8]) {
+        self.size += bytes.len();
+        if let Some(Piece::Bytes { bytes: last, .. }) = self.pieces.back_mut()
+            && last.len() + bytes.len() <= PIECE_SIZE_MAX
+        {
+            last.extend_from_slice(bytes);
+        } else {
+            self.pieces.push_back(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
+        }
+    }
+}
+
+impl Content {
+    /// Bytes in it.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether it holds no byte.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    /// Appends a long value by reference.
+    pub(crate) fn put_rope(&mut self, rope: Rope) {
+        self.size += rope.len();
+        self.pieces.push_back(Piece::Rope { rope, start: 0 });
+    }
+
+    /// Puts bytes in front of everything.
+    pub(crate) fn prepend(&mut self, bytes: Vec<u8>) {
+        self.size += bytes.len();
+        self.pieces.push_front(Piece::Bytes { bytes, start: 0 });
+    }
+
+    /// Appends the whole of another, piece by piece.
+    pub(crate) fn append(&mut self, mut other: Content) {
+        self.size += other.size;
+        self.pieces.append(&mut other.pieces);
+    }
+
+    /// The bytes at the front that are in one piece. Replies begin with a header that is never cut.
+    pub(crate) fn front(&self) -> &[u8] {
+        match self.pieces.front() {
+            Some(Piece::Bytes { bytes, start }) => &bytes[*start..],
+            _ => &[],
+        }
+    }
+
+    /// Moves `size` bytes from the front to the end of `to`.
+    pub(crate) fn move_front(&mut self, mut size: usize, to: &mut Content) {
+        assert!(size <= self.size, "no more is moved than there is");
+        while size > 0 {
+            match self.pieces.front_mut().expect("the size says there is more") {
+                Piece::Bytes { bytes, start } => {
+                    let count = size.min(bytes.len() - *start);
+                    to.put(&bytes[*start..*start + count]);
+                    *start += count;
+                    size -= count;
+                    self.size -= count;
+                    if *start == bytes.len() {
+                        self.pieces.pop_front();
+                    }
+                }
+                Piece::Rope { rope, start } => {
+                    assert!(*start == 0 && rope.len() <= size, "a value is moved whole");
+                    size -= rope.len();
+                    self.size -= rope.len();
+                    let Some(Piece::Rope { rope, .. }) = self.pieces.pop_front() else { unreachable!() };
+                    to.put_rope(rope);
+                }
+            }
+        }
+    }
+
+    /// Drops `size` bytes from the front, which are in one piece.
+    pub(crate) fn skip(&mut self, size: usize) {
+        let Some(Piece::Bytes { bytes, start }) = self.pieces.front_mut() else {
+            unreachable!("only headers are skipped, and those are never in a rope")
+        };
+        *start += size;
+        self.size -= size;
+        if *start == bytes.len() {
+            self.pieces.pop_front();
+        }
+    }
+
+    /// Moves what fits into the output, ropes as counted chunks. Ropes that are through go to `retire`: theirs may be
+    /// the last reference.
+    fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
+        while output.len() < OUTPUT_HIGH {
+            match self.pieces.front_mut() {
+                None => return,
+                Some(Piece::Bytes { bytes, start }) => {
+                    output.extend(&bytes[*start..]);
+                    self.size -= bytes.len() - *start;
+                    self.pieces.pop_front();
+                }
+                Some(Piece::Rope { rope, start }) => {
+                    let (chunk, range) = rope.cursor(*start).expect("a piece that is through is taken off");
+                    let count = range.len();
+                    output.push_chunk(chunk, range);
+                    *start += count;
+                    self.size -= count;
+                    if *start == rope.len()
+                        && let Some(Piece::Rope { rope, .. }) = self.pieces.pop_front()
+                    {
+                        retire.push(rope);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands all ropes to `retire` and drops the rest.
+    pub(crate) fn abandon(self, retire: &mut Vec<Rope>) {
+        for piece in self.pieces {
+            if let Piece::Rope { rope, .. } = piece {
+                retire.push(rope);
+            }
+        }
+    }
+}
+
+struct Slot {
+    open: bool,
+    content: Content,
+}
+
+/// The replies of one client that could not leave at once.
+#[derive(Default)]
+pub(crate) struct Replies {
+    /// Number of the front slot; the others follow one by one.
+    first: u32,
+    slots: VecDeque<Slot>,
+    open_count: usize,
+}
+
+impl Replies {
+    /// Whether a reply may go straight to the output.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Slots whose reply is not complete.
+    pub(crate) fn open_count(&self) -> usize {
+        self.open_count
+    }
+
+    /// Slots in the queue: commands whose replies have not left yet.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes that wait here.
+    pub(crate) fn size(&self) -> usize {
+        self.slots.iter().map(|slot| slot.content.size()).sum()
+    }
+
+    /// Keeps the place of a reply that comes later.
+    pub(crate) fn open(&mut self) -> u32 {
+        self.slots.push_back(Slot { open: true, content: Content::default() });
+        self.open_count += 1;
+        let behind = u32::try_from(self.slots.len() - 1).expect("slots are bounded per client");
+        self.first.wrapping_add(behind)
+    }
+
+    /// The reply for an open slot. A slot is filled once.
+    pub(crate) fn fill(&mut self, number: u32, content: Content) {
+        let slot = self.slot(number);
+        slot.content.append(content);
+        slot.open = false;
+        self.open_count -= 1;
+    }
+
+    /// As [`Replies::fill`], for a reply that is at hand as bytes.
+    pub(crate) fn fill_bytes(&mut self, number: u32, bytes: &[u8]) {
+        let slot = self.slot(number);
+        slot.content.put(bytes);
+        slot.open = false;
+        self.open_count -= 1;
+    }
+
+    /// Whether the slot's reply, once there, can leave at once.
+    pub(crate) fn is_front(&self, number: u32) -> bool {
+        self.first == number && !self.slots.is_empty()
+    }
+
+    /// The front slot's reply went straight to the output.
+    pub(crate) fn pass_front(&mut self) {
+        let slot = self.slots.pop_front().expect("a slot is passed that was opened");
+        assert!(slot.open && slot.content.is_empty(), "a reply that went past its slot left nothing in it");
+        self.open_count -= 1;
+        self.first = self.first.wrapping_add(1);
+    }
+
+    fn slot(&mut self, number: u32) -> &mut Slot {
+        let behind = number.wrapping_sub(self.first) as usize;
+        let slot = self.slots.get_mut(behind).expect("a slot stays until its reply has left");
+        assert!(slot.open, "a slot is filled once");
+        slot
+    }
+
+    /// Where the reply of a command goes that is answered now, behind those that wait.
+    fn tail(&mut self) -> &mut Content {
+        if self.slots.back().is_none_or(|slot| slot.open) {
+            self.slots.push_back(Slot { open: false, content: Content::default() });
+        }
+        &mut self.slots.back_mut().expect("just made sure of").content
+    }
+
+    /// Moves what is ready into the output, as far as it takes it.
+    pub(crate) fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
+        while let Some(slot) = self.slots.front_mut() {
+            slot.content.pump(output, retire);
+            if slot.open || !slot.content.is_empty() {
+                return;
+            }
+            self.slots.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    /// The client has gone: its ropes go to `retire`.
+    pub(crate) fn abandon(self, retire: &mut Vec<Rope>) {
+        for slot in self.slots {
+            slot.content.abandon(retire);
+        }
+    }
+}
+
+/// Where a command writes its reply.
+pub(crate) enum Sink<'a> {
+    /// A client of this lane: into its output, or behind the replies that wait.
+    Client { output: &'a mut Output, replies: &'a mut Replies },
+    /// Another lane's ask: into a buffer that is used again, and past it from the first rope on.
+    Ask { bytes: &'a mut Vec<u8>, content: &'a mut Content },
+    /// A part of a transaction: kept until all parts are there.
+    Part(&'a mut Content),
+}
+
+impl Put for Sink<'_> {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        match self {
+            Sink::Client { output, replies } if replies.is_empty() => output.extend(bytes),
+            Sink::Client { replies, .. } => replies.tail().put(bytes),
+            Sink::Ask { bytes: buffer, content } if content.is_empty() => buffer.extend_from_slice(bytes),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.put(bytes),
+        }
+    }
+}
+
+impl Sink<'_> {
+    /// What a part of a transaction has written so far. Commands over whole databases, which need it to put their
+    /// count in front, run as parts only.
+    pub(crate) fn part(&mut self) -> &mut Content {
+        match self {
+            Sink::Part(content) => content,
+            Sink::Client { .. } | Sink::Ask { .. } => {
+                unreachable!("commands over whole databases run as parts")
+            }
+        }
+    }
+
+    /// Appends a long value by reference.
+    pub(crate) fn put_rope(&mut self, rope: Rope) {
+        match self {
+            Sink::Client { replies, .. } => replies.tail().put_rope(rope),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.put_rope(rope),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(replies: &mut Replies) -> Vec<u8> {
+        let mut output = Output::new();
+        replies.pump(&mut output, &mut Vec::new());
+        output.pieces().collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn a_late_reply_holds_back_those_behind_it() {
+        let mut replies = Replies::default();
+        let first = replies.open();
+        let second = replies.open();
+        replies.tail().put(b"third ");
+        replies.fill_bytes(second, b"second ");
+        assert_eq!(drain(&mut replies), b"");
+        replies.fill_bytes(first, b"first ");
+        assert_eq!(drain(&mut replies), b"first second third ");
+        assert!(replies.is_empty() && replies.open_count() == 0);
+    }
+
+    #[test]
+    fn content_is_moved_by_size_whatever_its_pieces() {
+        let mut from = Content::default();
+        for number in 0..4000 {
+            from.put(format!("{number:08}").as_bytes());
+        }
+        assert!(from.pieces.len() > 1);
+        let mut to = Content::default();
+        let mut size_left = from.size();
+        while size_left > 0 {
+            let count = size_left.min(1111);
+            from.move_front(count, &mut to);
+            size_left -= count;
+        }
+        assert!(from.is_empty() && to.size() == 32_000);
+        to.skip(8);
+        assert_eq!(&to.front()[..8], b"00000001");
+    }
+}

@@ -1,0 +1,266 @@
+//! A command's arguments: as a view of the bytes they came in, or owned.
+//!
+//! No view survives a turn, so a command that is not over in its first step owns its arguments ([`Request`]).
+//! Nothing of it is large in one piece: arguments come in pages of [`ARGS_PER_PAGE`], small ones packed together, long
+//! ones as ropes.
+
+use store::{Rope, RopeBuilder};
+use wire::resp::ArgRanges;
+
+/// Arguments in one page of a request. A page's packed bytes stay within `ARGS_PER_PAGE * PACKED_SIZE_MAX` = 64 KiB.
+const ARGS_PER_PAGE: usize = 128;
+/// Longer arguments get an allocation of their own instead of growing the page.
+const PACKED_SIZE_MAX: usize = 512;
+/// Longer arguments are ropes: the same bound above which the store keeps a value as a rope.
+pub(crate) const FLAT_SIZE_MAX: usize = 32 * 1024;
+
+/// One argument.
+#[derive(Clone, Copy)]
+pub(crate) enum Arg<'a> {
+    /// In one piece, at most [`FLAT_SIZE_MAX`] long.
+    Flat(&'a [u8]),
+    /// Longer.
+    Rope(&'a Rope),
+}
+
+impl<'a> Arg<'a> {
+    /// The bytes, if they are in one piece: keys, numbers and options are never longer.
+    pub(crate) fn flat(self) -> Option<&'a [u8]> {
+        match self {
+            Arg::Flat(bytes) => Some(bytes),
+            Arg::Rope(_) => None,
+        }
+    }
+
+    /// Length in bytes.
+    pub(crate) fn size(self) -> usize {
+        match self {
+            Arg::Flat(bytes) => bytes.len(),
+            Arg::Rope(rope) => rope.len(),
+        }
+    }
+}
+
+/// The arguments of one command, its name first, from wherever they are.
+#[derive(Clone, Copy)]
+pub(crate) enum Args<'a> {
+    /// In a client's input.
+    View {
+        /// The frame.
+        input: &'a [u8],
+        /// Where its arguments are.
+        ranges: &'a ArgRanges,
+    },
+    /// In an ask's frame on a ring.
+    Frame {
+        /// The frame's bytes.
+        bytes: &'a [u8],
+        /// Start and end of each argument.
+        spans: &'a [(u32, u32)],
+    },
+    /// Owned.
+    Owned(&'a Request),
+}
+
+impl<'a> Args<'a> {
+    /// How many, the command's name included.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Args::View { ranges, .. } => ranges.len(),
+            Args::Frame { spans, .. } => spans.len(),
+            Args::Owned(request) => request.len(),
+        }
+    }
+
+    /// The argument at `index`, which is below `len`.
+    pub(crate) fn get(&self, index: usize) -> Arg<'a> {
+        match self {
+            Args::View { input, ranges } => Arg::Flat(ranges.get(index, input)),
+            Args::Frame { bytes, spans } => {
+                let (start, end) = spans[index];
+                Arg::Flat(&bytes[start as usize..end as usize])
+            }
+            Args::Owned(request) => request.get(index),
+        }
+    }
+
+    /// The argument at `index` in one piece; a rope, which no key, number or option is, reads as empty.
+    pub(crate) fn flat(&self, index: usize) -> &'a [u8] {
+        self.get(index).flat().unwrap_or_default()
+    }
+
+    /// A copy that outlives the turn.
+    pub(crate) fn to_request(self) -> Request {
+        let mut request = Request::default();
+        for index in 0..self.len() {
+            request.push(self.get(index));
+        }
+        request
+    }
+}
+
+enum Slot {
+    Packed { start: u32, end: u32 },
+    Boxed(Box<[u8]>),
+    Rope(Rope),
+}
+
+#[derive(Default)]
+struct Page {
+    slots: Vec<Slot>,
+    packed: Vec<u8>,
+}
+
+/// A command with its arguments owned.
+#[derive(Default)]
+pub(crate) struct Request {
+    pages: Vec<Page>,
+    size: usize,
+}
+
+impl Request {
+    /// How many arguments, the command's name included.
+    pub(crate) fn len(&self) -> usize {
+        let Some((last, full)) = self.pages.split_last() else { return 0 };
+        full.len() * ARGS_PER_PAGE + last.slots.len()
+    }
+
+    /// Bytes of all arguments together: what it counts for in its client's memory.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The argument at `index`, which is below `len`.
+    pub(crate) fn get(&self, index: usize) -> Arg<'_> {
+        let page = &self.pages[index / ARGS_PER_PAGE];
+        match &page.slots[index % ARGS_PER_PAGE] {
+            Slot::Packed { start, end } => Arg::Flat(&page.packed[*start as usize..*end as usize]),
+            Slot::Boxed(bytes) => Arg::Flat(bytes),
+            Slot::Rope(rope) => Arg::Rope(rope),
+        }
+    }
+
+    /// Appends an argument: bytes are copied, a rope is shared.
+    pub(crate) fn push(&mut self, arg: Arg<'_>) {
+        match arg {
+            Arg::Rope(rope) => self.push_rope(rope.clone()),
+            Arg::Flat(bytes) if bytes.len() > PACKED_SIZE_MAX => {
+                self.size += bytes.len();
+                self.page().slots.push(Slot::Boxed(bytes.into()));
+            }
+            Arg::Flat(bytes) => {
+                self.size += bytes.len();
+                let page = self.page();
+                let offset = |at: usize| u32::try_from(at).expect("a page packs at most 64 KiB");
+                let start = offset(page.packed.len());
+                page.packed.extend_from_slice(bytes);
+                let end = offset(page.packed.len());
+                page.slots.push(Slot::Packed { start, end });
+            }
+        }
+    }
+
+    /// Appends an argument that came as a rope.
+    pub(crate) fn push_rope(&mut self, rope: Rope) {
+        self.size += rope.len();
+        self.page().slots.push(Slot::Rope(rope));
+    }
+
+    /// The page that takes the next argument.
+    fn page(&mut self) -> &mut Page {
+        if self.pages.last().is_none_or(|page| page.slots.len() == ARGS_PER_PAGE) {
+            self.pages.push(Page::default());
+        }
+        self.pages.last_mut().expect("just made sure of")
+    }
+
+    /// Whether it is so small that it may simply be dropped.
+    pub(crate) fn is_light(&self) -> bool {
+        self.pages.len() <= 1 && self.size <= FLAT_SIZE_MAX
+    }
+
+    /// Drops one page, handing its ropes to `retire`; false when none is left. For requests that are not light.
+    pub(crate) fn drop_page(&mut self, retire: &mut impl FnMut(Rope)) -> bool {
+        let Some(page) = self.pages.pop() else { return false };
+        for slot in page.slots {
+            if let Slot::Rope(rope) = slot {
+                retire(rope);
+            }
+        }
+        true
+    }
+}
+
+/// A frame that is too large to look at whole, gathered argument by argument as its bytes arrive.
+#[derive(Default)]
+pub(crate) struct Gather {
+    request: Request,
+    /// The argument under way: how many of its bytes are still to come, and those that came.
+    left: usize,
+    flat: Vec<u8>,
+    rope: Option<RopeBuilder>,
+    is_whole: bool,
+}
+
+impl Gather {
+    /// The next argument begins, `size` bytes long. Memory follows the bytes received, not the size announced.
+    pub(crate) fn begin(&mut self, size: usize) {
+        self.left = size;
+        if size > FLAT_SIZE_MAX {
+            self.rope = Some(RopeBuilder::new());
+        }
+        self.end_if_whole();
+    }
+
+    /// The next bytes of the argument under way.
+    pub(crate) fn extend(&mut self, bytes: &[u8]) {
+        self.left = self.left.checked_sub(bytes.len()).expect("a token never exceeds its argument");
+        match &mut self.rope {
+            Some(rope) => rope.push(bytes),
+            None => self.flat.extend_from_slice(bytes),
+        }
+        self.end_if_whole();
+    }
+
+    fn end_if_whole(&mut self) {
+        if self.left > 0 {
+            return;
+        }
+        match self.rope.take() {
+            Some(rope) => self.request.push_rope(rope.finish()),
+            None => {
+                self.request.push(Arg::Flat(&self.flat));
+                self.flat.clear();
+            }
+        }
+    }
+
+    /// Bytes held so far.
+    pub(crate) fn size(&self) -> usize {
+        self.request.size() + self.flat.len() + self.rope.as_ref().map_or(0, RopeBuilder::len)
+    }
+
+    /// A command that is whole already and could not begin yet.
+    pub(crate) fn of(request: Request) -> Gather {
+        Gather { request, is_whole: true, ..Gather::default() }
+    }
+
+    /// Whether it is complete: made by [`Gather::of`].
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// The whole command.
+    pub(crate) fn finish(self) -> Request {
+        assert!(self.left == 0, "a frame ends after its last argument");
+        self.request
+    }
+
+    /// What there is of it, for freeing in steps when its client has gone.
+    pub(crate) fn abandon(mut self) -> Request {
+        if let Some(rope) = self.rope.take() {
+            self.request.push_rope(rope.finish());
+        }
+        self.request
+    }
+}

@@ -1,0 +1,127 @@
+//! A table under generation-checked handles. Whoever outlives an entry holds a handle that finds nothing,
+//! never the entry that took its place: an answer for a client that left cannot reach its successor.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+/// Names one entry of one [`Slab`]; stays unique while fewer than 2^32 entries have used its place.
+pub(crate) struct Handle<T> {
+    index: u32,
+    generation: u32,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Handle<T> {
+    /// As it travels in a message: `generation << 32 | index`.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The inverse of [`Handle::to_bits`]. Bits made up by anyone else find nothing or a wrong entry of the
+    /// right type; they are never unsound.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        let index = u32::try_from(bits & u64::from(u32::MAX)).expect("masked to 32 bits");
+        let generation = u32::try_from(bits >> 32).expect("shifted to 32 bits");
+        Handle { index, generation, of: PhantomData }
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Handle<T> {}
+impl<T> PartialEq for Handle<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_bits() == other.to_bits()
+    }
+}
+impl<T> Eq for Handle<T> {}
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "#{}.{}", self.index, self.generation)
+    }
+}
+
+struct Place<T> {
+    generation: u32,
+    entry: Option<T>,
+}
+
+/// Entries at stable places; freed places are used again, under a new generation.
+pub(crate) struct Slab<T> {
+    places: Vec<Place<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts an entry into a free place.
+    pub(crate) fn insert(&mut self, entry: T) -> Handle<T> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { generation: 0, entry: None });
+            u32::try_from(self.places.len() - 1).expect("a slab holds fewer than 2^32 entries")
+        });
+        let place = &mut self.places[index as usize];
+        place.entry = Some(entry);
+        Handle { index, generation: place.generation, of: PhantomData }
+    }
+
+    /// The entry, unless it has left.
+    pub(crate) fn get(&self, handle: Handle<T>) -> Option<&T> {
+        let place = self.places.get(handle.index as usize)?;
+        if place.generation == handle.generation { place.entry.as_ref() } else { None }
+    }
+
+    /// The entry, unless it has left.
+    pub(crate) fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
+        let place = self.places.get_mut(handle.index as usize)?;
+        if place.generation == handle.generation { place.entry.as_mut() } else { None }
+    }
+
+    /// Takes the entry out; every copy of its handle finds nothing from now on.
+    pub(crate) fn remove(&mut self, handle: Handle<T>) -> Option<T> {
+        let place = self.places.get_mut(handle.index as usize)?;
+        if place.generation != handle.generation {
+            return None;
+        }
+        let entry = place.entry.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(handle.index);
+        Some(entry)
+    }
+
+    /// How many entries there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handle_outlives_its_entry_and_finds_nothing() {
+        let mut slab = Slab::default();
+        let first = slab.insert("first");
+        assert_eq!(slab.remove(first), Some("first"));
+        let second = slab.insert("second");
+        assert_eq!(second.index, first.index, "the place is used again");
+        assert_eq!(slab.get(first), None);
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.get(Handle::from_bits(second.to_bits())), Some(&"second"));
+        assert_eq!(slab.len(), 1);
+    }
+}

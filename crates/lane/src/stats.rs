@@ -1,0 +1,40 @@
+//! What a lane counts. Plain numbers of one thread; they leave as a copy, in a report.
+
+/// Since the lane began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Turns taken.
+    pub turns: u64,
+    /// Commands of this lane's clients that this lane answered.
+    pub commands_direct: u64,
+    /// Commands of this lane's clients that went to one other lane.
+    pub commands_forwarded: u64,
+    /// Commands answered with MOVED.
+    pub commands_moved: u64,
+    /// Commands that took more than one lane or more than one step.
+    pub transactions: u64,
+    /// Commands of other lanes' clients that this lane answered.
+    pub asks_served: u64,
+    /// Parts refused, to be asked for again under a new number.
+    pub parts_refused: u64,
+    /// Commands that had to wait for a lock.
+    pub lock_waits: u64,
+    /// Clients now.
+    pub clients: u64,
+    /// Connections let in, those given to other lanes included.
+    pub connections: u64,
+    /// Connections given to other lanes.
+    pub handovers: u64,
+    /// Clients closed because they did not read their replies.
+    pub clients_cut: u64,
+    /// Bells due to other lanes.
+    pub bells: u64,
+    /// Most commands in a turn.
+    pub turn_commands_max: u64,
+    /// Most slices in a turn.
+    pub turn_slices_max: u64,
+    /// Longest turn, by the meter.
+    pub turn_meter_max: u64,
+    /// Keys now, over all databases.
+    pub keys: u64,
+}

@@ -1,0 +1,604 @@
+//! The turn, and clients in and out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use net::{Address, Close, ConnId, Event, Handover, ListenerId, Need, Net, Stream};
+use ring::{Mailbox, Senders};
+use store::{Budget, Shard};
+use wire::resp::{ArgRanges, Limits, Step, Token};
+use wire::route::{LaneId, PartitionMap};
+
+use crate::client::{Client, Port};
+use crate::core::{Board, Core, Reply};
+use crate::dispatch::{Flow, Input, SLOTS_MAX};
+use crate::keyspace::Keyspace;
+use crate::peers::{ControlHead, ControlKind, Links, Parcel};
+use crate::replies::{OUTPUT_HIGH, Sink};
+use crate::request::{Gather, Request};
+use crate::slab::{Handle, Slab};
+use crate::stats::Stats;
+use crate::{Now, Settings};
+
+/// Clients served in a turn; the others keep their place.
+const CLIENTS_PER_TURN: usize = 128;
+/// Commands of clients served in a turn, over all clients.
+const COMMANDS_PER_TURN: usize = 1024;
+/// Commands of one client served in a turn.
+const COMMANDS_PER_CLIENT: usize = 64;
+/// Bytes of one client taken in or answered in a turn, before the next client has its share.
+const BYTES_PER_CLIENT: usize = 64 * 1024;
+/// Bytes taken in or answered in a turn, over all clients.
+const BYTES_PER_TURN: usize = 256 * 1024;
+/// Asks of each other lane served in a turn.
+const ASKS_PER_PEER: usize = 256;
+/// Steps of parts and transactions in a turn.
+const SLICES_PER_TURN: usize = 16;
+/// Housekeeping in a turn.
+const TEND: Budget = Budget::new(64, 64 * 1024);
+
+/// A cheap counter, given by the caller: the TSC in the binary, work units in the simulator.
+pub trait Meter {
+    /// A number that grows with work done.
+    fn read(&self) -> u64;
+}
+
+/// When the next turn is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: a budget ended before the work did.
+    Again,
+    /// At this instant of the monotonic clock in nanoseconds, or when something arrives.
+    At(u64),
+    /// When something arrives.
+    Idle,
+}
+
+/// What a lane is made of.
+pub struct Setup {
+    /// Its number, from 0.
+    pub id: u16,
+    /// Who owns what.
+    pub map: Arc<PartitionMap>,
+    /// What all lanes see.
+    pub board: Arc<Board>,
+    /// Its ends of the rings, from [`crate::mesh`].
+    pub links: Links,
+    /// Its data.
+    pub shard: Shard,
+    /// What it is told.
+    pub settings: Settings,
+}
+
+/// One lane. See the top of the crate.
+pub struct Lane {
+    core: Core,
+    clients: Slab<Client>,
+    /// By the connection's index: its generation and its client.
+    by_conn: Vec<Option<(ConnId, Handle<Client>)>>,
+    /// Clients with input that may hold a command, in the order in which they are served.
+    ready: VecDeque<Handle<Client>>,
+    /// Clients whose replies may have become ready to leave.
+    stirred: Vec<Handle<Client>>,
+    events: Vec<Event>,
+    ranges: ArgRanges,
+    mailbox: Arc<Mailbox>,
+    /// Lanes of which asks were left for the next turn, and the lane after the last one served.
+    senders: Senders,
+    sender_next: usize,
+    handovers: Vec<Handover>,
+    bells: Vec<u16>,
+}
+
+impl Lane {
+    /// A lane without clients.
+    pub fn new(setup: Setup) -> Lane {
+        let Setup { id, map, board, links, shard, settings } = setup;
+        let next_lane = LaneId(id + 1);
+        let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
+        let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
+        let space = Keyspace::new(shard, Now::default(), settings.database_count, cursor_after);
+        let mailbox = links.mailbox();
+        Lane {
+            core: Core::new(id, settings, map, board, space, links.peers),
+            clients: Slab::default(),
+            by_conn: Vec::new(),
+            ready: VecDeque::new(),
+            stirred: Vec::new(),
+            events: Vec::new(),
+            ranges: ArgRanges::new(),
+            mailbox,
+            senders: Senders::default(),
+            sender_next: 0,
+            handovers: Vec::new(),
+            bells: Vec::new(),
+        }
+    }
+
+    /// One round: finish what was begun, begin what has come, keep house, hand everything over.
+    pub fn turn<N: Net>(&mut self, now: Now, meter: &impl Meter, net: &mut N) -> Next {
+        let began = meter.read();
+        self.core.space.now = now;
+        self.core.stats.turns += 1;
+        self.gather(net);
+        self.hear_lanes(net);
+        self.serve_clients(net);
+        let slices = self.core.work(SLICES_PER_TURN);
+        self.deliver(net);
+        let has_more = self.core.space.tend(&self.core.locks, &mut TEND.clone());
+        self.publish();
+        net.flush();
+        let stats = &mut self.core.stats;
+        stats.turn_slices_max = stats.turn_slices_max.max(slices as u64);
+        stats.turn_meter_max = stats.turn_meter_max.max(meter.read().wrapping_sub(began));
+        self.next(now, has_more)
+    }
+
+    fn next(&self, now: Now, has_more: bool) -> Next {
+        if has_more || !self.ready.is_empty() || !self.senders.is_empty() || self.core.has_work() {
+            return Next::Again;
+        }
+        match self.core.space.shard.next_expiry() {
+            None => Next::Idle,
+            Some(at_ms) => {
+                let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
+                Next::At(now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000)))
+            }
+        }
+    }
+
+    /// Where other lanes say that they have something. The runner declares sleep there before it waits.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// The lanes whose bells the last turn made due: they sleep, and have something to do now. A number equal to the
+    /// count of lanes is the control thread's.
+    pub fn bells(&self) -> &[u16] {
+        &self.bells
+    }
+
+    /// The lane's counters.
+    pub fn stats(&self) -> Stats {
+        self.core.stats_now()
+    }
+
+    /// Whether nothing is under way, in this lane's part of the server: for tests and for draining.
+    pub fn is_idle(&self) -> bool {
+        self.core.is_idle() && self.ready.is_empty() && !self.core.has_work()
+    }
+
+    /// The data, for checks after a simulation.
+    pub fn shard(&self) -> &Shard {
+        &self.core.space.shard
+    }
+
+    // ---- what has happened
+
+    fn gather<N: Net>(&mut self, net: &mut N) {
+        let mut events = std::mem::take(&mut self.events);
+        net.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Opened { conn, listener, local, .. } => self.open(conn, listener, local, net),
+                Event::Input(conn) => self.arrived(conn),
+                Event::Writable(conn) => {
+                    if let Some(handle) = self.client_of(conn) {
+                        self.stirred.push(handle);
+                    }
+                }
+                Event::Closed { conn, .. } => self.leave(conn),
+            }
+        }
+        self.events = events;
+    }
+
+    fn open<N: Net>(&mut self, conn: ConnId, listener: ListenerId, local: Address, net: &mut N) {
+        self.core.stats.connections += 1;
+        let door = self.core.settings.doors.get(listener.0 as usize).copied().unwrap_or(Port::Shared);
+        if self.clients.len() >= self.core.settings.client_count_max {
+            if let Some(output) = net.output(conn) {
+                output.extend(b"-ERR max number of clients reached\r\n");
+            }
+            return net.close(conn, Close::AfterFlush);
+        }
+        self.admit(conn, door, local);
+        if door == Port::Shared
+            && let Some(lane) = self.core.board.lighter_lane(self.core.id)
+        {
+            self.hand_over(conn, lane, net);
+        }
+    }
+
+    fn admit(&mut self, conn: ConnId, door: Port, local: Address) -> Handle<Client> {
+        let id = self.core.board.next_client_id();
+        let is_authenticated = self.core.settings.password.is_none();
+        let handle = self.clients.insert(Client::new(conn, door, local, id, is_authenticated));
+        let index = conn.index() as usize;
+        if self.by_conn.len() <= index {
+            self.by_conn.resize(index + 1, None);
+        }
+        self.by_conn[index] = Some((conn, handle));
+        self.core.board.set_load(self.core.id, self.clients.len());
+        handle
+    }
+
+    /// Gives a connection that has not been read from to a lane with fewer.
+    fn hand_over<N: Net>(&mut self, conn: ConnId, lane: u16, net: &mut N) {
+        let Some(handover) = net.give(conn) else { return };
+        let local = handover.local;
+        self.leave(conn);
+        let mut parcel = Some(Parcel::Handover(Box::new(handover)));
+        let head = ControlHead { target: 0, round: 0, kind: ControlKind::Handover };
+        if self.core.peer(lane).try_tell(head, &mut parcel) {
+            self.core.stats.handovers += 1;
+        } else if let Some(Parcel::Handover(handover)) = parcel {
+            let conn = net.take(*handover);
+            self.admit(conn, Port::Shared, local);
+        }
+    }
+
+    fn client_of(&self, conn: ConnId) -> Option<Handle<Client>> {
+        let (known, handle) = (*self.by_conn.get(conn.index() as usize)?)?;
+        (known == conn).then_some(handle)
+    }
+
+    fn arrived(&mut self, conn: ConnId) {
+        let Some(handle) = self.client_of(conn) else { return };
+        let client = self.clients.get_mut(handle).expect("a known connection has a client");
+        client.need = Need::More;
+        enqueue(&mut self.ready, handle, client);
+    }
+
+    /// Forgets a client. What it has begun goes on to its end; answers find nobody.
+    fn leave(&mut self, conn: ConnId) {
+        let Some(handle) = self.client_of(conn) else { return };
+        self.by_conn[conn.index() as usize] = None;
+        let client = self.clients.remove(handle).expect("a known connection has a client");
+        self.core.forget_client(client, handle);
+        self.core.board.set_load(self.core.id, self.clients.len());
+    }
+
+    // ---- the other lanes
+
+    fn hear_lanes<N: Net>(&mut self, net: &mut N) {
+        let mut senders = std::mem::take(&mut self.senders);
+        senders.merge(self.mailbox.collect());
+        if senders.is_empty() {
+            return;
+        }
+        let Lane { core, clients, stirred, handovers, .. } = self;
+        let mut left = Senders::default();
+        while let Some(sender) = senders.take_from(self.sender_next) {
+            let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
+            core.hear_answers(lane, &mut |core, client, slot, reply| {
+                let handle = Handle::from_bits(client);
+                match clients.get_mut(handle) {
+                    Some(client) => take_reply(client, slot, reply, net),
+                    None => core.forget_reply(reply),
+                }
+                stirred.push(handle);
+            });
+            core.hear_control(lane, &mut |handover| handovers.push(handover));
+            if core.hear_asks(lane, ASKS_PER_PEER) == ASKS_PER_PEER {
+                left.insert(sender);
+            }
+            self.sender_next = sender + 1;
+        }
+        self.senders = left;
+        for handover in std::mem::take(&mut self.handovers) {
+            let local = handover.local;
+            let conn = net.take(handover);
+            self.admit(conn, Port::Shared, local);
+        }
+    }
+
+    // ---- clients
+
+    fn serve_clients<N: Net>(&mut self, net: &mut N) {
+        let mut commands_left = COMMANDS_PER_TURN;
+        let mut bytes_left = BYTES_PER_TURN;
+        let count = self.ready.len().min(CLIENTS_PER_TURN);
+        for _ in 0..count {
+            if commands_left == 0 || bytes_left == 0 {
+                break;
+            }
+            let handle = self.ready.pop_front().expect("counted");
+            let Some(client) = self.clients.get_mut(handle) else { continue };
+            client.is_queued = false;
+            if client.is_blocked || client.is_leaving {
+                continue;
+            }
+            let mut share = Share {
+                commands_left: commands_left.min(COMMANDS_PER_CLIENT),
+                bytes_left: bytes_left.min(BYTES_PER_CLIENT),
+            };
+            let before = (share.commands_left, share.bytes_left);
+            let end = serve_client(&mut self.core, client, handle, &mut self.ranges, net, &mut share);
+            commands_left -= before.0 - share.commands_left;
+            bytes_left -= before.1 - share.bytes_left;
+            match end {
+                End::Waits => {}
+                End::Again => enqueue(&mut self.ready, handle, client),
+                End::Settles => self.stirred.push(handle),
+            }
+        }
+        let stats = &mut self.core.stats;
+        stats.turn_commands_max = stats.turn_commands_max.max((COMMANDS_PER_TURN - commands_left) as u64);
+    }
+
+    /// Hands out replies that have become ready, and lets their clients go on.
+    fn deliver<N: Net>(&mut self, net: &mut N) {
+        for delivery in std::mem::take(&mut self.core.deliveries) {
+            match self.clients.get_mut(delivery.client) {
+                Some(client) => {
+                    client.replies.fill(delivery.slot, delivery.content);
+                    if let Some(db) = delivery.db {
+                        client.db = db;
+                    }
+                    self.stirred.push(delivery.client);
+                }
+                None => self.core.forget_reply(Reply::Content(delivery.content)),
+            }
+        }
+        let mut retired = Vec::new();
+        for handle in std::mem::take(&mut self.stirred) {
+            let Some(client) = self.clients.get_mut(handle) else { continue };
+            let Some(output) = net.output(client.conn) else { continue };
+            client.replies.pump(output, &mut retired);
+            let unread = output.len() + client.replies.size();
+            let is_full = output.len() >= OUTPUT_HIGH;
+            if unread > self.core.settings.output_size_max {
+                self.core.stats.clients_cut += 1;
+                net.close(client.conn, Close::Now);
+                continue;
+            }
+            if client.is_even() {
+                client.is_blocked = false;
+            }
+            if client.is_leaving || client.has_ended && !client.is_halted && !client.is_blocked {
+                if client.is_even() && client.replies.is_empty() {
+                    client.is_leaving = true;
+                    net.close(client.conn, Close::AfterFlush);
+                }
+                continue;
+            }
+            if client.is_halted && !client.is_blocked && !is_full {
+                enqueue(&mut self.ready, handle, client);
+            }
+        }
+        for rope in retired {
+            self.core.space.shard.retire(rope);
+        }
+    }
+
+    /// Shows the other lanes what they got, and notes which of them sleep.
+    fn publish(&mut self) {
+        self.bells.clear();
+        for (number, peer) in self.core.peers.iter_mut().enumerate() {
+            if let Some(peer) = peer
+                && peer.publish()
+            {
+                self.bells.push(u16::try_from(number).expect("lanes are counted in 16 bits"));
+            }
+        }
+        self.core.stats.bells += self.bells.len() as u64;
+    }
+}
+
+/// What is left of a turn for one client.
+struct Share {
+    commands_left: usize,
+    bytes_left: usize,
+}
+
+/// Why serving a client ended.
+enum End {
+    /// Its next command is not there yet.
+    Waits,
+    /// Its share is used up.
+    Again,
+    /// It is blocked, halted or leaving: what happens next depends on its replies.
+    Settles,
+}
+
+fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client: &mut Client) {
+    if !client.is_queued && !client.is_blocked && !client.is_leaving {
+        client.is_queued = true;
+        ready.push_back(handle);
+    }
+}
+
+fn take_reply<N: Net>(client: &mut Client, slot: u32, reply: Reply<'_>, net: &mut N) {
+    match reply {
+        Reply::Bytes(bytes) => {
+            if client.replies.is_front(slot)
+                && let Some(output) = net.output(client.conn)
+                && output.len() < OUTPUT_HIGH
+            {
+                output.extend(bytes);
+                client.replies.pass_front();
+            } else {
+                client.replies.fill_bytes(slot, bytes);
+            }
+        }
+        Reply::Content(content) => client.replies.fill(slot, content),
+    }
+}
+
+/// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
+fn serve_client<N: Net>(
+    core: &mut Core,
+    client: &mut Client,
+    handle: Handle<Client>,
+    ranges: &mut ArgRanges,
+    net: &mut N,
+    share: &mut Share,
+) -> End {
+    let conn = client.conn;
+    let Some(Stream { input, output, end }) = net.stream(conn, client.need) else { return End::Waits };
+    let limits = Limits {
+        bulk_size_max: core.settings.bulk_size_max,
+        authenticated: client.is_authenticated,
+        ..Limits::default()
+    };
+    let output_before = output.len();
+    let mut used = 0;
+    client.is_halted = false;
+    let result = loop {
+        if share.commands_left == 0 || used + output.len().saturating_sub(output_before) >= share.bytes_left {
+            client.need = Need::Rest;
+            break End::Again;
+        }
+        if client.replies.slot_count() >= SLOTS_MAX || output.len() >= OUTPUT_HIGH {
+            client.need = Need::Rest;
+            client.is_halted = true;
+            break End::Settles;
+        }
+        let input_left = &input[used..];
+        let flow = if client.gather.is_some() {
+            match gather(client, input_left, &limits, &mut used, core.settings.query_size_max) {
+                Gathered::Whole(request) => {
+                    share.commands_left -= 1;
+                    core.dispatch(client, handle, Input::Owned(request), output)
+                }
+                Gathered::More if end && used == input.len() => {
+                    client.has_ended = true;
+                    break End::Settles;
+                }
+                Gathered::More => break next_input(client),
+                Gathered::Broken(error) => {
+                    error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                    Flow::Leave
+                }
+                Gathered::TooLarge => Flow::Leave,
+            }
+        } else {
+            match client.decoder.decode(input_left, ranges, &limits) {
+                Step::Need if end => {
+                    client.has_ended = true;
+                    break End::Settles;
+                }
+                Step::Need => break next_input(client),
+                Step::Large => {
+                    client.gather = Some(Box::default());
+                    continue;
+                }
+                Step::Malformed(error) => {
+                    error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                    Flow::Leave
+                }
+                Step::Command { size } if ranges.is_empty() => {
+                    used += size;
+                    continue;
+                }
+                Step::Command { size } => {
+                    share.commands_left -= 1;
+                    let flow = core.dispatch(
+                        client,
+                        handle,
+                        Input::View { input: &input_left[..size], ranges },
+                        output,
+                    );
+                    if !matches!(flow, Flow::Halt(_)) {
+                        used += size;
+                    }
+                    flow
+                }
+            }
+        };
+        match flow {
+            Flow::Next => {}
+            Flow::Halt(request) => {
+                if let Some(request) = request {
+                    client.gather = Some(Box::new(Gather::of(request)));
+                }
+                client.need = Need::Rest;
+                client.is_halted = true;
+                // With every reply there, it was room for an ask that was missing: that comes by itself.
+                break if client.is_even() { End::Again } else { End::Settles };
+            }
+            Flow::Block => {
+                client.need = Need::Rest;
+                client.is_blocked = true;
+                client.is_halted = true;
+                break End::Settles;
+            }
+            Flow::Leave => {
+                used = input.len();
+                client.is_leaving = true;
+                break End::Settles;
+            }
+        }
+    };
+    share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
+    let is_large =
+        output.len() > core.settings.output_size_max.min(OUTPUT_HIGH) || !client.replies.is_empty();
+    net.consume(conn, used);
+    match result {
+        End::Waits if is_large => End::Settles,
+        other => other,
+    }
+}
+
+/// The decoder has seen all there was: the next look receives, or waits for more to arrive.
+fn next_input(client: &mut Client) -> End {
+    if client.need == Need::Rest {
+        client.need = Need::More;
+        return End::Again;
+    }
+    End::Waits
+}
+
+enum Gathered {
+    More,
+    Whole(Request),
+    Broken(wire::resp::ProtocolError),
+    TooLarge,
+}
+
+/// Takes pieces of a large frame out of the input.
+fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, size_max: usize) -> Gathered {
+    let gather = client.gather.as_mut().expect("asked for while gathering");
+    if gather.is_whole() {
+        let gather = client.gather.take().expect("just looked");
+        return Gathered::Whole(gather.finish());
+    }
+    let mut at = 0;
+    loop {
+        let (token, size) = client.decoder.token(&input[at..], limits);
+        let start = at;
+        at += size;
+        match token {
+            Token::Need => {
+                *used += at;
+                return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
+            }
+            Token::Begin { .. } => {}
+            Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
+            Token::Bytes(range) => gather.extend(&input[start..][range]),
+            Token::End => {
+                *used += at;
+                let gather = client.gather.take().expect("still there");
+                return Gathered::Whole(gather.finish());
+            }
+            Token::Malformed(error) => {
+                *used += at;
+                return Gathered::Broken(error);
+            }
+        }
+    }
+}
+
+/// A reply without a reader.
+impl Core {
+    fn forget_reply(&mut self, reply: Reply<'_>) {
+        if let Reply::Content(content) = reply {
+            let mut ropes = Vec::new();
+            content.abandon(&mut ropes);
+            for rope in ropes {
+                self.space.shard.retire(rope);
+            }
+        }
+    }
+}
