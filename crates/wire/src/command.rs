@@ -10,6 +10,7 @@ mod entry;
 mod id;
 mod keys;
 mod lookup;
+pub mod print;
 mod refusal;
 
 mod cluster;

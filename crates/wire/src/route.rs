@@ -122,6 +122,20 @@ pub struct Holders {
 }
 
 impl Holders {
+    /// An owner and its copies, nearest first.
+    ///
+    /// # Panics
+    /// With more than [`COPIES_MAX`] copies, or the owner among them.
+    pub fn new(owner: LaneId, copies: &[LaneId]) -> Holders {
+        assert!(
+            copies.len() <= COPIES_MAX && !copies.contains(&owner),
+            "at most three copies, on other lanes"
+        );
+        let mut held = [owner; COPIES_MAX];
+        held[..copies.len()].copy_from_slice(copies);
+        Holders { owner, copies: held, copies_count: copies.len().to_le_bytes()[0] }
+    }
+
     /// The lanes that hold a copy, nearest first; empty while nothing is replicated.
     pub fn copies(&self) -> &[LaneId] {
         &self.copies[..usize::from(self.copies_count)]
@@ -134,6 +148,8 @@ pub struct PartitionMap {
     /// Owners alone, dense, for the one look-up that each request makes: 32 KiB.
     owners: Box<[LaneId]>,
     holders: Box<[Holders]>,
+    /// Slots next to each other with the same owner, inclusive, ascending.
+    runs: Box<[(Slot, Slot, LaneId)]>,
     lanes: u16,
     /// Grows with every change of the map.
     pub epoch: u64,
@@ -149,17 +165,35 @@ impl PartitionMap {
         assert!((1..=SLOTS).contains(&lanes), "between 1 and 16384 lanes share the slots");
         // First slot of a lane: lane × 16384 / lanes rounded half up, in whole numbers.
         let first = |lane: u32| (lane * u32::from(SLOTS) * 2 + u32::from(lanes)) / (u32::from(lanes) * 2);
-        let mut owners = Vec::with_capacity(usize::from(SLOTS));
-        for lane in 0..lanes {
-            let count = first(u32::from(lane) + 1) - first(u32::from(lane));
-            owners.extend((0..count).map(|_| LaneId(lane)));
+        let slots = |lane: u16| first(u32::from(lane) + 1) - first(u32::from(lane));
+        let owned = |lane: u16| (0..slots(lane)).map(move |_| Holders::new(LaneId(lane), &[]));
+        PartitionMap::new((0..lanes).flat_map(owned).collect(), lanes, 1)
+    }
+
+    /// A map from the holders of every slot, in order.
+    ///
+    /// # Panics
+    /// With holders for fewer or more than all slots, or a holder that is none of the lanes.
+    pub fn new(holders: Vec<Holders>, lanes: u16, epoch: u64) -> PartitionMap {
+        assert!(holders.len() == usize::from(SLOTS), "every slot has holders");
+        let is_lane = |lane: &LaneId| lane.0 < lanes;
+        assert!(
+            holders.iter().all(|held| is_lane(&held.owner) && held.copies().iter().all(is_lane)),
+            "holders are lanes"
+        );
+        let mut runs: Vec<(Slot, Slot, LaneId)> = Vec::new();
+        for (slot, held) in (0..SLOTS).map(Slot).zip(&holders) {
+            match runs.last_mut() {
+                Some((_, last, owner)) if *owner == held.owner => *last = slot,
+                _ => runs.push((slot, slot, held.owner)),
+            }
         }
-        let holders = |&owner: &LaneId| Holders { owner, copies: [owner; COPIES_MAX], copies_count: 0 };
         PartitionMap {
-            holders: owners.iter().map(holders).collect(),
-            owners: owners.into_boxed_slice(),
+            owners: holders.iter().map(|held| held.owner).collect(),
+            holders: holders.into_boxed_slice(),
+            runs: runs.into_boxed_slice(),
             lanes,
-            epoch: 1,
+            epoch,
         }
     }
 
@@ -185,18 +219,13 @@ impl PartitionMap {
         &self.holders[slot.index()]
     }
 
-    /// The slots of a lane as inclusive ranges, ascending: what CLUSTER SLOTS prints.
+    /// All slots as inclusive ranges with their owners, ascending: what CLUSTER SLOTS prints.
+    pub fn runs(&self) -> &[(Slot, Slot, LaneId)] {
+        &self.runs
+    }
+
+    /// The slots of a lane as inclusive ranges, ascending.
     pub fn ranges(&self, lane: LaneId) -> impl Iterator<Item = (Slot, Slot)> + '_ {
-        let mut next = 0;
-        std::iter::from_fn(move || {
-            while next < SLOTS && self.owner(Slot(next)) != lane {
-                next += 1;
-            }
-            let first = next;
-            while next < SLOTS && self.owner(Slot(next)) == lane {
-                next += 1;
-            }
-            (first < next).then(|| (Slot(first), Slot(next - 1)))
-        })
+        self.runs.iter().filter(move |(_, _, owner)| *owner == lane).map(|&(first, last, _)| (first, last))
     }
 }
