@@ -7,10 +7,16 @@
 //! handle   32 bits: granules of 8 bytes from the region's start; 13 bits within the span, 19 bits of span number
 //! ```
 //! Handles below 8192 name no object, so that zero can mean "none" and the wheel can name its slots by small numbers.
-//! New objects go into the fullest span that has room; a span that empties serves any class again. Empty spans
-//! above a reserve are handed to the outside for release.
+//! New objects go into the fullest span that has room; a span that empties serves any class again. Spans that stay
+//! sparse are emptied by compaction (`compact.rs`), empty ones above a reserve are handed to the outside for release.
 
+mod leaving;
+
+pub(crate) use self::leaving::Leaving;
+
+use self::leaving::Leave;
 use crate::budget::Budget;
+
 use crate::region::Region;
 use crate::width::narrow;
 use std::ops::Range;
@@ -94,6 +100,8 @@ enum State {
     Full,
     /// Has room, listed by its eighth of fullness.
     Partial(u8),
+    /// Being emptied: nothing is taken from here.
+    Leaving,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +141,8 @@ pub(crate) struct Arena {
     lent_count: u32,
     /// The span being touched page by page ahead of need, and how many of its bytes are done.
     warming: Option<(u32, usize)>,
+    leaving: Leave,
+
     used: u64,
 }
 
@@ -158,6 +168,7 @@ impl Arena {
             cold_count: 0,
             lent_count: 0,
             warming: None,
+            leaving: Leave::new(),
             used: 0,
         }
     }
@@ -234,7 +245,7 @@ impl Arena {
         let span = &mut self.spans[number as usize];
         assert!(span.live > 0, "a freed object was taken");
         self.memory[at..at + 2].copy_from_slice(&span.free.to_le_bytes());
-        span.free = (handle & 0x1fff) as u16;
+        span.free = span_granule(handle);
         span.live -= 1;
         let class = usize::from(span.class);
         let (live, state) = (span.live, span.state);
@@ -257,6 +268,13 @@ impl Arena {
                 if now != before {
                     self.unlist(number);
                     self.list(number, now);
+                }
+            }
+            State::Leaving => {
+                self.leaving.note_free(span_granule(handle));
+                if live == 0 {
+                    self.leaving.span = NO_SPAN;
+                    self.retire_span(number);
                 }
             }
             State::Empty | State::Cold | State::Lent => unreachable!("a freed object's span holds objects"),
@@ -463,6 +481,10 @@ impl Arena {
                     assert_eq!(listed, group(span.live, class), "a span is listed by its fullness");
                     true
                 }
+                State::Leaving => {
+                    assert_eq!(self.leaving.span as usize, number, "one span is being emptied");
+                    true
+                }
             };
             assert!(holds || span.live == 0, "a span that serves no class holds nothing");
             if !holds {
@@ -525,6 +547,11 @@ impl Span {
             state: State::Empty,
         }
     }
+}
+
+/// Where an object lies in its span.
+const fn span_granule(handle: u32) -> u16 {
+    (handle & 0x1fff) as u16
 }
 
 /// Which eighth of its room a span has filled.

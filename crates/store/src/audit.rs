@@ -95,10 +95,8 @@ impl Shard {
     fn each_entry(&self, root: u32, nodes: &mut u64, visit: &mut dyn FnMut(u32, u64, u32)) {
         *nodes += table::each_bucket(&self.arena, root, &mut |bucket, prefix, bits| {
             assert!(table::is_marked(&self.arena, bucket), "a bucket carries its mark");
-            assert!(
-                table::entries(&self.arena, bucket).count() <= BUCKET_COUNT,
-                "a bucket holds at most twelve"
-            );
+            let count = table::entries(&self.arena, bucket).count();
+            assert!((1..=BUCKET_COUNT).contains(&count), "a bucket holds one to twelve entries");
             for handle in table::entries(&self.arena, bucket) {
                 visit(handle, prefix, bits);
             }

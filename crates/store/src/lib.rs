@@ -18,6 +18,8 @@
 mod arena;
 mod audit;
 mod budget;
+mod change;
+mod compact;
 mod database;
 mod effect;
 mod entry;

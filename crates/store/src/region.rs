@@ -18,7 +18,8 @@ const PAGE_SIZE: usize = 4096;
 pub struct Region {
     base: NonNull<u8>,
     size: usize,
-    owned: bool,
+    /// The allocation that `base` lies in, if it is the region's own.
+    owned: Option<NonNull<u8>>,
 }
 
 // SAFETY: a region is the only way to its bytes (`from_raw` demands it), so it may move to another thread as a whole.
@@ -29,9 +30,12 @@ impl Region {
     pub fn new(size: usize) -> Region {
         let layout = Region::layout(size);
         // SAFETY: `layout` has a size above zero.
-        let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
-        Region { base, size: layout.size(), owned: true }
+        let owned = unsafe { alloc_zeroed(layout) };
+        let Some(owned) = NonNull::new(owned) else { handle_alloc_error(layout) };
+        let skip = owned.addr().get().next_multiple_of(PAGE_SIZE) - owned.addr().get();
+        // SAFETY: `skip` is less than the page that `layout` adds.
+        let base = unsafe { owned.add(skip) };
+        Region { base, size, owned: Some(owned) }
     }
 
     /// A range that somebody else mapped, such as an anonymous mapping near the lane's core. It is never unmapped.
@@ -42,11 +46,12 @@ impl Region {
     /// `Shard::released` handed out may be reset to zeros by the kernel until it is given back.
     pub unsafe fn from_raw(base: NonNull<u8>, size: usize) -> Region {
         assert!(base.addr().get().is_multiple_of(PAGE_SIZE), "a region begins on a page");
-        Region { base, size, owned: false }
+        Region { base, size, owned: None }
     }
 
+    /// Room for a page to begin in. A larger alignment would be had at once, but then the allocator touches all of it.
     fn layout(size: usize) -> Layout {
-        Layout::from_size_align(size.max(PAGE_SIZE), PAGE_SIZE).expect("a region's size is below 2^63")
+        Layout::from_size_align(size + PAGE_SIZE, 16).expect("a region's size is below 2^63")
     }
 }
 
@@ -70,9 +75,9 @@ impl DerefMut for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        if self.owned {
-            // SAFETY: `new` allocated exactly this layout at `base`, and no reference outlives the region.
-            unsafe { dealloc(self.base.as_ptr(), Region::layout(self.size)) }
+        if let Some(owned) = self.owned {
+            // SAFETY: `new` allocated exactly this layout there, and no reference outlives the region.
+            unsafe { dealloc(owned.as_ptr(), Region::layout(self.size)) }
         }
     }
 }

@@ -126,11 +126,12 @@ fn set_link(arena: &mut Arena, root: &mut u32, parent: Parent, link: u32) {
     }
 }
 
-fn new_bucket(arena: &mut Arena, depth: u8) -> Result<u32, NoRoom> {
-    let bucket = arena.alloc_node()?;
-    let node: &mut [u8; NODE_SIZE] = arena.array_mut(bucket, 0);
-    node[..16].copy_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, depth, 0xff, 0xff]);
-    Ok(bucket)
+const fn empty_bucket(depth: u8) -> [u8; NODE_SIZE] {
+    let mut node = [0; NODE_SIZE];
+    node[DEPTH] = depth;
+    node[MARK] = 0xff;
+    node[MARK + 1] = 0xff;
+    node
 }
 
 /// Adds an entry whose key is not there yet, and gives the number of entries moved. `hash_of` gives the hash of an
@@ -154,7 +155,8 @@ pub(crate) fn insert(
             level += 1;
         }
         if link == 0 {
-            link = new_bucket(arena, if parent.is_some() { 4 } else { 0 })?;
+            link = arena.alloc_node()?;
+            *arena.array_mut(link, 0) = empty_bucket(if parent.is_some() { 4 } else { 0 });
             set_link(arena, root, parent, link);
         }
         let node: &mut [u8; NODE_SIZE] = arena.array_mut(link, 0);
@@ -182,7 +184,8 @@ pub(crate) fn insert(
     }
 }
 
-/// Splits the full bucket at `inner`'s link `index`, by the next bit of the nibble at `level`.
+/// Splits the full bucket at `inner`'s link `index`, by the next bit of the nibble at `level`. A half that gets no entry
+/// gets no bucket: no bucket is ever empty, so that from every node a key leads back to it.
 fn split(
     arena: &mut Arena,
     inner: u32,
@@ -192,25 +195,28 @@ fn split(
 ) -> Result<usize, NoRoom> {
     let old = arena.u32(inner, 4 * index);
     let before: [u8; NODE_SIZE] = *arena.array(old, 0);
-    let depth = before[DEPTH];
-    let upper = new_bucket(arena, depth + 1)?;
+    let depth = before[DEPTH] + 1;
     let run = LINK_COUNT >> depth;
-    let half = run / 2;
-    let mut low = before;
-    let mut high: [u8; NODE_SIZE] = *arena.array(upper, 0);
-    low[COUNT] = 0;
-    low[DEPTH] = depth + 1;
+    let mut halves = [empty_bucket(depth), empty_bucket(depth)];
     let count = usize::from(before[COUNT]);
     for slot in 0..count {
         let entry = handle(&before, slot);
-        let side = if nibble(hash_of(arena, entry), level) & half == 0 { &mut low } else { &mut high };
-        push(side, before[slot], entry);
+        let half = usize::from(nibble(hash_of(arena, entry), level) & run != 0);
+        push(&mut halves[half], before[slot], entry);
     }
-    *arena.array_mut(old, 0) = low;
-    *arena.array_mut(upper, 0) = high;
-    let start = (index & !(run - 1)) + half;
-    for slot in start..start + half {
-        arena.set_u32(inner, 4 * slot, upper);
+    let links = match [halves[0][COUNT] > 0, halves[1][COUNT] > 0] {
+        [true, true] => [old, arena.alloc_node()?],
+        [true, false] => [old, 0],
+        [false, _] => [0, old],
+    };
+    let start = index & !(2 * run - 1);
+    for (half, link) in links.into_iter().enumerate() {
+        if link != 0 {
+            *arena.array_mut(link, 0) = halves[half];
+        }
+        for slot in start + half * run..start + (half + 1) * run {
+            arena.set_u32(inner, 4 * slot, link);
+        }
     }
     Ok(count)
 }
@@ -377,6 +383,40 @@ pub(crate) fn dismantle(arena: &mut Arena, root: &mut u32) -> Option<([u32; BUCK
             }
         }
         return Some((taken, count));
+    }
+}
+
+/// An entry below a node of either kind; there always is one.
+pub(crate) fn some_entry(arena: &Arena, node: u32) -> u32 {
+    let mut node = node;
+    while !is_marked(arena, node) {
+        let link = (0..LINK_COUNT).map(|index| arena.u32(node, 4 * index)).find(|&link| link != 0);
+        node = link.expect("an inner node leads to a bucket") & !1;
+    }
+    arena.u32(node, 16)
+}
+
+/// Makes what led to the node `from`, on the way of `hash`, lead to `to`.
+pub(crate) fn relink(arena: &mut Arena, root: &mut u32, hash: u64, from: u32, to: u32) {
+    let mut parent = None;
+    let mut link = *root;
+    let mut level = 0;
+    while link & !1 != from {
+        assert!(is_inner(link), "a node lies on the way of its entries' hashes");
+        parent = Some((link & !1, nibble(hash, level)));
+        link = arena.u32(link & !1, 4 * nibble(hash, level));
+        level += 1;
+    }
+    let new = to | link & 1;
+    match parent {
+        Some((inner, index)) if !is_inner(link) => {
+            let run = LINK_COUNT >> arena.array::<NODE_SIZE>(to, 0)[DEPTH];
+            let start = index & !(run - 1);
+            for slot in start..start + run {
+                arena.set_u32(inner, 4 * slot, new);
+            }
+        }
+        _ => set_link(arena, root, parent, new),
     }
 }
 

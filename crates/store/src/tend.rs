@@ -17,7 +17,8 @@ pub struct Tended {
 
 impl Shard {
     /// Does the shard's housekeeping until it is done or the budget is spent: takes out keys whose time has come at
-    /// `now_ms` (unix), frees flushed partitions and dropped ropes, touches memory that growth will need. Each of these
+    /// `now_ms` (unix), frees flushed partitions and dropped ropes, moves objects out of sparse
+    /// memory, touches memory that growth will need. Each of these
     /// has a share. Every turn calls it; the turn's instant is also the clock of recency.
     ///
     /// `hold(db, hash)` says which keys must not be removed now because a transaction holds them; they are tried again
@@ -28,6 +29,7 @@ impl Shard {
         more |= budget.half(|budget| self.reap(budget));
         budget.half(|budget| self.graveyard.free(budget));
         more |= !self.graveyard.is_empty();
+        more |= budget.half(|budget| self.compact(budget));
         more |= self.arena.warm(budget);
         Tended { more, next_at: self.next_expiry() }
     }

@@ -87,6 +87,21 @@ impl Wheel {
         arena.set_u32(entry, PREV, OFF);
     }
 
+    /// Tells an entry's neighbours that it has moved; its own links moved along.
+    pub(crate) fn moved(&mut self, arena: &mut Arena, entry: u32) {
+        let next = arena.u32(entry, NEXT);
+        let prev = arena.u32(entry, PREV);
+        if prev < FIRST_HANDLE {
+            let Some((level, slot)) = named(prev) else { return };
+            self.heads[level][slot] = entry;
+        } else {
+            arena.set_u32(prev, NEXT, entry);
+        }
+        if next != 0 {
+            arena.set_u32(next, PREV, entry);
+        }
+    }
+
     /// One step towards `now`: the cost is one entry.
     pub(crate) fn step(&mut self, arena: &mut Arena, now: u64) -> Next {
         if let Some((level, slot)) = self.dealing {

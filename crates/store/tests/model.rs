@@ -14,6 +14,7 @@ use store::{
 
 const PARTITIONS: u16 = 64;
 const DATABASES: u16 = 3;
+const REGION: usize = if cfg!(miri) { 4 << 20 } else { 256 << 20 };
 
 fn partition_of(_db: u16, key: &[u8]) -> u16 {
     // Keys that begin with `h` share one partition, the others are spread over four.
@@ -294,7 +295,7 @@ fn random_programs_agree_with_a_map() {
     let (seeds, steps) = if cfg!(miri) { (1, 60) } else { (9, 2_000) };
     for seed in 0..seeds {
         let key_count = [5, 60, 2_000][seed as usize % 3];
-        let mut world = World::new(seed, key_count, if cfg!(miri) { 4 << 20 } else { 256 << 20 });
+        let mut world = World::new(seed, key_count, REGION);
         for step in 0..steps {
             world.step();
             let dense = key_count < 100 && step % 10 == 0;
@@ -311,7 +312,7 @@ fn random_programs_agree_with_a_map() {
 #[test]
 fn growth_and_shrinking_leave_nothing_behind() {
     let count: u32 = if cfg!(miri) { 120 } else { 30_000 };
-    let mut world = World::new(1, 1, 64 << 20);
+    let mut world = World::new(1, 1, REGION);
     let name = |number: u32| format!("h{number}").into_bytes();
     let mut most = 0;
     for number in 0..count {
@@ -345,7 +346,7 @@ fn growth_and_shrinking_leave_nothing_behind() {
 fn a_scan_misses_nothing_that_stays() {
     let (seeds, stay) = if cfg!(miri) { (1, 20) } else { (20, 400) };
     for seed in 0..seeds {
-        let mut world = World::new(seed, 1, 64 << 20);
+        let mut world = World::new(seed, 1, REGION);
         let set = |world: &mut World, bytes: &[u8]| {
             let key = world.shard.key(1, partition_of(1, bytes), bytes);
             world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::None });
@@ -374,7 +375,7 @@ fn a_scan_misses_nothing_that_stays() {
             if cursor == 0 {
                 break;
             }
-            for _ in 0..world.random.below(120) {
+            for _ in 0..world.random.below(if cfg!(miri) { 9 } else { 120 }) {
                 if growing {
                     let bytes = format!("h-come{}", world.random.next()).into_bytes();
                     set(&mut world, &bytes);
@@ -393,7 +394,7 @@ fn a_scan_misses_nothing_that_stays() {
 #[test]
 fn keys_expire_in_order_and_on_time() {
     let count = if cfg!(miri) { 20 } else { 3_000 };
-    let mut world = World::new(3, 1, 64 << 20);
+    let mut world = World::new(3, 1, REGION);
     world.shard.listen(true);
     let mut ends = BTreeMap::new();
     for number in 0..count {
@@ -430,6 +431,72 @@ fn keys_expire_in_order_and_on_time() {
     }
     assert!(ends.is_empty());
     assert_eq!(world.shard.memory().expired, count as u64);
+}
+
+/// Memory freed here and there is gathered: what stays is moved together, still found, still due in time.
+#[test]
+fn sparse_memory_is_gathered() {
+    let count: u32 = if cfg!(miri) { 400 } else { 40_000 };
+    let mut world = World::new(8, 1, REGION);
+    let value = if cfg!(miri) { vec![9; 2_000] } else { vec![9; 40] };
+    let mut kept = BTreeMap::new();
+    for number in 0..count {
+        let bytes = if number % 4 == 0 { format!("h{number}") } else { format!("key:{number}") }.into_bytes();
+        let at = (number % 3 == 0).then(|| world.now_ms + 10_000 + i64::from(number));
+        let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+        let expiry = at.map_or(Expiry::None, Expiry::At);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(&value), expiry });
+        kept.insert(bytes, at);
+    }
+    world.drain();
+    let full = world.shard.memory();
+    let names: Vec<Vec<u8>> = kept.keys().cloned().collect();
+    for bytes in names {
+        if world.random.below(10) > 0 {
+            let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+            world.commit(Effect::Delete { key });
+            kept.remove(&bytes);
+        }
+        if world.random.below(20) == 0 {
+            world.shard.tend(world.now_ms, &mut Budget::new(40, 1 << 20), &|_, _| false);
+        }
+        if world.random.below(u64::from(count) / 8) == 0 {
+            world.shard.audit();
+        }
+    }
+    world.drain();
+    world.shard.audit();
+    let mut lent = Vec::new();
+    while let Some(range) = world.shard.released() {
+        assert!(
+            range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096),
+            "whole pages are released"
+        );
+        lent.push(range);
+    }
+    let memory = world.shard.memory();
+    assert!(memory.entries * 7 < full.entries, "a tenth is left");
+    let spare = if cfg!(miri) { 40 } else { 27 };
+    assert!(
+        memory.resident <= memory.entries * 8 / 7 + spare * 65_536,
+        "{} bytes of objects hold {} bytes of memory",
+        memory.entries,
+        memory.resident
+    );
+    for (bytes, at) in &kept {
+        let key = world.shard.key(0, partition_of(0, bytes), bytes);
+        let entry = world.shard.get(&key, 0).expect("what stays is found");
+        assert_eq!((entry.expires_at(), read(entry.value())), (*at, value.clone()));
+    }
+    for range in lent {
+        world.shard.reclaim(range);
+    }
+    world.shard.audit();
+    world.now_ms += 20_000 + i64::from(count);
+    world.drain();
+    kept.retain(|_, at| at.is_none());
+    assert_eq!(world.shard.count(0), kept.len() as u64, "all that was due is gone");
+    world.shard.audit();
 }
 
 /// A key that a transaction holds outlives its end until it is let go.

@@ -1,0 +1,329 @@
+//! How effects are carried out: where a changed entry finds room, and what becomes of the old one.
+
+use crate::arena::{Arena, NoRoom};
+use crate::budget::Budget;
+use crate::database::Partition;
+use crate::effect::{Expiry, Full, Key, NewValue, Outcome};
+use crate::entry::{
+    Digits, EXPIRES_AT, Encoding, Head, INLINE_ENTRY_MAX, INLINE_SIZE_MAX, Plan, canonical_int,
+};
+use crate::rope::{Rope, RopeBuilder};
+use crate::shard::{KEY_SIZE_MAX, Shard};
+use crate::table::{self, Slot};
+use crate::width::narrow;
+
+/// Elements of flushed partitions that a commit frees when it finds the region full, before it gives up.
+const REAP_ON_FULL: u32 = 64;
+
+impl Shard {
+    pub(crate) fn set(
+        &mut self,
+        key: &Key<'_>,
+        value: NewValue<'_>,
+        expiry: Expiry,
+    ) -> Result<Outcome, Full> {
+        match value {
+            NewValue::Bytes(bytes) => match canonical_int(bytes) {
+                Some(number) => self.put(key, Encoding::Int, &number.to_le_bytes(), None, expiry),
+                None if fits_inline(key.bytes.len(), bytes.len()) => {
+                    self.put(key, Encoding::Bytes, bytes, None, expiry)
+                }
+                None => {
+                    let mut builder = RopeBuilder::new();
+                    builder.push(bytes);
+                    self.put(key, Encoding::Rope, &[0; 4], Some(builder.finish()), expiry)
+                }
+            },
+            NewValue::Rope(rope) if fits_inline(key.bytes.len(), rope.len()) => {
+                let mut bytes = vec![0; rope.len()];
+                rope.copy_to(0, &mut bytes);
+                self.graveyard.push(rope);
+                self.set(key, NewValue::Bytes(&bytes), expiry)
+            }
+            NewValue::Rope(rope) => self.put(key, Encoding::Rope, &[0; 4], Some(rope), expiry),
+        }
+    }
+
+    /// Makes the key hold `value`, or the rope instead.
+    fn put(
+        &mut self,
+        key: &Key<'_>,
+        encoding: Encoding,
+        value: &[u8],
+        rope: Option<Rope>,
+        expiry: Expiry,
+    ) -> Result<Outcome, Full> {
+        self.afford()?;
+        let slot = self.find(key);
+        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        let old_rope = old.filter(|old| old.encoding() == Encoding::Rope).map(|old| old.rope(&self.arena));
+        let expires_at = match expiry {
+            Expiry::Keep => old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena)),
+            Expiry::None => None,
+            Expiry::At(at) => Some(at),
+        };
+        let plan = Plan {
+            encoding,
+            altered: false,
+            ttl: expires_at.is_some(),
+            key_size: key.bytes.len(),
+            value_size: value.len(),
+        };
+        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let range = head.value();
+        match rope {
+            None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
+            Some(rope) => {
+                let number = self.shelf.put(rope);
+                self.arena.set_u32(head.handle, range.start, number);
+            }
+        }
+        if let Some(number) = old_rope {
+            self.graveyard.push(self.shelf.take(number));
+        }
+        if let Some(left) = left {
+            self.arena.free(left);
+        }
+        Ok(Outcome {
+            existed: old.is_some(),
+            elements: 1 + narrow(moved),
+            bytes: narrow(head.size()),
+            len: 0,
+        })
+    }
+
+    pub(crate) fn set_range(&mut self, key: &Key<'_>, offset: usize, bytes: &[u8]) -> Result<Outcome, Full> {
+        let slot = self.find(key);
+        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        if bytes.is_empty() {
+            let len = old.map_or(0, |old| self.entry(old.handle).value().len());
+            return Ok(Outcome { existed: old.is_some(), len, elements: 1, bytes: 0 });
+        }
+        self.afford()?;
+        let end = offset + bytes.len();
+        if let Some(old) = old.filter(|old| old.encoding() == Encoding::Rope) {
+            let zeros = &self.zeros;
+            let number = old.rope(&self.arena);
+            let len = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
+            return Ok(Outcome { existed: true, len, elements: 2, bytes: narrow(bytes.len()) });
+        }
+        // From here on the old value is a short one, if there is one.
+        let digits =
+            old.filter(|old| old.encoding() == Encoding::Int).map(|old| Digits::of(old.int(&self.arena)));
+        let old_size = match (&old, &digits) {
+            (None, _) => 0,
+            (Some(_), Some(digits)) => digits.as_ref().len(),
+            (Some(old), None) => usize::from(old.value_size),
+        };
+        let len = old_size.max(end);
+        let inline = fits_inline(key.bytes.len(), len);
+        let expires_at = old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena));
+        let plan = Plan {
+            encoding: if inline { Encoding::Bytes } else { Encoding::Rope },
+            altered: old.is_some(),
+            ttl: expires_at.is_some(),
+            key_size: key.bytes.len(),
+            value_size: if inline { len } else { 4 },
+        };
+        let rope = (!inline).then(|| {
+            let mut rope = Rope::default();
+            let before = match (&old, &digits) {
+                (None, _) => &[],
+                (Some(_), Some(digits)) => digits.as_ref(),
+                (Some(old), None) => self.arena.bytes(old.handle, old.value()),
+            };
+            rope.write(0, before, &self.zeros);
+            rope.write(offset, bytes, &self.zeros);
+            rope
+        });
+        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let range = head.value();
+        if let Some(rope) = rope {
+            let number = self.shelf.put(rope);
+            self.arena.set_u32(head.handle, range.start, number);
+        } else {
+            match (&old, &digits) {
+                (Some(_), Some(digits)) => {
+                    let start = range.start;
+                    self.arena
+                        .bytes_mut(head.handle, start..start + old_size)
+                        .copy_from_slice(digits.as_ref());
+                }
+                (Some(old), None) if left.is_some() => {
+                    self.arena.copy_range(old.handle, old.value(), head.handle, range.start);
+                }
+                _ => {}
+            }
+            let value = self.arena.bytes_mut(head.handle, range);
+            if offset > old_size {
+                value[old_size..offset].fill(0);
+            }
+            value[offset..end].copy_from_slice(bytes);
+        }
+        if let Some(left) = left {
+            self.arena.free(left);
+        }
+        let copied = if left.is_some() { old_size } else { 0 };
+        let bytes = narrow(copied + bytes.len());
+        Ok(Outcome { existed: old.is_some(), len, elements: 1 + narrow(moved), bytes })
+    }
+
+    /// Finds room for an entry of that plan, writes all of it but the value, and makes it the one that the key's slot
+    /// and the wheel know. The room is the old entry's if nothing but the value's bytes and length change; else the old
+    /// entry's handle is given back too, unowned, its bytes still there for copying. Last comes the number of entries
+    /// that the table moved.
+    fn place(
+        &mut self,
+        key: &Key<'_>,
+        slot: Option<Slot>,
+        old: Option<Head>,
+        plan: Plan,
+        expires_at: Option<i64>,
+    ) -> Result<(Head, Option<u32>, usize), Full> {
+        assert!(key.bytes.len() <= KEY_SIZE_MAX, "a lane refuses keys above the limit");
+        let home = self.places[usize::from(key.db)];
+        let recency = self.first_use(old.map(|old| old.word));
+        if let Some(old) = old
+            && plan.start() == old.key().start
+            && plan.ttl == old.has_ttl()
+            && self.arena.fits(old.handle, plan.size())
+        {
+            let head = plan.write(&mut self.arena, old.handle, recency, home);
+            if let Some(at) = expires_at
+                && at != old.expires_at(&self.arena)
+            {
+                self.wheel.unlink(&mut self.arena, old.handle);
+                self.arm(old.handle, at);
+            }
+            return Ok((head, None, 0));
+        }
+        let handle = self.alloc(plan.size())?;
+        let head = plan.write(&mut self.arena, handle, recency, home);
+        self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
+        let database = &mut self.databases[usize::from(home)];
+        let partition = database.partition_mut(key.partition, self.config.partitions);
+        let before = *partition;
+        let mut moved = 0;
+        match (slot, old) {
+            (Some(slot), Some(old)) => {
+                slot.set_entry(&mut self.arena, handle);
+                if old.has_ttl() {
+                    partition.expiring -= 1;
+                    self.wheel.unlink(&mut self.arena, old.handle);
+                }
+            }
+            _ => {
+                let hasher = self.hasher;
+                let hash_of =
+                    |arena: &Arena, entry| hasher.hash(arena.bytes(entry, Head::read(arena, entry).key()));
+                match table::insert(&mut self.arena, &mut partition.root, key.hash, handle, hash_of) {
+                    Ok(count) => moved = count,
+                    Err(NoRoom) => {
+                        self.arena.free(handle);
+                        return Err(Full);
+                    }
+                }
+                partition.count += 1;
+            }
+        }
+        partition.expiring += u32::from(plan.ttl);
+        let after = *partition;
+        if before.count != after.count || before.expiring != after.expiring {
+            database.recount(key.partition, before, after);
+        }
+        if let Some(at) = expires_at {
+            self.arm(handle, at);
+        }
+        Ok((head, old.map(|old| old.handle), moved))
+    }
+
+    pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot) -> usize {
+        let handle = slot.entry(&self.arena);
+        let head = Head::read(&self.arena, handle);
+        let database = self.database_mut(key.db);
+        let mut partition = database.partition(key.partition);
+        let before = partition;
+        partition.count -= 1;
+        partition.expiring -= u32::from(head.has_ttl());
+        database.recount(key.partition, before, partition);
+        let moved = table::remove(&mut self.arena, &mut partition.root, key.hash, slot);
+        let partitions = self.config.partitions;
+        *self.database_mut(key.db).partition_mut(key.partition, partitions) = partition;
+        self.discard(handle);
+        moved
+    }
+
+    /// Frees an entry that no slot owns any more.
+    pub(crate) fn discard(&mut self, handle: u32) {
+        let head = Head::read(&self.arena, handle);
+        if head.has_ttl() {
+            self.wheel.unlink(&mut self.arena, handle);
+        }
+        if head.encoding() == Encoding::Rope {
+            self.graveyard.push(self.shelf.take(head.rope(&self.arena)));
+        }
+        self.arena.free(handle);
+    }
+
+    /// Gives the key another end; the number of bytes copied comes back.
+    pub(crate) fn expire(&mut self, key: &Key<'_>, slot: Slot, at: Expiry) -> Result<u32, Full> {
+        let old = Head::read(&self.arena, slot.entry(&self.arena));
+        let expires_at = match at {
+            Expiry::Keep => return Ok(0),
+            Expiry::None => None,
+            Expiry::At(at) => Some(at),
+        };
+        if expires_at.is_none() && !old.has_ttl() {
+            return Ok(0);
+        }
+        let plan = Plan {
+            encoding: old.encoding(),
+            altered: old.is_altered(),
+            ttl: expires_at.is_some(),
+            key_size: usize::from(old.key_size),
+            value_size: usize::from(old.value_size),
+        };
+        let (head, left, _) = self.place(key, Some(slot), Some(old), plan, expires_at)?;
+        let Some(left) = left else { return Ok(0) };
+        self.arena.copy_range(left, old.value(), head.handle, head.value().start);
+        self.arena.free(left);
+        Ok(narrow(head.size()))
+    }
+
+    pub(crate) fn flush(&mut self, db: u16, partition: u16) -> bool {
+        let partitions = self.config.partitions;
+        let database = self.database_mut(db);
+        let before = database.partition(partition);
+        if before.count == 0 {
+            return false;
+        }
+        *database.partition_mut(partition, partitions) = Partition::default();
+        database.recount(partition, before, Partition::default());
+        self.doomed.push(before.root);
+        true
+    }
+
+    /// Writes an entry's end and puts it on the wheel.
+    fn arm(&mut self, handle: u32, at: i64) {
+        *self.arena.array_mut(handle, EXPIRES_AT) = at.to_le_bytes();
+        self.wheel.link(&mut self.arena, handle, 0);
+    }
+
+    fn alloc(&mut self, size: usize) -> Result<u32, Full> {
+        if let Ok(handle) = self.arena.alloc(size) {
+            return Ok(handle);
+        }
+        self.reap(&mut Budget::new(REAP_ON_FULL, u32::MAX));
+        self.arena.alloc(size).map_err(|NoRoom| Full)
+    }
+
+    fn afford(&self) -> Result<(), Full> {
+        if self.lease == u64::MAX || self.memory().total() < self.lease { Ok(()) } else { Err(Full) }
+    }
+}
+
+/// Whether key and value make one piece, lengths and a time to live included.
+fn fits_inline(key_size: usize, value_size: usize) -> bool {
+    let plan = Plan { encoding: Encoding::Bytes, altered: false, ttl: true, key_size, value_size };
+    value_size <= INLINE_SIZE_MAX && plan.size() <= INLINE_ENTRY_MAX
+}
