@@ -1,1 +1,3 @@
+//! The `expresslane` program.
+
 fn main() {}

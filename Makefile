@@ -1,0 +1,106 @@
+# Two commands matter: `make run` and `make test`. `make help` lists the rest.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+PYTHON ?= python3
+# Arguments for the server: make run ARGS="--lanes 2 --port 7000"
+ARGS ?=
+# Arguments for a benchmark: make bench-peers ARGS="--rounds 20 --json peers.json"
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+CLIENTS := $(TARGET)/clients
+
+.PHONY: help
+help: ## This list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
+
+# ---- use ----
+
+.PHONY: run
+run: build ## Build the release binary and start the server on 127.0.0.1:6379
+	@exec $(TARGET)/release/expresslane serve $(ARGS)
+
+.PHONY: build
+build: need-toolchain ## Build the release programs
+	@$(CARGO) build --release --locked -p expresslane -p load
+
+.PHONY: setup
+setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
+	@bash .ci/setup
+
+# ---- proof: what CI runs ----
+
+.PHONY: test
+test: format lint deny test-rust test-loom test-clients ## Everything that CI runs
+	@echo "make test: all of it passed"
+
+.PHONY: format
+format: need-toolchain
+	@echo "== format"
+	@$(CARGO) fmt --all --check
+
+.PHONY: lint
+lint: need-toolchain
+	@echo "== lint"
+	@$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+
+# Advisories need a database from the network, so they are a target of their own.
+.PHONY: deny
+deny: need-toolchain
+	@echo "== licences, sources and banned crates"
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline --log-level error check bans licenses sources; \
+	else echo "skipped: cargo-deny is missing (cargo install --locked cargo-deny)"; fi
+
+.PHONY: advisories
+advisories: ## Known vulnerabilities in the dependencies (needs cargo-deny and the network)
+	@$(CARGO) deny check advisories
+
+.PHONY: test-rust
+test-rust: need-toolchain
+	@echo "== unit, conformance and simulation tests"
+	@$(CARGO) test --quiet --workspace --locked
+
+# Every order of the steps of two threads, for the ring and its bell. Built apart, for loom replaces the atomics.
+.PHONY: test-loom
+test-loom: need-toolchain
+	@echo "== loom: the ring and the bell"
+	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet --locked -p ring --test loom --target-dir $(TARGET)/loom
+
+.PHONY: test-clients
+test-clients: build $(CLIENTS)/ready ## Clients that others wrote, against the built server
+	@echo "== real clients"
+	@$(CLIENTS)/venv/bin/python tests/clients/run.py
+
+$(CLIENTS)/ready: tests/clients/requirements.txt
+	@$(call need,$(PYTHON),python3)
+	@mkdir -p $(CLIENTS)
+	@$(PYTHON) -m venv $(CLIENTS)/venv || { echo "python3 has no venv: run 'make setup' (apt-get install python3-venv)"; exit 1; }
+	@$(CLIENTS)/venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
+	@touch $@
+
+.PHONY: test-long
+test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
+	@EXPRESSLANE_LONG=1 $(CARGO) test --profile quick --workspace --locked
+
+# ---- numbers ----
+
+.PHONY: bench-peers
+bench-peers: build ## CPU per request: this server, Debian's redis-server and the floor
+	@$(call need,redis-server,redis-server)
+	@$(call need,redis-benchmark,redis-tools)
+	@$(PYTHON) bench/peers.py $(ARGS)
+
+.PHONY: bench-memory
+bench-memory: build ## Resident bytes per key: this server and Debian's redis-server
+	@$(call need,redis-server,redis-server)
+	@$(PYTHON) bench/memory.py $(ARGS)
+
+# ---- what must be there ----
+
+need = command -v $(1) >/dev/null || { echo "$(1) is missing: run 'make setup', or install $(2)"; exit 1; }
+
+.PHONY: need-toolchain
+need-toolchain:
+	@command -v $(firstword $(CARGO)) >/dev/null || { echo "cargo is missing: run 'make setup', or install Rust from https://rustup.rs"; exit 1; }
+	@$(call need,cc,gcc (a C linker; Debian: apt-get install gcc libc6-dev))

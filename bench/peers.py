@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""What a request costs: this server, Debian's redis-server and the floor under both, in one interleaved run.
+
+Each server is pinned to one core and redis-benchmark to another; servers that are not measured are stopped meanwhile.
+What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
+is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
+machine hits all alike. The floor answers each request with a constant of the same number of bytes (crates/load).
+"""
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import machine
+import servers
+from servers import Server, Unavailable, floor_command, load, request, set_batches, tool
+
+CONNECTIONS_COUNT = 50
+VALUE_SIZE = 100
+MGET_COUNT = 10
+
+
+class Cell:
+    """One kind of load: what redis-benchmark is told, and how large a constant the floor answers with."""
+
+    def __init__(self, name, arguments, pipeline, requests, reply_size, bounds):
+        self.name = name
+        self.arguments = arguments
+        self.pipeline = pipeline
+        self.requests = requests
+        # Payload of the floor's bulk, so that its reply has as many bytes as the real one.
+        self.reply_size = reply_size
+        # What this server promises: {peer: largest ratio of CPU time per request}.
+        self.bounds = bounds
+
+
+KEY = "key:__rand_int__"
+MGET_REPLY_SIZE = len(b"*10\r\n") + MGET_COUNT * len(b"$100\r\n" + b"x" * VALUE_SIZE + b"\r\n") - len(b"$1076\r\n\r\n")
+CELLS = [
+    Cell("GET", ["GET", KEY], 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
+    Cell("GET P16", ["GET", KEY], 16, 1_200_000, VALUE_SIZE, {"floor": 1.30, "redis": 0.80}),
+    Cell("SET P16", ["SET", KEY, "x" * VALUE_SIZE], 16, 1_000_000, 0, {"redis": 0.80}),
+    Cell("INCR P16", ["INCR", "counter:__rand_int__"], 16, 1_200_000, 0, {"redis": 0.80}),
+    Cell("MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
+]
+
+
+def main():
+    options = arguments()
+    try:
+        tool("redis-benchmark", "redis-tools")
+        tool("redis-server", "redis-server")
+        servers.built("floor")
+    except Unavailable as problem:
+        sys.exit(f"bench-peers: {problem}")
+    cells = [cell for cell in CELLS if not options.cells or cell.name in options.cells]
+    if not cells:
+        sys.exit(f"bench-peers: no such cell; there are {', '.join(repr(c.name) for c in CELLS)}")
+    facts = machine.describe()
+    with contextlib.ExitStack() as stack:
+        groups, missing = start(stack, cells, options)
+        for server in {id(s): s for group in groups.values() for s in group.values()}.values():
+            server.pause()
+        rounds = measure(cells, groups, options)
+    report = {"machine": facts, "keys": options.keys, "rounds": rounds, "missing": missing}
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(report, file, indent=1)
+    over = show(report, cells)
+    if missing or (over and options.gate):
+        sys.exit(1)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
+    parser.add_argument("--scale", type=float, default=1.0, help="requests per cell, relative to the default")
+    parser.add_argument("--keys", type=int, default=10_000, help="keys preloaded and asked for (default 10000)")
+    parser.add_argument("--cells", action="append", metavar="NAME", help="only this cell; may be given again")
+    parser.add_argument("--server-cpu", type=int, default=0)
+    parser.add_argument("--load-cpu", type=int, default=1)
+    parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
+    parser.add_argument("--gate", action="store_true", help="end with 1 when a promised ratio is exceeded")
+    return parser.parse_args()
+
+
+def start(stack, cells, options):
+    """Starts and fills every server. Returns ({cell name: {server name: Server}}, [what could not be started])."""
+    def begin(name, command):
+        return stack.enter_context(Server(name, command, options.server_cpu))
+
+    missing = []
+    peers = {"redis": begin("redis", servers.redis_command)}
+    try:
+        peers["expresslane"] = begin("expresslane", servers.expresslane_command(lanes=1))
+    except Unavailable as problem:
+        missing.append(str(problem))
+    for server in peers.values():
+        load(server.port, set_batches(0, options.keys, VALUE_SIZE))
+        load(server.port, counters(min(options.keys, 10_000)))
+    floors = {size: begin("floor", floor_command(size)) for size in sorted({c.reply_size for c in cells})}
+    return {cell.name: {"floor": floors[cell.reply_size], **peers} for cell in cells}, missing
+
+
+def counters(count):
+    yield b"".join(request("SET", b"counter:%012d" % n, "0") for n in range(count)), count
+
+
+def measure(cells, groups, options):
+    rounds = []
+    for number in range(options.rounds):
+        for cell in cells:
+            names = list(groups[cell.name])
+            # Each server comes first, in the middle and last equally often.
+            turn = number % len(names)
+            for name in names[turn:] + names[:turn]:
+                result = one(cell, groups[cell.name][name], options)
+                rounds.append({"round": number, "cell": cell.name, "server": name, **result})
+        print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
+    return rounds
+
+
+def one(cell, server, options):
+    """Runs one cell against one server and returns the figures of the run."""
+    count = max(int(cell.requests * options.scale), CONNECTIONS_COUNT * cell.pipeline)
+    command = [
+        tool("taskset", "util-linux"), "-c", str(options.load_cpu), tool("redis-benchmark", "redis-tools"),
+        *["-h", "127.0.0.1", "-p", str(server.port), "-c", str(CONNECTIONS_COUNT), "-P", str(cell.pipeline)],
+        *["-n", str(count), "-r", str(options.keys), "--csv", *cell.arguments],
+    ]
+    server.resume()
+    before = server.cpu_ns(), server.wakes(), machine.busy_seconds(), machine.pressure_total_us(), time.monotonic()
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    output = client.stdout.read()
+    _, status, usage = os.wait4(client.pid, 0)
+    client.returncode = os.waitstatus_to_exitcode(status)
+    after = server.cpu_ns(), server.wakes(), machine.busy_seconds(), machine.pressure_total_us(), time.monotonic()
+    server.pause()
+    if client.returncode != 0:
+        raise SystemExit(f"redis-benchmark failed against {server.name}: {' '.join(command)}\n{output}")
+    cpu_ns, wakes, busy, waited_us, elapsed = (b - a if a is not None else None for a, b in zip(before, after))
+    client_cpu = usage.ru_utime + usage.ru_stime
+    row = list(csv.reader(output.splitlines()))[-1]
+    return {
+        "requests": count,
+        "cpu_us_per_request": cpu_ns / 1000 / count,
+        "client_cpu_us_per_request": client_cpu * 1e6 / count,
+        "requests_per_second": float(row[1]),
+        "requests_per_wake_server": count / max(wakes, 1),
+        "requests_per_wake_client": count / max(usage.ru_nvcsw, 1),
+        "foreign_share": max(busy - cpu_ns / 1e9 - client_cpu, 0) / elapsed,
+        "waited_share": None if waited_us is None else waited_us / 1e6 / elapsed,
+    }
+
+
+def show(report, cells):
+    """Prints the tables. Returns the promises that were not kept."""
+    facts, rounds = report["machine"], report["rounds"]
+    print(f"{facts['cpu']}, {facts['cpus']} cpus, {facts['memory_gib']} GiB, Linux {facts['kernel']}, "
+          f"commit {facts['commit']}, {report['keys']} keys, {CONNECTIONS_COUNT} connections, {VALUE_SIZE} B values")
+    quiet(facts, rounds)
+    for problem in report["missing"]:
+        print(f"left out: {problem}")
+    print(f"\n{'cell':<11} {'server':<12} {'CPU µs/request':<24} {'requests/s':>10} {'req/wake: server':>17} "
+          f"{'client':>7}  {'÷ floor':<22} {'÷ redis':<22}")
+    over = []
+    for cell in cells:
+        costs = {}
+        for row in (r for r in rounds if r["cell"] == cell.name):
+            costs.setdefault(row["server"], []).append(row)
+        for name, rows in costs.items():
+            ratios = {peer: ratio(rows, costs[peer]) for peer in ("floor", "redis") if peer != name}
+            print(f"{cell.name:<11} {name:<12} {spread([r['cpu_us_per_request'] for r in rows]):<24} "
+                  f"{middle(rows, 'requests_per_second'):>10,.0f} {middle(rows, 'requests_per_wake_server'):>17.1f} "
+                  f"{middle(rows, 'requests_per_wake_client'):>7.1f}  "
+                  f"{spread(ratios.get('floor')):<22} {spread(ratios.get('redis')):<22}".rstrip())
+            if name != "expresslane":
+                continue
+            for peer, bound in cell.bounds.items():
+                got = statistics.median(ratios[peer])
+                if got > bound:
+                    over.append(f"{cell.name}: {got:.2f} × {peer}, promised {bound:.2f}")
+    for line in over:
+        print(f"over: {line}")
+    return over
+
+
+def quiet(facts, rounds):
+    foreign = max(r["foreign_share"] for r in rounds)
+    waited = [r["waited_share"] for r in rounds if r["waited_share"] is not None]
+    known = f"{facts['pressure_before']:.1f} %" if facts["pressure_before"] is not None else "unknown"
+    print(f"CPU pressure before: {known}; during: median "
+          f"{statistics.median(waited) * 100:.1f} %, " if waited else "", end="")
+    print(f"CPU of others: median {middle(rounds, 'foreign_share') * 100:.1f} %, worst {foreign * 100:.1f} % of a core")
+    if foreign > machine.FOREIGN_SHARE_MAX:
+        noisy = sum(r["foreign_share"] > machine.FOREIGN_SHARE_MAX for r in rounds)
+        print(f"NOT QUIET: in {noisy} of {len(rounds)} runs others used more than "
+              f"{machine.FOREIGN_SHARE_MAX * 100:.0f} % of a core; do not quote these figures")
+
+
+def middle(rows, field):
+    return statistics.median(row[field] for row in rows)
+
+
+def ratio(rows, peers):
+    """CPU time per request relative to a peer's, round by round."""
+    return [a["cpu_us_per_request"] / b["cpu_us_per_request"] for a, b in zip(rows, peers)]
+
+
+def spread(values):
+    """Median and range, as text."""
+    if not values:
+        return ""
+    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+
+
+if __name__ == "__main__":
+    main()

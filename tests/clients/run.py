@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Clients that others wrote, against the built server: each file test_*.py here is one client or tool.
+
+A test reaches the server under test through `server()`. It runs on a free port of 127.0.0.1 with two lanes, so that
+commands cross lanes, and is ended by its pid whatever happens. Run by `make test-clients`; one file alone with
+`run.py redis_py`.
+"""
+
+import pathlib
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "bench")]
+
+from servers import Server, Unavailable, expresslane_command  # noqa: E402
+
+LANES_COUNT = 2
+_running = []
+
+
+def server():
+    """The server under test, started at the first call."""
+    if not _running:
+        _running.append(Server("expresslane", expresslane_command(lanes=LANES_COUNT)))
+    return _running[0]
+
+
+def main():
+    # The tests import this file as a module; they must see the server that this run starts.
+    sys.modules["run"] = sys.modules["__main__"]
+    try:
+        server()
+    except Unavailable as problem:
+        sys.exit(f"test-clients: {problem}")
+    pattern = f"test_{sys.argv[1] if len(sys.argv) > 1 else '*'}.py"
+    tests = unittest.defaultTestLoader.discover(str(HERE), pattern=pattern)
+    try:
+        result = unittest.TextTestRunner(verbosity=1).run(tests)
+        if not result.wasSuccessful():
+            print(f"what the server said:\n{server().tail()}", file=sys.stderr)
+    finally:
+        code = server().end()
+    failed = len(result.failures) + len(result.errors)
+    print(f"{result.testsRun - failed} passed, {failed} failed")
+    if code != 0:
+        print(f"the server ended with {code} when it was asked to end; it must be 0", file=sys.stderr)
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and code == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
