@@ -1,7 +1,7 @@
 //! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
 
 use net::Output;
-use wire::command::{Command, Flag, Id, Refusal, Scope, lookup};
+use wire::command::{Command, Flag, Group, Id, Refusal, Scope, lookup};
 use wire::reply::{self, OK, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
@@ -84,6 +84,9 @@ impl Core {
         }
         if client.multi.is_some() && !ends_or_begins(command.id) {
             return queue(client, command, input, output);
+        }
+        if command.group == Group::Transactions && command.id != Id::Watch {
+            return self.dispatch_multi(client, handle, command.id, output);
         }
         match command.scope {
             Scope::Key => self.dispatch_key(client, handle, command, input, output),
@@ -223,7 +226,7 @@ impl Core {
             return Flow::Next;
         }
         if command.id == Id::Watch {
-            return self.watch(client, handle, command, input);
+            return self.watch(client, handle, command, input, output);
         }
         if is_one_lane && owner == self.id {
             return self.run_here(client, handle, command, input, Some(slot), output);
@@ -282,7 +285,13 @@ impl Core {
         handle: Handle<Client>,
         command: &'static Command,
         input: Input<'_>,
+        output: &mut Output,
     ) -> Flow {
+        if client.multi.is_some() {
+            let text = "ERR WATCH inside MULTI is not allowed";
+            reply::error(&mut Sink::Client { output, replies: &mut client.replies }, text);
+            return Flow::Next;
+        }
         let args = input.args();
         for index in 1..args.len() {
             let bytes = args.flat(index);
@@ -310,19 +319,6 @@ impl Core {
     ) -> Flow {
         if command.barrier && !client.is_even() {
             return halt(input);
-        }
-        match command.id {
-            Id::Multi | Id::Exec | Id::Discard | Id::Unwatch => {
-                return self.dispatch_multi(client, handle, command.id, output);
-            }
-            Id::Watch => {
-                reply::error(
-                    &mut Sink::Client { output, replies: &mut client.replies },
-                    "ERR WATCH inside MULTI is not allowed",
-                );
-                return Flow::Next;
-            }
-            _ => {}
         }
         let args = input.args();
         let call = Call { command, args, db: client.db, proto: client.proto, slot: None, port: client.port };

@@ -1,0 +1,156 @@
+//! A server of several lanes whose clients are in memory, and the one clock that they share.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use lane::{Board, Lane, Meter, Next, Now, Settings, Setup, mesh};
+use net::fault::{Fault, Faults};
+use net::mem::{self, Mem};
+use net::{Limits, Net};
+use store::{Config, Recency, Region, Shard};
+use wire::route::{PartitionMap, Slot};
+
+/// Nanoseconds that pass between two rounds in which every lane may take a turn.
+const ROUND_NS: u64 = 50_000;
+/// Memory of one lane's data.
+const REGION_SIZE: usize = 64 << 20;
+
+/// Counts looks at it: the work of a turn as far as the lane reports it, and nothing that differs between runs.
+struct Looks(Cell<u64>);
+
+impl Meter for Looks {
+    fn read(&self) -> u64 {
+        self.0.set(self.0.get() + 1);
+        self.0.get()
+    }
+}
+
+/// See the top of this file.
+pub struct World {
+    /// The lanes, by number.
+    pub lanes: Vec<Lane>,
+    /// Each lane's connections.
+    pub nets: Vec<Fault<Mem>>,
+    ports: Vec<mem::Port>,
+    /// The clock. Tests may let it jump.
+    pub now: Now,
+    meter: Looks,
+}
+
+impl World {
+    /// A server of so many lanes, with its own chance for each connection's faults.
+    pub fn new(lane_count: u16, settings: &Settings, seed: u64, faults: Faults) -> World {
+        let map = Arc::new(PartitionMap::even(lane_count));
+        let board = Arc::new(Board::new(lane_count));
+        let mut lanes = Vec::new();
+        let mut nets = Vec::new();
+        let mut ports = Vec::new();
+        for (id, links) in (0..lane_count).zip(mesh(usize::from(lane_count))) {
+            let config = Config {
+                partitions: wire::route::SLOTS,
+                databases: settings.database_count,
+                seed: [seed, !seed],
+                partition_of: |_, key| Slot::of(key).number(),
+                recency: Recency::Lru,
+            };
+            lanes.push(Lane::new(Setup {
+                id,
+                map: Arc::clone(&map),
+                board: Arc::clone(&board),
+                links,
+                shard: Shard::new(config, Region::new(REGION_SIZE)),
+                settings: settings.clone(),
+            }));
+            let mut net = Mem::new(Limits::default());
+            let (_, port) = net.listen();
+            ports.push(port);
+            nets.push(Fault::new(net, faults, seed.wrapping_add(u64::from(id))));
+        }
+        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
+        World { lanes, nets, ports, now, meter: Looks(Cell::new(0)) }
+    }
+
+    /// A quiet server without faults.
+    pub fn quiet(lane_count: u16) -> World {
+        World::new(lane_count, &Settings::default(), 1, Faults::default())
+    }
+
+    /// Connects to the shared door of a lane; the lane may hand the connection over.
+    pub fn connect(&self, lane: usize) -> Client {
+        Client { end: self.ports[lane].connect(), unsent: Vec::new(), sent_size: 0, received: Vec::new() }
+    }
+
+    /// One lane takes a turn.
+    pub fn turn(&mut self, lane: usize) -> Next {
+        self.lanes[lane].turn(self.now, &self.meter, &mut self.nets[lane])
+    }
+
+    /// Every lane takes a turn, in order; then the clock moves on.
+    pub fn round(&mut self) {
+        for lane in 0..self.lanes.len() {
+            self.turn(lane);
+        }
+        self.pass(ROUND_NS);
+    }
+
+    /// Lets time pass.
+    pub fn pass(&mut self, ns: u64) {
+        let before_ms = self.now.mono_ns / 1_000_000;
+        self.now.mono_ns += ns;
+        let ms = self.now.mono_ns / 1_000_000 - before_ms;
+        self.now.unix_ms += i64::try_from(ms).expect("a simulation is short");
+    }
+
+    /// Whether no lane has anything under way.
+    pub fn is_idle(&self) -> bool {
+        self.lanes.iter().all(Lane::is_idle)
+    }
+
+    /// Sends all of `bytes` and gathers what comes back until `size` bytes are there or `rounds` have passed.
+    pub fn exchange(&mut self, client: &mut Client, bytes: &[u8], size: usize, rounds: usize) -> Vec<u8> {
+        client.send(bytes);
+        for _ in 0..rounds {
+            client.pump();
+            if client.received.len() >= size {
+                break;
+            }
+            self.round();
+        }
+        client.pump();
+        std::mem::take(&mut client.received)
+    }
+
+    /// The system calls, or what stands for them, of a lane's connections.
+    pub fn counters(&self, lane: usize) -> net::Counters {
+        self.nets[lane].counters()
+    }
+}
+
+/// A client's end, with what it has still to send and what it has received.
+pub struct Client {
+    /// The connection.
+    pub end: mem::Client,
+    unsent: Vec<u8>,
+    sent_size: usize,
+    /// Bytes received and not taken yet.
+    pub received: Vec<u8>,
+}
+
+impl Client {
+    /// Adds bytes to what it sends as room allows.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.unsent.extend_from_slice(bytes);
+    }
+
+    /// Moves what can be moved in both directions.
+    pub fn pump(&mut self) {
+        if self.sent_size < self.unsent.len() {
+            self.sent_size += self.end.write(&self.unsent[self.sent_size..]);
+            if self.sent_size == self.unsent.len() {
+                self.unsent.clear();
+                self.sent_size = 0;
+            }
+        }
+        self.end.read(&mut self.received, usize::MAX);
+    }
+}

@@ -1,0 +1,134 @@
+//! What a client sends and what it gets, over one lane and over four: the same bytes.
+
+use sim::World;
+
+/// Sends a conversation, in RESP made from words, and compares every reply with what is wanted.
+fn check(lines: &[(&str, &str)]) {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        let mut client = world.connect(0);
+        for (command, want) in lines {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            let mut bytes = Vec::new();
+            wire::client::command(&mut bytes, &words);
+            let got = world.exchange(&mut client, &bytes, want.len(), 200);
+            assert_eq!(String::from_utf8_lossy(&got), *want, "{command} over {lane_count} lanes");
+        }
+        // The whole conversation in one piece gives the same bytes.
+        let mut world = World::quiet(lane_count);
+        let mut client = world.connect(0);
+        let mut bytes = Vec::new();
+        for (command, _) in lines {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            wire::client::command(&mut bytes, &words);
+        }
+        let want: String = lines.iter().map(|(_, want)| *want).collect();
+        let got = world.exchange(&mut client, &bytes, want.len(), 2000);
+        assert_eq!(String::from_utf8_lossy(&got), want, "pipelined over {lane_count} lanes");
+        for _ in 0..20 {
+            world.round();
+        }
+        assert!(world.is_idle(), "nothing is left under way");
+    }
+}
+
+#[test]
+fn single_keys() {
+    check(&[
+        ("PING", "+PONG\r\n"),
+        ("ECHO hello", "$5\r\nhello\r\n"),
+        ("GET a", "$-1\r\n"),
+        ("SET a 1", "+OK\r\n"),
+        ("SET b two", "+OK\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+        ("GET b", "$3\r\ntwo\r\n"),
+        ("INCR a", ":2\r\n"),
+        ("DECRBY a 5", ":-3\r\n"),
+        ("INCR b", "-ERR value is not an integer or out of range\r\n"),
+        ("APPEND b !", ":4\r\n"),
+        ("STRLEN b", ":4\r\n"),
+        ("SET a x NX", "$-1\r\n"),
+        ("SET a x XX GET", "$2\r\n-3\r\n"),
+        ("DEL a", ":1\r\n"),
+        ("DEL a", ":0\r\n"),
+        ("TYPE b", "+string\r\n"),
+        ("EXPIRE b 100", ":1\r\n"),
+        ("TTL b", ":100\r\n"),
+        ("PERSIST b", ":1\r\n"),
+        ("TTL b", ":-1\r\n"),
+        ("TTL none", ":-2\r\n"),
+        ("NOSUCH a b", "-ERR unknown command 'NOSUCH', with args beginning with: 'a' 'b' \r\n"),
+        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
+        ("SET a 1 PX 0", "-ERR invalid expire time in 'set' command\r\n"),
+        ("SET a 1 FOO", "-ERR syntax error\r\n"),
+    ]);
+}
+
+#[test]
+fn several_keys() {
+    check(&[
+        ("MSET a 1 b 2 c 3 d 4 e 5", "+OK\r\n"),
+        ("MGET a b c none d e", "*6\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n$-1\r\n$1\r\n4\r\n$1\r\n5\r\n"),
+        ("DBSIZE", ":5\r\n"),
+        ("EXISTS a b c a none", ":4\r\n"),
+        ("MSETNX f 1 a 2", ":0\r\n"),
+        ("MSETNX f 1 g 2", ":1\r\n"),
+        ("MGET f g", "*2\r\n$1\r\n1\r\n$1\r\n2\r\n"),
+        ("DEL a b none", ":2\r\n"),
+        ("MSET a 1 b", "-ERR wrong number of arguments for 'mset' command\r\n"),
+        ("RENAME c z", "+OK\r\n"),
+        ("RENAME c z", "-ERR no such key\r\n"),
+        ("GET z", "$1\r\n3\r\n"),
+        ("RENAMENX d e", ":0\r\n"),
+        ("RENAMENX d y", ":1\r\n"),
+        ("RENAME y y", "+OK\r\n"),
+        ("MGET d y e z", "*4\r\n$-1\r\n$1\r\n4\r\n$1\r\n5\r\n$1\r\n3\r\n"),
+        ("DBSIZE", ":5\r\n"),
+        ("KEYS z*", "*1\r\n$1\r\nz\r\n"),
+        ("FLUSHALL", "+OK\r\n"),
+        ("DBSIZE", ":0\r\n"),
+        ("KEYS *", "*0\r\n"),
+    ]);
+}
+
+#[test]
+fn transactions() {
+    check(&[
+        ("EXEC", "-ERR EXEC without MULTI\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("MULTI", "-ERR MULTI calls can not be nested\r\n"),
+        ("SET a 1", "+QUEUED\r\n"),
+        ("SET b 2", "+QUEUED\r\n"),
+        ("MGET a b", "+QUEUED\r\n"),
+        ("RENAME a c", "+QUEUED\r\n"),
+        ("INCR c", "+QUEUED\r\n"),
+        ("PING", "+QUEUED\r\n"),
+        ("EXEC", "*6\r\n+OK\r\n+OK\r\n*2\r\n$1\r\n1\r\n$1\r\n2\r\n+OK\r\n:2\r\n+PONG\r\n"),
+        ("MGET a b c", "*3\r\n$-1\r\n$1\r\n2\r\n$1\r\n2\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SET a 9", "+QUEUED\r\n"),
+        ("DISCARD", "+OK\r\n"),
+        ("GET a", "$-1\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("EXEC", "*0\r\n"),
+        ("WATCH a b c", "+OK\r\n"),
+        ("SET c 5", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SET b 7", "+QUEUED\r\n"),
+        ("EXEC", "*-1\r\n"),
+        ("WATCH a b c", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SET b 7", "+QUEUED\r\n"),
+        ("EXEC", "*1\r\n+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SELECT 1", "+QUEUED\r\n"),
+        ("SET b other", "+QUEUED\r\n"),
+        ("EXEC", "*2\r\n+OK\r\n+OK\r\n"),
+        ("GET b", "$5\r\nother\r\n"),
+        ("SELECT 0", "+OK\r\n"),
+        ("GET b", "$1\r\n7\r\n"),
+    ]);
+}
