@@ -23,4 +23,9 @@ impl Chance {
         let number = if end == 0 { 0 } else { self.next() % end };
         usize::try_from(number).expect("a number below a size is one")
     }
+
+    /// True `permille` times in a thousand.
+    pub(crate) fn hits(&mut self, permille: u16) -> bool {
+        self.below(1000) < usize::from(permille)
+    }
 }

@@ -8,7 +8,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::readiness::{Accept, Carrier, Kernel, Readiness, Signal, Transfer, Whose};
+use crate::kernel::{Accept, Carrier, Kernel, Signal, Transfer, Whose};
+use crate::readiness::Readiness;
 use crate::slots::INDEX_MAX;
 use crate::{Address, Bell, ConnId, Limits, ListenerId, Why};
 

@@ -1,7 +1,7 @@
 //! Connections as bytes in and bytes out: the seam between a lane and whatever carries its clients' bytes.
 //!
 //! A lane is written against [`Net`] and never learns which backend is behind it: Linux' epoll ([`epoll`]), memory
-//! ([`mem`]), or one of the two that wrap another and are a `Net` again: `fault` makes it worse, `trace` writes
+//! ([`mem`]), or one of the two that wrap another and are a `Net` again: [`fault`] makes it worse, [`trace`] writes
 //! it down. What the bytes mean, who owns a key and what time it is are not known here, and no thread starts here.
 //!
 //! One turn of a lane, with everything it owes the seam:
@@ -45,11 +45,13 @@
 
 pub mod epoll;
 
+pub mod fault;
+pub mod kernel;
 pub mod mem;
 pub mod readiness;
+pub mod trace;
 
 mod bell;
-#[cfg(test)]
 mod chance;
 mod input;
 mod output;
@@ -234,7 +236,7 @@ impl Counters {
 /// A connection between two nets of one kind; see [`Net::give`]. Dropping it ends the connection.
 #[derive(Debug)]
 pub struct Handover {
-    pub(crate) carrier: readiness::Carrier,
+    pub(crate) carrier: kernel::Carrier,
     /// Where the client knocked, as the giving net numbers its listeners.
     pub listener: ListenerId,
     /// The client's end.
@@ -278,6 +280,9 @@ pub trait Net {
     /// # Panics
     /// If the handover comes from a net of another kind.
     fn take(&mut self, handover: Handover) -> ConnId;
+
+    /// The bounds that this net was made with.
+    fn limits(&self) -> Limits;
 
     /// What has been done since the net was made.
     fn counters(&self) -> Counters;

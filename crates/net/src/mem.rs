@@ -11,7 +11,8 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use crate::readiness::{Accept, Carrier, Kernel, Readiness, Signal, Transfer, Whose};
+use crate::kernel::{Accept, Carrier, Kernel, Signal, Transfer, Whose};
+use crate::readiness::Readiness;
 use crate::{Address, Bell, ConnId, Limits, ListenerId, Why};
 
 /// What a direction holds unless it is said otherwise, bytes: near a loopback socket's beginnings.

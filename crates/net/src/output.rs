@@ -40,6 +40,8 @@ pub struct Output {
     tail: Vec<u8>,
     front_sent: usize,
     size: usize,
+    /// Unsent bytes that have gone on to a net below; see `fault`.
+    under_way: usize,
     written: u64,
 }
 
@@ -65,12 +67,12 @@ impl Output {
 
     /// Unsent bytes, chunks included.
     pub fn len(&self) -> usize {
-        self.size
+        self.size + self.under_way
     }
 
     /// Nothing is unsent.
     pub fn is_empty(&self) -> bool {
-        self.size == 0
+        self.len() == 0
     }
 
     /// Bytes ever appended, chunks included.
@@ -201,6 +203,16 @@ impl Output {
             left = 0;
         }
         self.front_sent = left;
+    }
+
+    /// Bytes that are still here.
+    pub(crate) fn held(&self) -> usize {
+        self.size
+    }
+
+    /// Counts `size` bytes as unsent that are no longer here.
+    pub(crate) fn set_under_way(&mut self, size: usize) {
+        self.under_way = size;
     }
 
     /// Gives a block to write into to an output that has none.

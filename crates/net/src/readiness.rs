@@ -27,7 +27,8 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::input::{Rests, Shared};
+use crate::input::{Rest, Rests, Shared};
+use crate::kernel::{Accept, Kernel, Signal, Transfer, Whose};
 use crate::output::Pool;
 use crate::slots::Slots;
 use crate::{
@@ -43,119 +44,6 @@ const LINGERING_SIZE_MAX: usize = 1024 * 1024;
 
 /// Pieces of output that go with one send; more wait for the next turn.
 const SLICES_MAX: usize = 64;
-
-/// What a readiness engine needs of the system. Each method but `controls` and `bell` is at most one system call,
-/// which the engine counts; calls of any other kind the kernel counts itself.
-pub trait Kernel {
-    /// One connection's end. Dropping it ends the connection.
-    type Socket: std::fmt::Debug;
-
-    /// Appends signals, at most one for each connection and listener and `count_max` in all, sleeping up to
-    /// `timeout_ns` for the first (`None`: for ever). What is left out comes with the next call.
-    fn gather(&mut self, timeout_ns: Option<u64>, count_max: usize, signals: &mut Vec<Signal>);
-
-    /// Lets in one client that knocks at `listener`.
-    fn accept(&mut self, listener: ListenerId) -> Accept<Self::Socket>;
-
-    /// From now on `gather` speaks of `socket` as `conn`, beginning with what it is ready for now.
-    ///
-    /// # Errors
-    /// The system has no room for another connection; the errno says why.
-    fn register(&mut self, socket: &Self::Socket, conn: ConnId) -> Result<(), i32>;
-
-    /// From now on `gather` no longer speaks of `socket`, which lives on elsewhere.
-    fn unregister(&mut self, socket: &Self::Socket);
-
-    /// Receives into `into`, which is not empty, what is there.
-    fn receive(&mut self, socket: &Self::Socket, into: &mut [u8]) -> Transfer;
-
-    /// Sends what can be sent at once of `slices`, which are neither none nor empty.
-    fn send(&mut self, socket: &Self::Socket, slices: &[IoSlice<'_>]) -> Transfer;
-
-    /// The last send was short: `gather` is to tell when there is room.
-    fn want_room(&mut self, socket: &Self::Socket, conn: ConnId);
-
-    /// There was room again.
-    fn had_room(&mut self, socket: &Self::Socket, conn: ConnId);
-
-    /// Tells the client that nothing more will be sent.
-    fn finish(&mut self, socket: &Self::Socket);
-
-    /// Ends a connection.
-    fn release(&mut self, socket: Self::Socket);
-
-    /// Puts a socket into a handover, and takes it out again; `None` if it is of another kind.
-    fn pack(socket: Self::Socket) -> Carrier;
-    /// See `pack`.
-    fn unpack(carrier: Carrier) -> Option<Self::Socket>;
-
-    /// What wakes a sleeping `gather`.
-    fn bell(&self) -> Bell;
-
-    /// System calls of other kinds so far.
-    fn controls(&self) -> u64;
-}
-
-/// A socket in a handover, by the kind of net that it moves between.
-#[derive(Debug)]
-pub enum Carrier {
-    /// Of the operating system.
-    System(crate::epoll::Socket),
-    /// In memory.
-    Memory(crate::mem::Socket),
-}
-
-/// A change of readiness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signal {
-    /// Whose.
-    pub whose: Whose,
-    /// There are bytes, or the end of input, to receive.
-    pub readable: bool,
-    /// There is room to send.
-    pub writable: bool,
-    /// The client has shut down its sending side: after a short receive nothing will follow.
-    pub ending: bool,
-    /// The connection is broken.
-    pub broken: Option<Why>,
-}
-
-/// Whom a signal concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// A connection, perhaps one that is gone.
-    Conn(ConnId),
-    /// A listener at which a client knocks.
-    Listener(ListenerId),
-}
-
-/// What an accept brought.
-#[derive(Debug)]
-pub enum Accept<S> {
-    /// A client, from where, to where.
-    Client(S, Address, Address),
-    /// A client that left again or was turned away; there may be others.
-    Lost,
-    /// A client was turned away for lack of descriptors; there may be others.
-    Refused,
-    /// Nobody knocks.
-    Nobody,
-    /// The system could not; the listener rests and signals again later.
-    Rest,
-}
-
-/// What a receive or a send brought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// That many bytes, more than none.
-    Bytes(usize),
-    /// None for now.
-    Nothing,
-    /// None ever again: the client has sent its last byte.
-    End,
-    /// The connection is broken.
-    Broken(Why),
-}
 
 /// Whether the lane knows of a connection's input; see the drawing above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,11 +81,18 @@ struct Conn<S> {
     above_mark: bool,
     /// The turn of the last receive; zero before the first.
     received_turn: u64,
-    rest: crate::input::Rest,
+    rest: Rest,
     output: Output,
     listener: ListenerId,
     peer: Address,
     local: Address,
+}
+
+impl<S> Conn<S> {
+    /// A flush would do something for it.
+    fn is_due(&self) -> bool {
+        if self.output.is_empty() { self.state == State::Closing } else { !self.full }
+    }
 }
 
 /// A [`Net`] over a [`Kernel`].
@@ -254,7 +149,8 @@ impl<K: Kernel> Readiness<K> {
 
     /// Whether the next turn has something to do even if nothing happens.
     fn has_work(&self) -> bool {
-        !(self.news.is_empty() && self.queue.is_empty() && self.dirty.is_empty())
+        let is_due = |id: &ConnId| self.conns.get(*id).is_some_and(Conn::is_due);
+        !self.news.is_empty() || !self.queue.is_empty() || self.dirty.iter().any(is_due)
     }
 
     fn heed(&mut self, signal: Signal, accepts_left: &mut usize) {
@@ -331,7 +227,7 @@ impl<K: Kernel> Readiness<K> {
             ended: false,
             above_mark: false,
             received_turn: 0,
-            rest: crate::input::Rest::default(),
+            rest: Rest::default(),
             output: Output::new(),
             listener,
             peer,
@@ -544,13 +440,10 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
-        let turn = self.turn;
+        let (turn, in_shared_size) = (self.turn, self.shared.of(id).len());
         let conn = self.open(id)?;
-        if need == Need::More
-            && conn.readable
-            && conn.received_turn != turn
-            && conn.rest.bytes().len() < INPUT_MAX
-        {
+        let has_room = in_shared_size + conn.rest.bytes().len() < INPUT_MAX;
+        if need == Need::More && conn.readable && conn.received_turn != turn && has_room {
             self.receive(id);
             self.open(id)?;
         }
@@ -628,6 +521,10 @@ impl<K: Kernel> Net for Readiness<K> {
             self.news.push(Event::Closed { conn, why: Why::Failed(libc::ENOMEM) });
             conn
         })
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
     }
 
     fn counters(&self) -> Counters {

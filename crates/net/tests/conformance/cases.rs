@@ -1,0 +1,590 @@
+//! The promises one by one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use net::{Chunk, Close, ConnId, Event, INPUT_MAX, Limits, Need, Net, Wait, Why};
+
+use crate::worlds::{Client, World};
+
+/// Turns in which something must have happened. Sockets may take a moment, and a turn without news waits one.
+const PATIENCE_TURNS: u32 = 20_000;
+
+/// A lane's worth of turns: `act` is called with each turn's events until it is content.
+pub(crate) fn turns<W: World>(world: &mut W, mut act: impl FnMut(&mut W::Net, &[Event]) -> bool) {
+    let mut events = Vec::new();
+    for _ in 0..PATIENCE_TURNS {
+        events.clear();
+        world.net().poll(&mut events);
+        let content = act(world.net(), &events);
+        world.net().flush();
+        if content {
+            return;
+        }
+        world.net().wait(Some(1_000_000));
+    }
+    panic!("nothing came of it in {PATIENCE_TURNS} turns");
+}
+
+/// Connects, and waits until the net has told.
+pub(crate) fn open<W: World>(world: &mut W) -> (Box<dyn Client>, ConnId) {
+    let client = world.connect();
+    let mut found = None;
+    turns(world, |_, events| {
+        for event in events {
+            if let Event::Opened { conn, .. } = event {
+                found = Some(*conn);
+            }
+        }
+        found.is_some()
+    });
+    (client, found.expect("turns end with it"))
+}
+
+/// Waits for a connection's input and receives until `size` bytes are shown.
+fn await_input<W: World>(world: &mut W, conn: ConnId, size: usize) -> Vec<u8> {
+    let mut input = Vec::new();
+    turns(world, |net, _| {
+        input = net.stream(conn, Need::More).expect("it is open").input.to_vec();
+        size <= input.len()
+    });
+    input
+}
+
+fn await_closed<W: World>(world: &mut W, conn: ConnId) -> Why {
+    let mut found = None;
+    turns(world, |_, events| {
+        for event in events {
+            if let Event::Closed { conn: other, why } = event {
+                assert_eq!(*other, conn);
+                assert!(found.replace(*why).is_none(), "one end for each connection");
+            }
+        }
+        found.is_some()
+    });
+    // And never again.
+    let mut left = 20;
+    turns(world, |_, events| {
+        assert!(!events.iter().any(|event| matches!(event, Event::Closed { .. })), "{events:?}");
+        left -= 1;
+        left == 0
+    });
+    found.expect("turns end with it")
+}
+
+fn await_reply<W: World>(world: &mut W, client: &mut Box<dyn Client>, size: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    turns(world, |_, _| {
+        bytes.extend(client.read(usize::MAX));
+        size <= bytes.len() || client.at_end()
+    });
+    bytes
+}
+
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| at.to_le_bytes()[0] ^ at.to_le_bytes()[1].wrapping_mul(7)).collect()
+}
+
+pub(crate) fn a_client_is_announced_and_heard<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    assert_eq!(client.write(b"hello"), 5);
+    assert_eq!(await_input(&mut world, conn, 5), b"hello");
+    let stream = world.net().stream(conn, Need::Rest).unwrap();
+    assert_eq!(stream.input, b"hello");
+    assert!(!stream.end);
+    stream.output.extend(b"and good day");
+    world.net().consume(conn, 5);
+    assert_eq!(await_reply(&mut world, &mut client, 12), b"and good day");
+    assert!(world.net().stream(conn, Need::More).unwrap().input.is_empty());
+    let counters = world.net().counters();
+    assert_eq!((counters.opened, counters.closed), (1, 0));
+    assert_eq!((counters.bytes_in, counters.bytes_out), (5, 12));
+}
+
+pub(crate) fn input_is_announced_once_until_asked_for<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let mut told = 0;
+    let mut left = 60;
+    turns(&mut world, |_, events| {
+        told += events.iter().filter(|event| **event == Event::Input(conn)).count();
+        if left % 20 == 0 {
+            client.write(b"x");
+        }
+        left -= 1;
+        left == 0
+    });
+    assert_eq!(told, 1, "three arrivals, one announcement");
+    assert_eq!(await_input(&mut world, conn, 3), b"xxx");
+    world.net().consume(conn, 3);
+    client.write(b"y");
+    turns(&mut world, |_, events| events.contains(&Event::Input(conn)));
+    assert_eq!(await_input(&mut world, conn, 1), b"y");
+}
+
+pub(crate) fn a_rest_grows_byte_by_byte<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let (mut other_client, other) = open(&mut world);
+    let want = pattern(300);
+    for (at, byte) in want.iter().enumerate() {
+        client.write(&[*byte]);
+        other_client.write(b"z");
+        assert_eq!(await_input(&mut world, conn, at + 1), want[..=at]);
+        // Another connection's receive must not disturb what is kept.
+        await_input(&mut world, other, 1);
+        world.net().consume(other, 1);
+        assert_eq!(world.net().stream(conn, Need::Rest).unwrap().input, &want[..=at]);
+    }
+}
+
+pub(crate) fn a_budget_goes_on_with_the_rest<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let (mut other_client, other) = open(&mut world);
+    let want = pattern(10_000);
+    assert_eq!(client.write(&want), want.len());
+    other_client.write(b"o");
+    assert_eq!(await_input(&mut world, conn, want.len()), want);
+    let receives = world.net().counters().receives;
+    let mut got: Vec<u8> = Vec::new();
+    while got.len() < want.len() {
+        let input = world.net().stream(conn, Need::Rest).unwrap().input;
+        assert_eq!(input, &want[got.len()..]);
+        got.extend(&input[..100]);
+        world.net().consume(conn, 100);
+        world.net().stream(other, Need::Rest).unwrap();
+        world.net().flush();
+        world.net().poll(&mut Vec::new());
+    }
+    assert_eq!(world.net().counters().receives, receives, "a rest needs no receive");
+    assert!(world.net().stream(conn, Need::Rest).unwrap().input.is_empty());
+}
+
+pub(crate) fn unconsumed_input_slows_the_sender<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let want = pattern(32 * 1024 * 1024);
+    let mut written = 0;
+    let mut idle = 0;
+    turns(&mut world, |net, _| {
+        let stream = net.stream(conn, Need::More).expect("it is open");
+        assert!(stream.input.len() <= INPUT_MAX);
+        let size = client.write(&want[written..]);
+        written += size;
+        idle = if size == 0 { idle + 1 } else { 0 };
+        idle == 20
+    });
+    assert!(written < want.len(), "the sender was slowed at {written}");
+    assert_eq!(world.net().stream(conn, Need::Rest).unwrap().input.len(), INPUT_MAX);
+    let mut got = 0;
+    turns(&mut world, |net, _| {
+        let input = net.stream(conn, Need::More).expect("it is open").input;
+        assert_eq!(input, &want[got..got + input.len()]);
+        let size = input.len();
+        net.consume(conn, size);
+        got += size;
+        written += client.write(&want[written..]);
+        got == want.len()
+    });
+}
+
+pub(crate) fn a_slow_reader_is_felt_and_its_chunks_are_let_go<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let held = Arc::new(pattern(60_000));
+    let chunk: Chunk = held.clone();
+    let mut want = Vec::new();
+    {
+        let output = world.net().output(conn).unwrap();
+        for number in 0..300u32 {
+            let text = number.to_string();
+            output.extend(text.as_bytes());
+            output.push_chunk(Arc::clone(&chunk), 1..59_999);
+            want.extend(text.as_bytes());
+            want.extend(&held[1..59_999]);
+        }
+        assert_eq!(output.len(), want.len());
+    }
+    drop(chunk);
+    let mut shortest = want.len();
+    let mut idle = 0;
+    turns(&mut world, |net, events| {
+        assert!(!events.contains(&Event::Writable(conn)), "nobody reads");
+        let size = net.output(conn).expect("it is open").len();
+        idle = if size < shortest { 0 } else { idle + 1 };
+        shortest = size;
+        idle == 50
+    });
+    assert!(0 < shortest, "nobody takes 18 MB unread");
+    assert!(Arc::strong_count(&held) > 1);
+    let mut got = Vec::new();
+    let mut writable = 0;
+    turns(&mut world, |net, events| {
+        writable += events.iter().filter(|event| **event == Event::Writable(conn)).count();
+        got.extend(client.read(50_000));
+        let size = net.output(conn).expect("it is open").len();
+        assert!(size <= shortest, "unsent output only shrinks");
+        shortest = size;
+        got.len() == want.len()
+    });
+    assert!(got == want, "every byte arrives, in order");
+    let mut left = 20;
+    turns(&mut world, |_, events| {
+        writable += events.iter().filter(|event| **event == Event::Writable(conn)).count();
+        left -= 1;
+        left == 0
+    });
+    assert_eq!(writable, 1);
+    assert_eq!(Arc::strong_count(&held), 1, "sent chunks are let go");
+    assert!(world.net().output(conn).unwrap().is_empty());
+}
+
+pub(crate) fn close_after_flush_delivers_everything<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let want = pattern(8 * 1024 * 1024);
+    world.net().output(conn).unwrap().extend(&want);
+    world.net().close(conn, Close::AfterFlush);
+    assert!(world.net().stream(conn, Need::More).is_none());
+    assert!(world.net().output(conn).is_none());
+    let mut got = Vec::new();
+    let mut closed = 0;
+    turns(&mut world, |_, events| {
+        for event in events {
+            match event {
+                Event::Closed { conn: other, why } => {
+                    assert_eq!((*other, *why), (conn, Why::Asked));
+                    closed += 1;
+                }
+                other => panic!("a closing connection is silent, but {other:?}"),
+            }
+        }
+        got.extend(client.read(usize::MAX));
+        client.at_end() && closed == 1
+    });
+    assert!(got == want && !client.was_cut());
+}
+
+/// The reply to a broken command must be readable although more of the broken command arrives.
+pub(crate) fn close_after_flush_survives_unread_input<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(&pattern(50_000));
+    await_input(&mut world, conn, 1);
+    client.write(&pattern(10_000));
+    world.net().output(conn).unwrap().extend(b"-ERR what?\r\n");
+    world.net().close(conn, Close::AfterFlush);
+    assert_eq!(await_closed(&mut world, conn), Why::Asked);
+    client.write(&pattern(10_000));
+    let mut left = 20;
+    turns(&mut world, |_, _| {
+        left -= 1;
+        left == 0
+    });
+    let mut got = Vec::new();
+    turns(&mut world, |_, _| {
+        got.extend(client.read(usize::MAX));
+        client.at_end()
+    });
+    assert_eq!(got, b"-ERR what?\r\n");
+    assert!(!client.was_cut());
+}
+
+pub(crate) fn close_now_drops_what_is_unsent<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let held = Arc::new(pattern(60_000));
+    world.net().output(conn).unwrap().push_chunk(held.clone(), 0..60_000);
+    world.net().close(conn, Close::Now);
+    assert!(world.net().stream(conn, Need::More).is_none());
+    assert_eq!(await_closed(&mut world, conn), Why::Asked);
+    assert_eq!(Arc::strong_count(&held), 1);
+    let mut got = Vec::new();
+    turns(&mut world, |_, _| {
+        got.extend(client.read(usize::MAX));
+        client.at_end()
+    });
+    assert!(got.is_empty());
+}
+
+pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (_client, conn) = open(&mut world);
+    world.net().close(conn, Close::Now);
+    assert_eq!(await_closed(&mut world, conn), Why::Asked);
+    let (mut successor_client, successor) = open(&mut world);
+    assert_eq!(successor.index(), conn.index(), "the index is used again");
+    assert_ne!(successor, conn);
+    let net = world.net();
+    assert!(net.stream(conn, Need::More).is_none());
+    assert!(net.stream(conn, Need::Rest).is_none());
+    assert!(net.output(conn).is_none());
+    assert!(net.give(conn).is_none());
+    net.consume(conn, 1);
+    net.close(conn, Close::Now);
+    net.close(conn, Close::AfterFlush);
+    net.output(successor).unwrap().extend(b"alive");
+    assert_eq!(await_reply(&mut world, &mut successor_client, 5), b"alive");
+}
+
+pub(crate) fn replies_reach_a_client_that_has_ended<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"last words");
+    client.end();
+    turns(&mut world, |net, _| {
+        let stream = net.stream(conn, Need::More).expect("it is open");
+        assert!(!stream.end || stream.input == b"last words", "the end comes behind the last byte");
+        stream.end
+    });
+    // It is still there many turns later: only the lane knows what is owed.
+    let mut left = 20;
+    turns(&mut world, |_, events| {
+        assert!(events.iter().all(|event| *event == Event::Input(conn)), "{events:?}");
+        left -= 1;
+        left == 0
+    });
+    let stream = world.net().stream(conn, Need::Rest).unwrap();
+    assert!(stream.end && stream.input == b"last words");
+    let want = pattern(3_000_000);
+    stream.output.extend(&want);
+    world.net().consume(conn, 10);
+    world.net().close(conn, Close::AfterFlush);
+    let mut got = Vec::new();
+    let mut closed = false;
+    turns(&mut world, |_, events| {
+        closed |= events.contains(&Event::Closed { conn, why: Why::Asked });
+        got.extend(client.read(usize::MAX));
+        client.at_end() && closed
+    });
+    assert!(got == want && !client.was_cut());
+}
+
+pub(crate) fn a_client_that_is_gone_is_told<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"bye");
+    drop(client);
+    turns(&mut world, |net, _| {
+        let stream = net.stream(conn, Need::More).expect("sending was orderly");
+        stream.end && stream.input == b"bye"
+    });
+    // Whoever writes to it finds out.
+    let mut found = None;
+    turns(&mut world, |net, events| {
+        if let Some(output) = net.output(conn)
+            && output.is_empty()
+        {
+            output.extend(b"are you there?");
+        }
+        for event in events {
+            if let Event::Closed { why, .. } = event {
+                assert!(found.replace(*why).is_none(), "one end for each connection");
+            }
+        }
+        found.is_some()
+    });
+    assert_eq!(found, Some(Why::Reset));
+    assert!(world.net().stream(conn, Need::Rest).is_none());
+}
+
+pub(crate) fn a_cut_connection_is_told<W: World>() {
+    if !W::CUTS {
+        return;
+    }
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"half a comm");
+    await_input(&mut world, conn, 11);
+    client.cut();
+    assert_eq!(await_closed(&mut world, conn), Why::Reset);
+    assert!(world.net().stream(conn, Need::Rest).is_none());
+    assert_eq!(world.net().counters().closed, 1);
+}
+
+pub(crate) fn a_connection_moves_before_its_first_byte<W: World>() {
+    let mut world = W::make(Limits::default());
+    let mut sibling = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"sent before");
+    // The bytes are announced here, and then belong to whoever takes the connection.
+    turns(&mut world, |_, events| events.contains(&Event::Input(conn)));
+    let handover = world.net().give(conn).expect("nothing was received or written");
+    assert!(world.net().stream(conn, Need::More).is_none());
+    assert!(world.net().give(conn).is_none());
+    client.write(b", and under way");
+    let taken = sibling.net().take(handover);
+    turns(&mut sibling, |_, events| events.contains(&Event::Input(taken)));
+    assert_eq!(await_input(&mut sibling, taken, 26), b"sent before, and under way");
+    sibling.net().output(taken).unwrap().extend(b"welcome");
+    assert_eq!(await_reply(&mut sibling, &mut client, 7), b"welcome");
+    let mut events = Vec::new();
+    world.net().poll(&mut events);
+    assert!(events.is_empty(), "whoever has given a connection hears no more of it: {events:?}");
+
+    assert!(sibling.net().give(taken).is_none(), "it has been read and written");
+    let (mut reader, read) = open(&mut world);
+    reader.write(b"r");
+    await_input(&mut world, read, 1);
+    assert!(world.net().give(read).is_none(), "it has been read");
+    let (_writer, written) = open(&mut world);
+    world.net().output(written).unwrap().extend(b"w");
+    assert!(world.net().give(written).is_none(), "it has been written");
+    drop(client);
+    turns(&mut sibling, |net, _| net.stream(taken, Need::More).is_none_or(|stream| stream.end));
+}
+
+pub(crate) fn a_thousand_connections_are_served<W: World>() {
+    let mut world = W::make(Limits::default());
+    let mut clients: Vec<_> = (0..1000).map(|_| world.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.write(&number.to_le_bytes());
+    }
+    let mut served = 0;
+    turns(&mut world, |net, events| {
+        for event in events {
+            let Event::Input(conn) = event else { continue };
+            let stream = net.stream(*conn, Need::More).expect("it is open");
+            if stream.input.len() == size_of::<usize>() {
+                stream.output.extend(stream.input);
+                net.consume(*conn, size_of::<usize>());
+                served += 1;
+            }
+        }
+        served == 1000
+    });
+    let mut got = vec![Vec::new(); clients.len()];
+    turns(&mut world, |_, _| {
+        let mut whole = 0;
+        for (client, got) in clients.iter_mut().zip(&mut got) {
+            if got.len() < size_of::<usize>() {
+                got.extend(client.read(100));
+            }
+            whole += usize::from(got.len() == size_of::<usize>());
+        }
+        whole == 1000
+    });
+    for (number, got) in got.iter().enumerate() {
+        assert_eq!(*got, number.to_le_bytes());
+    }
+    drop(clients);
+    let mut ended = 0;
+    turns(&mut world, |net, events| {
+        for event in events {
+            match event {
+                Event::Input(conn) if net.stream(*conn, Need::More).is_some_and(|stream| stream.end) => {
+                    net.close(*conn, Close::AfterFlush);
+                }
+                Event::Closed { .. } => ended += 1,
+                _ => {}
+            }
+        }
+        ended == 1000
+    });
+    assert_eq!(world.net().counters().closed, 1000);
+}
+
+pub(crate) fn accepts_and_clients_of_a_turn_are_bounded<W: World>() {
+    let limits = Limits { accepts_per_turn: 7, clients_per_turn: 5, ..Limits::default() };
+    let mut world = W::make(limits);
+    let mut clients: Vec<_> = (0..30).map(|_| world.connect()).collect();
+    for client in &mut clients {
+        client.write(b"me!");
+    }
+    let mut opened = 0;
+    // Nobody is forgotten, and nobody comes twice.
+    let mut heard = BTreeSet::new();
+    turns(&mut world, |net, events| {
+        let before = std::mem::replace(&mut opened, net.counters().opened);
+        assert!(opened - before <= 7, "{before} to {opened}");
+        let told = events.iter().filter(|event| matches!(event, Event::Input(_))).count();
+        assert!(told <= W::INPUTS_MAX.unwrap_or(5), "{told} of at most 5");
+        for event in events {
+            let Event::Input(conn) = event else { continue };
+            let size = net.stream(*conn, Need::More).expect("it is open").input.len();
+            net.consume(*conn, size);
+            assert!(heard.insert(*conn) || W::INPUTS_MAX.is_some(), "{conn:?} twice");
+        }
+        heard.len() == 30
+    });
+}
+
+#[expect(clippy::disallowed_methods, reason = "the bell is for other threads")]
+pub(crate) fn the_bell_ends_a_wait<W: World>() {
+    let mut world = W::make(Limits::default());
+    let bell = world.net().bell();
+    bell.ring();
+    world.net().wait(None);
+    world.net().poll(&mut Vec::new());
+    if W::SLEEPS {
+        // Twice, because a ring that is not read back must still ring the second time.
+        for _ in 0..2 {
+            let bell = bell.clone();
+            let ringer = std::thread::spawn(move || bell.ring());
+            world.net().wait(None);
+            world.net().poll(&mut Vec::new());
+            ringer.join().unwrap();
+        }
+    }
+    let mut events = Vec::new();
+    world.net().poll(&mut events);
+    assert!(events.is_empty(), "a bell is no event of the lane's");
+}
+
+/// With 50 busy connections: one wait, one receive and one send for each, and nothing else.
+pub(crate) fn a_turn_costs_what_it_must<W: World>() {
+    let mut world = W::make(Limits::default());
+    let mut pairs: Vec<_> = (0..50).map(|_| open(&mut world)).collect();
+    let mut events = Vec::new();
+    world.net().wait(Some(0));
+    world.net().poll(&mut events);
+    for round in 0..20u32 {
+        for (client, _) in &mut pairs {
+            assert_eq!(client.write(&[b'?'; 700]), 700);
+        }
+        let before = world.net().counters();
+        events.clear();
+        world.net().wait(None);
+        world.net().poll(&mut events);
+        assert_eq!(events.len(), 50, "round {round}");
+        for event in &events {
+            let Event::Input(conn) = event else { panic!("{event:?}") };
+            let stream = world.net().stream(*conn, Need::More).unwrap();
+            assert_eq!(stream.input.len(), 700);
+            stream.output.extend(&[b'!'; 100]);
+            world.net().consume(*conn, 700);
+            assert!(world.net().stream(*conn, Need::More).unwrap().input.is_empty());
+        }
+        world.net().flush();
+        let after = world.net().counters();
+        assert_eq!(after.waits - before.waits, 1);
+        assert_eq!(after.receives - before.receives, 50);
+        assert_eq!(after.sends - before.sends, 50);
+        assert_eq!(after.system_calls() - before.system_calls(), 101);
+        for (client, _) in &mut pairs {
+            assert_eq!(client.read(usize::MAX), [b'!'; 100]);
+        }
+        // That the clients have read their replies is no event.
+        events.clear();
+        let before = world.net().counters();
+        world.net().poll(&mut events);
+        world.net().flush();
+        assert!(events.is_empty());
+        assert_eq!(
+            world.net().counters().system_calls() - before.system_calls(),
+            u64::from(before.waits > 0)
+        );
+    }
+    // A reply of several pieces is still one send.
+    let (client, conn) = &mut pairs[0];
+    let sends = world.net().counters().sends;
+    let output = world.net().output(*conn).unwrap();
+    output.extend(b"$5\r\n");
+    output.push_chunk(Arc::new(*b"hello"), 0..5);
+    output.extend(b"\r\n");
+    world.net().flush();
+    assert_eq!(world.net().counters().sends, sends + 1);
+    assert_eq!(client.read(usize::MAX), b"$5\r\nhello\r\n");
+}

@@ -1,0 +1,75 @@
+//! One suite for every backend: what `net::Net` promises, as a lane and its clients see it.
+//!
+//! A case is a function over any [`World`](worlds::World); the table at the end runs each over each.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
+
+mod cases;
+mod traffic;
+mod worlds;
+
+/// Makes a module of tests for each world, with a test for each case.
+macro_rules! suite {
+    ([$($world:ident: $type:ty;)*] $cases:tt) => {
+        $(suite!(@world $world, $type, $cases);)*
+    };
+    (@world $world:ident, $type:ty, {$($module:ident::$case:ident,)*}) => {
+        mod $world {
+            #[expect(unused_imports, reason = "each world needs some of them")]
+            use crate::worlds::{MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
+            type World = $type;
+            $(
+                #[test]
+                fn $case() {
+                    crate::$module::$case::<World>();
+                }
+            )*
+        }
+    };
+}
+
+suite! {
+    [
+        mem: MemWorld;
+        mem_quiet: Wrapped<MemWorld, Quiet>;
+        mem_noisy: Wrapped<MemWorld, Noisy>;
+        tcp: TcpWorld;
+        tcp_noisy: Wrapped<TcpWorld, Noisy>;
+        unix: UnixWorld;
+    ]
+    {
+        cases::a_client_is_announced_and_heard,
+        cases::input_is_announced_once_until_asked_for,
+        cases::a_rest_grows_byte_by_byte,
+        cases::a_budget_goes_on_with_the_rest,
+        cases::unconsumed_input_slows_the_sender,
+        cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
+        cases::close_after_flush_delivers_everything,
+        cases::close_after_flush_survives_unread_input,
+        cases::close_now_drops_what_is_unsent,
+        cases::a_stale_handle_reaches_nobody,
+        cases::replies_reach_a_client_that_has_ended,
+        cases::a_client_that_is_gone_is_told,
+        cases::a_cut_connection_is_told,
+        cases::a_connection_moves_before_its_first_byte,
+        cases::a_thousand_connections_are_served,
+        cases::accepts_and_clients_of_a_turn_are_bounded,
+        cases::the_bell_ends_a_wait,
+        traffic::random_traffic_is_answered_in_order,
+    }
+}
+
+#[test]
+fn a_turn_costs_what_it_must_over_memory() {
+    cases::a_turn_costs_what_it_must::<worlds::MemWorld>();
+}
+
+#[test]
+fn a_turn_costs_what_it_must_over_tcp() {
+    cases::a_turn_costs_what_it_must::<worlds::TcpWorld>();
+}
+
+#[test]
+fn a_turn_costs_what_it_must_over_unix() {
+    cases::a_turn_costs_what_it_must::<worlds::UnixWorld>();
+}
