@@ -351,6 +351,20 @@ mod tests {
     }
 
     #[test]
+    fn any_texts_are_numbers_or_refused() {
+        let mut state = 5u64;
+        let mut next = || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state.to_be_bytes()[0]
+        };
+        for _ in 0..3000 {
+            let text: Vec<u8> =
+                (0..next() % 24).map(|_| b"0123456789012345.-+e "[usize::from(next() % 21)]).collect();
+            crate::fuzz::floats(&text);
+        }
+    }
+
+    #[test]
     fn long_texts_are_read_in_bounded_work() {
         check(&"1".repeat(TEXT_SIZE_MAX), "1", Err(FloatError::Invalid));
         let long = format!("0.{}", "3".repeat(TEXT_SIZE_MAX - 3));

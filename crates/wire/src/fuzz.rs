@@ -2,6 +2,8 @@
 //! the tests with bytes of a seeded generator.
 
 use crate::client::{Collector, Counter, ReplyError};
+use crate::extended;
+use crate::glob::{self, Case, Verdict};
 use crate::reply::Proto;
 use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
 
@@ -148,4 +150,35 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
         }
     }
     input
+}
+
+/// The first zero byte of `data` ends the pattern, the rest is the text. Steps of one byte find what one go finds, and
+/// there are at most as many as pattern × text.
+pub fn glob(data: &[u8]) {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let (pattern, text) = (&data[..end], data.get(end + 1..).unwrap_or_default());
+    for case in [Case::Exact, Case::Ignored] {
+        let want = glob::matches(pattern, text, case);
+        let (mut state, mut steps) = (glob::Match::new(), 0);
+        let verdict = loop {
+            match state.run(pattern, text, case, &mut 1) {
+                Verdict::More => steps += 1,
+                verdict => break verdict,
+            }
+        };
+        assert_eq!(verdict == Verdict::Yes, want);
+        assert!(steps <= (pattern.len() + 1) * (text.len() + 1) * 2, "{steps} steps");
+    }
+}
+
+/// The first blank of `data` parts two numbers. Their sum does not depend on their order, and adding zero to it changes
+/// nothing.
+pub fn floats(data: &[u8]) {
+    let mut parts = data.splitn(2, |byte| *byte == b' ');
+    let (left, right) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let sum = extended::add(left, right);
+    assert_eq!(sum, extended::add(right, left));
+    if let Ok(sum) = sum {
+        assert_eq!(extended::add(&sum, b"0").as_ref(), Ok(&sum));
+    }
 }
