@@ -82,7 +82,7 @@ const fn key(name: &[u8]) -> Option<Key> {
     Some(Key { head: lower(head), tail: lower(tail), size: name.len().to_le_bytes()[0] })
 }
 
-/// ASCII letters in eight bytes to lower case, other bytes as they are.
+/// ASCII letters in eight bytes to lower case, other ASCII as it is. Bytes above 127 stay above 127, where no name has any.
 #[inline]
 const fn lower(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
@@ -91,7 +91,7 @@ const fn lower(word: u64) -> u64 {
     let low = word & !HIGH;
     let from_a = low + EACH * (0x80 - 0x41);
     let behind_z = low + EACH * (0x80 - 0x5b);
-    let upper = from_a & !behind_z & !word & HIGH;
+    let upper = from_a & !behind_z & HIGH;
     word | (upper >> 2)
 }
 

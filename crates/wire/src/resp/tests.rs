@@ -205,6 +205,19 @@ fn limits_hold_in_both_modes() {
 }
 
 #[test]
+fn a_view_is_at_most_its_limit() {
+    let frame = |size: usize| {
+        let head = format!("*2\r\n$4\r\nECHO\r\n${}\r\n", size - 24);
+        [head.as_bytes(), &vec![b'x'; size - head.len() - 2], b"\r\n"].concat()
+    };
+    let step = |input: &[u8]| Decoder::new().decode(input, &mut ArgRanges::new(), &Limits::default());
+    assert_eq!(step(&frame(VIEW_SIZE_MAX)), Step::Command { size: VIEW_SIZE_MAX });
+    assert_eq!(step(&frame(VIEW_SIZE_MAX + 1)), Step::Large);
+    // It is told from the headers, before the bytes arrive.
+    assert_eq!(step(&frame(VIEW_SIZE_MAX + 1)[..30]), Step::Large);
+}
+
+#[test]
 fn a_decoder_is_small_and_scratch_shrinks_again() {
     assert!(size_of::<Decoder>() <= 32);
     let (mut decoder, mut args) = (Decoder::new(), ArgRanges::new());
