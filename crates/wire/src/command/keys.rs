@@ -226,3 +226,57 @@ pub(super) const fn legacy_range(specs: &[KeySpec]) -> Range {
     }
     range
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resp::ArgRanges;
+
+    fn check(begin: Begin, find: Find, call: &str, want: Result<&[usize], Unknown>) {
+        let mut args = ArgRanges::new();
+        args.set(call.split(' ').map(str::as_bytes));
+        let spec = KeySpec { begin, find, flags: "RO", notes: "" };
+        let got = spec.positions(&args.view(b"")).map(Iterator::collect::<Vec<_>>);
+        assert_eq!(got.as_deref().map_err(|unknown| *unknown), want, "{call}");
+    }
+
+    #[test]
+    fn keys_that_are_counted_by_an_argument() {
+        // EVAL: its third word is the number of keys, which follow.
+        let eval =
+            |call, want| check(Begin::Index(2), Find::KeyNum { index: 0, first: 1, step: 1 }, call, want);
+        eval("EVAL s 2 a b x", Ok(&[3, 4]));
+        eval("EVAL s 2 a b", Ok(&[3, 4]));
+        eval("EVAL s 0 x", Ok(&[]));
+        eval("EVAL s 0", Ok(&[]));
+        for call in [
+            "EVAL s 3 a b",
+            "EVAL s 1",
+            "EVAL s -1 a",
+            "EVAL s x a",
+            "EVAL s",
+            "EVAL s 9223372036854775807 a",
+        ] {
+            eval(call, Err(Unknown));
+        }
+    }
+
+    #[test]
+    fn keys_behind_a_word() {
+        // XREAD: the first half of what stands behind STREAMS.
+        let streams = Find::Range { last: -1, step: 1, limit: 2 };
+        let xread = |call, want| check(Begin::Keyword("STREAMS", 1), streams, call, want);
+        xread("XREAD COUNT 2 streams a b 0 0", Ok(&[4, 5]));
+        xread("XREAD STREAMS a 0", Ok(&[2]));
+        xread("XREAD COUNT 2", Ok(&[]));
+        xread("XREAD STREAMS", Err(Unknown));
+        // MIGRATE: behind KEYS, which is searched from the end.
+        let rest = Find::Range { last: -1, step: 1, limit: 0 };
+        let migrate = |call, want| check(Begin::Keyword("KEYS", -2), rest, call, want);
+        migrate("MIGRATE h p x 0 9 KEYS a b", Ok(&[7, 8]));
+        migrate("MIGRATE h p KEYS 0 9 KEYS a", Ok(&[7]));
+        migrate("MIGRATE h p k 0 9", Ok(&[]));
+        check(Begin::Unknown, rest, "SORT k", Err(Unknown));
+        check(Begin::Index(1), Find::Unknown, "SORT k", Err(Unknown));
+    }
+}
