@@ -3,6 +3,9 @@
 //! Fills `lanes` shards (one by default, 16,384 partitions between them) with 16-byte keys and 32-byte values, once
 //! without and once with a time to live, and prints how much the process grew, for 1.0 to 2.0 million keys in steps of
 //! 100,000 and for 10 million, or for the counts given. Each measurement is a process of its own.
+//!
+//! `memory churn [COUNT]` sets all values anew with 100 bytes and then with 32 again, out of order, and prints what the
+//! region holds after each, empty spans that are released for `madvise` not counted.
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use std::process::Command;
@@ -33,18 +36,26 @@ fn key(number: u64) -> [u8; 16] {
     bytes
 }
 
-fn fill(shards: &mut [Shard], count: u64, size: usize, ttl: bool) {
+/// The numbers below `count` in an order far from their own, another one for each round.
+fn shuffled(count: u64, round: u64) -> impl Iterator<Item = u64> {
+    // A Weyl sequence over the next power of two is a permutation; numbers that are too large are left out.
+    let power = count.next_power_of_two();
+    let stride = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * round + 1);
+    (0..power).map(move |number| number.wrapping_mul(stride) % power).filter(move |&number| number < count)
+}
+
+fn fill(shards: &mut [Shard], count: u64, round: u64, size: usize, ttl: bool) {
     let expiry = if ttl { Expiry::At(1_900_000_000_000) } else { Expiry::None };
     let value = [b'v'; 256];
     let lanes = shards.len();
-    for number in 0..count {
+    for (step, number) in (0..count).zip(shuffled(count, round)) {
         let bytes = key(number);
         let partition = partition_of(0, &bytes);
         let shard = &mut shards[usize::from(partition) * lanes / usize::from(PARTITIONS)];
         let key = shard.key(0, partition, &bytes);
         let effect = Effect::Set { key, value: NewValue::Bytes(&value[..size]), expiry };
         shard.commit(effect).expect("the region is large enough");
-        if number.is_multiple_of(64) {
+        if step.is_multiple_of(64) {
             shard.tend(1_700_000_000_000, &mut Budget::new(256, 64 << 10), &|_, _| false);
         }
     }
@@ -55,7 +66,7 @@ fn measure(lanes: usize, count: u64, ttl: bool) {
         Config { partitions: PARTITIONS, databases: 16, seed: [1, 2], partition_of, recency: Recency::Lru };
     let mut shards: Vec<Shard> = (0..lanes).map(|_| Shard::new(config, Region::new(4 << 30))).collect();
     let before = resident();
-    fill(&mut shards, count, 32, ttl);
+    fill(&mut shards, count, 0, 32, ttl);
     let after = resident();
     let of = |bytes: u64| bytes as f64 / count as f64;
     let used: u64 = shards.iter().map(|shard| shard.memory().total()).sum();
@@ -67,6 +78,29 @@ fn measure(lanes: usize, count: u64, ttl: bool) {
     );
 }
 
+fn churn(count: u64) {
+    let config =
+        Config { partitions: PARTITIONS, databases: 16, seed: [1, 2], partition_of, recency: Recency::Lru };
+    let mut shards = [Shard::new(config, Region::new(16 << 30))];
+    let mut fresh = None;
+    for (round, size) in [(0, 32), (1, 100), (2, 32)] {
+        fill(&mut shards, count, round, size, false);
+        let [shard] = &mut shards;
+        while shard.tend(1_700_000_000_000, &mut Budget::new(4_096, 1 << 20), &|_, _| false).more {}
+        let lent: Vec<_> = std::iter::from_fn(|| shard.released()).collect();
+        let memory = shard.memory();
+        let held = memory.resident + memory.heads;
+        println!(
+            "values of {size:>3} bytes: {:.2} bytes held a key, {:.3} times the fresh figure",
+            held as f64 / count as f64,
+            held as f64 / *fresh.get_or_insert(held) as f64
+        );
+        for range in lent {
+            shard.reclaim(range);
+        }
+    }
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().expect("numbers, please");
@@ -75,6 +109,9 @@ fn main() {
     {
         measure(usize::try_from(number(lanes)).unwrap_or(1), number(count), ttl == "ttl");
         return;
+    }
+    if arguments.first().is_some_and(|what| what == "churn") {
+        return churn(arguments.get(1).map_or(1_000_000, number));
     }
     let lanes = arguments.first().cloned().unwrap_or("1".into());
     let mut counts: Vec<u64> = arguments.iter().skip(1).map(number).collect();

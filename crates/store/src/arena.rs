@@ -194,7 +194,7 @@ impl Arena {
                 let granule = if span.free != NO_GRANULE {
                     let granule = span.free;
                     let at = number as usize * SPAN_SIZE + usize::from(granule) * GRANULE;
-                    span.free = u16::from_le_bytes([self.memory[at], self.memory[at + 1]]);
+                    span.free = next_free(&self.memory, at);
                     granule
                 } else if span.bump + granules <= SPAN_GRANULES {
                     let granule = span.bump;
@@ -244,7 +244,7 @@ impl Arena {
         let at = handle as usize * GRANULE;
         let span = &mut self.spans[number as usize];
         assert!(span.live > 0, "a freed object was taken");
-        self.memory[at..at + 2].copy_from_slice(&span.free.to_le_bytes());
+        self.memory.bytes_mut(at, 2).copy_from_slice(&span.free.to_le_bytes());
         span.free = span_granule(handle);
         span.live -= 1;
         let class = usize::from(span.class);
@@ -287,6 +287,7 @@ impl Arena {
     }
 
     /// Whether an object of `size` bytes lies in the class that this handle's object has.
+    #[inline]
     pub(crate) fn fits(&self, handle: u32, size: usize) -> bool {
         class_of(size) == usize::from(self.spans[(handle >> 13) as usize].class)
     }
@@ -363,7 +364,7 @@ impl Arena {
             return false;
         };
         while done < SPAN_SIZE && !budget.is_spent() {
-            self.memory[number as usize * SPAN_SIZE + done] = 0;
+            self.memory.bytes_mut(number as usize * SPAN_SIZE + done, 1)[0] = 0;
             done += PAGE_SIZE;
             budget.spend(1, PAGE_SIZE);
         }
@@ -412,32 +413,32 @@ impl Arena {
     #[inline(always)]
     pub(crate) fn bytes(&self, handle: u32, range: Range<usize>) -> &[u8] {
         let at = handle as usize * GRANULE;
-        &self.memory[at + range.start..at + range.end]
+        self.memory.bytes(at + range.start, range.len())
     }
 
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self, handle: u32, range: Range<usize>) -> &mut [u8] {
         let at = handle as usize * GRANULE;
-        &mut self.memory[at + range.start..at + range.end]
+        self.memory.bytes_mut(at + range.start, range.len())
     }
 
     /// Copies a range of one object to an offset in another.
     pub(crate) fn copy_range(&mut self, from: u32, range: Range<usize>, to: u32, offset: usize) {
         let from = from as usize * GRANULE;
         let to = to as usize * GRANULE + offset;
-        self.memory.copy_within(from + range.start..from + range.end, to);
+        self.memory.copy(from + range.start, to, range.len());
     }
 
     #[inline(always)]
     pub(crate) fn array<const N: usize>(&self, handle: u32, offset: usize) -> &[u8; N] {
         let at = handle as usize * GRANULE + offset;
-        self.memory[at..].first_chunk().expect("a handle lies in the region")
+        self.memory.bytes(at, N).first_chunk().expect("N bytes were asked for")
     }
 
     #[inline(always)]
     pub(crate) fn array_mut<const N: usize>(&mut self, handle: u32, offset: usize) -> &mut [u8; N] {
         let at = handle as usize * GRANULE + offset;
-        self.memory[at..].first_chunk_mut().expect("a handle lies in the region")
+        self.memory.bytes_mut(at, N).first_chunk_mut().expect("N bytes were asked for")
     }
 
     #[inline(always)]
@@ -502,7 +503,7 @@ impl Arena {
                 );
                 free += 1;
                 let at = number * SPAN_SIZE + usize::from(granule) * GRANULE;
-                granule = u16::from_le_bytes([self.memory[at], self.memory[at + 1]]);
+                granule = next_free(&self.memory, at);
             }
             assert_eq!(span.bump / granules, span.live + free, "an object is taken or free");
         }
@@ -547,6 +548,11 @@ impl Span {
             state: State::Empty,
         }
     }
+}
+
+/// The free object after the one at this place, in granules of its span.
+fn next_free(memory: &Region, at: usize) -> u16 {
+    u16::from_le_bytes(*memory.bytes(at, 2).first_chunk().expect("two bytes were asked for"))
 }
 
 /// Where an object lies in its span.

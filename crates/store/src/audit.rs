@@ -40,7 +40,7 @@ impl Shard {
                     );
                     assert_eq!(usize::from(head.home(&self.arena)), place, "an entry knows its database");
                     assert!(owned.insert(handle), "an entry has one owner");
-                    let slot =
+                    let (slot, _) =
                         self.find(&self.key(database.number, number, key)).expect("what is there is found");
                     assert_eq!(slot.entry(&self.arena), handle, "a key is there once");
                     assert!(head.size() <= self.arena.room(handle), "an entry fits its room");

@@ -45,6 +45,7 @@ impl Shard {
     }
 
     /// Makes the key hold `value`, or the rope instead.
+    #[inline]
     fn put(
         &mut self,
         key: &Key<'_>,
@@ -54,8 +55,8 @@ impl Shard {
         expiry: Expiry,
     ) -> Result<Outcome, Full> {
         self.afford()?;
-        let slot = self.find(key);
-        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        let found = self.find(key);
+        let old = found.map(|(_, old)| old);
         let old_rope = old.filter(|old| old.encoding() == Encoding::Rope).map(|old| old.rope(&self.arena));
         let expires_at = match expiry {
             Expiry::Keep => old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena)),
@@ -69,7 +70,7 @@ impl Shard {
             key_size: key.bytes.len(),
             value_size: value.len(),
         };
-        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let (head, left, moved) = self.place(key, found, plan, expires_at)?;
         let range = head.value();
         match rope {
             None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
@@ -93,8 +94,8 @@ impl Shard {
     }
 
     pub(crate) fn set_range(&mut self, key: &Key<'_>, offset: usize, bytes: &[u8]) -> Result<Outcome, Full> {
-        let slot = self.find(key);
-        let old = slot.map(|slot| Head::read(&self.arena, slot.entry(&self.arena)));
+        let found = self.find(key);
+        let old = found.map(|(_, old)| old);
         if bytes.is_empty() {
             let len = old.map_or(0, |old| self.entry(old.handle).value().len());
             return Ok(Outcome { existed: old.is_some(), len, elements: 1, bytes: 0 });
@@ -113,7 +114,7 @@ impl Shard {
         let old_size = match (&old, &digits) {
             (None, _) => 0,
             (Some(_), Some(digits)) => digits.as_ref().len(),
-            (Some(old), None) => usize::from(old.value_size),
+            (Some(old), None) => old.value_size,
         };
         let len = old_size.max(end);
         let inline = fits_inline(key.bytes.len(), len);
@@ -136,7 +137,7 @@ impl Shard {
             rope.write(offset, bytes, &self.zeros);
             rope
         });
-        let (head, left, moved) = self.place(key, slot, old, plan, expires_at)?;
+        let (head, left, moved) = self.place(key, found, plan, expires_at)?;
         let range = head.value();
         if let Some(rope) = rope {
             let number = self.shelf.put(rope);
@@ -172,22 +173,22 @@ impl Shard {
     /// and the wheel know. The room is the old entry's if nothing but the value's bytes and length change; else the old
     /// entry's handle is given back too, unowned, its bytes still there for copying. Last comes the number of entries
     /// that the table moved.
+    #[inline]
     fn place(
         &mut self,
         key: &Key<'_>,
-        slot: Option<Slot>,
-        old: Option<Head>,
+        found: Option<(Slot, Head)>,
         plan: Plan,
         expires_at: Option<i64>,
     ) -> Result<(Head, Option<u32>, usize), Full> {
         assert!(key.bytes.len() <= KEY_SIZE_MAX, "a lane refuses keys above the limit");
-        let home = self.places[usize::from(key.db)];
-        let recency = self.first_use(old.map(|old| old.word));
-        if let Some(old) = old
-            && plan.start() == old.key().start
+        if let Some((_, old)) = found
             && plan.ttl == old.has_ttl()
+            && plan.start() == old.start
             && self.arena.fits(old.handle, plan.size())
         {
+            let home = self.places[usize::from(key.db)];
+            let recency = self.first_use(Some(old.word));
             let head = plan.write(&mut self.arena, old.handle, recency, home);
             if let Some(at) = expires_at
                 && at != old.expires_at(&self.arena)
@@ -197,6 +198,19 @@ impl Shard {
             }
             return Ok((head, None, 0));
         }
+        let (head, moved) = self.place_anew(key, found, plan, expires_at)?;
+        Ok((head, found.map(|(_, old)| old.handle), moved))
+    }
+
+    fn place_anew(
+        &mut self,
+        key: &Key<'_>,
+        found: Option<(Slot, Head)>,
+        plan: Plan,
+        expires_at: Option<i64>,
+    ) -> Result<(Head, usize), Full> {
+        let home = self.places[usize::from(key.db)];
+        let recency = self.first_use(found.map(|(_, old)| old.word));
         let handle = self.alloc(plan.size())?;
         let head = plan.write(&mut self.arena, handle, recency, home);
         self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
@@ -204,15 +218,15 @@ impl Shard {
         let partition = database.partition_mut(key.partition, self.config.partitions);
         let before = *partition;
         let mut moved = 0;
-        match (slot, old) {
-            (Some(slot), Some(old)) => {
+        match found {
+            Some((slot, old)) => {
                 slot.set_entry(&mut self.arena, handle);
                 if old.has_ttl() {
                     partition.expiring -= 1;
                     self.wheel.unlink(&mut self.arena, old.handle);
                 }
             }
-            _ => {
+            None => {
                 let hasher = self.hasher;
                 let hash_of =
                     |arena: &Arena, entry| hasher.hash(arena.bytes(entry, Head::read(arena, entry).key()));
@@ -234,12 +248,10 @@ impl Shard {
         if let Some(at) = expires_at {
             self.arm(handle, at);
         }
-        Ok((head, old.map(|old| old.handle), moved))
+        Ok((head, moved))
     }
 
-    pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot) -> usize {
-        let handle = slot.entry(&self.arena);
-        let head = Head::read(&self.arena, handle);
+    pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot, head: &Head) -> usize {
         let database = self.database_mut(key.db);
         let mut partition = database.partition(key.partition);
         let before = partition;
@@ -249,7 +261,7 @@ impl Shard {
         let moved = table::remove(&mut self.arena, &mut partition.root, key.hash, slot);
         let partitions = self.config.partitions;
         *self.database_mut(key.db).partition_mut(key.partition, partitions) = partition;
-        self.discard(handle);
+        self.discard(head.handle);
         moved
     }
 
@@ -266,8 +278,7 @@ impl Shard {
     }
 
     /// Gives the key another end; the number of bytes copied comes back.
-    pub(crate) fn expire(&mut self, key: &Key<'_>, slot: Slot, at: Expiry) -> Result<u32, Full> {
-        let old = Head::read(&self.arena, slot.entry(&self.arena));
+    pub(crate) fn expire(&mut self, key: &Key<'_>, slot: Slot, old: Head, at: Expiry) -> Result<u32, Full> {
         let expires_at = match at {
             Expiry::Keep => return Ok(0),
             Expiry::None => None,
@@ -280,10 +291,10 @@ impl Shard {
             encoding: old.encoding(),
             altered: old.is_altered(),
             ttl: expires_at.is_some(),
-            key_size: usize::from(old.key_size),
-            value_size: usize::from(old.value_size),
+            key_size: old.key_size,
+            value_size: old.value_size,
         };
-        let (head, left, _) = self.place(key, Some(slot), Some(old), plan, expires_at)?;
+        let (head, left, _) = self.place(key, Some((slot, old)), plan, expires_at)?;
         let Some(left) = left else { return Ok(0) };
         self.arena.copy_range(left, old.value(), head.handle, head.value().start);
         self.arena.free(left);
@@ -318,7 +329,7 @@ impl Shard {
     }
 
     fn afford(&self) -> Result<(), Full> {
-        if self.lease == u64::MAX || self.memory().total() < self.lease { Ok(()) } else { Err(Full) }
+        if self.lease == u64::MAX || self.held() < self.lease { Ok(()) } else { Err(Full) }
     }
 }
 

@@ -21,13 +21,15 @@ pub(crate) struct Database {
     pub(crate) number: u16,
     pub(crate) count: u64,
     pub(crate) expiring: u64,
+    /// Bytes of the heads.
+    pub(crate) size: u64,
     groups: Vec<u32>,
     pieces: Vec<Option<Box<[Partition]>>>,
 }
 
 impl Database {
     pub(crate) fn new(number: u16) -> Database {
-        Database { number, count: 0, expiring: 0, groups: Vec::new(), pieces: Vec::new() }
+        Database { number, count: 0, expiring: 0, size: 0, groups: Vec::new(), pieces: Vec::new() }
     }
 
     /// A partition as it is; an empty one if it never held a key.
@@ -44,13 +46,22 @@ impl Database {
     #[inline]
     pub(crate) fn partition_mut(&mut self, partition: u16, partitions: u16) -> &mut Partition {
         let at = usize::from(partition);
-        if self.pieces.is_empty() {
-            self.pieces =
-                std::iter::repeat_with(|| None).take(usize::from(partitions).div_ceil(PIECE)).collect();
-            self.groups = vec![0; usize::from(partitions).div_ceil(GROUP)];
+        if !matches!(self.pieces.get(at / PIECE), Some(Some(_))) {
+            self.make_piece(at / PIECE, usize::from(partitions));
         }
-        let piece = &mut self.pieces[at / PIECE];
-        &mut piece.get_or_insert_with(|| vec![Partition::default(); PIECE].into())[at % PIECE]
+        let piece = self.pieces[at / PIECE].as_mut().expect("it was made in the line above");
+        &mut piece[at % PIECE]
+    }
+
+    #[cold]
+    fn make_piece(&mut self, piece: usize, partitions: usize) {
+        if self.pieces.is_empty() {
+            self.pieces = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
+            self.groups = vec![0; partitions.div_ceil(GROUP)];
+            self.size += (size_of_val(&*self.pieces) + size_of_val(&*self.groups)) as u64;
+        }
+        self.pieces[piece] = Some(vec![Partition::default(); PIECE].into());
+        self.size += (PIECE * size_of::<Partition>()) as u64;
     }
 
     /// Notes that a partition's count and number of expiring keys became others.
@@ -64,12 +75,6 @@ impl Database {
     /// Keys in the partitions of a group.
     pub(crate) fn group(&self, group: usize) -> u32 {
         self.groups.get(group).copied().unwrap_or(0)
-    }
-
-    /// Bytes of the heads.
-    pub(crate) fn size(&self) -> u64 {
-        let pieces = self.pieces.iter().flatten().count() * PIECE * size_of::<Partition>();
-        (pieces + size_of_val(&*self.groups) + size_of_val(&*self.pieces)) as u64
     }
 
     /// Every partition whose head was made.

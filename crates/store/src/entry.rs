@@ -120,7 +120,7 @@ pub(crate) const INLINE_ENTRY_MAX: usize = crate::arena::SPAN_SIZE / 2;
 /// A value of more bytes than this is kept as a rope, whatever its key.
 pub const INLINE_SIZE_MAX: usize = INLINE_ENTRY_MAX - 256;
 /// Redis' OBJ_ENCODING_EMBSTR_SIZE_LIMIT.
-const EMBEDDED_SIZE_MAX: u16 = 44;
+const EMBEDDED_SIZE_MAX: usize = 44;
 
 pub(crate) const RECENCY: u32 = 0x00ff_ffff;
 const TYPE_STRING: u32 = 1 << 24;
@@ -128,7 +128,7 @@ const ALTERED: u32 = 1 << 30;
 const TTL: u32 = 1 << 31;
 const ENCODING_SHIFT: u32 = 28;
 /// A length byte that says: the length is in two bytes of its own.
-const LONG: u8 = 255;
+const LONG: usize = 255;
 
 pub(crate) const HOME: usize = 4;
 pub(crate) const EXPIRES_AT: usize = 8;
@@ -150,27 +150,33 @@ pub(crate) struct Head {
     pub(crate) handle: u32,
     pub(crate) word: u32,
     /// Where the key begins.
-    start: u16,
-    pub(crate) key_size: u16,
-    pub(crate) value_size: u16,
+    pub(crate) start: usize,
+    pub(crate) key_size: usize,
+    pub(crate) value_size: usize,
 }
 
 impl Head {
     #[inline]
     pub(crate) fn read(arena: &Arena, handle: u32) -> Head {
-        let first: &[u8; FIXED_SIZE] = arena.array(handle, 0);
-        let word = u32::from_le_bytes([first[0], first[1], first[2], first[3]]);
-        let mut start = if word & TTL == 0 { FIXED_SIZE } else { FIXED_SIZE + TTL_SIZE };
-        let mut length = |byte: u8| {
-            if byte < LONG {
-                return u16::from(byte);
+        let first = u64::from_le_bytes(*arena.array(handle, 0));
+        let word = (first & 0xffff_ffff) as u32;
+        let start = if word & TTL == 0 { FIXED_SIZE } else { FIXED_SIZE + TTL_SIZE };
+        let (key_size, value_size) = ((first >> 48 & 0xff) as usize, (first >> 56) as usize);
+        let head = Head { handle, word, start, key_size, value_size };
+        if key_size < LONG && value_size < LONG { head } else { head.with_long(arena) }
+    }
+
+    /// With the lengths that are in bytes of their own.
+    #[cold]
+    fn with_long(self, arena: &Arena) -> Head {
+        let mut head = self;
+        for size in [&mut head.key_size, &mut head.value_size] {
+            if *size == LONG {
+                *size = usize::from(u16::from_le_bytes(*arena.array(self.handle, head.start)));
+                head.start += 2;
             }
-            start += 2;
-            u16::from_le_bytes(*arena.array(handle, start - 2))
-        };
-        let key_size = length(first[6]);
-        let value_size = length(first[7]);
-        Head { handle, word, start: short(start), key_size, value_size }
+        }
+        head
     }
 
     pub(crate) fn has_ttl(&self) -> bool {
@@ -190,13 +196,12 @@ impl Head {
     }
 
     pub(crate) fn key(&self) -> Range<usize> {
-        let start = usize::from(self.start);
-        start..start + usize::from(self.key_size)
+        self.start..self.start + self.key_size
     }
 
     pub(crate) fn value(&self) -> Range<usize> {
         let start = self.key().end;
-        start..start + usize::from(self.value_size)
+        start..start + self.value_size
     }
 
     /// Bytes of the whole entry.
@@ -234,16 +239,18 @@ pub(crate) struct Plan {
 impl Plan {
     /// Where the key begins.
     pub(crate) fn start(&self) -> usize {
-        let long = |size: usize| if size >= usize::from(LONG) { 2 } else { 0 };
+        let long = |size: usize| if size >= LONG { 2 } else { 0 };
         FIXED_SIZE + if self.ttl { TTL_SIZE } else { 0 } + long(self.key_size) + long(self.value_size)
     }
 
     /// Bytes of the entry.
+    #[inline]
     pub(crate) fn size(&self) -> usize {
         self.start() + self.key_size + self.value_size
     }
 
     /// Writes the fixed part and the lengths, and gives the head; key, value, expiry and links are the caller's.
+    #[inline]
     pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
         let encoding = match self.encoding {
             Encoding::Bytes => 0,
@@ -253,21 +260,19 @@ impl Plan {
         let altered = if self.altered { ALTERED } else { 0 };
         let ttl = if self.ttl { TTL } else { 0 };
         let word = recency & RECENCY | TYPE_STRING | encoding << ENCODING_SHIFT | altered | ttl;
-        let byte = |size: usize| u8::try_from(size).unwrap_or(LONG);
-        let first: &mut [u8; FIXED_SIZE] = arena.array_mut(handle, 0);
-        first[..4].copy_from_slice(&word.to_le_bytes());
-        first[4..6].copy_from_slice(&home.to_le_bytes());
-        first[6] = byte(self.key_size);
-        first[7] = byte(self.value_size);
-        let (key_size, value_size) = (short(self.key_size), short(self.value_size));
-        let mut at = FIXED_SIZE + if self.ttl { TTL_SIZE } else { 0 };
+        let (key_size, value_size) = (self.key_size, self.value_size);
+        let byte = |size: usize| u8::try_from(size).unwrap_or(u8::MAX);
+        let [r0, r1, r2, r3] = word.to_le_bytes();
+        let [h0, h1] = home.to_le_bytes();
+        *arena.array_mut(handle, 0) = [r0, r1, r2, r3, h0, h1, byte(key_size), byte(value_size)];
+        let mut start = if self.ttl { FIXED_SIZE + TTL_SIZE } else { FIXED_SIZE };
         for size in [key_size, value_size] {
-            if size >= u16::from(LONG) {
-                *arena.array_mut(handle, at) = size.to_le_bytes();
-                at += 2;
+            if size >= LONG {
+                *arena.array_mut(handle, start) = short(size).to_le_bytes();
+                start += 2;
             }
         }
-        Head { handle, word, start: short(at), key_size, value_size }
+        Head { handle, word, start, key_size, value_size }
     }
 }
 

@@ -5,7 +5,6 @@
 )]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const PAGE_SIZE: usize = 4096;
@@ -55,21 +54,35 @@ impl Region {
     }
 }
 
-impl Deref for Region {
-    type Target = [u8];
-
-    #[inline(always)]
-    fn deref(&self) -> &[u8] {
-        // SAFETY: `new` allocated and zeroed these bytes, `from_raw` was promised them; `&self` keeps writers out.
-        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.size) }
+impl Region {
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.size
     }
-}
 
-impl DerefMut for Region {
+    /// The bytes from `at` on, so many of them; they lie in the region.
     #[inline(always)]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.size) }
+    pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        assert!(at <= self.size && len <= self.size - at, "a handle lies in the region");
+        // SAFETY: `new` zeroed these bytes or `from_raw` was promised them, they are inside by the line above, and
+        // `&self` keeps writers out.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
+    }
+
+    /// As `bytes`, to be written.
+    #[inline(always)]
+    pub(crate) fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= self.size && len <= self.size - at, "a handle lies in the region");
+        // SAFETY: as for `bytes`; `&mut self` makes this the only reference.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
+    }
+
+    /// Copies bytes from one place to another; the two may overlap.
+    pub(crate) fn copy(&mut self, from: usize, to: usize, len: usize) {
+        let from = self.bytes(from, len).as_ptr();
+        let to = self.bytes_mut(to, len).as_mut_ptr();
+        // SAFETY: both ranges are inside, as `bytes` and `bytes_mut` have seen to, and no reference to them is left.
+        unsafe { std::ptr::copy(from, to, len) }
     }
 }
 

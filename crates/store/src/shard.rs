@@ -140,29 +140,26 @@ impl Shard {
     /// The key's entry; one whose time has come at `now_ms` (unix) counts as absent.
     #[inline]
     pub fn get(&self, key: &Key<'_>, now_ms: i64) -> Option<Entry<'_>> {
-        let slot = self.find(key)?;
-        let entry = self.entry(slot.entry(&self.arena));
-        match entry.expires_at() {
-            Some(at) if at <= now_ms => None,
-            _ => Some(entry),
+        let (_, head) = self.find(key)?;
+        if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
+            return None;
         }
+        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
     }
 
     /// As `get`, and notes the use; `draw` is a random number (for LFU).
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
-        let slot = self.find(key)?;
-        let handle = slot.entry(&self.arena);
-        let head = Head::read(&self.arena, handle);
+        let (_, head) = self.find(key)?;
         if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
             return None;
         }
         self.clock_ms = now_ms;
         let recency = self.used_again(head.word, draw);
         if recency != head.word & crate::entry::RECENCY {
-            self.arena.array_mut::<3>(handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
+            self.arena.array_mut::<3>(head.handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
         }
-        Some(self.entry(handle))
+        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
     }
 
     /// Notes a use of the key, if it is there; `draw` is a random number (for LFU).
@@ -173,8 +170,7 @@ impl Shard {
     /// Removes the key if its time has come at `now_ms`, and says whether it had. A command calls this before it builds
     /// on what `get` no longer shows.
     pub fn lapse(&mut self, key: &Key<'_>, now_ms: i64) -> bool {
-        let Some(slot) = self.find(key) else { return false };
-        let head = Head::read(&self.arena, slot.entry(&self.arena));
+        let Some((_, head)) = self.find(key) else { return false };
         let due = head.has_ttl() && head.expires_at(&self.arena) <= now_ms;
         if due {
             self.commit_because(Effect::Delete { key: *key }, What::Expired).expect("removing needs no room");
@@ -205,8 +201,8 @@ impl Shard {
                 Ok(outcome)
             }
             Effect::Delete { key } => {
-                let Some(slot) = self.find(&key) else { return Ok(Outcome::default()) };
-                let moved = self.delete(&key, slot);
+                let Some((slot, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                let moved = self.delete(&key, slot, &head);
                 match removal {
                     What::Expired => self.expired += 1,
                     What::Evicted => self.evicted += 1,
@@ -216,8 +212,8 @@ impl Shard {
                 Ok(Outcome { existed: true, elements: 1 + narrow(moved), ..Outcome::default() })
             }
             Effect::Expire { key, at } => {
-                let Some(slot) = self.find(&key) else { return Ok(Outcome::default()) };
-                let bytes = self.expire(&key, slot, at)?;
+                let Some((slot, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                let bytes = self.expire(&key, slot, head, at)?;
                 self.note(&key, What::Expire);
                 Ok(Outcome { existed: true, elements: 1, bytes, ..Outcome::default() })
             }
@@ -288,11 +284,17 @@ impl Shard {
             entries: self.arena.used(),
             ropes: self.shelf.size,
             retired: self.graveyard.size(),
-            heads: self.databases.iter().map(Database::size).sum(),
+            heads: self.databases.iter().map(|database| database.size).sum(),
             resident: self.arena.resident(),
             expired: self.expired,
             evicted: self.evicted,
         }
+    }
+
+    /// What counts against the lease, as in `Memory::total`.
+    pub fn held(&self) -> u64 {
+        let heads: u64 = self.databases.iter().map(|database| database.size).sum();
+        self.arena.used() + self.shelf.size + self.graveyard.size() + heads
     }
 
     /// A range of the region, in bytes from its start, that is not needed now and whose pages may be given back to the
@@ -319,11 +321,12 @@ impl Shard {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Slot> {
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
         let root = self.database(key.db).partition(key.partition).root;
         table::find(&self.arena, root, key.hash, |handle| {
             let head = Head::read(&self.arena, handle);
-            usize::from(head.key_size) == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes
+            let equal = head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes;
+            equal.then_some(head)
         })
     }
 
@@ -336,7 +339,7 @@ impl Shard {
         let database = &self.databases[usize::from(head.home(&self.arena))];
         let key = self.key(database.number, (self.config.partition_of)(database.number, bytes), bytes);
         let root = database.partition(key.partition).root;
-        let slot = table::find(&self.arena, root, key.hash, |other| other == handle)?;
+        let (slot, ()) = table::find(&self.arena, root, key.hash, |other| (other == handle).then_some(()))?;
         Some((key, slot))
     }
 

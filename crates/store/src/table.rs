@@ -67,9 +67,14 @@ const fn tag(hash: u64) -> u8 {
     tag
 }
 
-/// Walks down to the bucket that covers `hash` and gives the slot of the entry for which `is_it` says yes.
+/// Walks down to the bucket that covers `hash` and gives the slot of the entry of which `is_it` makes something, and what.
 #[inline]
-pub(crate) fn find(arena: &Arena, root: u32, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<Slot> {
+pub(crate) fn find<T>(
+    arena: &Arena,
+    root: u32,
+    hash: u64,
+    is_it: impl Fn(u32) -> Option<T>,
+) -> Option<(Slot, T)> {
     let mut link = root;
     let mut level = 0;
     while is_inner(link) {
@@ -80,30 +85,33 @@ pub(crate) fn find(arena: &Arena, root: u32, hash: u64, is_it: impl Fn(u32) -> b
         return None;
     }
     let node: &[u8; NODE_SIZE] = arena.array(link, 0);
-    let mut candidates = candidates(node, tag(hash));
-    while candidates != 0 {
-        let index = (candidates.trailing_zeros() / 8) as usize;
-        let slot = Slot { bucket: link, index };
-        if is_it(handle(node, index)) {
-            return Some(slot);
+    let (words, _) = node.as_chunks::<8>();
+    for (word, first) in [(words[0], 0), (words[1], 8)] {
+        let mut candidates = candidates(u64::from_le_bytes(word), tag(hash));
+        while candidates != 0 {
+            let index = first + (candidates.trailing_zeros() / 8) as usize;
+            if index >= usize::from(node[COUNT]) {
+                break;
+            }
+            if let Some(found) = is_it(handle(node, index)) {
+                return Some((Slot { bucket: link, index }, found));
+            }
+            candidates &= candidates - 1;
         }
-        candidates &= candidates - 1;
     }
     None
 }
 
-/// The highest bit of byte i is set when tag i is equal.
+/// The highest bit of a byte is set if the byte equals the tag, and now and then in a byte above such a one (Mycroft,
+/// 1987): for those an entry is looked at in vain.
 #[inline(always)]
-fn candidates(node: &[u8; NODE_SIZE], tag: u8) -> u128 {
-    const LOW: u128 = u128::from_le_bytes([0x7f; 16]);
-    const ONES: u128 = u128::from_le_bytes([1; 16]);
-    let tags = u128::from_le_bytes(*node.first_chunk().expect("a node has 64 bytes"));
-    let differences = tags ^ (ONES * u128::from(tag));
-    // Without carries between bytes (Hacker's Delight, 6-1), so that there are no false hits.
-    let equal = !(((differences & LOW) + LOW) | differences | LOW);
-    equal & ((1 << (8 * u32::from(node[COUNT]))) - 1)
+fn candidates(tags: u64, tag: u8) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let differences = tags ^ ONES.wrapping_mul(u64::from(tag));
+    differences.wrapping_sub(ONES) & !differences & ONES << 7
 }
 
+#[inline(always)]
 fn handle(node: &[u8; NODE_SIZE], index: usize) -> u32 {
     let at = 16 + 4 * index;
     u32::from_le_bytes([node[at], node[at + 1], node[at + 2], node[at + 3]])

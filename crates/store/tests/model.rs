@@ -292,7 +292,7 @@ fn read(value: Value<'_>) -> Vec<u8> {
 
 #[test]
 fn random_programs_agree_with_a_map() {
-    let (seeds, steps) = if cfg!(miri) { (1, 60) } else { (9, 2_000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 60) } else { (24, 2_500) };
     for seed in 0..seeds {
         let key_count = [5, 60, 2_000][seed as usize % 3];
         let mut world = World::new(seed, key_count, REGION);
@@ -375,7 +375,7 @@ fn a_scan_misses_nothing_that_stays() {
             if cursor == 0 {
                 break;
             }
-            for _ in 0..world.random.below(if cfg!(miri) { 9 } else { 120 }) {
+            for _ in 0..world.random.below(if cfg!(miri) { 9 } else { 40 }) {
                 if growing {
                     let bytes = format!("h-come{}", world.random.next()).into_bytes();
                     set(&mut world, &bytes);
@@ -427,7 +427,9 @@ fn keys_expire_in_order_and_on_time() {
             );
             world.now_ms = tended.next_at.unwrap_or(world.now_ms).max(world.now_ms);
         }
-        world.shard.audit();
+        if world.random.below(40) == 0 {
+            world.shard.audit();
+        }
     }
     assert!(ends.is_empty());
     assert_eq!(world.shard.memory().expired, count as u64);

@@ -2,7 +2,7 @@
 
 use super::{
     Arena, CLASS_COUNT, CLASS_GRANULES, Class, GRANULE, GROUP_COUNT, NO_GRANULE, NO_SPAN, NODE_CLASS,
-    SPAN_GRANULES, SPAN_SIZE, Span, State, group,
+    SPAN_GRANULES, SPAN_SIZE, Span, State, group, next_free,
 };
 
 const FREE_WORDS: usize = SPAN_GRANULES as usize / 64;
@@ -122,7 +122,7 @@ impl Arena {
             self.leaving.note_free(granule);
             count += 1;
             let at = number as usize * SPAN_SIZE + usize::from(granule) * GRANULE;
-            granule = u16::from_le_bytes([self.memory[at], self.memory[at + 1]]);
+            granule = next_free(&self.memory, at);
         }
         Leaving::Started { cost: 1 + count / 8 }
     }
