@@ -11,8 +11,8 @@
 //! ([`Decoder::token`]) hands over its bytes as they come, so that a 512 MB value never lies in one place.
 //!
 //! However a frame is cut, a byte is looked at a constant number of times: the decoder remembers where it stopped.
-//! Headers of a frame that came in pieces are read once more when it is complete, because the ranges live in the
-//! lane's scratch and not in each connection.
+//! A frame is first tried in one go; if that fails it is read with care, and the headers of one that came in pieces once
+//! more when it is complete, because the ranges live in the lane's scratch and not in each connection.
 //!
 //! Follows `processInlineBuffer` and `processMultibulkBuffer` of Redis 7.0 (`src/networking.c`), with its limits, its
 //! error texts and its leniency: the byte after `\r`, and the two bytes after a bulk, are skipped unread. Differences:
@@ -358,6 +358,11 @@ impl Decoder {
                     self.state = State::Count;
                     (self.position, self.scanned, self.cut) = (0, 1, false);
                     args.clear(false);
+                    if let Some(size) = plain(input, args, limits) {
+                        self.state = State::Start;
+                        return Step::Command { size };
+                    }
+                    args.ranges.clear();
                 }
                 Some(_) => {
                     self.state = State::Inline;
@@ -451,29 +456,7 @@ impl Decoder {
     }
 
     /// Reads `X123\r\n` at `position`, whatever `X` is.
-    #[inline]
     fn header(&mut self, input: &[u8]) -> Header {
-        let start = self.position as usize;
-        // A number of up to three digits and its line end, all there: nearly every header.
-        if let Some(&[_, a, b, c, d, _, ..]) = input.get(start..) {
-            let digit = |byte: u8| i64::from(byte.wrapping_sub(b'0'));
-            let is_digit = |byte: u8| byte.is_ascii_digit();
-            if b == b'\r' && is_digit(a) {
-                return Header::Value(digit(a), start + 4);
-            }
-            if c == b'\r' && is_digit(a) && is_digit(b) && a != b'0' {
-                return Header::Value(digit(a) * 10 + digit(b), start + 5);
-            }
-            if d == b'\r' && is_digit(a) && is_digit(b) && is_digit(c) && a != b'0' {
-                let value = digit(a) * 100 + digit(b) * 10 + digit(c);
-                return Header::Value(value, start + 6);
-            }
-        }
-        self.header_slow(input)
-    }
-
-    #[cold]
-    fn header_slow(&mut self, input: &[u8]) -> Header {
         let start = self.position as usize;
         let from = (self.scanned as usize).min(input.len());
         let Some(found) = find(&input[from..], b'\r') else {
@@ -491,6 +474,50 @@ impl Decoder {
             None => Header::Malformed,
         }
     }
+}
+
+/// A frame that lies in the input as a whole, within all limits, with numbers of up to three digits: nearly every request, in
+/// two thirds of the time. Nothing for any other; it is then read again with care.
+#[inline]
+fn plain(input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Option<usize> {
+    let (count, mut at) = plain_header(input, 0)?;
+    if !limits.authenticated || count > (VIEW_ARGS_MAX.min(limits.args_max) as usize) {
+        return None;
+    }
+    for _ in 0..count {
+        if *input.get(at)? != b'$' {
+            return None;
+        }
+        let (size, start) = plain_header(input, at)?;
+        let end = start + size;
+        at = end + 2;
+        if at > input.len().min(VIEW_SIZE_MAX) || size as u64 > limits.bulk_size_max {
+            return None;
+        }
+        args.ranges.push((index32(start), index32(end)));
+    }
+    Some(at)
+}
+
+/// The number of the header at `at`, and where what it announces starts. Six bytes are there behind every header of a whole
+/// command: even `*1\r\n` has an argument behind it.
+#[inline]
+fn plain_header(input: &[u8], at: usize) -> Option<(usize, usize)> {
+    let &[_, a, b, c, d, _] = input.get(at..)?.first_chunk::<6>()?;
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    if digit(a) > 9 {
+        return None;
+    }
+    if b == b'\r' {
+        return Some((digit(a), at + 4));
+    }
+    if digit(b) > 9 || a == b'0' {
+        return None;
+    }
+    if c == b'\r' {
+        return Some((digit(a) * 10 + digit(b), at + 5));
+    }
+    (digit(c) <= 9 && d == b'\r').then_some((digit(a) * 100 + digit(b) * 10 + digit(c), at + 6))
 }
 
 /// The number behind `*`: zero and less is an empty command.

@@ -199,6 +199,12 @@ fn limits_hold_in_both_modes() {
     assert_eq!(decode(b"*2000\r\n", &[], &limits).1, None);
     assert_eq!(decode(b"*2001\r\n", &[], &limits).1, Some(ProtocolError::MultibulkLength));
     let locked = Limits { authenticated: false, ..limits };
+    let eleven = encode(&[vec![b"x".to_vec(); 11]]);
+    assert_eq!(decode(&eleven, &[], &locked).1, Some(ProtocolError::UnauthenticatedMultibulkLength));
+    let tight = Limits { bulk_size_max: 500, args_max: 10, ..limits };
+    assert_eq!(decode(&command(500), &[], &tight).1, None);
+    assert_eq!(decode(&command(501), &[], &tight).1, Some(ProtocolError::BulkLength));
+    assert_eq!(decode(&eleven, &[], &tight).1, Some(ProtocolError::MultibulkLength));
     assert_eq!(decode(b"*10\r\n$16384\r\n", &[], &locked).1, None);
     assert_eq!(decode(b"*10\r\n$16385\r\n", &[], &locked).1, Some(ProtocolError::UnauthenticatedBulkLength));
     assert_eq!(decode(b"*11\r\n", &[], &locked).1, Some(ProtocolError::UnauthenticatedMultibulkLength));
@@ -213,6 +219,8 @@ fn a_view_is_at_most_its_limit() {
     let step = |input: &[u8]| Decoder::new().decode(input, &mut ArgRanges::new(), &Limits::default());
     assert_eq!(step(&frame(VIEW_SIZE_MAX)), Step::Command { size: VIEW_SIZE_MAX });
     assert_eq!(step(&frame(VIEW_SIZE_MAX + 1)), Step::Large);
+    let many = encode(&[vec![vec![b'x'; 900]; 100]]);
+    assert_eq!(step(&many), Step::Large);
     // It is told from the headers, before the bytes arrive.
     assert_eq!(step(&frame(VIEW_SIZE_MAX + 1)[..30]), Step::Large);
 }
