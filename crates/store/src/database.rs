@@ -15,6 +15,22 @@ pub(crate) struct Partition {
     pub(crate) expiring: u32,
 }
 
+/// Sums over neighbouring partitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) count: u32,
+    pub(crate) expiring: u32,
+}
+
+/// By what partitions are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weight {
+    /// All their keys.
+    Keys,
+    /// Their keys with a time to live.
+    Expiring,
+}
+
 #[derive(Debug)]
 pub(crate) struct Database {
     /// The number that clients know it by; SWAPDB exchanges these.
@@ -23,7 +39,7 @@ pub(crate) struct Database {
     pub(crate) expiring: u64,
     /// Bytes of the heads.
     pub(crate) size: u64,
-    groups: Vec<u32>,
+    groups: Vec<Group>,
     pieces: Vec<Option<Box<[Partition]>>>,
 }
 
@@ -57,7 +73,7 @@ impl Database {
     fn make_piece(&mut self, piece: usize, partitions: usize) {
         if self.pieces.is_empty() {
             self.pieces = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
-            self.groups = vec![0; partitions.div_ceil(GROUP)];
+            self.groups = vec![Group::default(); partitions.div_ceil(GROUP)];
             self.size += (size_of_val(&*self.pieces) + size_of_val(&*self.groups)) as u64;
         }
         self.pieces[piece] = Some(vec![Partition::default(); PIECE].into());
@@ -67,14 +83,45 @@ impl Database {
     /// Notes that a partition's count and number of expiring keys became others.
     pub(crate) fn recount(&mut self, partition: u16, before: Partition, after: Partition) {
         let group = &mut self.groups[usize::from(partition) / GROUP];
-        *group = *group - before.count + after.count;
+        group.count = group.count - before.count + after.count;
+        group.expiring = group.expiring - before.expiring + after.expiring;
         self.count = self.count - u64::from(before.count) + u64::from(after.count);
         self.expiring = self.expiring - u64::from(before.expiring) + u64::from(after.expiring);
     }
 
-    /// Keys in the partitions of a group.
-    pub(crate) fn group(&self, group: usize) -> u32 {
-        self.groups.get(group).copied().unwrap_or(0)
+    /// Sums of a group of partitions.
+    pub(crate) fn group(&self, group: usize) -> Group {
+        self.groups.get(group).copied().unwrap_or_default()
+    }
+
+    /// All that partitions of this database are weighed by.
+    pub(crate) fn weight(&self, weight: Weight) -> u64 {
+        match weight {
+            Weight::Keys => self.count,
+            Weight::Expiring => self.expiring,
+        }
+    }
+
+    /// The partition on which `left`, below the database's weight, falls when each stands for its weight. The cost is
+    /// the groups and one group's partitions, 128 of each at most.
+    pub(crate) fn locate(&self, left: u64, weight: Weight) -> u16 {
+        let of = |count: u32, expiring: u32| u64::from(if weight == Weight::Keys { count } else { expiring });
+        let mut left = left;
+        let mut at = 0;
+        while left >= of(self.groups[at].count, self.groups[at].expiring) {
+            left -= of(self.groups[at].count, self.groups[at].expiring);
+            at += 1;
+        }
+        at *= GROUP;
+        loop {
+            let number = u16::try_from(at).expect("partitions are numbered in 16 bits");
+            let Partition { count, expiring, .. } = self.partition(number);
+            if left < of(count, expiring) {
+                return number;
+            }
+            left -= of(count, expiring);
+            at += 1;
+        }
     }
 
     /// Every partition whose head was made.

@@ -46,10 +46,14 @@ impl Shard {
 
     /// Seconds since an entry's last use: OBJECT IDLETIME. Under LFU, which records no such thing, it means nothing.
     pub fn idle_s(&self, entry: &Entry<'_>) -> u32 {
-        self.second().wrapping_sub(entry.head.word) & RECENCY
+        self.idle_of(entry.head.word)
     }
 
-    fn frequency_of(&self, word: u32) -> u32 {
+    pub(crate) fn idle_of(&self, word: u32) -> u32 {
+        self.second().wrapping_sub(word) & RECENCY
+    }
+
+    pub(crate) fn frequency_of(&self, word: u32) -> u32 {
         let Recency::Lfu { decay_minutes, .. } = self.config.recency else { return 0 };
         let counter = word & 255;
         let passed = self.minute().wrapping_sub(word >> 8 & MINUTE_MASK) & MINUTE_MASK;

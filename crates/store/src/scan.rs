@@ -1,7 +1,7 @@
 //! Walking over keys: SCAN, KEYS, RANDOMKEY.
 
 use crate::budget::Budget;
-use crate::database::GROUP;
+use crate::database::{GROUP, Weight};
 use crate::entry::Entry;
 use crate::shard::Shard;
 use crate::table::{self, POSITION_BITS};
@@ -33,7 +33,7 @@ impl Shard {
         while partition < partitions {
             if position == 0
                 && partition.is_multiple_of(GROUP as u64)
-                && database.group(index(partition) / GROUP) == 0
+                && database.group(index(partition) / GROUP).count == 0
             {
                 partition += GROUP as u64;
                 budget.spend(1, 0);
@@ -65,17 +65,8 @@ impl Shard {
     /// entry's time may have come.
     pub fn random(&self, db: u16, draw: u64) -> Option<Entry<'_>> {
         let database = self.database(db);
-        let mut left = draw.checked_rem(database.count)?;
-        let mut partition = 0;
-        while left >= u64::from(database.group(usize::from(partition) / GROUP)) {
-            left -= u64::from(database.group(usize::from(partition) / GROUP));
-            partition += u16::try_from(GROUP).expect("a group is small");
-        }
-        while left >= u64::from(database.partition(partition).count) {
-            left -= u64::from(database.partition(partition).count);
-            partition += 1;
-        }
-        let root = database.partition(partition).root;
+        let left = draw.checked_rem(database.count)?;
+        let root = database.partition(database.locate(left, Weight::Keys)).root;
         let mixed = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut position = mixed >> (64 - POSITION_BITS);
         loop {

@@ -75,12 +75,7 @@ pub(crate) fn find<T>(
     hash: u64,
     is_it: impl Fn(u32) -> Option<T>,
 ) -> Option<(Slot, T)> {
-    let mut link = root;
-    let mut level = 0;
-    while is_inner(link) {
-        link = arena.u32(link & !1, 4 * nibble(hash, level));
-        level += 1;
-    }
+    let link = bucket(arena, root, hash);
     if link == 0 {
         return None;
     }
@@ -100,6 +95,30 @@ pub(crate) fn find<T>(
         }
     }
     None
+}
+
+/// The link of the bucket that covers `hash`; 0 if there is none.
+#[inline]
+pub(crate) fn bucket(arena: &Arena, root: u32, hash: u64) -> u32 {
+    let mut link = root;
+    let mut level = 0;
+    while is_inner(link) {
+        link = arena.u32(link & !1, 4 * nibble(hash, level));
+        level += 1;
+    }
+    link
+}
+
+/// The first entry of a bucket that has the hash's tag, looked at no further.
+#[inline]
+pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> Option<u32> {
+    if bucket == 0 {
+        return None;
+    }
+    let node: &[u8; NODE_SIZE] = arena.array(bucket, 0);
+    let tags = &node[..usize::from(node[COUNT])];
+    let index = tags.iter().position(|&other| other == tag(hash))?;
+    Some(handle(node, index))
 }
 
 /// The highest bit of a byte is set if the byte equals the tag, and now and then in a byte above such a one (Mycroft,

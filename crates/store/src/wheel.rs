@@ -138,6 +138,17 @@ impl Wheel {
         }
     }
 
+    /// Entries of the slot that comes next, for eviction by time to live.
+    pub(crate) fn front<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = u32> + use<'a> {
+        let slot = match self.dealing {
+            Some((level, slot)) if self.heads[level][slot] != 0 => Some((level, slot)),
+            _ => self.first(),
+        };
+        let first = slot.map_or(0, |(level, slot)| self.heads[level][slot]);
+        std::iter::successors(Some(first), |&entry| Some(arena.u32(entry, NEXT)))
+            .take_while(|&entry| entry != 0)
+    }
+
     /// The earliest slot: every slot of a level lies before those of the levels above, and none behind the wheel.
     fn first(&self) -> Option<(usize, usize)> {
         let level = (0..LEVELS).find(|&level| self.occupied[level] != 0)?;

@@ -8,8 +8,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    Budget, Config, Effect, Expiry, Full, Key, NewValue, Recency, Region, RopeBuilder, Shard, Type, Value,
-    What,
+    Budget, Config, Effect, Evicted, Expiry, Full, Key, NewValue, Policy, Recency, Region, RopeBuilder,
+    Shard, Type, Value, What,
 };
 
 const PARTITIONS: u16 = 64;
@@ -552,6 +552,106 @@ fn a_full_region_refuses_and_recovers() {
     let refused = Effect::Set { key, value: NewValue::Bytes(b"more"), expiry: Expiry::None };
     assert_eq!(world.shard.commit(refused), Err(Full), "the lease is spent");
     assert!(world.commit(Effect::Delete { key }).existed, "removing needs no lease");
+}
+
+/// Makes 2,000 keys of which each policy finds half the better victims, evicts down to half, and counts how many of the
+/// better half stayed.
+fn evicted_wrongly(policy: Policy) -> usize {
+    let count: u32 = if cfg!(miri) { 60 } else { 2_000 };
+    let mut world = World::new(9, 1, REGION);
+    if policy.is_lfu() {
+        world.shard.set_recency(Recency::Lfu { log_factor: 1, decay_minutes: 1 });
+    }
+    let name =
+        |number: u32| if number.is_multiple_of(5) { format!("h{number}") } else { format!("key:{number}") };
+    let is_volatile = policy.name().starts_with("volatile");
+    let start = world.now_ms;
+    for number in 0..count {
+        let bytes = name(number).into_bytes();
+        let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
+        let end = start + 100_000_000 + i64::from(number) * 1_000;
+        let expiry = if is_volatile { Expiry::At(end) } else { Expiry::None };
+        world.commit(Effect::Set { key, value: NewValue::Bytes(&[1; 100]), expiry });
+    }
+    // The upper half is used, later and more often, and ends later.
+    let now_ms = start + 1_000_000;
+    for number in count / 2..count {
+        let bytes = name(number).into_bytes();
+        let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
+        for draw in 0..40 {
+            world.shard.touch(&key, now_ms, draw);
+        }
+    }
+    world.shard.listen(true);
+    let heads = world.shard.memory().heads;
+    let target = heads + (world.shard.held() - heads) / 2;
+    let mut random = Random(5);
+    let mut slices = 0;
+    loop {
+        let mut budget = Budget::new(100, 1 << 20);
+        match world.shard.evict(policy, target, &mut || random.next(), &mut budget, &|_, _| false) {
+            Evicted::More => slices += 1,
+            Evicted::Enough => break,
+            Evicted::Nothing => panic!("there is enough to evict"),
+        }
+    }
+    assert!(slices > 2, "eviction stops when its budget is spent");
+    world.shard.audit();
+    assert!(world.shard.held() <= target && world.shard.held() > target * 9 / 10, "no more goes than has to");
+    let gone = world
+        .shard
+        .changes()
+        .filter(|change| matches!(change, store::Change::Key { what: What::Evicted, .. }));
+    assert_eq!(gone.count() as u64, world.shard.memory().evicted, "listeners hear of evictions");
+    (count / 2..count)
+        .filter(|&number| {
+            let bytes = name(number).into_bytes();
+            world.shard.get(&world.shard.key(1, partition_of(1, &bytes), &bytes), now_ms).is_none()
+        })
+        .count()
+}
+
+#[test]
+fn eviction_takes_the_keys_that_its_policy_names() {
+    let half = if cfg!(miri) { 30 } else { 1_000 };
+    for policy in Policy::ALL {
+        let wrong = match policy {
+            Policy::NoEviction => continue,
+            policy => evicted_wrongly(policy),
+        };
+        let random = matches!(policy, Policy::AllKeysRandom | Policy::VolatileRandom);
+        if random {
+            assert!(wrong > half / 4 && wrong < half * 3 / 4, "{}: {wrong} of {half}", policy.name());
+        } else {
+            // Sampling mistakes a few at the end, when most of the worse half is gone.
+            assert!(wrong < half / 8, "{}: {wrong} of {half}", policy.name());
+        }
+    }
+}
+
+/// Keys without a time to live survive volatile policies, held keys survive all, and without a policy nothing goes.
+#[test]
+fn eviction_spares_what_it_must() {
+    let mut world = World::new(10, 1, REGION);
+    for number in 0..50 {
+        let bytes = format!("h{number}").into_bytes();
+        let key = world.shard.key(0, 63, &bytes);
+        let expiry = if number < 10 { Expiry::At(world.now_ms + 1_000_000) } else { Expiry::None };
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry });
+    }
+    let mut random = Random(1);
+    let mut evict = |world: &mut World, policy, hold: &dyn Fn(u16, u64) -> bool| {
+        let ended =
+            world.shard.evict(policy, 0, &mut || random.next(), &mut Budget::new(9_999, 1 << 20), hold);
+        assert_eq!(ended, Evicted::Nothing);
+        world.shard.audit();
+        world.shard.count(0)
+    };
+    assert_eq!(evict(&mut world, Policy::NoEviction, &|_, _| false), 50);
+    assert_eq!(evict(&mut world, Policy::AllKeysLru, &|db, _| db == 0), 50, "all are held");
+    assert_eq!(evict(&mut world, Policy::VolatileLru, &|_, _| false), 40);
+    assert_eq!(evict(&mut world, Policy::VolatileTtl, &|_, _| false), 40);
+    assert_eq!(evict(&mut world, Policy::AllKeysLfu, &|_, _| false), 0);
 }
 
 /// Strings keep the encoding names that Redis gives them.
