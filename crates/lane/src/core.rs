@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use store::Budget;
-use wire::command::{COMMANDS, Command, Work as Cost};
+use wire::command::{COMMANDS, Command, Scope, Work as Cost};
 use wire::reply::Proto;
 use wire::route::{PartitionMap, Slot};
 
 use crate::admin::{Order, Report};
 use crate::client::{Client, Port};
-use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
 use crate::locks::{Locks, Mode};
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
@@ -98,7 +98,7 @@ struct Parked {
     db: u16,
     command: &'static Command,
     request: Request,
-    slot: Option<Slot>,
+    route: Option<Route>,
 }
 
 /// See the top of this file.
@@ -217,18 +217,18 @@ impl Core {
         db: u16,
         command: &'static Command,
         request: Request,
-        slot: Option<Slot>,
+        route: Option<Route>,
     ) {
         let mut names = Names::default();
         let mode = mode_of(command);
         let args = Args::Owned(&request);
-        let call = Call { command, args, db, proto, slot, port: Port::Shared };
+        let call = Call { command, args, db, proto, route, port: Port::Shared };
         let step = usize::from(command.keys.step.max(1));
         for index in key_range(command, args.len()).step_by(step) {
             names.push(self.space.lock_name(&call, index), mode);
         }
         self.stats.lock_waits += 1;
-        let job = Job { command: 0, db, work: Work::Run { command, request, slot } };
+        let job = Job { command: 0, db, work: Work::Run { command, request, route } };
         self.admit(Part::of_command(origin, proto, names, job));
     }
 
@@ -324,8 +324,8 @@ impl Core {
             None => {
                 self.lines.remove(&asker);
             }
-            Some(Parked { origin, proto, db, command, request, slot }) => {
-                self.begin_part(origin, proto, db, command, request, slot);
+            Some(Parked { origin, proto, db, command, request, route }) => {
+                self.begin_part(origin, proto, db, command, request, route);
             }
         }
     }
@@ -671,8 +671,11 @@ impl Core {
         self.stats.asks_served += 1;
         let command = &COMMANDS[usize::from(head.id)];
         let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
-        let slot = Slot::new(head.key_slot);
-        let call = Call { command, args, db: head.db, proto, slot, port: Port::Shared };
+        let route = Slot::new(head.key_slot).filter(|_| command.scope == Scope::Key).map(|slot| {
+            let bytes = args.flat(usize::from(command.keys.first));
+            Route { slot, hash: self.space.shard.key(head.db, slot.number(), bytes).hash }
+        });
+        let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
         let asker = (lane, head.client);
         let is_behind = !self.lines.is_empty() && self.lines.contains_key(&asker);
         if !is_behind && self.can_run(&call) {
@@ -693,10 +696,10 @@ impl Core {
         let request = args.to_request();
         if is_behind {
             let line = self.lines.get_mut(&asker).expect("just looked");
-            line.push_back(Parked { origin, proto, db: head.db, command, request, slot });
+            line.push_back(Parked { origin, proto, db: head.db, command, request, route });
         } else {
             self.lines.insert(asker, VecDeque::new());
-            self.begin_part(origin, proto, head.db, command, request, slot);
+            self.begin_part(origin, proto, head.db, command, request, route);
         }
         None
     }

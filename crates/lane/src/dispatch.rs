@@ -9,7 +9,7 @@ use wire::route::Slot;
 use crate::client::{Client, Multi, Port};
 use crate::connection::{self, Wish};
 use crate::core::Core;
-use crate::keyspace::Call;
+use crate::keyspace::{Call, Route};
 use crate::locks::LockName;
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead, AskKind};
@@ -58,17 +58,19 @@ pub(crate) enum Flow {
 }
 
 impl Core {
-    /// Takes one command of a client.
+    /// Takes one command of a client. `resolved` and `route` are what its words say, found beforehand.
     #[inline]
     pub(crate) fn dispatch(
         &mut self,
         client: &mut Client,
         handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
         let args = input.args();
-        let command = match resolve(args) {
+        let command = match resolved {
             Ok(command) => command,
             Err(refusal) => {
                 let mut sink = Sink::Client { output, replies: &mut client.replies };
@@ -89,7 +91,7 @@ impl Core {
             return self.dispatch_multi(client, handle, command.id, output);
         }
         match command.scope {
-            Scope::Key => self.dispatch_key(client, handle, command, input, output),
+            Scope::Key => self.dispatch_key(client, handle, command, route, input, output),
             Scope::Keys(_) => self.dispatch_keys(client, handle, command, input, output),
             Scope::Connection | Scope::Control => {
                 self.dispatch_connection(client, handle, command, input, output)
@@ -105,6 +107,7 @@ impl Core {
         client: &mut Client,
         handle: Handle<Client>,
         command: &'static Command,
+        route: Option<Route>,
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
@@ -112,10 +115,10 @@ impl Core {
         let Some(key) = key_of(args.get(usize::from(command.keys.first))) else {
             return key_too_long(client, output);
         };
-        let slot = Slot::of(key);
+        let slot = route.map_or_else(|| Slot::of(key), |route| route.slot);
         let owner = self.map.owner(slot).0;
         if owner == self.id {
-            return self.run_here(client, handle, command, input, Some(slot), output);
+            return self.run_here(client, handle, command, input, route, output);
         }
         self.ask(client, handle, owner, command, input, slot, output)
     }
@@ -128,12 +131,18 @@ impl Core {
         handle: Handle<Client>,
         command: &'static Command,
         input: Input<'_>,
-        slot: Option<Slot>,
+        route: Option<Route>,
         output: &mut Output,
     ) -> Flow {
         self.stats.commands_direct += 1;
-        let call =
-            Call { command, args: input.args(), db: client.db, proto: client.proto, slot, port: client.port };
+        let call = Call {
+            command,
+            args: input.args(),
+            db: client.db,
+            proto: client.proto,
+            route,
+            port: client.port,
+        };
         if self.can_run(&call) {
             self.run(&call, &mut Sink::Client { output, replies: &mut client.replies });
             if let Input::Owned(request) = input {
@@ -142,7 +151,7 @@ impl Core {
             return Flow::Next;
         }
         let origin = Origin::Client { client: handle, slot: client.replies.open() };
-        self.begin_part(origin, client.proto, client.db, command, input.into_request(), slot);
+        self.begin_part(origin, client.proto, client.db, command, input.into_request(), route);
         Flow::Block
     }
 
@@ -229,7 +238,7 @@ impl Core {
             return self.watch(client, handle, command, input, output);
         }
         if is_one_lane && owner == self.id {
-            return self.run_here(client, handle, command, input, Some(slot), output);
+            return self.run_here(client, handle, command, input, None, output);
         }
         if is_one_lane || client.port == Port::Lane && owner != self.id {
             return self.ask(client, handle, owner, command, input, slot, output);
@@ -321,7 +330,7 @@ impl Core {
             return halt(input);
         }
         let args = input.args();
-        let call = Call { command, args, db: client.db, proto: client.proto, slot: None, port: client.port };
+        let call = Call { command, args, db: client.db, proto: client.proto, route: None, port: client.port };
         // Connection commands change the client that their sink borrows from, so they write to the side first.
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
@@ -438,7 +447,7 @@ fn halt(input: Input<'_>) -> Flow {
 }
 
 #[inline]
-fn resolve(args: Args<'_>) -> Result<&'static Command, Refusal> {
+pub(crate) fn resolve(args: Args<'_>) -> Result<&'static Command, Refusal> {
     let command = lookup(args.flat(0)).ok_or(Refusal::UnknownCommand)?;
     let command = if command.is_container() && args.len() > 1 {
         command.subcommand(args.flat(1)).ok_or(Refusal::UnknownSubcommand(command))?

@@ -16,6 +16,13 @@ use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::watch::{WatcherId, Watches};
 
+/// Where a key belongs: its slot, and its hash in the shard's table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) slot: Slot,
+    pub(crate) hash: u64,
+}
+
 /// One command to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
@@ -23,8 +30,8 @@ pub(crate) struct Call<'a> {
     pub(crate) args: Args<'a>,
     pub(crate) db: u16,
     pub(crate) proto: Proto,
-    /// The slot of the first key, when whoever routed the command has computed it.
-    pub(crate) slot: Option<Slot>,
+    /// Where its one key belongs, when whoever routed the command has computed it.
+    pub(crate) route: Option<Route>,
     /// The door its client came through.
     pub(crate) port: Port,
 }
@@ -118,11 +125,10 @@ impl Keyspace {
     #[inline]
     pub(crate) fn key<'k>(&self, call: &Call<'k>, index: usize) -> Key<'k> {
         let bytes = call.args.flat(index);
-        let slot = match call.slot {
-            Some(slot) if index == 1 => slot,
-            _ => Slot::of(bytes),
-        };
-        self.shard.key(call.db, slot.number(), bytes)
+        match call.route {
+            Some(Route { slot, hash }) => Key { db: call.db, partition: slot.number(), hash, bytes },
+            None => self.shard.key(call.db, Slot::of(bytes).number(), bytes),
+        }
     }
 
     /// What is at a key.

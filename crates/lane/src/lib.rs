@@ -3,7 +3,7 @@
 //! A lane makes no system call, reads no clock and draws no chance: the backend, the instant and the meter are
 //! arguments, so that a whole server runs in one thread under a seed. It reads top down:
 //!
-//! * this file: the turn, clients in and out;
+//! * `turn`: the round, clients in and out; `serve`: one client's share of it;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
 //! * `keyspace`, `commands`, `connection`: what commands mean;
 //! * `replies`: replies leave in the order the commands came;
@@ -24,6 +24,7 @@ mod part;
 mod peers;
 mod replies;
 mod request;
+mod serve;
 mod slab;
 mod stats;
 mod transaction;

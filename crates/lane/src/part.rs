@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 use store::Budget;
 use wire::command::Command;
 use wire::reply::Proto;
-use wire::route::Slot;
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
-use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
 use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -75,7 +74,7 @@ pub(crate) struct Job {
 /// What a job does.
 pub(crate) enum Work {
     /// Runs a command whose keys are all here; the outcome is its reply.
-    Run { command: &'static Command, request: Request, slot: Option<Slot> },
+    Run { command: &'static Command, request: Request, route: Option<Route> },
     /// Copies what is at the key that is argument `index`.
     Fetch { command: &'static Command, request: Request, index: usize },
     /// Puts a copy at the key that is argument `index`.
@@ -275,14 +274,14 @@ impl Part {
             }
             budget.spend(1, 0);
             let outcome = match &mut job.work {
-                Work::Run { command, request, slot } => {
+                Work::Run { command, request, route } => {
                     let args = Args::Owned(request);
                     let call = Call {
                         command,
                         args,
                         db: job.db,
                         proto: self.proto,
-                        slot: *slot,
+                        route: *route,
                         port: Port::Shared,
                     };
                     let mut sink = Sink::Part(&mut self.content);
@@ -294,14 +293,26 @@ impl Part {
                 }
                 Work::Fetch { command, request, index } => {
                     let args = Args::Owned(request);
-                    let call =
-                        Call { command, args, db: job.db, proto: self.proto, slot: None, port: Port::Shared };
+                    let call = Call {
+                        command,
+                        args,
+                        db: job.db,
+                        proto: self.proto,
+                        route: None,
+                        port: Port::Shared,
+                    };
                     Outcome::Fetched(generic::fetch(space, &call, *index))
                 }
                 Work::Place { command, request, index, moved } => {
                     let args = Args::Owned(request);
-                    let call =
-                        Call { command, args, db: job.db, proto: self.proto, slot: None, port: Port::Shared };
+                    let call = Call {
+                        command,
+                        args,
+                        db: job.db,
+                        proto: self.proto,
+                        route: None,
+                        port: Port::Shared,
+                    };
                     Outcome::Placed(generic::place(space, &call, *index, moved))
                 }
                 Work::Watch { id, request } => {

@@ -595,7 +595,7 @@ impl Transaction {
         let (command, db) = (planned.command, planned.db);
         let work = |request: Request| match (command.id, watcher) {
             (Id::Watch, Some(id)) => Work::Watch { id, request },
-            _ => Work::Run { command, request, slot: None },
+            _ => Work::Run { command, request, route: None },
         };
         match planned.plan {
             Plan::Here => {}
@@ -695,7 +695,7 @@ impl Transaction {
                     args,
                     db: planned.db,
                     proto: self.proto,
-                    slot: None,
+                    route: None,
                     port: self.port,
                 };
                 connection::run_queued(&call, space, around.database_count, reply);
@@ -860,7 +860,7 @@ impl Planned {
                 let exists = lookup(b"exists").expect("EXISTS is in the table");
                 let probe = |share: &mut Share| {
                     let request = share.probe.take().expect("MSETNX probes");
-                    (share.lane, Work::Run { command: exists, request, slot: None })
+                    (share.lane, Work::Run { command: exists, request, route: None })
                 };
                 self.shares.iter_mut().map(probe).collect()
             }
@@ -868,7 +868,7 @@ impl Planned {
                 let mset = lookup(b"mset").expect("MSET is in the table");
                 let set = |share: &mut Share| {
                     let request = std::mem::take(&mut share.request);
-                    (share.lane, Work::Run { command: mset, request, slot: None })
+                    (share.lane, Work::Run { command: mset, request, route: None })
                 };
                 self.shares.iter_mut().map(set).collect()
             }
@@ -881,7 +881,7 @@ impl Planned {
                     let exists = lookup(b"exists").expect("EXISTS is in the table");
                     jobs.push((
                         to.lane,
-                        Work::Run { command: exists, request: owned(&to.request), slot: None },
+                        Work::Run { command: exists, request: owned(&to.request), route: None },
                     ));
                 }
                 jobs
@@ -897,7 +897,7 @@ impl Planned {
             _ => {
                 let del = lookup(b"del").expect("DEL is in the table");
                 let request = std::mem::take(&mut self.shares[0].request);
-                vec![(self.shares[0].lane, Work::Run { command: del, request, slot: None })]
+                vec![(self.shares[0].lane, Work::Run { command: del, request, route: None })]
             }
         }
     }

@@ -3,19 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use net::{Address, Close, ConnId, Event, Handover, ListenerId, Need, Net, Stream};
+use net::{Address, Close, ConnId, Event, Handover, ListenerId, Need, Net};
 use ring::{Mailbox, Senders};
 use store::{Budget, Shard};
-use wire::resp::{ArgRanges, Limits, Step, Token};
 use wire::route::{LaneId, PartitionMap};
 
 use crate::client::{Client, Port};
 use crate::core::{Board, Core, Reply};
-use crate::dispatch::{Flow, Input, SLOTS_MAX};
 use crate::keyspace::Keyspace;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
-use crate::replies::{OUTPUT_HIGH, Sink};
-use crate::request::{Gather, Request};
+use crate::replies::OUTPUT_HIGH;
+use crate::serve::{Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
 use crate::{Now, Settings};
@@ -81,7 +79,7 @@ pub struct Lane {
     /// Clients whose replies may have become ready to leave.
     stirred: Vec<Handle<Client>>,
     events: Vec<Event>,
-    ranges: ArgRanges,
+    ahead: Ahead,
     mailbox: Arc<Mailbox>,
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     senders: Senders,
@@ -106,7 +104,7 @@ impl Lane {
             ready: VecDeque::new(),
             stirred: Vec::new(),
             events: Vec::new(),
-            ranges: ArgRanges::new(),
+            ahead: Ahead::default(),
             mailbox,
             senders: Senders::default(),
             sender_next: 0,
@@ -314,7 +312,7 @@ impl Lane {
                 bytes_left: bytes_left.min(BYTES_PER_CLIENT),
             };
             let before = (share.commands_left, share.bytes_left);
-            let end = serve_client(&mut self.core, client, handle, &mut self.ranges, net, &mut share);
+            let end = serve_client(&mut self.core, client, handle, &mut self.ahead, net, &mut share);
             commands_left -= before.0 - share.commands_left;
             bytes_left -= before.1 - share.bytes_left;
             match end {
@@ -386,22 +384,6 @@ impl Lane {
     }
 }
 
-/// What is left of a turn for one client.
-struct Share {
-    commands_left: usize,
-    bytes_left: usize,
-}
-
-/// Why serving a client ended.
-enum End {
-    /// Its next command is not there yet.
-    Waits,
-    /// Its share is used up.
-    Again,
-    /// It is blocked, halted or leaving: what happens next depends on its replies.
-    Settles,
-}
-
 fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client: &mut Client) {
     if !client.is_queued && !client.is_blocked && !client.is_leaving {
         client.is_queued = true;
@@ -423,170 +405,6 @@ fn take_reply<N: Net>(client: &mut Client, slot: u32, reply: Reply<'_>, net: &mu
             }
         }
         Reply::Content(content) => client.replies.fill(slot, content),
-    }
-}
-
-/// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
-fn serve_client<N: Net>(
-    core: &mut Core,
-    client: &mut Client,
-    handle: Handle<Client>,
-    ranges: &mut ArgRanges,
-    net: &mut N,
-    share: &mut Share,
-) -> End {
-    let conn = client.conn;
-    let Some(Stream { input, output, end }) = net.stream(conn, client.need) else { return End::Waits };
-    let limits = Limits {
-        bulk_size_max: core.settings.bulk_size_max,
-        authenticated: client.is_authenticated,
-        ..Limits::default()
-    };
-    let output_before = output.len();
-    let mut used = 0;
-    client.is_halted = false;
-    let result = loop {
-        if share.commands_left == 0 || used + output.len().saturating_sub(output_before) >= share.bytes_left {
-            client.need = Need::Rest;
-            break End::Again;
-        }
-        if client.replies.slot_count() >= SLOTS_MAX || output.len() >= OUTPUT_HIGH {
-            client.need = Need::Rest;
-            client.is_halted = true;
-            break End::Settles;
-        }
-        let input_left = &input[used..];
-        let flow = if client.gather.is_some() {
-            match gather(client, input_left, &limits, &mut used, core.settings.query_size_max) {
-                Gathered::Whole(request) => {
-                    share.commands_left -= 1;
-                    core.dispatch(client, handle, Input::Owned(request), output)
-                }
-                Gathered::More if end && used == input.len() => {
-                    client.has_ended = true;
-                    break End::Settles;
-                }
-                Gathered::More => break next_input(client),
-                Gathered::Broken(error) => {
-                    error.put(&mut Sink::Client { output, replies: &mut client.replies });
-                    Flow::Leave
-                }
-                Gathered::TooLarge => Flow::Leave,
-            }
-        } else {
-            match client.decoder.decode(input_left, ranges, &limits) {
-                Step::Need if end => {
-                    client.has_ended = true;
-                    break End::Settles;
-                }
-                Step::Need => break next_input(client),
-                Step::Large => {
-                    client.gather = Some(Box::default());
-                    continue;
-                }
-                Step::Malformed(error) => {
-                    error.put(&mut Sink::Client { output, replies: &mut client.replies });
-                    Flow::Leave
-                }
-                Step::Command { size } if ranges.is_empty() => {
-                    used += size;
-                    continue;
-                }
-                Step::Command { size } => {
-                    share.commands_left -= 1;
-                    let flow = core.dispatch(
-                        client,
-                        handle,
-                        Input::View { input: &input_left[..size], ranges },
-                        output,
-                    );
-                    if !matches!(flow, Flow::Halt(_)) {
-                        used += size;
-                    }
-                    flow
-                }
-            }
-        };
-        match flow {
-            Flow::Next => {}
-            Flow::Halt(request) => {
-                if let Some(request) = request {
-                    client.gather = Some(Box::new(Gather::of(request)));
-                }
-                client.need = Need::Rest;
-                client.is_halted = true;
-                // With every reply there, it was room for an ask that was missing: that comes by itself.
-                break if client.is_even() { End::Again } else { End::Settles };
-            }
-            Flow::Block => {
-                client.need = Need::Rest;
-                client.is_blocked = true;
-                client.is_halted = true;
-                break End::Settles;
-            }
-            Flow::Leave => {
-                used = input.len();
-                client.is_leaving = true;
-                break End::Settles;
-            }
-        }
-    };
-    share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
-    let is_large =
-        output.len() > core.settings.output_size_max.min(OUTPUT_HIGH) || !client.replies.is_empty();
-    net.consume(conn, used);
-    match result {
-        End::Waits if is_large => End::Settles,
-        other => other,
-    }
-}
-
-/// The decoder has seen all there was: the next look receives, or waits for more to arrive.
-fn next_input(client: &mut Client) -> End {
-    if client.need == Need::Rest {
-        client.need = Need::More;
-        return End::Again;
-    }
-    End::Waits
-}
-
-enum Gathered {
-    More,
-    Whole(Request),
-    Broken(wire::resp::ProtocolError),
-    TooLarge,
-}
-
-/// Takes pieces of a large frame out of the input.
-fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, size_max: usize) -> Gathered {
-    let gather = client.gather.as_mut().expect("asked for while gathering");
-    if gather.is_whole() {
-        let gather = client.gather.take().expect("just looked");
-        return Gathered::Whole(gather.finish());
-    }
-    let mut at = 0;
-    loop {
-        let (token, size) = client.decoder.token(&input[at..], limits);
-        let start = at;
-        at += size;
-        match token {
-            Token::Need => {
-                *used += at;
-                return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
-            }
-            Token::Begin { .. } => {}
-            Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
-            Token::Bytes(range) => gather.extend(&input[start..][range]),
-            Token::End => {
-                *used += at;
-                let gather = client.gather.take().expect("still there");
-                return Gathered::Whole(gather.finish());
-            }
-            Token::Malformed(error) => {
-                *used += at;
-                return Gathered::Broken(error);
-            }
-        }
     }
 }
 

@@ -1,0 +1,306 @@
+//! One client's share of a turn: its input becomes commands, commands become replies.
+//!
+//! Commands that have arrived together are decoded together, up to [`AHEAD_MAX`] of them, and what their keys need is
+//! brought near before the first one runs: the cache misses of a pipeline overlap instead of following one another.
+
+use net::{Need, Net, Stream};
+use store::{Key, WARM_COUNT_MAX};
+use wire::command::{Command, Refusal, Scope};
+use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
+use wire::route::Slot;
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::dispatch::{Flow, Input, SLOTS_MAX, resolve};
+use crate::keyspace::Route;
+use crate::replies::{OUTPUT_HIGH, Sink};
+use crate::request::{Args, Gather, Request};
+use crate::slab::Handle;
+
+/// Commands decoded before the first of them runs.
+const AHEAD_MAX: usize = WARM_COUNT_MAX;
+
+/// What is left of a turn for one client.
+pub(crate) struct Share {
+    pub(crate) commands_left: usize,
+    pub(crate) bytes_left: usize,
+}
+
+/// Why serving a client ended.
+pub(crate) enum End {
+    /// Its next command is not there yet.
+    Waits,
+    /// Its share is used up.
+    Again,
+    /// It is blocked, halted or leaving: what happens next depends on its replies.
+    Settles,
+}
+
+/// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
+pub(crate) fn serve_client<N: Net>(
+    core: &mut Core,
+    client: &mut Client,
+    handle: Handle<Client>,
+    ahead: &mut Ahead,
+    net: &mut N,
+    share: &mut Share,
+) -> End {
+    let conn = client.conn;
+    let Some(Stream { input, output, end }) = net.stream(conn, client.need) else { return End::Waits };
+    let output_before = output.len();
+    let mut used = 0;
+    client.is_halted = false;
+    let result = 'share: loop {
+        let limits = Limits {
+            bulk_size_max: core.settings.bulk_size_max,
+            authenticated: client.is_authenticated,
+            ..Limits::default()
+        };
+        if client.gather.is_none() {
+            let step = ahead.look(core, client, &input[used..], &limits, share.commands_left.max(1));
+            let count = ahead.count;
+            for index in 0..count {
+                let moved = used + output.len().saturating_sub(output_before);
+                let flow = if share.commands_left == 0 || moved >= share.bytes_left {
+                    client.need = Need::Rest;
+                    ahead.forget(client);
+                    break 'share End::Again;
+                } else if client.replies.slot_count() >= SLOTS_MAX || output.len() >= OUTPUT_HIGH {
+                    Flow::Halt(None)
+                } else {
+                    let frame = &ahead.frames[index];
+                    let bytes = &input[used..used + frame.size];
+                    share.commands_left -= usize::from(!frame.ranges.is_empty());
+                    let command = Input::View { input: bytes, ranges: &frame.ranges };
+                    let flow = match frame.command {
+                        None => Flow::Next,
+                        Some(resolved) => {
+                            core.dispatch(client, handle, resolved, frame.route, command, output)
+                        }
+                    };
+                    if !matches!(flow, Flow::Halt(_)) {
+                        used += frame.size;
+                    }
+                    flow
+                };
+                if let Some(end) = follow(client, flow, &mut used, input.len()) {
+                    ahead.forget(client);
+                    break 'share end;
+                }
+            }
+            match step {
+                None => {}
+                Some(Step::Need) if end => {
+                    client.has_ended = true;
+                    break End::Settles;
+                }
+                Some(Step::Need) => break next_input(client),
+                Some(Step::Large) => client.gather = Some(Box::default()),
+                Some(Step::Malformed(error)) => {
+                    error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                    let end = follow(client, Flow::Leave, &mut used, input.len());
+                    break end.expect("a client that leaves is served no more");
+                }
+                Some(Step::Command { .. }) => unreachable!("commands are counted, not handed over"),
+            }
+            continue;
+        }
+        if share.commands_left == 0 || used >= share.bytes_left {
+            client.need = Need::Rest;
+            break End::Again;
+        }
+        let flow = match gather(client, &input[used..], &limits, &mut used, core.settings.query_size_max) {
+            Gathered::Whole(request) => {
+                share.commands_left -= 1;
+                let resolved = resolve(Args::Owned(&request));
+                core.dispatch(client, handle, resolved, None, Input::Owned(request), output)
+            }
+            Gathered::More if end && used == input.len() => {
+                client.has_ended = true;
+                break End::Settles;
+            }
+            Gathered::More => break next_input(client),
+            Gathered::Broken(error) => {
+                error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                Flow::Leave
+            }
+            Gathered::TooLarge => Flow::Leave,
+        };
+        if let Some(end) = follow(client, flow, &mut used, input.len()) {
+            break end;
+        }
+    };
+    share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
+    let settles = !client.replies.is_empty() || output.len() >= OUTPUT_HIGH;
+    net.consume(conn, used);
+    match result {
+        End::Waits if settles => End::Settles,
+        other => other,
+    }
+}
+
+/// What a command's outcome means for the rest of the share; `None`: go on.
+fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) -> Option<End> {
+    match flow {
+        Flow::Next => None,
+        Flow::Halt(request) => {
+            if let Some(request) = request {
+                client.gather = Some(Box::new(Gather::of(request)));
+            }
+            client.need = Need::Rest;
+            client.is_halted = true;
+            // With every reply there, it was room for an ask that was missing: that comes by itself.
+            Some(if client.is_even() && client.replies.is_empty() { End::Again } else { End::Settles })
+        }
+        Flow::Block => {
+            client.need = Need::Rest;
+            client.is_blocked = true;
+            client.is_halted = true;
+            Some(End::Settles)
+        }
+        Flow::Leave => {
+            *used = input_size;
+            client.is_leaving = true;
+            Some(End::Settles)
+        }
+    }
+}
+
+/// The decoder has seen all there was: the next look receives, or waits for more to arrive.
+fn next_input(client: &mut Client) -> End {
+    if client.need == Need::Rest {
+        client.need = Need::More;
+        return End::Again;
+    }
+    End::Waits
+}
+
+/// A command that is decoded and has not run.
+#[derive(Default)]
+struct Frame {
+    ranges: ArgRanges,
+    size: usize,
+    /// `None` for an empty line, which is no command.
+    command: Option<Result<&'static Command, Refusal>>,
+    route: Option<Route>,
+}
+
+/// The commands at the front of a client's input. One per lane, used again for each client.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    frames: Vec<Frame>,
+    count: usize,
+}
+
+impl Ahead {
+    /// Decodes up to `count_max` commands, and warms what their keys need. Gives what ended it; `None`: there may be more.
+    fn look(
+        &mut self,
+        core: &Core,
+        client: &mut Client,
+        input: &[u8],
+        limits: &Limits,
+        count_max: usize,
+    ) -> Option<Step> {
+        // What a client may send depends on whether AUTH, which may be the next command, has succeeded.
+        let count_max = if client.is_authenticated { count_max.min(AHEAD_MAX) } else { 1 };
+        let mut at = 0;
+        let mut ended = None;
+        self.count = 0;
+        while self.count < count_max {
+            if self.frames.len() == self.count {
+                self.frames.push(Frame::default());
+            }
+            let frame = &mut self.frames[self.count];
+            match client.decoder.decode(&input[at..], &mut frame.ranges, limits) {
+                Step::Command { size } => {
+                    let args = Args::View { input: &input[at..at + size], ranges: &frame.ranges };
+                    frame.size = size;
+                    frame.command = (!frame.ranges.is_empty()).then(|| resolve(args));
+                    frame.route = match frame.command {
+                        Some(Ok(command)) => route(core, command, args),
+                        _ => None,
+                    };
+                    at += size;
+                    self.count += 1;
+                }
+                step => {
+                    ended = Some(step);
+                    break;
+                }
+            }
+        }
+        if self.count > 1 {
+            self.warm(core, client.db);
+        }
+        ended
+    }
+
+    fn warm(&self, core: &Core, db: u16) {
+        let mut keys = [Key { db, partition: 0, hash: 0, bytes: &[] }; AHEAD_MAX];
+        let mut key_count = 0;
+        for route in self.frames[..self.count].iter().filter_map(|frame| frame.route) {
+            if core.map.owner(route.slot).0 == core.id {
+                keys[key_count] = Key { db, partition: route.slot.number(), hash: route.hash, bytes: &[] };
+                key_count += 1;
+            }
+        }
+        core.space.shard.warm(&keys[..key_count]);
+    }
+
+    /// Not all that was decoded has run: the decoder begins again in front of the first that has not.
+    fn forget(&mut self, client: &mut Client) {
+        client.decoder = Decoder::default();
+    }
+}
+
+/// Where the one key of a command belongs.
+#[inline]
+fn route(core: &Core, command: &Command, args: Args<'_>) -> Option<Route> {
+    if command.scope != Scope::Key {
+        return None;
+    }
+    let bytes = args.flat(usize::from(command.keys.first));
+    let slot = Slot::of(bytes);
+    Some(Route { slot, hash: core.space.shard.key(0, slot.number(), bytes).hash })
+}
+
+enum Gathered {
+    More,
+    Whole(Request),
+    Broken(ProtocolError),
+    TooLarge,
+}
+
+/// Takes pieces of a large frame out of the input.
+fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, size_max: usize) -> Gathered {
+    let gather = client.gather.as_mut().expect("asked for while gathering");
+    if gather.is_whole() {
+        let gather = client.gather.take().expect("just looked");
+        return Gathered::Whole(gather.finish());
+    }
+    let mut at = 0;
+    loop {
+        let (token, size) = client.decoder.token(&input[at..], limits);
+        let start = at;
+        at += size;
+        match token {
+            Token::Need => {
+                *used += at;
+                return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
+            }
+            Token::Begin { .. } => {}
+            Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
+            Token::Bytes(range) => gather.extend(&input[start..][range]),
+            Token::End => {
+                *used += at;
+                let gather = client.gather.take().expect("still there");
+                return Gathered::Whole(gather.finish());
+            }
+            Token::Malformed(error) => {
+                *used += at;
+                return Gathered::Broken(error);
+            }
+        }
+    }
+}
