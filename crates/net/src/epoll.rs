@@ -123,19 +123,21 @@ impl Linux {
         }
     }
 
-    /// Turns the next client away with the descriptor kept for it.
+    /// Turns the next client away with the descriptor kept for it. There may be none: the kernel looks for a
+    /// descriptor before it looks for a client.
     fn refuse(&mut self, listener: usize) -> Accept<Socket> {
         self.controls += 3;
         drop(self.reserve.take());
-        let turned_away = sys::accept(&self.listeners[listener].fd);
-        let refused = turned_away.is_ok();
-        drop(turned_away);
+        let turned_away = sys::accept(&self.listeners[listener].fd).map(drop);
         self.reserve = sys::null().ok();
-        if refused && self.reserve.is_some() {
-            return Accept::Refused;
+        match turned_away {
+            Ok(()) if self.reserve.is_some() => Accept::Refused,
+            Err(libc::EAGAIN) if self.reserve.is_some() => Accept::Nobody,
+            _ => {
+                self.rest();
+                Accept::Rest
+            }
         }
-        self.rest();
-        Accept::Rest
     }
 }
 

@@ -359,3 +359,73 @@ fn whose(event: Event) -> ConnId {
         | Event::Closed { conn, .. } => conn,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mem::{Client, Mem};
+
+    /// Three clients talk for a while over a net with all faults: what the lane sees, and what went wrong.
+    fn run(seed: u64) -> (Vec<Event>, Vec<Vec<u8>>, Injected) {
+        let most = Faults {
+            cut_input: 400,
+            delay_event: 400,
+            shorten_send: 400,
+            reorder_events: 500,
+            drop_connection: 10,
+        };
+        let mut net = Fault::new(Mem::new(Limits::default()), most, seed);
+        let (_, port) = net.inner().listen();
+        let clients: Vec<Client> = (0..3).map(|_| port.connect()).collect();
+        let (mut all, mut seen) = (Vec::new(), Vec::new());
+        for _ in 0..200 {
+            let mut events = Vec::new();
+            for client in &clients {
+                client.write(b"some bytes");
+            }
+            net.poll(&mut events);
+            for event in &events {
+                if let Event::Input(conn) = event
+                    && let Some(stream) = net.stream(*conn, Need::More)
+                {
+                    seen.push(stream.input.to_vec());
+                    let size = stream.input.len();
+                    stream.output.extend(stream.input);
+                    net.consume(*conn, size);
+                }
+            }
+            net.flush();
+            all.append(&mut events);
+        }
+        (all, seen, net.injected())
+    }
+
+    #[test]
+    fn a_seed_says_it_all() {
+        assert_eq!(run(1), run(1));
+        assert_ne!(run(1), run(2));
+    }
+
+    #[test]
+    fn every_fault_happens_and_each_end_is_told_once() {
+        let (mut drops, mut ends) = (0, 0);
+        for seed in 0..20 {
+            let (events, seen, injected) = run(seed);
+            assert!(
+                0 < injected.cuts && 0 < injected.delays && 0 < injected.short_sends && 0 < injected.reorders
+            );
+            assert!(seen.iter().any(|bytes| bytes.len() % 10 != 0), "a cut is seen");
+            drops += injected.drops;
+            for event in events {
+                if let Event::Closed { why, .. } = event {
+                    assert_eq!(why, Why::Reset);
+                    ends += 1;
+                }
+            }
+        }
+        assert!(
+            0 < drops && drops - 10 < ends && ends <= drops,
+            "{drops} dropped, {ends} told, some not yet"
+        );
+    }
+}

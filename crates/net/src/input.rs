@@ -12,8 +12,17 @@
 
 use crate::{ConnId, INPUT_MAX};
 
-/// Rests kept for reuse by one net; more are given back to the allocator.
-const POOL_COUNT_MAX: usize = 16;
+/// A buffer up to this size is a small one.
+const SMALL_SIZE: usize = 4 * 1024;
+
+/// What a new buffer has room for at least: a cut frame of an ordinary command.
+const SMALL_SIZE_MIN: usize = 256;
+
+/// Small buffers kept for reuse by one net; more are given back to the allocator.
+const SMALL_COUNT_MAX: usize = 128;
+
+/// Large buffers kept for reuse, likewise; each holds up to twice [`INPUT_MAX`].
+const LARGE_COUNT_MAX: usize = 8;
 
 /// The one buffer that everybody receives into.
 #[derive(Debug)]
@@ -89,7 +98,7 @@ impl Rest {
     /// paid for by bytes that will never be moved again.
     pub(crate) fn append(&mut self, bytes: &[u8], pool: &mut Rests) {
         if self.bytes.capacity() == 0 {
-            self.bytes = pool.take();
+            self.bytes = pool.take(bytes.len());
         }
         if self.start > self.bytes.len() - self.start {
             self.bytes.copy_within(self.start.., 0);
@@ -114,21 +123,30 @@ impl Rest {
     }
 }
 
-/// Buffers without an owner.
+/// Buffers without an owner, small and large ones apart: many connections may have a cut frame at once, few a
+/// pipeline as long as a receive.
 #[derive(Debug, Default)]
 pub(crate) struct Rests {
-    buffers: Vec<Vec<u8>>,
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
 }
 
 impl Rests {
-    fn take(&mut self) -> Vec<u8> {
-        self.buffers.pop().unwrap_or_default()
+    /// A buffer for at first `size` bytes.
+    fn take(&mut self, size: usize) -> Vec<u8> {
+        let pool = if size <= SMALL_SIZE { &mut self.small } else { &mut self.large };
+        pool.pop().unwrap_or_else(|| Vec::with_capacity(size.max(SMALL_SIZE_MIN)))
     }
 
     fn put(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() > 0 && self.buffers.len() < POOL_COUNT_MAX {
+        let (pool, count_max) = if buffer.capacity() <= SMALL_SIZE {
+            (&mut self.small, SMALL_COUNT_MAX)
+        } else {
+            (&mut self.large, LARGE_COUNT_MAX)
+        };
+        if buffer.capacity() > 0 && pool.len() < count_max {
             buffer.clear();
-            self.buffers.push(buffer);
+            pool.push(buffer);
         }
     }
 }

@@ -191,3 +191,43 @@ fn remove_stale(path: &Path) -> io::Result<()> {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens at this path")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+    use crate::kernel::{Accept, Kernel};
+    use crate::{Limits, Net};
+
+    fn option(fd: &OwnedFd, level: c_int, name: c_int) -> c_int {
+        let mut value: c_int = -1;
+        let mut size = socklen_t::try_from(size_of::<c_int>()).unwrap();
+        // SAFETY: `value` has room for `size` bytes.
+        let result =
+            unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) };
+        assert_eq!(result, 0);
+        value
+    }
+
+    #[test]
+    fn accepted_connections_have_the_options_of_their_listener() {
+        let mut net = Epoll::new(Limits::default()).unwrap();
+        let keepalive = Keepalive { idle_s: 77, interval_s: 25, probes: 3 };
+        let options = TcpOptions { keepalive: Some(keepalive), ..TcpOptions::default() };
+        let listener = net.listen_tcp(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
+        let Address::Inet(address) = net.listener_address(listener) else { panic!("a TCP listener") };
+        let _client = TcpStream::connect(address).unwrap();
+        let Accept::Client(socket, _, _) = net.kernel.accept(listener) else { panic!("a client knocks") };
+        for (level, name, want) in [
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 77),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 25),
+            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
+        ] {
+            assert_eq!(option(&socket.fd, level, name), want, "option {name}");
+        }
+        assert_eq!(net.counters().controls, 0, "without a call");
+    }
+}

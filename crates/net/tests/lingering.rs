@@ -1,0 +1,71 @@
+//! How long a closed connection may keep something alive: not for ever.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
+
+use net::mem::{Client, Mem};
+use net::{Close, Event, Limits, Net};
+
+/// A net whose every client is answered with a farewell.
+fn farewell(count: usize) -> (Mem, Vec<Client>) {
+    let mut net = Mem::new(Limits::default());
+    let (_, port) = net.listen();
+    let clients: Vec<_> = (0..count).map(|_| port.connect()).collect();
+    let mut closed = 0;
+    let mut events = Vec::new();
+    while closed < count {
+        net.poll(&mut events);
+        for event in events.drain(..) {
+            match event {
+                Event::Opened { conn, .. } => {
+                    net.output(conn).unwrap().extend(b"bye");
+                    net.close(conn, Close::AfterFlush);
+                }
+                Event::Closed { .. } => closed += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        net.flush();
+    }
+    (net, clients)
+}
+
+#[test]
+fn only_so_many_linger() {
+    let (_net, clients) = farewell(300);
+    for client in &clients {
+        assert_eq!(client.read_all(), b"bye");
+        assert!(client.at_end());
+    }
+    let lingering = clients.iter().filter(|client| client.write(b"x") == 1).count();
+    assert_eq!(lingering, 256, "the oldest have made room");
+    assert!(clients[..44].iter().all(|client| client.write(b"x") == 0));
+}
+
+#[test]
+fn only_so_much_is_thrown_away() {
+    let (mut net, clients) = farewell(1);
+    let mut events = Vec::new();
+    let mut thrown = 0;
+    for _ in 0..100 {
+        thrown += clients[0].write(&[0; 64 * 1024]);
+        net.poll(&mut events);
+        net.flush();
+    }
+    assert_eq!(thrown, 1024 * 1024);
+    assert!(events.is_empty(), "the lane has been told long ago: {events:?}");
+    let before = net.counters();
+    net.poll(&mut events);
+    assert_eq!(net.counters().receives, before.receives);
+}
+
+#[test]
+fn who_ends_is_let_go_at_once() {
+    let (mut net, clients) = farewell(1);
+    clients[0].end();
+    net.poll(&mut Vec::new());
+    assert_eq!(clients[0].read_all(), b"bye");
+    assert!(!clients[0].was_cut() && clients[0].at_end());
+    let before = net.counters().receives;
+    net.poll(&mut Vec::new());
+    assert_eq!(net.counters().receives, before);
+}

@@ -1,0 +1,161 @@
+//! What is particular to sockets: listeners, addresses, options, files.
+
+#![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
+
+use std::io::ErrorKind;
+use std::net::{Ipv6Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use net::epoll::{Epoll, Share, TcpOptions};
+use net::{Address, Event, Limits, ListenerId, Net, Wait};
+
+const ANY: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn epoll() -> Epoll {
+    Epoll::new(Limits::default()).unwrap()
+}
+
+fn address(net: &Epoll, listener: ListenerId) -> SocketAddr {
+    let Address::Inet(address) = net.listener_address(listener) else { panic!("a TCP listener") };
+    address
+}
+
+fn shared(share: Share) -> TcpOptions {
+    TcpOptions { share, ..TcpOptions::default() }
+}
+
+fn opened(net: &mut Epoll) -> (ListenerId, Address, Address) {
+    let mut events = Vec::new();
+    loop {
+        net.wait(None);
+        net.poll(&mut events);
+        for event in events.drain(..) {
+            if let Event::Opened { listener, peer, local, .. } = event {
+                return (listener, peer, local);
+            }
+        }
+    }
+}
+
+fn path(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("net-sockets-{}-{name}", std::process::id()))
+}
+
+#[test]
+fn a_port_belongs_to_one_server() {
+    let mut first = epoll();
+    let listener = first.listen_tcp(ANY.into(), &shared(Share::Alone)).unwrap();
+    let taken = address(&first, listener);
+    for share in [Share::Alone, Share::First, Share::Joins] {
+        let error = epoll().listen_tcp(taken, &shared(share)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse, "{share:?}");
+    }
+    drop(first);
+    epoll().listen_tcp(taken, &shared(Share::First)).unwrap();
+}
+
+#[test]
+fn lanes_of_one_server_share_a_port_and_a_second_server_is_told() {
+    let (mut first, mut second) = (epoll(), epoll());
+    let listener = first.listen_tcp(ANY.into(), &shared(Share::First)).unwrap();
+    let port = address(&first, listener);
+    second.listen_tcp(port, &shared(Share::Joins)).unwrap();
+    for share in [Share::Alone, Share::First] {
+        let error = epoll().listen_tcp(port, &shared(share)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::AddrInUse, "{share:?}");
+    }
+    let _clients: Vec<_> = (0..64).map(|_| TcpStream::connect(port).unwrap()).collect();
+    let mut counts = [0, 0];
+    while counts[0] + counts[1] < 64 {
+        for (net, count) in [&mut first, &mut second].into_iter().zip(&mut counts) {
+            net.poll(&mut Vec::new());
+            *count = net.counters().opened;
+        }
+    }
+    assert!(0 < counts[0] && 0 < counts[1], "{counts:?}");
+}
+
+#[test]
+fn both_ends_are_told_as_the_client_sees_them() {
+    let mut net = epoll();
+    let wild = net.listen_tcp(SocketAddr::from(([0, 0, 0, 0], 0)), &TcpOptions::default()).unwrap();
+    let exact = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
+    for (listener, port) in [(wild, address(&net, wild).port()), (exact, address(&net, exact).port())] {
+        let target = SocketAddr::from(([127, 0, 0, 1], port));
+        let client = TcpStream::connect(target).unwrap();
+        let want = (listener, Address::Inet(client.local_addr().unwrap()), Address::Inet(target));
+        assert_eq!(opened(&mut net), want);
+    }
+    // Where the machine has IPv6.
+    if let Ok(listener) = net.listen_tcp(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)), &TcpOptions::default()) {
+        let target = address(&net, listener);
+        let client = TcpStream::connect(target).unwrap();
+        let want = (listener, Address::Inet(client.local_addr().unwrap()), Address::Inet(target));
+        assert_eq!(opened(&mut net), want);
+    }
+}
+
+#[test]
+fn who_stops_listening_is_not_found() {
+    let mut net = epoll();
+    let listener = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
+    let target = address(&net, listener);
+    let client = TcpStream::connect(target).unwrap();
+    opened(&mut net);
+    net.stop_listening();
+    assert_eq!(TcpStream::connect(target).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    drop(client);
+    let mut events = Vec::new();
+    net.wait(None);
+    net.poll(&mut events);
+    assert!(matches!(events[..], [Event::Input(_)]), "connections go on: {events:?}");
+}
+
+#[test]
+fn a_socket_file_has_the_mode_that_was_asked_for() {
+    for mode in [0o700, 0o770, 0o777] {
+        let path = path(&format!("mode-{mode:o}"));
+        let mut net = epoll();
+        net.listen_unix(&path, mode, 16).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        let _client = UnixStream::connect(&path).unwrap();
+        assert_eq!(opened(&mut net), (ListenerId(0), Address::Unix, Address::Unix));
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_left_over_socket_file_is_replaced_and_nothing_else() {
+    let path = path("stale");
+    let mut net = epoll();
+    net.listen_unix(&path, 0o700, 16).unwrap();
+    let error = epoll().listen_unix(&path, 0o700, 16).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    drop(net);
+    assert!(path.exists());
+    epoll().listen_unix(&path, 0o700, 16).unwrap();
+    std::fs::remove_file(&path).unwrap();
+
+    std::fs::write(&path, "precious").unwrap();
+    let error = epoll().listen_unix(&path, 0o700, 16).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    std::fs::remove_file(&path).unwrap();
+
+    let long = PathBuf::from("x".repeat(108));
+    assert_eq!(epoll().listen_unix(&long, 0o700, 16).unwrap_err().kind(), ErrorKind::InvalidInput);
+}
+
+#[test]
+fn busy_polling_is_had_or_refused_in_words() {
+    let mut net = epoll();
+    if let Err(error) = net.set_busy_poll(50) {
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("6.9"), "{error}");
+    }
+    let listener = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
+    let _client = TcpStream::connect(address(&net, listener)).unwrap();
+    opened(&mut net);
+}
