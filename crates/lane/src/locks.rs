@@ -11,7 +11,8 @@
 //! - An *ordered* holder comes from a transaction that asks its lanes one after the other, in ascending order, and keeps
 //!   what it has. It is never refused; it queues behind everything. Numbered holders never wait for an ordered one,
 //!   they are refused, so that a wait cannot run from a later lane back to an earlier.
-//! - A *local* holder holds nothing on another lane, so it may wait for anybody.
+//! - A *local* holder holds nothing on another lane, so it may wait for anybody. Where it may be an ordered one that it
+//!   waits for, numbered holders don't wait behind it either.
 //!
 //! A holder enters its names either all at once, or over many turns. In the second case its names queue at the tail
 //! without a number (nobody waits for them) until the last is in, and only one holder at a time may do so: two that
@@ -106,6 +107,8 @@ pub(crate) struct Locks {
     queues: BTreeMap<LockName, Vec<Entry>>,
     holders: BTreeMap<u64, Holder>,
     granted: Vec<u64>,
+    /// Ordered holders in line or granted.
+    ordered_count: usize,
 }
 
 impl Locks {
@@ -136,8 +139,12 @@ impl Locks {
             let Some(queue) = self.queues.get(&name) else { return false };
             queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
                 let holder = &self.holders[&entry.holder];
+                let waits_for_ordered =
+                    !holder.granted && holder.kind == Kind::Local && self.ordered_count > 0;
                 holder.order != ENTERING
-                    && (holder.kind == Kind::Ordered || holder.granted && number < holder.order)
+                    && (holder.kind == Kind::Ordered
+                        || waits_for_ordered
+                        || holder.granted && number < holder.order)
             })
         };
         against(name, mode)
@@ -190,6 +197,7 @@ impl Locks {
         assert!(state.order == ENTERING, "a holder is activated once");
         state.kind = kind;
         state.order = order;
+        self.ordered_count += usize::from(kind == Kind::Ordered);
         if kind != Kind::Local || state.pages.len() <= 1 {
             let names: Vec<LockName> = state.pages.iter().flatten().copied().collect();
             for name in names {
@@ -242,7 +250,8 @@ impl Locks {
         }
         let is_gone = self.holders[&holder].pages.is_empty();
         if is_gone {
-            self.holders.remove(&holder);
+            let state = self.holders.remove(&holder).expect("just looked");
+            self.ordered_count -= usize::from(state.kind == Kind::Ordered);
         }
         is_gone
     }
@@ -342,6 +351,17 @@ mod tests {
         assert!(locks.refuses(KEY_A, Mode::Exclusive, 8));
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
+    }
+
+    #[test]
+    fn numbered_holders_do_not_wait_behind_a_local_one_that_may_wait_for_an_ordered_one() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
+        enter(&mut locks, 2, Kind::Local, 1, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
+        assert!(locks.refuses(KEY_B, Mode::Exclusive, 8), "2 waits for 1, which may wait for 8 elsewhere");
+        locks.release(1, 9);
+        assert_eq!(locks.take_granted(), [1, 2]);
+        assert!(!locks.refuses(KEY_B, Mode::Exclusive, 8), "2 has all it needs");
     }
 
     #[test]
