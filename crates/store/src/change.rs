@@ -183,7 +183,6 @@ impl Shard {
     ) -> Result<(Head, Option<u32>, usize), Full> {
         assert!(key.bytes.len() <= KEY_SIZE_MAX, "a lane refuses keys above the limit");
         if let Some((_, old)) = found
-            && plan.ttl == old.has_ttl()
             && plan.start() == old.start
             && self.arena.fits(old.handle, plan.size())
         {

@@ -281,3 +281,55 @@ impl Graveyard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNK_SIZE, Graveyard, NODE_COUNT, Rope, RopeBuilder, Zeros};
+    use crate::budget::Budget;
+    use std::sync::Arc;
+
+    /// 41 MB of padding from the middle of a chunk on share one chunk of zeros and still are where they belong.
+    #[test]
+    fn padding_is_shared_and_complete() {
+        let zeros = Zeros::default();
+        let end = 2 * NODE_COUNT * CHUNK_SIZE + 5 * CHUNK_SIZE + 7;
+        let mut rope = Rope::default();
+        rope.write(0, &[1; 70_000], &zeros);
+        rope.write(end, b"end", &zeros);
+        assert_eq!(rope.len(), end + 3);
+        for index in 0..rope.chunk_count() {
+            let bytes: &[u8] = rope.chunk(index).as_ref().as_ref();
+            let last = index + 1 == rope.chunk_count();
+            assert_eq!(bytes.len(), if last { 10 } else { CHUNK_SIZE }, "chunk {index}");
+            assert_eq!(Arc::ptr_eq(rope.chunk(index), &zeros.chunk), index > 1 && !last, "chunk {index}");
+        }
+        rope.write(end - 300 * CHUNK_SIZE, b"x", &zeros);
+        assert!(zeros.chunk.0.iter().all(|&byte| byte == 0), "a write does not reach what is shared");
+        let mut around = [9; 3];
+        rope.copy_to(end - 300 * CHUNK_SIZE - 1, &mut around);
+        assert_eq!(around, [0, b'x', 0]);
+    }
+
+    /// A long rope is freed in as many steps as it has parts, a shared one in one.
+    #[test]
+    fn freeing_is_paced() {
+        let mut builder = RopeBuilder::new();
+        for _ in 0..300 {
+            builder.push(&[1; CHUNK_SIZE / 4]);
+        }
+        let rope = builder.finish();
+        let mut graveyard = Graveyard::new();
+        graveyard.push(rope.clone());
+        graveyard.free(&mut Budget::new(1, 1));
+        assert!(graveyard.is_empty() && graveyard.size() == 0, "others hold it");
+        graveyard.push(rope);
+        let mut steps = 0;
+        while !graveyard.is_empty() {
+            let before = graveyard.size();
+            graveyard.free(&mut Budget::new(5, 1));
+            assert!(before - graveyard.size() <= 5 * CHUNK_SIZE as u64, "five chunks at most");
+            steps += 1;
+        }
+        assert_eq!((steps, graveyard.size()), ((1 + 1 + 75_usize).div_ceil(5), 0));
+    }
+}
