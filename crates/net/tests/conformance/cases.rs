@@ -162,6 +162,25 @@ pub(crate) fn a_budget_goes_on_with_the_rest<W: World>() {
     assert!(world.net().stream(conn, Need::Rest).unwrap().input.is_empty());
 }
 
+/// Whoever sends faster than the lane reads gets one receive a turn, like everybody else.
+pub(crate) fn a_turn_receives_once<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let bytes = pattern(1024 * 1024);
+    let (mut written, mut consumed) = (0, 0);
+    turns(&mut world, |net, _| {
+        written += client.write(&bytes[written..]);
+        let before = net.counters().receives;
+        for _ in 0..3 {
+            let size = net.stream(conn, Need::More).expect("it is open").input.len();
+            net.consume(conn, size);
+            consumed += size;
+        }
+        assert!(net.counters().receives <= before + 1);
+        consumed == bytes.len()
+    });
+}
+
 pub(crate) fn unconsumed_input_slows_the_sender<W: World>() {
     let mut world = W::make(Limits::default());
     let (mut client, conn) = open(&mut world);

@@ -42,6 +42,7 @@ suite! {
         cases::input_is_announced_once_until_asked_for,
         cases::a_rest_grows_byte_by_byte,
         cases::a_budget_goes_on_with_the_rest,
+        cases::a_turn_receives_once,
         cases::unconsumed_input_slows_the_sender,
         cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
         cases::close_after_flush_delivers_everything,
