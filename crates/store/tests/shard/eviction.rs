@@ -1,0 +1,142 @@
+//! Recency and what it is for.
+
+use crate::world::{REGION, Random, World, partition_of};
+use store::{Budget, Change, Effect, Evicted, Expiry, NewValue, Policy, Recency, What};
+
+/// Entries remember when they were written and read, to the second; under LFU, how often.
+#[test]
+fn recency_follows_uses() {
+    let mut world = World::new(12, 1, REGION);
+    let key = world.shard.key(0, 63, b"h");
+    let tick = |world: &mut World, seconds: i64| {
+        world.now_ms += seconds * 1_000;
+        world.shard.tend(world.now_ms, &mut Budget::new(9, 9_999), &|_, _| false);
+    };
+    let idle = |world: &World| world.shard.idle_s(&world.shard.get(&key, 0).expect("it is there"));
+    let set = |world: &mut World| {
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::None })
+    };
+    tick(&mut world, 0);
+    set(&mut world);
+    tick(&mut world, 7);
+    assert_eq!(idle(&world), 7);
+    let now_ms = world.now_ms;
+    world.shard.touch(&key, now_ms, 0);
+    assert_eq!(idle(&world), 0);
+    tick(&mut world, 3);
+    assert_eq!(idle(&world), 3);
+    set(&mut world);
+    assert_eq!(idle(&world), 0);
+
+    world.shard.set_recency(Recency::Lfu { log_factor: 10, decay_minutes: 1 });
+    world.commit(Effect::Delete { key });
+    set(&mut world);
+    let frequency = |world: &World| world.shard.frequency(&world.shard.get(&key, 0).expect("it is there"));
+    assert_eq!(frequency(&world), 5, "a new key begins at five");
+    for _ in 0..1_000 {
+        let (now_ms, draw) = (world.now_ms, world.random.next());
+        world.shard.touch(&key, now_ms, draw);
+    }
+    let often = frequency(&world);
+    assert!((10..30).contains(&often), "a thousand uses are about eighteen steps, not {often}");
+    tick(&mut world, 60 * 4);
+    assert_eq!(frequency(&world), often - 4, "a minute lowers it by one");
+}
+
+/// Makes 2,000 keys of which each policy finds half the better victims, evicts down to half, and counts how many of the
+/// better half stayed.
+fn evicted_wrongly(policy: Policy) -> usize {
+    let count: u32 = if cfg!(miri) { 60 } else { 2_000 };
+    let mut world = World::new(9, 1, REGION);
+    if policy.is_lfu() {
+        world.shard.set_recency(Recency::Lfu { log_factor: 1, decay_minutes: 1 });
+    }
+    let name =
+        |number: u32| if number.is_multiple_of(5) { format!("h{number}") } else { format!("key:{number}") };
+    let is_volatile = policy.name().starts_with("volatile");
+    let start = world.now_ms;
+    for number in 0..count {
+        let bytes = name(number).into_bytes();
+        let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
+        let end = start + 100_000_000 + i64::from(number) * 1_000;
+        let expiry = if is_volatile { Expiry::At(end) } else { Expiry::None };
+        world.commit(Effect::Set { key, value: NewValue::Bytes(&[1; 100]), expiry });
+    }
+    // The upper half is used, later and more often, and ends later.
+    let now_ms = start + 1_000_000;
+    for number in count / 2..count {
+        let bytes = name(number).into_bytes();
+        let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
+        for draw in 0..40 {
+            world.shard.touch(&key, now_ms, draw);
+        }
+    }
+    world.shard.listen(true);
+    let heads = world.shard.memory().heads;
+    let target = heads + (world.shard.held() - heads) / 2;
+    let mut random = Random(5);
+    let mut slices = 0;
+    loop {
+        let mut budget = Budget::new(100, 1 << 20);
+        match world.shard.evict(policy, target, &mut || random.next(), &mut budget, &|_, _| false) {
+            Evicted::More => slices += 1,
+            Evicted::Enough => break,
+            Evicted::Nothing => panic!("there is enough to evict"),
+        }
+    }
+    assert!(slices > 2, "eviction stops when its budget is spent");
+    world.shard.audit();
+    assert!(world.shard.held() <= target && world.shard.held() > target * 9 / 10, "no more goes than has to");
+    let gone =
+        world.shard.changes().filter(|change| matches!(change, Change::Key { what: What::Evicted, .. }));
+    assert_eq!(gone.count() as u64, world.shard.memory().evicted, "listeners hear of evictions");
+    (count / 2..count)
+        .filter(|&number| {
+            let bytes = name(number).into_bytes();
+            world.shard.get(&world.shard.key(1, partition_of(1, &bytes), &bytes), now_ms).is_none()
+        })
+        .count()
+}
+
+#[test]
+fn eviction_takes_the_keys_that_its_policy_names() {
+    let half = if cfg!(miri) { 30 } else { 1_000 };
+    for policy in Policy::ALL {
+        let wrong = match policy {
+            Policy::NoEviction => continue,
+            policy => evicted_wrongly(policy),
+        };
+        let random = matches!(policy, Policy::AllKeysRandom | Policy::VolatileRandom);
+        if random {
+            assert!(wrong > half / 4 && wrong < half * 3 / 4, "{}: {wrong} of {half}", policy.name());
+        } else {
+            // Sampling mistakes a few at the end, when most of the worse half is gone.
+            assert!(wrong < half / 8, "{}: {wrong} of {half}", policy.name());
+        }
+    }
+}
+
+/// Keys without a time to live survive volatile policies, held keys survive all, and without a policy nothing goes.
+#[test]
+fn eviction_spares_what_it_must() {
+    let mut world = World::new(10, 1, REGION);
+    for number in 0..50 {
+        let bytes = format!("h{number}").into_bytes();
+        let key = world.shard.key(0, 63, &bytes);
+        let expiry = if number < 10 { Expiry::At(world.now_ms + 1_000_000) } else { Expiry::None };
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry });
+    }
+    let mut random = Random(1);
+    let mut evict = |world: &mut World, policy, hold: &dyn Fn(u16, u64) -> bool| {
+        let ended =
+            world.shard.evict(policy, 0, &mut || random.next(), &mut Budget::new(9_999, 1 << 20), hold);
+        assert_eq!(ended, Evicted::Nothing);
+        world.shard.audit();
+        world.shard.count(0)
+    };
+    assert_eq!(evict(&mut world, Policy::NoEviction, &|_, _| false), 50);
+    assert_eq!(evict(&mut world, Policy::AllKeysLru, &|db, _| db == 0), 50, "all are held");
+    assert_eq!(evict(&mut world, Policy::VolatileLru, &|_, _| false), 40);
+    assert_eq!(evict(&mut world, Policy::VolatileTtl, &|_, _| false), 40);
+    assert_eq!(evict(&mut world, Policy::AllKeysLfu, &|_, _| false), 0);
+}

@@ -1,0 +1,97 @@
+//! Ends of keys: order, punctuality, and what stands in the way.
+
+use crate::world::{REGION, World, partition_of};
+use std::collections::BTreeMap;
+use store::{Budget, Change, Effect, Expiry, NewValue, What};
+
+/// Expiry takes keys out in the order of their ends, exactly, however it is cut into slices.
+#[test]
+fn keys_expire_in_order_and_on_time() {
+    let count = if cfg!(miri) { 20 } else { 3_000 };
+    let mut world = World::new(3, 1, REGION);
+    world.shard.listen(true);
+    let mut ends = BTreeMap::new();
+    for number in 0..count {
+        let bytes = format!("h{number}").into_bytes();
+        let far = 1 << world.random.below(24);
+        let at = world.now_ms + 1 + world.random.below(far) as i64;
+        let key = world.shard.key(0, 63, &bytes);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::At(at + 77) });
+        world.commit(Effect::Expire { key, at: Expiry::At(at) });
+        ends.insert(key.hash, at);
+    }
+    assert_eq!(world.shard.changes().count(), 2 * count);
+    let mut last = 0;
+    while world.shard.count(0) > 0 {
+        let mut budget = Budget::new(1 + world.random.below(30) as u32, 1 << 20);
+        let tended = world.shard.tend(world.now_ms, &mut budget, &|_, _| false);
+        for change in world.shard.changes() {
+            let Change::Key { hash, what: What::Expired, .. } = change else { panic!("{change:?}") };
+            let at = ends.remove(&hash).expect("a key expires once");
+            assert!(last <= at && at <= world.now_ms, "in order, and not before its time");
+            last = at;
+        }
+        if !tended.more {
+            let late = ends.values().filter(|&&at| at <= world.now_ms).count();
+            assert_eq!(late, 0, "what is due is out when there is no more to do");
+            let next = ends.values().min();
+            assert!(
+                tended.next_at.unwrap_or(i64::MAX) <= *next.unwrap_or(&i64::MAX),
+                "tend is called in time"
+            );
+            world.now_ms = tended.next_at.unwrap_or(world.now_ms).max(world.now_ms);
+        }
+        if world.random.below(40) == 0 {
+            world.shard.audit();
+        }
+    }
+    assert!(ends.is_empty());
+    assert_eq!(world.shard.memory().expired, count as u64);
+}
+
+/// A key that a transaction holds outlives its end until it is let go.
+#[test]
+fn held_keys_do_not_expire() {
+    let mut world = World::new(4, 1, 8 << 20);
+    world.drain();
+    let key = world.shard.key(2, 63, b"held");
+    let at = world.now_ms + 5;
+    // The list of a slot begins with what came last: one key behind, one before it.
+    for bytes in [&b"hinder"[..], b"held", b"h-front"] {
+        let key = world.shard.key(2, 63, bytes);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::At(at) });
+    }
+    let now_ms = at + 3;
+    for later in 0..5 {
+        world
+            .shard
+            .tend(now_ms + later, &mut Budget::new(50, 1 << 20), &|db, hash| db == 2 && hash == key.hash);
+        assert_eq!(world.shard.count(2), 1, "it is held, and holds nothing else up");
+        assert!(world.shard.get(&key, now_ms).is_none(), "but absent");
+    }
+    world.shard.tend(now_ms + 9, &mut Budget::new(50, 1 << 20), &|_, _| false);
+    assert_eq!(world.shard.count(2), 0);
+}
+
+/// Flushed keys that are due do not keep those behind them from expiring.
+#[test]
+fn flushed_keys_hold_nothing_up() {
+    let mut world = World::new(11, 1, REGION);
+    // The wheel learns the time, so that what is near is not dealt down from far.
+    world.drain();
+    let at = world.now_ms + 5;
+    let count = if cfg!(miri) { 30 } else { 300 };
+    for number in 0..=count {
+        let bytes = if number == 0 { b"key:0".to_vec() } else { format!("h{number}").into_bytes() };
+        let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::At(at) });
+    }
+    let outcome = world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+    assert_eq!(outcome.elements, 1, "a flush costs the same whatever is flushed");
+    assert_eq!((world.shard.count(0), world.shard.expiring_count(0)), (1, 1));
+    world.shard.tend(at, &mut Budget::new(3 * count, 1 << 20), &|_, _| false);
+    assert_eq!(world.shard.count(0), 0);
+    world.drain();
+    world.shard.audit();
+    assert_eq!(world.shard.memory().entries, 0, "all memory came back");
+}

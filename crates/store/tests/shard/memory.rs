@@ -1,0 +1,139 @@
+//! Memory: all of it comes back, sparse or full.
+
+use crate::world::{REGION, World, partition_of, read};
+use std::collections::BTreeMap;
+use store::{Budget, Effect, Expiry, Full, NewValue};
+
+/// Up to many buckets in one partition and down to none, and nothing is left.
+#[test]
+fn growth_and_shrinking_leave_nothing_behind() {
+    let count: u32 = if cfg!(miri) { 120 } else { 30_000 };
+    let mut world = World::new(1, 1, REGION);
+    let name = |number: u32| format!("h{number}").into_bytes();
+    let mut most = 0;
+    for number in 0..count {
+        let bytes = name(number);
+        let key = world.shard.key(0, 63, &bytes);
+        let outcome =
+            world.commit(Effect::Set { key, value: NewValue::Bytes(b"value"), expiry: Expiry::None });
+        most = most.max(outcome.elements);
+        if number.is_multiple_of(1_000) {
+            world.shard.audit();
+        }
+    }
+    assert!(most <= 1 + 12 * 6, "a commit moved {most} entries");
+    assert_eq!(world.shard.count_partition(0, 63), u64::from(count));
+    for number in 0..count {
+        let bytes = name(number * 7919 % count);
+        let key = world.shard.key(0, 63, &bytes);
+        let outcome = world.commit(Effect::Delete { key });
+        assert!(outcome.existed && outcome.elements <= 1 + 12 * 6);
+        if number.is_multiple_of(1_000) {
+            world.shard.audit();
+        }
+    }
+    world.shard.audit();
+    let memory = world.shard.memory();
+    assert_eq!((memory.keys, memory.entries), (0, 0), "all memory came back");
+}
+
+/// Memory freed here and there is gathered: what stays is moved together, still found, still due in time.
+#[test]
+fn sparse_memory_is_gathered() {
+    let count: u32 = if cfg!(miri) { 400 } else { 200_000 };
+    let mut world = World::new(8, 1, REGION);
+    let value = if cfg!(miri) { vec![9; 2_000] } else { vec![9; 40] };
+    let mut kept = BTreeMap::new();
+    for number in 0..count {
+        let bytes = if number % 4 == 0 { format!("h{number}") } else { format!("key:{number}") }.into_bytes();
+        let at = (number % 3 == 0).then(|| world.now_ms + 10_000 + i64::from(number));
+        let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+        let expiry = at.map_or(Expiry::None, Expiry::At);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(&value), expiry });
+        kept.insert(bytes, at);
+    }
+    world.drain();
+    let full = world.shard.memory();
+    let names: Vec<Vec<u8>> = kept.keys().cloned().collect();
+    for bytes in names {
+        if world.random.below(5) > 0 {
+            let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+            world.commit(Effect::Delete { key });
+            kept.remove(&bytes);
+        }
+        if world.random.below(20) == 0 {
+            world.shard.tend(world.now_ms, &mut Budget::new(40, 1 << 20), &|_, _| false);
+        }
+        if world.random.below(u64::from(count) / 3) == 0 {
+            world.shard.audit();
+        }
+    }
+    world.drain();
+    world.shard.audit();
+    let mut lent = Vec::new();
+    while let Some(range) = world.shard.released() {
+        assert!(
+            range.start.is_multiple_of(4096) && range.end.is_multiple_of(4096),
+            "whole pages are released"
+        );
+        lent.push(range);
+    }
+    let memory = world.shard.memory();
+    assert!(memory.entries * 4 < full.entries, "a fifth is left");
+    // What is kept ready (16 spans and a warm one), and for each of three classes a current span and two to spare.
+    let spare = 17 + 3 * 3;
+    assert!(
+        memory.resident <= memory.entries * 8 / 7 + spare * 65_536,
+        "{} bytes of objects hold {} bytes of memory",
+        memory.entries,
+        memory.resident
+    );
+    for (bytes, at) in &kept {
+        let key = world.shard.key(0, partition_of(0, bytes), bytes);
+        let entry = world.shard.get(&key, 0).expect("what stays is found");
+        assert_eq!((entry.expires_at(), read(entry.value())), (*at, value.clone()));
+    }
+    for range in lent {
+        world.shard.reclaim(range);
+    }
+    world.shard.audit();
+    world.now_ms += 20_000 + i64::from(count);
+    world.drain();
+    kept.retain(|_, at| at.is_none());
+    assert_eq!(world.shard.count(0), kept.len() as u64, "all that was due is gone");
+    world.shard.audit();
+}
+
+/// A full region refuses, changes nothing, and serves again when something is deleted.
+#[test]
+fn a_full_region_refuses_and_recovers() {
+    let mut world = World::new(5, 1, 1 << 20);
+    let mut count = 0;
+    let name = |number: u32| format!("h{number}").into_bytes();
+    loop {
+        let bytes = name(count);
+        let key = world.shard.key(0, 63, &bytes);
+        match world.shard.commit(Effect::Set { key, value: NewValue::Bytes(&[7; 900]), expiry: Expiry::None })
+        {
+            Ok(_) => count += 1,
+            Err(Full) => break,
+        }
+        assert!(count < 1_200, "a region of 1 MiB does not hold that much");
+    }
+    assert!(count > 700, "only {count} entries of 900 bytes in 1 MiB");
+    world.shard.audit();
+    assert_eq!(world.shard.count(0), u64::from(count));
+    let first = name(0);
+    let key = world.shard.key(0, 63, &first);
+    let grown = Effect::SetRange { key, offset: 900, bytes: &[8; 5_000] };
+    assert_eq!(world.shard.commit(grown), Err(Full));
+    assert!(read(world.shard.get(&key, 0).expect("still there").value()) == [7; 900]);
+    world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+    world.drain();
+    world.commit(Effect::Set { key, value: NewValue::Bytes(b"again"), expiry: Expiry::None });
+    world.shard.audit();
+    world.shard.set_lease(1);
+    let refused = Effect::Set { key, value: NewValue::Bytes(b"more"), expiry: Expiry::None };
+    assert_eq!(world.shard.commit(refused), Err(Full), "the lease is spent");
+    assert!(world.commit(Effect::Delete { key }).existed, "removing needs no lease");
+}
