@@ -244,6 +244,17 @@ impl Kernel for Linux {
         sys::shut_sending(&socket.fd);
     }
 
+    fn verdict(&mut self, socket: &Socket) -> Why {
+        self.controls += 1;
+        sys::get_option(&socket.fd, libc::SOL_SOCKET, libc::SO_ERROR).map_or(Why::Reset, why)
+    }
+
+    fn queue(&mut self, socket: &Socket) -> Option<u32> {
+        self.controls += 1;
+        let id = sys::get_option(&socket.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
+        u32::try_from(id).ok().filter(|id| 0 < *id)
+    }
+
     fn release(&mut self, socket: Socket) {
         self.controls += 1;
         drop(socket);
@@ -259,6 +270,10 @@ impl Kernel for Linux {
 
     fn bell(&self) -> Bell {
         Bell::event(Arc::clone(&self.bell))
+    }
+
+    fn has_signals(&self) -> bool {
+        false
     }
 
     fn controls(&self) -> u64 {
@@ -298,7 +313,7 @@ fn signal(token: u64, flags: u32) -> Signal {
     let generation = u32::try_from(token >> 32).expect("the upper half of a token");
     if INDEX_MAX < index {
         let whose = Whose::Listener(ListenerId(index - INDEX_MAX - 1));
-        return Signal { whose, readable: true, writable: false, ending: false, broken: None };
+        return Signal { whose, readable: true, writable: false, ending: false, broken: false };
     }
     Signal {
         whose: Whose::Conn(ConnId { index, generation }),
@@ -306,7 +321,7 @@ fn signal(token: u64, flags: u32) -> Signal {
         readable: has(libc::EPOLLIN) || has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
         writable: has(libc::EPOLLOUT),
         ending: has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
-        broken: if has(libc::EPOLLERR) { Some(Why::Reset) } else { None },
+        broken: has(libc::EPOLLERR),
     }
 }
 

@@ -229,6 +229,17 @@ impl<N: Net> Fault<N> {
         }
     }
 
+    /// Whether a turn would have something to do with what is held here.
+    fn has_held_work(&mut self) -> bool {
+        let mut has_work = !self.held.is_empty();
+        for (&conn, line) in &self.lines {
+            has_work |= (line.hidden || line.told_below) && !line.told;
+            has_work |= (line.output.held() > 0 || line.closing)
+                && self.inner.output(conn).is_some_and(|below| below.is_empty());
+        }
+        has_work
+    }
+
     /// A connection that the lane may still use.
     fn is_open(&self, conn: ConnId) -> bool {
         self.lines.get(&conn).is_some_and(|line| !line.closing && !line.dropped)
@@ -324,6 +335,10 @@ impl<N: Net> Net for Fault<N> {
         conn
     }
 
+    fn queue(&mut self, conn: ConnId) -> Option<u32> {
+        if self.is_open(conn) { self.inner.queue(conn) } else { None }
+    }
+
     fn limits(&self) -> Limits {
         self.inner.limits()
     }
@@ -335,15 +350,13 @@ impl<N: Net> Net for Fault<N> {
 
 impl<N: Net + Wait> Wait for Fault<N> {
     fn wait(&mut self, timeout_ns: Option<u64>) {
-        let mut busy = !self.held.is_empty();
-        for (&conn, line) in &self.lines {
-            busy |= (line.hidden || line.told_below) && !line.told;
-            busy |= (line.output.held() > 0 || line.closing)
-                && self.inner.output(conn).is_some_and(|below| below.is_empty());
-        }
-        if !busy {
+        if !self.has_held_work() {
             self.inner.wait(timeout_ns);
         }
+    }
+
+    fn has_work(&mut self) -> bool {
+        self.has_held_work() || self.inner.has_work()
     }
 
     fn bell(&self) -> Bell {

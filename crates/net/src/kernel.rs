@@ -43,6 +43,13 @@ pub trait Kernel {
     /// Tells the client that nothing more will be sent.
     fn finish(&mut self, socket: &Self::Socket);
 
+    /// Why a broken connection is broken. At most one system call, which the kernel counts.
+    fn verdict(&mut self, socket: &Self::Socket) -> Why;
+
+    /// The queue of the network card over which the client's packets come, as [`Net::queue`](crate::Net::queue)
+    /// numbers it. At most one system call, which the kernel counts.
+    fn queue(&mut self, socket: &Self::Socket) -> Option<u32>;
+
     /// Ends a connection.
     fn release(&mut self, socket: Self::Socket);
 
@@ -53,6 +60,9 @@ pub trait Kernel {
 
     /// What wakes a sleeping `gather`.
     fn bell(&self) -> Bell;
+
+    /// Whether it is known, without a system call, that `gather` has something to tell.
+    fn has_signals(&self) -> bool;
 
     /// System calls of other kinds so far.
     fn controls(&self) -> u64;
@@ -78,8 +88,8 @@ pub struct Signal {
     pub writable: bool,
     /// The client has shut down its sending side: after a short receive nothing will follow.
     pub ending: bool,
-    /// The connection is broken.
-    pub broken: Option<Why>,
+    /// The connection is broken; [`Kernel::verdict`] says why.
+    pub broken: bool,
 }
 
 /// Whom a signal concerns.

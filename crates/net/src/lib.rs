@@ -281,6 +281,11 @@ pub trait Net {
     /// If the handover comes from a net of another kind.
     fn take(&mut self, handover: Handover) -> ConnId;
 
+    /// The network card's queue over which a connection's packets come, as the kernel numbers it (the NAPI id of
+    /// its last packet, `SO_INCOMING_NAPI_ID`). `None` where there is none: memory, Unix sockets, loopback, a stale
+    /// handle. It costs a system call, so it is for new connections.
+    fn queue(&mut self, conn: ConnId) -> Option<u32>;
+
     /// The bounds that this net was made with.
     fn limits(&self) -> Limits;
 
@@ -294,6 +299,10 @@ pub trait Wait {
     /// `Some(0)`: only looks). Returns at once while net has work left over for the next turn. What it gathers is
     /// kept for the next `poll`, which then needs no system call of its own.
     fn wait(&mut self, timeout_ns: Option<u64>);
+
+    /// Whether a turn has something to do, as far as net knows without asking the system: `wait` would return at
+    /// once. For a net in memory that is all there is to know, and a simulator may let its lane sleep.
+    fn has_work(&mut self) -> bool;
 
     /// What wakes this net's sleeper, from any thread.
     fn bell(&self) -> Bell;

@@ -287,7 +287,7 @@ impl Kernel for Memory {
                         readable: true,
                         writable: false,
                         ending: false,
-                        broken: None,
+                        broken: false,
                     });
                 }
                 Note::Change(pipe) => {
@@ -302,7 +302,7 @@ impl Kernel for Memory {
                         readable: pipe.readable,
                         writable: pipe.writable,
                         ending: pipe.client_ended,
-                        broken: if pipe.cut { Some(Why::Reset) } else { None },
+                        broken: pipe.cut,
                     });
                     pipe.noted = false;
                     pipe.readable = false;
@@ -382,6 +382,14 @@ impl Kernel for Memory {
         lock(&socket.pipe).server_ended = true;
     }
 
+    fn verdict(&mut self, _socket: &Socket) -> Why {
+        Why::Reset
+    }
+
+    fn queue(&mut self, _socket: &Socket) -> Option<u32> {
+        None
+    }
+
     fn release(&mut self, socket: Socket) {
         drop(socket);
     }
@@ -396,6 +404,10 @@ impl Kernel for Memory {
 
     fn bell(&self) -> Bell {
         Bell::flag(Arc::clone(&self.rung))
+    }
+
+    fn has_signals(&self) -> bool {
+        !lock(&self.inbox).is_empty() || self.rung.load(Ordering::Acquire)
     }
 
     fn controls(&self) -> u64 {

@@ -336,7 +336,7 @@ mod tests {
     /// Random appends, moves and sends, against a plain queue of bytes.
     #[test]
     fn it_is_a_queue_of_bytes() {
-        for seed in 0..200 {
+        for seed in 0..40 {
             let mut chance = Chance::new(seed);
             let (mut output, mut other, mut plain) = (Output::new(), Output::new(), VecDeque::new());
             let mut pool = Pool::default();

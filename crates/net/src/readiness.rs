@@ -147,19 +147,14 @@ impl<K: Kernel> Readiness<K> {
         self.counters.waits += 1;
     }
 
-    /// Whether the next turn has something to do even if nothing happens.
-    fn has_work(&self) -> bool {
-        let is_due = |id: &ConnId| self.conns.get(*id).is_some_and(Conn::is_due);
-        !self.news.is_empty() || !self.queue.is_empty() || self.dirty.iter().any(is_due)
-    }
-
     fn heed(&mut self, signal: Signal, accepts_left: &mut usize) {
         let id = match signal.whose {
             Whose::Listener(listener) => return self.accept(listener, accepts_left),
             Whose::Conn(id) => id,
         };
         let Some(conn) = self.conns.get_mut(id) else { return };
-        if let Some(why) = signal.broken {
+        if signal.broken {
+            let why = self.kernel.verdict(&conn.socket);
             return self.end(id, why);
         }
         conn.ending |= signal.ending;
@@ -523,6 +518,11 @@ impl<K: Kernel> Net for Readiness<K> {
         })
     }
 
+    fn queue(&mut self, id: ConnId) -> Option<u32> {
+        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        self.kernel.queue(&conn.socket)
+    }
+
     fn limits(&self) -> Limits {
         self.limits
     }
@@ -533,8 +533,20 @@ impl<K: Kernel> Net for Readiness<K> {
 }
 
 impl<K: Kernel> Wait for Readiness<K> {
+    fn has_work(&mut self) -> bool {
+        let is_due = |id: &ConnId| self.conns.get(*id).is_some_and(Conn::is_due);
+        !self.news.is_empty()
+            || !self.signals.is_empty()
+            || !self.queue.is_empty()
+            || self.dirty.iter().any(is_due)
+            || self.kernel.has_signals()
+    }
+
     fn wait(&mut self, timeout_ns: Option<u64>) {
-        if !self.gathered && !self.has_work() {
+        if self.gathered {
+            return;
+        }
+        if self.kernel.has_signals() || !self.has_work() {
             self.gather(timeout_ns);
             self.gathered = true;
         }

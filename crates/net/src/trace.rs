@@ -195,6 +195,10 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
         conn
     }
 
+    fn queue(&mut self, conn: ConnId) -> Option<u32> {
+        self.inner.queue(conn)
+    }
+
     fn limits(&self) -> Limits {
         self.inner.limits()
     }
@@ -207,6 +211,10 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
 impl<N: Net + Wait, W: Write> Wait for Trace<N, W> {
     fn wait(&mut self, timeout_ns: Option<u64>) {
         self.inner.wait(timeout_ns);
+    }
+
+    fn has_work(&mut self) -> bool {
+        self.inner.has_work()
     }
 
     fn bell(&self) -> Bell {

@@ -200,16 +200,6 @@ mod tests {
     use crate::kernel::{Accept, Kernel};
     use crate::{Limits, Net};
 
-    fn option(fd: &OwnedFd, level: c_int, name: c_int) -> c_int {
-        let mut value: c_int = -1;
-        let mut size = socklen_t::try_from(size_of::<c_int>()).unwrap();
-        // SAFETY: `value` has room for `size` bytes.
-        let result =
-            unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) };
-        assert_eq!(result, 0);
-        value
-    }
-
     #[test]
     fn accepted_connections_have_the_options_of_their_listener() {
         let mut net = Epoll::new(Limits::default()).unwrap();
@@ -226,7 +216,7 @@ mod tests {
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 25),
             (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3),
         ] {
-            assert_eq!(option(&socket.fd, level, name), want, "option {name}");
+            assert_eq!(sys::get_option(&socket.fd, level, name).unwrap(), want, "option {name}");
         }
         assert_eq!(net.counters().controls, 0, "without a call");
     }

@@ -179,6 +179,15 @@ pub(super) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) 
     done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) })
 }
 
+/// Gets an integer option.
+pub(super) fn get_option(fd: &OwnedFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut size = socklen_t::try_from(size_of::<c_int>()).expect("four bytes");
+    // SAFETY: `value` has room for `size` bytes, and both outlive the call.
+    done(unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut size) })?;
+    Ok(value)
+}
+
 /// `EPIOCSPARAMS` (Linux 6.9, include/uapi/linux/eventpoll.h).
 pub(super) fn set_busy_poll(epoll: &OwnedFd, duration_us: u32) -> io::Result<()> {
     #[repr(C)]

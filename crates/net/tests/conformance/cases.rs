@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::{Chunk, Close, ConnId, Event, INPUT_MAX, Limits, Need, Net, Wait, Why};
 
@@ -331,8 +332,11 @@ pub(crate) fn close_now_drops_what_is_unsent<W: World>() {
 pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
     let mut world = W::make(Limits::default());
     let (_client, conn) = open(&mut world);
+    assert!(world.net().queue(conn).is_none(), "no card is behind any of these worlds");
     world.net().close(conn, Close::Now);
+    assert!(world.net().has_work(), "the end is still to be told");
     assert_eq!(await_closed(&mut world, conn), Why::Asked);
+    assert!(!world.net().has_work());
     let (mut successor_client, successor) = open(&mut world);
     assert_eq!(successor.index(), conn.index(), "the index is used again");
     assert_ne!(successor, conn);
@@ -541,8 +545,14 @@ pub(crate) fn the_bell_ends_a_wait<W: World>() {
         // Twice, because a ring that is not read back must still ring the second time.
         for _ in 0..2 {
             let bell = bell.clone();
-            let ringer = std::thread::spawn(move || bell.ring());
+            let rung = Arc::new(AtomicBool::new(false));
+            let ringing = Arc::clone(&rung);
+            let ringer = std::thread::spawn(move || {
+                ringing.store(true, Ordering::Release);
+                bell.ring();
+            });
             world.net().wait(None);
+            assert!(rung.load(Ordering::Acquire), "nothing else ends the wait");
             world.net().poll(&mut Vec::new());
             ringer.join().unwrap();
         }
@@ -588,6 +598,8 @@ pub(crate) fn a_turn_costs_what_it_must<W: World>() {
         // That the clients have read their replies is no event.
         events.clear();
         let before = world.net().counters();
+        world.net().wait(Some(0));
+        assert!(!world.net().has_work(), "nor does it wake the lane");
         world.net().poll(&mut events);
         world.net().flush();
         assert!(events.is_empty());
