@@ -49,7 +49,7 @@ lint: need-toolchain
 .PHONY: deny
 deny: need-toolchain
 	@echo "== licences, sources and banned crates"
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --offline --log-level error check bans licenses sources; \
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked --log-level error check bans licenses sources; \
 	else echo "skipped: cargo-deny is missing (cargo install --locked cargo-deny)"; fi
 
 .PHONY: advisories

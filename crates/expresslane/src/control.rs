@@ -1,0 +1,120 @@
+//! The control thread's tools: signals, the log, and what the service manager is told. Nothing here runs on a lane.
+
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    Info,
+    Warn,
+    Error,
+}
+
+/// One line on stderr: the time in UTC, the level, the text. A reader that has gone away is no reason to stop.
+#[expect(clippy::disallowed_methods, reason = "a log line carries the wall clock")]
+pub(crate) fn log(level: Level, text: &str) {
+    let level = match level {
+        Level::Info => "info",
+        Level::Warn => "warn",
+        Level::Error => "error",
+    };
+    let time = humantime::format_rfc3339_millis(SystemTime::now());
+    for line in text.lines() {
+        let _ = writeln!(io::stderr().lock(), "{time} {level:<5} {line}");
+    }
+}
+
+/// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1.
+pub(crate) struct Stop {
+    signals: Signals,
+    armed: Arc<AtomicBool>,
+}
+
+impl Stop {
+    /// Takes over both signals for the whole process.
+    ///
+    /// # Errors
+    /// The kernel's own.
+    pub(crate) fn new() -> io::Result<Stop> {
+        let armed = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // Registered before the queue below: the signal that arms it has passed here unarmed.
+            signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&armed))?;
+        }
+        Ok(Stop { signals: Signals::new([SIGTERM, SIGINT])?, armed })
+    }
+
+    /// Sleeps until the process is asked to end; says by what.
+    pub(crate) fn wait(&mut self) -> &'static str {
+        let signal = self.signals.forever().next();
+        self.armed.store(true, Ordering::SeqCst);
+        if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" }
+    }
+}
+
+/// Tells the service manager how far we are (sd_notify(3)): `READY=1` when clients can come, `STOPPING=1` when none
+/// can any more. Does nothing where no service manager asked for it, with `NOTIFY_SOCKET`.
+pub(crate) fn notify(state: &str) {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Err(error) = send(name.as_encoded_bytes(), state) {
+        log(Level::Warn, &format!("the service manager could not be told {state}: {error}"));
+    }
+}
+
+fn send(name: &[u8], state: &str) -> io::Result<()> {
+    let address = match name.split_first() {
+        // A name in the abstract namespace; the at sign stands for its zero byte.
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(std::str::from_utf8(name).map_err(io::Error::other)?)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+/// A broken promise ends the process: no shard serves after one, for nobody knows what else is broken. What broke, and
+/// on which lane, is the last thing printed.
+pub(crate) fn abort_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("a thread");
+        let text = panic.payload_as_str().unwrap_or("no message");
+        let at = panic
+            .location()
+            .map(|place| format!(" at {}:{}", place.file(), place.line()))
+            .unwrap_or_default();
+        log(Level::Error, &format!("{name} broke a promise and ends the server{at}: {text}"));
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_manager_hears_of_readiness() {
+        for name in ["@expresslane-notify-test".to_owned(), {
+            let folder = std::env::temp_dir().join(format!("expresslane-notify-{}", std::process::id()));
+            folder.to_str().unwrap().to_owned()
+        }] {
+            let address = match name.strip_prefix('@') {
+                Some(name) => SocketAddr::from_abstract_name(name).unwrap(),
+                None => SocketAddr::from_pathname(&name).unwrap(),
+            };
+            let manager = UnixDatagram::bind_addr(&address).unwrap();
+            send(name.as_bytes(), "READY=1").unwrap();
+            let mut got = [0; 64];
+            let size = manager.recv(&mut got).unwrap();
+            assert_eq!(&got[..size], b"READY=1");
+            let _ = std::fs::remove_file(&name);
+        }
+        assert!(send(b"@nobody-listens-here", "READY=1").is_err());
+    }
+}

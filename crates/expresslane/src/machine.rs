@@ -1,0 +1,236 @@
+//! What the machine is and allows: cpus, quota, memory, files. Reads, and the few calls that change this process.
+//!
+//! Parsing is apart from reading, so that every format is tested without the machine that has it.
+
+use std::fs;
+use std::io;
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use crate::settings::CpuList;
+
+/// What `plan` needs to know.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Facts {
+    /// Cpus this process may run on, ascending; never empty.
+    pub(crate) cpus: Vec<usize>,
+    /// Cpus' worth of time that the control group grants, where it bounds that.
+    pub(crate) quota: Option<f64>,
+    /// Bytes of memory in the machine.
+    pub(crate) memory_size: u64,
+}
+
+impl Facts {
+    /// Of this machine, now.
+    ///
+    /// # Errors
+    /// The kernel's own: without the list of allowed cpus nothing can be placed.
+    pub(crate) fn read() -> io::Result<Facts> {
+        let read = |path: &Path| fs::read_to_string(path).ok();
+        let memory_size = read(Path::new("/proc/meminfo")).and_then(|text| memory_of(&text)).unwrap_or(0);
+        Ok(Facts { cpus: allowed_cpus()?, quota: quota(&read), memory_size })
+    }
+
+    /// Hardware threads that this process can count on, at least one.
+    pub(crate) fn threads_count(&self) -> usize {
+        let whole =
+            |quota: f64| (1..self.cpus.len()).rev().find(|count| f64_of(*count) <= quota).unwrap_or(1);
+        match self.quota {
+            Some(quota) if quota < f64_of(self.cpus.len()) => whole(quota),
+            _ => self.cpus.len(),
+        }
+    }
+}
+
+/// Cpus are few: each count of them is exact as a floating-point number.
+fn f64_of(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::INFINITY, f64::from)
+}
+
+/// Cpus in the kernel's mask for this thread (`sched_getaffinity(2)`); taskset and cpusets both show here.
+fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let mut words = [0_u64; MASK_WORDS];
+    // SAFETY: `words` is writable for the size passed, which is all that the kernel fills.
+    let filled = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&words), words.as_mut_ptr().cast()) };
+    if filled < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((0..MASK_WORDS * 64).filter(|cpu| words[cpu / 64] >> (cpu % 64) & 1 == 1).collect())
+}
+
+/// Words of a cpu mask, for as many cpus as Linux can be built for.
+const MASK_WORDS: usize = 8192 / 64;
+
+/// Pins the calling thread to one cpu.
+///
+/// # Errors
+/// `EINVAL`: the cpu is not there or not allowed.
+pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    let mut words = [0_u64; MASK_WORDS];
+    words[cpu / 64] |= 1 << (cpu % 64);
+    // SAFETY: `words` is readable for the size passed.
+    let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&words), words.as_ptr().cast()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The memory node of a cpu, from its folder's `nodeN` link. `None`: the machine has but one, or does not say.
+pub(crate) fn node_of(cpu: usize) -> Option<u16> {
+    let folder = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
+    let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next()
+}
+
+/// The smallest quota of this process' control group and those above it, in cpus.
+fn quota(read: &dyn Fn(&Path) -> Option<String>) -> Option<f64> {
+    let groups = read(Path::new("/proc/self/cgroup"))?;
+    let mut quotas = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            list if list.split(',').any(|name| name == "cpu") => "/sys/fs/cgroup/cpu",
+            _ => continue,
+        };
+        // Inside a container the group's path may be the host's and lead nowhere; the root then is the container's own.
+        let path: PathBuf = Path::new(root).join(group.trim_start_matches('/'));
+        for folder in path.ancestors().take_while(|folder| folder.starts_with(root)) {
+            let v2 = read(&folder.join("cpu.max")).and_then(|text| quota_of(&text.replace("max ", "-1 ")));
+            let v1 = || {
+                let quota = read(&folder.join("cpu.cfs_quota_us"))?;
+                quota_of(&format!("{} {}", quota.trim(), read(&folder.join("cpu.cfs_period_us"))?.trim()))
+            };
+            quotas.extend(v2.or_else(v1));
+        }
+    }
+    quotas.into_iter().reduce(f64::min)
+}
+
+/// `QUOTA PERIOD` in microseconds; a negative quota is none.
+fn quota_of(text: &str) -> Option<f64> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.trim().parse().ok()?);
+    (quota > 0.0 && period > 0.0).then_some(quota / period)
+}
+
+/// Bytes from /proc/meminfo.
+fn memory_of(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Sees to it that `wanted` files may be open. The soft limit is raised as far as the hard one, and that where this
+/// process is privileged to.
+///
+/// # Errors
+/// How many there may be, when that is less.
+pub(crate) fn allow_files(wanted: u64) -> Result<(), u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable for one rlimit.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 || limit.rlim_cur >= wanted {
+        return Ok(());
+    }
+    for hard in [limit.rlim_max, limit.rlim_max.max(wanted)] {
+        let raised = libc::rlimit { rlim_cur: wanted.min(hard), rlim_max: hard };
+        // SAFETY: `raised` is readable for one rlimit. A refusal leaves the limit as it was.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0
+            && raised.rlim_cur >= wanted
+        {
+            return Ok(());
+        }
+    }
+    Err(limit.rlim_max)
+}
+
+/// Sixteen bytes nobody can guess, for the table's secret.
+///
+/// # Errors
+/// The kernel's own.
+pub(crate) fn secret() -> io::Result<[u64; 2]> {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: `bytes` is writable for its length; up to 256 bytes come in one piece (getrandom(2)).
+    let size = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if usize::try_from(size) != Ok(bytes.len()) {
+        return Err(io::Error::last_os_error());
+    }
+    let (words, _) = bytes.as_chunks::<8>();
+    Ok([u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])])
+}
+
+/// Cpus as people write them.
+pub(crate) fn list_of(cpus: &[usize]) -> String {
+    CpuList(cpus.to_vec()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(cpus: usize, quota: Option<f64>) -> Facts {
+        Facts { cpus: (0..cpus).collect(), quota, memory_size: 1 << 30 }
+    }
+
+    #[test]
+    fn a_quota_bounds_the_threads() {
+        for (cpus, quota, want) in
+            [(8, None, 8), (8, Some(2.5), 2), (8, Some(0.5), 1), (2, Some(16.0), 2), (1, Some(0.1), 1)]
+        {
+            assert_eq!(facts(cpus, quota).threads_count(), want, "{cpus} {quota:?}");
+        }
+    }
+
+    #[test]
+    fn quotas_are_read_of_both_kinds_of_groups() {
+        let check = |files: &[(&str, &str)], want: Option<f64>| {
+            let read = |path: &Path| {
+                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+            };
+            assert_eq!(quota(&read), want, "{files:?}");
+        };
+        check(&[], None);
+        check(&[("/proc/self/cgroup", "0::/a/b\n"), ("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n")], None);
+        check(
+            &[
+                ("/proc/self/cgroup", "0::/a/b\n"),
+                ("/sys/fs/cgroup/a/b/cpu.max", "400000 100000\n"),
+                ("/sys/fs/cgroup/a/cpu.max", "150000 100000\n"),
+            ],
+            Some(1.5),
+        );
+        check(
+            &[
+                ("/proc/self/cgroup", "3:cpu,cpuacct:/x\n2:memory:/x\n"),
+                ("/sys/fs/cgroup/cpu/x/cpu.cfs_quota_us", "-1\n"),
+                ("/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n"),
+                ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
+            ],
+            Some(0.5),
+        );
+    }
+
+    #[test]
+    fn this_machine_can_be_read() {
+        let facts = Facts::read().unwrap();
+        assert!(!facts.cpus.is_empty() && facts.memory_size > 1 << 20);
+        assert_eq!(memory_of("MemTotal:       24643900 kB\nMemFree: 1 kB\n"), Some(24_643_900 * 1024));
+        assert_ne!(secret().unwrap(), secret().unwrap());
+        allow_files(64).unwrap();
+    }
+
+    #[test]
+    fn a_thread_can_be_pinned_where_it_may_run() {
+        let cpus = allowed_cpus().unwrap();
+        let last = *cpus.last().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin(last).unwrap();
+                assert_eq!(allowed_cpus().unwrap(), [last]);
+                assert!(pin(8191).is_err());
+            });
+        });
+        assert_eq!(allowed_cpus().unwrap(), cpus, "other threads stay as they were");
+    }
+}

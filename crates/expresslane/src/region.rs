@@ -1,0 +1,68 @@
+//! Each lane's memory: one range of addresses, reserved at start and never given back while the server runs.
+//!
+//! Reserving costs nothing: pages come with the first touch, from the node of the cpu that touches, which is the
+//! lane's own. The kernel frees pages on request without the range being unmapped.
+
+use std::io;
+use std::ptr::{self, NonNull};
+
+use store::Region;
+
+/// A shard uses at most 32 GiB less 1 MiB of its range.
+const REGION_SIZE_MAX: usize = 32 << 30;
+/// A lane with less would be of no use; below, reserving fails for good.
+const REGION_SIZE_MIN: usize = 64 << 20;
+
+/// Reserves a range of up to `wanted` bytes, halving where the kernel refuses (strict overcommit, address limits).
+/// Returns it with its size in bytes.
+///
+/// # Errors
+/// The kernel's own, when not even [`REGION_SIZE_MIN`] is to be had.
+pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<(Region, usize)> {
+    let wanted = usize::try_from(wanted).unwrap_or(REGION_SIZE_MAX);
+    let mut size = wanted.clamp(REGION_SIZE_MIN, REGION_SIZE_MAX);
+    let base = loop {
+        match map(size) {
+            Ok(base) => break base,
+            Err(error) if size / 2 < REGION_SIZE_MIN => return Err(error),
+            Err(_) => size /= 2,
+        }
+    };
+    let advice = if huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // SAFETY: the range has just been mapped, and this advice changes no content. A kernel without huge pages
+    // refuses it, which changes nothing either.
+    unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
+    // SAFETY: the range is mapped readable and writable, zero, page-aligned, known to nobody else, and never unmapped.
+    Ok((unsafe { Region::from_raw(base, size) }, size))
+}
+
+fn map(size: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing one.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            size,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(NonNull::new(base.cast()).expect("the kernel maps nothing at zero unless asked to"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_is_as_large_as_allowed() {
+        let (_, size) = reserve(1, false).unwrap();
+        assert_eq!(size, REGION_SIZE_MIN);
+        let (_, size) = reserve(256 << 20, true).unwrap();
+        assert_eq!(size, 256 << 20);
+    }
+}

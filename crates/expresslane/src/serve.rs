@@ -1,0 +1,403 @@
+//! `expresslane serve`: starts one pinned thread a lane, waits to be asked to end, and ends in order.
+//!
+//! ```text
+//!  control thread (this one)              lane threads
+//!  decide (plan), allow files
+//!  start lane 0 ───────────────────────▶ pin, reserve memory, listen   lane 0 first: it finds out which addresses
+//!                 ◀──────── its bell, the addresses ────                there are, and whether a port is taken
+//!  start the others ───────────────────▶ pin, reserve memory, listen
+//!                 ◀──────── their bells ─────────────────
+//!  all bells to all ───────────────────▶ serve: turn, ring, sleep, …
+//!  wait for a signal
+//!  phase Draining, ring all ───────────▶ listen no more, finish what has begun, say so
+//!  end of the process
+//! ```
+//! Everything a lane touches is made on its own thread after that is pinned, so that it lies on the lane's own node.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use lane::{Board, Lane, Links, Next, Port, Settings, Setup, mesh};
+use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
+use net::{Bell, Limits, Wait};
+use store::{Config, Recency, Shard};
+use wire::route::{PartitionMap, SLOTS, Slot};
+
+use crate::clock::{Clock, Ticks};
+use crate::control::{self, Level, Stop};
+use crate::machine::{self, Facts};
+use crate::plan::{self, Place, Plan};
+use crate::region;
+use crate::settings::ServeSettings;
+use crate::table::{Started, table};
+
+/// The version of Redis that clients are told and whose behaviour is followed.
+const REDIS_VERSION: &str = "7.0.15";
+/// What has begun is given so long to finish when the process is asked to end; then it ends all the same.
+const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
+/// Between two looks at whether all lanes have finished.
+const DRAIN_LOOK: Duration = Duration::from_millis(2);
+/// A lane's stack holds no data that clients decide on.
+const STACK_SIZE: usize = 1 << 20;
+
+/// Serves until a signal asks to end. An error is one sentence that says what to change.
+pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
+    control::abort_on_panic();
+    let facts = Facts::read().map_err(|error| format!("the allowed cpus can't be read: {error}"))?;
+    let plan = plan::plan(settings, &facts)?;
+    machine::allow_files(plan.files_count)
+        .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
+    let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
+    let server = start(settings, &facts, &plan)?;
+    control::log(Level::Info, &table(settings, &facts, &plan, &server.started));
+    control::notify("READY=1");
+    let signal = stop.wait();
+    control::log(Level::Info, &format!("{signal}: finishing what has begun; a second signal ends at once"));
+    control::notify("STOPPING=1");
+    server.drain();
+    if let Some(path) = &settings.unixsocket {
+        let _ = std::fs::remove_file(path);
+    }
+    control::log(Level::Info, "ended; the data is gone");
+    Ok(())
+}
+
+/// Lanes that serve, as the control thread sees them.
+struct Server {
+    shared: Arc<Shared>,
+    bells: Bells,
+    started: Started,
+    /// Kept while lanes serve: they are this thread's peers.
+    _links: Links,
+}
+
+/// What lanes and the control thread share beside rings. Read each turn, written at the end only.
+struct Shared {
+    phase: AtomicU8,
+    /// By lane: nothing is under way there, and nobody listens.
+    quiet: Vec<AtomicBool>,
+}
+
+/// [`Shared::phase`]: clients come and are served.
+const SERVING: u8 = 0;
+/// [`Shared::phase`]: nobody listens, what has begun is finished.
+const DRAINING: u8 = 1;
+
+impl Server {
+    /// Lets lanes finish what they have begun, for a bounded time.
+    fn drain(&self) {
+        self.shared.phase.store(DRAINING, Ordering::SeqCst);
+        self.bells.iter().for_each(Bell::ring);
+        let looks = DRAIN_DURATION_MAX.as_millis() / DRAIN_LOOK.as_millis();
+        for _ in 0..looks {
+            if self.shared.quiet.iter().all(|quiet| quiet.load(Ordering::SeqCst)) {
+                return;
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the control thread waits for the lanes; it serves nobody"
+            )]
+            thread::sleep(DRAIN_LOOK);
+        }
+        control::log(Level::Warn, "some commands had not finished and are cut off");
+    }
+}
+
+/// Every lane's bell, by number.
+type Bells = Arc<[Bell]>;
+
+/// What a lane's thread begins with. All of it can be sent; the lane itself is made on the thread.
+struct Berth {
+    id: u16,
+    cpu: Option<usize>,
+    clock: Clock,
+    settings: Settings,
+    map: Arc<PartitionMap>,
+    board: Arc<Board>,
+    links: Links,
+    secret: [u64; 2],
+    region_size: u64,
+    /// Bytes of data; `None` is no limit.
+    lease: Option<u64>,
+    huge_pages: bool,
+    busy_poll: Option<Duration>,
+    doors: Doors,
+    shared: Arc<Shared>,
+}
+
+/// Where a lane listens. Every lane has the same kinds of doors in the same order.
+#[derive(Clone)]
+struct Doors {
+    shared: Vec<Place>,
+    own: Vec<Place>,
+    /// A path and its mode: lane 0 alone, which gives connections to the others.
+    unix: Option<(std::path::PathBuf, u32)>,
+    backlog: u32,
+    keepalive: Option<Keepalive>,
+}
+
+/// What a lane's thread reports before it serves.
+struct Ready {
+    bell: Bell,
+    /// Of the shared doors, those that the machine has.
+    shared: Vec<Place>,
+    region_size: usize,
+    notes: Vec<String>,
+}
+
+/// Starts all lanes, the first one alone; any failure is this function's, and ends the process.
+fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server, String> {
+    let lanes_count = u16::try_from(plan.lanes.len()).expect("lanes are few");
+    let secret = machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"))?;
+    let mut links = mesh(plan.lanes.len());
+    let control_links = links.pop().expect("the control thread's links come last");
+    let shared = Arc::new(Shared {
+        phase: AtomicU8::new(SERVING),
+        quiet: plan.lanes.iter().map(|_| AtomicBool::new(false)).collect(),
+    });
+    let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
+    let clock = Clock::new();
+    let mut doors = Doors {
+        shared: plan.shared.clone(),
+        own: Vec::new(),
+        unix: None,
+        backlog: settings.tcp_backlog,
+        keepalive: (settings.tcp_keepalive > 0).then(|| Keepalive::after_s(settings.tcp_keepalive)),
+    };
+    let unix = settings.unixsocket.clone().map(|path| (path, settings.unixsocketperm.0));
+    let mut readies: Vec<Ready> = Vec::new();
+    let mut starts = Vec::new();
+    for ((lane, links), id) in plan.lanes.iter().zip(links).zip(0_u16..) {
+        let berth = Berth {
+            id,
+            cpu: lane.cpu,
+            clock,
+            settings: lane_settings(settings, lanes_count),
+            map: Arc::clone(&map),
+            board: Arc::clone(&board),
+            links,
+            secret,
+            region_size: plan.region_size,
+            lease: (settings.maxmemory.0 > 0).then(|| settings.maxmemory.0 / u64::from(lanes_count)),
+            huge_pages: settings.huge_pages,
+            busy_poll: settings.busy_poll.0,
+            doors: Doors { own: lane.own.clone(), unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
+            shared: Arc::clone(&shared),
+        };
+        let (ready, start) = launch(berth)?;
+        // The first lane has found out which addresses there are; the others must find the same.
+        if id == 0 {
+            doors.shared.clone_from(&ready.shared);
+            doors.shared.iter_mut().for_each(|place| place.is_optional = false);
+        }
+        readies.push(ready);
+        starts.push(start);
+    }
+    let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
+    for start in starts {
+        start.send(Arc::clone(&bells)).expect("a lane that is ready waits for the bells");
+    }
+    let mut addresses: Vec<String> =
+        readies[0].shared.iter().map(|place| place.address.to_string()).collect();
+    addresses.extend(settings.unixsocket.iter().map(|path| path.display().to_string()));
+    let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
+    notes.dedup();
+    let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
+    let wanted = facts.memory_size.min(32 << 30);
+    if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
+        notes.push("addresses are scarce (vm.overcommit_memory=2 or ulimit -v): lanes can hold less than the machine".to_owned());
+    }
+    Ok(Server {
+        shared,
+        bells,
+        started: Started { shared: addresses, region_size, notes },
+        _links: control_links,
+    })
+}
+
+/// What the settings mean to a lane.
+fn lane_settings(settings: &ServeSettings, lanes_count: u16) -> Settings {
+    let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+    let base = settings.lane_ports.0;
+    Settings {
+        database_count: settings.databases,
+        password: settings.requirepass.clone().map(String::into_bytes),
+        redis_version: REDIS_VERSION,
+        bulk_size_max: settings.proto_max_bulk_len.0,
+        query_size_max: size(settings.client_query_buffer_limit.0),
+        output_size_max: settings.client_output_buffer_limit.normal.hard_size.map_or(usize::MAX, size),
+        // Connections are spread evenly over lanes, so each has its part of the whole.
+        client_count_max: size(u64::from(settings.maxclients.div_ceil(u32::from(lanes_count)))),
+        doors: Vec::new(),
+        lane_port_base: base,
+        announce_ip: settings.announce_ip.clone(),
+    }
+}
+
+/// Starts a lane's thread and waits until it could serve. The sender lets it begin.
+fn launch(berth: Berth) -> Result<(Ready, Sender<Bells>), String> {
+    let (report, reported) = mpsc::channel();
+    let (start, started) = mpsc::channel();
+    let id = berth.id;
+    thread::Builder::new()
+        .name(format!("lane {id}"))
+        .stack_size(STACK_SIZE)
+        .spawn(move || run(berth, &report, &started))
+        .map_err(|error| format!("the thread of lane {id} can't be started: {error}"))?;
+    let ready = reported.recv().expect("a lane reports before it serves")?;
+    Ok((ready, start))
+}
+
+/// A lane's thread, from its first instruction to the end of the process.
+fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<Bells>) {
+    let made = make(berth);
+    let (mut runner, ready) = match made {
+        Ok((runner, ready)) => (runner, ready),
+        Err(problem) => {
+            let _ = report.send(Err(problem));
+            return;
+        }
+    };
+    if report.send(Ok(ready)).is_ok()
+        && let Ok(bells) = started.recv()
+    {
+        runner.serve(&bells);
+    }
+}
+
+/// A lane with what it runs on.
+struct Runner {
+    lane: Lane,
+    net: Epoll,
+    clock: Clock,
+    id: usize,
+    shared: Arc<Shared>,
+}
+
+fn make(berth: Berth) -> Result<(Runner, Ready), String> {
+    let id = berth.id;
+    let mut notes = Vec::new();
+    if let Some(cpu) = berth.cpu {
+        machine::pin(cpu).map_err(|error| {
+            format!("lane {id} can't be pinned to cpu {cpu}: {error}; choose others with --cpus")
+        })?;
+    }
+    let mut net =
+        Epoll::new(Limits::default()).map_err(|error| format!("lane {id} has no epoll: {error}"))?;
+    let opened = open(&mut net, id, &berth.doors, &mut notes)?;
+    if let Some(duration) = berth.busy_poll {
+        let duration_us = u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
+        if let Err(error) = net.set_busy_poll(duration_us) {
+            notes.push(format!(
+                "busy polling is not to be had: {error} (Linux 6.9 has it); lanes sleep instead"
+            ));
+        }
+    }
+    let (memory, region_size) = region::reserve(berth.region_size, berth.huge_pages)
+        .map_err(|error| format!("no addresses for the memory of lane {id}: {error}; raise ulimit -v"))?;
+    let config = Config {
+        partitions: SLOTS,
+        databases: berth.settings.database_count,
+        seed: berth.secret,
+        partition_of: |_, key| Slot::of(key).number(),
+        recency: Recency::Lru,
+    };
+    let mut shard = Shard::new(config, memory);
+    if let Some(lease) = berth.lease {
+        shard.set_lease(lease);
+    }
+    let lane = Lane::new(Setup {
+        id,
+        map: berth.map,
+        board: berth.board,
+        links: berth.links,
+        shard,
+        settings: Settings { doors: opened.ports, ..berth.settings },
+    });
+    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size, notes };
+    Ok((Runner { lane, net, clock: berth.clock, id: usize::from(id), shared: berth.shared }, ready))
+}
+
+/// The doors that a lane has opened.
+struct Opened {
+    /// What each listener is, in the order in which net numbers them.
+    ports: Vec<Port>,
+    shared: Vec<Place>,
+}
+
+fn open(net: &mut Epoll, id: u16, doors: &Doors, notes: &mut Vec<String>) -> Result<Opened, String> {
+    let mut opened = Opened { ports: Vec::new(), shared: Vec::new() };
+    let share = if id == 0 { Share::First } else { Share::Joins };
+    for (places, share, port, flag) in [
+        (&doors.shared, share, Port::Shared, "--port"),
+        (&doors.own, Share::Alone, Port::Lane, "--lane-ports"),
+    ] {
+        for place in places {
+            let options = TcpOptions { backlog: doors.backlog, share, keepalive: doors.keepalive };
+            match net.listen_tcp(place.address, &options) {
+                Ok(_) => {
+                    opened.ports.push(port);
+                    if port == Port::Shared {
+                        opened.shared.push(*place);
+                    }
+                }
+                Err(error) if place.is_optional && plan::is_absent(&error) => {
+                    notes.push(absent(place.address));
+                }
+                Err(error) => return Err(plan::cannot_listen(place.address, &error, flag)),
+            }
+        }
+    }
+    if let Some((path, mode)) = &doors.unix {
+        net.listen_unix(path, *mode, doors.backlog).map_err(|error| {
+            format!(
+                "can't listen on the Unix socket {}: {error}; choose another --unixsocket",
+                path.display()
+            )
+        })?;
+        opened.ports.push(Port::Shared);
+    }
+    Ok(opened)
+}
+
+fn absent(address: SocketAddr) -> String {
+    format!("this machine has no address {}: left out", address.ip())
+}
+
+impl Runner {
+    /// Turns until the end of the process.
+    fn serve(&mut self, bells: &[Bell]) {
+        let mut is_draining = false;
+        loop {
+            let now = self.clock.now();
+            let next = self.lane.turn(now, &Ticks, &mut self.net);
+            for bell in self.lane.bells() {
+                // The control thread has no bell: it asks when it wants to know.
+                if let Some(bell) = bells.get(usize::from(*bell)) {
+                    bell.ring();
+                }
+            }
+            if self.shared.phase.load(Ordering::Relaxed) == DRAINING {
+                if !is_draining {
+                    self.net.stop_listening();
+                    is_draining = true;
+                }
+                self.shared.quiet[self.id].store(self.lane.is_idle(), Ordering::SeqCst);
+            }
+            let timeout_ns = match next {
+                Next::Again => continue,
+                Next::At(at_ns) if at_ns <= now.mono_ns => continue,
+                Next::At(at_ns) => Some(at_ns - now.mono_ns),
+                Next::Idle => None,
+            };
+            if self.lane.mailbox().declare_sleep() {
+                self.net.wait(timeout_ns);
+                self.lane.mailbox().wake();
+            }
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What `expresslane serve` can be told: every key once, as a flag, an environment variable and a key of the
+//! configuration file.
+//!
+//! [`ServeSettings`] is the single list. A flag `--lane-ports` is also `EXPRESSLANE_LANE_PORTS` and, in the file,
+//! `lane-ports` under `[serve]`; a flag beats the environment, that beats the file, and that beats the default. The
+//! file is read as other defaults for the same flags, so there is one parser and one set of error messages.
+//!
+//! Whether settings fit the machine and one another is `plan`'s business; here only their own form is checked.
+
+mod file;
+mod value;
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+pub(crate) use value::{
+    BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimits,
+    Policy, Size, Span,
+};
+
+/// An in-memory database in which every core is an isolated lane that Redis clients can talk to.
+#[derive(Debug, Parser)]
+#[command(name = "expresslane", version, propagate_version = true, arg_required_else_help = true)]
+struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What the program is asked to do.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Serve the database
+    #[command(long_about = SERVE_LONG, after_long_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeSettings>),
+}
+
+const SERVE_LONG: &str = "Serve the database.
+
+Each lane is one pinned thread with its own part of the keys and its own TCP port. Any Redis client can use the shared \
+port; a Redis Cluster client finds the lane ports by itself and talks to the lane that owns a key. Data lives in memory \
+only.";
+
+const SERVE_EXAMPLES: &str = "Examples:
+  expresslane serve
+      127.0.0.1:6379, as many lanes as the machine has room for
+  expresslane serve --lanes 4 --cpus 2-5 --lane-ports 7000 --maxmemory 8gb
+      four lanes on cpus 2 to 5, cluster clients at ports 7000 to 7003
+  expresslane serve --bind 10.0.0.5 --config /etc/expresslane.toml
+      with the password in a file of [serve], requirepass = \"…\"
+
+Every flag is also a key of the configuration file and an environment variable:
+  --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
+The flag wins over the environment, the environment over the file, the file over the default.
+Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.";
+
+/// All settings of `expresslane serve`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ServeSettings {
+    /// Read settings from this TOML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Addresses to listen on; one behind a dash may be missing on the machine
+    ///
+    /// A public address without --requirepass is refused unless --protected-mode is no.
+    #[arg(
+        long,
+        help_heading = "Network",
+        value_name = "ADDRESSES",
+        value_delimiter = ',',
+        default_value = "127.0.0.1,-::1"
+    )]
+    pub(crate) bind: Vec<BindAddress>,
+    /// The shared port: a standalone Redis over all lanes; 0 for none
+    #[arg(long, help_heading = "Network", default_value_t = 6379)]
+    pub(crate) port: u16,
+    /// First of the lanes' own ports (lane i listens on BASE + i), or off
+    #[arg(long, help_heading = "Network", value_name = "BASE", default_value = "7000")]
+    pub(crate) lane_ports: LanePorts,
+    /// The host that cluster clients are told, instead of the one they connected to
+    #[arg(long, help_heading = "Network", value_name = "HOST")]
+    pub(crate) announce_ip: Option<String>,
+    /// The first lane port that cluster clients are told, where a proxy or NAT changes it
+    #[arg(long, help_heading = "Network", value_name = "BASE")]
+    pub(crate) announce_port: Option<u16>,
+    /// Also listen on a Unix socket
+    #[arg(long, help_heading = "Network", value_name = "PATH")]
+    pub(crate) unixsocket: Option<PathBuf>,
+    /// File mode of the Unix socket, octal
+    #[arg(long, help_heading = "Network", value_name = "MODE", default_value = "700")]
+    pub(crate) unixsocketperm: Mode,
+    /// Clients that may wait to be accepted; the kernel's somaxconn bounds it
+    #[arg(long, help_heading = "Network", value_name = "COUNT", default_value_t = 511)]
+    pub(crate) tcp_backlog: u32,
+    /// Seconds of silence before the kernel asks whether a client is alive; 0 never
+    #[arg(long, help_heading = "Network", value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) tcp_keepalive: u32,
+    /// How bytes reach the lanes
+    #[arg(long, help_heading = "Network", value_name = "BACKEND", value_enum, default_value_t = Io::Auto)]
+    pub(crate) io: Io,
+    /// Poll the network card this long before sleeping, or off; helps only on cores given to it
+    #[arg(long, help_heading = "Network", value_name = "DURATION", default_value = "off")]
+    pub(crate) busy_poll: Span,
+
+    /// How many lanes: a number, or auto
+    ///
+    /// auto is every hardware thread up to four; above, two are left to the system and its interrupts.
+    #[arg(long, help_heading = "Lanes", value_name = "COUNT", default_value = "auto")]
+    pub(crate) lanes: LanesCount,
+    /// Cpus of the lanes, such as 2-5,8; the first lane gets the first. Default: chosen from those allowed
+    #[arg(long, help_heading = "Lanes", value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// Name a turn in the log that took longer than this, or off
+    #[arg(long, help_heading = "Lanes", value_name = "DURATION", default_value = "1ms")]
+    pub(crate) stall_warn: Span,
+
+    /// Most memory for data and clients over all lanes; 0 is no limit
+    #[arg(long, help_heading = "Memory", value_name = "SIZE", default_value = "0")]
+    pub(crate) maxmemory: Size,
+    /// What gives way when maxmemory is reached
+    #[arg(long, help_heading = "Memory", value_name = "POLICY", value_enum, default_value_t = Policy::Noeviction)]
+    pub(crate) maxmemory_policy: Policy,
+    /// Most memory for all clients' buffers, a size or a part of maxmemory such as 5%; 0 is no limit
+    #[arg(long, help_heading = "Memory", value_name = "SIZE", default_value = "0")]
+    pub(crate) maxmemory_clients: ClientsMemory,
+    /// Back the data with huge pages where the kernel has them: fewer misses, coarser memory
+    #[arg(long, help_heading = "Memory", value_name = "yes|no", value_parser = value::yes_no, default_value = "no", action = clap::ArgAction::Set)]
+    pub(crate) huge_pages: bool,
+
+    /// The password clients must give. Other users of the machine see flags: prefer the file
+    #[arg(long, help_heading = "Clients", value_name = "PASSWORD")]
+    pub(crate) requirepass: Option<String>,
+    /// Refuse a public address without a password
+    #[arg(long, help_heading = "Clients", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
+    pub(crate) protected_mode: bool,
+    /// Most clients at a time, over all lanes
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) maxclients: u32,
+    /// Close clients that have been idle for so many seconds; 0 never
+    #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) timeout: u32,
+    /// Numbered databases
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) databases: u16,
+    /// Largest argument of a command
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb")]
+    pub(crate) proto_max_bulk_len: Size,
+    /// Largest command under way of one client; beyond, the client is closed
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb")]
+    pub(crate) client_query_buffer_limit: Size,
+    /// Unread replies of one client: CLASS HARD SOFT SECONDS …, as in Redis; beyond, the client is closed
+    #[arg(
+        long,
+        help_heading = "Clients",
+        value_name = "LIMITS",
+        default_value = "normal 1gb 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60"
+    )]
+    pub(crate) client_output_buffer_limit: OutputLimits,
+}
+
+/// Why there are no settings.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The command line or the environment; also `--help` and `--version`, which print and end well.
+    Usage(clap::Error),
+    /// The configuration file: one sentence that names it.
+    File(String),
+}
+
+/// Reads the command line `arguments` (the program's name first), the environment and the file that they name.
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+    read_file: impl Fn(&Path) -> io::Result<String>,
+) -> Result<Verb, Refusal> {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let command = Program::command().mut_subcommand("serve", with_environment);
+    let verb = verb_of(command.clone(), &arguments).map_err(Refusal::Usage)?;
+    let Verb::Serve(settings) = &verb;
+    let Some(path) = &settings.config else { return Ok(verb) };
+    let name = path.display();
+    let text = read_file(path).map_err(|error| {
+        Refusal::File(format!("{name}: {error}; name a readable TOML file with --config, or leave it out"))
+    })?;
+    let values = file::read(&text, command.find_subcommand("serve").expect("serve is a verb"))
+        .map_err(|problem| Refusal::File(format!("{name}: {problem}")))?;
+    let command = command.mut_subcommand("serve", |serve| file::as_defaults(serve, values));
+    // The flags and the environment have just passed on their own, so what fails now came from the file.
+    verb_of(command, &arguments).map_err(|error| Refusal::File(format!("{name}: {}", one_line(&error))))
+}
+
+fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap::Error> {
+    let matches = command.try_get_matches_from(arguments)?;
+    Program::from_arg_matches(&matches).map(|program| program.verb)
+}
+
+/// Gives every flag its environment variable. Values are never shown in help: one of them is a password.
+fn with_environment(serve: clap::Command) -> clap::Command {
+    serve.mut_args(|argument| {
+        let Some(flag) = argument.get_long() else { return argument };
+        let name = format!("EXPRESSLANE_{}", flag.to_uppercase().replace('-', "_"));
+        argument.env(name).hide_env_values(true)
+    })
+}
+
+/// clap's message without its label and its hint at `--help`, in which the flag stands for the file's key.
+fn one_line(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let message = text.split("\n\n").next().unwrap_or_default();
+    message.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_with(flags: &[&str], file: &str) -> Result<Box<ServeSettings>, String> {
+        let mut arguments: Vec<OsString> = vec!["expresslane".into(), "serve".into()];
+        if !file.is_empty() {
+            arguments.extend(["--config".into(), "lanes.toml".into()]);
+        }
+        arguments.extend(flags.iter().map(OsString::from));
+        match parse(arguments, |_| Ok(file.to_owned())) {
+            Ok(Verb::Serve(settings)) => Ok(settings),
+            Err(Refusal::Usage(error)) => Err(one_line(&error)),
+            Err(Refusal::File(problem)) => Err(problem),
+        }
+    }
+
+    #[track_caller]
+    fn refused(flags: &[&str], file: &str, want: &str) {
+        let problem = parse_with(flags, file).expect_err("it must be refused");
+        assert!(problem.contains(want), "{problem}");
+        assert!(!problem.contains('\n'), "more than a sentence: {problem}");
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Program::command().mut_subcommand("serve", with_environment).debug_assert();
+    }
+
+    #[test]
+    fn defaults_are_those_of_redis() {
+        let settings = parse_with(&[], "").unwrap();
+        assert_eq!((settings.port, settings.databases, settings.maxclients), (6379, 16, 10_000));
+        assert_eq!(settings.bind.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1", "::1"]);
+        assert_eq!(settings.proto_max_bulk_len, Size(512 << 20));
+        assert_eq!(settings.lanes, LanesCount::Auto);
+        assert!(settings.protected_mode);
+        assert!(
+            settings.client_output_buffer_limit.normal.hard_size.is_some(),
+            "normal clients have a limit"
+        );
+    }
+
+    #[test]
+    fn a_flag_beats_the_file_and_the_file_beats_the_default() {
+        let file =
+            "[serve]\nport = 7777\nlanes = 3\nbind = [\"10.0.0.1\", \"::1\"]\nprotected-mode = false\n";
+        let settings = parse_with(&["--lanes", "2"], file).unwrap();
+        assert_eq!(settings.port, 7777);
+        assert_eq!(settings.lanes, LanesCount::Count(2));
+        assert_eq!(settings.bind.len(), 2);
+        assert!(!settings.protected_mode);
+        assert_eq!(settings.tcp_backlog, 511);
+    }
+
+    #[test]
+    fn every_flag_has_its_environment_variable() {
+        let command = with_environment(Program::command().find_subcommand("serve").unwrap().clone());
+        for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+            let name = argument.get_env().unwrap_or_else(|| panic!("{} has none", argument.get_id()));
+            assert!(name.to_str().unwrap().starts_with("EXPRESSLANE_"), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn the_help_teaches() {
+        let mut command = Program::command().mut_subcommand("serve", with_environment);
+        let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+        for part in ["Network:", "Memory:", "Examples:", "[default: 6379]", "EXPRESSLANE_PORT", "[serve]"] {
+            assert!(help.contains(part), "{part} is missing in:\n{help}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        refused(&["--port", "70000"], "", "70000 is not in 0..=65535");
+        refused(&["--lanes", "0"], "", "a server has at least one lane");
+        refused(&["--databases", "0"], "", "0 is not in 1..");
+        refused(&["--prot", "1"], "", "--prot");
+        refused(&["--maxmemory", "1tb"], "", "a size is");
+        refused(&[], "[serve]\nport = 70000\n", "lanes.toml: invalid value '70000' for '--port");
+        refused(
+            &[],
+            "[serve]\nprot = 1\n",
+            "lanes.toml: there is no key `prot` under [serve]; did you mean `port`?",
+        );
+        refused(&[], "port = 1\n", "`port` belongs under [serve]");
+        refused(&[], "[server]\nport = 1\n", "there is no table [server]; did you mean [serve]?");
+        refused(&[], "[serve]\nport = \n", "line 2");
+        refused(
+            &[],
+            "[serve]\nport = 1.5\n",
+            "`port` is a string, a whole number, true, false or a list of those",
+        );
+        refused(&[], "[serve]\nconfig = \"other\"\n", "`config` can't be set in the file itself");
+    }
+}

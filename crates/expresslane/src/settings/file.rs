@@ -1,0 +1,93 @@
+//! The configuration file: TOML whose table `[serve]` holds flags' values under the flags' names.
+
+use clap::{Arg, ArgAction, Command};
+use toml::{Table, Value};
+
+/// The table of this verb. Other verbs get tables of their own in the same file.
+const TABLE: &str = "serve";
+/// Names at least so alike (0 to 1, Jaro-Winkler) are offered as the one that was meant.
+const ALIKE_MIN: f64 = 0.7;
+
+/// The values in `text`, by flag. An error is one sentence that says what to change.
+pub(super) fn read(text: &str, serve: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
+    let file: Table = text.parse().map_err(|error: toml::de::Error| syntax(text, &error))?;
+    let mut values = Vec::new();
+    for (name, value) in &file {
+        match value {
+            Value::Table(table) if name == TABLE => {
+                for (key, value) in table {
+                    values.push((key.clone(), value_of(serve, key, value)?));
+                }
+            }
+            Value::Table(_) => {
+                let hint = meant(name, [TABLE].into_iter()).map(|it| format!("; did you mean [{it}]?"));
+                return Err(format!("there is no table [{name}]{}", hint.unwrap_or_default()));
+            }
+            _ if find(serve, name).is_some() => return Err(format!("`{name}` belongs under [{TABLE}]")),
+            _ => return Err(unknown(serve, name)),
+        }
+    }
+    Ok(values)
+}
+
+/// The same command with the file's values as defaults, so that flags and environment still win over them.
+pub(super) fn as_defaults(serve: Command, values: Vec<(String, Vec<String>)>) -> Command {
+    values.into_iter().fold(serve, |serve, (key, values)| {
+        let id = find(&serve, &key).expect("`read` has found it").get_id().clone();
+        serve.mut_arg(id, |argument| argument.default_values(values))
+    })
+}
+
+fn value_of(serve: &Command, key: &str, value: &Value) -> Result<Vec<String>, String> {
+    let argument = find(serve, key).ok_or_else(|| unknown(serve, key))?;
+    if key == "config" {
+        return Err("`config` can't be set in the file itself".to_owned());
+    }
+    let wrong = || format!("`{key}` is a string, a whole number, true, false or a list of those");
+    match value {
+        Value::Array(list) => {
+            let parts: Option<Vec<String>> = list.iter().map(plain).collect();
+            let parts = parts.ok_or_else(wrong)?;
+            // A flag that takes one value of several parts has them with commas between.
+            Ok(if matches!(argument.get_action(), ArgAction::Append) { parts } else { vec![parts.join(",")] })
+        }
+        value => plain(value).map(|text| vec![text]).ok_or_else(wrong),
+    }
+}
+
+/// A value as it would stand behind the flag.
+fn plain(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(true) => Some("yes".to_owned()),
+        Value::Boolean(false) => Some("no".to_owned()),
+        _ => None,
+    }
+}
+
+fn find<'a>(serve: &'a Command, key: &str) -> Option<&'a Arg> {
+    serve.get_arguments().find(|argument| argument.get_long() == Some(key))
+}
+
+fn unknown(serve: &Command, key: &str) -> String {
+    let hint = meant(key, serve.get_arguments().filter_map(Arg::get_long));
+    let hint = hint.map_or_else(
+        || "; `expresslane serve --help` lists them".to_owned(),
+        |it| format!("; did you mean `{it}`?"),
+    );
+    format!("there is no key `{key}` under [{TABLE}]{hint}")
+}
+
+/// The name nearest to what was written.
+fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let alike = names.map(|name| (strsim::jaro_winkler(written, name), name));
+    alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
+/// Where and why the text is not TOML, in one line.
+fn syntax(text: &str, error: &toml::de::Error) -> String {
+    let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+    let at = line.map(|line| format!(" in line {line}")).unwrap_or_default();
+    format!("not TOML{at}: {}", error.message().split_whitespace().collect::<Vec<_>>().join(" "))
+}
