@@ -49,6 +49,15 @@ impl Mem {
     }
 }
 
+/// Takes `size` bytes off the front, in one piece or two.
+fn move_front(queue: &mut VecDeque<u8>, size: usize, mut to: impl FnMut(&[u8])) {
+    let (first, second) = queue.as_slices();
+    let first_size = size.min(first.len());
+    to(&first[..first_size]);
+    to(&second[..size - first_size]);
+    queue.drain(..size);
+}
+
 /// Where clients connect to a [`Mem`].
 #[derive(Clone, Debug)]
 pub struct Port {
@@ -114,7 +123,7 @@ impl Client {
     pub fn read(&self, into: &mut Vec<u8>, size_max: usize) -> usize {
         let mut pipe = lock(&self.pipe);
         let size = pipe.to_client.len().min(size_max);
-        into.extend(pipe.to_client.drain(..size));
+        move_front(&mut pipe.to_client, size, |bytes| into.extend_from_slice(bytes));
         if size > 0 && pipe.wants_room {
             pipe.wants_room = false;
             pipe.writable = true;
@@ -350,9 +359,11 @@ impl Kernel for Memory {
         if size == 0 {
             return if pipe.client_ended { Transfer::End } else { Transfer::Nothing };
         }
-        for (place, byte) in into.iter_mut().zip(pipe.to_server.drain(..size)) {
-            *place = byte;
-        }
+        let mut at = 0;
+        move_front(&mut pipe.to_server, size, |bytes| {
+            into[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        });
         Transfer::Bytes(size)
     }
 

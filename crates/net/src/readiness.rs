@@ -307,11 +307,10 @@ impl<K: Kernel> Readiness<K> {
                 conn.full = true;
                 self.kernel.want_room(&conn.socket, id);
             }
-            let was_above =
-                std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
-            if was_above && !conn.above_mark && conn.state == State::Open {
-                self.news.push(Event::Writable(id));
-            }
+        }
+        let was_above = std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
+        if was_above && !conn.above_mark && conn.state == State::Open {
+            self.news.push(Event::Writable(id));
         }
         if conn.output.is_empty() {
             conn.output.reclaim(&mut self.blocks);

@@ -1,4 +1,4 @@
-//! How long a closed connection may keep something alive: not for ever.
+//! Bounds that show exactly only where the size of the kernel's buffers is known: in memory.
 
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
@@ -68,4 +68,29 @@ fn who_ends_is_let_go_at_once() {
     let before = net.counters().receives;
     net.poll(&mut Vec::new());
     assert_eq!(net.counters().receives, before);
+}
+
+/// A client whose socket was full while its output grew over the mark is told of when one send brings it below.
+#[test]
+fn the_mark_counts_although_nothing_could_be_sent() {
+    let mut net = Mem::new(Limits { output_mark: 50_000, ..Limits::default() });
+    let (_, port) = net.listen();
+    let client = port.connect_with(1000, 60_000);
+    let mut events = Vec::new();
+    net.poll(&mut events);
+    let Some(Event::Opened { conn, .. }) = events.pop() else { panic!("a client knocks") };
+    net.output(conn).unwrap().extend(&[1; 61_000]);
+    net.flush();
+    assert_eq!(net.output(conn).unwrap().len(), 1_000, "the socket is full");
+    net.flush();
+    net.output(conn).unwrap().extend(&[2; 55_000]);
+    net.flush();
+    net.poll(&mut events);
+    assert!(events.is_empty());
+    assert_eq!(client.read_all().len(), 60_000);
+    net.poll(&mut events);
+    net.flush();
+    assert!(net.output(conn).unwrap().is_empty());
+    net.poll(&mut events);
+    assert_eq!(events, [Event::Writable(conn)]);
 }
