@@ -254,6 +254,7 @@ impl Arena {
             span.bump = 0;
         }
         self.classes[class].live -= 1;
+        self.leaving.suspect(class);
         self.used -= u64::from(CLASS_GRANULES[class]) * GRANULE as u64;
         match state {
             State::Current => {}

@@ -13,6 +13,9 @@ pub(super) struct Leave {
     pub(super) span: u32,
     /// The class in which the next span is looked for.
     class: usize,
+    /// A bit for each class in which something was freed since it was last found not worth emptying. With none set,
+    /// a look costs one test: every turn of a lane takes one.
+    suspects: u128,
     /// The next object to be looked at.
     granule: u16,
     /// A bit for each granule at which a free object begins.
@@ -21,7 +24,21 @@ pub(super) struct Leave {
 
 impl Leave {
     pub(super) fn new() -> Leave {
-        Leave { span: NO_SPAN, class: 0, granule: 0, free: Box::new([0; FREE_WORDS]) }
+        Leave { span: NO_SPAN, class: 0, suspects: 0, granule: 0, free: Box::new([0; FREE_WORDS]) }
+    }
+
+    /// An object of this class was freed.
+    #[inline]
+    pub(super) fn suspect(&mut self, class: usize) {
+        const { assert!(CLASS_COUNT <= 128, "a bit for each class") };
+        self.suspects |= 1 << class;
+    }
+
+    /// The first suspect from `class` on, going round.
+    fn next_suspect(&self) -> usize {
+        let ahead = self.suspects >> self.class << self.class;
+        let first = if ahead == 0 { self.suspects } else { ahead };
+        first.trailing_zeros() as usize
     }
 
     pub(super) fn note_free(&mut self, granule: u16) {
@@ -92,8 +109,8 @@ impl Arena {
     }
 
     fn choose_leaving(&mut self) -> Option<u32> {
-        for _ in 0..CLASS_COUNT {
-            let class = self.leaving.class;
+        while self.leaving.suspects != 0 {
+            let class = self.leaving.next_suspect();
             let capacity = u64::from(SPAN_GRANULES / CLASS_GRANULES[class]);
             let Class { partial, spans, live, .. } = &self.classes[class];
             let room = u64::from(*spans) * capacity;
@@ -103,9 +120,10 @@ impl Arena {
                 && free > 2 * capacity
                 && free > room / 8
             {
+                self.leaving.class = class;
                 return Some(number);
             }
-            self.leaving.class = (class + 1) % CLASS_COUNT;
+            self.leaving.suspects &= !(1 << class);
         }
         None
     }

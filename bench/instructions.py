@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Instructions per GET and SET, counted by callgrind: repeatable whatever else the machine does.
+
+The program is crates/sim/examples/instructions.rs: one lane over memory, sixteen commands at a time. Two runs of different
+length are counted, so that start-up cancels out. The result is compared with the record in bench/instructions.json: more than
+2 % above it, or above the ceiling, fails. After an intended change write the new record with --write.
+
+    bench/instructions.py PROGRAM [--write]
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+RECORD = pathlib.Path(__file__).with_name("instructions.json")
+TOLERANCE = 0.02
+COUNTS = (16_000, 48_000)
+# memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere.
+PINNED = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,-AVX512F,-AVX512VL,-AVX512BW"}
+
+
+def count(program: str, kind: str, commands: int) -> int:
+    """Instructions of one whole run."""
+    run = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, kind, str(commands)],
+        env={**os.environ, **PINNED},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"Collected : (\d+)", run.stderr)
+    if run.returncode != 0 or not found:
+        sys.exit(f"callgrind failed on {program}:\n{run.stderr[-2000:]}")
+    return int(found.group(1))
+
+
+def main() -> int:
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
+    if len(arguments) != 1:
+        sys.exit(__doc__)
+    if not shutil.which("valgrind"):
+        sys.exit("valgrind is missing: apt-get install valgrind")
+    record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    failed = False
+    for kind in ("get", "set"):
+        few, many = (count(arguments[0], kind, commands) for commands in COUNTS)
+        each = (many - few) / (COUNTS[1] - COUNTS[0])
+        known = record.get(kind, {})
+        limit = min(known.get("record", each) * (1 + TOLERANCE), known.get("ceiling", each))
+        verdict = "ok" if each <= limit else f"too many: at most {limit:.0f}"
+        print(f"{kind}: {each:.1f} instructions (record {known.get('record', 0):.1f}): {verdict}")
+        failed |= each > limit
+        if "--write" in sys.argv:
+            record[kind] = {"record": round(each, 1), "ceiling": known.get("ceiling", round(each * 1.2))}
+    if "--write" in sys.argv:
+        RECORD.write_text(json.dumps(record, indent=2) + "\n")
+        return 0
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
