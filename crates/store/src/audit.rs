@@ -89,6 +89,8 @@ impl Shard {
         if self.doomed.is_empty() {
             assert_eq!(linked, expiring.len(), "every end is on the wheel");
         }
+        let heads: u64 = self.databases.iter().map(|database| database.size).sum();
+        assert_eq!(heads, self.heads, "heads are counted");
         self.arena.audit();
     }
 

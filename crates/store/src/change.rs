@@ -40,7 +40,14 @@ impl Shard {
                 self.graveyard.push(rope);
                 self.set(key, NewValue::Bytes(&bytes), expiry)
             }
-            NewValue::Rope(rope) => self.put(key, Encoding::Rope, &[0; 4], Some(rope), expiry),
+            NewValue::Rope(rope) => {
+                let done = self.put(key, Encoding::Rope, &[0; 4], Some(rope.clone()), expiry);
+                if done.is_err() {
+                    // Refused, but not dropped in one go.
+                    self.graveyard.push(rope);
+                }
+                done
+            }
         }
     }
 
@@ -186,9 +193,8 @@ impl Shard {
             && plan.start() == old.start
             && self.arena.fits(old.handle, plan.size())
         {
-            let home = self.places[usize::from(key.db)];
             let recency = self.first_use(Some(old.word));
-            let head = plan.write(&mut self.arena, old.handle, recency, home);
+            let head = plan.rewrite(&mut self.arena, old, recency);
             if let Some(at) = expires_at
                 && at != old.expires_at(&self.arena)
             {
@@ -214,7 +220,10 @@ impl Shard {
         let head = plan.write(&mut self.arena, handle, recency, home);
         self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
         let database = &mut self.databases[usize::from(home)];
-        let partition = database.partition_mut(key.partition, self.config.partitions);
+        let heads = database.size;
+        database.make(key.partition, self.config.partitions);
+        self.heads += database.size - heads;
+        let partition = database.partition_mut(key.partition);
         let before = *partition;
         let mut moved = 0;
         match found {
@@ -258,8 +267,7 @@ impl Shard {
         partition.expiring -= u32::from(head.has_ttl());
         database.recount(key.partition, before, partition);
         let moved = table::remove(&mut self.arena, &mut partition.root, key.hash, slot);
-        let partitions = self.config.partitions;
-        *self.database_mut(key.db).partition_mut(key.partition, partitions) = partition;
+        *self.database_mut(key.db).partition_mut(key.partition) = partition;
         self.discard(head.handle);
         moved
     }
@@ -301,13 +309,12 @@ impl Shard {
     }
 
     pub(crate) fn flush(&mut self, db: u16, partition: u16) -> bool {
-        let partitions = self.config.partitions;
         let database = self.database_mut(db);
         let before = database.partition(partition);
         if before.count == 0 {
             return false;
         }
-        *database.partition_mut(partition, partitions) = Partition::default();
+        *database.partition_mut(partition) = Partition::default();
         database.recount(partition, before, Partition::default());
         self.doomed.push(before.root);
         true

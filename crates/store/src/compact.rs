@@ -49,9 +49,9 @@ impl Shard {
         let entry = table::some_entry(&self.arena, from);
         let Some((key, _)) = self.owner(entry, bytes) else { return };
         let Some(to) = self.arena.alloc_beside(from) else { return };
-        let (db, number, hash, partitions) = (key.db, key.partition, key.hash, self.config.partitions);
+        let (db, number, hash) = (key.db, key.partition, key.hash);
         let place = usize::from(self.places[usize::from(db)]);
-        let partition = self.databases[place].partition_mut(number, partitions);
+        let partition = self.databases[place].partition_mut(number);
         self.arena.copy_range(from, 0..NODE_SIZE, to, 0);
         table::relink(&mut self.arena, &mut partition.root, hash, from, to);
         self.arena.free(from);

@@ -58,15 +58,21 @@ impl Database {
         }
     }
 
-    /// A partition to be changed, made if it is the first time.
+    /// Sees to it that a partition has its head.
     #[inline]
-    pub(crate) fn partition_mut(&mut self, partition: u16, partitions: u16) -> &mut Partition {
-        let at = usize::from(partition);
-        if !matches!(self.pieces.get(at / PIECE), Some(Some(_))) {
-            self.make_piece(at / PIECE, usize::from(partitions));
+    pub(crate) fn make(&mut self, partition: u16, partitions: u16) {
+        let piece = usize::from(partition) / PIECE;
+        if !matches!(self.pieces.get(piece), Some(Some(_))) {
+            self.make_piece(piece, usize::from(partitions));
         }
-        let piece = self.pieces[at / PIECE].as_mut().expect("it was made in the line above");
-        &mut piece[at % PIECE]
+    }
+
+    /// A partition to be changed; it has its head.
+    #[inline]
+    pub(crate) fn partition_mut(&mut self, partition: u16) -> &mut Partition {
+        let at = usize::from(partition);
+        let piece = self.pieces[at / PIECE].as_mut();
+        &mut piece.expect("a partition that holds or held a key has its head")[at % PIECE]
     }
 
     #[cold]

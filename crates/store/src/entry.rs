@@ -131,6 +131,7 @@ const ENCODING_SHIFT: u32 = 28;
 const LONG: usize = 255;
 
 pub(crate) const HOME: usize = 4;
+const VALUE_SIZE: usize = 7;
 pub(crate) const EXPIRES_AT: usize = 8;
 pub(crate) const NEXT: usize = 16;
 pub(crate) const PREV: usize = 20;
@@ -249,9 +250,7 @@ impl Plan {
         self.start() + self.key_size + self.value_size
     }
 
-    /// Writes the fixed part and the lengths, and gives the head; key, value, expiry and links are the caller's.
-    #[inline]
-    pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
+    fn word(&self, recency: u32) -> u32 {
         let encoding = match self.encoding {
             Encoding::Bytes => 0,
             Encoding::Int => 1,
@@ -259,7 +258,12 @@ impl Plan {
         };
         let altered = if self.altered { ALTERED } else { 0 };
         let ttl = if self.ttl { TTL } else { 0 };
-        let word = recency & RECENCY | TYPE_STRING | encoding << ENCODING_SHIFT | altered | ttl;
+        recency & RECENCY | TYPE_STRING | encoding << ENCODING_SHIFT | altered | ttl
+    }
+
+    /// Writes the fixed part and the lengths, and gives the head; key, value, expiry and links are the caller's.
+    pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
+        let word = self.word(recency);
         let (key_size, value_size) = (self.key_size, self.value_size);
         let byte = |size: usize| u8::try_from(size).unwrap_or(u8::MAX);
         let [r0, r1, r2, r3] = word.to_le_bytes();
@@ -273,6 +277,22 @@ impl Plan {
             }
         }
         Head { handle, word, start, key_size, value_size }
+    }
+
+    /// Makes an entry of the same key, whose key begins where this plan's would, one of this plan.
+    #[inline]
+    pub(crate) fn rewrite(&self, arena: &mut Arena, old: Head, recency: u32) -> Head {
+        let head = Head { word: self.word(recency), value_size: self.value_size, ..old };
+        arena.set_u32(head.handle, 0, head.word);
+        if head.value_size != old.value_size {
+            if head.value_size < LONG {
+                let byte = u8::try_from(head.value_size).expect("a short length is below 255");
+                *arena.array_mut(head.handle, VALUE_SIZE) = [byte];
+            } else {
+                *arena.array_mut(head.handle, head.start - 2) = short(head.value_size).to_le_bytes();
+            }
+        }
+        head
     }
 }
 

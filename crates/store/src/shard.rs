@@ -93,6 +93,8 @@ pub struct Shard {
     pub(crate) doomed: Pile<u32>,
     /// By place in memory, which entries remember.
     pub(crate) databases: Vec<Database>,
+    /// Bytes of their heads.
+    pub(crate) heads: u64,
     /// From a database's number to its place.
     pub(crate) places: Vec<u16>,
     pub(crate) zeros: Zeros,
@@ -120,6 +122,7 @@ impl Shard {
             graveyard: Graveyard::new(),
             doomed: Pile::default(),
             databases: (0..config.databases).map(Database::new).collect(),
+            heads: 0,
             places: (0..config.databases).collect(),
             zeros: Zeros::default(),
             changes: None,
@@ -186,6 +189,7 @@ impl Shard {
         self.commit_because(effect, What::Delete)
     }
 
+    #[inline]
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
         match effect {
             Effect::Set { key, value, expiry } => {
@@ -284,7 +288,7 @@ impl Shard {
             entries: self.arena.used(),
             ropes: self.shelf.size,
             retired: self.graveyard.size(),
-            heads: self.databases.iter().map(|database| database.size).sum(),
+            heads: self.heads,
             resident: self.arena.resident(),
             expired: self.expired,
             evicted: self.evicted,
@@ -293,8 +297,7 @@ impl Shard {
 
     /// What counts against the lease, as in `Memory::total`.
     pub fn held(&self) -> u64 {
-        let heads: u64 = self.databases.iter().map(|database| database.size).sum();
-        self.arena.used() + self.shelf.size + self.graveyard.size() + heads
+        self.arena.used() + self.shelf.size + self.graveyard.size() + self.heads
     }
 
     /// A range of the region, in bytes from its start, that is not needed now and whose pages may be given back to the

@@ -95,3 +95,25 @@ fn flushed_keys_hold_nothing_up() {
     world.shard.audit();
     assert_eq!(world.shard.memory().entries, 0, "all memory came back");
 }
+
+/// With the clock set back, ends are still kept to the millisecond as far as a reader can see.
+#[test]
+fn a_clock_set_back_delays_only_the_memory() {
+    let mut world = World::new(13, 1, 8 << 20);
+    world.drain();
+    let ahead = world.now_ms;
+    let now_ms = ahead - 60_000;
+    let key = world.shard.key(0, 63, b"h");
+    let at = now_ms + 10;
+    world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::At(at) });
+    let past = world.shard.key(0, 63, b"h-past");
+    world.commit(Effect::Set { key: past, value: NewValue::Bytes(b"v"), expiry: Expiry::At(-5) });
+    for now_ms in [now_ms, at - 1, at, ahead - 1] {
+        world.shard.tend(now_ms, &mut Budget::new(99, 99_999), &|_, _| false);
+        assert_eq!(world.shard.get(&key, now_ms).is_some(), now_ms < at);
+        assert!(world.shard.get(&past, now_ms).is_none());
+        world.shard.audit();
+    }
+    world.shard.tend(ahead, &mut Budget::new(99, 99_999), &|_, _| false);
+    assert_eq!(world.shard.count(0), 0);
+}

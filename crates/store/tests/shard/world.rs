@@ -90,6 +90,7 @@ impl World {
 
     pub(crate) fn expiry(&mut self) -> Expiry {
         match self.random.below(4) {
+            0 if self.random.below(9) == 0 => Expiry::At(i64::MAX - (self.random.next() >> 40) as i64),
             0 => Expiry::Keep,
             1 => {
                 let far = self.random.below(40);
