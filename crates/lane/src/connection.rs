@@ -4,6 +4,7 @@ use wire::command::{Command, Id};
 use wire::reply::{self, OK, Proto, Put};
 
 use crate::client::Client;
+use crate::commands::object;
 use crate::keyspace::{Call, Keyspace};
 use crate::request::Arg;
 use crate::{Settings, replies::Sink};
@@ -81,6 +82,12 @@ fn run_anywhere(call: &Call<'_>, out: &mut impl Put) {
         Id::Ping if call.args.len() == 1 => out.put(b"+PONG\r\n"),
         Id::Ping if call.args.len() > 2 => wrong_arity(call.command, out),
         Id::Ping | Id::Echo => put_arg(call.args.get(call.args.len() - 1), out),
+        Id::ObjectHelp => {
+            reply::array(out, object::HELP.len());
+            for line in object::HELP {
+                reply::simple(out, line);
+            }
+        }
         Id::ClusterKeyslot => {
             let slot = wire::route::Slot::of(call.args.flat(2));
             reply::integer(out, i64::from(slot.number()));

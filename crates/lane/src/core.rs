@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use store::Budget;
 use wire::command::{COMMANDS, Command, Scope, Work as Cost};
-use wire::reply::Proto;
+use wire::reply::{Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
 use crate::admin::{Order, Report};
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
-use crate::locks::{Locks, Mode};
+use crate::locks::{LockName, Locks, Mode};
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
@@ -91,14 +91,15 @@ enum Runnable {
 /// A client of another lane, as its asks name it.
 type Asker = (u16, u64);
 
-/// An ask that waits behind an earlier one of the same client: effects keep order per lane.
-struct Parked {
-    origin: Origin,
-    proto: Proto,
-    db: u16,
-    command: &'static Command,
-    request: Request,
-    route: Option<Route>,
+/// A command that is not over in this step: it waits, or it has more to do. All its keys are on this lane.
+pub(crate) struct Pending {
+    pub(crate) origin: Origin,
+    pub(crate) port: Port,
+    pub(crate) proto: Proto,
+    pub(crate) db: u16,
+    pub(crate) command: &'static Command,
+    pub(crate) request: Request,
+    pub(crate) route: Option<Route>,
 }
 
 /// See the top of this file.
@@ -123,8 +124,9 @@ pub(crate) struct Core {
     entering: VecDeque<Handle<Part>>,
     /// What parts of this lane say to transactions of this lane.
     heard: VecDeque<(Handle<Transaction>, PartAnswer)>,
-    /// Clients of other lanes of which an ask is under way here, with those that wait behind it.
-    lines: BTreeMap<Asker, VecDeque<Parked>>,
+    /// Clients of other lanes of which an ask is under way here, with those that wait behind it: effects keep order per
+    /// lane.
+    lines: BTreeMap<Asker, VecDeque<Pending>>,
     /// What could not be told for want of room.
     untold: VecDeque<(u16, ControlHead)>,
     spans: Vec<(u32, u32)>,
@@ -184,7 +186,8 @@ impl Core {
 
     // ---- running commands
 
-    /// Whether a command whose keys are all here can run at once: it is over in one step, and nobody holds its keys.
+    /// Whether a command whose keys are all here can begin at once: its locks, should it need them, are entered in one
+    /// step, and nobody holds its keys.
     #[inline]
     pub(crate) fn can_run(&self, call: &Call<'_>) -> bool {
         let is_short = call.command.work == Cost::Constant || call.args.len() <= NAMES_PER_STEP;
@@ -195,41 +198,50 @@ impl Core {
         let mode = mode_of(call.command);
         let step = usize::from(call.command.keys.step.max(1));
         key_range(call.command, call.args.len()).step_by(step).any(|index| {
-            let name = self.space.lock_name(call, index);
-            self.locks.conflicts(name.db, name.key.expect("a key's name"), mode)
+            let is_held =
+                |name: LockName| self.locks.conflicts(name.db, name.key.expect("a key's name"), mode);
+            self.space.lock_names(call, index).any(is_held)
         })
     }
 
-    /// Runs a command that [`Core::can_run`] has allowed, to its end.
+    /// Runs the first step of a command that [`Core::can_run`] has allowed. If that is not the end, its progress comes
+    /// back, and it goes on as a part in the same turn: nobody holds its keys, so that it has its locks before anybody
+    /// else can look at what it has done so far.
     #[inline]
-    pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) {
+    pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Option<Progress> {
         let mut progress = Progress::default();
-        let mut budget = Budget::new(u32::MAX, u32::MAX);
-        let step = self.space.run(call, &mut progress, sink, &mut budget);
-        assert!(step == Step::Done, "a command that is let run at once ends in one step");
+        let step = self.space.run(call, &mut progress, sink, &mut SLICE.clone());
+        (step == Step::More).then_some(progress)
     }
 
-    /// Begins a command that has to wait, or takes more than a step; its keys are all here.
-    pub(crate) fn begin_part(
-        &mut self,
-        origin: Origin,
-        proto: Proto,
-        db: u16,
-        command: &'static Command,
-        request: Request,
-        route: Option<Route>,
-    ) {
+    /// Begins a command that has to wait for its keys or for others.
+    pub(crate) fn begin_part(&mut self, pending: Pending) {
+        self.stats.lock_waits += 1;
+        let part = self.pending_part(pending);
+        self.admit(part);
+    }
+
+    /// Goes on with a command whose first step was not the last. `content` is the reply so far, as far as it is not on
+    /// its way to the client.
+    pub(crate) fn go_on(&mut self, pending: Pending, progress: Progress, content: Content) {
+        let part = self.pending_part(pending).begun(progress, content);
+        self.admit(part);
+    }
+
+    fn pending_part(&mut self, pending: Pending) -> Part {
+        let Pending { origin, port, proto, db, command, request, route } = pending;
         let mut names = Names::default();
         let mode = mode_of(command);
         let args = Args::Owned(&request);
-        let call = Call { command, args, db, proto, route, port: Port::Shared };
+        let call = Call { command, args, db, proto, route, port };
         let step = usize::from(command.keys.step.max(1));
         for index in key_range(command, args.len()).step_by(step) {
-            names.push(self.space.lock_name(&call, index), mode);
+            for name in self.space.lock_names(&call, index) {
+                names.push(name, mode);
+            }
         }
-        self.stats.lock_waits += 1;
         let job = Job { command: 0, db, work: Work::Run { command, request, route } };
-        self.admit(Part::of_command(origin, proto, names, job));
+        Part::of_command(origin, port, proto, names, job)
     }
 
     fn admit(&mut self, part: Part) {
@@ -324,9 +336,7 @@ impl Core {
             None => {
                 self.lines.remove(&asker);
             }
-            Some(Parked { origin, proto, db, command, request, route }) => {
-                self.begin_part(origin, proto, db, command, request, route);
-            }
+            Some(pending) => self.begin_part(pending),
         }
     }
 
@@ -677,31 +687,45 @@ impl Core {
         });
         let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
         let asker = (lane, head.client);
-        let is_behind = !self.lines.is_empty() && self.lines.contains_key(&asker);
-        if !is_behind && self.can_run(&call) {
-            let mut content = Content::default();
-            let mut bytes = std::mem::take(&mut self.reply);
-            bytes.clear();
-            self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
-            self.reply = bytes;
-            let answer = AnswerHead {
-                target: head.client,
-                slot: head.slot,
-                charge: head.charge,
-                kind: AnswerKind::Inline,
-            };
-            return Some((answer, content));
-        }
         let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
-        let request = args.to_request();
-        if is_behind {
-            let line = self.lines.get_mut(&asker).expect("just looked");
-            line.push_back(Parked { origin, proto, db: head.db, command, request, route });
-        } else {
-            self.lines.insert(asker, VecDeque::new());
-            self.begin_part(origin, proto, head.db, command, request, route);
+        let pending = |request: Request| Pending {
+            origin,
+            port: Port::Shared,
+            proto,
+            db: head.db,
+            command,
+            request,
+            route,
+        };
+        if let Some(line) = self.lines.get_mut(&asker) {
+            line.push_back(pending(args.to_request()));
+            return None;
         }
-        None
+        if !self.can_run(&call) {
+            self.lines.insert(asker, VecDeque::new());
+            self.begin_part(pending(args.to_request()));
+            return None;
+        }
+        let mut content = Content::default();
+        let mut bytes = std::mem::take(&mut self.reply);
+        bytes.clear();
+        let progress = self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
+        self.reply = bytes;
+        if let Some(progress) = progress {
+            let mut whole = Content::default();
+            whole.put(&self.reply);
+            whole.append(content);
+            self.lines.insert(asker, VecDeque::new());
+            self.go_on(pending(args.to_request()), progress, whole);
+            return None;
+        }
+        let answer = AnswerHead {
+            target: head.client,
+            slot: head.slot,
+            charge: head.charge,
+            kind: AnswerKind::Inline,
+        };
+        Some((answer, content))
     }
 
     /// The counters, with what is counted elsewhere.

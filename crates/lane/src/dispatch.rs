@@ -7,13 +7,14 @@ use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
 use crate::client::{Client, Multi, Port};
+use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Wish};
-use crate::core::Core;
+use crate::core::{Core, Pending};
 use crate::keyspace::{Call, Route};
 use crate::locks::LockName;
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead, AskKind};
-use crate::replies::Sink;
+use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Request};
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
@@ -143,15 +144,31 @@ impl Core {
             route,
             port: client.port,
         };
-        if self.can_run(&call) {
-            self.run(&call, &mut Sink::Client { output, replies: &mut client.replies });
-            if let Input::Owned(request) = input {
-                self.space.discard(request);
+        let progress = if self.can_run(&call) {
+            let progress = self.run(&call, &mut Sink::Client { output, replies: &mut client.replies });
+            if progress.is_none() {
+                if let Input::Owned(request) = input {
+                    self.space.discard(request);
+                }
+                return Flow::Next;
             }
-            return Flow::Next;
+            progress
+        } else {
+            None
+        };
+        let pending = Pending {
+            origin: Origin::Client { client: handle, slot: client.replies.open() },
+            port: client.port,
+            proto: client.proto,
+            db: client.db,
+            command,
+            request: input.into_request(),
+            route,
+        };
+        match progress {
+            Some(progress) => self.go_on(pending, progress, Content::default()),
+            None => self.begin_part(pending),
         }
-        let origin = Origin::Client { client: handle, slot: client.replies.open() };
-        self.begin_part(origin, client.proto, client.db, command, input.into_request(), route);
         Flow::Block
     }
 
@@ -258,8 +275,8 @@ impl Core {
         if !client.is_even() {
             return halt(input);
         }
-        let cursor = input.args().get(1).flat().and_then(|text| std::str::from_utf8(text).ok());
-        let partition = cursor.and_then(|text| text.parse::<u64>().ok()).map_or(0, |cursor| cursor >> 48);
+        let cursor = input.args().get(1).flat();
+        let partition = cursor.and_then(parse_cursor).map_or(0, |cursor| cursor >> 48);
         let slot = u16::try_from(partition).ok().and_then(Slot::new);
         let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
         let owner = if client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
@@ -334,7 +351,7 @@ impl Core {
         // Connection commands change the client that their sink borrows from, so they write to the side first.
         let mut bytes = std::mem::take(&mut self.scratch);
         bytes.clear();
-        let mut content = crate::replies::Content::default();
+        let mut content = Content::default();
         let mut sink = Sink::Ask { bytes: &mut bytes, content: &mut content };
         let wish = connection::run(client, &call, &self.settings, &mut sink);
         Sink::Client { output, replies: &mut client.replies }.put(&bytes);

@@ -3,14 +3,18 @@
 
 use std::collections::VecDeque;
 
-use store::{Budget, Change, Effect, Entry, Key, Shard, Value};
+use store::{
+    Budget, Change, Effect, Entry, Expiry, Key, NewValue, ROPE_SIZE_MAX, Rope, RopeBuilder, Shard, Value,
+};
 use wire::command::{Command, Id};
 use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
 use crate::Now;
 use crate::client::Port;
-use crate::commands::{expiry, generic, scan, string};
+use crate::commands::lcs::{self, Lcs};
+use crate::commands::scan::{self, Walk};
+use crate::commands::{counter, database, expiry, generic, many, object, range, string};
 use crate::locks::{LockName, Locks};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
@@ -37,12 +41,24 @@ pub(crate) struct Call<'a> {
 }
 
 /// How far a command has come that takes more than one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(crate) struct Progress {
-    /// Where it goes on: an argument's index, a partition, a cursor.
+    /// Where it goes on: an argument's index, a partition, a byte.
     pub(crate) at: u64,
     /// What it counts.
     pub(crate) count: i64,
+    /// What else it keeps from step to step.
+    pub(crate) state: Option<Box<State>>,
+}
+
+/// See [`Progress::state`].
+pub(crate) enum State {
+    /// A new value, aside until it is whole.
+    Writing(RopeBuilder),
+    /// KEYS and SCAN.
+    Walking(Walk),
+    /// LCS.
+    Comparing(Lcs),
 }
 
 /// How a step ended.
@@ -64,13 +80,25 @@ pub(crate) struct Keyspace {
     pub(crate) database_count: u16,
     /// Where SCAN over all lanes goes on after this one; 0 after the last.
     pub(crate) cursor_after: u64,
+    /// `proto-max-bulk-len`: longer strings are refused.
+    pub(crate) bulk_size_max: u64,
+    /// State of [`Keyspace::draw`].
+    chance: u64,
 }
 
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 impl Keyspace {
-    pub(crate) fn new(shard: Shard, now: Now, database_count: u16, cursor_after: u64) -> Keyspace {
+    pub(crate) fn new(
+        shard: Shard,
+        now: Now,
+        database_count: u16,
+        cursor_after: u64,
+        bulk_size_max: u64,
+    ) -> Keyspace {
+        // As secret as the table's own seed, and as repeatable.
+        let chance = shard.key(0, 0, &cursor_after.to_le_bytes()).hash;
         Keyspace {
             shard,
             watches: Watches::default(),
@@ -78,6 +106,8 @@ impl Keyspace {
             now,
             database_count,
             cursor_after,
+            bulk_size_max,
+            chance,
         }
     }
 
@@ -93,26 +123,45 @@ impl Keyspace {
         match call.command.id {
             Id::Get => string::get(self, call, sink),
             Id::Set => string::set(self, call, sink),
-            Id::Append => string::append(self, call, sink),
-            Id::Strlen => string::strlen(self, call, sink),
-            Id::Incr => string::add(self, call, sink, Ok(1)),
-            Id::Decr => string::add(self, call, sink, Ok(-1)),
-            Id::Incrby => string::add(self, call, sink, string::parse_step(call)),
-            Id::Decrby => string::add(self, call, sink, string::parse_step(call).and_then(string::negated)),
-            Id::Mget => return string::mget(self, call, progress, sink, budget),
-            Id::Mset => return string::mset(self, call, progress, sink, budget),
-            Id::Msetnx => return string::msetnx(self, call, progress, sink, budget),
+            Id::Setnx => string::setnx(self, call, sink),
+            Id::Setex => string::setex(self, call, sink, expiry::SECONDS),
+            Id::Psetex => string::setex(self, call, sink, expiry::MILLISECONDS),
+            Id::Getset => string::getset(self, call, sink),
+            Id::Getdel => string::getdel(self, call, sink),
+            Id::Getex => string::getex(self, call, sink),
+            Id::Strlen => range::strlen(self, call, sink),
+            Id::Getrange | Id::Substr => range::getrange(self, call, sink),
+            Id::Append => return range::append(self, call, progress, sink, budget),
+            Id::Setrange => return range::setrange(self, call, progress, sink, budget),
+            Id::Lcs => return lcs::lcs(self, call, progress, sink, budget),
+            Id::Incr => counter::add(self, call, sink, Ok(1)),
+            Id::Decr => counter::add(self, call, sink, Ok(-1)),
+            Id::Incrby => counter::add(self, call, sink, counter::parse_step(call)),
+            Id::Decrby => {
+                counter::add(self, call, sink, counter::parse_step(call).and_then(counter::negated));
+            }
+            Id::Incrbyfloat => counter::add_float(self, call, sink),
+            Id::Mget => return many::mget(self, call, progress, sink, budget),
+            Id::Mset => return many::mset(self, call, progress, sink, budget),
+            Id::Msetnx => return many::msetnx(self, call, progress, sink, budget),
             Id::Del | Id::Unlink => return generic::del(self, call, progress, sink, budget),
             Id::Exists | Id::Touch => return generic::exists(self, call, progress, sink, budget),
             Id::Rename | Id::Renamenx => generic::rename(self, call, sink),
+            Id::Copy => generic::copy(self, call, sink),
+            Id::Move => generic::move_key(self, call, sink),
             Id::Type => generic::type_of(self, call, sink),
+            Id::ObjectEncoding | Id::ObjectFreq | Id::ObjectIdletime | Id::ObjectRefcount => {
+                object::object(self, call, sink);
+            }
             Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat => expiry::expire(self, call, sink),
             Id::Ttl | Id::Pttl | Id::Expiretime | Id::Pexpiretime => expiry::ttl(self, call, sink),
             Id::Persist => expiry::persist(self, call, sink),
-            Id::Dbsize => scan::dbsize(self, call, sink),
-            Id::Flushall | Id::Flushdb => return scan::flush(self, call, progress, sink, budget),
+            Id::Dbsize => database::dbsize(self, call, sink),
+            Id::Flushall | Id::Flushdb => return database::flush(self, call, progress, sink, budget),
+            Id::Swapdb => database::swap(self, call, sink),
             Id::Keys => return scan::keys(self, call, progress, sink, budget),
-            Id::Scan => scan::scan(self, call, sink, budget),
+            Id::Scan => return scan::scan(self, call, progress, sink, budget),
+            Id::Randomkey => return scan::random_key(self, call, sink, budget),
             _ => {
                 let name = call.command.name;
                 reply::error(sink, &format!("ERR the command '{name}' is not served yet"));
@@ -131,10 +180,47 @@ impl Keyspace {
         }
     }
 
-    /// What is at a key.
+    /// What is at a key. Looking does not count as a use: see [`Keyspace::read`].
     #[inline]
     pub(crate) fn get(&self, key: &Key<'_>) -> Option<Entry<'_>> {
         self.shard.get(key, self.now.unix_ms)
+    }
+
+    /// What is at a key, which has been used once more.
+    #[inline]
+    pub(crate) fn read(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let draw = self.draw();
+        self.shard.read(key, self.now.unix_ms, draw)
+    }
+
+    /// Notes that a key was used.
+    pub(crate) fn touch(&mut self, key: &Key<'_>) {
+        self.read(key);
+    }
+
+    /// The next random number: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+    #[inline]
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Whether a string of `size` bytes with `added` more is longer than strings may be.
+    pub(crate) fn exceeds(&self, size: usize, added: usize) -> bool {
+        let limit = self.bulk_size_max.min(ROPE_SIZE_MAX as u64);
+        (size as u64).checked_add(added as u64).is_none_or(|total| total > limit)
+    }
+
+    /// Makes a key hold a rope; false, with the rope on its way to paced freeing, when there is no memory for it.
+    pub(crate) fn set_rope(&mut self, key: Key<'_>, rope: Rope, expiry: Expiry) -> bool {
+        let value = NewValue::Rope(rope.clone());
+        let is_set = self.commit(Effect::Set { key, value, expiry }).is_ok();
+        if !is_set {
+            self.shard.retire(rope);
+        }
+        is_set
     }
 
     /// The one way in which data changes. `Err` when there is no memory left: nothing has changed.
@@ -164,12 +250,13 @@ impl Keyspace {
         }
     }
 
-    /// A database is about to be emptied or exchanged: watched keys that it holds change, the others stay absent.
-    pub(crate) fn touch_watched_database(&mut self, db: u16) {
+    /// Database `db` is about to be emptied, or to become what `other` is now: watched keys that either holds change,
+    /// those that neither holds stay absent.
+    pub(crate) fn touch_watched_database(&mut self, db: u16, other: u16) {
         let (shard, now_ms) = (&self.shard, self.now.unix_ms);
         self.watches.touch_database(db, |slot, bytes| {
-            let key = shard.key(db, slot.number(), bytes);
-            shard.get(&key, now_ms).is_some()
+            let exists = |db| shard.get(&shard.key(db, slot.number(), bytes), now_ms).is_some();
+            exists(db) || exists(other)
         });
     }
 
@@ -216,10 +303,12 @@ impl Keyspace {
         tended.more
     }
 
-    /// The lock on the key that is argument `index`.
-    pub(crate) fn lock_name(&self, call: &Call<'_>, index: usize) -> LockName {
-        let key = self.key(call, index);
-        LockName { db: key.db, key: Some(key.hash) }
+    /// The locks on the key that is argument `index`: usually one, on MOVE's key in both databases.
+    pub(crate) fn lock_names(&self, call: &Call<'_>, index: usize) -> impl Iterator<Item = LockName> + use<> {
+        let hash = self.key(call, index).hash;
+        let databases =
+            generic::databases_of_key(call.command, call.args, index, call.db, self.database_count);
+        databases.into_iter().flatten().map(move |db| LockName { db, key: Some(hash) })
     }
 }
 
@@ -234,7 +323,7 @@ pub(crate) fn put_value(sink: &mut Sink<'_>, value: Value<'_>) {
         }
         Value::Rope(rope) => {
             reply::bulk_header(sink, rope.len());
-            sink.put_rope(rope.clone());
+            sink.put_rope(rope.clone(), 0..rope.len());
             sink.put(b"\r\n");
         }
     }

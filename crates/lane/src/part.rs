@@ -106,6 +106,7 @@ enum State {
 /// See the top of this file.
 pub(crate) struct Part {
     pub(crate) origin: Origin,
+    port: Port,
     proto: Proto,
     kind: Kind,
     /// The transaction's number, for a numbered part.
@@ -120,6 +121,8 @@ pub(crate) struct Part {
     is_dirty: bool,
     jobs: VecDeque<Job>,
     progress: Progress,
+    /// How far its command came before it had to become a part.
+    begun: Progress,
     content: Content,
     outcomes: Vec<(u32, Outcome)>,
 }
@@ -140,9 +143,10 @@ pub(crate) enum After {
 
 impl Part {
     /// A part that runs one command of a single client as soon as it has its locks.
-    pub(crate) fn of_command(origin: Origin, proto: Proto, names: Names, job: Job) -> Part {
+    pub(crate) fn of_command(origin: Origin, port: Port, proto: Proto, names: Names, job: Job) -> Part {
         Part {
             origin,
+            port,
             proto,
             kind: Kind::Local,
             number: 0,
@@ -154,15 +158,24 @@ impl Part {
             is_dirty: false,
             jobs: VecDeque::from([job]),
             progress: Progress::default(),
+            begun: Progress::default(),
             content: Content::default(),
             outcomes: Vec::new(),
         }
+    }
+
+    /// The same, for a command whose first step is done: how far it came, and its reply so far.
+    pub(crate) fn begun(mut self, progress: Progress, content: Content) -> Part {
+        self.begun = progress;
+        self.content = content;
+        self
     }
 
     /// A part of a transaction.
     pub(crate) fn of_transaction(lane: u16, prepare: crate::transaction::Prepare) -> Part {
         Part {
             origin: Origin::Transaction { lane, transaction: prepare.transaction },
+            port: prepare.port,
             proto: prepare.proto,
             kind: prepare.kind,
             number: prepare.number,
@@ -174,6 +187,7 @@ impl Part {
             is_dirty: false,
             jobs: prepare.jobs.into(),
             progress: Progress::default(),
+            begun: Progress::default(),
             content: Content::default(),
             outcomes: Vec::new(),
         }
@@ -241,7 +255,7 @@ impl Part {
                         return After::Again;
                     }
                 }
-                self.progress = Progress::default();
+                self.progress = std::mem::take(&mut self.begun);
                 self.state = State::Waiting;
                 let order = match self.kind {
                     Kind::Numbered => self.number,
@@ -276,14 +290,8 @@ impl Part {
             let outcome = match &mut job.work {
                 Work::Run { command, request, route } => {
                     let args = Args::Owned(request);
-                    let call = Call {
-                        command,
-                        args,
-                        db: job.db,
-                        proto: self.proto,
-                        route: *route,
-                        port: Port::Shared,
-                    };
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
                     let mut sink = Sink::Part(&mut self.content);
                     if space.run(&call, &mut self.progress, &mut sink, budget) == Step::More {
                         return After::Again;
@@ -293,26 +301,14 @@ impl Part {
                 }
                 Work::Fetch { command, request, index } => {
                     let args = Args::Owned(request);
-                    let call = Call {
-                        command,
-                        args,
-                        db: job.db,
-                        proto: self.proto,
-                        route: None,
-                        port: Port::Shared,
-                    };
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
                     Outcome::Fetched(generic::fetch(space, &call, *index))
                 }
                 Work::Place { command, request, index, moved } => {
                     let args = Args::Owned(request);
-                    let call = Call {
-                        command,
-                        args,
-                        db: job.db,
-                        proto: self.proto,
-                        route: None,
-                        port: Port::Shared,
-                    };
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
                     Outcome::Placed(generic::place(space, &call, *index, moved))
                 }
                 Work::Watch { id, request } => {

@@ -6,6 +6,7 @@
 //! nobody.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use net::Output;
 use store::Rope;
@@ -17,8 +18,16 @@ const PIECE_SIZE_MAX: usize = 16 * 1024;
 pub(crate) const OUTPUT_HIGH: usize = 256 * 1024;
 
 enum Piece {
-    Bytes { bytes: Vec<u8>, start: usize },
-    Rope { rope: Rope, start: usize },
+    Bytes {
+        bytes: Vec<u8>,
+        start: usize,
+    },
+    /// What is left of a range of a rope.
+    Rope {
+        rope: Rope,
+        start: usize,
+        end: usize,
+    },
 }
 
 /// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared.
@@ -52,16 +61,10 @@ impl Content {
         self.size == 0
     }
 
-    /// Appends a long value by reference.
-    pub(crate) fn put_rope(&mut self, rope: Rope) {
-        self.size += rope.len();
-        self.pieces.push_back(Piece::Rope { rope, start: 0 });
-    }
-
-    /// Puts bytes in front of everything.
-    pub(crate) fn prepend(&mut self, bytes: Vec<u8>) {
-        self.size += bytes.len();
-        self.pieces.push_front(Piece::Bytes { bytes, start: 0 });
+    /// Appends a range of a long value by reference.
+    pub(crate) fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
+        self.size += range.len();
+        self.pieces.push_back(Piece::Rope { rope, start: range.start, end: range.end });
     }
 
     /// Appends the whole of another, piece by piece.
@@ -93,12 +96,13 @@ impl Content {
                         self.pieces.pop_front();
                     }
                 }
-                Piece::Rope { rope, start } => {
-                    assert!(*start == 0 && rope.len() <= size, "a value is moved whole");
-                    size -= rope.len();
-                    self.size -= rope.len();
-                    let Some(Piece::Rope { rope, .. }) = self.pieces.pop_front() else { unreachable!() };
-                    to.put_rope(rope);
+                Piece::Rope { start, end, .. } => {
+                    let count = *end - *start;
+                    assert!(count <= size, "a value is moved whole");
+                    size -= count;
+                    self.size -= count;
+                    to.size += count;
+                    to.pieces.extend(self.pieces.pop_front());
                 }
             }
         }
@@ -127,13 +131,13 @@ impl Content {
                     self.size -= bytes.len() - *start;
                     self.pieces.pop_front();
                 }
-                Some(Piece::Rope { rope, start }) => {
+                Some(Piece::Rope { rope, start, end }) => {
                     let (chunk, range) = rope.cursor(*start).expect("a piece that is through is taken off");
-                    let count = range.len();
-                    output.push_chunk(chunk, range);
+                    let count = range.len().min(*end - *start);
+                    output.push_chunk(chunk, range.start..range.start + count);
                     *start += count;
                     self.size -= count;
-                    if *start == rope.len()
+                    if *start == *end
                         && let Some(Piece::Rope { rope, .. }) = self.pieces.pop_front()
                     {
                         retire.push(rope);
@@ -283,22 +287,23 @@ impl Put for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// What a part of a transaction has written so far. Commands over whole databases, which need it to put their
-    /// count in front, run as parts only.
-    pub(crate) fn part(&mut self) -> &mut Content {
-        match self {
-            Sink::Part(content) => content,
-            Sink::Client { .. } | Sink::Ask { .. } => {
-                unreachable!("commands over whole databases run as parts")
-            }
+    /// Appends a range, which is not empty, of a long value by reference.
+    pub(crate) fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
+        self.content().put_rope(rope, range);
+    }
+
+    /// Appends what was encoded aside.
+    pub(crate) fn append(&mut self, other: Content) {
+        if !other.is_empty() {
+            self.content().append(other);
         }
     }
 
-    /// Appends a long value by reference.
-    pub(crate) fn put_rope(&mut self, rope: Rope) {
+    /// Where pieces go that are not copied; what is put later comes behind them.
+    fn content(&mut self) -> &mut Content {
         match self {
-            Sink::Client { replies, .. } => replies.tail().put_rope(rope),
-            Sink::Ask { content, .. } | Sink::Part(content) => content.put_rope(rope),
+            Sink::Client { replies, .. } => replies.tail(),
+            Sink::Ask { content, .. } | Sink::Part(content) => content,
         }
     }
 }

@@ -14,16 +14,20 @@ use wire::reply::{self, OK, Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
 use crate::client::{Client, Port};
-use crate::commands::generic::{put_no_such_key, put_renamed};
+use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
+use crate::commands::lcs::Lcs;
 use crate::connection;
 use crate::dispatch::lanes_of;
-use crate::keyspace::{Call, Keyspace, OOM};
+use crate::keyspace::{Call, Keyspace};
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::{Job, NAMES_PER_STEP, Names, Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Arg, Args, Request};
 use crate::slab::Handle;
 use crate::watch::WatcherId;
+
+mod relay;
+use relay::Relayed;
 
 /// After so many refusals a transaction asks its lanes one after the other.
 const REFUSALS_MAX: u32 = 3;
@@ -35,6 +39,7 @@ pub(crate) struct Prepare {
     pub(crate) transaction: u64,
     pub(crate) number: u64,
     pub(crate) kind: Kind,
+    pub(crate) port: Port,
     pub(crate) proto: Proto,
     pub(crate) names: Names,
     /// What to do as soon as the locks are there, if `goes`; then the locks are given back.
@@ -135,6 +140,8 @@ struct Planned {
     shares: Vec<Share>,
     /// What each lane answered.
     outcomes: Vec<(usize, Outcome)>,
+    /// LCS of strings on two lanes.
+    comparison: Option<Box<Lcs>>,
 }
 
 struct Share {
@@ -168,6 +175,7 @@ pub(crate) struct Transaction {
     stage_end: usize,
     reply: Content,
     is_aborted: bool,
+    database_count: u16,
     /// The database that SELECT inside a MULTI has chosen for the time after.
     pub(crate) db_after: u16,
 }
@@ -192,8 +200,7 @@ impl Transaction {
         db: u16,
     ) -> Transaction {
         let takes_locks = !matches!(command.id, Id::Dbsize | Id::Randomkey | Id::Watch);
-        let planned =
-            Planned { command, request, db, plan: Plan::Here, shares: Vec::new(), outcomes: Vec::new() };
+        let planned = Planned::new(command, request, db);
         Transaction {
             client,
             slot,
@@ -214,6 +221,7 @@ impl Transaction {
             stage_end: 0,
             reply: Content::default(),
             is_aborted: false,
+            database_count: 0,
             db_after: db,
         }
     }
@@ -231,17 +239,8 @@ impl Transaction {
         let exec = lookup(b"exec").expect("EXEC is in the table");
         let mut transaction = Transaction::of_command(client, slot, proto, exec, Request::default(), db);
         transaction.is_multi = true;
-        transaction.commands = queued
-            .into_iter()
-            .map(|(command, request)| Planned {
-                command,
-                request,
-                db,
-                plan: Plan::Here,
-                shares: Vec::new(),
-                outcomes: Vec::new(),
-            })
-            .collect();
+        transaction.commands =
+            queued.into_iter().map(|(command, request)| Planned::new(command, request, db)).collect();
         transaction.watcher = watcher;
         transaction.watched = watched;
         transaction
@@ -293,6 +292,7 @@ impl Transaction {
             transaction: me.to_bits(),
             number: self.number,
             kind: self.kind,
+            port: self.port,
             proto: self.proto,
             names: std::mem::take(&mut part.names),
             jobs: std::mem::take(&mut part.jobs),
@@ -417,6 +417,7 @@ impl Transaction {
 
     fn plan(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
         if self.at == (0, 0) {
+            self.database_count = around.database_count;
             self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
             for (lane, name) in self.watched.clone() {
                 let index = self.join(lane);
@@ -448,6 +449,7 @@ impl Transaction {
             Scope::Key => Plan::Whole(0),
             // A key without its value: the command refuses itself, in one place.
             Scope::Keys(_) if command.keys.step == 2 && count % 2 == 0 => Plan::Whole(0),
+            Scope::Keys(_) if command.id == Id::Copy && self.is_wrong_copy(index, around) => Plan::Whole(0),
             Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
             Scope::Keys(combine) => Plan::Scatter(combine),
             Scope::Partition => Plan::Whole(around.lane),
@@ -467,18 +469,26 @@ impl Transaction {
         self.at.1 = 1;
     }
 
+    /// COPY with wrong options refuses itself too.
+    fn is_wrong_copy(&self, index: usize, around: &Surroundings<'_>) -> bool {
+        let planned = &self.commands[index];
+        CopyOptions::parse(Args::Owned(&planned.request), planned.db, around.database_count).is_err()
+    }
+
     fn plan_all_lanes(&mut self, around: &Surroundings<'_>) {
         let index = self.at.0;
         let planned = &self.commands[index];
         let mode = if planned.command.writes() { Mode::Exclusive } else { Mode::Shared };
-        let databases = match planned.command.id {
-            Id::Flushall => 0..around.database_count,
-            _ => planned.db..planned.db + 1,
+        let databases: Vec<u16> = match planned.command.id {
+            Id::Flushall => (0..around.database_count).collect(),
+            Id::Swapdb => swapped_databases(Args::Owned(&planned.request), around.database_count)
+                .map_or(Vec::new(), |(a, b)| vec![a, b]),
+            _ => vec![planned.db],
         };
         for lane in around.all.clone() {
             let at = self.join(lane);
             if self.takes_locks {
-                for db in databases.clone() {
+                for &db in &databases {
                     self.lanes[at].names.push(LockName { db, key: None }, mode);
                 }
             }
@@ -508,7 +518,11 @@ impl Transaction {
             let at = self.join(lane);
             if self.takes_locks {
                 let mode = if command.writes() { Mode::Exclusive } else { Mode::Shared };
-                self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
+                let args = Args::Owned(&self.commands[index].request);
+                let databases = databases_of_key(command, args, key_index, db, around.database_count);
+                for db in databases.into_iter().flatten() {
+                    self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
+                }
             }
             let planned = &mut self.commands[index];
             match planned.plan {
@@ -590,7 +604,7 @@ impl Transaction {
 
     fn fill_command(&mut self, index: usize) {
         let number = u32::try_from(index).expect("a MULTI queues fewer than 2^32 commands");
-        let watcher = self.watcher;
+        let (watcher, database_count) = (self.watcher, self.database_count);
         let planned = &mut self.commands[index];
         let (command, db) = (planned.command, planned.db);
         let work = |request: Request| match (command.id, watcher) {
@@ -606,12 +620,17 @@ impl Transaction {
             }
             Plan::Scatter(_) => {
                 for share in &mut planned.shares {
+                    if command.scope == Scope::AllLanes(Combine::Any) {
+                        let count = lookup(b"dbsize").expect("DBSIZE is in the table");
+                        let work = Work::Run { command: count, request: Request::default(), route: None };
+                        self.lanes[share.lane].jobs.push(Job { command: number, db, work });
+                    }
                     let request = std::mem::take(&mut share.request);
                     self.lanes[share.lane].jobs.push(Job { command: number, db, work: work(request) });
                 }
             }
             Plan::Relay(step) => {
-                for (lane, work) in planned.relay_jobs(step) {
+                for (lane, db, work) in planned.relay_jobs(step, database_count) {
                     self.lanes[lane].jobs.push(Job { command: number, db, work });
                 }
             }
@@ -649,10 +668,13 @@ impl Transaction {
                 return After::Again;
             }
             items_left -= 1;
-            if let Plan::Relay(step) = self.commands[self.at.0].plan
-                && self.commands[self.at.0].relay_step(step, &mut self.reply)
-            {
-                return self.begin_stage();
+            let planned = &mut self.commands[self.at.0];
+            if let Plan::Relay(step) = planned.plan {
+                match planned.relay_step(step, space, self.proto, &mut self.reply) {
+                    Relayed::Next => return self.begin_stage(),
+                    Relayed::Again => return After::Again,
+                    Relayed::Done => {}
+                }
             }
             let is_whole = self.combine_command(space, around, &mut items_left);
             if is_whole {
@@ -724,7 +746,7 @@ impl Transaction {
                         items_left,
                     );
                 }
-                planned.combine_at_once(combine, reply);
+                planned.combine_at_once(combine, reply, space.draw());
             }
         }
         true
@@ -742,6 +764,18 @@ impl Transaction {
 }
 
 impl Planned {
+    fn new(command: &'static Command, request: Request, db: u16) -> Planned {
+        Planned {
+            command,
+            request,
+            db,
+            plan: Plan::Here,
+            shares: Vec::new(),
+            outcomes: Vec::new(),
+            comparison: None,
+        }
+    }
+
     /// Gives the lane at `lane` the key at `key_index`, with what belongs to it.
     fn share(&mut self, lane: usize, key_index: usize, step: usize, probes: bool) {
         let name = Arg::Flat(self.command.name.as_bytes());
@@ -778,7 +812,8 @@ impl Planned {
         }
     }
 
-    fn combine_at_once(&mut self, combine: Combine, reply: &mut Content) {
+    /// `draw` is a random number.
+    fn combine_at_once(&mut self, combine: Combine, reply: &mut Content, draw: u64) {
         match combine {
             Combine::AllOk => reply.put(OK),
             Combine::Sum => reply::integer(reply, self.replies().map(|content| header(&content).0).sum()),
@@ -794,13 +829,36 @@ impl Planned {
                 reply::array(reply, usize::try_from(count).expect("an array's count"));
                 reply.append(whole);
             }
-            Combine::Any => {
-                let mut answers = self.replies();
-                let first = answers.next().unwrap_or_default();
-                reply.append(answers.find(|content| !content.front().starts_with(b"$-1")).unwrap_or(first));
-            }
+            Combine::Any => self.combine_by_lot(reply, draw),
             Combine::InKeyOrder | Combine::Coordinator => unreachable!("these take more than one look"),
         }
+    }
+
+    /// Takes one of the lanes' answers, in proportion to how many keys each has. Each has said its number of keys and its
+    /// answer, in this order.
+    fn combine_by_lot(&mut self, reply: &mut Content, draw: u64) {
+        let mut lots: Vec<(usize, u64, Option<Content>)> = Vec::new();
+        for (lane, outcome) in std::mem::take(&mut self.outcomes) {
+            let Outcome::Reply(content) = outcome else { unreachable!("lanes answer with replies") };
+            match lots.iter_mut().find(|(other, ..)| *other == lane) {
+                None => lots.push((lane, u64::try_from(header(&content).0).unwrap_or(0), None)),
+                Some((_, _, answer)) => *answer = Some(content),
+            }
+        }
+        let is_null = |answer: &Option<Content>| answer.as_ref().is_none_or(|content| header(content).0 < 0);
+        let total: u64 = lots.iter().filter(|(.., answer)| !is_null(answer)).map(|(_, count, _)| count).sum();
+        let mut left = draw.checked_rem(total).unwrap_or(0);
+        let mut null = Content::default();
+        for (_, count, answer) in lots {
+            if is_null(&answer) {
+                null = answer.unwrap_or_default();
+            } else if left < count {
+                return reply.append(answer.unwrap_or_default());
+            } else {
+                left -= count;
+            }
+        }
+        reply.append(null);
     }
 
     fn replies(&mut self) -> impl Iterator<Item = Content> {
@@ -846,111 +904,6 @@ impl Planned {
             };
             content.move_front(element, reply);
         }
-        true
-    }
-
-    // ---- commands that look before they change: RENAME, RENAMENX, MSETNX
-
-    /// What the lanes are asked in this step.
-    fn relay_jobs(&mut self, step: u8) -> Vec<(usize, Work)> {
-        let command = self.command;
-        let owned = |request: &Request| Args::Owned(request).to_request();
-        match (command.id, step) {
-            (Id::Msetnx, 0) => {
-                let exists = lookup(b"exists").expect("EXISTS is in the table");
-                let probe = |share: &mut Share| {
-                    let request = share.probe.take().expect("MSETNX probes");
-                    (share.lane, Work::Run { command: exists, request, route: None })
-                };
-                self.shares.iter_mut().map(probe).collect()
-            }
-            (Id::Msetnx, _) => {
-                let mset = lookup(b"mset").expect("MSET is in the table");
-                let set = |share: &mut Share| {
-                    let request = std::mem::take(&mut share.request);
-                    (share.lane, Work::Run { command: mset, request, route: None })
-                };
-                self.shares.iter_mut().map(set).collect()
-            }
-            (_, 0) => {
-                // The first key's lane came first in planning, so its share does too.
-                let [from, to] = self.shares.as_slice() else { unreachable!("a relay is between two lanes") };
-                let mut jobs =
-                    vec![(from.lane, Work::Fetch { command, request: owned(&self.request), index: 1 })];
-                if command.id == Id::Renamenx {
-                    let exists = lookup(b"exists").expect("EXISTS is in the table");
-                    jobs.push((
-                        to.lane,
-                        Work::Run { command: exists, request: owned(&to.request), route: None },
-                    ));
-                }
-                jobs
-            }
-            (_, 1) => {
-                let (_, outcome) = self.outcomes.pop().expect("the copy that was fetched");
-                let Outcome::Fetched(Some(moved)) = outcome else {
-                    unreachable!("asked for only when there is one")
-                };
-                let request = owned(&self.request);
-                vec![(self.shares[1].lane, Work::Place { command, request, index: 2, moved })]
-            }
-            _ => {
-                let del = lookup(b"del").expect("DEL is in the table");
-                let request = std::mem::take(&mut self.shares[0].request);
-                vec![(self.shares[0].lane, Work::Run { command: del, request, route: None })]
-            }
-        }
-    }
-
-    /// Looks at the answers of a step. True when another follows; otherwise the reply is written.
-    fn relay_step(&mut self, step: u8, out: &mut Content) -> bool {
-        let only_new = self.command.id == Id::Renamenx;
-        match (self.command.id, step) {
-            (Id::Msetnx, 0) => {
-                if self.replies().any(|content| header(&content).0 > 0) {
-                    reply::integer(out, 0);
-                    return false;
-                }
-            }
-            (Id::Msetnx, _) => {
-                match self.take_error() {
-                    Some(error) => out.append(error),
-                    None => reply::integer(out, 1),
-                }
-                return false;
-            }
-            (_, 0) => {
-                let is_taken = |(_, outcome): &(usize, Outcome)| matches!(outcome, Outcome::Reply(content) if header(content).0 > 0);
-                let is_taken = self.outcomes.iter().any(is_taken);
-                self.outcomes.retain(|(_, outcome)| matches!(outcome, Outcome::Fetched(_)));
-                let Some((_, Outcome::Fetched(fetched))) = self.outcomes.first() else {
-                    unreachable!("the source's lane has answered")
-                };
-                if fetched.is_none() {
-                    put_no_such_key(out);
-                    return false;
-                }
-                if is_taken {
-                    reply::integer(out, 0);
-                    return false;
-                }
-            }
-            (_, 1) => {
-                let Some((_, Outcome::Placed(is_placed))) = self.outcomes.pop() else {
-                    unreachable!("the target's lane has answered")
-                };
-                if !is_placed {
-                    reply::error(out, OOM);
-                    return false;
-                }
-            }
-            _ => {
-                self.outcomes.clear();
-                put_renamed(out, only_new);
-                return false;
-            }
-        }
-        self.plan = Plan::Relay(step + 1);
         true
     }
 }

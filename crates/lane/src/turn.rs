@@ -95,7 +95,8 @@ impl Lane {
         let next_lane = LaneId(id + 1);
         let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
         let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
-        let space = Keyspace::new(shard, Now::default(), settings.database_count, cursor_after);
+        let (databases, bulk_size_max) = (settings.database_count, settings.bulk_size_max);
+        let space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max);
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),

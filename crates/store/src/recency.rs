@@ -39,6 +39,11 @@ impl Shard {
         }
     }
 
+    /// What entries remember of their use.
+    pub fn recency(&self) -> Recency {
+        self.config.recency
+    }
+
     /// An entry's LFU counter as it is now, lowered for the minutes that passed: OBJECT FREQ. 0 under LRU.
     pub fn frequency(&self, entry: &Entry<'_>) -> u32 {
         self.frequency_of(entry.head.word)

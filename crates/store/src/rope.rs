@@ -97,19 +97,23 @@ impl Rope {
         if root.size < offset {
             root.pad(offset, zeros);
         }
-        let mut at = offset;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (first, tail) = rest.split_at(rest.len().min(CHUNK_SIZE - at % CHUNK_SIZE));
-            root.write_chunk(at, first);
-            at += first.len();
-            rest = tail;
-        }
-        root.size = root.size.max(at);
+        root.write(offset, bytes);
     }
 }
 
 impl Root {
+    /// Writes bytes from `at` on, which is at most the length so far.
+    fn write(&mut self, mut at: usize, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let (first, tail) = rest.split_at(rest.len().min(CHUNK_SIZE - at % CHUNK_SIZE));
+            self.write_chunk(at, first);
+            at += first.len();
+            rest = tail;
+        }
+        self.size = self.size.max(at);
+    }
+
     /// Makes the string `size` bytes long with zeros at its end: fills the last chunk, then shares whole nodes and
     /// whole chunks of zeros, then begins the last chunk.
     fn pad(&mut self, size: usize, zeros: &Zeros) {
@@ -199,14 +203,28 @@ impl RopeBuilder {
     /// Appends bytes. The string stays below [`ROPE_SIZE_MAX`].
     pub fn push(&mut self, bytes: &[u8]) {
         assert!(self.root.size + bytes.len() <= ROPE_SIZE_MAX, "a rope stays below its limit");
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let at = self.root.size;
-            let (first, tail) = rest.split_at(rest.len().min(CHUNK_SIZE - at % CHUNK_SIZE));
-            self.root.write_chunk(at, first);
-            self.root.size += first.len();
-            rest = tail;
+        let end = self.root.size;
+        self.root.write(end, bytes);
+    }
+
+    /// A string like `rope`, to be written to. It shares the rope's chunks and copies those that are written to.
+    pub fn of(rope: &Rope) -> RopeBuilder {
+        RopeBuilder { root: (*rope.0).clone() }
+    }
+
+    /// Makes the string `size` bytes long with zeros at its end, if it is shorter. All the zeros share one chunk.
+    pub fn pad(&mut self, size: usize) {
+        assert!(size <= ROPE_SIZE_MAX, "a rope stays below its limit");
+        if self.root.size < size {
+            self.root.pad(size, &Zeros::default());
         }
+    }
+
+    /// Writes bytes at `offset`, which is at most the length so far, and lengthens the string if they reach further.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        assert!(offset <= self.root.size, "a builder has no gaps");
+        assert!(offset + bytes.len() <= ROPE_SIZE_MAX, "a rope stays below its limit");
+        self.root.write(offset, bytes);
     }
 
     /// Bytes gathered so far.

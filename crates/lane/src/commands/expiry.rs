@@ -5,36 +5,37 @@ use wire::command::Id;
 use wire::number::parse_i64;
 use wire::reply;
 
+use super::NOT_AN_INTEGER;
 use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
 
 /// How a client says when: in seconds or milliseconds, from now or from 1970.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     ms: i64,
     is_absolute: bool,
 }
 
-/// The unit that a word of SET, or the name of a command, stands for.
-pub(crate) fn unit(word: &[u8]) -> Option<Unit> {
-    let units: [(&str, i64, bool); 8] = [
-        ("ex", 1000, false),
-        ("px", 1, false),
-        ("exat", 1000, true),
-        ("pxat", 1, true),
-        ("expire", 1000, false),
-        ("pexpire", 1, false),
-        ("expireat", 1000, true),
-        ("pexpireat", 1, true),
-    ];
-    let is_named = |unit: &&(&str, i64, bool)| word.eq_ignore_ascii_case(unit.0.as_bytes());
-    units.iter().find(is_named).map(|&(_, ms, is_absolute)| Unit { ms, is_absolute })
+/// Seconds from now.
+pub(crate) const SECONDS: Unit = Unit { ms: 1000, is_absolute: false };
+/// Milliseconds from now.
+pub(crate) const MILLISECONDS: Unit = Unit { ms: 1, is_absolute: false };
+/// Unix time in seconds.
+const UNIX_SECONDS: Unit = Unit { ms: 1000, is_absolute: true };
+/// Unix time in milliseconds.
+const UNIX_MILLISECONDS: Unit = Unit { ms: 1, is_absolute: true };
+
+/// The unit that an option of SET or GETEX stands for.
+pub(crate) fn unit_of_option(word: &[u8]) -> Option<Unit> {
+    let units = [("ex", SECONDS), ("px", MILLISECONDS), ("exat", UNIX_SECONDS), ("pxat", UNIX_MILLISECONDS)];
+    let is_named = |(name, _): &&(&str, Unit)| word.eq_ignore_ascii_case(name.as_bytes());
+    units.iter().find(is_named).map(|(_, unit)| *unit)
 }
 
 impl Unit {
     /// The instant meant, in unix milliseconds, or Redis' error. A time to live of SET must be above zero.
     pub(crate) fn deadline(self, text: &[u8], now_ms: i64, command: &str) -> Result<i64, String> {
-        let number = parse_i64(text).ok_or("ERR value is not an integer or out of range")?;
+        let number = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
         if number <= 0 {
             return Err(invalid(command));
         }
@@ -50,22 +51,26 @@ fn invalid(command: &str) -> String {
     format!("ERR invalid expire time in '{command}' command")
 }
 
-/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT with `[NX | XX | GT | LT]`.
+/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT with `[NX | XX | GT | LT]`. An instant that has passed deletes the key.
 pub(crate) fn expire(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
-    let name = call.command.name;
-    let Some(number) = parse_i64(call.args.flat(2)) else {
-        return reply::error(sink, "ERR value is not an integer or out of range");
-    };
-    let unit = unit(name.as_bytes()).expect("each of the four commands names a unit");
-    let Some(deadline) = unit.instant(number, space.now.unix_ms) else {
-        return reply::error(sink, &invalid(name));
-    };
     let condition = match Condition::parse(call) {
         Ok(condition) => condition,
-        Err(text) => return reply::error(sink, &text),
+        Err(text) => return reply::error_bytes(sink, &text),
+    };
+    let Some(number) = parse_i64(call.args.flat(2)) else {
+        return reply::error(sink, NOT_AN_INTEGER);
+    };
+    let unit = match call.command.id {
+        Id::Expire => SECONDS,
+        Id::Pexpire => MILLISECONDS,
+        Id::Expireat => UNIX_SECONDS,
+        _ => UNIX_MILLISECONDS,
+    };
+    let Some(deadline) = unit.instant(number, space.now.unix_ms) else {
+        return reply::error(sink, &invalid(call.command.name));
     };
     let key = space.key(call, 1);
-    let Some(entry) = space.get(&key) else { return reply::integer(sink, 0) };
+    let Some(entry) = space.read(&key) else { return reply::integer(sink, 0) };
     if !condition.admits(entry.expires_at(), deadline) {
         return reply::integer(sink, 0);
     }
@@ -90,7 +95,7 @@ struct Condition {
 }
 
 impl Condition {
-    fn parse(call: &Call<'_>) -> Result<Condition, String> {
+    fn parse(call: &Call<'_>) -> Result<Condition, Vec<u8>> {
         let mut condition = Condition::default();
         for index in 3..call.args.len() {
             let word = call.args.flat(index);
@@ -99,14 +104,14 @@ impl Condition {
                 b"xx" => condition.xx = true,
                 b"gt" => condition.gt = true,
                 b"lt" => condition.lt = true,
-                _ => return Err(format!("ERR Unsupported option {}", String::from_utf8_lossy(word))),
+                _ => return Err([b"ERR Unsupported option ", word].concat()),
             }
         }
         if condition.nx && (condition.xx || condition.gt || condition.lt) {
-            return Err("ERR NX and XX, GT or LT options at the same time are not compatible".to_owned());
+            return Err(b"ERR NX and XX, GT or LT options at the same time are not compatible".to_vec());
         }
         if condition.gt && condition.lt {
-            return Err("ERR GT and LT options at the same time are not compatible".to_owned());
+            return Err(b"ERR GT and LT options at the same time are not compatible".to_vec());
         }
         Ok(condition)
     }

@@ -1,13 +1,15 @@
 //! Keys of any type.
 
 use store::{Budget, Effect, Expiry, NewValue, Rope, Value};
-use wire::command::Id;
+use wire::command::{Command, Id};
+use wire::number::parse_i64;
 use wire::reply::{self, OK, Put};
 
-use crate::keyspace::{Call, Keyspace, OOM, Progress, Step};
+use super::{NOT_AN_INTEGER, SYNTAX};
+use crate::client::Port;
+use crate::keyspace::{Call, Keyspace, OOM, Progress, Step, put_value};
 use crate::replies::Sink;
-
-const NO_SUCH_KEY: &str = "ERR no such key";
+use crate::request::Args;
 
 /// Counts the keys for which `each` says yes, a budget's worth a step.
 fn count_keys(
@@ -48,6 +50,7 @@ pub(crate) fn del(
     })
 }
 
+/// EXISTS, and TOUCH, which also marks the keys as used.
 pub(crate) fn exists(
     space: &mut Keyspace,
     call: &Call<'_>,
@@ -55,15 +58,16 @@ pub(crate) fn exists(
     sink: &mut Sink<'_>,
     budget: &mut Budget,
 ) -> Step {
+    let touches = call.command.id == Id::Touch;
     count_keys(space, call, progress, sink, budget, |space, index| {
         let key = space.key(call, index);
-        space.get(&key).is_some()
+        if touches { space.read(&key).is_some() } else { space.get(&key).is_some() }
     })
 }
 
 pub(crate) fn type_of(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
-    reply::simple(sink, if space.get(&key).is_some() { "string" } else { "none" });
+    reply::simple(sink, space.get(&key).map_or("none", |entry| entry.kind().name()));
 }
 
 /// A key's value and time to live, out of the shard: on its way to another key, perhaps on another lane.
@@ -73,17 +77,34 @@ pub(crate) struct Moved {
 }
 
 enum MovedValue {
+    Int(i64),
     Bytes(Vec<u8>),
     Rope(Rope),
+}
+
+impl Moved {
+    /// The value.
+    pub(crate) fn value(&self) -> Value<'_> {
+        match &self.value {
+            MovedValue::Int(number) => Value::Int(*number),
+            MovedValue::Bytes(bytes) => Value::Bytes(bytes),
+            MovedValue::Rope(rope) => Value::Rope(rope),
+        }
+    }
+
+    /// Writes it as a bulk.
+    pub(crate) fn put(&self, sink: &mut Sink<'_>) {
+        put_value(sink, self.value());
+    }
 }
 
 /// A copy of what is at the key that is argument `index`.
 pub(crate) fn fetch(space: &mut Keyspace, call: &Call<'_>, index: usize) -> Option<Moved> {
     let key = space.key(call, index);
-    let entry = space.get(&key)?;
+    let entry = space.read(&key)?;
     let value = match entry.value() {
         Value::Bytes(bytes) => MovedValue::Bytes(bytes.to_vec()),
-        Value::Int(number) => MovedValue::Bytes(wire::number::format_i64(number).as_bytes().to_vec()),
+        Value::Int(number) => MovedValue::Int(number),
         Value::Rope(rope) => MovedValue::Rope(rope.clone()),
     };
     Some(Moved { value, expiry: entry.expires_at().map_or(Expiry::None, Expiry::At) })
@@ -92,7 +113,12 @@ pub(crate) fn fetch(space: &mut Keyspace, call: &Call<'_>, index: usize) -> Opti
 /// Puts it at the key that is argument `index`; false when there is no memory for it.
 pub(crate) fn place(space: &mut Keyspace, call: &Call<'_>, index: usize, moved: &Moved) -> bool {
     let key = space.key(call, index);
+    let digits;
     let value = match &moved.value {
+        MovedValue::Int(number) => {
+            digits = wire::number::format_i64(*number);
+            NewValue::Bytes(digits.as_bytes())
+        }
         MovedValue::Bytes(bytes) => NewValue::Bytes(bytes),
         MovedValue::Rope(rope) => NewValue::Rope(rope.clone()),
     };
@@ -102,7 +128,7 @@ pub(crate) fn place(space: &mut Keyspace, call: &Call<'_>, index: usize, moved: 
 /// RENAME and RENAMENX with both keys on this lane.
 pub(crate) fn rename(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let only_new = call.command.id == Id::Renamenx;
-    let Some(moved) = fetch(space, call, 1) else { return reply::error(sink, NO_SUCH_KEY) };
+    let Some(moved) = fetch(space, call, 1) else { return put_no_such_key(sink) };
     let to = space.key(call, 2);
     let is_taken = space.get(&to).is_some();
     let is_same = call.args.flat(1) == call.args.flat(2);
@@ -126,5 +152,119 @@ pub(crate) fn put_renamed(sink: &mut impl Put, only_new: bool) {
 
 /// The reply of a rename whose source is missing.
 pub(crate) fn put_no_such_key(sink: &mut impl Put) {
-    reply::error(sink, NO_SUCH_KEY);
+    reply::error(sink, "ERR no such key");
+}
+
+const SAME_OBJECT: &str = "ERR source and destination objects are the same";
+const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
+
+/// The database that an argument of COPY, MOVE or SWAPDB names.
+fn database(text: &[u8], database_count: u16) -> Result<u16, &'static str> {
+    let number = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
+    if i32::try_from(number).is_err() {
+        return Err("ERR value is out of range, value must between -2147483648 and 2147483647");
+    }
+    u16::try_from(number).ok().filter(|db| *db < database_count).ok_or(DB_OUT_OF_RANGE)
+}
+
+/// What COPY's options say.
+pub(crate) struct CopyOptions {
+    /// The database of the copy.
+    pub(crate) db: u16,
+    /// Whether it may take the place of another value.
+    pub(crate) replaces: bool,
+}
+
+impl CopyOptions {
+    /// Reads `[DB destination-db] [REPLACE]` from argument 3 on; `db` is the database of the original.
+    pub(crate) fn parse(args: Args<'_>, db: u16, database_count: u16) -> Result<CopyOptions, &'static str> {
+        let mut options = CopyOptions { db, replaces: false };
+        let mut index = 3;
+        while index < args.len() {
+            let word = args.flat(index);
+            if word.eq_ignore_ascii_case(b"replace") {
+                options.replaces = true;
+            } else if word.eq_ignore_ascii_case(b"db") && index + 1 < args.len() {
+                index += 1;
+                options.db = database(args.flat(index), database_count)?;
+            } else {
+                return Err(SYNTAX);
+            }
+            index += 1;
+        }
+        if options.db == db && args.flat(1) == args.flat(2) {
+            return Err(SAME_OBJECT);
+        }
+        Ok(options)
+    }
+}
+
+/// COPY with both keys on this lane.
+pub(crate) fn copy(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+    let options = match CopyOptions::parse(call.args, call.db, space.database_count) {
+        Ok(options) => options,
+        Err(text) => return reply::error(sink, text),
+    };
+    if call.port == Port::Lane && options.db != 0 {
+        return reply::error(sink, "ERR Copying to another database is not allowed in cluster mode");
+    }
+    let there = Call { db: options.db, ..*call };
+    let Some(moved) = fetch(space, call, 1) else { return reply::integer(sink, 0) };
+    let to = space.key(&there, 2);
+    if !options.replaces && space.get(&to).is_some() {
+        return reply::integer(sink, 0);
+    }
+    if place(space, &there, 2, &moved) { reply::integer(sink, 1) } else { reply::error(sink, OOM) }
+}
+
+/// MOVE key db. A key's lane does not depend on its database, so both places are here.
+pub(crate) fn move_key(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+    if call.port == Port::Lane {
+        return reply::error(sink, "ERR MOVE is not allowed in cluster mode");
+    }
+    let db = match database(call.args.flat(2), space.database_count) {
+        Ok(db) if db == call.db => return reply::error(sink, SAME_OBJECT),
+        Ok(db) => db,
+        Err(text) => return reply::error(sink, text),
+    };
+    let there = Call { db, ..*call };
+    let (from, to) = (space.key(call, 1), space.key(&there, 1));
+    let Some(moved) = fetch(space, call, 1) else { return reply::integer(sink, 0) };
+    if space.get(&to).is_some() {
+        return reply::integer(sink, 0);
+    }
+    if !place(space, &there, 1, &moved) {
+        return reply::error(sink, OOM);
+    }
+    space.commit(Effect::Delete { key: from }).expect("deleting takes no memory");
+    reply::integer(sink, 1);
+}
+
+/// The databases in which the key that is argument `index` is locked, for a command called in database `db`: the
+/// target's for COPY, both for MOVE. What the arguments say wrongly the command itself answers.
+pub(crate) fn databases_of_key(
+    command: &Command,
+    args: Args<'_>,
+    index: usize,
+    db: u16,
+    database_count: u16,
+) -> [Option<u16>; 2] {
+    match command.id {
+        Id::Move => [Some(db), database(args.flat(2), database_count).ok().filter(|other| *other != db)],
+        Id::Copy if index == 2 => {
+            [Some(CopyOptions::parse(args, db, database_count).map_or(db, |options| options.db)), None]
+        }
+        _ => [Some(db), None],
+    }
+}
+
+/// The databases that SWAPDB names, or Redis' error.
+pub(crate) fn swapped_databases(args: Args<'_>, database_count: u16) -> Result<(u16, u16), &'static str> {
+    let number = |index: usize, text: &'static str| {
+        parse_i64(args.flat(index)).filter(|number| i32::try_from(*number).is_ok()).ok_or(text)
+    };
+    let first = number(1, "ERR invalid first DB index")?;
+    let second = number(2, "ERR invalid second DB index")?;
+    let place = |number: i64| u16::try_from(number).ok().filter(|db| *db < database_count);
+    place(first).zip(place(second)).ok_or(DB_OUT_OF_RANGE)
 }

@@ -1,56 +1,139 @@
-//! Commands over whole databases and partitions.
+//! Commands that walk over keys: KEYS, SCAN, RANDOMKEY.
 
-use store::{Budget, Effect};
-use wire::command::Id;
-use wire::glob::{self, Case};
+use std::collections::VecDeque;
+
+use store::{Budget, Entry};
+use wire::glob::{Case, Match, Verdict};
 use wire::number::parse_i64;
-use wire::reply::{self, OK, Put};
-use wire::route::SLOTS;
+use wire::reply;
 
+use super::{NOT_AN_INTEGER, SYNTAX};
 use crate::client::Port;
-use crate::keyspace::{Call, Keyspace, Progress, Step};
-use crate::replies::Sink;
+use crate::keyspace::{Call, Keyspace, Progress, State, Step};
+use crate::replies::{Content, Sink};
 
-pub(crate) fn dbsize(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
-    let count = i64::try_from(space.shard.count(call.db)).expect("keys are fewer than 2^63");
-    reply::integer(sink, count);
+/// A match that takes more looks at bytes than this goes on in later slices: pattern and key together can take
+/// millions.
+const LOOKS_MAX: u64 = 1024;
+/// SCAN goes through at least this many buckets and empty partitions before it answers with fewer keys than COUNT, so
+/// that a small database takes few calls.
+const WALK_COUNT_MIN: u64 = 4096;
+/// As in Redis, SCAN gives up on reaching COUNT after so many times as many steps.
+const WALK_FACTOR: u64 = 10;
+
+/// A walk over the keys of a database.
+pub(crate) struct Walk {
+    /// Where it goes on; 0 again at its end.
+    cursor: u64,
+    has_ended: bool,
+    /// Steps gone, and keys met.
+    step_count: u64,
+    met_count: u64,
+    /// Keys found, encoded.
+    found: Content,
+    found_count: usize,
+    /// Keys whose match takes long, and how far the first one has come.
+    long: VecDeque<Vec<u8>>,
+    matching: Match,
 }
 
-/// FLUSHDB and FLUSHALL, a run of partitions a step. `at` counts partitions over all databases concerned.
-pub(crate) fn flush(
-    space: &mut Keyspace,
-    call: &Call<'_>,
-    progress: &mut Progress,
-    sink: &mut Sink<'_>,
-    budget: &mut Budget,
-) -> Step {
-    let is_one = call.command.id == Id::Flushdb;
-    let databases = if is_one { call.db..call.db + 1 } else { 0..space.database_count };
-    let partitions = u64::from(SLOTS);
-    let end = partitions * databases.len() as u64;
-    while progress.at < end {
-        if budget.is_spent() {
-            return Step::More;
+/// What a walk takes.
+struct Filter<'a> {
+    /// `None` takes every key.
+    pattern: Option<&'a [u8]>,
+    /// TYPE; `None` takes every type.
+    kind: Option<&'a [u8]>,
+}
+
+impl Walk {
+    fn new(cursor: u64) -> Walk {
+        Walk {
+            cursor,
+            has_ended: false,
+            step_count: 0,
+            met_count: 0,
+            found: Content::default(),
+            found_count: 0,
+            long: VecDeque::new(),
+            matching: Match::new(),
         }
-        let nth = u16::try_from(progress.at / partitions).expect("databases are counted in 16 bits");
-        let db = databases.start + nth;
-        if progress.at.is_multiple_of(partitions) {
-            space.touch_watched_database(db);
-            if space.shard.count(db) == 0 {
-                progress.at += partitions;
-                continue;
-            }
-        }
-        let partition = u16::try_from(progress.at % partitions).expect("partitions are counted in 16 bits");
-        budget.spend(1, 0);
-        space.shard.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");
-        progress.at += 1;
     }
-    sink.put(OK);
-    Step::Done
+
+    fn take(&mut self, key: &[u8]) {
+        self.found_count += 1;
+        reply::bulk(&mut self.found, key);
+    }
+
+    /// Looks at an entry; what takes long is put off.
+    fn meet(&mut self, key: &[u8], entry: &Entry<'_>, filter: &Filter<'_>) {
+        self.met_count += 1;
+        if filter.kind.is_some_and(|kind| !kind.eq_ignore_ascii_case(entry.kind().name().as_bytes())) {
+            return;
+        }
+        let Some(pattern) = filter.pattern else { return self.take(key) };
+        match Match::new().run(pattern, key, Case::Exact, &mut LOOKS_MAX.clone()) {
+            Verdict::Yes => self.take(key),
+            Verdict::No => {}
+            Verdict::More => self.long.push_back(key.to_vec()),
+        }
+    }
+
+    /// Goes on until the budget is spent or `is_enough`, and says whether it is over.
+    fn advance(
+        &mut self,
+        space: &Keyspace,
+        db: u16,
+        filter: &Filter<'_>,
+        budget: &mut Budget,
+        is_enough: impl Fn(&Walk) -> bool,
+    ) -> bool {
+        loop {
+            while let Some(key) = self.long.front() {
+                if budget.is_spent() {
+                    return false;
+                }
+                let pattern = filter.pattern.expect("only a pattern takes long");
+                let mut looks = LOOKS_MAX;
+                let verdict = self.matching.run(pattern, key, Case::Exact, &mut looks);
+                budget.spend(1, usize::try_from(LOOKS_MAX - looks).expect("at most LOOKS_MAX"));
+                if verdict == Verdict::More {
+                    continue;
+                }
+                self.matching = Match::new();
+                let key = self.long.pop_front().expect("just looked at");
+                if verdict == Verdict::Yes {
+                    self.take(&key);
+                }
+            }
+            if self.has_ended || is_enough(self) {
+                return true;
+            }
+            if budget.is_spent() {
+                return false;
+            }
+            // One bucket, or one run of empty partitions.
+            let mut one = Budget::new(1, u32::MAX);
+            let mut cost = (1, 0);
+            let cursor = self.cursor;
+            self.cursor = space.shard.scan(db, cursor, space.now.unix_ms, &mut one, &mut |key, entry| {
+                cost = (cost.0 + 1, cost.1 + key.len());
+                self.meet(key, entry, filter);
+            });
+            self.step_count += 1;
+            self.has_ended = self.cursor == 0;
+            budget.spend(cost.0, cost.1);
+        }
+    }
 }
 
-/// KEYS, a run of buckets a step. `at` is the shard's cursor; the header with the count comes when all is found.
+/// The walk under way, or a new one from `cursor` on.
+fn walk(progress: &mut Progress, cursor: u64) -> &mut Walk {
+    let state = progress.state.get_or_insert_with(|| Box::new(State::Walking(Walk::new(cursor))));
+    let State::Walking(walk) = state.as_mut() else { unreachable!("a walk's state is a walk") };
+    walk
+}
+
+/// KEYS, a run of buckets a step.
 pub(crate) fn keys(
     space: &mut Keyspace,
     call: &Call<'_>,
@@ -59,63 +142,130 @@ pub(crate) fn keys(
     budget: &mut Budget,
 ) -> Step {
     let pattern = call.args.flat(1);
-    let mut count = 0;
-    let next = space.shard.scan(call.db, progress.at, space.now.unix_ms, budget, &mut |key, _| {
-        if glob::matches(pattern, key, Case::Exact) {
-            count += 1;
-            reply::bulk(sink, key);
-        }
-    });
-    progress.at = next;
-    progress.count += count;
-    if next != 0 {
+    let filter = Filter { pattern: (pattern != b"*").then_some(pattern), kind: None };
+    let walk = walk(progress, 0);
+    if !walk.advance(space, call.db, &filter, budget, |_| false) {
         return Step::More;
     }
-    let mut header = Vec::new();
-    reply::array(&mut header, usize::try_from(progress.count).expect("a count"));
-    sink.part().prepend(header);
+    reply::array(sink, walk.found_count);
+    sink.append(std::mem::take(&mut walk.found));
     Step::Done
 }
 
-/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type].
-pub(crate) fn scan(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>, budget: &mut Budget) {
-    let cursor = std::str::from_utf8(call.args.flat(1)).ok().and_then(|text| text.parse::<u64>().ok());
-    let Some(cursor) = cursor else { return reply::error(sink, "ERR invalid cursor") };
-    let mut pattern: &[u8] = b"*";
-    let mut count = 10_u32;
-    let mut wants_strings = true;
+/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
+pub(crate) fn scan(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let (cursor, filter, count) = match scan_options(call) {
+        Ok(options) => options,
+        Err(text) => {
+            reply::error(sink, text);
+            return Step::Done;
+        }
+    };
+    let step_count_max = WALK_COUNT_MIN.max(count.saturating_mul(WALK_FACTOR));
+    let is_enough = |walk: &Walk| walk.met_count >= count || walk.step_count >= step_count_max;
+    let walk = walk(progress, cursor);
+    if !walk.advance(space, call.db, &filter, budget, is_enough) {
+        return Step::More;
+    }
+    let next = if walk.cursor == 0 && call.port == Port::Shared { space.cursor_after } else { walk.cursor };
+    reply::array(sink, 2);
+    reply::bulk(sink, next.to_string().as_bytes());
+    reply::array(sink, walk.found_count);
+    sink.append(std::mem::take(&mut walk.found));
+    Step::Done
+}
+
+fn scan_options<'a>(call: &Call<'a>) -> Result<(u64, Filter<'a>, u64), &'static str> {
+    let cursor = parse_cursor(call.args.flat(1)).ok_or("ERR invalid cursor")?;
+    let mut filter = Filter { pattern: None, kind: None };
+    let mut count = 10;
     let mut index = 2;
     while index < call.args.len() {
         let word = call.args.flat(index).to_ascii_lowercase();
         if index + 1 == call.args.len() {
-            return reply::error(sink, "ERR syntax error");
+            return Err(SYNTAX);
         }
         let value = call.args.flat(index + 1);
         match word.as_slice() {
-            b"match" => pattern = value,
-            b"count" => match parse_i64(value) {
-                None => return reply::error(sink, "ERR value is not an integer or out of range"),
-                Some(number) if number < 1 => return reply::error(sink, "ERR syntax error"),
-                Some(number) => count = u32::try_from(number).unwrap_or(u32::MAX),
-            },
-            b"type" => wants_strings = value.eq_ignore_ascii_case(b"string"),
-            _ => return reply::error(sink, "ERR syntax error"),
+            b"match" => filter.pattern = (value != b"*").then_some(value),
+            b"count" => {
+                let number = parse_i64(value).ok_or(NOT_AN_INTEGER)?;
+                count = u64::try_from(number).ok().filter(|count| *count > 0).ok_or(SYNTAX)?;
+            }
+            b"type" => filter.kind = Some(value),
+            _ => return Err(SYNTAX),
         }
         index += 2;
     }
-    let mut found: Vec<u8> = Vec::new();
-    let mut found_count = 0;
-    // COUNT is a wish; one call is one slice at most.
-    let mut slice = Budget { elements: count.min(budget.elements), bytes: budget.bytes };
-    let next = space.shard.scan(call.db, cursor, space.now.unix_ms, &mut slice, &mut |key, _| {
-        if wants_strings && glob::matches(pattern, key, Case::Exact) {
-            found_count += 1;
-            reply::bulk(&mut found, key);
+    Ok((cursor, filter, count))
+}
+
+/// A cursor as C's `strtoul` reads it, which Redis uses: a sign may stand in front, and nothing at all is 0.
+pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
+    let (is_negative, digits) = match text {
+        [] => return Some(0),
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = digits
+        .iter()
+        .try_fold(0_u64, |number, digit| number.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
+    Some(if is_negative { number.wrapping_neg() } else { number })
+}
+
+/// This lane's draw for RANDOMKEY. Keys that are drawn after their time has come are taken out.
+pub(crate) fn random_key(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    loop {
+        if budget.is_spent() {
+            return Step::More;
         }
-    });
-    let next = if next == 0 && call.port == Port::Shared { space.cursor_after } else { next };
-    reply::array(sink, 2);
-    reply::bulk(sink, next.to_string().as_bytes());
-    reply::array(sink, found_count);
-    sink.put(&found);
+        budget.spend(16, 0);
+        let draw = space.draw();
+        let Some(entry) = space.shard.random(call.db, draw) else {
+            reply::null(sink, call.proto);
+            return Step::Done;
+        };
+        if entry.expires_at().is_none_or(|at| at > space.now.unix_ms) {
+            reply::bulk(sink, entry.key());
+            return Step::Done;
+        }
+        let bytes = entry.key().to_vec();
+        let key = space.shard.key(call.db, wire::route::Slot::of(&bytes).number(), &bytes);
+        space.lapse(&key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_strtoul_reads_them() {
+        let check = |text: &str, want| assert_eq!(parse_cursor(text.as_bytes()), want, "{text:?}");
+        check("0", Some(0));
+        check("", Some(0));
+        check("+7", Some(7));
+        check("-1", Some(u64::MAX));
+        check("18446744073709551615", Some(u64::MAX));
+        check("18446744073709551616", None);
+        check("-", None);
+        check(" 1", None);
+        check("1a", None);
+        check("foo", None);
+    }
 }

@@ -1,0 +1,76 @@
+//! Whole databases: their size, emptying and exchanging them.
+
+use store::{Budget, Effect};
+use wire::command::Id;
+use wire::reply::{self, OK, Put};
+use wire::route::SLOTS;
+
+use super::SYNTAX;
+use super::generic::swapped_databases;
+use crate::client::Port;
+use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::replies::Sink;
+
+/// DBSIZE. As in Redis, keys whose time has come count until they are taken out.
+pub(crate) fn dbsize(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+    let count = i64::try_from(space.shard.count(call.db)).expect("keys are fewer than 2^63");
+    reply::integer(sink, count);
+}
+
+/// FLUSHDB and FLUSHALL `[ASYNC | SYNC]`, a run of partitions a step. `at` counts partitions over all databases concerned.
+/// The keys' memory is freed later in either case, a little at a time.
+pub(crate) fn flush(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let is_mode = |word: &[u8]| word.eq_ignore_ascii_case(b"async") || word.eq_ignore_ascii_case(b"sync");
+    if call.args.len() > 2 || call.args.len() == 2 && !is_mode(call.args.flat(1)) {
+        reply::error(sink, SYNTAX);
+        return Step::Done;
+    }
+    let is_one = call.command.id == Id::Flushdb;
+    let databases = if is_one { call.db..call.db + 1 } else { 0..space.database_count };
+    let partitions = u64::from(SLOTS);
+    let end = partitions * databases.len() as u64;
+    while progress.at < end {
+        if budget.is_spent() {
+            return Step::More;
+        }
+        let nth = u16::try_from(progress.at / partitions).expect("databases are counted in 16 bits");
+        let db = databases.start + nth;
+        if progress.at.is_multiple_of(partitions) {
+            space.touch_watched_database(db, db);
+            budget.spend(1, 0);
+        }
+        if space.shard.count(db) == 0 {
+            progress.at = partitions * (u64::from(nth) + 1);
+            continue;
+        }
+        let partition = u16::try_from(progress.at % partitions).expect("partitions are counted in 16 bits");
+        budget.spend(1, 0);
+        space.shard.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");
+        progress.at += 1;
+    }
+    sink.put(OK);
+    Step::Done
+}
+
+/// This lane's part of SWAPDB, under locks on both databases on all lanes.
+pub(crate) fn swap(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+    if call.port == Port::Lane {
+        return reply::error(sink, "ERR SWAPDB is not allowed in cluster mode");
+    }
+    let (a, b) = match swapped_databases(call.args, space.database_count) {
+        Ok(pair) => pair,
+        Err(text) => return reply::error(sink, text),
+    };
+    if a != b {
+        space.touch_watched_database(a, b);
+        space.touch_watched_database(b, a);
+        space.shard.commit(Effect::SwapDatabases { a, b }).expect("exchanging takes no memory");
+    }
+    sink.put(OK);
+}

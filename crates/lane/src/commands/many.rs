@@ -1,0 +1,137 @@
+//! Several strings, a budget's worth of keys a step.
+
+use store::{Budget, Effect, Expiry};
+use wire::reply::{self, OK, Put};
+
+use super::string::new_value;
+use crate::keyspace::{Call, Keyspace, OOM, Progress, Step, put_value};
+use crate::replies::Sink;
+
+/// Arguments from `progress` on, as far as the budget goes: where the step ends, and whether that is the end.
+fn slice(
+    progress: &Progress,
+    first: usize,
+    end: usize,
+    step: usize,
+    budget: &Budget,
+) -> (usize, usize, bool) {
+    let start = first.max(usize::try_from(progress.at).expect("an index"));
+    let stop = end.min(start.saturating_add(step * budget.elements as usize));
+    (start, stop, stop == end)
+}
+
+pub(crate) fn mget(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let (start, stop, is_end) = slice(progress, 1, call.args.len(), 1, budget);
+    if start == 1 {
+        reply::array(sink, call.args.len() - 1);
+    }
+    for index in start..stop {
+        let key = space.key(call, index);
+        match space.read(&key) {
+            Some(entry) => {
+                // A rope is passed by reference.
+                budget.spend(1, entry.value().len().min(store::INLINE_SIZE_MAX));
+                put_value(sink, entry.value());
+            }
+            None => {
+                budget.spend(1, 0);
+                reply::null(sink, call.proto);
+            }
+        }
+        if budget.is_spent() && index + 1 < stop {
+            progress.at = index as u64 + 1;
+            return Step::More;
+        }
+    }
+    progress.at = stop as u64;
+    if is_end { Step::Done } else { Step::More }
+}
+
+pub(crate) fn mset(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    if call.args.len().is_multiple_of(2) {
+        reply::error(sink, "ERR wrong number of arguments for 'mset' command");
+        return Step::Done;
+    }
+    let step = set_pairs(space, call, progress, sink, budget);
+    if step == Step::Done && progress.count == 0 {
+        sink.put(OK);
+    }
+    step
+}
+
+/// Sets the pairs from `progress` on. `progress.count` becomes 1 when memory ran out and the error is written.
+fn set_pairs(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let (start, stop, is_end) = slice(progress, 1, call.args.len(), 2, budget);
+    for index in (start..stop).step_by(2) {
+        let key = space.key(call, index);
+        let value = call.args.get(index + 1);
+        budget.spend(1, value.size().min(store::INLINE_SIZE_MAX));
+        if space.commit(Effect::Set { key, value: new_value(value), expiry: Expiry::None }).is_err() {
+            progress.count = 1;
+            reply::error(sink, OOM);
+            return Step::Done;
+        }
+        if budget.is_spent() && index + 2 < stop {
+            progress.at = index as u64 + 2;
+            return Step::More;
+        }
+    }
+    progress.at = stop as u64;
+    if is_end { Step::Done } else { Step::More }
+}
+
+/// All keys on this lane: first every key is looked at, then every pair set. `at` runs through the arguments twice.
+pub(crate) fn msetnx(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let end = call.args.len();
+    if end.is_multiple_of(2) {
+        reply::error(sink, "ERR wrong number of arguments for 'msetnx' command");
+        return Step::Done;
+    }
+    let at = usize::try_from(progress.at).expect("an index");
+    if at < end {
+        let (start, stop, _) = slice(progress, 1, end, 2, budget);
+        for index in (start..stop).step_by(2) {
+            budget.spend(1, 0);
+            let key = space.key(call, index);
+            if space.get(&key).is_some() {
+                reply::integer(sink, 0);
+                return Step::Done;
+            }
+        }
+        progress.at = stop as u64;
+        if stop < end || budget.is_spent() {
+            return Step::More;
+        }
+    }
+    let mut second = Progress { at: progress.at - end as u64, ..Progress::default() };
+    let step = set_pairs(space, call, &mut second, sink, budget);
+    progress.at = second.at + end as u64;
+    if step == Step::Done && second.count == 0 {
+        reply::integer(sink, 1);
+    }
+    step
+}

@@ -1,0 +1,206 @@
+//! Commands that look before they change, over two lanes or more: RENAME, RENAMENX, COPY, MSETNX; and LCS, which looks at
+//! two lanes and changes nothing. The client's lane asks, decides, and asks again, under the same locks all along.
+//!
+//! ```text
+//!            step 0                          step 1              step 2
+//! RENAME     fetch source                    place at target     delete source
+//! RENAMENX   fetch source, target exists?    place at target     delete source
+//! COPY       fetch source, target exists?    place at target     –
+//! MSETNX     does any key exist?             set all             –
+//! LCS        fetch both                      –                   –
+//! ```
+
+use wire::command::{Command, Id, lookup};
+use wire::reply::{self, Proto};
+
+use super::{Planned, Share, header};
+use crate::SLICE;
+use crate::commands::generic::{CopyOptions, Moved, put_no_such_key, put_renamed};
+use crate::commands::lcs::{Lcs, LcsOptions};
+use crate::keyspace::{Keyspace, OOM};
+use crate::part::{Outcome, Work};
+use crate::replies::Content;
+use crate::request::{Args, Request};
+
+/// What follows from the answers of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relayed {
+    /// The lanes are asked again.
+    Next,
+    /// The client's lane itself has more to compute.
+    Again,
+    /// The reply is written.
+    Done,
+}
+
+/// The entry of a command that a lane is asked to run.
+fn entry(name: &str) -> &'static Command {
+    lookup(name.as_bytes()).expect("a relay asks for commands of the table")
+}
+
+fn owned(request: &Request) -> Request {
+    Args::Owned(request).to_request()
+}
+
+/// A job for the lane at an index, in a database.
+pub(super) type RelayJob = (usize, u16, Work);
+
+impl Planned {
+    /// What the lanes are asked in this step.
+    pub(super) fn relay_jobs(&mut self, step: u8, database_count: u16) -> Vec<RelayJob> {
+        let (command, db) = (self.command, self.db);
+        let run = |lane: usize, db: u16, name: &str, request: Request| {
+            (lane, db, Work::Run { command: entry(name), request, route: None })
+        };
+        if command.id == Id::Msetnx {
+            let job = |share: &mut Share| match step {
+                0 => run(share.lane, db, "exists", share.probe.take().expect("MSETNX probes")),
+                _ => run(share.lane, db, "mset", std::mem::take(&mut share.request)),
+            };
+            return self.shares.iter_mut().map(job).collect();
+        }
+        let (from, to) = self.ends();
+        let to_db = self.copy_options(database_count).db;
+        let fetch = |lane: usize, index: usize| {
+            (lane, db, Work::Fetch { command, request: owned(&self.request), index })
+        };
+        match (step, command.id) {
+            (0, Id::Lcs) => vec![fetch(from, 1), fetch(to, 2)],
+            (0, Id::Rename) => vec![fetch(from, 1)],
+            (0, _) => vec![fetch(from, 1), run(to, to_db, "exists", owned(&self.shares[1].request))],
+            (1, _) => {
+                let (_, outcome) = self.outcomes.pop().expect("the copy that was fetched");
+                let Outcome::Fetched(Some(moved)) = outcome else {
+                    unreachable!("asked for only when there is one")
+                };
+                let request = owned(&self.request);
+                vec![(to, to_db, Work::Place { command, request, index: 2, moved })]
+            }
+            _ => vec![run(from, db, "del", std::mem::take(&mut self.shares[0].request))],
+        }
+    }
+
+    /// The lanes of the two keys, the first key's first: it came first in planning, so its share does too.
+    fn ends(&self) -> (usize, usize) {
+        let [from, to] = self.shares.as_slice() else { unreachable!("a relay is between two lanes") };
+        (from.lane, to.lane)
+    }
+
+    /// COPY's options, which planning has found right; those of other commands are as if there were none.
+    fn copy_options(&self, database_count: u16) -> CopyOptions {
+        let none = CopyOptions { db: self.db, replaces: false };
+        if self.command.id != Id::Copy {
+            return none;
+        }
+        CopyOptions::parse(Args::Owned(&self.request), self.db, database_count).unwrap_or(none)
+    }
+
+    /// Looks at the answers of a step, and writes the reply if it is the last.
+    pub(super) fn relay_step(
+        &mut self,
+        step: u8,
+        space: &mut Keyspace,
+        proto: Proto,
+        out: &mut Content,
+    ) -> Relayed {
+        let relayed = match (self.command.id, step) {
+            (Id::Lcs, _) => self.compare(space, proto, out),
+            (Id::Msetnx, 0) if self.has_found() => {
+                reply::integer(out, 0);
+                Relayed::Done
+            }
+            (Id::Msetnx, 0) => {
+                self.outcomes.clear();
+                Relayed::Next
+            }
+            (Id::Msetnx, _) => {
+                match self.take_error() {
+                    Some(error) => out.append(error),
+                    None => reply::integer(out, 1),
+                }
+                Relayed::Done
+            }
+            (_, 0) => self.look(space.database_count, out),
+            (_, 1) => self.placed(out),
+            _ => {
+                put_renamed(out, self.command.id == Id::Renamenx);
+                Relayed::Done
+            }
+        };
+        match relayed {
+            Relayed::Next => self.plan = super::Plan::Relay(step + 1),
+            Relayed::Done => self.outcomes.clear(),
+            Relayed::Again => {}
+        }
+        relayed
+    }
+
+    /// Whether a lane answered that a key exists.
+    fn has_found(&self) -> bool {
+        let is_found = |(_, outcome): &(usize, Outcome)| matches!(outcome, Outcome::Reply(content) if header(content).0 > 0);
+        self.outcomes.iter().any(is_found)
+    }
+
+    /// The source is fetched, the target looked at: whether to go on.
+    fn look(&mut self, database_count: u16, out: &mut Content) -> Relayed {
+        let is_taken = self.has_found() && !self.copy_options(database_count).replaces;
+        self.outcomes.retain(|(_, outcome)| matches!(outcome, Outcome::Fetched(_)));
+        let Some((_, Outcome::Fetched(fetched))) = self.outcomes.first() else {
+            unreachable!("the source's lane has answered")
+        };
+        match (self.command.id, fetched) {
+            (Id::Copy, None) => reply::integer(out, 0),
+            (_, None) => put_no_such_key(out),
+            (_, Some(_)) if is_taken => reply::integer(out, 0),
+            (_, Some(_)) => return Relayed::Next,
+        }
+        Relayed::Done
+    }
+
+    /// The target's lane has answered whether it had memory for the copy.
+    fn placed(&mut self, out: &mut Content) -> Relayed {
+        let Some((_, Outcome::Placed(is_placed))) = self.outcomes.pop() else {
+            unreachable!("the target's lane has answered")
+        };
+        match self.command.id {
+            _ if !is_placed => reply::error(out, OOM),
+            Id::Copy => reply::integer(out, 1),
+            _ => return Relayed::Next,
+        }
+        Relayed::Done
+    }
+
+    /// LCS: both strings are here; a slice of the work.
+    fn compare(&mut self, space: &mut Keyspace, proto: Proto, out: &mut Content) -> Relayed {
+        if self.comparison.is_none() {
+            let (from, _) = self.ends();
+            let mut take = |is_first: bool| {
+                let at = self.outcomes.iter().position(|(lane, _)| (*lane == from) == is_first);
+                match self.outcomes.swap_remove(at.expect("both lanes have answered")) {
+                    (_, Outcome::Fetched(moved)) => moved,
+                    _ => unreachable!("LCS fetches"),
+                }
+            };
+            let (a, b) = (take(true), take(false));
+            let begun = LcsOptions::parse(Args::Owned(&self.request)).and_then(|options| {
+                let (a, b) = (a.as_ref().map(Moved::value), b.as_ref().map(Moved::value));
+                Lcs::new(a, b, options, space.bulk_size_max)
+            });
+            match begun {
+                Ok(lcs) => self.comparison = Some(Box::new(lcs)),
+                Err(text) => {
+                    reply::error(out, text);
+                    return Relayed::Done;
+                }
+            }
+        }
+        let lcs = self.comparison.as_mut().expect("just made sure of");
+        if !lcs.advance(&mut SLICE.clone()) {
+            return Relayed::Again;
+        }
+        let lcs = self.comparison.take().expect("just looked");
+        let rest = lcs.finish(proto, out, &mut |rope| space.shard.retire(rope));
+        out.append(rest);
+        Relayed::Done
+    }
+}
