@@ -1,16 +1,162 @@
-//! What the control thread says to a lane and hears from it. To a lane it is one more peer with its own rings.
+//! What lanes and the control thread say to each other. To a lane the control thread is one more peer with its own
+//! rings: the lane asks it [`Question`]s for its clients, carries out its [`Order`]s and [`Report`]s.
 
+use std::sync::Arc;
+
+use net::Address;
+use wire::command::{Command, Id};
+use wire::reply::Proto;
+
+use crate::Settings;
+use crate::client::{Client, Port, Traits};
+use crate::request::Request;
 use crate::stats::Stats;
 
-/// From the control thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Say how you are.
-    Stats,
+/// From the control thread to a lane.
+#[derive(Clone)]
+pub(crate) enum Order {
+    /// Count everything.
+    Census,
+    /// Describe the clients that match.
+    List(Arc<Filter>),
+    /// Close the clients that match.
+    Kill(Arc<Filter>),
+    /// From now on these are the settings.
+    Settings(Arc<Settings>),
+    /// Count from zero.
+    ResetStats,
 }
 
-/// To the control thread.
-pub enum Report {
-    /// How the lane is.
-    Stats(Stats),
+/// From a lane to the control thread, one for each order.
+pub(crate) enum Report {
+    Census(Box<Census>),
+    List(Vec<Portrait>),
+    /// So many clients were closed.
+    Killed(u64),
+    Done,
+}
+
+/// A command of a client that the lane cannot answer from what it knows.
+pub(crate) struct Question {
+    pub(crate) command: &'static Command,
+    pub(crate) request: Request,
+    pub(crate) from: Portrait,
+}
+
+/// A lane in numbers.
+pub(crate) struct Census {
+    pub(crate) stats: Stats,
+    pub(crate) memory: store::Memory,
+    /// Keys, and those with a time to live, of each database.
+    pub(crate) databases: Vec<(u64, u64)>,
+    /// Calls of each command, by [`Id`].
+    pub(crate) calls: Box<[Calls; Id::COUNT]>,
+    /// Clients that wait for a reply which is not theirs to hurry.
+    pub(crate) blocked_count: u64,
+}
+
+/// How often a command was called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) count: u64,
+    /// Refused before it ran: wrong arity, not allowed.
+    pub(crate) rejected_count: u64,
+}
+
+/// A client as CLIENT LIST shows it.
+#[derive(Clone)]
+pub(crate) struct Portrait {
+    pub(crate) id: u64,
+    pub(crate) lane: u16,
+    pub(crate) port: Port,
+    pub(crate) peer: Address,
+    pub(crate) local: Address,
+    pub(crate) proto: Proto,
+    pub(crate) db: u16,
+    pub(crate) name: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    pub(crate) last: Option<&'static Command>,
+    pub(crate) traits: Traits,
+    pub(crate) opened_ns: u64,
+    pub(crate) active_ns: u64,
+    /// Commands queued by MULTI and their bytes; none outside a MULTI.
+    pub(crate) multi: Option<(usize, usize)>,
+    /// Keys watched.
+    pub(crate) watch_count: usize,
+    /// Connection handle's index: what stands where Redis shows a file descriptor.
+    pub(crate) conn_index: u32,
+    /// Bytes of an unfinished command.
+    pub(crate) input_size: usize,
+    /// Bytes of replies that have not left.
+    pub(crate) output_size: usize,
+    pub(crate) is_leaving: bool,
+}
+
+impl Portrait {
+    /// Of a client of `lane` of whose replies `unsent` bytes are in the connection's output.
+    pub(crate) fn of(client: &Client, lane: u16, unsent: usize) -> Portrait {
+        Portrait {
+            id: client.id,
+            lane,
+            port: client.port,
+            peer: client.peer,
+            local: client.local,
+            proto: client.proto,
+            db: client.db,
+            name: client.name.clone(),
+            library: client.library.clone(),
+            library_version: client.library_version.clone(),
+            last: client.last,
+            traits: client.traits,
+            opened_ns: client.opened_ns,
+            active_ns: client.active_ns,
+            multi: client.multi.as_ref().map(|multi| (multi.queued.len(), multi.size)),
+            watch_count: client.watch.names.len(),
+            conn_index: client.conn.index(),
+            input_size: client.gather.as_ref().map_or(0, |gather| gather.size()),
+            output_size: unsent + client.replies.size(),
+            is_leaving: client.is_leaving,
+        }
+    }
+}
+
+/// Which clients are meant: those that match everything that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) ids: Option<Vec<u64>>,
+    pub(crate) peer: Option<String>,
+    pub(crate) local: Option<String>,
+    pub(crate) user: Option<Vec<u8>>,
+    /// Of this type; there are no clients of other types than `normal` yet.
+    pub(crate) is_normal: Option<bool>,
+    /// At least so old, seconds.
+    pub(crate) age_s_min: Option<u64>,
+    /// All but this one.
+    pub(crate) skipped_id: Option<u64>,
+    /// The one that asks: it is closed after its reply.
+    pub(crate) asker_id: u64,
+}
+
+impl Filter {
+    /// Whether it means a client.
+    pub(crate) fn covers(&self, client: &Client, now_ns: u64) -> bool {
+        let age_s = now_ns.saturating_sub(client.opened_ns) / 1_000_000_000;
+        self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+            && self.peer.as_ref().is_none_or(|peer| *peer == address(client.peer))
+            && self.local.as_ref().is_none_or(|local| *local == address(client.local))
+            && self.user.as_ref().is_none_or(|user| user == b"default")
+            && self.is_normal.is_none_or(|is_normal| is_normal)
+            && self.age_s_min.is_none_or(|age_s_min| age_s_min <= age_s)
+            && self.skipped_id != Some(client.id)
+    }
+}
+
+/// An end of a connection in Redis' words.
+pub(crate) fn address(end: Address) -> String {
+    match end {
+        Address::Inet(address) => address.to_string(),
+        Address::Unix => "unixsocket:0".to_owned(),
+        Address::Mem(number) => format!("mem:{number}"),
+    }
 }

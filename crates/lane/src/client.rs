@@ -25,6 +25,17 @@ pub(crate) struct Client {
     pub(crate) port: Port,
     /// The address it connected to: what it is told about other lanes has the same host.
     pub(crate) local: Address,
+    /// The client's own address.
+    pub(crate) peer: Address,
+    /// When it came and when it last sent a command, nanoseconds of the monotonic clock.
+    pub(crate) opened_ns: u64,
+    pub(crate) active_ns: u64,
+    /// Its last command.
+    pub(crate) last: Option<&'static Command>,
+    /// What CLIENT SETINFO has noted.
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    pub(crate) traits: Traits,
     /// Grows from 1 over all lanes; what CLIENT ID says.
     pub(crate) id: u64,
     pub(crate) name: Vec<u8>,
@@ -51,6 +62,17 @@ pub(crate) struct Client {
     pub(crate) is_leaving: bool,
 }
 
+/// What a client has asked for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traits {
+    /// CLIENT NO-EVICT.
+    pub(crate) is_kept: bool,
+    /// CLIENT NO-TOUCH.
+    pub(crate) leaves_no_trace: bool,
+    /// READONLY.
+    pub(crate) reads_copies: bool,
+}
+
 /// Commands between MULTI and EXEC.
 #[derive(Default)]
 pub(crate) struct Multi {
@@ -70,12 +92,33 @@ pub(crate) struct Watch {
     pub(crate) names: Vec<(u16, LockName)>,
 }
 
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) peer: Address,
+    pub(crate) local: Address,
+}
+
 impl Client {
-    pub(crate) fn new(conn: ConnId, port: Port, local: Address, id: u64, is_authenticated: bool) -> Client {
+    pub(crate) fn new(
+        conn: ConnId,
+        port: Port,
+        ends: Ends,
+        id: u64,
+        now_ns: u64,
+        is_authenticated: bool,
+    ) -> Client {
         Client {
             conn,
             port,
-            local,
+            local: ends.local,
+            peer: ends.peer,
+            opened_ns: now_ns,
+            active_ns: now_ns,
+            last: None,
+            library: Vec::new(),
+            library_version: Vec::new(),
+            traits: Traits::default(),
             id,
             name: Vec::new(),
             proto: Proto::Resp2,

@@ -1,13 +1,22 @@
 //! Commands that touch no data: the connection's own state, and what every lane knows by itself.
 
-use wire::command::{Command, Id};
+use net::Address;
+use wire::command::{Command, Group, Id, print};
 use wire::reply::{self, OK, Proto, Put};
 
+use crate::admin::Portrait;
 use crate::client::Client;
+use crate::cluster;
 use crate::commands::object;
-use crate::keyspace::{Call, Keyspace};
-use crate::request::Arg;
-use crate::{Settings, replies::Sink};
+use crate::control::clients;
+use crate::help;
+use crate::keyspace::Call;
+use crate::replies::Sink;
+use crate::request::{Arg, Args};
+use crate::{Now, Settings};
+use wire::glob::{self, Case};
+use wire::resp::ArgRanges;
+use wire::route::PartitionMap;
 
 const OUT_OF_RANGE: &str = "ERR DB index is out of range";
 
@@ -28,9 +37,20 @@ pub(crate) enum Wish {
     Reset,
 }
 
+/// What every lane knows by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Around<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) map: &'a PartitionMap,
+    pub(crate) lane: u16,
+    pub(crate) now: Now,
+    /// Where the client connected to.
+    pub(crate) local: Address,
+}
+
 /// Runs a command of a client. Arity is checked.
-pub(crate) fn run(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
-    let args = call.args;
+pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sink: &mut Sink<'_>) -> Wish {
+    let (args, settings) = (call.args, around.settings);
     match call.command.id {
         Id::Select => match database(args.get(1), settings.database_count) {
             Ok(db) if client.port == crate::Port::Lane && db != 0 => {
@@ -50,6 +70,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, settings: &Settings, sin
             client.db = 0;
             client.proto = Proto::Resp2;
             client.name.clear();
+            client.traits = crate::client::Traits::default();
             client.is_authenticated = settings.password.is_none();
             reply::simple(sink, "RESET");
             return Wish::Reset;
@@ -60,24 +81,36 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, settings: &Settings, sin
         Id::ClientGetname if client.name.is_empty() => reply::null(sink, client.proto),
         Id::ClientGetname => reply::bulk(sink, &client.name),
         Id::ClientSetname => set_name(client, args.flat(2), sink),
-        Id::ClientSetinfo => sink.put(OK),
-        _ => run_anywhere(call, sink),
+        Id::ClientSetinfo => set_info(client, call, sink),
+        Id::ClientInfo => {
+            let portrait = Portrait::of(client, around.lane, 0);
+            let line = clients::line(&portrait, around.now.mono_ns);
+            reply::verbatim(sink, client.proto, b"txt", line.as_bytes());
+        }
+        Id::ClientNoEvict => switch(&mut client.traits.is_kept, args.flat(2), sink),
+        Id::ClientNoTouch => switch(&mut client.traits.leaves_no_trace, args.flat(2), sink),
+        Id::Readonly | Id::Readwrite => {
+            client.traits.reads_copies = call.command.id == Id::Readonly;
+            sink.put(OK);
+        }
+        _ => run_anywhere(call, around, sink),
     }
     Wish::Nothing
 }
 
 /// Runs a command that MULTI has queued, when its turn comes.
-pub(crate) fn run_queued(call: &Call<'_>, _space: &Keyspace, database_count: u16, out: &mut impl Put) {
+pub(crate) fn run_queued(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
     match call.command.id {
-        Id::Select => match database(call.args.get(1), database_count) {
+        Id::Select => match database(call.args.get(1), around.settings.database_count) {
             Ok(_) => out.put(OK),
             Err(text) => reply::error(out, text),
         },
-        _ => run_anywhere(call, out),
+        _ => run_anywhere(call, around, out),
     }
 }
 
-fn run_anywhere(call: &Call<'_>, out: &mut impl Put) {
+fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
+    let (args, proto) = (call.args, call.proto);
     match call.command.id {
         Id::Ping if call.args.len() == 1 => out.put(b"+PONG\r\n"),
         Id::Ping if call.args.len() > 2 => wrong_arity(call.command, out),
@@ -92,11 +125,127 @@ fn run_anywhere(call: &Call<'_>, out: &mut impl Put) {
             let slot = wire::route::Slot::of(call.args.flat(2));
             reply::integer(out, i64::from(slot.number()));
         }
+        Id::Command
+        | Id::CommandCount
+        | Id::CommandInfo
+        | Id::CommandDocs
+        | Id::CommandList
+        | Id::CommandGetkeys
+        | Id::CommandGetkeysandflags => describe(call, out),
+        Id::Time => {
+            let us = around.now.unix_ms.rem_euclid(1000) * 1000;
+            reply::array(out, 2);
+            reply::bulk(out, around.now.unix_ms.div_euclid(1000).to_string().as_bytes());
+            reply::bulk(out, us.to_string().as_bytes());
+        }
+        Id::Role => {
+            reply::array(out, 3);
+            reply::bulk(out, b"master");
+            reply::integer(out, 0);
+            reply::array(out, 0);
+        }
+        Id::Lolwut => {
+            let version = around.settings.redis_version;
+            let text = format!("{LANES_DRAWN}\nExpresslane, as Redis ver. {version}\n");
+            reply::verbatim(out, proto, b"txt", text.as_bytes());
+        }
+        Id::Readonly | Id::Readwrite | Id::Asking => out.put(OK),
+        id => {
+            let Around { settings, map, lane, local, .. } = *around;
+            let view = cluster::View { settings, map, lane, local, proto };
+            if help::put(id, out) || call.command.group == Group::Cluster && view.answer(id, out) {
+                return;
+            }
+            if call.command.is_container() && args.len() == 1 {
+                return wrong_arity(call.command, out);
+            }
+            reply::error(out, &format!("ERR the command '{}' is not served yet", call.command.name));
+        }
+    }
+}
+
+/// What LOLWUT shows.
+const LANES_DRAWN: &str = "=====>  - - - - - - - - -  =====>\n  =========>  - - - - -  =========>\n=>  - - - - - - - - - - - - -  =>";
+
+/// COMMAND and what it groups: the table of commands.
+fn describe(call: &Call<'_>, out: &mut impl Put) {
+    let (args, proto) = (call.args, call.proto);
+    match call.command.id {
         Id::CommandCount => {
             let count = wire::command::commands().count();
             reply::integer(out, i64::try_from(count).expect("commands are few"));
         }
-        _ => reply::error(out, &format!("ERR the command '{}' is not served yet", call.command.name)),
+        Id::CommandList => list(args, out),
+        Id::CommandGetkeys | Id::CommandGetkeysandflags => {
+            let mut ranges = ArgRanges::new();
+            ranges.set((2..args.len()).map(|index| args.flat(index)));
+            print::keys(out, proto, ranges.view(&[]), call.command.id == Id::CommandGetkeysandflags);
+        }
+        Id::CommandDocs => {
+            let found: Vec<&Command> = match args.len() {
+                2 => wire::command::commands().collect(),
+                _ => (2..args.len()).filter_map(|index| named(args.flat(index))).collect(),
+            };
+            reply::map(out, proto, found.len());
+            for command in found {
+                print::docs(out, proto, command);
+            }
+        }
+        Id::CommandInfo if args.len() > 2 => {
+            reply::array(out, args.len() - 2);
+            for index in 2..args.len() {
+                match named(args.flat(index)) {
+                    Some(command) => print::info(out, proto, command),
+                    None => reply::null_array(out, proto),
+                }
+            }
+        }
+        _ => {
+            reply::array(out, wire::command::commands().count());
+            for command in wire::command::commands() {
+                print::info(out, proto, command);
+            }
+        }
+    }
+}
+
+/// A command by its name, a subcommand as `client|list`.
+fn named(name: &[u8]) -> Option<&'static Command> {
+    let mut words = name.splitn(2, |&byte| byte == b'|');
+    let command = wire::command::lookup(words.next()?)?;
+    match words.next() {
+        None => Some(command),
+        Some(sub) => command.subcommand(sub),
+    }
+}
+
+/// COMMAND LIST [FILTERBY MODULE name | ACLCAT category | PATTERN pattern]
+fn list(args: Args<'_>, out: &mut impl Put) {
+    let is_filtered = args.len() == 5 && args.flat(2).eq_ignore_ascii_case(b"filterby");
+    if args.len() != 2 && !is_filtered {
+        return reply::error(out, "ERR syntax error");
+    }
+    let all = wire::command::COMMANDS.iter();
+    let found: Vec<&Command> = if is_filtered {
+        let value = args.flat(4);
+        match args.flat(3).to_ascii_lowercase().as_slice() {
+            b"module" => Vec::new(),
+            b"aclcat" => all
+                .filter(|command| {
+                    command.categories.iter().any(|it| it.name().as_bytes().eq_ignore_ascii_case(value))
+                })
+                .collect(),
+            b"pattern" => {
+                all.filter(|command| glob::matches(value, command.name.as_bytes(), Case::Ignored)).collect()
+            }
+            _ => return reply::error(out, "ERR syntax error"),
+        }
+    } else {
+        wire::command::commands().collect()
+    };
+    reply::array(out, found.len());
+    for command in found {
+        reply::bulk(out, command.name.as_bytes());
     }
 }
 
@@ -159,6 +308,33 @@ fn set_name(client: &mut Client, name: &[u8], sink: &mut Sink<'_>) {
         sink.put(OK);
     } else {
         reply::error(sink, "ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+}
+
+fn set_info(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) {
+    let (option, value) = (call.args.flat(2), call.args.flat(3));
+    if !value.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        let option = String::from_utf8_lossy(option).to_ascii_lowercase();
+        let text = format!("ERR {option} cannot contain spaces, newlines or special characters.");
+        return reply::error(sink, &text);
+    }
+    match option.to_ascii_lowercase().as_slice() {
+        b"lib-name" => client.library = value.to_vec(),
+        b"lib-ver" => client.library_version = value.to_vec(),
+        _ => {
+            let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(option));
+            return reply::error(sink, &text);
+        }
+    }
+    sink.put(OK);
+}
+
+fn switch(to: &mut bool, word: &[u8], sink: &mut Sink<'_>) {
+    if word.eq_ignore_ascii_case(b"on") || word.eq_ignore_ascii_case(b"off") {
+        *to = word.eq_ignore_ascii_case(b"on");
+        sink.put(OK);
+    } else {
+        reply::error(sink, "ERR syntax error");
     }
 }
 

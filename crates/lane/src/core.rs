@@ -5,14 +5,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use store::Budget;
-use wire::command::{COMMANDS, Command, Scope, Work as Cost};
+use wire::command::{COMMANDS, Command, Id, Scope, Work as Cost};
 use wire::reply::{Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
-use crate::admin::{Order, Report};
+use crate::admin::{Calls, Order};
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
 use crate::locks::{LockName, Locks, Mode};
@@ -34,6 +34,8 @@ pub struct Board {
     client_ids: AtomicU64,
     /// Clients of each lane.
     loads: Vec<AtomicU32>,
+    /// Somebody answers what lanes ask the control thread.
+    is_attended: AtomicBool,
 }
 
 impl Board {
@@ -43,11 +45,21 @@ impl Board {
             numbers: AtomicU64::new(0),
             client_ids: AtomicU64::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
+            is_attended: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn next_client_id(&self) -> u64 {
         self.client_ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// There is a control thread from now on.
+    pub(crate) fn attend(&self) {
+        self.is_attended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        self.is_attended.load(Ordering::Relaxed)
     }
 
     /// A lane's count of clients has changed.
@@ -86,6 +98,13 @@ pub(crate) struct Delivery {
 enum Runnable {
     Part(Handle<Part>),
     Transaction(Handle<Transaction>),
+}
+
+/// An order of the control thread that is not carried out yet.
+pub(crate) struct Ordered {
+    pub(crate) ticket: u64,
+    pub(crate) charge: u16,
+    pub(crate) order: Order,
 }
 
 /// A client of another lane, as its asks name it.
@@ -129,6 +148,10 @@ pub(crate) struct Core {
     lines: BTreeMap<Asker, VecDeque<Pending>>,
     /// What could not be told for want of room.
     untold: VecDeque<(u16, ControlHead)>,
+    /// Orders of the control thread, carried out one after the other.
+    pub(crate) orders: VecDeque<Ordered>,
+    /// How often each command was called by clients of this lane.
+    pub(crate) calls: Box<[Calls; Id::COUNT]>,
     spans: Vec<(u32, u32)>,
     reply: Vec<u8>,
 }
@@ -162,6 +185,8 @@ impl Core {
             heard: VecDeque::new(),
             lines: BTreeMap::new(),
             untold: VecDeque::new(),
+            orders: VecDeque::new(),
+            calls: Core::no_calls(),
             spans: Vec::new(),
             reply: Vec::new(),
         }
@@ -169,7 +194,10 @@ impl Core {
 
     /// Whether something waits for its next step.
     pub(crate) fn has_work(&self) -> bool {
-        !self.runnable.is_empty() || !self.heard.is_empty() || !self.untold.is_empty()
+        !self.runnable.is_empty()
+            || !self.heard.is_empty()
+            || !self.untold.is_empty()
+            || !self.orders.is_empty()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.
@@ -178,6 +206,18 @@ impl Core {
             && self.transactions.is_empty()
             && self.locks.is_empty()
             && self.lines.is_empty()
+    }
+
+    /// See [`crate::Lane::audit`].
+    pub(crate) fn audit(&self) {
+        assert!(self.starved.is_empty(), "nothing waits for credit");
+        assert!(self.entering.is_empty(), "nothing waits to get in line");
+        assert!(self.deliveries.is_empty() && self.untold.is_empty(), "everything was delivered and told");
+        assert!(self.space.watches.is_empty(), "nobody watches who has gone");
+        for peer in self.peers.iter().flatten() {
+            peer.audit();
+        }
+        self.space.shard.audit();
     }
 
     pub(crate) fn peer(&mut self, lane: u16) -> &mut Peer {
@@ -374,8 +414,13 @@ impl Core {
             Port::Shared => 0..self.lane_count,
             Port::Lane => self.id..self.id + 1,
         };
-        let around =
-            Surroundings { lane: self.id, map: &self.map, all, database_count: self.settings.database_count };
+        let around = Surroundings {
+            lane: self.id,
+            map: &self.map,
+            all,
+            database_count: self.settings.database_count,
+            settings: &self.settings,
+        };
         let after = transaction.step(&mut self.space, &around);
         self.follow(handle, after);
     }
@@ -663,11 +708,12 @@ impl Core {
                 AskKind::Order => {
                     let order = peer.asks_in.take_parcel();
                     peer.asks_in.pop();
-                    if let Some(Parcel::Order(Order::Stats)) = order {
-                        let report = Report::Stats(self.stats_now());
-                        peer.report(Parcel::Report(Box::new(report)), head.charge);
-                    }
+                    let Some(Parcel::Order(order)) = order else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    self.orders.push_back(Ordered { ticket: head.client, charge: head.charge, order });
                 }
+                AskKind::Question => unreachable!("only the control thread is asked questions"),
             }
         }
         self.spans = spans;

@@ -6,9 +6,11 @@ use wire::reply::{self, OK, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
+use crate::admin::{Portrait, Question};
 use crate::client::{Client, Multi, Port};
+use crate::cluster;
 use crate::commands::scan::parse_cursor;
-use crate::connection::{self, Wish};
+use crate::connection::{self, Around, Wish};
 use crate::core::{Core, Pending};
 use crate::keyspace::{Call, Route};
 use crate::locks::LockName;
@@ -91,15 +93,21 @@ impl Core {
         if command.group == Group::Transactions && command.id != Id::Watch {
             return self.dispatch_multi(client, handle, command.id, output);
         }
-        match command.scope {
+        let flow = match command.scope {
             Scope::Key => self.dispatch_key(client, handle, command, route, input, output),
             Scope::Keys(_) => self.dispatch_keys(client, handle, command, input, output),
-            Scope::Connection | Scope::Control => {
-                self.dispatch_connection(client, handle, command, input, output)
-            }
+            Scope::Connection => self.dispatch_connection(client, handle, command, input, output),
+            Scope::Control => self.dispatch_control(client, handle, command, input, output),
             Scope::Partition => self.dispatch_partition(client, handle, command, input, output),
             Scope::AllLanes(_) => self.dispatch_transaction(client, handle, command, input),
+        };
+        if !matches!(flow, Flow::Halt(_)) {
+            self.stats.commands += 1;
+            self.calls[command.id as usize].count += 1;
+            client.last = Some(command);
+            client.active_ns = self.space.now.mono_ns;
         }
+        flow
     }
 
     #[inline]
@@ -263,7 +271,7 @@ impl Core {
         self.dispatch_transaction(client, handle, command, input)
     }
 
-    /// SCAN: the lane that owns the cursor's partition.
+    /// SCAN: the lane that owns the cursor's partition. CLUSTER's questions about a slot: the one that owns the slot.
     fn dispatch_partition(
         &mut self,
         client: &mut Client,
@@ -277,7 +285,10 @@ impl Core {
         }
         let cursor = input.args().get(1).flat();
         let partition = cursor.and_then(parse_cursor).map_or(0, |cursor| cursor >> 48);
-        let slot = u16::try_from(partition).ok().and_then(Slot::new);
+        let slot = match command.id {
+            Id::Scan => u16::try_from(partition).ok().and_then(Slot::new),
+            _ => cluster::slot(input.args().flat(2)),
+        };
         let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
         let owner = if client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
         if owner == self.id {
@@ -301,6 +312,7 @@ impl Core {
         let mut transaction =
             Transaction::of_command(handle, slot, client.proto, command, request, client.db);
         transaction.port = client.port;
+        transaction.local = client.local;
         self.begin_transaction(transaction);
         Flow::Block
     }
@@ -353,7 +365,14 @@ impl Core {
         bytes.clear();
         let mut content = Content::default();
         let mut sink = Sink::Ask { bytes: &mut bytes, content: &mut content };
-        let wish = connection::run(client, &call, &self.settings, &mut sink);
+        let around = Around {
+            settings: &self.settings,
+            map: &self.map,
+            lane: self.id,
+            now: self.space.now,
+            local: client.local,
+        };
+        let wish = connection::run(client, &call, &around, &mut sink);
         Sink::Client { output, replies: &mut client.replies }.put(&bytes);
         self.scratch = bytes;
         match wish {
@@ -365,6 +384,45 @@ impl Core {
                 Flow::Next
             }
         }
+    }
+
+    /// The control thread answers; the client waits.
+    fn dispatch_control(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        command: &'static Command,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if !client.is_even() {
+            return halt(input);
+        }
+        if !self.board.is_attended() {
+            let text =
+                format!("ERR '{}' needs the control thread, and this server runs without", command.name);
+            reply::error(&mut Sink::Client { output, replies: &mut client.replies }, &text);
+            return Flow::Next;
+        }
+        let control = self.lane_count;
+        let charge = self.peer(control).charge(AnswerSize::Short);
+        if !self.peer(control).can_ask(0, 0, charge) {
+            return halt(input);
+        }
+        let head = AskHead {
+            client: handle.to_bits(),
+            slot: client.replies.open(),
+            charge,
+            db: client.db,
+            id: u16::from(command.id as u8),
+            key_slot: 0,
+            proto: 0,
+            kind: AskKind::Question,
+        };
+        let from = Portrait::of(client, self.id, output.len());
+        let question = Question { command, request: input.into_request(), from };
+        self.peer(control).question(head, question);
+        Flow::Block
     }
 
     fn dispatch_multi(
@@ -410,6 +468,7 @@ impl Core {
                 let mut transaction =
                     Transaction::of_multi(handle, slot, proto, db, multi.queued, watcher, names);
                 transaction.port = client.port;
+                transaction.local = client.local;
                 self.begin_transaction(transaction);
                 return Flow::Block;
             }

@@ -12,6 +12,7 @@ use wire::route::Slot;
 
 use crate::Now;
 use crate::client::Port;
+use crate::cluster;
 use crate::commands::lcs::{self, Lcs};
 use crate::commands::scan::{self, Walk};
 use crate::commands::{counter, database, expiry, generic, many, object, range, string};
@@ -162,6 +163,7 @@ impl Keyspace {
             Id::Keys => return scan::keys(self, call, progress, sink, budget),
             Id::Scan => return scan::scan(self, call, progress, sink, budget),
             Id::Randomkey => return scan::random_key(self, call, sink, budget),
+            Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => cluster::keys_in_slot(self, call, sink),
             _ => {
                 let name = call.command.name;
                 reply::error(sink, &format!("ERR the command '{name}' is not served yet"));

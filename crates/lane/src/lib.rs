@@ -8,18 +8,23 @@
 //! * `keyspace`, `commands`, `connection`: what commands mean;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
-//! * `peers`: what lanes say to each other.
+//! * `peers`: what lanes say to each other;
+//! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
 #![forbid(unsafe_code)]
 
 mod admin;
 mod client;
+mod cluster;
 mod commands;
 mod connection;
+mod control;
 mod core;
 mod dispatch;
+mod help;
 mod keyspace;
 mod locks;
+mod orders;
 mod part;
 mod peers;
 mod replies;
@@ -31,8 +36,8 @@ mod transaction;
 mod turn;
 mod watch;
 
-pub use admin::{Order, Report};
 pub use client::Port;
+pub use control::{Control, ControlSetup, Identity, Machine, Shutdown};
 pub use core::Board;
 pub use peers::{Links, mesh};
 pub use stats::Stats;
@@ -76,6 +81,8 @@ pub struct Settings {
     pub lane_port_base: Option<u16>,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
     pub announce_ip: Option<String>,
+    /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
+    pub run_id: String,
 }
 
 impl Default for Settings {
@@ -91,6 +98,7 @@ impl Default for Settings {
             doors: vec![Port::Shared],
             lane_port_base: None,
             announce_ip: None,
+            run_id: "0".repeat(40),
         }
     }
 }
@@ -98,12 +106,24 @@ impl Default for Settings {
 impl Settings {
     /// Where a client that came to `local` finds a lane, as MOVED says it.
     pub(crate) fn lane_address(&self, lane: u16, local: Address) -> String {
+        let (host, port) = self.lane_ends(lane, local);
+        format!("{host}:{port}")
+    }
+
+    /// As [`Settings::lane_address`], in its two parts.
+    pub(crate) fn lane_ends(&self, lane: u16, local: Address) -> (String, u16) {
         let host = match (&self.announce_ip, local) {
             (Some(host), _) => host.clone(),
             (None, Address::Inet(address)) => address.ip().to_string(),
             (None, Address::Unix | Address::Mem(_)) => "127.0.0.1".to_owned(),
         };
         let port = self.lane_port_base.map_or(0, |base| base.saturating_add(lane));
-        format!("{host}:{port}")
+        (host, port)
+    }
+
+    /// The name of a lane as a cluster's node: the run's, its last four digits replaced by the lane's number.
+    pub(crate) fn node_id(&self, lane: u16) -> String {
+        let run = self.run_id.get(..36).unwrap_or(&self.run_id);
+        format!("{run}{lane:04x}")
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use net::Handover;
 use ring::{Consumer, Mailbox, Producer, credit, frame_size, payload_max, ring};
 
-use crate::admin::{Order, Report};
+use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::transaction::{Go, Prepare, Results};
@@ -55,6 +55,8 @@ pub(crate) enum Parcel {
     Order(Order),
     /// To the control thread.
     Report(Box<Report>),
+    /// A command for the control thread.
+    Question(Box<Question>),
 }
 
 /// What an ask carries besides the command.
@@ -65,6 +67,7 @@ pub(crate) enum AskKind {
     Request = 1,
     Prepare = 2,
     Order = 3,
+    Question = 4,
 }
 
 /// What an answer carries.
@@ -143,6 +146,8 @@ pub(crate) struct Peer {
     pub(crate) control_in: Consumer<Parcel>,
     /// Bytes of the other's answer ring that are ours to claim.
     answer_credit: usize,
+    /// The same when nothing is under way.
+    answer_credit_max: usize,
     /// Frames of our control ring that are not reserved for a part or a handover.
     control_credit: usize,
     inline_size_max: usize,
@@ -229,6 +234,12 @@ impl Peer {
         self.control_credit += 1;
     }
 
+    /// Asserts that all credit has come back, as it has when nothing is under way.
+    pub(crate) fn audit(&self) {
+        assert!(self.answer_credit == self.answer_credit_max, "an answer brings its credit back");
+        assert!(self.control_credit == CONTROL_FRAMES_MAX, "a part that is over gives its place back");
+    }
+
     /// Credit that came back with an answer.
     pub(crate) fn credit(&mut self, charge: u16) {
         self.answer_credit += usize::from(charge);
@@ -265,10 +276,30 @@ impl Peer {
         self.answers.push(&[&head.encode(), &part.to_le_bytes()], None);
     }
 
-    /// The answer to an order of the control thread.
-    pub(crate) fn report(&mut self, report: Parcel, charge: u16) {
-        let head = AnswerHead { target: 0, slot: 0, charge, kind: AnswerKind::Report };
-        self.answers.push(&[&head.encode()], Some(report));
+    /// Asks the control thread to answer a command. [`Peer::can_ask`] has just said yes.
+    pub(crate) fn question(&mut self, head: AskHead, question: Question) {
+        self.answer_credit -= usize::from(head.charge);
+        self.asks.push(&[&head.encode(0)], Some(Parcel::Question(Box::new(question))));
+    }
+
+    /// The control thread orders something of a lane, whose report will name `ticket`; `Err` gives the order back when
+    /// there is no room just now.
+    pub(crate) fn order(&mut self, ticket: u64, order: Order) -> Result<(), Order> {
+        let charge = self.charge(AnswerSize::Short);
+        if !self.can_ask(0, 0, charge) {
+            return Err(order);
+        }
+        self.answer_credit -= usize::from(charge);
+        let kind = AskKind::Order;
+        let head = AskHead { client: ticket, slot: 0, charge, db: 0, id: 0, key_slot: 0, proto: 0, kind };
+        self.asks.push(&[&head.encode(0)], Some(Parcel::Order(order)));
+        Ok(())
+    }
+
+    /// The answer to an order of the control thread. It fits, by its credit.
+    pub(crate) fn report(&mut self, ticket: u64, charge: u16, report: Report) {
+        let head = AnswerHead { target: ticket, slot: 0, charge, kind: AnswerKind::Report };
+        self.answers.push(&[&head.encode()], Some(Parcel::Report(Box::new(report))));
     }
 
     /// Tells a part what to do. It fits, by [`Peer::prepare`].
@@ -338,6 +369,7 @@ impl AskHead {
                 1 => AskKind::Request,
                 2 => AskKind::Prepare,
                 3 => AskKind::Order,
+                4 => AskKind::Question,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }
@@ -422,52 +454,6 @@ impl Links {
     }
 }
 
-impl Links {
-    /// The control thread orders something of a lane; false when it has too many orders under way.
-    pub fn order(&mut self, lane: u16, order: Order) -> bool {
-        let peer =
-            self.peers[usize::from(lane)].as_mut().expect("the control thread has a peer for every lane");
-        let charge = peer.charge(AnswerSize::Short);
-        if usize::from(charge) > peer.answer_credit || !peer.asks.room(ASK_HEADER) {
-            return false;
-        }
-        peer.answer_credit -= usize::from(charge);
-        let head =
-            AskHead { client: 0, slot: 0, charge, db: 0, id: 0, key_slot: 0, proto: 0, kind: AskKind::Order };
-        peer.asks.push(&[&head.encode(0)], Some(Parcel::Order(order)));
-        true
-    }
-
-    /// Makes the orders visible; the lanes whose bells are due.
-    pub fn publish(&mut self) -> Vec<u16> {
-        let peers = self.peers.iter_mut().enumerate();
-        peers
-            .filter_map(|(lane, peer)| peer.as_mut().is_some_and(Peer::publish).then_some(lane))
-            .map(|lane| u16::try_from(lane).expect("lanes are counted in 16 bits"))
-            .collect()
-    }
-
-    /// What lanes have reported, with their numbers.
-    pub fn reports(&mut self) -> Vec<(u16, Report)> {
-        let mut reports = Vec::new();
-        for (lane, peer) in self.peers.iter_mut().enumerate() {
-            let Some(peer) = peer else { continue };
-            while let Some(frame) = peer.answers_in.peek() {
-                let (head, _) = AnswerHead::decode(frame);
-                let parcel = peer.answers_in.take_parcel();
-                peer.answers_in.pop();
-                peer.credit(head.charge);
-                let Some(Parcel::Report(report)) = parcel else {
-                    unreachable!("lanes send the control thread reports")
-                };
-                reports.push((u16::try_from(lane).expect("lanes are counted in 16 bits"), *report));
-            }
-            peer.answers_in.release();
-        }
-        reports
-    }
-}
-
 /// The rings between `lane_count` lanes and the control thread, whose links come last.
 pub fn mesh(lane_count: usize) -> Vec<Links> {
     let node_count = lane_count + 1;
@@ -515,6 +501,7 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
                 answers_in,
                 control_in,
                 answer_credit,
+                answer_credit_max: answer_credit,
                 control_credit: CONTROL_FRAMES_MAX,
                 inline_size_max,
             })

@@ -97,6 +97,19 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
+    /// Places that are or were in use: a bound for [`Slab::at`].
+    pub(crate) fn place_count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The entry at a place, for going round all of them some at a time.
+    pub(crate) fn at(&self, index: usize) -> Option<(Handle<T>, &T)> {
+        let place = self.places.get(index)?;
+        let entry = place.entry.as_ref()?;
+        let index = u32::try_from(index).expect("a slab holds fewer than 2^32 entries");
+        Some((Handle { index, generation: place.generation, of: PhantomData }, entry))
+    }
+
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()

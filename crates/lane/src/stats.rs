@@ -5,6 +5,8 @@
 pub struct Stats {
     /// Turns taken.
     pub turns: u64,
+    /// Commands of this lane's clients, whoever answered them.
+    pub commands: u64,
     /// Commands of this lane's clients that this lane answered.
     pub commands_direct: u64,
     /// Commands of this lane's clients that went to one other lane.
@@ -35,6 +37,15 @@ pub struct Stats {
     pub turn_slices_max: u64,
     /// Longest turn, by the meter.
     pub turn_meter_max: u64,
+    /// Clients turned away because there were `maxclients`.
+    pub clients_rejected: u64,
     /// Keys now, over all databases.
     pub keys: u64,
+}
+
+impl Stats {
+    /// What has been counted so far is forgotten; what is counted now stays.
+    pub(crate) fn reset(&mut self) {
+        *self = Stats { clients: self.clients, keys: self.keys, ..Stats::default() };
+    }
 }

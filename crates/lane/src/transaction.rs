@@ -9,10 +9,12 @@
 //! Every change runs after all grants. A client's death changes nothing: the transaction goes on to its end.
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
+use net::Address;
 use wire::command::{Combine, Command, Id, Scope, lookup};
 use wire::reply::{self, OK, Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
+use crate::Settings;
 use crate::client::{Client, Port};
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::lcs::Lcs;
@@ -156,6 +158,8 @@ pub(crate) struct Transaction {
     pub(crate) client: Handle<Client>,
     pub(crate) slot: u32,
     pub(crate) port: Port,
+    /// Where its client connected to.
+    pub(crate) local: Address,
     proto: Proto,
     is_multi: bool,
     takes_locks: bool,
@@ -187,6 +191,7 @@ pub(crate) struct Surroundings<'a> {
     /// The lanes over which commands without keys go: all, or on a lane's own port this one.
     pub(crate) all: std::ops::Range<u16>,
     pub(crate) database_count: u16,
+    pub(crate) settings: &'a Settings,
 }
 
 impl Transaction {
@@ -205,6 +210,7 @@ impl Transaction {
             client,
             slot,
             port: Port::Shared,
+            local: Address::Unix,
             proto,
             is_multi: false,
             takes_locks,
@@ -720,7 +726,14 @@ impl Transaction {
                     route: None,
                     port: self.port,
                 };
-                connection::run_queued(&call, space, around.database_count, reply);
+                let around = connection::Around {
+                    settings: around.settings,
+                    map: around.map,
+                    lane: around.lane,
+                    now: space.now,
+                    local: self.local,
+                };
+                connection::run_queued(&call, &around, reply);
             }
             Plan::Whole(_) if planned.command.id == Id::Watch => reply.put(OK),
             Plan::Whole(_) => {

@@ -1,0 +1,123 @@
+//! CLIENT: the line that shows a connection, and the filters of LIST and KILL.
+
+use wire::reply::Proto;
+
+use crate::admin::{Filter, Portrait, address};
+use crate::request::Args;
+
+/// One line of CLIENT LIST, with Redis' fields in Redis' order, and the lane behind them.
+pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
+    let seconds = |since_ns: u64| now_ns.saturating_sub(since_ns) / 1_000_000_000;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (queued_count, multi_size) =
+        client.multi.map_or((-1, 0), |(count, size)| (i64::try_from(count).expect("queued commands"), size));
+    let total = client.input_size + client.output_size + multi_size;
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} \
+         qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
+         user=default redir=-1 resp={} lib-name={} lib-ver={} lane={}\n",
+        client.id,
+        address(client.peer),
+        address(client.local),
+        client.conn_index,
+        text(&client.name),
+        seconds(client.opened_ns),
+        seconds(client.active_ns),
+        flags(client),
+        client.db,
+        queued_count,
+        client.watch_count,
+        client.input_size,
+        multi_size,
+        usize::from(client.output_size > 0),
+        client.output_size,
+        total,
+        client.last.map_or("NULL", |command| command.name),
+        if client.proto == Proto::Resp3 { 3 } else { 2 },
+        text(&client.library),
+        text(&client.library_version),
+        client.lane,
+    )
+}
+
+/// Redis' letters: `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
+/// `U` by a unix socket, `N` none of these.
+fn flags(client: &Portrait) -> String {
+    let letters = [
+        ('x', client.multi.is_some()),
+        ('c', client.is_leaving),
+        ('r', client.traits.reads_copies),
+        ('e', client.traits.is_kept),
+        ('T', client.traits.leaves_no_trace),
+        ('U', client.local == net::Address::Unix),
+    ];
+    let flags: String = letters.iter().filter(|(_, holds)| *holds).map(|(letter, _)| letter).collect();
+    if flags.is_empty() { "N".to_owned() } else { flags }
+}
+
+/// CLIENT LIST [TYPE type] [ID id …]
+pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, String> {
+    let mut filter = Filter { asker_id: asker.id, ..Filter::default() };
+    if args.len() == 2 {
+        return Ok(filter);
+    }
+    let word = args.flat(2);
+    if args.len() == 4 && word.eq_ignore_ascii_case(b"type") {
+        filter.is_normal = Some(is_normal(args.flat(3))?);
+    } else if args.len() > 3 && word.eq_ignore_ascii_case(b"id") {
+        let ids: Option<Vec<u64>> = (3..args.len()).map(|index| id(args.flat(index))).collect();
+        filter.ids = Some(ids.ok_or("ERR Invalid client ID")?);
+    } else {
+        return Err("ERR syntax error".to_owned());
+    }
+    Ok(filter)
+}
+
+/// CLIENT KILL address | option value …. True: the old form, whose reply says whether there was such a client.
+pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, bool), String> {
+    let mut filter = Filter { asker_id: asker.id, ..Filter::default() };
+    if args.len() == 3 {
+        filter.peer = Some(String::from_utf8_lossy(args.flat(2)).into_owned());
+        return Ok((filter, true));
+    }
+    if !args.len().is_multiple_of(2) {
+        return Err("ERR syntax error".to_owned());
+    }
+    let mut skips_asker = true;
+    for index in (2..args.len()).step_by(2) {
+        let (option, value) = (args.flat(index), args.flat(index + 1));
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match option.to_ascii_lowercase().as_slice() {
+            b"id" => {
+                let id = id(value).ok_or("ERR client-id should be greater than 0")?;
+                filter.ids = Some(vec![id]);
+            }
+            b"type" => filter.is_normal = Some(is_normal(value)?),
+            b"addr" => filter.peer = Some(text()),
+            b"laddr" => filter.local = Some(text()),
+            b"user" if value == b"default" => filter.user = Some(value.to_vec()),
+            b"user" => return Err(format!("ERR No such user '{}'", text())),
+            b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_asker = true,
+            b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_asker = false,
+            b"maxage" => {
+                let age = wire::number::parse_i64(value).and_then(|age| u64::try_from(age).ok());
+                filter.age_s_min = Some(age.ok_or("ERR value is not an integer or out of range")?);
+            }
+            _ => return Err("ERR syntax error".to_owned()),
+        }
+    }
+    filter.skipped_id = skips_asker.then_some(asker.id);
+    Ok((filter, false))
+}
+
+fn id(text: &[u8]) -> Option<u64> {
+    wire::number::parse_i64(text).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
+}
+
+fn is_normal(kind: &[u8]) -> Result<bool, String> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind))),
+    }
+}

@@ -1,0 +1,376 @@
+//! CONFIG: a setting's form, the values at hand, and what changes when one is set.
+
+use std::collections::BTreeMap;
+
+use wire::glob::{self, Case};
+use wire::reply::{self, Proto, Put};
+
+use super::settings::SETTINGS;
+use crate::Settings;
+
+/// One line of the table.
+pub(super) struct Setting {
+    pub(super) name: &'static str,
+    /// Its name before Redis 5; empty if it has none.
+    pub(super) alias: &'static str,
+    pub(super) kind: Kind,
+    pub(super) default: &'static str,
+    pub(super) is_fixed: bool,
+    /// Whether setting it changes what the server does.
+    pub(super) is_effective: bool,
+}
+
+/// The form of a value. Ranges include both ends.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    YesNo,
+    Text,
+    /// One of these.
+    Word(&'static [&'static str]),
+    /// Some of these, separated by spaces.
+    Words(&'static [&'static str]),
+    Number(i64, i64),
+    /// As a number in base 8.
+    Octal(i64, i64),
+    /// Bytes; `1kb`, `1g` and the like are understood.
+    Size(i64, i64),
+    /// Bytes, or a share of `maxmemory`.
+    SizeOrPercent,
+    /// Pairs of seconds and changes.
+    Save,
+    /// Class, hard limit, soft limit and its seconds, for each class of clients.
+    OutputLimits,
+    /// Numbers from 0 to 100.
+    Percentiles,
+    /// Letters that name kinds of keyspace events.
+    Events,
+}
+
+/// A setting that may be set and has no effect.
+pub(super) const fn setting(name: &'static str, kind: Kind, default: &'static str) -> Setting {
+    Setting { name, alias: "", kind, default, is_fixed: false, is_effective: false }
+}
+
+impl Setting {
+    pub(super) const fn alias(mut self, alias: &'static str) -> Setting {
+        self.alias = alias;
+        self
+    }
+
+    pub(super) const fn fixed(mut self) -> Setting {
+        self.is_fixed = true;
+        self
+    }
+
+    pub(super) const fn effective(mut self) -> Setting {
+        self.is_effective = true;
+        self
+    }
+}
+
+/// The values of all settings.
+#[derive(Clone)]
+pub(super) struct Config {
+    /// By the setting's index in the table: those that differ from their default.
+    values: BTreeMap<usize, String>,
+}
+
+/// Why a CONFIG SET changes nothing, in Redis' words.
+type Refusal = String;
+
+impl Config {
+    /// The values with which the server has started; names that no table knows are left out.
+    pub(super) fn new(given: &[(String, String)]) -> Config {
+        let mut values = BTreeMap::new();
+        for (name, value) in given {
+            if let Some(index) = find(name.as_bytes()) {
+                values.insert(index, value.clone());
+            }
+        }
+        Config { values }
+    }
+
+    /// The value of a setting that is in the table.
+    pub(super) fn value(&self, name: &str) -> &str {
+        let index = find(name.as_bytes()).expect("asked for by a name that is in the table");
+        self.at(index)
+    }
+
+    fn at(&self, index: usize) -> &str {
+        self.values.get(&index).map_or(SETTINGS[index].default, String::as_str)
+    }
+
+    /// CONFIG GET: names and values of all settings that match one of the patterns.
+    pub(super) fn get<'a>(
+        &self,
+        patterns: impl Iterator<Item = &'a [u8]> + Clone,
+        proto: Proto,
+        out: &mut impl Put,
+    ) {
+        let mut found: Vec<(&str, usize)> = Vec::new();
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            for name in [setting.name, setting.alias].into_iter().filter(|name| !name.is_empty()) {
+                let mut patterns = patterns.clone();
+                if patterns.any(|pattern| glob::matches(pattern, name.as_bytes(), Case::Ignored)) {
+                    found.push((name, index));
+                }
+            }
+        }
+        reply::map(out, proto, found.len());
+        for (name, index) in found {
+            reply::bulk(out, name.as_bytes());
+            reply::bulk(out, self.at(index).as_bytes());
+        }
+    }
+
+    /// Names and values of what differs from its default.
+    pub(super) fn changed(&self) -> Vec<(String, String)> {
+        let changed = self.values.iter().filter(|(index, value)| SETTINGS[**index].default != value.as_str());
+        changed.map(|(index, value)| (SETTINGS[*index].name.to_owned(), value.clone())).collect()
+    }
+
+    /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed.
+    pub(super) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<bool, Refusal> {
+        let mut changed = BTreeMap::new();
+        for (name, value) in pairs {
+            let Some(index) = find(name) else {
+                let name = String::from_utf8_lossy(name);
+                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
+            };
+            let setting = &SETTINGS[index];
+            let refused = |why: &str| {
+                let name = String::from_utf8_lossy(name);
+                Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
+            };
+            if setting.is_fixed {
+                return refused("can't set immutable config");
+            }
+            if changed.contains_key(&index) {
+                return refused("duplicate parameter");
+            }
+            match parse(setting.kind, value, self.at(index)) {
+                Ok(value) => changed.insert(index, value),
+                Err(why) => return refused(&why),
+            };
+        }
+        let mut is_effective = false;
+        for (index, value) in changed {
+            is_effective |= SETTINGS[index].is_effective;
+            self.values.insert(index, value);
+        }
+        Ok(is_effective)
+    }
+
+    /// Writes what has an effect into what lanes are told; `lane_count` of them share the clients.
+    pub(super) fn apply(&self, settings: &mut Settings, lane_count: u16) {
+        let number = |name: &str| self.value(name).parse::<i64>().unwrap_or(0).unsigned_abs();
+        let size = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
+        let password = self.value("requirepass");
+        settings.password = (!password.is_empty()).then(|| password.as_bytes().to_vec());
+        settings.client_count_max = size("maxclients").div_ceil(usize::from(lane_count));
+        settings.bulk_size_max = number("proto-max-bulk-len");
+        settings.query_size_max = size("client-query-buffer-limit");
+        let limits = self.value("client-output-buffer-limit");
+        let hard = limits.split(' ').nth(1).and_then(|hard| hard.parse::<usize>().ok()).unwrap_or(0);
+        settings.output_size_max = if hard == 0 { Settings::default().output_size_max } else { hard };
+    }
+}
+
+fn find(name: &[u8]) -> Option<usize> {
+    SETTINGS.iter().position(|setting| {
+        let is_alias = !setting.alias.is_empty() && setting.alias.as_bytes().eq_ignore_ascii_case(name);
+        is_alias || setting.name.as_bytes().eq_ignore_ascii_case(name)
+    })
+}
+
+/// A value as it is kept, or why it is none.
+fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
+    let text = std::str::from_utf8(value).map_err(|_| "argument is not UTF-8".to_owned())?;
+    let within = |number: i64, least: i64, most: i64| {
+        if least <= number && number <= most {
+            Ok(number)
+        } else {
+            Err(format!("argument must be between {least} and {most} inclusive"))
+        }
+    };
+    match kind {
+        Kind::YesNo => match text.to_ascii_lowercase().as_str() {
+            word @ ("yes" | "no") => Ok(word.to_owned()),
+            _ => Err("argument must be 'yes' or 'no'".to_owned()),
+        },
+        Kind::Text => Ok(text.to_owned()),
+        Kind::Word(words) => word(words, text).map(str::to_owned),
+        Kind::Words(words) => {
+            let found: Result<Vec<&str>, String> = text.split(' ').map(|text| word(words, text)).collect();
+            Ok(found?.join(" "))
+        }
+        Kind::Number(least, most) => {
+            let number =
+                wire::number::parse_i64(value).ok_or("argument couldn't be parsed into an integer")?;
+            Ok(within(number, least, most)?.to_string())
+        }
+        Kind::Octal(least, most) => {
+            let number =
+                i64::from_str_radix(text, 8).map_err(|_| "argument couldn't be parsed as an octal number")?;
+            Ok(format!("{:o}", within(number, least, most)?))
+        }
+        Kind::Size(least, most) => {
+            let size = size(text).ok_or("argument must be a memory value")?;
+            Ok(within(size, least, most)?.to_string())
+        }
+        Kind::SizeOrPercent => match text.strip_suffix('%').map(str::parse::<u8>) {
+            Some(Ok(share)) if share <= 100 => Ok(format!("{share}%")),
+            Some(_) => Err("argument must be a memory or percent value".to_owned()),
+            None => size(text)
+                .map(|size| size.to_string())
+                .ok_or_else(|| "argument must be a memory or percent value".to_owned()),
+        },
+        Kind::Save => {
+            let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+            let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok_and(|number| number > 0));
+            if words.len().is_multiple_of(2) && are_numbers {
+                Ok(words.join(" "))
+            } else {
+                Err("Invalid save parameters".to_owned())
+            }
+        }
+        Kind::OutputLimits => output_limits(text, now),
+        Kind::Percentiles => {
+            let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+            for word in &words {
+                let share = word.parse::<f64>().map_err(|_| "Invalid latency percentile".to_owned())?;
+                if !(0.0..=100.0).contains(&share) {
+                    return Err("latency percentile must be between 0.0 and 100.0".to_owned());
+                }
+            }
+            Ok(words.join(" "))
+        }
+        Kind::Events => events(text),
+    }
+}
+
+fn word<'w>(words: &[&'w str], text: &str) -> Result<&'w str, String> {
+    let found = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+    found.copied().ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
+}
+
+/// Bytes as Redis writes them: `b`, `k`, `kb`, `m`, `mb`, `g`, `gb`, where the short ones are powers of 1000.
+fn size(text: &str) -> Option<i64> {
+    let split = text.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" => 1000,
+        "kb" => 1 << 10,
+        "m" => 1_000_000,
+        "mb" => 1 << 20,
+        "g" => 1_000_000_000,
+        "gb" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<i64>().ok()?.checked_mul(unit)
+}
+
+/// Groups of class, hard limit, soft limit, seconds; classes that are not named keep theirs.
+fn output_limits(text: &str, now: &str) -> Result<String, String> {
+    let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+    if words.is_empty() || !words.len().is_multiple_of(4) {
+        return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
+    }
+    let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
+    for group in words.chunks_exact(4) {
+        let class = match group[0].to_ascii_lowercase().as_str() {
+            "normal" => 0,
+            "slave" | "replica" => 1,
+            "pubsub" => 2,
+            _ => return Err("Invalid client class specified in buffer limit configuration.".to_owned()),
+        };
+        let numbers = (size(group[1]), size(group[2]), group[3].parse::<u32>().ok());
+        let (Some(hard @ 0..), Some(soft @ 0..), Some(seconds)) = numbers else {
+            return Err(
+                "Error in hard, soft or soft_seconds setting in buffer limit configuration.".to_owned()
+            );
+        };
+        kept[4 * class + 1] = hard.to_string();
+        kept[4 * class + 2] = soft.to_string();
+        kept[4 * class + 3] = seconds.to_string();
+    }
+    Ok(kept.join(" "))
+}
+
+/// The letters of keyspace events in the order in which Redis gives them back.
+fn events(text: &str) -> Result<String, String> {
+    const ALL: &str = "g$lshzxetd";
+    if !text.chars().all(|letter| letter == 'A' || "KEmn".contains(letter) || ALL.contains(letter)) {
+        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned());
+    }
+    let has = |letter: char| text.contains(letter);
+    let mut kept = String::new();
+    if has('A') || ALL.chars().all(has) {
+        kept.push('A');
+    } else {
+        kept.extend(ALL.chars().filter(|&letter| has(letter)));
+    }
+    kept.extend("KEmn".chars().filter(|&letter| has(letter)));
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, value: &str, want: Result<&str, &str>) {
+        let mut config = Config::new(&[]);
+        let got = config.set(&[(name.as_bytes(), value.as_bytes())]);
+        match want {
+            Ok(want) => {
+                got.unwrap();
+                assert_eq!(config.value(name), want, "{name} {value}");
+            }
+            Err(why) => {
+                let why = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
+                assert_eq!(got.unwrap_err(), why);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_taken_in_their_form_alone() {
+        check("appendonly", "YES", Ok("yes"));
+        check("appendonly", "maybe", Err("argument must be 'yes' or 'no'"));
+        check("timeout", "12", Ok("12"));
+        check("timeout", "x", Err("argument couldn't be parsed into an integer"));
+        check("hz", "-1", Err("argument must be between 0 and 2147483647 inclusive"));
+        check("maxmemory", "100mb", Ok("104857600"));
+        check("maxmemory", "1k", Ok("1000"));
+        check("maxmemory", "blah", Err("argument must be a memory value"));
+        check("port", "1", Err("can't set immutable config"));
+        check("save", "3600 1 300 100", Ok("3600 1 300 100"));
+        check("save", "3600", Err("Invalid save parameters"));
+        check("appendfsync", "often", Err("argument(s) must be one of the following: everysec, always, no"));
+        check("notify-keyspace-events", "KEA", Ok("AKE"));
+        check(
+            "client-output-buffer-limit",
+            "normal 1mb 0 0",
+            Ok("normal 1048576 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"),
+        );
+    }
+
+    #[test]
+    fn a_set_changes_all_or_nothing() {
+        let mut config = Config::new(&[]);
+        let pairs: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"hz", b"x")];
+        assert!(config.set(&pairs).is_err());
+        assert_eq!(config.value("timeout"), "0");
+        let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
+        assert!(config.set(&twice).unwrap_err().ends_with("duplicate parameter"));
+    }
+
+    #[test]
+    fn every_default_has_its_settings_form() {
+        for setting in SETTINGS {
+            let kept = parse(setting.kind, setting.default.as_bytes(), setting.default);
+            assert_eq!(kept.as_deref(), Ok(setting.default), "{}", setting.name);
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! INFO: the server in lines `name:value`, in Redis' sections and with Redis' names, and a section of its own for lanes.
+//!
+//! What does not exist here (replicas, files, scripts) is there with the value that an idle Redis shows, because
+//! dashboards look for it.
+
+use std::fmt::Write;
+
+use wire::command::COMMANDS;
+use wire::reply::{self, Proto};
+
+use super::Identity;
+use super::config::Config;
+use crate::admin::{Census, Portrait};
+use crate::client::Port;
+use crate::{Now, Settings};
+
+/// What the sections are made of: the lanes that the client sees, counted a moment ago.
+pub(super) struct View<'a> {
+    pub(super) identity: &'a Identity,
+    pub(super) config: &'a Config,
+    pub(super) settings: &'a Settings,
+    pub(super) from: &'a Portrait,
+    pub(super) lanes: Vec<(u16, &'a Census)>,
+    pub(super) now: Now,
+    pub(super) began: Now,
+    pub(super) ops_per_second: u64,
+    pub(super) resident_size: u64,
+    pub(super) memory_size: u64,
+    /// In the kernel and outside it.
+    pub(super) processor_us: (u64, u64),
+}
+
+/// Commands a second: the mean since INFO was last asked for, if that is not too short ago.
+#[derive(Default)]
+pub(super) struct Rate {
+    since_ns: u64,
+    count_then: u64,
+    rate: u64,
+}
+
+impl Rate {
+    /// A shorter time gives no sensible mean: the last one is shown again.
+    const SPAN_NS_MIN: u64 = 100_000_000;
+
+    pub(super) fn note(&mut self, now_ns: u64, count: u64) -> u64 {
+        let span_ns = now_ns.saturating_sub(self.since_ns);
+        if Self::SPAN_NS_MIN <= span_ns {
+            let commands = u128::from(count.saturating_sub(self.count_then));
+            let rate = commands * 1_000_000_000 / u128::from(span_ns);
+            *self =
+                Rate { since_ns: now_ns, count_then: count, rate: u64::try_from(rate).unwrap_or(u64::MAX) };
+        }
+        self.rate
+    }
+}
+
+type Section = (&'static str, fn(&View<'_>, &mut String));
+
+/// Shown when none is named.
+const DEFAULT: &[Section] = &[
+    ("server", |view, text| view.server(text)),
+    ("clients", |view, text| view.clients(text)),
+    ("memory", |view, text| view.memory(text)),
+    ("persistence", |view, text| view.persistence(text)),
+    ("stats", |view, text| view.stats(text)),
+    ("replication", |view, text| view.replication(text)),
+    ("cpu", |view, text| view.processor(text)),
+    ("modules", |_, _| {}),
+    ("errorstats", |_, _| {}),
+    ("cluster", |view, text| view.cluster(text)),
+    ("keyspace", |view, text| view.keyspace(text)),
+];
+/// Shown when named, or with `all` and `everything`.
+const MORE: &[Section] = &[
+    ("commandstats", |view, text| view.commands(text)),
+    ("latencystats", |_, _| {}),
+    ("lanes", |view, text| view.each_lane(text)),
+];
+
+/// Puts lines `name:value`.
+macro_rules! lines {
+    ($text:expr; $($name:literal $value:expr),+ $(,)?) => {
+        $(write!($text, concat!($name, ":{}\r\n"), $value).expect("a string takes all");)+
+    };
+}
+
+impl View<'_> {
+    /// The sections asked for, in their order in the table.
+    pub(super) fn text(&self, names: &[&[u8]]) -> String {
+        let is_named = |name: &str| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes()));
+        let all = is_named("all") || is_named("everything");
+        let default = names.is_empty() || is_named("default") || all;
+        let mut text = String::new();
+        let chosen = DEFAULT
+            .iter()
+            .filter(|(name, _)| default || is_named(name))
+            .chain(MORE.iter().filter(|(name, _)| all || is_named(name)));
+        for (name, put) in chosen {
+            if !text.is_empty() {
+                text += "\r\n";
+            }
+            let title = match *name {
+                "cpu" => "CPU".to_owned(),
+                name => name[..1].to_ascii_uppercase() + &name[1..],
+            };
+            text += &format!("# {title}\r\n");
+            put(self, &mut text);
+        }
+        text
+    }
+
+    fn sum(&self, of: impl Fn(&Census) -> u64) -> u64 {
+        self.lanes.iter().map(|(_, census)| of(census)).sum()
+    }
+
+    fn used_size(&self) -> u64 {
+        self.sum(|census| census.memory.total())
+    }
+
+    fn server(&self, text: &mut String) {
+        let identity = self.identity;
+        let is_node = self.from.port == Port::Lane;
+        let port = match self.from.local {
+            net::Address::Inet(address) => address.port(),
+            net::Address::Unix | net::Address::Mem(_) => identity.port,
+        };
+        let uptime_s = self.now.mono_ns.saturating_sub(self.began.mono_ns) / 1_000_000_000;
+        lines!(text;
+            "redis_version" self.settings.redis_version,
+            "redis_git_sha1" "00000000",
+            "redis_git_dirty" 0,
+            "redis_build_id" "0",
+            "redis_mode" if is_node { "cluster" } else { "standalone" },
+            "server_name" "expresslane",
+            "expresslane_version" env!("CARGO_PKG_VERSION"),
+            "os" identity.os,
+            "arch_bits" 64,
+            "monotonic_clock" "POSIX clock_gettime",
+            "multiplexing_api" identity.backend,
+            "process_id" identity.process_id,
+            "process_supervised" "no",
+            "run_id" self.settings.run_id,
+            "tcp_port" port,
+            "server_time_usec" self.now.unix_ms * 1000,
+            "uptime_in_seconds" uptime_s,
+            "uptime_in_days" uptime_s / 86_400,
+            "hz" self.config.value("hz"),
+            "configured_hz" self.config.value("hz"),
+            "lru_clock" (self.now.unix_ms / 1000) & 0x00ff_ffff,
+            "executable" identity.executable,
+            "config_file" identity.config_file,
+            "io_threads_active" 0,
+            "lanes" self.lanes.len(),
+        );
+    }
+
+    fn clients(&self, text: &mut String) {
+        lines!(text;
+            "connected_clients" self.sum(|census| census.stats.clients),
+            "cluster_connections" 0,
+            "maxclients" self.config.value("maxclients"),
+            "client_recent_max_input_buffer" 0,
+            "client_recent_max_output_buffer" 0,
+            "blocked_clients" self.sum(|census| census.blocked_count),
+            "tracking_clients" 0,
+            "clients_in_timeout_table" 0,
+        );
+    }
+
+    fn memory(&self, text: &mut String) {
+        let used = self.used_size();
+        let resident = self.resident_size;
+        let maxmemory = self.config.value("maxmemory");
+        lines!(text;
+            "used_memory" used,
+            "used_memory_human" human(used),
+            "used_memory_rss" resident,
+            "used_memory_rss_human" human(resident),
+            "used_memory_peak" used,
+            "used_memory_peak_human" human(used),
+            "used_memory_peak_perc" "100.00%",
+            "used_memory_overhead" self.sum(|census| census.memory.heads),
+            "used_memory_startup" 0,
+            "used_memory_dataset" self.sum(|census| census.memory.entries + census.memory.ropes),
+            "allocator_allocated" used,
+            "allocator_active" self.sum(|census| census.memory.resident),
+            "allocator_resident" self.sum(|census| census.memory.resident),
+            "total_system_memory" self.memory_size,
+            "total_system_memory_human" human(self.memory_size),
+            "used_memory_lua" 0,
+            "used_memory_vm_eval" 0,
+            "used_memory_lua_human" "0B",
+            "used_memory_scripts_eval" 0,
+            "number_of_cached_scripts" 0,
+            "number_of_functions" 0,
+            "number_of_libraries" 0,
+            "used_memory_vm_functions" 0,
+            "used_memory_vm_total" 0,
+            "used_memory_functions" 0,
+            "used_memory_scripts" 0,
+            "maxmemory" maxmemory,
+            "maxmemory_human" human(maxmemory.parse().unwrap_or(0)),
+            "maxmemory_policy" self.config.value("maxmemory-policy"),
+            "mem_fragmentation_ratio" ratio(resident, used),
+            "mem_fragmentation_bytes" resident.saturating_sub(used),
+            "mem_not_counted_for_evict" 0,
+            "mem_replication_backlog" 0,
+            "mem_total_replication_buffers" 0,
+            "mem_clients_slaves" 0,
+            "mem_clients_normal" 0,
+            "mem_cluster_links" 0,
+            "mem_aof_buffer" 0,
+            "mem_allocator" "lane regions",
+            "active_defrag_running" 0,
+            "lazyfree_pending_objects" self.sum(|census| census.memory.retired),
+            "lazyfreed_objects" 0,
+        );
+    }
+
+    fn persistence(&self, text: &mut String) {
+        lines!(text;
+            "loading" 0,
+            "async_loading" 0,
+            "current_cow_peak" 0,
+            "current_cow_size" 0,
+            "current_cow_size_age" 0,
+            "current_fork_perc" "0.00",
+            "current_save_keys_processed" 0,
+            "current_save_keys_total" 0,
+            "rdb_changes_since_last_save" 0,
+            "rdb_bgsave_in_progress" 0,
+            "rdb_last_save_time" self.began.unix_ms / 1000,
+            "rdb_last_bgsave_status" "ok",
+            "rdb_last_bgsave_time_sec" -1,
+            "rdb_current_bgsave_time_sec" -1,
+            "rdb_saves" 0,
+            "rdb_last_cow_size" 0,
+            "rdb_last_load_keys_expired" 0,
+            "rdb_last_load_keys_loaded" 0,
+            "aof_enabled" 0,
+            "aof_rewrite_in_progress" 0,
+            "aof_rewrite_scheduled" 0,
+            "aof_last_rewrite_time_sec" -1,
+            "aof_current_rewrite_time_sec" -1,
+            "aof_last_bgrewrite_status" "ok",
+            "aof_rewrites" 0,
+            "aof_rewrites_consecutive_failures" 0,
+            "aof_last_write_status" "ok",
+            "aof_last_cow_size" 0,
+            "module_fork_in_progress" 0,
+            "module_fork_last_cow_size" 0,
+        );
+    }
+
+    fn stats(&self, text: &mut String) {
+        lines!(text;
+            "total_connections_received" self.sum(|census| census.stats.connections),
+            "total_commands_processed" self.sum(|census| census.stats.commands),
+            "instantaneous_ops_per_sec" self.ops_per_second,
+            "total_net_input_bytes" 0,
+            "total_net_output_bytes" 0,
+            "total_net_repl_input_bytes" 0,
+            "total_net_repl_output_bytes" 0,
+            "instantaneous_input_kbps" "0.00",
+            "instantaneous_output_kbps" "0.00",
+            "rejected_connections" self.sum(|census| census.stats.clients_rejected),
+            "sync_full" 0,
+            "sync_partial_ok" 0,
+            "sync_partial_err" 0,
+            "expired_keys" self.sum(|census| census.memory.expired),
+            "expired_stale_perc" "0.00",
+            "expired_time_cap_reached_count" 0,
+            "expire_cycle_cpu_milliseconds" 0,
+            "evicted_keys" self.sum(|census| census.memory.evicted),
+            "evicted_clients" self.sum(|census| census.stats.clients_cut),
+            "total_eviction_exceeded_time" 0,
+            "current_eviction_exceeded_time" 0,
+            "keyspace_hits" 0,
+            "keyspace_misses" 0,
+            "pubsub_channels" 0,
+            "pubsub_patterns" 0,
+            "pubsubshard_channels" 0,
+            "latest_fork_usec" 0,
+            "total_forks" 0,
+            "migrate_cached_sockets" 0,
+            "slave_expires_tracked_keys" 0,
+            "active_defrag_hits" 0,
+            "active_defrag_misses" 0,
+            "active_defrag_key_hits" 0,
+            "active_defrag_key_misses" 0,
+            "total_active_defrag_time" 0,
+            "current_active_defrag_time" 0,
+            "tracking_total_keys" 0,
+            "tracking_total_items" 0,
+            "tracking_total_prefixes" 0,
+            "unexpected_error_replies" 0,
+            "total_error_replies" 0,
+            "dump_payload_sanitizations" 0,
+            "total_reads_processed" 0,
+            "total_writes_processed" 0,
+            "io_threaded_reads_processed" 0,
+            "io_threaded_writes_processed" 0,
+            "reply_buffer_shrinks" 0,
+            "reply_buffer_expands" 0,
+        );
+    }
+
+    fn replication(&self, text: &mut String) {
+        lines!(text;
+            "role" "master",
+            "connected_slaves" 0,
+            "master_failover_state" "no-failover",
+            "master_replid" self.settings.run_id,
+            "master_replid2" "0000000000000000000000000000000000000000",
+            "master_repl_offset" 0,
+            "second_repl_offset" -1,
+            "repl_backlog_active" 0,
+            "repl_backlog_size" self.config.value("repl-backlog-size"),
+            "repl_backlog_first_byte_offset" 0,
+            "repl_backlog_histlen" 0,
+        );
+    }
+
+    fn processor(&self, text: &mut String) {
+        let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
+        lines!(text;
+            "used_cpu_sys" seconds(self.processor_us.0),
+            "used_cpu_user" seconds(self.processor_us.1),
+            "used_cpu_sys_children" "0.000000",
+            "used_cpu_user_children" "0.000000",
+        );
+    }
+
+    fn cluster(&self, text: &mut String) {
+        lines!(text; "cluster_enabled" u8::from(self.from.port == Port::Lane));
+    }
+
+    fn keyspace(&self, text: &mut String) {
+        for db in 0..usize::from(self.settings.database_count) {
+            let of = |census: &Census| census.databases.get(db).copied().unwrap_or_default();
+            let keys = self.sum(|census| of(census).0);
+            if keys > 0 {
+                let expires = self.sum(|census| of(census).1);
+                write!(text, "db{db}:keys={keys},expires={expires},avg_ttl=0\r\n")
+                    .expect("a string takes all");
+            }
+        }
+    }
+
+    fn commands(&self, text: &mut String) {
+        for (index, command) in COMMANDS.iter().enumerate() {
+            let calls = self.sum(|census| census.calls[index].count);
+            let rejected = self.sum(|census| census.calls[index].rejected_count);
+            if calls + rejected > 0 {
+                write!(
+                    text,
+                    "cmdstat_{}:calls={calls},usec=0,usec_per_call=0.00,rejected_calls={rejected},failed_calls=0\r\n",
+                    command.name
+                )
+                .expect("a string takes all");
+            }
+        }
+    }
+
+    fn each_lane(&self, text: &mut String) {
+        for (lane, census) in &self.lanes {
+            let stats = &census.stats;
+            let turn = match self.identity.meter_per_us {
+                0 => format!("turn_units_max={}", stats.turn_meter_max),
+                per_us => format!("turn_usec_max={}", stats.turn_meter_max / per_us),
+            };
+            write!(
+                text,
+                "lane{lane}:direct={},forwarded={},moved={},asks_served={},transactions={},lock_waits={},clients={},\
+                 connections={},handovers={},keys={},bytes={},bells={},turns={},turn_commands_max={},\
+                 turn_slices_max={},{turn}\r\n",
+                stats.commands_direct,
+                stats.commands_forwarded,
+                stats.commands_moved,
+                stats.asks_served,
+                stats.transactions,
+                stats.lock_waits,
+                stats.clients,
+                stats.connections,
+                stats.handovers,
+                stats.keys,
+                census.memory.total(),
+                stats.bells,
+                stats.turns,
+                stats.turn_commands_max,
+                stats.turn_slices_max,
+            )
+            .expect("a string takes all");
+        }
+    }
+
+    /// MEMORY STATS: what is measured here under Redis' names.
+    pub(super) fn memory_stats(&self, proto: Proto, out: &mut Vec<u8>) {
+        let used = self.used_size();
+        let keys = self.sum(|census| census.stats.keys);
+        let facts = [
+            ("peak.allocated", used),
+            ("total.allocated", used),
+            ("startup.allocated", 0),
+            ("replication.backlog", 0),
+            ("clients.slaves", 0),
+            ("clients.normal", 0),
+            ("cluster.links", 0),
+            ("aof.buffer", 0),
+            ("lua.caches", 0),
+            ("functions.caches", 0),
+            ("overhead.total", self.sum(|census| census.memory.heads)),
+            ("keys.count", keys),
+            ("keys.bytes-per-key", used.checked_div(keys).unwrap_or(0)),
+            ("dataset.bytes", self.sum(|census| census.memory.entries + census.memory.ropes)),
+            ("allocator.allocated", used),
+            ("allocator.active", self.sum(|census| census.memory.resident)),
+            ("allocator.resident", self.sum(|census| census.memory.resident)),
+            ("fragmentation.bytes", self.resident_size.saturating_sub(used)),
+        ];
+        reply::map(out, proto, facts.len());
+        for (name, value) in facts {
+            reply::bulk(out, name.as_bytes());
+            reply::integer(out, i64::try_from(value).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// MEMORY DOCTOR: whether much more is resident than used, in a sentence.
+    pub(super) fn doctor(&self) -> String {
+        let (used, resident) = (self.used_size(), self.resident_size);
+        if used < 5 << 20 {
+            return "The server holds less than 5 MB: too little to judge how memory is used.\n".to_owned();
+        }
+        if resident / 2 > used {
+            return format!(
+                "{} are resident for {} of data: memory that was freed is given back slowly; it is used again first.\n",
+                human(resident),
+                human(used)
+            );
+        }
+        "No problem found: resident memory fits the data.\n".to_owned()
+    }
+}
+
+/// Bytes as Redis shows them to people.
+fn human(size: u64) -> String {
+    let units = [("T", 1u64 << 40), ("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)];
+    match units.iter().find(|(_, unit)| *unit <= size) {
+        None => format!("{size}B"),
+        Some((name, unit)) => {
+            let hundredths = u128::from(size) * 100 / u128::from(*unit);
+            format!("{}.{:02}{name}", hundredths / 100, hundredths % 100)
+        }
+    }
+}
+
+/// `a / b` with two decimals; 0 without `b`.
+fn ratio(a: u64, b: u64) -> String {
+    let hundredths = (u128::from(a) * 100).checked_div(u128::from(b)).unwrap_or(0);
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}

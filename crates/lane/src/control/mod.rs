@@ -1,0 +1,461 @@
+//! The control thread's part of a server, without the thread: it answers what no lane knows by itself.
+//!
+//! It is one more peer of every lane. A lane sends it the commands of `Scope::Control` as questions, its client waits;
+//! what the answer needs from lanes comes by orders and reports; what only the machine knows comes through
+//! [`Machine`]. Nothing here makes a system call or reads a clock, so that a simulation runs it too.
+//!
+//! ```text
+//! question  ─ begin ─┬─ the answer is at hand ──────────────────────────────┐
+//!                    └─ an order to lanes … their reports … ─ conclude ─────┴─ answer
+//! ```
+//! Each client has at most one question under way, so what waits here is bounded by the clients there are.
+
+pub(crate) mod clients;
+mod config;
+mod info;
+mod settings;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ring::Mailbox;
+use wire::command::Id;
+use wire::reply::{self, OK, Put};
+
+use crate::admin::{Order, Question, Report};
+use crate::client::Port;
+use crate::core::Board;
+use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, Links, Parcel, Peer};
+use crate::replies::Content;
+use crate::request::Args;
+use crate::{Now, Settings};
+use config::Config;
+
+/// What only the machine knows, asked when somebody wants to see it.
+pub trait Machine {
+    /// Memory of the process that is resident, bytes.
+    fn resident_size(&mut self) -> u64;
+    /// Memory of the machine, bytes.
+    fn memory_size(&mut self) -> u64;
+    /// Processor time of the process: in the kernel and outside it, microseconds.
+    fn processor_us(&mut self) -> (u64, u64);
+    /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
+    fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
+}
+
+/// What does not change while the server runs, as INFO shows it.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// `os`.
+    pub os: String,
+    /// `process_id`.
+    pub process_id: u32,
+    /// `executable`.
+    pub executable: String,
+    /// `config_file`; empty without one.
+    pub config_file: String,
+    /// `multiplexing_api`: the name of the I/O backend.
+    pub backend: String,
+    /// The shared port.
+    pub port: u16,
+    /// Turns of the lanes' meter in a microsecond; 0 if it does not count time.
+    pub meter_per_us: u64,
+}
+
+/// What a control is made of.
+pub struct ControlSetup {
+    /// Its ends of the rings: the last of [`crate::mesh`].
+    pub links: Links,
+    /// What all lanes see.
+    pub board: Arc<Board>,
+    /// What the lanes have been told.
+    pub settings: Settings,
+    /// Who it is.
+    pub identity: Identity,
+    /// What CONFIG GET shows that is not the default: names of Redis' settings and their values.
+    pub config: Vec<(String, String)>,
+    /// The instant at which the server began.
+    pub now: Now,
+}
+
+/// What the server's owner has asked for through a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shutdown {
+    /// End when everything under way is answered.
+    Drain,
+    /// End at once.
+    Now,
+}
+
+/// See the top of this file.
+pub struct Control {
+    peers: Vec<Option<Peer>>,
+    mailbox: Arc<Mailbox>,
+    settings: Settings,
+    config: Config,
+    identity: Identity,
+    began: Now,
+    lane_count: u16,
+    /// Questions that wait for lanes, by the ticket that is on their orders.
+    gathers: BTreeMap<u64, Gather>,
+    ticket_newest: u64,
+    /// Orders for which there was no room yet.
+    unsent: VecDeque<(u16, u64, Order)>,
+    shutdown: Option<Shutdown>,
+    rate: info::Rate,
+    bells: Vec<u16>,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy)]
+struct Asker {
+    lane: u16,
+    client: u64,
+    slot: u32,
+    charge: u16,
+}
+
+/// A question whose answer is made of what lanes report.
+struct Gather {
+    asker: Asker,
+    question: Question,
+    awaited: usize,
+    reports: Vec<(u16, Report)>,
+}
+
+/// What a question comes to at first.
+enum Begun {
+    Answered,
+    /// All lanes have to do this first.
+    Everywhere(Order),
+    /// So have the lanes that the client sees: on a lane's own port that one alone.
+    InSight(Order),
+}
+
+impl Control {
+    /// From now on lanes that see the same board may ask.
+    pub fn new(setup: ControlSetup) -> Control {
+        let ControlSetup { links, board, settings, identity, config, now } = setup;
+        board.attend();
+        let mailbox = links.mailbox();
+        let lane_count = u16::try_from(links.peers.len() - 1).expect("lanes are counted in 16 bits");
+        Control {
+            peers: links.peers,
+            mailbox,
+            settings,
+            config: Config::new(&config),
+            identity,
+            began: now,
+            lane_count,
+            gathers: BTreeMap::new(),
+            ticket_newest: 0,
+            unsent: VecDeque::new(),
+            shutdown: None,
+            rate: info::Rate::default(),
+            bells: Vec::new(),
+        }
+    }
+
+    /// One round: takes reports and questions, answers what can be answered. It has to run again when something arrives
+    /// in the mailbox. Nothing here is bounded in time as a lane's turn is: only other questions wait for it.
+    pub fn turn(&mut self, now: Now, machine: &mut impl Machine) {
+        self.mailbox.collect();
+        for lane in 0..self.lane_count {
+            self.hear_reports(lane, now, machine);
+            self.hear_questions(lane, now, machine);
+        }
+        for _ in 0..self.unsent.len() {
+            let (lane, ticket, order) = self.unsent.pop_front().expect("counted");
+            if let Err(order) = self.peer(lane).order(ticket, order) {
+                self.unsent.push_back((lane, ticket, order));
+            }
+        }
+        self.bells.clear();
+        for (lane, peer) in (0..).zip(&mut self.peers) {
+            if peer.as_mut().is_some_and(Peer::publish) {
+                self.bells.push(lane);
+            }
+        }
+    }
+
+    /// Where lanes say that they have something. The runner declares sleep there before it waits.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mailbox
+    }
+
+    /// The lanes whose bells the last turn made due: they sleep, and have something to do now.
+    pub fn bells(&self) -> &[u16] {
+        &self.bells
+    }
+
+    /// Whether a client has said SHUTDOWN.
+    pub fn shutdown(&self) -> Option<Shutdown> {
+        self.shutdown
+    }
+
+    /// Whether no question is under way.
+    pub fn is_idle(&self) -> bool {
+        self.gathers.is_empty() && self.unsent.is_empty()
+    }
+
+    fn peer(&mut self, lane: u16) -> &mut Peer {
+        self.peers[usize::from(lane)].as_mut().expect("the control thread has a peer for every lane")
+    }
+
+    fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
+        let mut spans = Vec::new();
+        loop {
+            let asks = &mut self.peer(lane).asks_in;
+            let Some(frame) = asks.peek() else { break };
+            let head = AskHead::decode(frame, &mut spans);
+            let parcel = asks.take_parcel();
+            asks.pop();
+            let (AskKind::Question, Some(Parcel::Question(question))) = (head.kind, parcel) else {
+                unreachable!("lanes ask the control thread questions")
+            };
+            let asker = Asker { lane, client: head.client, slot: head.slot, charge: head.charge };
+            self.consider(asker, *question, now, machine);
+        }
+        self.peer(lane).asks_in.release();
+    }
+
+    fn consider(&mut self, asker: Asker, question: Question, now: Now, machine: &mut impl Machine) {
+        let mut out = Vec::new();
+        let (lanes, order) = match self.begin(&question, now, machine, &mut out) {
+            Begun::Answered => return self.answer(asker, &out),
+            Begun::Everywhere(order) => (0..self.lane_count, order),
+            Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
+            Begun::InSight(order) => (0..self.lane_count, order),
+        };
+        self.ticket_newest += 1;
+        let ticket = self.ticket_newest;
+        let gather = Gather { asker, question, awaited: lanes.len(), reports: Vec::new() };
+        self.gathers.insert(ticket, gather);
+        for lane in lanes {
+            self.unsent.push_back((lane, ticket, order.clone()));
+        }
+    }
+
+    fn hear_reports(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
+        loop {
+            let peer = self.peer(lane);
+            let Some(frame) = peer.answers_in.peek() else { break };
+            let (head, _) = AnswerHead::decode(frame);
+            let parcel = peer.answers_in.take_parcel();
+            peer.answers_in.pop();
+            peer.credit(head.charge);
+            let Some(Parcel::Report(report)) = parcel else {
+                unreachable!("lanes send the control thread reports")
+            };
+            let gather = self.gathers.get_mut(&head.target).expect("a question waits for all its reports");
+            gather.reports.push((lane, *report));
+            gather.awaited -= 1;
+            if gather.awaited == 0 {
+                let gather = self.gathers.remove(&head.target).expect("just seen");
+                let mut out = Vec::new();
+                self.conclude(&gather.question, gather.reports, now, machine, &mut out);
+                self.answer(gather.asker, &out);
+            }
+        }
+        self.peer(lane).answers_in.release();
+    }
+
+    fn answer(&mut self, asker: Asker, bytes: &[u8]) {
+        let Asker { lane, client, slot, charge } = asker;
+        let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
+        self.peer(lane).answer(head, bytes, Content::default());
+    }
+
+    // ---- what the commands mean
+
+    /// Answers, or says what lanes have to do first.
+    fn begin(
+        &mut self,
+        question: &Question,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) -> Begun {
+        let args = Args::Owned(&question.request);
+        let proto = question.from.proto;
+        match question.command.id {
+            Id::Info | Id::MemoryStats | Id::MemoryDoctor => return Begun::InSight(Order::Census),
+            Id::ClientList => match clients::list_filter(args, &question.from) {
+                Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
+                Err(text) => reply::error(out, &text),
+            },
+            Id::ClientKill => match clients::kill_filter(args, &question.from) {
+                Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
+                Err(text) => reply::error(out, &text),
+            },
+            Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
+            Id::ConfigSet => return self.config_set(args, out),
+            Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
+            Id::ConfigRewrite => match self.rewrite(machine) {
+                Ok(()) => out.put(OK),
+                Err(why) => reply::error(out, &format!("ERR {why}")),
+            },
+            Id::Save | Id::Bgsave => {
+                reply::error(
+                    out,
+                    "ERR this server keeps its data in memory only: there is no snapshot to write",
+                );
+            }
+            Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
+            Id::Shutdown => self.begin_shutdown(args, out),
+            Id::MemoryPurge | Id::FunctionFlush => out.put(OK),
+            Id::MemoryMallocStats => {
+                reply::verbatim(
+                    out,
+                    proto,
+                    b"txt",
+                    b"Keys and values lie in each lane's own region; see INFO lanes.\n",
+                );
+            }
+            _ => {
+                let text = format!("ERR the command '{}' is not served yet", question.command.name);
+                reply::error(out, &text);
+            }
+        }
+        let _ = now;
+        Begun::Answered
+    }
+
+    /// Answers, now that every lane has done its part.
+    fn conclude(
+        &mut self,
+        question: &Question,
+        reports: Vec<(u16, Report)>,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) {
+        let args = Args::Owned(&question.request);
+        let proto = question.from.proto;
+        match question.command.id {
+            Id::Info => {
+                let view = self.view(question, &reports, now, machine);
+                let sections: Vec<&[u8]> = (1..args.len()).map(|index| args.flat(index)).collect();
+                let text = view.text(&sections);
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
+            Id::MemoryDoctor => {
+                let text = self.view(question, &reports, now, machine).doctor();
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::ClientList => {
+                let mut portraits: Vec<_> = reports
+                    .into_iter()
+                    .flat_map(
+                        |(_, report)| {
+                            if let Report::List(portraits) = report { portraits } else { Vec::new() }
+                        },
+                    )
+                    .collect();
+                portraits.sort_by_key(|portrait| portrait.id);
+                let text: String =
+                    portraits.iter().map(|portrait| clients::line(portrait, now.mono_ns)).collect();
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::ClientKill => {
+                let count: u64 = reports
+                    .iter()
+                    .map(|(_, report)| if let Report::Killed(count) = report { *count } else { 0 })
+                    .sum();
+                if args.len() > 3 {
+                    reply::integer(out, i64::try_from(count).expect("clients are fewer than 2^63"));
+                } else if count == 0 {
+                    reply::error(out, "ERR No such client");
+                } else {
+                    out.put(OK);
+                }
+            }
+            _ => out.put(OK),
+        }
+    }
+
+    fn config_set(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
+        if !args.len().is_multiple_of(2) {
+            reply::error(out, "ERR wrong number of arguments for 'config|set' command");
+            return Begun::Answered;
+        }
+        let pairs: Vec<(&[u8], &[u8])> =
+            (2..args.len()).step_by(2).map(|index| (args.flat(index), args.flat(index + 1))).collect();
+        match self.config.set(&pairs) {
+            Err(text) => reply::error(out, &text),
+            Ok(false) => out.put(OK),
+            Ok(true) => {
+                self.config.apply(&mut self.settings, self.lane_count);
+                return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
+            }
+        }
+        Begun::Answered
+    }
+
+    fn rewrite(&mut self, machine: &mut impl Machine) -> Result<(), String> {
+        if self.identity.config_file.is_empty() {
+            return Err("The server is running without a config file".to_owned());
+        }
+        machine.rewrite(&self.config.changed())
+    }
+
+    /// SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]
+    fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+        let mut how = Shutdown::Drain;
+        let (mut saves, mut aborts) = (false, false);
+        for index in 1..args.len() {
+            match args.flat(index).to_ascii_lowercase().as_slice() {
+                b"nosave" | b"force" => {}
+                b"now" => how = Shutdown::Now,
+                b"save" => saves = true,
+                b"abort" if args.len() == 2 => aborts = true,
+                _ => return reply::error(out, "ERR syntax error"),
+            }
+        }
+        if aborts {
+            return match self.shutdown.take() {
+                Some(_) => out.put(OK),
+                None => reply::error(out, "ERR No shutdown in progress."),
+            };
+        }
+        if saves {
+            let text = "ERR this server keeps its data in memory only: SHUTDOWN SAVE cannot save, use SHUTDOWN NOSAVE";
+            return reply::error(out, text);
+        }
+        self.shutdown = Some(how);
+        out.put(OK);
+    }
+
+    fn view<'a>(
+        &'a mut self,
+        question: &'a Question,
+        reports: &'a [(u16, Report)],
+        now: Now,
+        machine: &mut impl Machine,
+    ) -> info::View<'a> {
+        let lanes: Vec<_> = reports
+            .iter()
+            .filter_map(
+                |(lane, report)| {
+                    if let Report::Census(census) = report { Some((*lane, &**census)) } else { None }
+                },
+            )
+            .collect();
+        let command_count = lanes.iter().map(|(_, census)| census.stats.commands).sum();
+        let ops_per_second = self.rate.note(now.mono_ns, command_count);
+        info::View {
+            identity: &self.identity,
+            config: &self.config,
+            settings: &self.settings,
+            from: &question.from,
+            lanes,
+            now,
+            began: self.began,
+            ops_per_second,
+            resident_size: machine.resident_size(),
+            memory_size: machine.memory_size(),
+            processor_us: machine.processor_us(),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The lane carries out what the control thread orders, some clients a turn.
+
+use net::{Close, Net};
+use wire::command::Id;
+
+use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
+use crate::core::{Core, Ordered};
+use crate::turn::Lane;
+
+/// Clients looked at in a turn for an order that concerns them all.
+const CLIENTS_PER_TURN: usize = 128;
+
+/// How far the order at hand has come.
+#[derive(Default)]
+pub(crate) struct Obeying {
+    /// The client's place to look at next.
+    at: usize,
+    portraits: Vec<Portrait>,
+    killed_count: u64,
+}
+
+impl Lane {
+    /// Carries out the next order, or a turn's share of it.
+    pub(crate) fn obey<N: Net>(&mut self, net: &mut N) {
+        let Some(Ordered { ticket, charge, order }) = self.core.orders.front() else { return };
+        let (ticket, charge, order) = (*ticket, *charge, order.clone());
+        let report = match order {
+            Order::Census => Some(Report::Census(Box::new(self.census()))),
+            Order::List(filter) => {
+                self.list(&filter, net).then(|| Report::List(std::mem::take(&mut self.obeying).portraits))
+            }
+            Order::Kill(filter) => self
+                .kill(&filter, net)
+                .then(|| Report::Killed(std::mem::take(&mut self.obeying).killed_count)),
+            Order::Settings(settings) => {
+                self.core.settings = (*settings).clone();
+                Some(Report::Done)
+            }
+            Order::ResetStats => {
+                self.core.stats.reset();
+                self.core.calls = Core::no_calls();
+                Some(Report::Done)
+            }
+        };
+        if let Some(report) = report {
+            self.core.orders.pop_front();
+            let control = self.core.lane_count;
+            self.core.peer(control).report(ticket, charge, report);
+        }
+    }
+
+    fn census(&self) -> Census {
+        let shard = &self.core.space.shard;
+        let databases = 0..self.core.settings.database_count;
+        Census {
+            stats: self.stats(),
+            memory: shard.memory(),
+            databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
+            calls: self.core.calls.clone(),
+            blocked_count: 0,
+        }
+    }
+
+    /// Portrays a turn's share of the clients; true when all have been looked at.
+    fn list<N: Net>(&mut self, filter: &Filter, net: &mut N) -> bool {
+        let now_ns = self.core.space.now.mono_ns;
+        let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
+        for place in self.obeying.at..end {
+            let Some((_, client)) = self.clients.at(place) else { continue };
+            if filter.covers(client, now_ns) {
+                let unsent = net.output(client.conn).map_or(0, |output| output.len());
+                self.obeying.portraits.push(Portrait::of(client, self.core.id, unsent));
+            }
+        }
+        self.obeying.at = end;
+        end == self.clients.place_count()
+    }
+
+    /// Closes a turn's share of the clients; true when all have been looked at. The one that asked has its reply first.
+    fn kill<N: Net>(&mut self, filter: &Filter, net: &mut N) -> bool {
+        let now_ns = self.core.space.now.mono_ns;
+        let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
+        for place in self.obeying.at..end {
+            let Some((handle, client)) = self.clients.at(place) else { continue };
+            if client.is_leaving || !filter.covers(client, now_ns) {
+                continue;
+            }
+            self.obeying.killed_count += 1;
+            let (conn, is_asker) = (client.conn, client.id == filter.asker_id);
+            self.clients.get_mut(handle).expect("just looked at").is_leaving = true;
+            if is_asker {
+                self.stirred.push(handle);
+            } else {
+                net.close(conn, Close::Now);
+            }
+        }
+        self.obeying.at = end;
+        end == self.clients.place_count()
+    }
+}
+
+impl Core {
+    /// Every command at zero.
+    pub(crate) fn no_calls() -> Box<[Calls; Id::COUNT]> {
+        Box::new([Calls::default(); Id::COUNT])
+    }
+}

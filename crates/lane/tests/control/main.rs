@@ -1,0 +1,189 @@
+//! What clients see of the commands that the control answers: bytes in, bytes out, over one lane and over three.
+
+#![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
+
+mod world;
+
+use lane::Shutdown;
+use world::World;
+
+/// Sends each command and compares its reply, over one lane and over three.
+fn check(lines: &[(&str, &str)]) {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        for (command, want) in lines {
+            assert_eq!(world.ask(&client, command), *want, "{command} over {lane_count} lanes");
+        }
+        assert!(world.is_idle(), "nothing is left under way");
+    }
+}
+
+fn bulks(words: &[&str]) -> String {
+    let words: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{words}", words.matches('$').count())
+}
+
+#[test]
+fn settings_are_given_back_and_changed_all_or_none() {
+    check(&[
+        ("CONFIG GET port", &bulks(&["port", "6379"])),
+        ("CONFIG GET save appendonly", &bulks(&["appendonly", "no", "save", ""])),
+        ("CONFIG GET SLAVE-read*", &bulks(&["slave-read-only", "yes"])),
+        ("CONFIG SET maxmemory 1kb hz 20", "+OK\r\n"),
+        ("CONFIG GET maxmemory", &bulks(&["maxmemory", "1024"])),
+        (
+            "CONFIG SET hz 30 nosuch 1",
+            "-ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'\r\n",
+        ),
+        ("CONFIG GET hz", &bulks(&["hz", "20"])),
+        (
+            "CONFIG SET port 1",
+            "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config\r\n",
+        ),
+        ("CONFIG SET hz", "-ERR wrong number of arguments for 'config|set' command\r\n"),
+        ("CONFIG REWRITE", "+OK\r\n"),
+        ("CONFIG RESETSTAT", "+OK\r\n"),
+    ]);
+}
+
+#[test]
+fn a_password_that_is_set_is_asked_of_new_clients_on_every_lane() {
+    let mut world = World::new(3);
+    let first = world.connect();
+    assert_eq!(world.ask(&first, "CONFIG SET requirepass secret"), "+OK\r\n");
+    assert_eq!(world.ask(&first, "PING"), "+PONG\r\n", "who is in stays in");
+    for lane in 0..3 {
+        let client = world.connect_to(lane);
+        assert_eq!(world.ask(&client, "PING"), "-NOAUTH Authentication required.\r\n");
+        assert_eq!(world.ask(&client, "AUTH secret"), "+OK\r\n");
+        assert_eq!(world.ask(&client, "PING"), "+PONG\r\n");
+    }
+}
+
+#[test]
+fn info_adds_up_the_lanes_that_the_client_sees() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    for key in 0..30 {
+        assert_eq!(world.ask(&client, &format!("SET key{key} 1 EX 100")), "+OK\r\n");
+    }
+    let info = world.ask(&client, "INFO");
+    for line in [
+        "redis_version:7.0.15",
+        "redis_mode:standalone",
+        "process_id:42",
+        "arch_bits:64",
+        "tcp_port:6379",
+        "run_id:0123456789abcdef0123456789abcdef01234567",
+        "connected_clients:1",
+        "total_commands_processed:31",
+        "cluster_enabled:0",
+        "used_cpu_sys:1.500000",
+        "db0:keys=30,expires=30,avg_ttl=0",
+    ] {
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{line} in {info}");
+    }
+    assert!(!info.contains("# Commandstats") && !info.contains("# Lanes"));
+    let info = world.ask(&client, "INFO commandstats lanes");
+    assert!(info.contains("cmdstat_set:calls=30,"), "{info}");
+    assert!(info.contains("lane2:direct=0,forwarded=0,"), "{info}");
+    // On a lane's own port only that lane is seen.
+    let node = world.connect_to(1);
+    let info = world.ask(&node, "INFO everything");
+    assert!(info.contains("redis_mode:cluster") && info.contains("cluster_enabled:1"));
+    let keys: u32 = (0..3)
+        .map(|lane| {
+            let node = world.connect_to(lane);
+            let size = world.ask(&node, "DBSIZE");
+            let count: u32 = size.trim_matches([':', '\r', '\n']).parse().unwrap();
+            let info = world.ask(&node, "INFO keyspace");
+            assert!(info.contains(&format!("db0:keys={count},")), "{info}");
+            count
+        })
+        .sum();
+    assert_eq!(keys, 30);
+}
+
+#[test]
+fn clients_are_listed_over_all_lanes_and_killed() {
+    let mut world = World::new(3);
+    let first = world.connect();
+    let nodes = [world.connect_to(0), world.connect_to(2)];
+    for (node, name) in nodes.iter().zip(["one", "two"]) {
+        assert_eq!(world.ask(node, &format!("CLIENT SETNAME {name}")), "+OK\r\n");
+    }
+    let list = world.ask(&first, "CLIENT LIST");
+    assert_eq!(list.matches("id=").count() - list.matches("laddr=").count(), 0, "one line each");
+    assert!(list.contains("name=one") && list.contains("name=two") && list.contains("cmd=client|list"));
+    assert!(list.contains("lane=2\n"));
+    assert_eq!(world.ask(&first, "CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
+    assert_eq!(world.ask(&first, "CLIENT LIST TYPE none"), "-ERR Unknown client type 'none'\r\n");
+    assert_eq!(world.ask(&first, "CLIENT KILL nobody:1"), "-ERR No such client\r\n");
+    assert_eq!(world.ask(&first, "CLIENT KILL TYPE normal"), ":2\r\n", "the one that asks is left out");
+    assert_eq!(world.ask(&nodes[0], "PING"), "", "its connection is closed");
+    assert_eq!(world.ask(&first, "CLIENT KILL TYPE normal SKIPME no"), ":1\r\n", "its reply comes first");
+    assert_eq!(world.ask(&first, "PING"), "");
+}
+
+#[test]
+fn lanes_are_the_nodes_of_a_cluster() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let slots = world.ask(&client, "CLUSTER SLOTS");
+    assert!(
+        slots.starts_with("*2\r\n*3\r\n:0\r\n:8191\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$40\r\n"),
+        "{slots}"
+    );
+    let node = world.connect_to(1);
+    let nodes = world.ask(&node, "CLUSTER NODES");
+    let id = "0123456789abcdef0123456789abcdef0123";
+    assert!(nodes.contains(&format!("{id}0000 127.0.0.1:7000@17000 master - 0 0 ")), "{nodes}");
+    assert!(nodes.contains(&format!("{id}0001 127.0.0.1:7001@17001 myself,master - 0 0 ")), "{nodes}");
+    assert!(nodes.contains(" connected 8192-16383\n"), "{nodes}");
+    assert_eq!(world.ask(&node, "CLUSTER MYID"), format!("$40\r\n{id}0001\r\n"));
+    assert!(world.ask(&node, "CLUSTER INFO").contains("cluster_known_nodes:2\r\n"));
+    assert!(
+        world.ask(&node, "CLUSTER SHARDS").starts_with("*2\r\n*4\r\n$5\r\nslots\r\n*2\r\n:0\r\n:8191\r\n")
+    );
+    // foo is in slot 12182, which the second lane owns; {foo} keys are in the same.
+    assert_eq!(world.ask(&client, "CLUSTER KEYSLOT foo"), ":12182\r\n");
+    world.ask(&client, "MSET foo 1 {foo}a 2 bar 3");
+    assert_eq!(world.ask(&client, "CLUSTER COUNTKEYSINSLOT 12182"), ":2\r\n");
+    assert_eq!(world.ask(&client, "CLUSTER GETKEYSINSLOT 12182 1").matches("foo").count(), 1);
+    assert_eq!(world.ask(&client, "CLUSTER GETKEYSINSLOT 12182 10").matches("foo").count(), 2);
+    assert_eq!(world.ask(&client, "CLUSTER COUNTKEYSINSLOT 16384"), "-ERR Invalid slot\r\n");
+}
+
+#[test]
+fn shutdown_is_told_to_the_runner() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    assert!(
+        world.ask(&client, "SHUTDOWN SAVE").starts_with("-ERR this server keeps its data in memory only")
+    );
+    assert_eq!(world.ask(&client, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.\r\n");
+    assert_eq!(world.ask(&client, "SHUTDOWN BOGUS"), "-ERR syntax error\r\n");
+    assert_eq!(world.shutdown(), None);
+    world.ask(&client, "SHUTDOWN NOSAVE");
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain));
+}
+
+#[test]
+fn commands_describe_themselves() {
+    check(&[
+        ("COMMAND GETKEYS MSET a 1 b 2", &bulks(&["a", "b"])),
+        ("COMMAND GETKEYS PING a", "-ERR The command has no key arguments\r\n"),
+        ("COMMAND INFO nosuch", "*1\r\n*-1\r\n"),
+        ("COMMAND LIST FILTERBY PATTERN mset*", &bulks(&["mset", "msetnx"])),
+        ("TIME", "*2\r\n$10\r\n1700000000\r\n$5\r\n80000\r\n"),
+        ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
+        ("READONLY", "+OK\r\n"),
+        ("CLIENT NO-EVICT on", "+OK\r\n"),
+        ("CLIENT SETINFO lib-name test", "+OK\r\n"),
+        ("CLIENT SETINFO lib-nme test", "-ERR Unrecognized option 'lib-nme'\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("TIME", "+QUEUED\r\n"),
+        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n240000\r\n"),
+    ]);
+}

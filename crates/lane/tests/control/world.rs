@@ -1,0 +1,161 @@
+//! A server in one thread with a control beside its lanes: clients in memory, one clock, a machine that is made up.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use lane::{
+    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Settings, Setup, Shutdown, mesh,
+};
+use net::Limits;
+use net::mem::{self, Mem};
+use store::{Config, Recency, Region, Shard};
+use wire::route::{PartitionMap, Slot};
+
+struct Looks(Cell<u64>);
+
+impl Meter for Looks {
+    fn read(&self) -> u64 {
+        self.0.set(self.0.get() + 1);
+        self.0.get()
+    }
+}
+
+/// A machine with round numbers, that remembers what CONFIG REWRITE wrote.
+#[derive(Default)]
+pub(crate) struct MadeUp {
+    pub(crate) written: Vec<(String, String)>,
+}
+
+impl Machine for MadeUp {
+    fn resident_size(&mut self) -> u64 {
+        10 << 20
+    }
+    fn memory_size(&mut self) -> u64 {
+        8 << 30
+    }
+    fn processor_us(&mut self) -> (u64, u64) {
+        (1_500_000, 2_250_000)
+    }
+    fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
+        self.written = changed.to_vec();
+        Ok(())
+    }
+}
+
+/// See the top of this file.
+pub(crate) struct World {
+    lanes: Vec<Lane>,
+    nets: Vec<Mem>,
+    shared: Vec<mem::Port>,
+    own: Vec<mem::Port>,
+    control: Control,
+    pub(crate) machine: MadeUp,
+    pub(crate) now: Now,
+    meter: Looks,
+}
+
+impl World {
+    /// Of so many lanes, each with a shared door and its own.
+    pub(crate) fn new(lane_count: u16) -> World {
+        let map = Arc::new(PartitionMap::even(lane_count));
+        let board = Arc::new(Board::new(lane_count));
+        let settings = Settings {
+            doors: vec![Port::Shared, Port::Lane],
+            lane_port_base: Some(7000),
+            run_id: "0123456789abcdef".repeat(3)[..40].to_owned(),
+            ..Settings::default()
+        };
+        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
+        let mut links = mesh(usize::from(lane_count));
+        let control = Control::new(ControlSetup {
+            links: links.pop().expect("the control's are last"),
+            board: Arc::clone(&board),
+            settings: settings.clone(),
+            identity: Identity {
+                os: "Linux".to_owned(),
+                process_id: 42,
+                executable: "/bin/expresslane".to_owned(),
+                config_file: "expresslane.toml".to_owned(),
+                backend: "epoll".to_owned(),
+                port: 6379,
+                meter_per_us: 0,
+            },
+            config: vec![("port".to_owned(), "6379".to_owned())],
+            now,
+        });
+        let mut world = World {
+            lanes: Vec::new(),
+            nets: Vec::new(),
+            shared: Vec::new(),
+            own: Vec::new(),
+            control,
+            machine: MadeUp::default(),
+            now,
+            meter: Looks(Cell::new(0)),
+        };
+        for (id, links) in (0..lane_count).zip(links) {
+            let config = Config {
+                partitions: wire::route::SLOTS,
+                databases: settings.database_count,
+                seed: [1, 2],
+                partition_of: |_, key| Slot::of(key).number(),
+                recency: Recency::Lru,
+            };
+            world.lanes.push(Lane::new(Setup {
+                id,
+                map: Arc::clone(&map),
+                board: Arc::clone(&board),
+                links,
+                shard: Shard::new(config, Region::new(16 << 20)),
+                settings: settings.clone(),
+            }));
+            let mut net = Mem::new(Limits::default());
+            world.shared.push(net.listen().1);
+            world.own.push(net.listen().1);
+            world.nets.push(net);
+        }
+        world
+    }
+
+    /// A client of the shared port.
+    pub(crate) fn connect(&self) -> mem::Client {
+        self.shared[0].connect()
+    }
+
+    /// A client of a lane's own port.
+    pub(crate) fn connect_to(&self, lane: usize) -> mem::Client {
+        self.own[lane].connect()
+    }
+
+    /// Everybody takes a turn; then so many nanoseconds pass.
+    pub(crate) fn round(&mut self, ns: u64) {
+        for (lane, net) in self.lanes.iter_mut().zip(&mut self.nets) {
+            lane.turn(self.now, &self.meter, net);
+        }
+        self.control.turn(self.now, &mut self.machine);
+        self.now.mono_ns += ns;
+        self.now.unix_ms += i64::try_from(ns / 1_000_000).expect("a test is short");
+    }
+
+    /// Sends a command made of words and gives the reply that is there after some rounds.
+    pub(crate) fn ask(&mut self, client: &mem::Client, command: &str) -> String {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &words);
+        client.write(&bytes);
+        for _ in 0..20 {
+            self.round(1_000_000);
+        }
+        String::from_utf8_lossy(&client.read_all()).into_owned()
+    }
+
+    /// What a client has asked for with SHUTDOWN.
+    pub(crate) fn shutdown(&self) -> Option<Shutdown> {
+        self.control.shutdown()
+    }
+
+    /// Whether nothing is left under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.control.is_idle() && self.lanes.iter().all(Lane::is_idle)
+    }
+}
