@@ -82,8 +82,10 @@ fn command(flags: &[&str]) -> Command {
     command
 }
 
+/// A start that is to fail. One that succeeds instead is ended after 20 seconds, with an exit code of 124.
 fn run(flags: &[&str]) -> Output {
-    command(flags).output().unwrap()
+    let serve = command(flags);
+    Command::new("timeout").arg("20").arg(serve.get_program()).args(serve.get_args()).output().unwrap()
 }
 
 /// A port of 127.0.0.1 that was free a moment ago.
