@@ -1,4 +1,5 @@
-//! Does a number of GETs and SETs, for counting instructions: `getset get|set|fill COUNT [KEYS]`.
+//! Does a number of GETs or SETs, or the housekeeping of idle turns, for counting instructions:
+//! `getset get|set|tend|fill COUNT [KEYS]`.
 //!
 //! The difference between two counts, divided by the difference of the counts, is the cost of one:
 //! `valgrind --tool=callgrind getset get 200000` and `… get 100000`. Keys are 16 bytes, values 100.
@@ -54,6 +55,9 @@ fn main() {
             "set" => {
                 let effect = Effect::Set { key, value: NewValue::Bytes(&value), expiry: Expiry::None };
                 sum += usize::from(shard.commit(effect).expect("room").existed);
+            }
+            "tend" => {
+                shard.tend(1_000, &mut Budget::new(64, 16 << 10), &|_, _| false);
             }
             _ => {}
         }

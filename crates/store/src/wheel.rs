@@ -24,7 +24,10 @@ pub(crate) struct Wheel {
     /// The instant up to which everything has been taken out.
     pub(crate) now: u64,
     heads: [[u32; SLOTS]; LEVELS],
+    /// A bit for each slot that has a list.
     occupied: [u64; LEVELS],
+    /// A bit for each level that has such a slot.
+    levels: u16,
     /// The slot above level 0 that is being dealt out.
     dealing: Option<(usize, usize)>,
 }
@@ -49,7 +52,7 @@ pub(crate) fn instant(unix_ms: i64) -> u64 {
 
 impl Wheel {
     pub(crate) fn new() -> Wheel {
-        Wheel { now: 0, heads: [[0; SLOTS]; LEVELS], occupied: [0; LEVELS], dealing: None }
+        Wheel { now: 0, heads: [[0; SLOTS]; LEVELS], occupied: [0; LEVELS], levels: 0, dealing: None }
     }
 
     /// Puts an entry on the wheel, to come up at its own expiry or at `not_before`, whichever is later.
@@ -60,6 +63,7 @@ impl Wheel {
         let slot = position(at, level);
         let head = std::mem::replace(&mut self.heads[level][slot], entry);
         self.occupied[level] |= 1 << slot;
+        self.levels |= 1 << level;
         arena.set_u32(entry, NEXT, head);
         arena.set_u32(entry, PREV, name(level, slot));
         if head != 0 {
@@ -77,6 +81,9 @@ impl Wheel {
             self.heads[level][slot] = next;
             if next == 0 {
                 self.occupied[level] &= !(1 << slot);
+                if self.occupied[level] == 0 {
+                    self.levels &= !(1 << level);
+                }
             }
         } else {
             arena.set_u32(prev, NEXT, next);
@@ -151,7 +158,10 @@ impl Wheel {
 
     /// The earliest slot: every slot of a level lies before those of the levels above, and none behind the wheel.
     fn first(&self) -> Option<(usize, usize)> {
-        let level = (0..LEVELS).find(|&level| self.occupied[level] != 0)?;
+        if self.levels == 0 {
+            return None;
+        }
+        let level = self.levels.trailing_zeros() as usize;
         Some((level, self.occupied[level].trailing_zeros() as usize))
     }
 
@@ -164,6 +174,11 @@ impl Wheel {
     /// Visits every entry with the bounds of the instants that its slot stands for, for audits.
     pub(crate) fn each(&self, arena: &Arena, visit: &mut dyn FnMut(u32, u64, u64)) {
         for level in 0..LEVELS {
+            assert_eq!(
+                self.levels >> level & 1 == 1,
+                self.occupied[level] != 0,
+                "a level's bit says whether it is empty"
+            );
             for slot in 0..SLOTS {
                 let mut entry = self.heads[level][slot];
                 assert_eq!(
