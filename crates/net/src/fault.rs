@@ -18,7 +18,8 @@ const DELAY_TURNS_MAX: usize = 5;
 pub struct Faults {
     /// A look at the input shows only a part of what was received; the rest is announced in a later turn.
     pub cut_input: u16,
-    /// An event is told up to five turns late. Events of one connection keep their order.
+    /// Input or room is told up to five turns late. Beginnings and ends are not: where a connection was, another may be
+    /// taken in this very turn, and a lane is never told of two in one place.
     pub delay_event: u16,
     /// Only a part of a connection's output leaves in a turn.
     pub shorten_send: u16,
@@ -160,7 +161,11 @@ impl<N: Net> Fault<N> {
 
     fn hold(&mut self, event: Event) {
         let mut turns_left = 0;
-        if self.chance.hits(self.faults.delay_event) {
+        if let Event::Closed { conn, .. } = event {
+            self.held.retain(|held| whose(held.event) != conn || matches!(held.event, Event::Opened { .. }));
+        }
+        let may_be_late = matches!(event, Event::Input(_) | Event::Writable(_));
+        if self.chance.hits(self.faults.delay_event) && may_be_late {
             turns_left = 1 + self.chance.below(DELAY_TURNS_MAX);
             self.injected.delays += 1;
         }
