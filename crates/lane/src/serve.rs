@@ -115,7 +115,8 @@ pub(crate) fn serve_client<N: Net>(
                 let resolved = resolve(Args::Owned(&request));
                 core.dispatch(client, handle, resolved, None, Input::Owned(request), output)
             }
-            Gathered::More if end && used == input.len() => {
+            // A cut header may be left, which nothing will complete.
+            Gathered::More if end => {
                 client.has_ended = true;
                 break End::Settles;
             }
