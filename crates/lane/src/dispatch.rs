@@ -91,6 +91,10 @@ impl Core {
             return queue(client, command, input, output);
         }
         if command.group == Group::Transactions && command.id != Id::Watch {
+            // EXEC is a barrier: what was asked of other lanes before it comes before it.
+            if command.id == Id::Exec && !client.is_even() {
+                return halt(input);
+            }
             return self.dispatch_multi(client, handle, command.id, output);
         }
         let flow = match command.scope {
