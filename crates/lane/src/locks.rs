@@ -133,22 +133,28 @@ impl Locks {
         queue.iter().any(|entry| !entry.mode.admits(mode) && self.holders[&entry.holder].order != ENTERING)
     }
 
-    /// Whether a numbered holder would wait for somebody it must not wait for.
-    pub(crate) fn refuses(&self, name: LockName, mode: Mode, number: u64) -> bool {
-        let against = |name: LockName, mode: Mode| {
-            let Some(queue) = self.queues.get(&name) else { return false };
-            queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
-                let holder = &self.holders[&entry.holder];
-                let waits_for_ordered =
-                    !holder.granted && holder.kind == Kind::Local && self.ordered_count > 0;
-                holder.order != ENTERING
-                    && (holder.kind == Kind::Ordered
-                        || waits_for_ordered
-                        || holder.granted && number < holder.order)
-            })
-        };
-        against(name, mode)
-            || name.key.is_some() && against(LockName { db: name.db, key: None }, mode.intent())
+    /// Whether a numbered holder of these names would wait for somebody it must not wait for.
+    pub(crate) fn refuses(&self, names: &[(LockName, Mode)], number: u64) -> bool {
+        // Intents of keys and locks on their database add up to one mode, which may wait where each alone would not.
+        let mut databases: BTreeMap<u16, Mode> = BTreeMap::new();
+        for &(name, mode) in names {
+            let on_database = if name.key.is_some() { mode.intent() } else { mode };
+            let joined = databases.entry(name.db).or_insert(on_database);
+            *joined = joined.join(on_database);
+        }
+        names.iter().any(|&(name, mode)| name.key.is_some() && self.refuses_one(name, mode, number))
+            || databases
+                .into_iter()
+                .any(|(db, mode)| self.refuses_one(LockName { db, key: None }, mode, number))
+    }
+
+    fn refuses_one(&self, name: LockName, mode: Mode, number: u64) -> bool {
+        let Some(queue) = self.queues.get(&name) else { return false };
+        queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
+            let holder = &self.holders[&entry.holder];
+            holder.order != ENTERING
+                && (holder.kind == Kind::Ordered || holder.granted && number < holder.order)
+        })
     }
 
     /// Begins to enter a holder. Its names follow through [`Locks::add`], then [`Locks::activate`].
@@ -333,8 +339,8 @@ mod tests {
         enter(&mut locks, 5, Kind::Numbered, 5, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 9, Kind::Numbered, 9, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [5]);
-        assert!(locks.refuses(KEY_A, Mode::Shared, 3), "5 is granted");
-        assert!(!locks.refuses(KEY_B, Mode::Exclusive, 7), "9 waits");
+        assert!(locks.refuses(&[(KEY_A, Mode::Shared)], 3), "5 is granted");
+        assert!(!locks.refuses(&[(KEY_B, Mode::Exclusive)], 7), "9 waits");
         enter(&mut locks, 7, Kind::Numbered, 7, &[(KEY_B, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [7]);
         locks.release(5, 9);
@@ -344,11 +350,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_holder_wants_of_one_database_counts_together() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 9, Kind::Numbered, 9, &[(KEY_A, Mode::Shared)]);
+        assert_eq!(locks.take_granted(), [9]);
+        // To write one key and to list all: each goes with a reader of another key, both together do not.
+        let wanted = [(KEY_B, Mode::Exclusive), (DATABASE, Mode::Shared)];
+        assert!(wanted.iter().all(|one| !locks.refuses(&[*one], 5)));
+        assert!(locks.refuses(&wanted, 5));
+    }
+
+    #[test]
     fn numbered_holders_never_wait_for_ordered_ones() {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Local, 1, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 2, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
-        assert!(locks.refuses(KEY_A, Mode::Exclusive, 8));
+        assert!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8));
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
     }
@@ -358,10 +375,13 @@ mod tests {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 2, Kind::Local, 1, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
-        assert!(locks.refuses(KEY_B, Mode::Exclusive, 8), "2 waits for 1, which may wait for 8 elsewhere");
+        assert!(
+            locks.refuses(&[(KEY_B, Mode::Exclusive)], 8),
+            "2 waits for 1, which may wait for 8 elsewhere"
+        );
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
-        assert!(!locks.refuses(KEY_B, Mode::Exclusive, 8), "2 has all it needs");
+        assert!(!locks.refuses(&[(KEY_B, Mode::Exclusive)], 8), "2 has all it needs");
     }
 
     #[test]

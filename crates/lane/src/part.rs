@@ -196,8 +196,7 @@ impl Part {
     /// Whether a numbered part would have to wait for somebody it must not wait for. Such a part is not begun.
     pub(crate) fn is_refused(&self, locks: &Locks) -> bool {
         assert!(self.kind != Kind::Numbered || self.names.is_short(), "a numbered part enters in one step");
-        let refused = |&(name, mode): &(LockName, Mode)| locks.refuses(name, mode, self.number);
-        self.kind == Kind::Numbered && self.names.first_page().iter().any(refused)
+        self.kind == Kind::Numbered && locks.refuses(self.names.first_page(), self.number)
     }
 
     /// Whether it must wait until nobody else is entering: see `locks`.
