@@ -285,7 +285,6 @@ impl Part {
             if budget.is_spent() {
                 return After::Again;
             }
-            budget.spend(1, 0);
             let outcome = match &mut job.work {
                 Work::Run { command, request, route } => {
                     let args = Args::Owned(request);
@@ -317,6 +316,8 @@ impl Part {
                     Outcome::Reply(Content::default())
                 }
             };
+            // Afterwards, so that a command's first step has work to spend.
+            budget.spend(1, 0);
             let job = self.jobs.pop_front().expect("the job that just ran");
             self.outcomes.push((job.command, outcome));
             job.work.discard(space);

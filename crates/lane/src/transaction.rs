@@ -665,7 +665,8 @@ impl Transaction {
     // ---- combining
 
     fn combine(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
-        if self.is_multi && self.position == 0 && self.at == (0, 0) {
+        // Once: a first command of several stages comes by here again.
+        if self.is_multi && self.reply.is_empty() {
             reply::array(&mut self.reply, self.commands.len());
         }
         let mut items_left = ITEMS_PER_STEP;
@@ -891,6 +892,9 @@ impl Planned {
         items_left: &mut usize,
     ) -> bool {
         let count = self.request.len() - 1;
+        if *items_left == 0 {
+            return false;
+        }
         if *at == 0 {
             reply::array(reply, count);
             for (_, outcome) in &mut self.outcomes {

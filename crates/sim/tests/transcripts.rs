@@ -132,3 +132,28 @@ fn transactions() {
         ("GET b", "$1\r\n7\r\n"),
     ]);
 }
+
+/// A reply that takes several stages or slices still has one header.
+#[test]
+fn transactions_in_stages() {
+    check(&[
+        ("MSET a 1 b 2 c 3", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("RENAME a d", "+QUEUED\r\n"),
+        ("RENAME b e", "+QUEUED\r\n"),
+        ("RENAME c f", "+QUEUED\r\n"),
+        ("RENAME none f", "+QUEUED\r\n"),
+        ("MGET d e f", "+QUEUED\r\n"),
+        ("EXEC", "*5\r\n+OK\r\n+OK\r\n+OK\r\n-ERR no such key\r\n*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n"),
+    ]);
+    for count in [127, 253, 254, 255, 256, 257] {
+        let mut lines = vec![("SET a 1", "+OK\r\n".to_owned()), ("MULTI", "+OK\r\n".to_owned())];
+        lines.extend(vec![("GET a", "+QUEUED\r\n".to_owned()); count]);
+        lines.push(("MGET a b c d", "+QUEUED\r\n".to_owned()));
+        let gets = "$1\r\n1\r\n".repeat(count);
+        lines.push(("EXEC", format!("*{}\r\n{gets}*4\r\n$1\r\n1\r\n$-1\r\n$-1\r\n$-1\r\n", count + 1)));
+        let lines: Vec<(&str, &str)> =
+            lines.iter().map(|(command, want)| (*command, want.as_str())).collect();
+        check(&lines);
+    }
+}
