@@ -261,14 +261,12 @@ impl Arena {
             State::Full if live == 0 => self.retire_span(number),
             State::Full => self.list(number, group(live, class)),
             State::Partial(_) if live == 0 => {
-                self.leaving.wanted = true;
                 self.unlist(number);
                 self.retire_span(number);
             }
             State::Partial(before) => {
                 let now = group(live, class);
                 if now != before {
-                    self.leaving.wanted = true;
                     self.unlist(number);
                     self.list(number, now);
                 }

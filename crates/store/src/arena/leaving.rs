@@ -11,8 +11,6 @@ const FREE_WORDS: usize = SPAN_GRANULES as usize / 64;
 #[derive(Debug)]
 pub(super) struct Leave {
     pub(super) span: u32,
-    /// Whether a span became sparser since the classes were last looked through in vain: most turns need not look.
-    pub(super) wanted: bool,
     /// The class in which the next span is looked for.
     class: usize,
     /// A bit for each class in which something was freed since it was last found not worth emptying. With none set,
@@ -26,14 +24,7 @@ pub(super) struct Leave {
 
 impl Leave {
     pub(super) fn new() -> Leave {
-        Leave {
-            span: NO_SPAN,
-            wanted: false,
-            class: 0,
-            suspects: 0,
-            granule: 0,
-            free: Box::new([0; FREE_WORDS]),
-        }
+        Leave { span: NO_SPAN, class: 0, suspects: 0, granule: 0, free: Box::new([0; FREE_WORDS]) }
     }
 
     /// An object of this class was freed.
@@ -81,14 +72,10 @@ impl Arena {
     /// cost more moving than it gives back.
     pub(crate) fn next_leaving(&mut self) -> Leaving {
         if self.leaving.span == NO_SPAN {
-            if !self.leaving.wanted {
-                return Leaving::Nothing;
-            }
-            let Some(number) = self.choose_leaving() else {
-                self.leaving.wanted = false;
-                return Leaving::Nothing;
+            return match self.choose_leaving() {
+                Some(number) => self.start_leaving(number),
+                None => Leaving::Nothing,
             };
-            return self.start_leaving(number);
         }
         let number = self.leaving.span;
         let span = self.spans[number as usize];
