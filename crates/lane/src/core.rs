@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use store::Budget;
-use wire::command::{COMMANDS, Command, Id, Scope, Work as Cost};
-use wire::reply::{Proto, Put};
+use wire::command::{COMMANDS, Command, Flag, Id, Scope, Work as Cost};
+use wire::reply::{self, Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
 use crate::admin::{Calls, Order};
 use crate::client::{Client, Port};
-use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
+use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
 use crate::locks::{LockName, Locks, Mode};
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
@@ -249,9 +249,19 @@ impl Core {
     /// else can look at what it has done so far.
     #[inline]
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Option<Progress> {
+        if call.command.flags.has(Flag::Denyoom) && self.space.is_tight() && !self.make_room(&call.args) {
+            reply::error(sink, OOM);
+            return None;
+        }
         let mut progress = Progress::default();
         let step = self.space.run(call, &mut progress, sink, &mut SLICE.clone());
         (step == Step::More).then_some(progress)
+    }
+
+    /// Makes room for what a command's arguments may add.
+    fn make_room(&mut self, args: &Args<'_>) -> bool {
+        let size: usize = (1..args.len()).map(|index| args.get(index).size()).sum();
+        self.space.make_room(&self.locks, size as u64)
     }
 
     /// Begins a command that has to wait for its keys or for others.

@@ -88,7 +88,7 @@ impl Core {
             return Flow::Next;
         }
         if client.multi.is_some() && !ends_or_begins(command.id) {
-            return queue(client, command, input, output);
+            return queue(client, command, input, output, self.settings.query_size_max);
         }
         if command.group == Group::Transactions && command.id != Id::Watch {
             // EXEC is a barrier: what was asked of other lanes before it comes before it.
@@ -556,7 +556,13 @@ fn ends_or_begins(id: Id) -> bool {
     matches!(id, Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset)
 }
 
-fn queue(client: &mut Client, command: &'static Command, input: Input<'_>, output: &mut Output) -> Flow {
+fn queue(
+    client: &mut Client,
+    command: &'static Command,
+    input: Input<'_>,
+    output: &mut Output,
+    query_size_max: usize,
+) -> Flow {
     let mut sink = Sink::Client { output, replies: &mut client.replies };
     let multi = client.multi.as_mut().expect("only asked inside a MULTI");
     if command.flags.has(Flag::NoMulti) {
@@ -573,6 +579,11 @@ fn queue(client: &mut Client, command: &'static Command, input: Input<'_>, outpu
     }
     let request = input.into_request();
     multi.size += request.size();
+    if multi.size > query_size_max {
+        multi.is_broken = true;
+        reply::error(&mut sink, "ERR the commands of this MULTI are larger than client-query-buffer-limit");
+        return Flow::Next;
+    }
     multi.queued.push((command, request));
     sink.put(b"+QUEUED\r\n");
     Flow::Next

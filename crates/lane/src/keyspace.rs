@@ -19,6 +19,7 @@ use crate::commands::{counter, database, expiry, generic, many, object, range, s
 use crate::locks::{LockName, Locks};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
+use crate::room::Room;
 use crate::watch::{WatcherId, Watches};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
@@ -77,6 +78,7 @@ pub(crate) struct Keyspace {
     pub(crate) watches: Watches,
     /// Requests too heavy to be dropped in one go.
     graves: VecDeque<Request>,
+    pub(crate) room: Room,
     pub(crate) now: Now,
     pub(crate) database_count: u16,
     /// Where SCAN over all lanes goes on after this one; 0 after the last.
@@ -104,6 +106,7 @@ impl Keyspace {
             shard,
             watches: Watches::default(),
             graves: VecDeque::new(),
+            room: Room::unlimited(),
             now,
             database_count,
             cursor_after,
@@ -302,7 +305,8 @@ impl Keyspace {
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
-        tended.more
+        let is_short = self.tend_room(locks);
+        tended.more || is_short
     }
 
     /// The locks on the key that is argument `index`: usually one, on MOVE's key in both databases.

@@ -29,6 +29,7 @@ mod part;
 mod peers;
 mod replies;
 mod request;
+mod room;
 mod serve;
 mod slab;
 mod stats;
@@ -44,7 +45,7 @@ pub use stats::Stats;
 pub use turn::{Lane, Meter, Next, Setup};
 
 use net::Address;
-use store::Budget;
+use store::{Budget, Policy};
 
 /// What one step of a sliced command may cost.
 pub(crate) const SLICE: Budget = Budget::new(256, 16 * 1024);
@@ -73,6 +74,12 @@ pub struct Settings {
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
     pub output_size_max: usize,
+    /// This lane's share of `maxmemory`, bytes; 0 is no limit.
+    pub memory_size_max: u64,
+    /// `maxmemory-policy`: what may go to stay within it.
+    pub policy: Policy,
+    /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
+    pub timeout_s: u64,
     /// `maxclients` of this lane; one more is told so and closed.
     pub client_count_max: usize,
     /// Which door each of the net's listeners is, in their order.
@@ -94,6 +101,9 @@ impl Default for Settings {
             bulk_size_max: 512 * 1024 * 1024,
             query_size_max: 1024 * 1024 * 1024,
             output_size_max: 1024 * 1024 * 1024,
+            memory_size_max: 0,
+            policy: Policy::NoEviction,
+            timeout_s: 0,
             client_count_max: 10_000,
             doors: vec![Port::Shared],
             lane_port_base: None,

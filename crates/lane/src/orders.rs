@@ -33,6 +33,7 @@ impl Lane {
                 .kill(&filter, net)
                 .then(|| Report::Killed(std::mem::take(&mut self.obeying).killed_count)),
             Order::Settings(settings) => {
+                self.core.space.set_room(settings.memory_size_max, settings.policy);
                 self.core.settings = (*settings).clone();
                 Some(Report::Done)
             }

@@ -3,7 +3,7 @@
 //! Commands that have arrived together are decoded together, up to [`AHEAD_MAX`] of them, and what their keys need is
 //! brought near before the first one runs: the cache misses of a pipeline overlap instead of following one another.
 
-use net::{Need, Net, Stream};
+use net::{Close, Need, Net, Stream};
 use store::{Key, WARM_COUNT_MAX};
 use wire::command::{Command, Refusal, Scope};
 use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
@@ -19,6 +19,9 @@ use crate::slab::Handle;
 
 /// Commands decoded before the first of them runs.
 const AHEAD_MAX: usize = WARM_COUNT_MAX;
+
+/// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
+const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
 
 /// What is left of a turn for one client.
 pub(crate) struct Share {
@@ -133,7 +136,12 @@ pub(crate) fn serve_client<N: Net>(
     };
     share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
     let settles = !client.replies.is_empty() || output.len() >= OUTPUT_HIGH;
+    let is_stranger = !client.is_authenticated && output.len() > UNAUTHENTICATED_UNREAD_MAX;
     net.consume(conn, used);
+    if is_stranger {
+        net.close(conn, Close::Now);
+        return End::Waits;
+    }
     match result {
         End::Waits if settles => End::Settles,
         other => other,

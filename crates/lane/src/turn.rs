@@ -36,6 +36,10 @@ const SLICES_PER_TURN: usize = 16;
 /// Housekeeping in a turn.
 const TEND: Budget = Budget::new(64, 64 * 1024);
 
+/// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
+const LOOKS_FOR_SILENCE: usize = 64;
+const SILENCE_LOOK_NS: u64 = 100_000_000;
+
 /// A cheap counter, given by the caller: the TSC in the binary, work units in the simulator.
 pub trait Meter {
     /// A number that grows with work done.
@@ -88,6 +92,8 @@ pub struct Lane {
     handovers: Vec<Handover>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
+    /// Where the look for silent clients has come to.
+    silence_next: usize,
 }
 
 impl Lane {
@@ -98,7 +104,8 @@ impl Lane {
         let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
         let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
         let (databases, bulk_size_max) = (settings.database_count, settings.bulk_size_max);
-        let space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max);
+        let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max);
+        space.set_room(settings.memory_size_max, settings.policy);
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -114,6 +121,7 @@ impl Lane {
             handovers: Vec::new(),
             bells: Vec::new(),
             obeying: Obeying::default(),
+            silence_next: 0,
         }
     }
 
@@ -125,6 +133,7 @@ impl Lane {
         self.gather(net);
         self.hear_lanes(net);
         self.serve_clients(net);
+        self.dismiss_silent(net);
         self.obey(net);
         let slices = self.core.work(SLICES_PER_TURN);
         self.deliver(net);
@@ -141,13 +150,13 @@ impl Lane {
         if has_more || !self.ready.is_empty() || !self.senders.is_empty() || self.core.has_work() {
             return Next::Again;
         }
-        match self.core.space.shard.next_expiry() {
-            None => Next::Idle,
-            Some(at_ms) => {
-                let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
-                Next::At(now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000)))
-            }
-        }
+        let expiry = self.core.space.shard.next_expiry().map(|at_ms| {
+            let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
+            now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
+        });
+        let watches_silence = self.core.settings.timeout_s > 0 && !self.clients.is_empty();
+        let look = watches_silence.then(|| now.mono_ns.saturating_add(SILENCE_LOOK_NS));
+        expiry.into_iter().chain(look).min().map_or(Next::Idle, Next::At)
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -264,6 +273,22 @@ impl Lane {
         let client = self.clients.get_mut(handle).expect("a known connection has a client");
         client.need = Need::More;
         enqueue(&mut self.ready, handle, client);
+    }
+
+    /// Closes clients that have been silent for too long. A few are looked at each turn.
+    fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
+        let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
+        if timeout_ns == 0 {
+            return;
+        }
+        let now_ns = self.core.space.now.mono_ns;
+        for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
+            self.silence_next = (self.silence_next + 1) % self.clients.place_count();
+            let Some((_, client)) = self.clients.at(self.silence_next) else { continue };
+            if !client.is_blocked && now_ns.saturating_sub(client.active_ns) > timeout_ns {
+                net.close(client.conn, Close::Now);
+            }
+        }
     }
 
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.

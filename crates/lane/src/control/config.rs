@@ -6,6 +6,8 @@ use wire::glob::{self, Case};
 use wire::reply::{self, Proto, Put};
 
 use super::settings::SETTINGS;
+use store::Policy;
+
 use crate::Settings;
 
 /// One line of the table.
@@ -170,6 +172,11 @@ impl Config {
         settings.client_count_max = size("maxclients").div_ceil(usize::from(lane_count));
         settings.bulk_size_max = number("proto-max-bulk-len");
         settings.query_size_max = size("client-query-buffer-limit");
+        settings.memory_size_max = number("maxmemory").div_ceil(u64::from(lane_count));
+        let policy = self.value("maxmemory-policy");
+        settings.policy =
+            Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);
+        settings.timeout_s = number("timeout");
         let limits = self.value("client-output-buffer-limit");
         let hard = limits.split(' ').nth(1).and_then(|hard| hard.parse::<usize>().ok()).unwrap_or(0);
         settings.output_size_max = if hard == 0 { Settings::default().output_size_max } else { hard };
