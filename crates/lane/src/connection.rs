@@ -105,6 +105,8 @@ pub(crate) fn run_queued(call: &Call<'_>, around: &Around<'_>, out: &mut impl Pu
             Ok(_) => out.put(OK),
             Err(text) => reply::error(out, text),
         },
+        // EXEC has ended all watching by then.
+        Id::Unwatch => out.put(OK),
         _ => run_anywhere(call, around, out),
     }
 }

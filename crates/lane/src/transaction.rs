@@ -18,6 +18,7 @@ use crate::Settings;
 use crate::client::{Client, Port};
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::lcs::Lcs;
+use crate::commands::scan::parse_cursor;
 use crate::connection;
 use crate::dispatch::lanes_of;
 use crate::keyspace::{Call, Keyspace};
@@ -391,6 +392,8 @@ impl Transaction {
 
     /// A watched key has changed: nothing runs.
     fn abort(&mut self) -> After {
+        // A SELECT that planning has followed does not take place either.
+        self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
         let mut content = Content::default();
         reply::null_array(&mut content, self.proto);
         After::Reply(content, self.release_all())
@@ -458,7 +461,11 @@ impl Transaction {
             Scope::Keys(_) if command.id == Id::Copy && self.is_wrong_copy(index, around) => Plan::Whole(0),
             Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
             Scope::Keys(combine) => Plan::Scatter(combine),
-            Scope::Partition => Plan::Whole(around.lane),
+            Scope::Partition => {
+                let lane = self.lane_of_cursor(index, around);
+                self.join(lane);
+                Plan::Whole(lane)
+            }
             Scope::Connection | Scope::Control => Plan::Here,
         };
         self.commands[index].plan = plan;
@@ -473,6 +480,17 @@ impl Transaction {
             self.plan_all_lanes(around);
         }
         self.at.1 = 1;
+    }
+
+    /// The lane that goes on with a SCAN; the client's own for other commands of one partition.
+    fn lane_of_cursor(&self, index: usize, around: &Surroundings<'_>) -> u16 {
+        let planned = &self.commands[index];
+        if planned.command.id != Id::Scan || self.port == Port::Lane {
+            return around.lane;
+        }
+        let cursor = planned.request.get(1).flat().and_then(parse_cursor).unwrap_or(0);
+        let slot = u16::try_from(cursor >> 48).ok().and_then(Slot::new);
+        around.map.owner(slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"))).0
     }
 
     /// COPY with wrong options refuses itself too.

@@ -1,36 +1,8 @@
 //! What a client sends and what it gets, over one lane and over four: the same bytes.
 
-use sim::World;
+mod check;
 
-/// Sends a conversation, in RESP made from words, and compares every reply with what is wanted.
-fn check(lines: &[(&str, &str)]) {
-    for lane_count in [1, 4] {
-        let mut world = World::quiet(lane_count);
-        let mut client = world.connect(0);
-        for (command, want) in lines {
-            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-            let mut bytes = Vec::new();
-            wire::client::command(&mut bytes, &words);
-            let got = world.exchange(&mut client, &bytes, want.len(), 200);
-            assert_eq!(String::from_utf8_lossy(&got), *want, "{command} over {lane_count} lanes");
-        }
-        // The whole conversation in one piece gives the same bytes.
-        let mut world = World::quiet(lane_count);
-        let mut client = world.connect(0);
-        let mut bytes = Vec::new();
-        for (command, _) in lines {
-            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-            wire::client::command(&mut bytes, &words);
-        }
-        let want: String = lines.iter().map(|(_, want)| *want).collect();
-        let got = world.exchange(&mut client, &bytes, want.len(), 2000);
-        assert_eq!(String::from_utf8_lossy(&got), want, "pipelined over {lane_count} lanes");
-        for _ in 0..20 {
-            world.round();
-        }
-        assert!(world.is_idle(), "nothing is left under way");
-    }
-}
+use check::check;
 
 #[test]
 fn single_keys() {
