@@ -1,5 +1,6 @@
 //! The `expresslane` program: reads its settings, starts its threads, and says in one sentence why it can't.
 
+mod attendant;
 mod clock;
 mod control;
 mod machine;

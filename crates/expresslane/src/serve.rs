@@ -18,15 +18,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Board, Lane, Links, Next, Port, Settings, Setup, mesh};
+use lane::{Board, ControlSetup, Lane, Links, Next, Port, Settings, Setup, mesh};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::{Bell, Limits, Wait};
 use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
+use crate::attendant;
 use crate::clock::{Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::machine::{self, Facts};
@@ -71,8 +72,6 @@ struct Server {
     shared: Arc<Shared>,
     bells: Bells,
     started: Started,
-    /// Kept while lanes serve: they are this thread's peers.
-    _links: Links,
 }
 
 /// What lanes and the control thread share beside rings. Read each turn, written at the end only.
@@ -109,6 +108,9 @@ impl Server {
 
 /// Every lane's bell, by number.
 type Bells = Arc<[Bell]>;
+
+/// Whom a lane can wake.
+type Wakers = (Bells, Thread);
 
 /// What a lane's thread begins with. All of it can be sent; the lane itself is made on the thread.
 struct Berth {
@@ -152,7 +154,8 @@ struct Ready {
 /// Starts all lanes, the first one alone; any failure is this function's, and ends the process.
 fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server, String> {
     let lanes_count = u16::try_from(plan.lanes.len()).expect("lanes are few");
-    let secret = machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"))?;
+    let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
+    let secret = chance()?;
     let mut links = mesh(plan.lanes.len());
     let control_links = links.pop().expect("the control thread's links come last");
     let shared = Arc::new(Shared {
@@ -161,6 +164,8 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     });
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
+    let run_id = attendant::run_id(chance()?, chance()?);
+    let lane_settings = lane_settings(settings, lanes_count, run_id);
     let mut doors = Doors {
         shared: plan.shared.clone(),
         own: Vec::new(),
@@ -176,7 +181,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
             id,
             cpu: lane.cpu,
             clock,
-            settings: lane_settings(settings, lanes_count),
+            settings: lane_settings.clone(),
             map: Arc::clone(&map),
             board: Arc::clone(&board),
             links,
@@ -198,8 +203,17 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
         starts.push(start);
     }
     let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
+    let setup = ControlSetup {
+        links: control_links,
+        board,
+        settings: lane_settings,
+        identity: attendant::identity(settings),
+        config: attendant::config(settings),
+        now: clock.now(),
+    };
+    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size)?;
     for start in starts {
-        start.send(Arc::clone(&bells)).expect("a lane that is ready waits for the bells");
+        start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
     let mut addresses: Vec<String> =
         readies[0].shared.iter().map(|place| place.address.to_string()).collect();
@@ -211,16 +225,11 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
         notes.push("addresses are scarce (vm.overcommit_memory=2 or ulimit -v): lanes can hold less than the machine".to_owned());
     }
-    Ok(Server {
-        shared,
-        bells,
-        started: Started { shared: addresses, region_size, notes },
-        _links: control_links,
-    })
+    Ok(Server { shared, bells, started: Started { shared: addresses, region_size, notes } })
 }
 
 /// What the settings mean to a lane.
-fn lane_settings(settings: &ServeSettings, lanes_count: u16) -> Settings {
+fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let base = settings.lane_ports.0;
     Settings {
@@ -235,11 +244,12 @@ fn lane_settings(settings: &ServeSettings, lanes_count: u16) -> Settings {
         doors: Vec::new(),
         lane_port_base: base,
         announce_ip: settings.announce_ip.clone(),
+        run_id,
     }
 }
 
 /// Starts a lane's thread and waits until it could serve. The sender lets it begin.
-fn launch(berth: Berth) -> Result<(Ready, Sender<Bells>), String> {
+fn launch(berth: Berth) -> Result<(Ready, Sender<Wakers>), String> {
     let (report, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();
     let id = berth.id;
@@ -253,7 +263,7 @@ fn launch(berth: Berth) -> Result<(Ready, Sender<Bells>), String> {
 }
 
 /// A lane's thread, from its first instruction to the end of the process.
-fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<Bells>) {
+fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<Wakers>) {
     let made = make(berth);
     let (mut runner, ready) = match made {
         Ok((runner, ready)) => (runner, ready),
@@ -263,9 +273,9 @@ fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<
         }
     };
     if report.send(Ok(ready)).is_ok()
-        && let Ok(bells) = started.recv()
+        && let Ok((bells, control)) = started.recv()
     {
-        runner.serve(&bells);
+        runner.serve(&bells, &control);
     }
 }
 
@@ -370,15 +380,15 @@ fn absent(address: SocketAddr) -> String {
 
 impl Runner {
     /// Turns until the end of the process.
-    fn serve(&mut self, bells: &[Bell]) {
+    fn serve(&mut self, bells: &[Bell], control: &Thread) {
         let mut is_draining = false;
         loop {
             let now = self.clock.now();
             let next = self.lane.turn(now, &Ticks, &mut self.net);
             for bell in self.lane.bells() {
-                // The control thread has no bell: it asks when it wants to know.
-                if let Some(bell) = bells.get(usize::from(*bell)) {
-                    bell.ring();
+                match bells.get(usize::from(*bell)) {
+                    Some(bell) => bell.ring(),
+                    None => control.unpark(),
                 }
             }
             if self.shared.phase.load(Ordering::Relaxed) == DRAINING {

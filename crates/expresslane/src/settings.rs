@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use value::{
-    BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimits,
-    Policy, Size, Span,
+    BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimit,
+    OutputLimits, Policy, Size, Span,
 };
 
 /// An in-memory database in which every core is an isolated lane that Redis clients can talk to.

@@ -28,6 +28,7 @@ pub(super) struct View<'a> {
     pub(super) memory_size: u64,
     /// In the kernel and outside it.
     pub(super) processor_us: (u64, u64),
+    pub(super) meter_per_us: u64,
 }
 
 /// Commands a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -365,7 +366,7 @@ impl View<'_> {
     fn each_lane(&self, text: &mut String) {
         for (lane, census) in &self.lanes {
             let stats = &census.stats;
-            let turn = match self.identity.meter_per_us {
+            let turn = match self.meter_per_us {
                 0 => format!("turn_units_max={}", stats.turn_meter_max),
                 per_us => format!("turn_usec_max={}", stats.turn_meter_max / per_us),
             };

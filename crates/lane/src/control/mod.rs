@@ -39,6 +39,8 @@ pub trait Machine {
     fn memory_size(&mut self) -> u64;
     /// Processor time of the process: in the kernel and outside it, microseconds.
     fn processor_us(&mut self) -> (u64, u64);
+    /// Counts of the lanes' meter in a microsecond; 0 if it does not count time.
+    fn meter_per_us(&mut self) -> u64;
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -58,8 +60,6 @@ pub struct Identity {
     pub backend: String,
     /// The shared port.
     pub port: u16,
-    /// Turns of the lanes' meter in a microsecond; 0 if it does not count time.
-    pub meter_per_us: u64,
 }
 
 /// What a control is made of.
@@ -456,6 +456,7 @@ impl Control {
             resident_size: machine.resident_size(),
             memory_size: machine.memory_size(),
             processor_us: machine.processor_us(),
+            meter_per_us: machine.meter_per_us(),
         }
     }
 }

@@ -36,6 +36,9 @@ impl Machine for MadeUp {
     fn processor_us(&mut self) -> (u64, u64) {
         (1_500_000, 2_250_000)
     }
+    fn meter_per_us(&mut self) -> u64 {
+        0
+    }
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         self.written = changed.to_vec();
         Ok(())
@@ -78,7 +81,6 @@ impl World {
                 config_file: "expresslane.toml".to_owned(),
                 backend: "epoll".to_owned(),
                 port: 6379,
-                meter_per_us: 0,
             },
             config: vec![("port".to_owned(), "6379".to_owned())],
             now,

@@ -1,0 +1,188 @@
+//! The thread of the control: it sleeps until a lane asks something, answers, and wakes the lanes that it asked.
+//!
+//! It has no cpu of its own and no place on the data path; a busy machine delays INFO and CONFIG, never a GET.
+
+use std::fs;
+use std::path::Path;
+use std::thread::{self, Thread};
+
+use clap::ValueEnum;
+use lane::{Control, ControlSetup, Identity, Machine, Meter, Shutdown};
+use net::Bell;
+use signal_hook::consts::SIGTERM;
+
+use crate::clock::{Clock, Ticks};
+use crate::control::{self, Level};
+use crate::settings::{OutputLimit, ServeSettings};
+
+/// Starts the thread. The handle wakes it: `unpark` is its bell.
+pub(crate) fn start(
+    setup: ControlSetup,
+    clock: Clock,
+    bells: Vec<Bell>,
+    memory_size: u64,
+) -> Result<Thread, String> {
+    let thread = thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || attend(Control::new(setup), clock, &bells, memory_size))
+        .map_err(|error| format!("the control thread can't be started: {error}"))?;
+    Ok(thread.thread().clone())
+}
+
+fn attend(mut control: Control, clock: Clock, bells: &[Bell], memory_size: u64) {
+    let mut machine =
+        ThisMachine { memory_size, clock, began_ns: clock.now().mono_ns, began_ticks: Ticks.read() };
+    let mut is_ending = false;
+    loop {
+        control.turn(clock.now(), &mut machine);
+        for lane in control.bells() {
+            bells[usize::from(*lane)].ring();
+        }
+        if let Some(how) = control.shutdown()
+            && !is_ending
+        {
+            is_ending = true;
+            end(how);
+        }
+        if control.mailbox().declare_sleep() {
+            thread::park();
+            control.mailbox().wake();
+        }
+    }
+}
+
+/// A client has said SHUTDOWN.
+fn end(how: Shutdown) {
+    control::log(Level::Info, "a client asked to shut down");
+    match how {
+        // The same way out as for a signal from outside.
+        Shutdown::Drain => {
+            signal_hook::low_level::raise(SIGTERM).expect("SIGTERM is taken over by this process")
+        }
+        Shutdown::Now => std::process::exit(0),
+    }
+}
+
+/// The machine under this process.
+struct ThisMachine {
+    memory_size: u64,
+    clock: Clock,
+    began_ns: u64,
+    began_ticks: u64,
+}
+
+impl Machine for ThisMachine {
+    fn resident_size(&mut self) -> u64 {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        resident_of(&status).unwrap_or(0)
+    }
+
+    fn memory_size(&mut self) -> u64 {
+        self.memory_size
+    }
+
+    fn processor_us(&mut self) -> (u64, u64) {
+        let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: `usage` is writable and of the type that the call fills.
+        let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr()) };
+        if result != 0 {
+            return (0, 0);
+        }
+        // SAFETY: a rusage of zeroes is one, and the call has filled it.
+        let usage = unsafe { usage.assume_init() };
+        let us = |time: libc::timeval| {
+            u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
+        };
+        (us(usage.ru_stime), us(usage.ru_utime))
+    }
+
+    fn meter_per_us(&mut self) -> u64 {
+        // Measured over all the time since the start: the longer, the better.
+        let us = self.clock.now().mono_ns.saturating_sub(self.began_ns) / 1000;
+        Ticks.read().wrapping_sub(self.began_ticks).checked_div(us).unwrap_or(0)
+    }
+
+    fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
+        Err("the configuration file is not written by the server: change it by hand".to_owned())
+    }
+}
+
+/// Bytes behind `VmRSS` in a process' status.
+fn resident_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Who this process is.
+pub(crate) fn identity(settings: &ServeSettings) -> Identity {
+    let release = fs::read_to_string(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
+    let path = |path: Option<&Path>| path.map(|path| path.display().to_string()).unwrap_or_default();
+    let config =
+        settings.config.as_deref().map(|path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+    Identity {
+        os: format!("Linux {} {}", release.trim(), std::env::consts::ARCH),
+        process_id: std::process::id(),
+        executable: path(std::env::current_exe().ok().as_deref()),
+        config_file: path(config.as_deref()),
+        backend: "epoll".to_owned(),
+        port: settings.port,
+    }
+}
+
+/// What CONFIG GET shows of the settings that the server has started with.
+pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
+    let yes_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
+    let bind: Vec<String> = settings.bind.iter().map(ToString::to_string).collect();
+    let policy = settings.maxmemory_policy.to_possible_value().expect("every policy has a name");
+    let limits = &settings.client_output_buffer_limit;
+    let limits = [("normal", &limits.normal), ("slave", &limits.replica), ("pubsub", &limits.pubsub)];
+    let limits: Vec<String> = limits.iter().map(|(class, limit)| limit_text(class, limit)).collect();
+    let socket = settings.unixsocket.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+    [
+        ("bind", bind.join(" ")),
+        ("port", settings.port.to_string()),
+        ("unixsocket", socket),
+        ("unixsocketperm", format!("{:o}", settings.unixsocketperm.0)),
+        ("tcp-backlog", settings.tcp_backlog.to_string()),
+        ("tcp-keepalive", settings.tcp_keepalive.to_string()),
+        ("maxmemory", settings.maxmemory.0.to_string()),
+        ("maxmemory-policy", policy.get_name().to_owned()),
+        ("requirepass", settings.requirepass.clone().unwrap_or_default()),
+        ("protected-mode", yes_no(settings.protected_mode)),
+        ("maxclients", settings.maxclients.to_string()),
+        ("timeout", settings.timeout.to_string()),
+        ("databases", settings.databases.to_string()),
+        ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
+        ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
+        ("client-output-buffer-limit", limits.join(" ")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+fn limit_text(class: &str, limit: &OutputLimit) -> String {
+    let (hard, soft) = (limit.hard_size.unwrap_or(0), limit.soft_size.unwrap_or(0));
+    format!("{class} {hard} {soft} {}", limit.soft_duration.as_secs())
+}
+
+/// A name for this run: forty hex digits of chance.
+pub(crate) fn run_id(chance: [u64; 2], more: [u64; 2]) -> String {
+    let digits: String = chance.iter().chain(&more).map(|word| format!("{word:016x}")).collect();
+    digits[..40].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resident_memory_is_read_in_bytes() {
+        assert_eq!(resident_of("Name:\tx\nVmRSS:\t    1024 kB\nVmData: 1 kB\n"), Some(1 << 20));
+        assert_eq!(resident_of("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_run_has_forty_hex_digits() {
+        assert_eq!(run_id([1, 2], [3 << 32, 4]), "0000000000000001000000000000000200000003");
+    }
+}
