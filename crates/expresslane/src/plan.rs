@@ -5,9 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::machine::{Facts, list_of};
-use crate::settings::{
-    BindAddress, ClientsMemory, Io, LANES_COUNT_MAX, LanesCount, Policy, ServeSettings, Size,
-};
+use crate::settings::{BindAddress, ClientsMemory, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
 const THREADS_ALL_LANES: usize = 4;
@@ -217,12 +215,7 @@ fn without_effect(settings: &ServeSettings, notes: &mut Vec<String>) {
             notes.push(format!("{text} has no effect in this version"));
         }
     };
-    note(
-        settings.maxmemory_policy != Policy::Noeviction,
-        "maxmemory-policy (writes are refused when memory is full)",
-    );
     note(settings.maxmemory_clients != ClientsMemory::Size(Size(0)), "maxmemory-clients");
-    note(settings.timeout > 0, "timeout");
     note(settings.announce_port.is_some(), "announce-port");
 }
 
@@ -354,7 +347,7 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said() {
-        let flags = ["--timeout", "5", "--maxmemory-policy", "allkeys-lru"];
+        let flags = ["--maxmemory-clients", "5%", "--announce-port", "7100"];
         let plan = plan(&settings(&flags), &machine(0..8, None)).unwrap();
         assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
     }

@@ -123,8 +123,6 @@ struct Berth {
     links: Links,
     secret: [u64; 2],
     region_size: u64,
-    /// Bytes of data; `None` is no limit.
-    lease: Option<u64>,
     huge_pages: bool,
     busy_poll: Option<Duration>,
     doors: Doors,
@@ -187,7 +185,6 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
             links,
             secret,
             region_size: plan.region_size,
-            lease: (settings.maxmemory.0 > 0).then(|| settings.maxmemory.0 / u64::from(lanes_count)),
             huge_pages: settings.huge_pages,
             busy_poll: settings.busy_poll.0,
             doors: Doors { own: lane.own.clone(), unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
@@ -239,6 +236,9 @@ fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String) -> 
         bulk_size_max: settings.proto_max_bulk_len.0,
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: settings.client_output_buffer_limit.normal.hard_size.map_or(usize::MAX, size),
+        memory_size_max: settings.maxmemory.0.div_ceil(u64::from(lanes_count)),
+        policy: settings.maxmemory_policy.of_store(),
+        timeout_s: u64::from(settings.timeout),
         // Connections are spread evenly over lanes, so each has its part of the whole.
         client_count_max: size(u64::from(settings.maxclients.div_ceil(u32::from(lanes_count)))),
         doors: Vec::new(),
@@ -316,10 +316,7 @@ fn make(berth: Berth) -> Result<(Runner, Ready), String> {
         partition_of: |_, key| Slot::of(key).number(),
         recency: Recency::Lru,
     };
-    let mut shard = Shard::new(config, memory);
-    if let Some(lease) = berth.lease {
-        shard.set_lease(lease);
-    }
+    let shard = Shard::new(config, memory);
     let lane = Lane::new(Setup {
         id,
         map: berth.map,

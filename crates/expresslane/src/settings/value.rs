@@ -243,6 +243,22 @@ pub(crate) enum Policy {
     VolatileTtl,
 }
 
+impl Policy {
+    /// The same policy as the shard knows it.
+    pub(crate) fn of_store(self) -> store::Policy {
+        match self {
+            Policy::Noeviction => store::Policy::NoEviction,
+            Policy::AllkeysLru => store::Policy::AllKeysLru,
+            Policy::AllkeysLfu => store::Policy::AllKeysLfu,
+            Policy::AllkeysRandom => store::Policy::AllKeysRandom,
+            Policy::VolatileLru => store::Policy::VolatileLru,
+            Policy::VolatileLfu => store::Policy::VolatileLfu,
+            Policy::VolatileRandom => store::Policy::VolatileRandom,
+            Policy::VolatileTtl => store::Policy::VolatileTtl,
+        }
+    }
+}
+
 /// The bound on all clients' buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientsMemory {
