@@ -13,7 +13,8 @@
 use wire::command::{Command, Id, lookup};
 use wire::reply::{self, Proto};
 
-use super::{Planned, Share, header};
+use super::combine::header;
+use super::{Planned, Share};
 use crate::SLICE;
 use crate::commands::generic::{CopyOptions, Moved, put_no_such_key, put_renamed};
 use crate::commands::lcs::{Lcs, LcsOptions};

@@ -1,0 +1,251 @@
+//! Planning: which lanes take part in a transaction, which locks they take, which part of the request each one gets.
+//! A step plans [`ITEMS_PER_STEP`] keys.
+
+use wire::command::{Combine, Command, Id, Scope};
+use wire::route::Slot;
+
+use super::{After, ITEMS_PER_STEP, Phase, Plan, Planned, REFUSALS_MAX, Share, Surroundings, Transaction};
+use crate::client::Port;
+use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
+use crate::commands::scan::parse_cursor;
+use crate::connection;
+use crate::keyspace::Keyspace;
+use crate::locks::{Kind, LockName, Mode};
+use crate::part::NAMES_PER_STEP;
+use crate::request::{Arg, Args, Request};
+
+impl Transaction {
+    pub(super) fn plan(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
+        if self.at == (0, 0) {
+            self.database_count = around.database_count;
+            self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
+            for (lane, name) in self.watched.clone() {
+                let index = self.join(lane);
+                self.lanes[index].names.push(name, Mode::Shared);
+            }
+        }
+        let mut items_left = ITEMS_PER_STEP;
+        while self.at.0 < self.commands.len() {
+            if items_left == 0 {
+                return After::Again;
+            }
+            items_left -= 1;
+            if self.at.1 == 0 {
+                self.plan_command(around);
+            }
+            self.plan_keys(space, around, &mut items_left);
+        }
+        self.planned()
+    }
+
+    /// How one command gets its answer; its keys follow.
+    pub(super) fn plan_command(&mut self, around: &Surroundings<'_>) {
+        let index = self.at.0;
+        self.commands[index].db = self.db_after;
+        let (command, count) = (self.commands[index].command, self.commands[index].request.len());
+        let plan = match command.scope {
+            Scope::AllLanes(combine) => Plan::Scatter(combine),
+            Scope::Key | Scope::Keys(_) if key_range(command, count).is_empty() => Plan::Here,
+            Scope::Key => Plan::Whole(0),
+            // A key without its value: the command refuses itself, in one place.
+            Scope::Keys(_) if command.keys.step == 2 && count % 2 == 0 => Plan::Whole(0),
+            Scope::Keys(_) if command.id == Id::Copy && self.is_wrong_copy(index, around) => Plan::Whole(0),
+            Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
+            Scope::Keys(combine) => Plan::Scatter(combine),
+            Scope::Partition => {
+                let lane = self.lane_of_cursor(index, around);
+                self.join(lane);
+                Plan::Whole(lane)
+            }
+            Scope::Connection | Scope::Control => Plan::Here,
+        };
+        self.commands[index].plan = plan;
+        if command.id == Id::Select
+            && let Ok(db) = connection::database(self.commands[index].request.get(1), around.database_count)
+        {
+            self.db_after = db;
+        }
+        if let Plan::Scatter(_) = plan
+            && let Scope::AllLanes(_) = command.scope
+        {
+            self.plan_all_lanes(around);
+        }
+        self.at.1 = 1;
+    }
+
+    /// The lane that goes on with a SCAN; the client's own for other commands of one partition.
+    pub(super) fn lane_of_cursor(&self, index: usize, around: &Surroundings<'_>) -> u16 {
+        let planned = &self.commands[index];
+        if planned.command.id != Id::Scan || self.port == Port::Lane {
+            return around.lane;
+        }
+        let cursor = planned.request.get(1).flat().and_then(parse_cursor).unwrap_or(0);
+        let slot = u16::try_from(cursor >> 48).ok().and_then(Slot::new);
+        around.map.owner(slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"))).0
+    }
+
+    /// COPY with wrong options refuses itself too.
+    pub(super) fn is_wrong_copy(&self, index: usize, around: &Surroundings<'_>) -> bool {
+        let planned = &self.commands[index];
+        CopyOptions::parse(Args::Owned(&planned.request), planned.db, around.database_count).is_err()
+    }
+
+    pub(super) fn plan_all_lanes(&mut self, around: &Surroundings<'_>) {
+        let index = self.at.0;
+        let planned = &self.commands[index];
+        let mode = if planned.command.writes() { Mode::Exclusive } else { Mode::Shared };
+        let databases: Vec<u16> = match planned.command.id {
+            Id::Flushall => (0..around.database_count).collect(),
+            Id::Swapdb => swapped_databases(Args::Owned(&planned.request), around.database_count)
+                .map_or(Vec::new(), |(a, b)| vec![a, b]),
+            _ => vec![planned.db],
+        };
+        for lane in around.all.clone() {
+            let at = self.join(lane);
+            if self.takes_locks {
+                for &db in &databases {
+                    self.lanes[at].names.push(LockName { db, key: None }, mode);
+                }
+            }
+            let request = Args::Owned(&self.commands[index].request).to_request();
+            self.commands[index].shares.push(Share { lane: at, request, probe: None });
+        }
+    }
+
+    /// Finds the lanes of the next keys of the command at hand.
+    pub(super) fn plan_keys(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        items_left: &mut usize,
+    ) {
+        let index = self.at.0;
+        let command = self.commands[index].command;
+        let db = self.commands[index].db;
+        let count = self.commands[index].request.len();
+        let keys = key_range(command, count);
+        let step = usize::from(command.keys.step.max(1));
+        let mut key_index = keys.start + (self.at.1 - 1) * step;
+        while key_index < keys.end {
+            if *items_left == 0 {
+                return;
+            }
+            *items_left -= 1;
+            let bytes = self.commands[index].request.get(key_index).flat().unwrap_or_default();
+            let slot = Slot::of(bytes);
+            let lane = around.map.owner(slot).0;
+            let hash = space.shard.key(db, slot.number(), bytes).hash;
+            let at = self.join(lane);
+            if self.takes_locks {
+                let mode = if command.writes() { Mode::Exclusive } else { Mode::Shared };
+                let args = Args::Owned(&self.commands[index].request);
+                let databases = databases_of_key(command, args, key_index, db, around.database_count);
+                for db in databases.into_iter().flatten() {
+                    self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
+                }
+            }
+            let planned = &mut self.commands[index];
+            match planned.plan {
+                Plan::Whole(_) => planned.plan = Plan::Whole(lane),
+                Plan::Scatter(_) => planned.share(at, key_index, step, false),
+                Plan::Relay(_) => planned.share(at, key_index, step, command.id == Id::Msetnx),
+                Plan::Here => {}
+            }
+            key_index += step;
+            self.at.1 += 1;
+        }
+        self.at = (index + 1, 0);
+    }
+
+    /// Everything is planned: how to lock.
+    pub(super) fn planned(&mut self) -> After {
+        for planned in &mut self.commands {
+            // Keys that all live on one lane need no taking apart.
+            if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (planned.plan, planned.shares.as_slice()) {
+                planned.plan = Plan::Whole(self.lanes[share.lane].lane);
+                planned.shares.clear();
+            }
+        }
+        let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
+        self.lanes.sort_by_key(|part| part.lane);
+        for planned in &mut self.commands {
+            for share in &mut planned.shares {
+                let lane = order[share.lane];
+                share.lane = self.lanes.iter().position(|part| part.lane == lane).expect("sorted, not lost");
+            }
+        }
+        if self.lanes.is_empty() {
+            self.stage_end = self.commands.len();
+            self.phase = Phase::Combining;
+            self.at = (0, 0);
+            return After::Again;
+        }
+        let is_short = self.lanes.iter().all(|part| part.names.len() <= NAMES_PER_STEP);
+        self.kind = if self.lanes.len() == 1 {
+            Kind::Local
+        } else if is_short && self.refusal_count < REFUSALS_MAX {
+            Kind::Numbered
+        } else {
+            Kind::Ordered
+        };
+        let asked = if self.kind == Kind::Ordered { 1 } else { self.lanes.len() };
+        if self.goes_at_once() {
+            self.fill_stage();
+            self.phase = Phase::Running { awaited: asked };
+        } else {
+            self.phase = Phase::Locking { asked, awaited: asked, is_refused: false };
+        }
+        After::Prepare(0..asked)
+    }
+
+    /// Whether the lanes may run everything as soon as they have their locks: there is one, or no locks at all.
+    pub(super) fn goes_at_once(&self) -> bool {
+        (self.lanes.len() == 1 || !self.takes_locks)
+            && !self.commands.iter().any(|planned| matches!(planned.plan, Plan::Relay(_)))
+    }
+}
+
+impl Planned {
+    /// Gives the lane at `lane` the key at `key_index`, with what belongs to it.
+    pub(super) fn share(&mut self, lane: usize, key_index: usize, step: usize, probes: bool) {
+        let name = Arg::Flat(self.command.name.as_bytes());
+        let at = match self.shares.iter().position(|share| share.lane == lane) {
+            Some(at) => at,
+            None => {
+                let mut request = Request::default();
+                request.push(name);
+                let probe = probes.then(|| {
+                    let mut probe = Request::default();
+                    probe.push(Arg::Flat(b"exists"));
+                    probe
+                });
+                self.shares.push(Share { lane, request, probe });
+                self.shares.len() - 1
+            }
+        };
+        let share = &mut self.shares[at];
+        for index in key_index..key_index + step {
+            share.request.push(self.request.get(index));
+        }
+        if let Some(probe) = &mut share.probe {
+            probe.push(self.request.get(key_index));
+        }
+    }
+}
+
+/// The arguments that may be keys, first to past the last, of a command with `count` arguments.
+pub(crate) fn key_range(command: &Command, count: usize) -> std::ops::Range<usize> {
+    let first = usize::from(command.keys.first);
+    if first == 0 {
+        return 0..0;
+    }
+    let last = match usize::try_from(command.keys.last) {
+        Ok(last) => last,
+        Err(_) => (count + 1).saturating_sub(1 + usize::from(command.keys.last.unsigned_abs())),
+    };
+    let step = usize::from(command.keys.step.max(1));
+    // A pair that lacks its value is no pair: the command says so itself.
+    let whole = if last < first { 0 } else { (last - first) / step + 1 };
+    let fits = count.saturating_sub(first) / step;
+    first..first + whole.min(fits.max(usize::from(step == 1))) * step
+}
