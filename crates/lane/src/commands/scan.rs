@@ -6,6 +6,7 @@ use store::{Budget, Entry};
 use wire::glob::{Case, Match, Verdict};
 use wire::number::parse_i64;
 use wire::reply;
+use wire::route::SLOTS;
 
 use super::{NOT_AN_INTEGER, SYNTAX};
 use crate::client::Port;
@@ -20,6 +21,9 @@ const LOOKS_MAX: u64 = 1024;
 const WALK_COUNT_MIN: u64 = 4096;
 /// As in Redis, SCAN gives up on reaching COUNT after so many times as many steps.
 const WALK_FACTOR: u64 = 10;
+
+/// A cursor's partition stands above this many bits of position in it.
+const PARTITION_SHIFT: u32 = 48;
 
 /// A walk over the keys of a database.
 pub(crate) struct Walk {
@@ -173,7 +177,10 @@ pub(crate) fn scan(
     if !walk.advance(space, call.db, &filter, budget, is_enough) {
         return Step::More;
     }
-    let next = if walk.cursor == 0 && call.port == Port::Shared { space.cursor_after } else { walk.cursor };
+    // A cursor past the last partition, which no SCAN gave, is the end on every lane.
+    let is_past = cursor >> PARTITION_SHIFT >= u64::from(SLOTS);
+    let is_over = walk.cursor == 0 && call.port == Port::Shared && !is_past;
+    let next = if is_over { space.cursor_after } else { walk.cursor };
     reply::array(sink, 2);
     reply::bulk(sink, next.to_string().as_bytes());
     reply::array(sink, walk.found_count);

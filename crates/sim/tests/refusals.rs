@@ -1,0 +1,114 @@
+//! Wrong calls, generated from the table: wrong numbers of arguments for every command, wrong integers for every
+//! argument that is one.
+
+mod check;
+
+use check::Talk;
+use wire::command::{COMMANDS, Command, Id};
+
+/// The words of a call with `count` words, names included.
+fn call(command: &Command, count: usize) -> Vec<&'static [u8]> {
+    let mut words: Vec<&[u8]> = command.name.split('|').map(str::as_bytes).collect();
+    words.resize(count, b"1");
+    words
+}
+
+#[test]
+fn wrong_numbers_of_arguments() {
+    let mut talk = Talk::new(2);
+    let mut tried = 0;
+    for command in &COMMANDS {
+        let least = usize::from(command.arity.unsigned_abs());
+        let names = command.name.split('|').count();
+        let mut counts = vec![least - 1];
+        // A container with more words has a subcommand that does not exist.
+        if command.arity > 0 && !command.is_container() {
+            counts.extend([least + 1, least + 100]);
+        }
+        for count in counts.into_iter().filter(|count| *count >= names) {
+            let abort = "EXECABORT Transaction discarded because of:";
+            let begin = if command.id == Id::Exec { abort } else { "ERR" };
+            let want = format!("-{begin} wrong number of arguments for '{}' command\r\n", command.name);
+            let got = talk.call(&call(command, count));
+            assert_eq!(String::from_utf8_lossy(&got), want, "{} with {count} words", command.name);
+            tried += 1;
+        }
+    }
+    assert!(tried > 150, "{tried} calls are most of the table");
+    talk.rest();
+}
+
+#[test]
+fn a_key_may_have_a_length_and_no_more() {
+    let mut talk = Talk::new(2);
+    let too_long = vec![b'k'; store::KEY_SIZE_MAX + 1];
+    for command in COMMANDS.iter().filter(|command| command.keys.first > 0 && command.id != Id::Watch) {
+        let least = usize::from(command.arity.unsigned_abs()).max(usize::from(command.keys.first) + 1);
+        let mut words = call(command, least);
+        words[usize::from(command.keys.first)] = &too_long;
+        let got = talk.call(&words);
+        assert!(
+            got.starts_with(b"-ERR key is longer"),
+            "{}: {}",
+            command.name,
+            String::from_utf8_lossy(&got)
+        );
+    }
+    talk.rest();
+}
+
+#[test]
+fn wrong_integers() {
+    let mut talk = Talk::new(2);
+    talk.say("SET a 1");
+    let lines = [
+        "SET a 1 EX ?",
+        "SET a 1 PX ?",
+        "SET a 1 EXAT ?",
+        "SET a 1 PXAT ?",
+        "GETEX a EX ?",
+        "GETEX a PX ?",
+        "SETEX a ? 1",
+        "PSETEX a ? 1",
+        "INCRBY a ?",
+        "DECRBY a ?",
+        "GETRANGE a ? 1",
+        "GETRANGE a 1 ?",
+        "SUBSTR a ? 1",
+        "SETRANGE a ? 1",
+        "EXPIRE a ?",
+        "PEXPIRE a ?",
+        "EXPIREAT a ?",
+        "PEXPIREAT a ?",
+        "COPY a b DB ?",
+        "MOVE a ?",
+        "SCAN 0 COUNT ?",
+        "LCS a b MINMATCHLEN ?",
+    ];
+    let wrong = [
+        "\"\"",
+        "x",
+        "1.0",
+        "+1",
+        "01",
+        "-0",
+        "1e3",
+        "0x10",
+        "1,000",
+        "--1",
+        "-",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "99999999999999999999999",
+        "\u{661}",
+        "1\0",
+    ];
+    for line in lines {
+        for word in wrong {
+            let line = line.replace('?', word);
+            assert_eq!(talk.say(&line), "-ERR value is not an integer or out of range\r\n", "{line}");
+        }
+    }
+    assert_eq!(talk.say("GET a"), "$1\r\n1\r\n", "a refused command changes nothing");
+    talk.rest();
+}
