@@ -21,6 +21,10 @@ pub(crate) enum Order {
     List(Arc<Filter>),
     /// Close the clients that match.
     Kill(Arc<Filter>),
+    /// Hold commands of clients back.
+    Pause(Pause),
+    /// Let them go on.
+    Unpause,
     /// From now on these are the settings.
     Settings(Arc<Settings>),
     /// Count from zero.
@@ -53,6 +57,29 @@ pub(crate) struct Census {
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
+}
+
+/// CLIENT PAUSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pause {
+    pub(crate) until_ns: u64,
+    /// All commands, not only those that write.
+    pub(crate) is_for_all: bool,
+}
+
+impl Pause {
+    /// Whether a client's command has to wait.
+    pub(crate) fn holds(self, command: &Command, client: &Client) -> bool {
+        let queued = client.multi.as_ref().filter(|_| command.id == Id::Exec);
+        let writes = || queued.is_some_and(|multi| multi.queued.iter().any(|(command, _)| command.writes()));
+        self.is_for_all || command.writes() || writes()
+    }
+
+    /// Both of them: the longer time, and all commands if one of them is for all.
+    pub(crate) fn and(self, other: Option<Pause>) -> Pause {
+        let Some(other) = other else { return self };
+        Pause { until_ns: self.until_ns.max(other.until_ns), is_for_all: self.is_for_all || other.is_for_all }
+    }
 }
 
 /// How often a command was called.

@@ -36,6 +36,9 @@ pub(crate) struct Client {
     pub(crate) library: Vec<u8>,
     pub(crate) library_version: Vec<u8>,
     pub(crate) traits: Traits,
+    pub(crate) hush: Hush,
+    /// CLIENT PAUSE holds its next command back.
+    pub(crate) is_held: bool,
     /// Grows from 1 over all lanes; what CLIENT ID says.
     pub(crate) id: u64,
     pub(crate) name: Vec<u8>,
@@ -60,6 +63,17 @@ pub(crate) struct Client {
     pub(crate) has_ended: bool,
     /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
     pub(crate) is_leaving: bool,
+}
+
+/// Whether the client hears replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Hush {
+    #[default]
+    Heard,
+    /// All but that of its next command.
+    Next,
+    /// None, until it says CLIENT REPLY ON.
+    Off,
 }
 
 /// What a client has asked for itself.
@@ -119,6 +133,8 @@ impl Client {
             library: Vec::new(),
             library_version: Vec::new(),
             traits: Traits::default(),
+            hush: Hush::Heard,
+            is_held: false,
             id,
             name: Vec::new(),
             proto: Proto::Resp2,

@@ -5,7 +5,7 @@ use wire::command::{Command, Group, Id, print};
 use wire::reply::{self, OK, Proto, Put};
 
 use crate::admin::Portrait;
-use crate::client::Client;
+use crate::client::{Client, Hush, Traits};
 use crate::cluster;
 use crate::commands::object;
 use crate::control::clients;
@@ -70,7 +70,8 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             client.db = 0;
             client.proto = Proto::Resp2;
             client.name.clear();
-            client.traits = crate::client::Traits::default();
+            client.traits = Traits::default();
+            client.hush = Hush::Heard;
             client.is_authenticated = settings.password.is_none();
             reply::simple(sink, "RESET");
             return Wish::Reset;
@@ -87,6 +88,16 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             let line = clients::line(&portrait, around.now.mono_ns);
             reply::verbatim(sink, client.proto, b"txt", line.as_bytes());
         }
+        Id::ClientReply => match args.flat(2).to_ascii_lowercase().as_slice() {
+            b"on" => {
+                client.hush = Hush::Heard;
+                sink.put(OK);
+            }
+            b"off" => client.hush = Hush::Off,
+            b"skip" if client.hush != Hush::Off => client.hush = Hush::Next,
+            b"skip" => {}
+            _ => reply::error(sink, "ERR syntax error"),
+        },
         Id::ClientNoEvict => switch(&mut client.traits.is_kept, args.flat(2), sink),
         Id::ClientNoTouch => switch(&mut client.traits.leaves_no_trace, args.flat(2), sink),
         Id::Readonly | Id::Readwrite => {

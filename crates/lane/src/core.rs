@@ -12,7 +12,7 @@ use wire::command::{COMMANDS, Command, Flag, Id, Scope, Work as Cost};
 use wire::reply::{self, Proto, Put};
 use wire::route::{PartitionMap, Slot};
 
-use crate::admin::{Calls, Order};
+use crate::admin::{Calls, Order, Pause};
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
 use crate::locks::{LockName, Locks, Mode};
@@ -150,6 +150,9 @@ pub(crate) struct Core {
     untold: VecDeque<(u16, ControlHead)>,
     /// Orders of the control thread, carried out one after the other.
     pub(crate) orders: VecDeque<Ordered>,
+    /// CLIENT PAUSE, and the clients whose next command it holds back.
+    pub(crate) pause: Option<Pause>,
+    pub(crate) held: Vec<Handle<Client>>,
     /// How often each command was called by clients of this lane.
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
     spans: Vec<(u32, u32)>,
@@ -186,6 +189,8 @@ impl Core {
             lines: BTreeMap::new(),
             untold: VecDeque::new(),
             orders: VecDeque::new(),
+            pause: None,
+            held: Vec::new(),
             calls: Core::no_calls(),
             spans: Vec::new(),
             reply: Vec::new(),

@@ -7,7 +7,7 @@ use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
 use crate::admin::{Portrait, Question};
-use crate::client::{Client, Multi, Port};
+use crate::client::{Client, Hush, Multi, Port};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
@@ -72,6 +72,48 @@ impl Core {
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
+        if client.hush != Hush::Heard {
+            return self.dispatch_unheard(client, handle, resolved, route, input, output);
+        }
+        self.dispatch_heard(client, handle, resolved, route, input, output)
+    }
+
+    /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
+    /// command's alone.
+    fn dispatch_unheard(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if !client.replies.is_empty() {
+            return halt(input);
+        }
+        if resolved.as_ref().is_ok_and(|command| command.id == Id::ClientReply) {
+            return self.dispatch_heard(client, handle, resolved, route, input, output);
+        }
+        let was = client.hush;
+        let flow = self.dispatch_heard(client, handle, resolved, route, input, &mut Output::new());
+        client.replies.mute();
+        if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
+            client.hush = Hush::Heard;
+        }
+        flow
+    }
+
+    #[inline]
+    fn dispatch_heard(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
         let args = input.args();
         let command = match resolved {
             Ok(command) => command,
@@ -86,6 +128,11 @@ impl Core {
                 "NOAUTH Authentication required.",
             );
             return Flow::Next;
+        }
+        if self.pause.is_some_and(|pause| pause.holds(command, client)) {
+            client.is_held = true;
+            self.held.push(handle);
+            return halt(input);
         }
         if client.multi.is_some() && !ends_or_begins(command.id) {
             return queue(client, command, input, output, self.settings.query_size_max);
@@ -249,13 +296,15 @@ impl Core {
         let owner = self.map.owner(slot).0;
         let mut is_one_lane = args.len() <= NAMES_PER_STEP;
         let mut is_one_slot = true;
+        // One lane owns all there is, and a standalone Redis knows no slots: then the keys need only be short enough.
+        let mut wants_slots = self.lane_count > 1 || client.port == Port::Lane;
         for index in keys.step_by(step).skip(1) {
             let Some(key) = key_of(args.get(index)) else { return key_too_long(client, output) };
-            let other = Slot::of(key);
-            is_one_slot &= other == slot;
-            is_one_lane &= self.map.owner(other).0 == owner;
-            if !is_one_lane && client.port == Port::Shared {
-                break;
+            if wants_slots {
+                let other = Slot::of(key);
+                is_one_slot &= other == slot;
+                is_one_lane &= self.map.owner(other).0 == owner;
+                wants_slots = is_one_lane || client.port == Port::Lane;
             }
         }
         if client.port == Port::Lane && !is_one_slot {
@@ -589,12 +638,13 @@ fn queue(
     Flow::Next
 }
 
-const KEY_TOO_LONG: &str = "ERR key is longer than 65536 bytes";
+const KEY_TOO_LONG: &str = "ERR key is longer than 32768 bytes";
 
-/// A key as it may be stored; none when it is too long.
+/// A key as it may be stored; none when it is too long: keys are in one piece.
 #[inline]
 fn key_of(arg: Arg<'_>) -> Option<&[u8]> {
-    arg.flat().filter(|bytes| bytes.len() <= store::KEY_SIZE_MAX)
+    const { assert!(crate::request::FLAT_SIZE_MAX <= store::KEY_SIZE_MAX, "what is in one piece may be a key") };
+    arg.flat()
 }
 
 fn key_too_long(client: &mut Client, output: &mut Output) -> Flow {

@@ -3,6 +3,7 @@
 use net::{Close, Net};
 use wire::command::Id;
 
+use crate::Settings;
 use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::turn::Lane;
@@ -32,9 +33,19 @@ impl Lane {
             Order::Kill(filter) => self
                 .kill(&filter, net)
                 .then(|| Report::Killed(std::mem::take(&mut self.obeying).killed_count)),
+            Order::Pause(pause) => {
+                self.core.pause = Some(pause.and(self.core.pause));
+                Some(Report::Done)
+            }
+            Order::Unpause => {
+                self.end_pause();
+                Some(Report::Done)
+            }
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
-                self.core.settings = (*settings).clone();
+                // Which doors a lane has is its own.
+                let doors = std::mem::take(&mut self.core.settings.doors);
+                self.core.settings = Settings { doors, ..(*settings).clone() };
                 Some(Report::Done)
             }
             Order::ResetStats => {
@@ -58,7 +69,7 @@ impl Lane {
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
             calls: self.core.calls.clone(),
-            blocked_count: 0,
+            blocked_count: self.core.held.len() as u64,
         }
     }
 

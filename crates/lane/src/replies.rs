@@ -159,6 +159,8 @@ impl Content {
 
 struct Slot {
     open: bool,
+    /// Its client does not want to hear it.
+    is_muted: bool,
     content: Content,
 }
 
@@ -194,7 +196,7 @@ impl Replies {
 
     /// Keeps the place of a reply that comes later.
     pub(crate) fn open(&mut self) -> u32 {
-        self.slots.push_back(Slot { open: true, content: Content::default() });
+        self.slots.push_back(Slot { open: true, is_muted: false, content: Content::default() });
         self.open_count += 1;
         let behind = u32::try_from(self.slots.len() - 1).expect("slots are bounded per client");
         self.first.wrapping_add(behind)
@@ -218,7 +220,12 @@ impl Replies {
 
     /// Whether the slot's reply, once there, can leave at once.
     pub(crate) fn is_front(&self, number: u32) -> bool {
-        self.first == number && !self.slots.is_empty()
+        self.first == number && self.slots.front().is_some_and(|slot| !slot.is_muted)
+    }
+
+    /// The replies that wait here now are dropped when they are whole.
+    pub(crate) fn mute(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.is_muted = true);
     }
 
     /// The front slot's reply went straight to the output.
@@ -239,7 +246,7 @@ impl Replies {
     /// Where the reply of a command goes that is answered now, behind those that wait.
     fn tail(&mut self) -> &mut Content {
         if self.slots.back().is_none_or(|slot| slot.open) {
-            self.slots.push_back(Slot { open: false, content: Content::default() });
+            self.slots.push_back(Slot { open: false, is_muted: false, content: Content::default() });
         }
         &mut self.slots.back_mut().expect("just made sure of").content
     }
@@ -247,6 +254,9 @@ impl Replies {
     /// Moves what is ready into the output, as far as it takes it.
     pub(crate) fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
         while let Some(slot) = self.slots.front_mut() {
+            if slot.is_muted {
+                std::mem::take(&mut slot.content).abandon(retire);
+            }
             slot.content.pump(output, retire);
             if slot.open || !slot.content.is_empty() {
                 return;

@@ -132,12 +132,16 @@ impl Lane {
         self.core.stats.turns += 1;
         self.gather(net);
         self.hear_lanes(net);
+        if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
+            self.end_pause();
+        }
         self.serve_clients(net);
         self.dismiss_silent(net);
         self.obey(net);
         let slices = self.core.work(SLICES_PER_TURN);
         self.deliver(net);
-        let has_more = self.core.space.tend(&self.core.locks, &mut TEND.clone());
+        // Nothing changes while clients are paused, by time neither.
+        let has_more = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
         self.publish();
         net.flush();
         let stats = &mut self.core.stats;
@@ -156,7 +160,8 @@ impl Lane {
         });
         let watches_silence = self.core.settings.timeout_s > 0 && !self.clients.is_empty();
         let look = watches_silence.then(|| now.mono_ns.saturating_add(SILENCE_LOOK_NS));
-        expiry.into_iter().chain(look).min().map_or(Next::Idle, Next::At)
+        let pause = self.core.pause.map(|pause| pause.until_ns);
+        expiry.into_iter().chain(look).chain(pause).min().map_or(Next::Idle, Next::At)
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -260,6 +265,16 @@ impl Lane {
         } else if let Some(Parcel::Handover(handover)) = parcel {
             let conn = net.take(*handover);
             self.admit(conn, Port::Shared, ends);
+        }
+    }
+
+    /// Clients that were held back go on.
+    pub(crate) fn end_pause(&mut self) {
+        self.core.pause = None;
+        for handle in std::mem::take(&mut self.core.held) {
+            let Some(client) = self.clients.get_mut(handle) else { continue };
+            client.is_held = false;
+            enqueue(&mut self.ready, handle, client);
         }
     }
 
@@ -428,7 +443,7 @@ impl Lane {
 }
 
 fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client: &mut Client) {
-    if !client.is_queued && !client.is_blocked && !client.is_leaving {
+    if !client.is_queued && !client.is_blocked && !client.is_leaving && !client.is_held {
         client.is_queued = true;
         ready.push_back(handle);
     }

@@ -2,7 +2,7 @@
 
 use wire::reply::Proto;
 
-use crate::admin::{Filter, Portrait, address};
+use crate::admin::{Filter, Pause, Portrait, address};
 use crate::request::Args;
 
 /// One line of CLIENT LIST, with Redis' fields in Redis' order, and the lane behind them.
@@ -108,6 +108,19 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
     }
     filter.skipped_id = skips_asker.then_some(asker.id);
     Ok((filter, false))
+}
+
+/// CLIENT PAUSE milliseconds [WRITE|ALL]
+pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, &'static str> {
+    let is_for_all = match args.len() {
+        3 => true,
+        4 if args.flat(3).eq_ignore_ascii_case(b"all") => true,
+        4 if args.flat(3).eq_ignore_ascii_case(b"write") => false,
+        _ => return Err("ERR syntax error"),
+    };
+    let ms = wire::number::parse_i64(args.flat(2)).ok_or("ERR timeout is not an integer or out of range")?;
+    let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
+    Ok(Pause { until_ns: now_ns.saturating_add(ms.saturating_mul(1_000_000)), is_for_all })
 }
 
 fn id(text: &[u8]) -> Option<u64> {

@@ -102,6 +102,8 @@ pub struct Control {
     /// Orders for which there was no room yet.
     unsent: VecDeque<(u16, u64, Order)>,
     shutdown: Option<Shutdown>,
+    /// Who has said SHUTDOWN: they see the connection close.
+    enders: Vec<Asker>,
     rate: info::Rate,
     bells: Vec<u16>,
 }
@@ -128,6 +130,8 @@ enum Begun {
     Answered,
     /// All lanes have to do this first.
     Everywhere(Order),
+    /// The client waits for the server's end.
+    Ending,
     /// So have the lanes that the client sees: on a lane's own port that one alone.
     InSight(Order),
 }
@@ -151,6 +155,7 @@ impl Control {
             ticket_newest: 0,
             unsent: VecDeque::new(),
             shutdown: None,
+            enders: Vec::new(),
             rate: info::Rate::default(),
             bells: Vec::new(),
         }
@@ -223,6 +228,7 @@ impl Control {
         let mut out = Vec::new();
         let (lanes, order) = match self.begin(&question, now, machine, &mut out) {
             Begun::Answered => return self.answer(asker, &out),
+            Begun::Ending => return self.enders.push(asker),
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) => (0..self.lane_count, order),
@@ -288,6 +294,11 @@ impl Control {
                 Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
                 Err(text) => reply::error(out, &text),
             },
+            Id::ClientPause => match clients::pause(args, now.mono_ns) {
+                Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
+                Err(text) => reply::error(out, text),
+            },
+            Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
             Id::ConfigSet => return self.config_set(args, out),
             Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
@@ -302,7 +313,7 @@ impl Control {
                 );
             }
             Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
-            Id::Shutdown => self.begin_shutdown(args, out),
+            Id::Shutdown => return self.begin_shutdown(args, out),
             Id::MemoryPurge | Id::FunctionFlush => out.put(OK),
             Id::MemoryMallocStats => {
                 reply::verbatim(
@@ -317,7 +328,6 @@ impl Control {
                 reply::error(out, &text);
             }
         }
-        let _ = now;
         Begun::Answered
     }
 
@@ -401,7 +411,7 @@ impl Control {
     }
 
     /// SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]
-    fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) {
+    fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
         let mut how = Shutdown::Drain;
         let (mut saves, mut aborts) = (false, false);
         for index in 1..args.len() {
@@ -410,21 +420,30 @@ impl Control {
                 b"now" => how = Shutdown::Now,
                 b"save" => saves = true,
                 b"abort" if args.len() == 2 => aborts = true,
-                _ => return reply::error(out, "ERR syntax error"),
+                _ => {
+                    reply::error(out, "ERR syntax error");
+                    return Begun::Answered;
+                }
             }
         }
         if aborts {
-            return match self.shutdown.take() {
-                Some(_) => out.put(OK),
-                None => reply::error(out, "ERR No shutdown in progress."),
-            };
+            if self.shutdown.take().is_none() {
+                reply::error(out, "ERR No shutdown in progress.");
+                return Begun::Answered;
+            }
+            for asker in std::mem::take(&mut self.enders) {
+                self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+            }
+            out.put(OK);
+            return Begun::Answered;
         }
         if saves {
             let text = "ERR this server keeps its data in memory only: SHUTDOWN SAVE cannot save, use SHUTDOWN NOSAVE";
-            return reply::error(out, text);
+            reply::error(out, text);
+            return Begun::Answered;
         }
         self.shutdown = Some(how);
-        out.put(OK);
+        Begun::Ending
     }
 
     fn view<'a>(

@@ -156,6 +156,57 @@ fn lanes_are_the_nodes_of_a_cluster() {
 }
 
 #[test]
+fn doors_stay_what_they_are_when_settings_change() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "CONFIG SET maxclients 100"), "+OK\r\n");
+    let node = world.connect_to(0);
+    assert!(world.ask(&node, "GET foo").starts_with("-MOVED 12182 127.0.0.1:7001"));
+}
+
+#[test]
+fn a_pause_holds_commands_back_on_every_lane() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    let nodes = [world.connect_to(0), world.connect_to(1), world.connect_to(2)];
+    assert_eq!(world.ask(&client, "CLIENT PAUSE -1"), "-ERR timeout is negative\r\n");
+    assert_eq!(world.ask(&client, "CLIENT PAUSE x"), "-ERR timeout is not an integer or out of range\r\n");
+    assert_eq!(world.ask(&client, "CLIENT PAUSE 1000 WRITE"), "+OK\r\n");
+    for node in &nodes {
+        assert_eq!(world.ask(node, "DBSIZE"), ":0\r\n", "reading goes on");
+        assert_eq!(world.ask(node, "FLUSHALL"), "", "writing waits");
+    }
+    assert!(world.ask(&client, "INFO clients").contains("blocked_clients:3"));
+    assert_eq!(world.ask(&client, "CLIENT UNPAUSE"), "+OK\r\n");
+    for node in &nodes {
+        assert_eq!(node.read_all(), b"+OK\r\n");
+    }
+    assert_eq!(world.ask(&client, "CLIENT PAUSE 100"), "+OK\r\n");
+    assert_eq!(world.ask(&nodes[1], "PING"), "");
+    for _ in 0..100 {
+        world.round(1_000_000);
+    }
+    assert_eq!(nodes[1].read_all(), b"+PONG\r\n", "it ends by itself");
+}
+
+#[test]
+fn replies_may_be_switched_off() {
+    check(&[
+        ("CLIENT REPLY skip", ""),
+        ("SET a 1", ""),
+        ("GET a", "$1\r\n1\r\n"),
+        ("CLIENT REPLY OFF", ""),
+        ("SET b 2", ""),
+        ("MSET c 3 d 4 e 5", ""),
+        ("NOSUCH", ""),
+        ("INFO", ""),
+        ("CLIENT REPLY on", "+OK\r\n"),
+        ("MGET b c d", "*3\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n"),
+        ("CLIENT REPLY maybe", "-ERR syntax error\r\n"),
+    ]);
+}
+
+#[test]
 fn shutdown_is_told_to_the_runner() {
     let mut world = World::new(1);
     let client = world.connect();
@@ -165,7 +216,7 @@ fn shutdown_is_told_to_the_runner() {
     assert_eq!(world.ask(&client, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.\r\n");
     assert_eq!(world.ask(&client, "SHUTDOWN BOGUS"), "-ERR syntax error\r\n");
     assert_eq!(world.shutdown(), None);
-    world.ask(&client, "SHUTDOWN NOSAVE");
+    assert_eq!(world.ask(&client, "SHUTDOWN NOSAVE"), "", "the connection's end is the answer");
     assert_eq!(world.shutdown(), Some(Shutdown::Drain));
 }
 

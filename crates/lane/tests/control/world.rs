@@ -73,7 +73,8 @@ impl World {
         let control = Control::new(ControlSetup {
             links: links.pop().expect("the control's are last"),
             board: Arc::clone(&board),
-            settings: settings.clone(),
+            // The control knows nothing of doors: each lane has its own.
+            settings: Settings { doors: Vec::new(), ..settings.clone() },
             identity: Identity {
                 os: "Linux".to_owned(),
                 process_id: 42,
