@@ -152,8 +152,12 @@ impl Locks {
         let Some(queue) = self.queues.get(&name) else { return false };
         queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
             let holder = &self.holders[&entry.holder];
+            let may_wait_for_ordered =
+                !holder.granted && holder.kind == Kind::Local && self.ordered_count > 0;
             holder.order != ENTERING
-                && (holder.kind == Kind::Ordered || holder.granted && number < holder.order)
+                && (holder.kind == Kind::Ordered
+                    || may_wait_for_ordered
+                    || holder.granted && number < holder.order)
         })
     }
 
