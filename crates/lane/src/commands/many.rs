@@ -1,6 +1,6 @@
 //! Several strings, a budget's worth of keys a step.
 
-use store::{Budget, Effect, Expiry};
+use store::{Budget, Effect, Expiry, Key, WARM_COUNT_MAX};
 use wire::reply::{self, OK, Put};
 
 use super::string::new_value;
@@ -31,22 +31,33 @@ pub(crate) fn mget(
     if start == 1 {
         reply::array(sink, call.args.len() - 1);
     }
-    for index in start..stop {
-        let key = space.key(call, index);
-        match space.read(&key) {
-            Some(entry) => {
-                // A rope is passed by reference.
-                budget.spend(1, entry.value().len().min(store::INLINE_SIZE_MAX));
-                put_value(sink, entry.value());
-            }
-            None => {
-                budget.spend(1, 0);
-                reply::null(sink, call.proto);
-            }
+    let nothing = Key { db: call.db, partition: 0, hash: 0, bytes: &[] };
+    let mut index = start;
+    while index < stop {
+        // Their cache misses overlap.
+        let mut keys = [nothing; WARM_COUNT_MAX];
+        let batch = &mut keys[..WARM_COUNT_MAX.min(stop - index)];
+        for (nth, key) in batch.iter_mut().enumerate() {
+            *key = space.key(call, index + nth);
         }
-        if budget.is_spent() && index + 1 < stop {
-            progress.at = index as u64 + 1;
-            return Step::More;
+        space.shard.warm(batch);
+        for key in batch {
+            index += 1;
+            match space.read(key) {
+                Some(entry) => {
+                    // A rope is passed by reference.
+                    budget.spend(1, entry.value().len().min(store::INLINE_SIZE_MAX));
+                    put_value(sink, entry.value());
+                }
+                None => {
+                    budget.spend(1, 0);
+                    reply::null(sink, call.proto);
+                }
+            }
+            if budget.is_spent() && index < stop {
+                progress.at = index as u64;
+                return Step::More;
+            }
         }
     }
     progress.at = stop as u64;
