@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lane::{Board, Lane, Meter, Next, Now, Settings, Setup, mesh};
 use net::fault::{Fault, Faults};
 use net::mem::{self, Mem};
-use net::{Limits, Net};
+use net::{Limits, Net, Wait};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, Slot};
 
@@ -32,9 +32,20 @@ pub struct World {
     /// Each lane's connections.
     pub nets: Vec<Fault<Mem>>,
     ports: Vec<mem::Port>,
+    faults: Faults,
+    sleeps: Vec<Sleep>,
     /// The clock. Tests may let it jump.
     pub now: Now,
     meter: Looks,
+}
+
+/// What a runner knows of its lane.
+#[derive(Clone, Copy, Default)]
+struct Sleep {
+    is_asleep: bool,
+    /// The instant at which it has to take a turn in any case.
+    until_ns: Option<u64>,
+    was_rung: bool,
 }
 
 impl World {
@@ -67,7 +78,8 @@ impl World {
             nets.push(Fault::new(net, faults, seed.wrapping_add(u64::from(id))));
         }
         let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
-        World { lanes, nets, ports, now, meter: Looks(Cell::new(0)) }
+        let sleeps = vec![Sleep::default(); usize::from(lane_count)];
+        World { lanes, nets, ports, faults, sleeps, now, meter: Looks(Cell::new(0)) }
     }
 
     /// A quiet server without faults.
@@ -77,12 +89,69 @@ impl World {
 
     /// Connects to the shared door of a lane; the lane may hand the connection over.
     pub fn connect(&self, lane: usize) -> Client {
-        Client { end: self.ports[lane].connect(), unsent: Vec::new(), sent_size: 0, received: Vec::new() }
+        self.connect_with(lane, mem::CAPACITY_DEFAULT, mem::CAPACITY_DEFAULT)
+    }
+
+    /// As [`World::connect`], over a connection that holds so many bytes in each direction.
+    pub fn connect_with(&self, lane: usize, to_server_size: usize, to_client_size: usize) -> Client {
+        let end = self.ports[lane].connect_with(to_server_size, to_client_size);
+        Client { end, unsent: Vec::new(), sent_size: 0, received: Vec::new() }
+    }
+
+    /// From now on the connections of all lanes have these faults; returns those they had.
+    pub fn set_faults(&mut self, faults: Faults) -> Faults {
+        self.nets.iter_mut().for_each(|net| net.set_faults(faults));
+        std::mem::replace(&mut self.faults, faults)
     }
 
     /// One lane takes a turn.
     pub fn turn(&mut self, lane: usize) -> Next {
         self.lanes[lane].turn(self.now, &self.meter, &mut self.nets[lane])
+    }
+
+    /// A lane takes a turn if it is awake or something wakes it: bytes of a client, its bell, the time it named. Then it
+    /// sleeps as soon as it says that it may, exactly as its thread would.
+    pub fn turn_if_due(&mut self, lane: usize) {
+        let sleep = self.sleeps[lane];
+        if sleep.is_asleep {
+            let is_late = sleep.until_ns.is_some_and(|at| at <= self.now.mono_ns);
+            if !(sleep.was_rung || is_late || self.nets[lane].inner().has_signals()) {
+                return;
+            }
+            self.lanes[lane].mailbox().wake();
+        }
+        self.sleeps[lane] = Sleep::default();
+        let next = self.turn(lane);
+        // The number past the last lane is the control thread's, who has no bell here.
+        for &other in self.lanes[lane].bells() {
+            if let Some(sleep) = self.sleeps.get_mut(usize::from(other)) {
+                sleep.was_rung = true;
+            }
+        }
+        let until_ns = match next {
+            Next::Again => return,
+            Next::At(at) => Some(at),
+            Next::Idle => None,
+        };
+        if self.has_quiet_net(lane) && self.lanes[lane].mailbox().declare_sleep() {
+            self.sleeps[lane] = Sleep { is_asleep: true, until_ns, was_rung: false };
+        }
+    }
+
+    /// Whether a wait would last. A wait that finds something kept for the next turn returns without gathering, which
+    /// is how one can tell.
+    fn has_quiet_net(&mut self, lane: usize) -> bool {
+        let net = &mut self.nets[lane];
+        let waits = net.counters().waits;
+        let has_signals = net.inner().has_signals();
+        net.wait(Some(0));
+        !has_signals && waits < net.counters().waits
+    }
+
+    /// Whether every lane sleeps and nothing wakes it now.
+    pub fn is_asleep(&mut self) -> bool {
+        let has_signals = self.nets.iter_mut().any(|net| net.inner().has_signals());
+        !has_signals && self.sleeps.iter().all(|sleep| sleep.is_asleep && !sleep.was_rung)
     }
 
     /// Every lane takes a turn, in order; then the clock moves on.
@@ -144,13 +213,29 @@ impl Client {
 
     /// Moves what can be moved in both directions.
     pub fn pump(&mut self) {
-        if self.sent_size < self.unsent.len() {
-            self.sent_size += self.end.write(&self.unsent[self.sent_size..]);
+        self.push(usize::MAX);
+        self.pull(usize::MAX);
+    }
+
+    /// Sends up to so many bytes.
+    pub fn push(&mut self, size_max: usize) {
+        if !self.is_sent() {
+            let end = self.sent_size.saturating_add(size_max).min(self.unsent.len());
+            self.sent_size += self.end.write(&self.unsent[self.sent_size..end]);
             if self.sent_size == self.unsent.len() {
                 self.unsent.clear();
                 self.sent_size = 0;
             }
         }
-        self.end.read(&mut self.received, usize::MAX);
+    }
+
+    /// Receives up to so many bytes.
+    pub fn pull(&mut self, size_max: usize) {
+        self.end.read(&mut self.received, size_max);
+    }
+
+    /// Whether all that was to be sent is sent.
+    pub fn is_sent(&self) -> bool {
+        self.sent_size == self.unsent.len()
     }
 }
