@@ -6,7 +6,7 @@
 //!
 //! Why nobody waits for ever. Every wait must point the same way:
 //! - A *numbered* holder comes from a transaction whose parts went out to several lanes at once, all with one number.
-//!   It waits only for lower numbers. Where it would have to wait for a granted higher one it is **refused**, all its
+//!   It waits only for lower numbers. Where it would have to stand behind a higher one it is **refused**, all its
 //!   parts are withdrawn, and it comes again with a new number (VLL: Ren, Thomson, Abadi, VLDB 2013).
 //! - An *ordered* holder comes from a transaction that asks its lanes one after the other, in ascending order, and keeps
 //!   what it has. It is never refused; it queues behind everything. Numbered holders never wait for an ordered one,
@@ -150,15 +150,22 @@ impl Locks {
 
     fn refuses_one(&self, name: LockName, mode: Mode, number: u64) -> bool {
         let Some(queue) = self.queues.get(&name) else { return false };
-        queue.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
+        let ahead = &queue[..self.place_of(queue, number)];
+        ahead.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
             let holder = &self.holders[&entry.holder];
             let may_wait_for_ordered =
                 !holder.granted && holder.kind == Kind::Local && self.ordered_count > 0;
-            holder.order != ENTERING
-                && (holder.kind == Kind::Ordered
-                    || may_wait_for_ordered
-                    || holder.granted && number < holder.order)
+            holder.kind == Kind::Ordered || may_wait_for_ordered || number < holder.order
         })
+    }
+
+    /// Where an entry of this order goes: from the tail ahead of all that are not granted and have a higher one.
+    fn place_of(&self, queue: &[Entry], order: u64) -> usize {
+        let is_later = |entry: &&Entry| {
+            let holder = &self.holders[&entry.holder];
+            order < holder.order && !holder.granted
+        };
+        queue.len() - queue.iter().rev().take_while(is_later).count()
     }
 
     /// Begins to enter a holder. Its names follow through [`Locks::add`], then [`Locks::activate`].
@@ -227,13 +234,8 @@ impl Locks {
         let queue = self.queues.get_mut(&name).expect("an added name has a queue");
         let from = queue.iter().position(|entry| entry.holder == holder).expect("an added name is queued");
         let entry = queue.remove(from);
-        let holders = &self.holders;
-        let is_later = |other: &Entry| {
-            let other = &holders[&other.holder];
-            other.order > order && !other.granted
-        };
-        let behind = queue.iter().rev().take_while(|other| is_later(other)).count();
-        queue.insert(queue.len() - behind, entry);
+        let place = self.place_of(&self.queues[&name], order);
+        self.queues.get_mut(&name).expect("still there").insert(place, entry);
         self.settle(name);
     }
 
@@ -386,6 +388,20 @@ mod tests {
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
         assert!(!locks.refuses(&[(KEY_B, Mode::Exclusive)], 8), "2 has all it needs");
+    }
+
+    #[test]
+    fn a_number_is_refused_behind_a_higher_one_that_waits_elsewhere() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 3, Kind::Numbered, 3, &[(KEY_B, Mode::Exclusive)]);
+        enter(&mut locks, 9, Kind::Numbered, 9, &[(KEY_A, Mode::Shared), (KEY_B, Mode::Exclusive)]);
+        enter(&mut locks, 10, Kind::Numbered, 10, &[(KEY_A, Mode::Shared)]);
+        enter(&mut locks, 7, Kind::Numbered, 7, &[(KEY_A, Mode::Shared)]);
+        locks.release(10, 9);
+        assert_eq!(locks.take_granted(), [3, 10, 7]);
+        // Granted 7 keeps 8 from getting ahead of 9, which is not granted.
+        assert!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8));
+        assert!(!locks.refuses(&[(KEY_A, Mode::Exclusive)], 11));
     }
 
     #[test]
