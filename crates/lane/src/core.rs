@@ -93,6 +93,8 @@ pub(crate) struct Delivery {
     pub(crate) content: Content,
     /// The database that a transaction's SELECT has left.
     pub(crate) db: Option<u16>,
+    /// What a WATCH has begun to watch, and where. A client that has gone meanwhile cannot end it.
+    pub(crate) watching: Option<(WatcherId, Vec<u16>)>,
 }
 
 enum Runnable {
@@ -374,7 +376,7 @@ impl Core {
         };
         match origin {
             Origin::Client { client, slot } => {
-                self.deliveries.push(Delivery { client, slot, content, db: None });
+                self.deliveries.push(Delivery { client, slot, content, db: None, watching: None });
             }
             Origin::Ask { lane, client, slot, charge } => {
                 let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
@@ -465,7 +467,8 @@ impl Core {
                 let transaction = self.transactions.get_mut(handle).expect("it has just spoken");
                 let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
                 let unwatch = transaction.take_watched();
-                self.deliveries.push(Delivery { client, slot, content, db: Some(db) });
+                let watching = transaction.begun_watch();
+                self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching });
                 if let Some((id, lanes)) = unwatch {
                     self.unwatch(id, lanes);
                 }

@@ -275,6 +275,12 @@ impl Transaction {
         Some((id, lanes_of(&names)))
     }
 
+    /// The watching that a WATCH has begun, and where.
+    pub(crate) fn begun_watch(&self) -> Option<(WatcherId, Vec<u16>)> {
+        let id = self.watcher.filter(|_| !self.is_multi)?;
+        Some((id, self.lanes.iter().map(|part| part.lane).collect()))
+    }
+
     /// Another piece of planning or combining.
     pub(crate) fn step(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
         match self.phase {

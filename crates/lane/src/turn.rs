@@ -394,7 +394,12 @@ impl Lane {
                     }
                     self.stirred.push(delivery.client);
                 }
-                None => self.core.forget_reply(Reply::Content(delivery.content)),
+                None => {
+                    self.core.forget_reply(Reply::Content(delivery.content));
+                    if let Some((id, lanes)) = delivery.watching {
+                        self.core.unwatch(id, lanes);
+                    }
+                }
             }
         }
         let mut retired = Vec::new();

@@ -129,3 +129,17 @@ fn transactions_in_stages() {
         check(&lines);
     }
 }
+
+/// A transaction that comes to nothing leaves the client in the database where it was.
+#[test]
+fn an_aborted_select() {
+    check(&[
+        ("SET a here", "+OK\r\n"),
+        ("WATCH a", "+OK\r\n"),
+        ("SET a there", "+OK\r\n"),
+        ("MULTI", "+OK\r\n"),
+        ("SELECT 3", "+QUEUED\r\n"),
+        ("EXEC", "*-1\r\n"),
+        ("GET a", "$5\r\nthere\r\n"),
+    ]);
+}
