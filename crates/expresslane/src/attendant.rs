@@ -7,11 +7,11 @@ use std::path::Path;
 use std::thread::{self, Thread};
 
 use clap::ValueEnum;
-use lane::{Control, ControlSetup, Identity, Machine, Meter, Shutdown};
+use lane::{Control, ControlSetup, Identity, Machine, Shutdown};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
 
-use crate::clock::{Clock, Ticks};
+use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::settings::{OutputLimit, ServeSettings};
 
@@ -30,8 +30,7 @@ pub(crate) fn start(
 }
 
 fn attend(mut control: Control, clock: Clock, bells: &[Bell], memory_size: u64) {
-    let mut machine =
-        ThisMachine { memory_size, clock, began_ns: clock.now().mono_ns, began_ticks: Ticks.read() };
+    let mut machine = ThisMachine { memory_size };
     let mut is_ending = false;
     loop {
         control.turn(clock.now(), &mut machine);
@@ -66,9 +65,6 @@ fn end(how: Shutdown) {
 /// The machine under this process.
 struct ThisMachine {
     memory_size: u64,
-    clock: Clock,
-    began_ns: u64,
-    began_ticks: u64,
 }
 
 impl Machine for ThisMachine {
@@ -94,12 +90,6 @@ impl Machine for ThisMachine {
             u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
         };
         (us(usage.ru_stime), us(usage.ru_utime))
-    }
-
-    fn meter_per_us(&mut self) -> u64 {
-        // Measured over all the time since the start: the longer, the better.
-        let us = self.clock.now().mono_ns.saturating_sub(self.began_ns) / 1000;
-        Ticks.read().wrapping_sub(self.began_ticks).checked_div(us).unwrap_or(0)
     }
 
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {

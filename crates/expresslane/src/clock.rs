@@ -42,6 +42,22 @@ impl Clock {
     }
 }
 
+/// Long enough to see how fast the meter counts to a thousandth, short enough to go unnoticed at a start.
+const CALIBRATION_NS: u64 = 1_000_000;
+
+/// Counts of [`Ticks`] in a microsecond, measured now.
+pub(crate) fn ticks_per_us(clock: &Clock) -> u64 {
+    let (began_ns, began) = (clock.mono_ns(), Ticks.read());
+    loop {
+        let ns = clock.mono_ns() - began_ns;
+        if CALIBRATION_NS <= ns {
+            let ticks = Ticks.read().wrapping_sub(began);
+            return (ticks / (ns / 1000)).max(1);
+        }
+        std::hint::spin_loop();
+    }
+}
+
 /// The processor's own counter: a few nanoseconds a read, against 22 for the clock. Its unit is the processor's
 /// affair; what it says is only compared with itself.
 #[derive(Clone, Copy, Debug)]

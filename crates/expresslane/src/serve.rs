@@ -28,7 +28,7 @@ use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
 use crate::attendant;
-use crate::clock::{Clock, Ticks};
+use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::machine::{self, Facts};
 use crate::plan::{self, Place, Plan};
@@ -163,7 +163,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
     let run_id = attendant::run_id(chance()?, chance()?);
-    let lane_settings = lane_settings(settings, lanes_count, run_id);
+    let lane_settings = lane_settings(settings, lanes_count, run_id, clock::ticks_per_us(&clock));
     let mut doors = Doors {
         shared: plan.shared.clone(),
         own: Vec::new(),
@@ -226,7 +226,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
 }
 
 /// What the settings mean to a lane.
-fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String) -> Settings {
+fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String, meter_per_us: u64) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let base = settings.lane_ports.0;
     Settings {
@@ -245,6 +245,8 @@ fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String) -> 
         lane_port_base: base,
         announce_ip: settings.announce_ip.clone(),
         run_id,
+        meter_per_us,
+        slow_us: Settings::default().slow_us,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::Settings;
 use crate::client::{Client, Port, Traits};
 use crate::request::Request;
 use crate::stats::Stats;
+use crate::timing::Times;
 
 /// From the control thread to a lane.
 #[derive(Clone)]
@@ -55,6 +56,8 @@ pub(crate) struct Census {
     pub(crate) databases: Vec<(u64, u64)>,
     /// Calls of each command, by [`Id`].
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
+    /// Their times.
+    pub(crate) times: Box<[Times; Id::COUNT]>,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
 }

@@ -22,6 +22,7 @@ use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
+use crate::timing::Times;
 use crate::transaction::{After, Go, PartAnswer, Prepare, Results, Surroundings, Transaction, key_range};
 use crate::watch::WatcherId;
 use crate::{SLICE, Settings};
@@ -157,6 +158,8 @@ pub(crate) struct Core {
     pub(crate) held: Vec<Handle<Client>>,
     /// How often each command was called by clients of this lane.
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
+    /// How long they took.
+    pub(crate) times: Box<[Times; Id::COUNT]>,
     spans: Vec<(u32, u32)>,
     reply: Vec<u8>,
 }
@@ -194,6 +197,7 @@ impl Core {
             pause: None,
             held: Vec::new(),
             calls: Core::no_calls(),
+            times: Core::no_times(),
             spans: Vec::new(),
             reply: Vec::new(),
         }

@@ -33,6 +33,7 @@ mod room;
 mod serve;
 mod slab;
 mod stats;
+mod timing;
 mod transaction;
 mod turn;
 mod watch;
@@ -88,6 +89,10 @@ pub struct Settings {
     pub lane_port_base: Option<u16>,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
     pub announce_ip: Option<String>,
+    /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
+    pub meter_per_us: u64,
+    /// `slowlog-log-slower-than`: commands that take so long or longer are told to the control thread.
+    pub slow_us: Option<u64>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
 }
@@ -108,6 +113,8 @@ impl Default for Settings {
             doors: vec![Port::Shared],
             lane_port_base: None,
             announce_ip: None,
+            meter_per_us: 0,
+            slow_us: Some(10_000),
             run_id: "0".repeat(40),
         }
     }

@@ -51,6 +51,7 @@ impl Lane {
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.calls = Core::no_calls();
+                self.core.times = Core::no_times();
                 Some(Report::Done)
             }
         };
@@ -69,6 +70,7 @@ impl Lane {
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
             calls: self.core.calls.clone(),
+            times: self.core.times.clone(),
             blocked_count: self.core.held.len() as u64,
         }
     }

@@ -23,6 +23,7 @@ use ring::{Consumer, Mailbox, Producer, credit, frame_size, payload_max, ring};
 use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
+use crate::timing::Slow;
 use crate::transaction::{Go, Prepare, Results};
 
 /// Rings of all pairs together stay below this, so that 94 lanes are affordable.
@@ -55,6 +56,8 @@ pub(crate) enum Parcel {
     Order(Order),
     /// To the control thread.
     Report(Box<Report>),
+    /// A slow command, for the control thread's log.
+    Slow(Box<Slow>),
     /// A command for the control thread.
     Question(Box<Question>),
 }
@@ -90,6 +93,7 @@ pub(crate) enum ControlKind {
     Withdraw = 1,
     Handover = 2,
     Unwatch = 3,
+    Slow = 4,
 }
 
 /// The fixed part of an ask.
@@ -424,6 +428,7 @@ impl ControlHead {
                 1 => ControlKind::Withdraw,
                 2 => ControlKind::Handover,
                 3 => ControlKind::Unwatch,
+                4 => ControlKind::Slow,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

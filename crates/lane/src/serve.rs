@@ -16,6 +16,7 @@ use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::slab::Handle;
+use crate::turn::Meter;
 
 /// Commands decoded before the first of them runs.
 const AHEAD_MAX: usize = WARM_COUNT_MAX;
@@ -45,6 +46,7 @@ pub(crate) fn serve_client<N: Net>(
     client: &mut Client,
     handle: Handle<Client>,
     ahead: &mut Ahead,
+    meter: &impl Meter,
     net: &mut N,
     share: &mut Share,
 ) -> End {
@@ -62,6 +64,8 @@ pub(crate) fn serve_client<N: Net>(
         if client.gather.is_none() {
             let step = ahead.look(core, client, &input[used..], &limits, share.commands_left.max(1));
             let count = ahead.count;
+            let is_timed = core.settings.meter_per_us > 0;
+            let mut mark = if is_timed { meter.read() } else { 0 };
             for index in 0..count {
                 let moved = used + output.len().saturating_sub(output_before);
                 let flow = if share.commands_left == 0 || moved >= share.bytes_left {
@@ -83,6 +87,12 @@ pub(crate) fn serve_client<N: Net>(
                     };
                     if !matches!(flow, Flow::Halt(_)) {
                         used += frame.size;
+                        if is_timed && let Some(Ok(command)) = frame.command {
+                            let now = meter.read();
+                            let args = Args::View { input: bytes, ranges: &frame.ranges };
+                            core.took(client, command, Some(args), now.wrapping_sub(mark));
+                            mark = now;
+                        }
                     }
                     flow
                 };
@@ -116,7 +126,15 @@ pub(crate) fn serve_client<N: Net>(
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
                 let resolved = resolve(Args::Owned(&request));
-                core.dispatch(client, handle, resolved, None, Input::Owned(request), output)
+                let mark = meter.read();
+                let flow = core.dispatch(client, handle, resolved, None, Input::Owned(request), output);
+                if core.settings.meter_per_us > 0
+                    && !matches!(flow, Flow::Halt(_))
+                    && let Ok(command) = resolved
+                {
+                    core.took(client, command, None, meter.read().wrapping_sub(mark));
+                }
+                flow
             }
             // A cut header may be left, which nothing will complete.
             Gathered::More if end => {

@@ -39,6 +39,8 @@ pub struct Stats {
     pub turn_meter_max: u64,
     /// Clients turned away because there were `maxclients`.
     pub clients_rejected: u64,
+    /// Slow commands that the log has no room for.
+    pub slow_dropped: u64,
     /// Keys now, over all databases.
     pub keys: u64,
 }

@@ -135,7 +135,7 @@ impl Lane {
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
             self.end_pause();
         }
-        self.serve_clients(net);
+        self.serve_clients(meter, net);
         self.dismiss_silent(net);
         self.obey(net);
         let slices = self.core.work(SLICES_PER_TURN);
@@ -351,7 +351,7 @@ impl Lane {
 
     // ---- clients
 
-    fn serve_clients<N: Net>(&mut self, net: &mut N) {
+    fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) {
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let count = self.ready.len().min(CLIENTS_PER_TURN);
@@ -370,7 +370,7 @@ impl Lane {
                 bytes_left: bytes_left.min(BYTES_PER_CLIENT),
             };
             let before = (share.commands_left, share.bytes_left);
-            let end = serve_client(&mut self.core, client, handle, &mut self.ahead, net, &mut share);
+            let end = serve_client(&mut self.core, client, handle, &mut self.ahead, meter, net, &mut share);
             commands_left -= before.0 - share.commands_left;
             bytes_left -= before.1 - share.bytes_left;
             match end {

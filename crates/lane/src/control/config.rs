@@ -168,6 +168,7 @@ impl Config {
         let number = |name: &str| self.value(name).parse::<i64>().unwrap_or(0).unsigned_abs();
         let size = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
         let password = self.value("requirepass");
+        settings.slow_us = self.value("slowlog-log-slower-than").parse().ok();
         settings.password = (!password.is_empty()).then(|| password.as_bytes().to_vec());
         settings.client_count_max = size("maxclients").div_ceil(usize::from(lane_count));
         settings.bulk_size_max = number("proto-max-bulk-len");

@@ -10,6 +10,7 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
+use super::slowlog;
 use crate::admin::{Census, Portrait};
 use crate::client::Port;
 use crate::{Now, Settings};
@@ -28,7 +29,6 @@ pub(super) struct View<'a> {
     pub(super) memory_size: u64,
     /// In the kernel and outside it.
     pub(super) processor_us: (u64, u64),
-    pub(super) meter_per_us: u64,
 }
 
 /// Commands a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -74,7 +74,7 @@ const DEFAULT: &[Section] = &[
 /// Shown when named, or with `all` and `everything`.
 const MORE: &[Section] = &[
     ("commandstats", |view, text| view.commands(text)),
-    ("latencystats", |_, _| {}),
+    ("latencystats", |view, text| view.latencies(text)),
     ("lanes", |view, text| view.each_lane(text)),
 ];
 
@@ -351,22 +351,41 @@ impl View<'_> {
     fn commands(&self, text: &mut String) {
         for (index, command) in COMMANDS.iter().enumerate() {
             let calls = self.sum(|census| census.calls[index].count);
+            let us = self.sum(|census| census.times[index].us);
             let rejected = self.sum(|census| census.calls[index].rejected_count);
             if calls + rejected > 0 {
                 write!(
                     text,
-                    "cmdstat_{}:calls={calls},usec=0,usec_per_call=0.00,rejected_calls={rejected},failed_calls=0\r\n",
-                    command.name
+                    "cmdstat_{}:calls={calls},usec={us},usec_per_call={},rejected_calls={rejected},failed_calls=0\r\n",
+                    command.name,
+                    ratio(us, calls),
                 )
                 .expect("a string takes all");
             }
         }
     }
 
+    fn latencies(&self, text: &mut String) {
+        let shares = self.config.value("latency-tracking-info-percentiles");
+        for (index, command) in COMMANDS.iter().enumerate() {
+            let buckets = slowlog::buckets(&self.lanes, index);
+            if buckets.iter().all(|&count| count == 0) {
+                continue;
+            }
+            let facts: Vec<String> = shares
+                .split(' ')
+                .filter_map(|word| Some((word, word.parse().ok()?)))
+                .map(|(word, share)| format!("p{word}={}.000", slowlog::percentile(&buckets, share)))
+                .collect();
+            write!(text, "latency_percentiles_usec_{}:{}\r\n", command.name, facts.join(","))
+                .expect("a string takes all");
+        }
+    }
+
     fn each_lane(&self, text: &mut String) {
         for (lane, census) in &self.lanes {
             let stats = &census.stats;
-            let turn = match self.meter_per_us {
+            let turn = match self.settings.meter_per_us {
                 0 => format!("turn_units_max={}", stats.turn_meter_max),
                 per_us => format!("turn_usec_max={}", stats.turn_meter_max / per_us),
             };

@@ -14,6 +14,7 @@ pub(crate) mod clients;
 mod config;
 mod info;
 mod settings;
+mod slowlog;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,11 +26,12 @@ use wire::reply::{self, OK, Put};
 use crate::admin::{Order, Question, Report};
 use crate::client::Port;
 use crate::core::Board;
-use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, Links, Parcel, Peer};
+use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::replies::Content;
 use crate::request::Args;
 use crate::{Now, Settings};
 use config::Config;
+use slowlog::SlowLog;
 
 /// What only the machine knows, asked when somebody wants to see it.
 pub trait Machine {
@@ -39,8 +41,6 @@ pub trait Machine {
     fn memory_size(&mut self) -> u64;
     /// Processor time of the process: in the kernel and outside it, microseconds.
     fn processor_us(&mut self) -> (u64, u64);
-    /// Counts of the lanes' meter in a microsecond; 0 if it does not count time.
-    fn meter_per_us(&mut self) -> u64;
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -105,6 +105,7 @@ pub struct Control {
     /// Who has said SHUTDOWN: they see the connection close.
     enders: Vec<Asker>,
     rate: info::Rate,
+    slow: SlowLog,
     bells: Vec<u16>,
 }
 
@@ -157,6 +158,7 @@ impl Control {
             shutdown: None,
             enders: Vec::new(),
             rate: info::Rate::default(),
+            slow: SlowLog::default(),
             bells: Vec::new(),
         }
     }
@@ -167,6 +169,7 @@ impl Control {
         self.mailbox.collect();
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
+            self.hear_notes(lane);
             self.hear_questions(lane, now, machine);
         }
         for _ in 0..self.unsent.len() {
@@ -205,6 +208,23 @@ impl Control {
 
     fn peer(&mut self, lane: u16) -> &mut Peer {
         self.peers[usize::from(lane)].as_mut().expect("the control thread has a peer for every lane")
+    }
+
+    /// What lanes tell without being asked.
+    fn hear_notes(&mut self, lane: u16) {
+        let count_max = self.config.value("slowlog-max-len").parse().unwrap_or(0);
+        loop {
+            let control = &mut self.peer(lane).control_in;
+            let Some(frame) = control.peek() else { break };
+            let head = ControlHead::decode(frame);
+            let parcel = control.take_parcel();
+            control.pop();
+            let (ControlKind::Slow, Some(Parcel::Slow(slow))) = (head.kind, parcel) else {
+                unreachable!("lanes tell the control thread of slow commands alone")
+            };
+            self.slow.note(*slow, count_max);
+        }
+        self.peer(lane).control_in.release();
     }
 
     fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
@@ -285,7 +305,23 @@ impl Control {
         let args = Args::Owned(&question.request);
         let proto = question.from.proto;
         match question.command.id {
-            Id::Info | Id::MemoryStats | Id::MemoryDoctor => return Begun::InSight(Order::Census),
+            Id::SlowlogGet => self.slow.get(args, out),
+            Id::SlowlogLen => self.slow.len(out),
+            Id::SlowlogReset => self.slow.reset(out),
+            Id::LatencyLatest | Id::LatencyHistory => reply::array(out, 0),
+            Id::LatencyReset => reply::integer(out, 0),
+            Id::LatencyGraph => {
+                let event = String::from_utf8_lossy(args.flat(2)).into_owned();
+                reply::error(out, &format!("ERR No samples available for event '{event}'"));
+            }
+            Id::LatencyDoctor => {
+                let text = "No events are sampled here: each lane's longest turn is in INFO lanes, the times of commands \
+                            in LATENCY HISTOGRAM, and single slow ones in SLOWLOG.\n";
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
+                return Begun::InSight(Order::Census);
+            }
             Id::ClientList => match clients::list_filter(args, &question.from) {
                 Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
                 Err(text) => reply::error(out, &text),
@@ -348,6 +384,10 @@ impl Control {
                 let sections: Vec<&[u8]> = (1..args.len()).map(|index| args.flat(index)).collect();
                 let text = view.text(&sections);
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::LatencyHistogram => {
+                let view = self.view(question, &reports, now, machine);
+                slowlog::histogram(args, &view.lanes, proto, out);
             }
             Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
             Id::MemoryDoctor => {
@@ -475,7 +515,6 @@ impl Control {
             resident_size: machine.resident_size(),
             memory_size: machine.memory_size(),
             processor_us: machine.processor_us(),
-            meter_per_us: machine.meter_per_us(),
         }
     }
 }

@@ -207,6 +207,32 @@ fn replies_may_be_switched_off() {
 }
 
 #[test]
+fn slow_commands_are_logged_without_passwords() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SLOWLOG GET"), "*0\r\n");
+    assert_eq!(world.ask(&client, "CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 3"), "+OK\r\n");
+    world.ask(&client, "ECHO first");
+    world.ask(&client, &format!("ECHO {}", "x".repeat(200)));
+    world.ask(&client, "AUTH secret");
+    assert_eq!(world.ask(&client, "CONFIG SET slowlog-log-slower-than -1"), "+OK\r\n");
+    // The one that switches the log off is itself the last in it.
+    assert_eq!(world.ask(&client, "SLOWLOG LEN"), ":3\r\n");
+    let log = world.ask(&client, "SLOWLOG GET -1");
+    assert!(log.starts_with("*3\r\n*6\r\n:3\r\n:1700000000\r\n:1\r\n*4\r\n$6\r\nCONFIG\r\n"), "{log}");
+    assert!(log.contains("*2\r\n$4\r\nAUTH\r\n$10\r\n(redacted)\r\n") && !log.contains("secret"), "{log}");
+    assert!(log.contains("x... (72 more bytes)\r\n") && !log.contains("first"), "{log}");
+    assert_eq!(world.ask(&client, "SLOWLOG RESET"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "SLOWLOG LEN"), ":0\r\n");
+    let times = world.ask(&client, "LATENCY HISTOGRAM echo");
+    let want = "*2\r\n$4\r\necho\r\n*4\r\n$5\r\ncalls\r\n:2\r\n$14\r\nhistogram_usec\r\n*2\r\n:2\r\n:2\r\n";
+    assert_eq!(times, want);
+    let info = world.ask(&client, "INFO commandstats latencystats");
+    assert!(info.contains("cmdstat_echo:calls=2,usec=2,usec_per_call=1.00,"), "{info}");
+    assert!(info.contains("latency_percentiles_usec_echo:p50=2.000,p99=2.000,p99.9=2.000"), "{info}");
+}
+
+#[test]
 fn shutdown_is_told_to_the_runner() {
     let mut world = World::new(1);
     let client = world.connect();

@@ -36,9 +36,6 @@ impl Machine for MadeUp {
     fn processor_us(&mut self) -> (u64, u64) {
         (1_500_000, 2_250_000)
     }
-    fn meter_per_us(&mut self) -> u64 {
-        0
-    }
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         self.written = changed.to_vec();
         Ok(())
@@ -65,6 +62,8 @@ impl World {
         let settings = Settings {
             doors: vec![Port::Shared, Port::Lane],
             lane_port_base: Some(7000),
+            // Every look at the meter is a microsecond later than the one before.
+            meter_per_us: 1,
             run_id: "0123456789abcdef".repeat(3)[..40].to_owned(),
             ..Settings::default()
         };
