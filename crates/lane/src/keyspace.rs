@@ -166,6 +166,7 @@ impl Keyspace {
             Id::Keys => return scan::keys(self, call, progress, sink, budget),
             Id::Scan => return scan::scan(self, call, progress, sink, budget),
             Id::Randomkey => return scan::random_key(self, call, sink, budget),
+            Id::MemoryUsage => generic::memory_usage(self, call, sink),
             Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => cluster::keys_in_slot(self, call, sink),
             _ => {
                 let name = call.command.name;

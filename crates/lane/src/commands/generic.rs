@@ -268,3 +268,22 @@ pub(crate) fn swapped_databases(args: Args<'_>, database_count: u16) -> Result<(
     let place = |number: i64| u16::try_from(number).ok().filter(|db| *db < database_count);
     place(first).zip(place(second)).ok_or(DB_OUT_OF_RANGE)
 }
+
+/// MEMORY USAGE key [SAMPLES count]: the bytes of the entry and of what it holds. Nothing is sampled: they are known.
+pub(crate) fn memory_usage(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+    let args = call.args;
+    let samples = || wire::number::parse_i64(args.flat(4)).filter(|count| *count >= 0);
+    match args.len() {
+        3 => {}
+        5 if args.flat(3).eq_ignore_ascii_case(b"samples") && samples().is_some() => {}
+        5 if args.flat(3).eq_ignore_ascii_case(b"samples") => {
+            return reply::error(sink, "ERR value is not an integer or out of range");
+        }
+        _ => return reply::error(sink, "ERR syntax error"),
+    }
+    let key = space.key(call, 2);
+    match space.get(&key).map(|entry| entry.memory()) {
+        None => reply::null(sink, call.proto),
+        Some(size) => reply::integer(sink, i64::try_from(size).expect("an entry is below 2^63 bytes")),
+    }
+}

@@ -116,6 +116,7 @@ pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, &'static str> 
         3 => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"all") => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"write") => false,
+        4 => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL"),
         _ => return Err("ERR syntax error"),
     };
     let ms = wire::number::parse_i64(args.flat(2)).ok_or("ERR timeout is not an integer or out of range")?;

@@ -248,7 +248,10 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
             for word in &words {
                 let share = word.parse::<f64>().map_err(|_| "Invalid latency percentile".to_owned())?;
                 if !(0.0..=100.0).contains(&share) {
-                    return Err("latency percentile must be between 0.0 and 100.0".to_owned());
+                    return Err(
+                        "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
+                            .to_owned(),
+                    );
                 }
             }
             Ok(words.join(" "))
@@ -372,6 +375,15 @@ mod tests {
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
         assert!(config.set(&twice).unwrap_err().ends_with("duplicate parameter"));
+    }
+
+    #[test]
+    fn the_manual_names_every_setting_without_effect() {
+        let manual = include_str!("../../../../docs/compatibility.md");
+        for setting in SETTINGS {
+            let is_named = manual.contains(&format!("`{}`", setting.name));
+            assert_eq!(is_named, !setting.is_fixed && !setting.is_effective, "{}", setting.name);
+        }
     }
 
     #[test]

@@ -427,7 +427,7 @@ impl Control {
 
     fn config_set(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
         if !args.len().is_multiple_of(2) {
-            reply::error(out, "ERR wrong number of arguments for 'config|set' command");
+            reply::error(out, "ERR syntax error");
             return Begun::Answered;
         }
         let pairs: Vec<(&[u8], &[u8])> =

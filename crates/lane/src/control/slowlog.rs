@@ -39,10 +39,12 @@ impl SlowLog {
             3 => match wire::number::parse_i64(args.flat(2)) {
                 Some(-1) => usize::MAX,
                 Some(count @ 0..) => usize::try_from(count).unwrap_or(usize::MAX),
-                Some(_) => return reply::error(out, "ERR count should be greater than or equal to -1"),
-                None => return reply::error(out, "ERR value is not an integer or out of range"),
+                _ => return reply::error(out, "ERR count should be greater than or equal to -1"),
             },
-            _ => return reply::error(out, "ERR wrong number of arguments for 'slowlog|get' command"),
+            _ => {
+                let text = "ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.";
+                return reply::error(out, text);
+            }
         };
         let shown = self.entries.len().min(count);
         reply::array(out, shown);

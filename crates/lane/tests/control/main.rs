@@ -256,6 +256,8 @@ fn commands_describe_themselves() {
         ("TIME", "*2\r\n$10\r\n1700000000\r\n$5\r\n80000\r\n"),
         ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
         ("READONLY", "+OK\r\n"),
+        ("MEMORY USAGE none", "$-1\r\n"),
+        ("MEMORY USAGE none SAMPLES x", "-ERR value is not an integer or out of range\r\n"),
         ("CLIENT NO-EVICT on", "+OK\r\n"),
         ("CLIENT SETINFO lib-name test", "+OK\r\n"),
         ("CLIENT SETINFO lib-nme test", "-ERR Unrecognized option 'lib-nme'\r\n"),
