@@ -263,6 +263,6 @@ fn commands_describe_themselves() {
         ("CLIENT SETINFO lib-nme test", "-ERR Unrecognized option 'lib-nme'\r\n"),
         ("MULTI", "+OK\r\n"),
         ("TIME", "+QUEUED\r\n"),
-        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n240000\r\n"),
+        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n280000\r\n"),
     ]);
 }
