@@ -437,9 +437,15 @@ impl<K: Kernel> Net for Readiness<K> {
         let (turn, in_shared_size) = (self.turn, self.shared.of(id).len());
         let conn = self.open(id)?;
         let has_room = in_shared_size + conn.rest.bytes().len() < INPUT_MAX;
-        if need == Need::More && conn.readable && conn.received_turn != turn && has_room {
-            self.receive(id);
-            self.open(id)?;
+        if need == Need::More && conn.readable && conn.received_turn != turn {
+            if has_room {
+                self.receive(id);
+                self.open(id)?;
+            } else {
+                // The lane has asked and got nothing new: it is told again, when it may have made room.
+                conn.input = Input::Quiet;
+                self.announce(id);
+            }
         }
         self.soil(id);
         let conn = self.conns.get_mut(id).expect("it is open");
