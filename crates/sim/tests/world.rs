@@ -1,0 +1,118 @@
+//! What a server of several lanes owes besides replies: bells only for sleepers, and long values that stall nobody.
+
+use net::fault::Faults;
+use sim::World;
+use wire::route::{PartitionMap, Slot};
+
+/// A key of that lane.
+fn key_of(lane_count: u16, lane: u16, nth: usize) -> String {
+    let map = PartitionMap::even(lane_count);
+    let keys = (0..).map(|number| format!("key:{number}"));
+    keys.filter(|key| map.owner(Slot::of(key.as_bytes())).0 == lane).nth(nth).expect("every lane owns keys")
+}
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, words);
+    bytes
+}
+
+fn bells(world: &World) -> Vec<u64> {
+    world.lanes.iter().map(|lane| lane.stats().bells).collect()
+}
+
+/// Rounds in which lanes sleep when they may, until all do.
+fn rest(world: &mut World) {
+    for _ in 0..1000 {
+        if world.is_asleep() {
+            return;
+        }
+        for lane in 0..world.lanes.len() {
+            world.turn_if_due(lane);
+        }
+        world.pass(1000);
+    }
+    panic!("idle lanes go to sleep");
+}
+
+/// A batch for a sleeping lane rings once, and its answers at most once back.
+#[test]
+fn a_batch_costs_at_most_one_bell_each_way() {
+    let mut world = World::quiet(2);
+    let mut client = world.connect(0);
+    rest(&mut world);
+    for batch in 1..=20 {
+        let before = bells(&world);
+        for nth in 0..30 {
+            client.send(&command(&[b"GET", key_of(2, 1, nth % 3).as_bytes()]));
+        }
+        client.pump();
+        rest(&mut world);
+        client.pump();
+        assert_eq!(client.received.len(), 5 * 30, "batch {batch} is answered");
+        client.received.clear();
+        let after = bells(&world);
+        assert_eq!(after[0] - before[0], 1, "the sleeping lane is rung for once");
+        assert!(after[1] - before[1] <= 1, "so is the one that asked");
+    }
+}
+
+/// A value of `size` goes in and comes out over two lanes, in chunks, while another client is answered at once.
+fn check_long_value(size: usize) {
+    const ROUNDS_MAX: usize = 4;
+    let mut world = World::new(2, &lane::Settings::default(), 1, Faults::default());
+    let (mut long, mut short) = (world.connect(0), world.connect(0));
+    for _ in 0..3 {
+        world.round();
+    }
+    let keys = [key_of(2, 0, 0), key_of(2, 1, 0)];
+    let value: Vec<u8> = (0..=250).cycle().take(size).collect();
+    for key in &keys {
+        long.send(&command(&[b"SET", key.as_bytes(), &value]));
+        long.send(&command(&[b"GET", key.as_bytes()]));
+    }
+    let mut want = Vec::new();
+    for _ in &keys {
+        want.extend_from_slice(b"+OK\r\n");
+        wire::reply::bulk(&mut want, &value);
+    }
+    let others = [key_of(2, 0, 1), key_of(2, 1, 1)];
+    let ask: Vec<u8> = others.iter().flat_map(|key| command(&[b"GET", key.as_bytes()])).collect();
+    let mut waited = 0;
+    short.send(&ask);
+    while long.received.len() < want.len() {
+        long.pump();
+        short.pump();
+        waited += 1;
+        if short.received.len() == 10 {
+            short.received.clear();
+            short.send(&ask);
+            waited = 0;
+        }
+        assert!(waited <= ROUNDS_MAX, "nobody waits for somebody's long value");
+        world.round();
+    }
+    assert!(long.received == want, "what comes out is what went in");
+}
+
+#[test]
+fn sixty_four_megabytes_stall_nobody() {
+    check_long_value(64 << 20);
+}
+
+#[test]
+#[ignore = "takes several gigabytes of memory; run it with the long seeds"]
+fn half_a_gigabyte_stalls_nobody() {
+    check_long_value(512 << 20);
+}
+
+/// So many lanes that their rings are small, and so many clients that there is never credit for all.
+#[test]
+fn small_rings_and_many_clients() {
+    for (seed, lane_count, caller_count) in [(1, 24, 40), (3, 2, 150)] {
+        let wishes = sim::Wishes { lane_count: Some(lane_count), caller_count: Some(caller_count) };
+        if let Err(text) = sim::run(seed, wishes) {
+            panic!("seed {seed}: {text}");
+        }
+    }
+}
