@@ -128,6 +128,8 @@ fn longest_common_subsequences() {
             "LCS key1 key2 IDX MINMATCHLEN 4 WITHMATCHLEN",
             "*4\r\n$7\r\nmatches\r\n*1\r\n*3\r\n*2\r\n:4\r\n:7\r\n*2\r\n:5\r\n:8\r\n:4\r\n$3\r\nlen\r\n:6\r\n",
         ),
+        ("MSET one ab two ba", "+OK\r\n"),
+        ("LCS one two", "$1\r\nb\r\n"),
         ("LCS key1 none", "$0\r\n\r\n"),
         ("LCS key1 key2 LEN IDX", "-ERR If you want both the length and indexes, please just use IDX.\r\n"),
         ("LCS key1 key2 MINMATCHLEN", "-ERR syntax error\r\n"),

@@ -1,0 +1,139 @@
+//! Commands that take many steps, while another client's commands are answered in between. Rounds are counted, in each of
+//! which every lane takes one turn.
+
+mod check;
+
+use sim::{Client, World};
+use wire::client::Counter;
+
+/// Rounds within which a GET on any lane is answered, whatever else goes on: asked for, forwarded, answered, delivered.
+const GET_ROUNDS_MAX: usize = 4;
+/// The same while FLUSHALL holds every database: as long as that takes.
+const FLUSH_ROUNDS_MAX: usize = 12;
+/// Slices in a turn, as the lane bounds them.
+const SLICES_MAX: u64 = 16;
+
+fn has_reply(client: &Client) -> bool {
+    let mut counter = Counter::default();
+    matches!(counter.next(&client.received), Ok((Some(_), _)))
+}
+
+/// Runs a command for one client, while a second asks for one key after the other: in the same database, unless the command
+/// empties that. The number of rounds that the command took; each GET may take `waits_max`.
+fn rounds_of(world: &mut World, words: &[&[u8]], waits_max: usize) -> usize {
+    let mut busy = world.connect(0);
+    let mut other = world.connect(0);
+    let select: &[u8] = match words[0] {
+        b"flushdb" => b"*2\r\n$6\r\nselect\r\n$1\r\n1\r\n",
+        _ => b"*2\r\n$6\r\nselect\r\n$1\r\n0\r\n",
+    };
+    assert_eq!(world.exchange(&mut other, select, 5, 9), b"+OK\r\n");
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, words);
+    busy.send(&bytes);
+    let (mut rounds, mut waited, mut answered) = (0, 0, 0);
+    let mut is_asked = false;
+    while !has_reply(&busy) {
+        if !is_asked {
+            let mut bytes = Vec::new();
+            wire::client::command(&mut bytes, &[b"get", format!("other:{answered}").as_bytes()]);
+            other.send(&bytes);
+            (is_asked, waited) = (true, 0);
+        }
+        busy.pump();
+        other.pump();
+        world.round();
+        busy.pump();
+        other.pump();
+        rounds += 1;
+        waited += 1;
+        assert!(rounds < 20_000, "a command ends");
+        if has_reply(&other) {
+            other.received.clear();
+            answered += 1;
+            is_asked = false;
+        }
+        assert!(waited <= waits_max, "a GET waits {waited} rounds for {:?}", words[0]);
+    }
+    let slices = world.lanes.iter().map(|lane| lane.stats().turn_slices_max).max();
+    assert!(slices.is_some_and(|slices| slices <= SLICES_MAX), "{slices:?} slices in a turn");
+    for _ in 0..50 {
+        world.round();
+    }
+    assert!(world.is_idle(), "nothing is left under way after {:?}", words[0]);
+    rounds
+}
+
+/// `name` and then what `each` says for 2,000 keys.
+fn many(name: &str, with_values: bool) -> Vec<Vec<u8>> {
+    let mut words = vec![name.as_bytes().to_vec()];
+    for number in 0..2000 {
+        words.push(format!("key:{number}").into_bytes());
+        if with_values {
+            words.push(format!("value {number}").into_bytes());
+        }
+    }
+    words
+}
+
+fn check(world: &mut World, words: &[Vec<u8>], rounds_min: usize) {
+    let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+    let is_held = words[0] == b"flushall";
+    let rounds = rounds_of(world, &words, if is_held { FLUSH_ROUNDS_MAX } else { GET_ROUNDS_MAX });
+    assert!(rounds >= rounds_min, "{} took {rounds} rounds", String::from_utf8_lossy(words[0]));
+}
+
+#[test]
+fn many_keys() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        check(&mut world, &many("mset", true), 2);
+        check(&mut world, &many("mget", false), 2);
+        check(&mut world, &many("exists", false), 2);
+        check(&mut world, &many("del", false), 2);
+        check(&mut world, &many("msetnx", true), 2);
+        check(&mut world, &many("unlink", false), 2);
+        assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn whole_databases() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        for first in (0..20_000).step_by(1000) {
+            let mut words = vec![b"mset".to_vec()];
+            words.extend(
+                (first..first + 1000).flat_map(|number| [format!("k{number}").into_bytes(), b"v".to_vec()]),
+            );
+            check(&mut world, &words, 1);
+        }
+        check(&mut world, &[b"keys".to_vec(), b"*".to_vec()], 3);
+        check(&mut world, &[b"keys".to_vec(), b"nothing".to_vec()], 3);
+        check(&mut world, &[b"scan", &b"0"[..], b"count", b"10000"].map(<[u8]>::to_vec), 2);
+        check(&mut world, &[b"flushdb".to_vec()], 2);
+        assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+        check(&mut world, &many("mset", true), 2);
+        check(&mut world, &[b"flushall".to_vec()], 2);
+        assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn long_values() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        let long = vec![b'x'; 4 << 20];
+        check(&mut world, &[b"set".to_vec(), b"a".to_vec(), long.clone()], 2);
+        check(&mut world, &[b"append".to_vec(), b"a".to_vec(), long.clone()], 16);
+        check(&mut world, &[b"setrange".to_vec(), b"a".to_vec(), b"7".to_vec(), long], 16);
+        let mut one = world.connect(0);
+        let got = world.exchange(&mut one, b"*2\r\n$6\r\nstrlen\r\n$1\r\na\r\n", 10, 50);
+        assert_eq!(got, b":8388608\r\n");
+        let text = vec![b'y'; 2000];
+        for key in [b"b", b"c"] {
+            check(&mut world, &[b"set".to_vec(), key.to_vec(), text.clone()], 1);
+        }
+        check(&mut world, &[b"lcs".to_vec(), b"b".to_vec(), b"c".to_vec()], 50);
+    }
+}
