@@ -6,6 +6,7 @@ mod control;
 mod machine;
 mod plan;
 mod region;
+mod release;
 mod serve;
 mod settings;
 mod table;

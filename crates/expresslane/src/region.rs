@@ -14,11 +14,11 @@ const REGION_SIZE_MAX: usize = 32 << 30;
 const REGION_SIZE_MIN: usize = 64 << 20;
 
 /// Reserves a range of up to `wanted` bytes, halving where the kernel refuses (strict overcommit, address limits).
-/// Returns it with its size in bytes.
+/// Returns it with its address and its size in bytes.
 ///
 /// # Errors
 /// The kernel's own, when not even [`REGION_SIZE_MIN`] is to be had.
-pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<(Region, usize)> {
+pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<Reserved> {
     let wanted = usize::try_from(wanted).unwrap_or(REGION_SIZE_MAX);
     let mut size = wanted.clamp(REGION_SIZE_MIN, REGION_SIZE_MAX);
     let base = loop {
@@ -33,7 +33,17 @@ pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<(Region, usiz
     // refuses it, which changes nothing either.
     unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
     // SAFETY: the range is mapped readable and writable, zero, page-aligned, known to nobody else, and never unmapped.
-    Ok((unsafe { Region::from_raw(base, size) }, size))
+    let region = unsafe { Region::from_raw(base, size) };
+    Ok(Reserved { region, base: base.as_ptr().expose_provenance(), size })
+}
+
+/// A lane's memory before it is the shard's.
+pub(crate) struct Reserved {
+    pub(crate) region: Region,
+    /// Where it begins: for telling the kernel about its pages.
+    pub(crate) base: usize,
+    /// Bytes.
+    pub(crate) size: usize,
 }
 
 fn map(size: usize) -> io::Result<NonNull<u8>> {
@@ -60,9 +70,7 @@ mod tests {
 
     #[test]
     fn a_region_is_as_large_as_allowed() {
-        let (_, size) = reserve(1, false).unwrap();
-        assert_eq!(size, REGION_SIZE_MIN);
-        let (_, size) = reserve(256 << 20, true).unwrap();
-        assert_eq!(size, 256 << 20);
+        assert_eq!(reserve(1, false).unwrap().size, REGION_SIZE_MIN);
+        assert_eq!(reserve(256 << 20, true).unwrap().size, 256 << 20);
     }
 }

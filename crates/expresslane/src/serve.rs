@@ -17,7 +17,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::machine::{self, Facts};
 use crate::plan::{self, Place, Plan};
-use crate::region;
+use crate::region::{self, Reserved};
+use crate::release::{self, Inlet, Lent, Outlet};
 use crate::settings::ServeSettings;
 use crate::table::{Started, table};
 
@@ -124,6 +125,7 @@ struct Berth {
     secret: [u64; 2],
     region_size: u64,
     huge_pages: bool,
+    lend: SyncSender<Lent>,
     busy_poll: Option<Duration>,
     doors: Doors,
     shared: Arc<Shared>,
@@ -146,6 +148,7 @@ struct Ready {
     /// Of the shared doors, those that the machine has.
     shared: Vec<Place>,
     region_size: usize,
+    inlet: Inlet,
     notes: Vec<String>,
 }
 
@@ -172,6 +175,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
         keepalive: (settings.tcp_keepalive > 0).then(|| Keepalive::after_s(settings.tcp_keepalive)),
     };
     let unix = settings.unixsocket.clone().map(|path| (path, settings.unixsocketperm.0));
+    let (lend, lent) = release::queue(plan.lanes.len());
     let mut readies: Vec<Ready> = Vec::new();
     let mut starts = Vec::new();
     for ((lane, links), id) in plan.lanes.iter().zip(links).zip(0_u16..) {
@@ -186,6 +190,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
             secret,
             region_size: plan.region_size,
             huge_pages: settings.huge_pages,
+            lend: lend.clone(),
             busy_poll: settings.busy_poll.0,
             doors: Doors { own: lane.own.clone(), unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
             shared: Arc::clone(&shared),
@@ -218,6 +223,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
     notes.dedup();
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
+    release::start(lent, readies.into_iter().map(|ready| ready.inlet).collect(), bells.to_vec())?;
     let wanted = facts.memory_size.min(32 << 30);
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
         notes.push("addresses are scarce (vm.overcommit_memory=2 or ulimit -v): lanes can hold less than the machine".to_owned());
@@ -285,6 +291,7 @@ fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<
 struct Runner {
     lane: Lane,
     net: Epoll,
+    outlet: Outlet,
     clock: Clock,
     id: usize,
     shared: Arc<Shared>,
@@ -309,7 +316,7 @@ fn make(berth: Berth) -> Result<(Runner, Ready), String> {
             ));
         }
     }
-    let (memory, region_size) = region::reserve(berth.region_size, berth.huge_pages)
+    let Reserved { region, base, size } = region::reserve(berth.region_size, berth.huge_pages)
         .map_err(|error| format!("no addresses for the memory of lane {id}: {error}; raise ulimit -v"))?;
     let config = Config {
         partitions: SLOTS,
@@ -318,7 +325,8 @@ fn make(berth: Berth) -> Result<(Runner, Ready), String> {
         partition_of: |_, key| Slot::of(key).number(),
         recency: Recency::Lru,
     };
-    let shard = Shard::new(config, memory);
+    let shard = Shard::new(config, region);
+    let (outlet, inlet) = release::outlet(usize::from(id), base, berth.lend);
     let lane = Lane::new(Setup {
         id,
         map: berth.map,
@@ -327,8 +335,8 @@ fn make(berth: Berth) -> Result<(Runner, Ready), String> {
         shard,
         settings: Settings { doors: opened.ports, ..berth.settings },
     });
-    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size, notes };
-    Ok((Runner { lane, net, clock: berth.clock, id: usize::from(id), shared: berth.shared }, ready))
+    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size: size, inlet, notes };
+    Ok((Runner { lane, net, outlet, clock: berth.clock, id: usize::from(id), shared: berth.shared }, ready))
 }
 
 /// The doors that a lane has opened.
@@ -384,6 +392,7 @@ impl Runner {
         loop {
             let now = self.clock.now();
             let next = self.lane.turn(now, &Ticks, &mut self.net);
+            self.outlet.turn(&mut self.lane);
             for bell in self.lane.bells() {
                 match bells.get(usize::from(*bell)) {
                     Some(bell) => bell.ring(),

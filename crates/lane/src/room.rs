@@ -7,10 +7,13 @@
 //!                     └ 31/32 of the share     └ beyond: writes that may add are refused with -OOM
 //! ```
 
+use std::ops::Range;
+
 use store::{Budget, Evicted, Policy};
 
 use crate::keyspace::Keyspace;
 use crate::locks::Locks;
+use crate::turn::Lane;
 
 /// Entries looked at to make room for one ordinary command: about three victims.
 const LOOKS_PER_COMMAND: u32 = 64;
@@ -88,5 +91,18 @@ impl Keyspace {
             self.tell_watchers();
         }
         evicted
+    }
+}
+
+impl Lane {
+    /// A range of the lane's memory, in bytes from its start, that is not needed now and whose pages may go back to the
+    /// system. The lane does not touch it until it comes back by [`Lane::reclaim`].
+    pub fn released(&mut self) -> Option<Range<usize>> {
+        self.core.space.shard.released()
+    }
+
+    /// Takes back a range from [`Lane::released`], with any content.
+    pub fn reclaim(&mut self, range: Range<usize>) {
+        self.core.space.shard.reclaim(range);
     }
 }
