@@ -12,7 +12,7 @@ use crate::object::Object;
 use crate::program::{Author, Theme};
 use crate::world::World;
 
-/// Rounds within which some client must get some byte while anybody waits, once faults have stopped and clients read.
+/// Rounds within which some byte must come or go while anybody waits, once faults have stopped and clients read.
 /// The longest work that a run asks for is a FLUSHALL over a few databases, some hundred slices a lane, from each client.
 const ROUNDS_MAX: usize = 5_000;
 
@@ -195,13 +195,15 @@ impl Run {
 
     /// Goes on until everything is answered. That it ends is what shows that nobody waits for ever.
     fn settle(&mut self, witness: &mut Caller) -> Result<(), String> {
-        let (mut rounds_left, mut sent_size) = (ROUNDS_MAX, 0);
+        let (mut rounds_left, mut moved_size) = (ROUNDS_MAX, 0);
         while rounds_left > 0 {
             rounds_left -= 1;
-            let sent_size_now =
-                (0..self.world.lanes.len()).map(|lane| self.world.counters(lane).bytes_out).sum();
-            if sent_size < sent_size_now {
-                (rounds_left, sent_size) = (ROUNDS_MAX, sent_size_now);
+            let moved_size_now = (0..self.world.lanes.len())
+                .map(|lane| self.world.counters(lane))
+                .map(|of| of.bytes_in + of.bytes_out)
+                .sum();
+            if moved_size < moved_size_now {
+                (rounds_left, moved_size) = (ROUNDS_MAX, moved_size_now);
             }
             let is_quiet = self.world.is_idle() && self.world.is_asleep();
             if is_quiet && witness.is_done() && self.callers.iter().all(|caller| caller.pending_count() == 0)
