@@ -13,7 +13,7 @@ CLIENTS := $(TARGET)/clients
 
 .PHONY: help
 help: ## This list
-	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-15s %s\n' "$$name" "$$text"; done
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r name text; do printf '  make %-16s %s\n' "$$name" "$$text"; done
 
 # ---- use ----
 
@@ -78,6 +78,13 @@ $(CLIENTS)/ready: tests/clients/requirements.txt
 	@$(PYTHON) -m venv $(CLIENTS)/venv || { echo "python3 has no venv: run 'make setup' (apt-get install python3-venv)"; exit 1; }
 	@$(CLIENTS)/venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
 	@touch $@
+
+# Apart from `make test`, for it fetches the suite from Debian's mirror the first time.
+.PHONY: test-redis-suite
+test-redis-suite: build ## Redis' own test suite against the built server (tests/redis_suite)
+	@echo "== Redis' own test suite"
+	@$(call need,$(PYTHON),python3)
+	@$(PYTHON) tests/redis_suite/run.py $(ARGS)
 
 .PHONY: test-long
 test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
