@@ -5,19 +5,19 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use store::Budget;
-use wire::command::{COMMANDS, Command, Flag, Id, Scope, Work as Cost};
-use wire::reply::{self, Proto, Put};
-use wire::route::{PartitionMap, Slot};
+use wire::command::{Command, Flag, Id, Work as Cost};
+use wire::reply::{self, Proto};
+use wire::route::PartitionMap;
 
 use crate::admin::{Calls, Order, Pause};
+use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
 use crate::locks::{LockName, Locks, Mode};
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
-use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::{Handle, Slab};
@@ -27,65 +27,9 @@ use crate::transaction::{After, Go, PartAnswer, Prepare, Results, Surroundings, 
 use crate::watch::WatcherId;
 use crate::{SLICE, Settings};
 
-/// What all lanes of a server see: three counters, touched when connections open and by multi-lane work only.
-pub struct Board {
-    /// The newest transaction number.
-    numbers: AtomicU64,
-    /// The newest client id.
-    client_ids: AtomicU64,
-    /// Clients of each lane.
-    loads: Vec<AtomicU32>,
-    /// Somebody answers what lanes ask the control thread.
-    is_attended: AtomicBool,
-}
+mod hear;
 
-impl Board {
-    /// For so many lanes.
-    pub fn new(lane_count: u16) -> Board {
-        Board {
-            numbers: AtomicU64::new(0),
-            client_ids: AtomicU64::new(0),
-            loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
-            is_attended: AtomicBool::new(false),
-        }
-    }
-
-    pub(crate) fn next_client_id(&self) -> u64 {
-        self.client_ids.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// There is a control thread from now on.
-    pub(crate) fn attend(&self) {
-        self.is_attended.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_attended(&self) -> bool {
-        self.is_attended.load(Ordering::Relaxed)
-    }
-
-    /// A lane's count of clients has changed.
-    pub(crate) fn set_load(&self, lane: u16, count: usize) {
-        let count = u32::try_from(count).expect("clients are fewer than 2^32");
-        self.loads[usize::from(lane)].store(count, Ordering::Relaxed);
-    }
-
-    /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.
-    pub(crate) fn lighter_lane(&self, lane: u16) -> Option<u16> {
-        let load = |lane: &u16| self.loads[usize::from(*lane)].load(Ordering::Relaxed);
-        let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
-        let lightest = (0..count).min_by_key(load)?;
-        (load(&lightest) + 1 < load(&lane)).then_some(lightest)
-    }
-
-    fn fresh_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// At least every number that has arrived here: the ring that brought it orders its drawing before this.
-    fn newest_number(&self) -> u64 {
-        self.numbers.load(Ordering::Relaxed)
-    }
-}
+pub(crate) use hear::Reply;
 
 /// A reply that is ready for a client of this lane.
 pub(crate) struct Delivery {
@@ -621,192 +565,11 @@ impl Core {
         }
     }
 
-    // ---- the other lanes
-
-    /// Takes all answers of a lane. `deliver` gets the inline ones, client and slot first.
-    pub(crate) fn hear_answers(
-        &mut self,
-        lane: u16,
-        deliver: &mut impl FnMut(&mut Core, u64, u32, Reply<'_>),
-    ) {
-        let at = usize::from(lane);
-        let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
-        // Parts may be told things while answers are taken, so the peer goes back for each of those.
-        while let Some(frame) = peer.answers_in.peek() {
-            let (head, bytes) = AnswerHead::decode(frame);
-            if head.kind == AnswerKind::Inline {
-                deliver(self, head.target, head.slot, Reply::Bytes(bytes));
-                peer.credit(head.charge);
-                peer.answers_in.pop();
-                continue;
-            }
-            let number = bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-            let parcel = peer.answers_in.take_parcel();
-            peer.answers_in.pop();
-            peer.credit(head.charge);
-            self.peers[at] = Some(peer);
-            let transaction = Handle::from_bits(head.target);
-            match (head.kind, parcel) {
-                (AnswerKind::Content, Some(Parcel::Content(content))) => {
-                    deliver(self, head.target, head.slot, Reply::Content(*content));
-                }
-                (AnswerKind::Granted, None) => {
-                    let answer = PartAnswer::Granted { part: number, is_dirty: head.slot != 0 };
-                    self.hear_part(transaction, lane, answer);
-                }
-                (AnswerKind::Refused, None) => self.hear_part(transaction, lane, PartAnswer::Refused),
-                (AnswerKind::Results, Some(Parcel::Results(results))) => {
-                    self.hear_part(transaction, lane, PartAnswer::Results(*results));
-                }
-                _ => unreachable!("answers carry what their kind says"),
-            }
-            peer = self.peers[at].take().expect("just put back");
-        }
-        peer.answers_in.release();
-        self.peers[at] = Some(peer);
-    }
-
-    /// Takes all control frames of a lane; connections that it gives go to `take`.
-    pub(crate) fn hear_control(&mut self, lane: u16, take: &mut impl FnMut(net::Handover)) {
-        let at = usize::from(lane);
-        loop {
-            let control = &mut self.peers[at].as_mut().expect("a lane has a peer for every other").control_in;
-            let Some(frame) = control.peek() else { break };
-            let head = ControlHead::decode(frame);
-            let parcel = control.take_parcel();
-            control.pop();
-            match (head.kind, parcel) {
-                (ControlKind::Go, Some(Parcel::Go(go))) => self.part_goes(head.target, *go),
-                (ControlKind::Withdraw, None) => self.withdraw_part(head.target),
-                (ControlKind::Handover, Some(Parcel::Handover(handover))) => take(*handover),
-                (ControlKind::Unwatch, None) => {
-                    self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
-                }
-                _ => unreachable!("control frames carry what their kind says"),
-            }
-        }
-        self.peers[at].as_mut().expect("as above").control_in.release();
-    }
-
-    /// Serves up to `count` asks of a lane; says how many.
-    pub(crate) fn hear_asks(&mut self, lane: u16, count: usize) -> usize {
-        let at = usize::from(lane);
-        let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
-        let mut served = 0;
-        let mut spans = std::mem::take(&mut self.spans);
-        while served < count
-            && let Some(frame) = peer.asks_in.peek()
-        {
-            served += 1;
-            let head = AskHead::decode(frame, &mut spans);
-            match head.kind {
-                AskKind::Inline => {
-                    let args = Args::Frame { bytes: frame, spans: &spans };
-                    let answer = self.serve_ask(lane, &head, args);
-                    peer.asks_in.pop();
-                    if let Some((head, content)) = answer {
-                        peer.answer(head, &self.reply, content);
-                    }
-                }
-                AskKind::Request => {
-                    let Some(Parcel::Request(request)) = peer.asks_in.take_parcel() else {
-                        unreachable!("asks carry what their kind says")
-                    };
-                    peer.asks_in.pop();
-                    if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request)) {
-                        peer.answer(head, &self.reply, content);
-                    }
-                    self.space.discard(*request);
-                }
-                AskKind::Prepare => {
-                    let Some(Parcel::Prepare(prepare)) = peer.asks_in.take_parcel() else {
-                        unreachable!("asks carry what their kind says")
-                    };
-                    peer.asks_in.pop();
-                    self.peers[at] = Some(peer);
-                    self.admit_prepared(lane, *prepare);
-                    peer = self.peers[at].take().expect("just put back");
-                }
-                AskKind::Order => {
-                    let order = peer.asks_in.take_parcel();
-                    peer.asks_in.pop();
-                    let Some(Parcel::Order(order)) = order else {
-                        unreachable!("asks carry what their kind says")
-                    };
-                    self.orders.push_back(Ordered { ticket: head.client, charge: head.charge, order });
-                }
-                AskKind::Question => unreachable!("only the control thread is asked questions"),
-            }
-        }
-        self.spans = spans;
-        peer.asks_in.release();
-        self.peers[at] = Some(peer);
-        served
-    }
-
-    /// Runs a command of another lane's client. The reply's bytes are in `self.reply`; without an answer it has to wait.
-    fn serve_ask(&mut self, lane: u16, head: &AskHead, args: Args<'_>) -> Option<(AnswerHead, Content)> {
-        self.stats.asks_served += 1;
-        let command = &COMMANDS[usize::from(head.id)];
-        let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
-        let route = Slot::new(head.key_slot).filter(|_| command.scope == Scope::Key).map(|slot| {
-            let bytes = args.flat(usize::from(command.keys.first));
-            Route { slot, hash: self.space.shard.key(head.db, slot.number(), bytes).hash }
-        });
-        let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
-        let asker = (lane, head.client);
-        let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
-        let pending = |request: Request| Pending {
-            origin,
-            port: Port::Shared,
-            proto,
-            db: head.db,
-            command,
-            request,
-            route,
-        };
-        if let Some(line) = self.lines.get_mut(&asker) {
-            line.push_back(pending(args.to_request()));
-            return None;
-        }
-        if !self.can_run(&call) {
-            self.lines.insert(asker, VecDeque::new());
-            self.begin_part(pending(args.to_request()));
-            return None;
-        }
-        let mut content = Content::default();
-        let mut bytes = std::mem::take(&mut self.reply);
-        bytes.clear();
-        let progress = self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
-        self.reply = bytes;
-        if let Some(progress) = progress {
-            let mut whole = Content::default();
-            whole.put(&self.reply);
-            whole.append(content);
-            self.lines.insert(asker, VecDeque::new());
-            self.go_on(pending(args.to_request()), progress, whole);
-            return None;
-        }
-        let answer = AnswerHead {
-            target: head.client,
-            slot: head.slot,
-            charge: head.charge,
-            kind: AnswerKind::Inline,
-        };
-        Some((answer, content))
-    }
-
     /// The counters, with what is counted elsewhere.
     pub(crate) fn stats_now(&self) -> Stats {
         let keys = (0..self.settings.database_count).map(|db| self.space.shard.count(db)).sum();
         Stats { keys, ..self.stats }
     }
-}
-
-/// A reply that another lane has sent.
-pub(crate) enum Reply<'a> {
-    Bytes(&'a [u8]),
-    Content(Content),
 }
 
 /// How a command of one or more keys holds them.

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod board;
 mod client;
 mod cluster;
 mod commands;
@@ -38,9 +39,9 @@ mod transaction;
 mod turn;
 mod watch;
 
+pub use board::Board;
 pub use client::Port;
 pub use control::{Control, ControlSetup, Identity, Machine, Shutdown};
-pub use core::Board;
 pub use peers::{Links, mesh};
 pub use stats::Stats;
 pub use turn::{Lane, Meter, Next, Setup};

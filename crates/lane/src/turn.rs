@@ -8,8 +8,9 @@ use ring::{Mailbox, Senders};
 use store::{Budget, Shard};
 use wire::route::{LaneId, PartitionMap};
 
+use crate::board::Board;
 use crate::client::{Client, Ends, Port};
-use crate::core::{Board, Core, Reply};
+use crate::core::{Core, Reply};
 use crate::keyspace::Keyspace;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};

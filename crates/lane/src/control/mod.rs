@@ -24,8 +24,8 @@ use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
 use crate::admin::{Order, Question, Report};
+use crate::board::Board;
 use crate::client::Port;
-use crate::core::Board;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::replies::Content;
 use crate::request::Args;

@@ -1,0 +1,63 @@
+//! What all lanes of a server see: the few words that are shared.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// What all lanes of a server see: three counters, touched when connections open and by multi-lane work only.
+pub struct Board {
+    /// The newest transaction number.
+    numbers: AtomicU64,
+    /// The newest client id.
+    client_ids: AtomicU64,
+    /// Clients of each lane.
+    loads: Vec<AtomicU32>,
+    /// Somebody answers what lanes ask the control thread.
+    is_attended: AtomicBool,
+}
+
+impl Board {
+    /// For so many lanes.
+    pub fn new(lane_count: u16) -> Board {
+        Board {
+            numbers: AtomicU64::new(0),
+            client_ids: AtomicU64::new(0),
+            loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
+            is_attended: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn next_client_id(&self) -> u64 {
+        self.client_ids.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// There is a control thread from now on.
+    pub(crate) fn attend(&self) {
+        self.is_attended.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        self.is_attended.load(Ordering::Relaxed)
+    }
+
+    /// A lane's count of clients has changed.
+    pub(crate) fn set_load(&self, lane: u16, count: usize) {
+        let count = u32::try_from(count).expect("clients are fewer than 2^32");
+        self.loads[usize::from(lane)].store(count, Ordering::Relaxed);
+    }
+
+    /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.
+    pub(crate) fn lighter_lane(&self, lane: u16) -> Option<u16> {
+        let load = |lane: &u16| self.loads[usize::from(*lane)].load(Ordering::Relaxed);
+        let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
+        let lightest = (0..count).min_by_key(load)?;
+        (load(&lightest) + 1 < load(&lane)).then_some(lightest)
+    }
+
+    pub(crate) fn fresh_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// At least every number that has arrived here: the ring that brought it orders its drawing before this.
+    pub(crate) fn newest_number(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+}
