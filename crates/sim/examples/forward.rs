@@ -3,7 +3,11 @@
 //!
 //! `cargo run --release -p sim --example forward [ROUNDS]`
 
-#![expect(clippy::disallowed_methods, clippy::print_stdout, reason = "a benchmark reads the clock and prints")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark reads the clock and prints"
+)]
 
 use std::time::Instant;
 
@@ -15,7 +19,8 @@ const CLIENTS: usize = 50;
 const KEYS: usize = 10_000;
 
 fn main() {
-    let rounds: usize = std::env::args().nth(1).map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
+    let rounds: usize =
+        std::env::args().nth(1).map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
     let mut figures: Vec<(f64, f64)> = Vec::new();
     for _ in 0..5 {
         figures.push((run(0, rounds), run(1, rounds)));
@@ -23,15 +28,21 @@ fn main() {
     figures.sort_by(|a, b| (a.1 / a.0).total_cmp(&(b.1 / b.0)));
     let (direct, forwarded) = figures[figures.len() / 2];
     println!("direct    {direct:7.1} ns a GET");
-    println!("forwarded {forwarded:7.1} ns a GET, both lanes together: {:.2} x direct (median of 5)", forwarded / direct);
+    println!(
+        "forwarded {forwarded:7.1} ns a GET, both lanes together: {:.2} x direct (median of 5)",
+        forwarded / direct
+    );
 }
 
 /// Nanoseconds a command with all keys on lane `owner` and all clients on lane 0.
 fn run(owner: u16, rounds: usize) -> f64 {
     let mut world = World::quiet(2);
     let map = PartitionMap::even(2);
-    let keys: Vec<String> =
-        (0..).map(|n| format!("key:{n:012}")).filter(|key| map.owner(Slot::of(key.as_bytes())).0 == owner).take(KEYS).collect();
+    let keys: Vec<String> = (0..)
+        .map(|n| format!("key:{n:012}"))
+        .filter(|key| map.owner(Slot::of(key.as_bytes())).0 == owner)
+        .take(KEYS)
+        .collect();
     let all: Vec<_> = (0..2 * CLIENTS).map(|_| world.connect(0)).collect();
     for _ in 0..20 {
         world.round();
