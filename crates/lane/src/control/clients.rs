@@ -5,7 +5,7 @@ use wire::reply::Proto;
 use crate::admin::{Filter, Pause, Portrait, address};
 use crate::request::Args;
 
-/// One line of CLIENT LIST, with Redis' fields in Redis' order, and the lane behind them.
+/// One line of CLIENT LIST: the fields of Redis 7.0 in their order, then those of later versions, and the lane.
 pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
     let seconds = |since_ns: u64| now_ns.saturating_sub(since_ns) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -13,9 +13,9 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         client.multi.map_or((-1, 0), |(count, size)| (i64::try_from(count).expect("queued commands"), size));
     let total = client.input_size + client.output_size + multi_size;
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} watch={} \
-         qbuf={} qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={} lane={}\n",
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
+         qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
+         user=default redir=-1 resp={} lib-name={} lib-ver={} watch={} lane={}\n",
         client.id,
         address(client.peer),
         address(client.local),
@@ -26,7 +26,6 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         flags(client),
         client.db,
         queued_count,
-        client.watch_count,
         client.input_size,
         multi_size,
         usize::from(client.output_size > 0),
@@ -36,8 +35,16 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         if client.proto == Proto::Resp3 { 3 } else { 2 },
         text(&client.library),
         text(&client.library_version),
+        client.watch_count,
         client.lane,
     )
+}
+
+/// Bytes of a command as RESP: what Redis' query buffer holds of it while it is answered.
+pub(crate) fn frame_size(args: Args<'_>) -> usize {
+    let head_size = |number: usize| "*\r\n".len() + number.to_string().len();
+    let bulk_size = |size: usize| head_size(size) + size + "\r\n".len();
+    head_size(args.len()) + (0..args.len()).map(|index| bulk_size(args.get(index).size())).sum::<usize>()
 }
 
 /// Redis' letters: `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,

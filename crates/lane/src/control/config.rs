@@ -18,6 +18,10 @@ pub(super) struct Setting {
     pub(super) kind: Kind,
     pub(super) default: &'static str,
     pub(super) is_fixed: bool,
+    /// For one that Redis can change while it runs and this server can't: why not. Setting it to what it is passes.
+    pub(super) refusal: &'static str,
+    /// Whether CONFIG GET shows it only to those who know its name.
+    pub(super) is_hidden: bool,
     /// Whether setting it changes what the server does.
     pub(super) is_effective: bool,
 }
@@ -50,7 +54,16 @@ pub(super) enum Kind {
 
 /// A setting that may be set and has no effect.
 pub(super) const fn setting(name: &'static str, kind: Kind, default: &'static str) -> Setting {
-    Setting { name, alias: "", kind, default, is_fixed: false, is_effective: false }
+    Setting {
+        name,
+        alias: "",
+        kind,
+        default,
+        is_fixed: false,
+        refusal: "",
+        is_hidden: false,
+        is_effective: false,
+    }
 }
 
 impl Setting {
@@ -61,6 +74,17 @@ impl Setting {
 
     pub(super) const fn fixed(mut self) -> Setting {
         self.is_fixed = true;
+        self
+    }
+
+    pub(super) const fn chosen_at_start(mut self, refusal: &'static str) -> Setting {
+        self.is_fixed = true;
+        self.refusal = refusal;
+        self
+    }
+
+    pub(super) const fn hidden(mut self) -> Setting {
+        self.is_hidden = true;
         self
     }
 
@@ -113,7 +137,14 @@ impl Config {
         for (index, setting) in SETTINGS.iter().enumerate() {
             for name in [setting.name, setting.alias].into_iter().filter(|name| !name.is_empty()) {
                 let mut patterns = patterns.clone();
-                if patterns.any(|pattern| glob::matches(pattern, name.as_bytes(), Case::Ignored)) {
+                let is_meant = |pattern: &[u8]| {
+                    if setting.is_hidden {
+                        pattern.eq_ignore_ascii_case(name.as_bytes())
+                    } else {
+                        glob::matches(pattern, name.as_bytes(), Case::Ignored)
+                    }
+                };
+                if patterns.any(is_meant) {
                     found.push((name, index));
                 }
             }
@@ -144,13 +175,14 @@ impl Config {
                 let name = String::from_utf8_lossy(name);
                 Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
             };
-            if setting.is_fixed {
+            if setting.is_fixed && setting.refusal.is_empty() {
                 return refused("can't set immutable config");
             }
             if changed.contains_key(&index) {
                 return refused("duplicate parameter");
             }
             match parse(setting.kind, value, self.at(index)) {
+                Ok(value) if setting.is_fixed && value != self.at(index) => return refused(setting.refusal),
                 Ok(value) => changed.insert(index, value),
                 Err(why) => return refused(&why),
             };
@@ -226,9 +258,10 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
             let size = size(text).ok_or("argument must be a memory value")?;
             Ok(within(size, least, most)?.to_string())
         }
-        Kind::SizeOrPercent => match text.strip_suffix('%').map(str::parse::<u8>) {
+        Kind::SizeOrPercent => match text.strip_suffix('%').map(str::parse::<u64>) {
             Some(Ok(share)) if share <= 100 => Ok(format!("{share}%")),
-            Some(_) => Err("argument must be a memory or percent value".to_owned()),
+            Some(Ok(_)) => Err("percentage argument must be less or equal to 100".to_owned()),
+            Some(Err(_)) => Err("argument must be a memory or percent value".to_owned()),
             None => size(text)
                 .map(|size| size.to_string())
                 .ok_or_else(|| "argument must be a memory or percent value".to_owned()),
@@ -355,7 +388,14 @@ mod tests {
         check("maxmemory", "100mb", Ok("104857600"));
         check("maxmemory", "1k", Ok("1000"));
         check("maxmemory", "blah", Err("argument must be a memory value"));
-        check("port", "1", Err("can't set immutable config"));
+        check("tcp-backlog", "511", Err("can't set immutable config"));
+        check("port", "6379", Ok("6379"));
+        check("port", "1", Err("Unable to listen on this port: it is chosen at the start"));
+        check("port", "65536", Err("argument must be between 0 and 65535 inclusive"));
+        check("maxmemory-clients", "7%", Ok("7%"));
+        check("maxmemory-clients", "2mb", Ok("2097152"));
+        check("maxmemory-clients", "101%", Err("percentage argument must be less or equal to 100"));
+        check("maxmemory-clients", "%", Err("argument must be a memory or percent value"));
         check("save", "3600 1 300 100", Ok("3600 1 300 100"));
         check("save", "3600", Err("Invalid save parameters"));
         check("appendfsync", "often", Err("argument(s) must be one of the following: everysec, always, no"));
@@ -375,6 +415,18 @@ mod tests {
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
         assert!(config.set(&twice).unwrap_err().ends_with("duplicate parameter"));
+    }
+
+    #[test]
+    fn a_hidden_setting_is_shown_by_its_name_alone() {
+        let got = |pattern: &'static [u8]| {
+            let mut out = Vec::new();
+            Config::new(&[]).get([pattern].into_iter(), Proto::Resp2, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(got(b"Key-Load-Delay"), "*2\r\n$14\r\nkey-load-delay\r\n$1\r\n0\r\n");
+        assert_eq!(got(b"key-load-*"), "*0\r\n");
+        assert!(!got(b"*").contains("key-load-delay"));
     }
 
     #[test]

@@ -404,6 +404,9 @@ impl Control {
                     )
                     .collect();
                 portraits.sort_by_key(|portrait| portrait.id);
+                if let Some(asker) = portraits.iter_mut().find(|portrait| portrait.id == question.from.id) {
+                    asker.input_size = clients::frame_size(args);
+                }
                 let text: String =
                     portraits.iter().map(|portrait| clients::line(portrait, now.mono_ns)).collect();
                 reply::verbatim(out, proto, b"txt", text.as_bytes());

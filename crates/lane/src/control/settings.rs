@@ -1,9 +1,10 @@
 //! The settings that CONFIG knows: every name of Redis 7.0 that clients and test suites ask for, with its form, its
-//! default and its range (`static_configs` in `src/config.c` of 7.0.15, without the hidden ones and those of TLS).
+//! default and its range (`static_configs` in `src/config.c` of 7.0.15, without those of TLS).
 //!
 //! Most of them are about files, replicas or memory layouts that do not exist here. They are kept and given back, so
 //! that a program that sets them goes on; those marked `effective` change what lanes do, at once. `fixed` ones are
-//! decided at the start.
+//! decided at the start, and so are those `chosen_at_start`, which Redis could change; `hidden` ones are for Redis' own
+//! tests.
 
 use super::config::Kind::{
     Events, Number, Octal, OutputLimits, Percentiles, Save, Size, SizeOrPercent, Text, Word, Words, YesNo,
@@ -120,7 +121,8 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("shutdown-on-sigint", Words(&["default", "save", "nosave", "now", "force"]), "default"),
     setting("shutdown-on-sigterm", Words(&["default", "save", "nosave", "now", "force"]), "default"),
     setting("databases", Number(1, INT), "16").fixed(),
-    setting("port", Number(0, 65535), "6379").fixed(),
+    setting("port", Number(0, 65535), "6379")
+        .chosen_at_start("Unable to listen on this port: it is chosen at the start"),
     setting("io-threads", Number(1, 128), "1").fixed(),
     setting("auto-aof-rewrite-percentage", Number(0, INT), "100"),
     setting("cluster-replica-validity-factor", Number(0, INT), "10").alias("cluster-slave-validity-factor"),
@@ -178,7 +180,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("hll-sparse-max-bytes", Size(0, i64::MAX), "3000"),
     setting("tracking-table-max-keys", Number(0, i64::MAX), "1000000"),
     setting("client-query-buffer-limit", Size(MIB, i64::MAX), "1073741824").effective(),
-    setting("maxmemory-clients", SizeOrPercent, "0").fixed(),
+    setting("maxmemory-clients", SizeOrPercent, "0"),
     setting("repl-backlog-ttl", Number(0, i64::MAX), "3600"),
     setting("auto-aof-rewrite-min-size", Size(0, i64::MAX), "67108864"),
     setting("dir", Text, ""),
@@ -191,7 +193,13 @@ pub(super) static SETTINGS: &[Setting] = &[
     .effective(),
     setting("oom-score-adj-values", Text, "0 200 800"),
     setting("notify-keyspace-events", Events, ""),
-    setting("bind", Text, "127.0.0.1 -::1").fixed(),
+    setting("bind", Text, "127.0.0.1 -::1")
+        .chosen_at_start("Failed to bind to specified addresses: they are chosen at the start"),
     setting("replicaof", Text, "").alias("slaveof").fixed(),
     setting("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
+    setting("use-exit-on-panic", YesNo, "no").hidden(),
+    setting("rdb-key-save-delay", Number(-INT - 1, INT), "0").hidden(),
+    setting("key-load-delay", Number(-INT - 1, INT), "0").hidden(),
+    setting("watchdog-period", Number(0, INT), "0").hidden(),
+    setting("loading-process-events-interval-bytes", Number(1024, INT), "2097152").hidden(),
 ];

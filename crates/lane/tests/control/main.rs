@@ -39,7 +39,12 @@ fn settings_are_given_back_and_changed_all_or_none() {
         ("CONFIG GET hz", &bulks(&["hz", "20"])),
         (
             "CONFIG SET port 1",
-            "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config\r\n",
+            "-ERR CONFIG SET failed (possibly related to argument 'port') - Unable to listen on this port: it is chosen at the start\r\n",
+        ),
+        ("CONFIG SET port 6379 hz 11", "+OK\r\n"),
+        (
+            "CONFIG SET tcp-backlog 511",
+            "-ERR CONFIG SET failed (possibly related to argument 'tcp-backlog') - can't set immutable config\r\n",
         ),
         ("CONFIG SET hz", "-ERR wrong number of arguments for 'config|set' command\r\n"),
         ("CONFIG REWRITE", "+OK\r\n"),
@@ -117,6 +122,13 @@ fn clients_are_listed_over_all_lanes_and_killed() {
     assert_eq!(list.matches("id=").count() - list.matches("laddr=").count(), 0, "one line each");
     assert!(list.contains("name=one") && list.contains("name=two") && list.contains("cmd=client|list"));
     assert!(list.contains("lane=2\n"));
+    assert_eq!(
+        list.matches(" multi=-1 qbuf=26 ").count(),
+        1,
+        "the command being answered is in its asker's buffer"
+    );
+    let info = world.ask(&first, "CLIENT INFO");
+    assert!(info.contains(" multi=-1 qbuf=26 ") && info.contains(" cmd=client|info "), "{info}");
     assert_eq!(world.ask(&first, "CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
     assert_eq!(world.ask(&first, "CLIENT LIST TYPE none"), "-ERR Unknown client type 'none'\r\n");
     assert_eq!(world.ask(&first, "CLIENT KILL nobody:1"), "-ERR No such client\r\n");
