@@ -37,6 +37,10 @@ pub(crate) enum Expect {
     Each(Vec<Expect>),
     /// Names of those of these that exist, in any order.
     Names(Vec<(Vec<u8>, Object)>),
+    /// The names of all keys of a group, so many, or none.
+    All(Object, usize),
+    /// One name.
+    OneName,
     /// Numbers as strings that sum up to this.
     Sum(i64),
     /// One of so many is this value, the others are nothing.
@@ -84,6 +88,7 @@ impl Expect {
             | Expect::Number(object, op) => vec![(*object, op.clone())],
             Expect::NumberText(object) | Expect::SameNumber(object, _) => vec![(*object, Op::Number)],
             Expect::Same(object, _) => vec![(*object, Op::Get)],
+            Expect::All(object, _) => vec![(*object, Op::Exists)],
             Expect::Each(all) => all.iter().flat_map(Expect::ops).collect(),
             Expect::Names(names) => names.iter().map(|(_, object)| (*object, Op::Exists)).collect(),
             Expect::Exec(all, whole) => {
@@ -151,6 +156,10 @@ impl Expect {
                 }
                 Ok(Some(names.iter().map(|(name, _)| Seen::Flag(has(name))).collect()))
             }
+            (Expect::All(_, count), Reply::Array(items)) if [0, *count].contains(&items.len()) => {
+                one(Some(Seen::Flag(!items.is_empty())))
+            }
+            (Expect::OneName, Reply::Array(items)) if items.len() == 1 => Ok(Some(Vec::new())),
             (Expect::Sum(total), Reply::Array(items)) => {
                 let sum: Option<i64> = items.iter().map(|item| number_of(item).flatten()).sum();
                 (sum == Some(*total)).then(|| Some(Vec::new())).ok_or_else(wrong)

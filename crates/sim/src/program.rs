@@ -55,7 +55,7 @@ fn key(kind: &str, number: usize) -> Vec<u8> {
     format!("{kind}:{number}").into_bytes()
 }
 
-fn group_key(kind: &str, group: usize, member: usize) -> Vec<u8> {
+fn group_key(kind: &str, group: usize, member: impl std::fmt::Display) -> Vec<u8> {
     format!("{kind}:{group}:{member}").into_bytes()
 }
 
@@ -215,11 +215,16 @@ impl Author {
                 }
             },
             90..92 if self.theme.flushes => self.flush(),
+            90 => self.look_at_names(),
             92 => request(&[b"DBSIZE"], Expect::Whatever),
-            93..95 => {
-                let names = (0..self.theme.register_count).map(|n| (key("r", n), Object::Register(n)));
-                request(&[b"KEYS", b"r:*"], Expect::Names(names.collect()))
+            // Names are looked at lane by lane, and yet all at one instant.
+            93 => {
+                let group = chance.below(self.theme.group_sizes.len());
+                let expect = Expect::All(Object::Group(group), self.theme.group_sizes[group]);
+                request(&[b"KEYS", &group_key("g", group, "*")], expect)
             }
+            94 if !self.theme.flushes => request(&[b"KEYS", b"n:*"], Expect::OneName),
+            94 => self.look_at_names(),
             95 => request(&[b"PING"], Expect::Echo(b"PONG".to_vec())),
             96 => {
                 let text = self.rising().to_string().into_bytes();
@@ -346,6 +351,11 @@ impl Author {
             expects.push(Expect::Text(Object::Register(register), Op::Get));
         }
         Request { words, expect: Expect::Each(expects) }
+    }
+
+    fn look_at_names(&self) -> Request {
+        let names = (0..self.theme.register_count).map(|n| (key("r", n), Object::Register(n)));
+        request(&[b"KEYS", b"r:*"], Expect::Names(names.collect()))
     }
 
     fn look_at_group(&self, group: usize) -> Request {
