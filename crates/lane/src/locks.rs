@@ -69,6 +69,25 @@ impl Mode {
     }
 }
 
+/// A set of modes.
+#[derive(Clone, Copy, Default)]
+struct Modes {
+    has: [bool; 4],
+}
+
+impl Modes {
+    const ALL: [Mode; 4] = [Mode::IntentShared, Mode::IntentExclusive, Mode::Shared, Mode::Exclusive];
+
+    fn add(&mut self, mode: Mode) {
+        self.has[mode as usize] = true;
+    }
+
+    /// Whether each of them admits `mode`.
+    fn admit(self, mode: Mode) -> bool {
+        Modes::ALL.into_iter().all(|held| !self.has[held as usize] || held.admits(mode))
+    }
+}
+
 /// Which of the three kinds a holder is; see the top of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -281,11 +300,12 @@ impl Locks {
     /// Finds out anew who in this queue has a conflicting entry ahead, and who by that is granted.
     fn settle(&mut self, name: LockName) {
         let queue = self.queues.get_mut(&name).expect("only queues that exist are settled");
-        let mut ahead: Option<Mode> = None;
+        let mut ahead = Modes::default();
         for entry in queue {
-            // What all those ahead allow together is all that counts, so a long queue costs one pass.
-            let waits = ahead.is_some_and(|ahead| !ahead.admits(entry.mode));
-            ahead = Some(ahead.map_or(entry.mode, |ahead| ahead.join(entry.mode)));
+            // Which modes are ahead is all that counts, so a long queue costs one pass. They are not joined: a reader of
+            // one key goes with a reader of all and with a writer of another, though not with one who is both.
+            let waits = !ahead.admit(entry.mode);
+            ahead.add(entry.mode);
             if waits == entry.waits {
                 continue;
             }
@@ -402,6 +422,15 @@ mod tests {
         // Granted 7 keeps 8 from getting ahead of 9, which is not granted.
         assert!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8));
         assert!(!locks.refuses(&[(KEY_A, Mode::Exclusive)], 11));
+    }
+
+    #[test]
+    fn whoever_goes_with_each_of_those_ahead_goes_with_all() {
+        let mut locks = Locks::default();
+        enter(&mut locks, 1, Kind::Ordered, 1, &[(DATABASE, Mode::Shared)]);
+        enter(&mut locks, 2, Kind::Local, 1, &[(KEY_A, Mode::Exclusive)]);
+        enter(&mut locks, 3, Kind::Numbered, 3, &[(KEY_B, Mode::Shared)]);
+        assert_eq!(locks.take_granted(), [1, 3], "2 waits for 1, and 3 for neither");
     }
 
     #[test]
