@@ -32,7 +32,7 @@ setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
 # ---- proof: what CI runs ----
 
 .PHONY: test
-test: format lint deny test-rust test-loom test-clients ## Everything that CI runs
+test: format lint deny test-rust test-loom test-clients test-instructions ## Everything that CI runs
 	@echo "make test: all of it passed"
 
 .PHONY: format
@@ -85,6 +85,14 @@ test-redis-suite: build ## Redis' own test suite against the built server (tests
 	@echo "== Redis' own test suite"
 	@$(call need,$(PYTHON),python3)
 	@$(PYTHON) tests/redis_suite/run.py $(ARGS)
+
+# Counted, not timed: the same number whatever else the machine does.
+.PHONY: test-instructions
+test-instructions: need-toolchain
+	@echo "== instructions per GET and SET"
+	@$(call need,valgrind,valgrind)
+	@$(CARGO) build --quiet --release --locked -p sim --example instructions
+	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples/instructions
 
 .PHONY: test-long
 test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
