@@ -1,14 +1,27 @@
-//! `responder PORT`: answers every request with a constant of 100 bytes, over the epoll net. Beside the bare floor
-//! responder of the `load` crate it shows what the seam itself costs.
+//! `responder PORT [epoll|uring]`: answers every request with a constant of 100 bytes, over the net of that name.
+//! Beside the bare floor responder of the `load` crate it shows what the seam itself costs.
 
 use std::net::SocketAddr;
 
 use net::epoll::{Epoll, TcpOptions};
-use net::{Close, Event, Limits, Need, Net, Wait};
+use net::sockets::Sockets;
+use net::uring::{self, Uring};
+use net::{Close, Event, Limits, Need};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let port = std::env::args().nth(1).ok_or("usage: responder PORT")?.parse()?;
-    let mut net = Epoll::new(Limits::default())?;
+    let port = std::env::args().nth(1).ok_or("usage: responder PORT [epoll|uring]")?.parse()?;
+    match std::env::args().nth(2).as_deref() {
+        None | Some("epoll") => respond::<Epoll>(port),
+        Some("uring") => {
+            uring::probe()?;
+            respond::<Uring>(port)
+        }
+        Some(other) => Err(format!("{other} is neither epoll nor uring").into()),
+    }
+}
+
+fn respond<N: Sockets>(port: u16) -> Result<(), Box<dyn std::error::Error>> {
+    let mut net = N::make(Limits::default())?;
     net.listen_tcp(SocketAddr::from(([127, 0, 0, 1], port)), &TcpOptions::default())?;
     let reply = [b"$100\r\n".as_slice(), &[b'x'; 100], b"\r\n"].concat();
     let mut events = Vec::new();

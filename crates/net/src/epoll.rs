@@ -13,16 +13,16 @@ use crate::readiness::Readiness;
 use crate::slots::INDEX_MAX;
 use crate::{Address, Bell, ConnId, Limits, ListenerId, Why};
 
-mod listen;
-mod sys;
+pub(crate) mod listen;
+pub(crate) mod sys;
 
 pub use listen::{Keepalive, Share, TcpOptions};
 
 /// While the system can't accept, listening rests this long before it is tried again.
-const REST_NS: u64 = 100_000_000;
+pub(crate) const REST_NS: u64 = 100_000_000;
 
 /// … or this many gathers, whatever comes first: a busy lane's wait never times out.
-const REST_GATHERS: u32 = 1024;
+pub(crate) const REST_GATHERS: u32 = 1024;
 
 /// The bell's token; connections and listeners lie below.
 const BELL_TOKEN: u64 = u64::MAX;
@@ -325,7 +325,7 @@ fn signal(token: u64, flags: u32) -> Signal {
     }
 }
 
-fn why(errno: i32) -> Why {
+pub(crate) fn why(errno: i32) -> Why {
     match errno {
         libc::ECONNRESET | libc::EPIPE => Why::Reset,
         errno => Why::Failed(errno),

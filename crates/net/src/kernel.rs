@@ -73,6 +73,8 @@ pub trait Kernel {
 pub enum Carrier {
     /// Of the operating system.
     System(crate::epoll::Socket),
+    /// Of the operating system, without readiness.
+    Ring(crate::uring::Socket),
     /// In memory.
     Memory(crate::mem::Socket),
 }

@@ -1,8 +1,8 @@
 //! Connections as bytes in and bytes out: the seam between a lane and whatever carries its clients' bytes.
 //!
-//! A lane is written against [`Net`] and never learns which backend is behind it: Linux' epoll ([`epoll`]), memory
-//! ([`mem`]), or one of the two that wrap another and are a `Net` again: [`fault`] makes it worse, [`trace`] writes
-//! it down. What the bytes mean, who owns a key and what time it is are not known here, and no thread starts here.
+//! A lane is written against [`Net`] and never learns which backend is behind it: Linux' epoll ([`epoll`]) or
+//! `io_uring` ([`uring`]), memory ([`mem`]), or one of the two that wrap another and are a `Net` again: [`fault`] makes
+//! it worse, [`trace`] writes it down. What the bytes mean, who owns a key and what time it is are not known here, and no thread starts here.
 //!
 //! One turn of a lane, with everything it owes the seam:
 //! ```
@@ -49,7 +49,9 @@ pub mod fault;
 pub mod kernel;
 pub mod mem;
 pub mod readiness;
+pub mod sockets;
 pub mod trace;
+pub mod uring;
 
 mod bell;
 mod chance;
@@ -206,6 +208,8 @@ pub struct Counters {
     pub sends: u64,
     /// All other calls: registering, shutting down, closing, asking for an address or an error.
     pub controls: u64,
+    /// What was asked of the kernel in bulk, together with a wait: no system calls, but work (`io_uring`).
+    pub operations: u64,
     /// Receives that brought nothing.
     pub receives_empty: u64,
     /// Sends that took less than was offered: the client reads more slowly than it asks.
@@ -267,7 +271,8 @@ pub trait Net {
     fn close(&mut self, conn: ConnId, how: Close);
 
     /// Ends a turn: hands output over, one send for each connection that has some and can take it. What is more than
-    /// [`Limits::send_size`], or more than the client takes, goes in later turns.
+    /// [`Limits::send_size`], or more than the client takes, goes in later turns. A net that asks the system for a
+    /// turn's work in one call makes it in the next `poll` or [`Wait::wait`], so one of them must follow.
     fn flush(&mut self);
 
     /// Takes a connection out of this net, for [`Net::take`] of another of the same kind, perhaps on another thread.

@@ -9,15 +9,44 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use net::epoll::{Epoll, Share, TcpOptions};
-use net::{Address, Event, Limits, ListenerId, Net, Wait};
+use net::sockets::Sockets;
+use net::uring::{self, Uring};
+use net::{Address, Event, Limits, ListenerId};
 
 const ANY: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
-fn epoll() -> Epoll {
-    Epoll::new(Limits::default()).unwrap()
+/// Runs each over both nets, as far as the machine has them.
+macro_rules! over_both {
+    ($($name:ident,)*) => {
+        mod over_epoll {
+            $(#[test] fn $name() { super::$name::<super::Epoll>(); })*
+        }
+        mod over_uring {
+            $(#[test] fn $name() {
+                match super::uring::probe() {
+                    Ok(()) => super::$name::<super::Uring>(),
+                    Err(why) => eprintln!("left out: {why}"),
+                }
+            })*
+        }
+    };
 }
 
-fn address(net: &Epoll, listener: ListenerId) -> SocketAddr {
+over_both! {
+    a_port_belongs_to_one_server,
+    lanes_of_one_server_share_a_port_and_a_second_server_is_told,
+    both_ends_are_told_as_the_client_sees_them,
+    who_stops_listening_is_not_found,
+    a_socket_file_has_the_mode_that_was_asked_for,
+    a_left_over_socket_file_is_replaced_and_nothing_else,
+    busy_polling_is_had_or_refused_in_words,
+}
+
+fn make<N: Sockets>() -> N {
+    N::make(Limits::default()).unwrap()
+}
+
+fn address(net: &impl Sockets, listener: ListenerId) -> SocketAddr {
     let Address::Inet(address) = net.listener_address(listener) else { panic!("a TCP listener") };
     address
 }
@@ -26,7 +55,7 @@ fn shared(share: Share) -> TcpOptions {
     TcpOptions { share, ..TcpOptions::default() }
 }
 
-fn opened(net: &mut Epoll) -> (ListenerId, Address, Address) {
+fn opened(net: &mut impl Sockets) -> (ListenerId, Address, Address) {
     let mut events = Vec::new();
     loop {
         net.wait(None);
@@ -39,31 +68,30 @@ fn opened(net: &mut Epoll) -> (ListenerId, Address, Address) {
     }
 }
 
-fn path(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("net-sockets-{}-{name}", std::process::id()))
+fn path<N>(name: &str) -> PathBuf {
+    let kind = std::any::type_name::<N>().len();
+    std::env::temp_dir().join(format!("net-sockets-{}-{kind}-{name}", std::process::id()))
 }
 
-#[test]
-fn a_port_belongs_to_one_server() {
-    let mut first = epoll();
+fn a_port_belongs_to_one_server<N: Sockets>() {
+    let mut first = make::<N>();
     let listener = first.listen_tcp(ANY.into(), &shared(Share::Alone)).unwrap();
     let taken = address(&first, listener);
     for share in [Share::Alone, Share::First, Share::Joins] {
-        let error = epoll().listen_tcp(taken, &shared(share)).unwrap_err();
+        let error = make::<N>().listen_tcp(taken, &shared(share)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrInUse, "{share:?}");
     }
     drop(first);
-    epoll().listen_tcp(taken, &shared(Share::First)).unwrap();
+    make::<N>().listen_tcp(taken, &shared(Share::First)).unwrap();
 }
 
-#[test]
-fn lanes_of_one_server_share_a_port_and_a_second_server_is_told() {
-    let (mut first, mut second) = (epoll(), epoll());
+fn lanes_of_one_server_share_a_port_and_a_second_server_is_told<N: Sockets>() {
+    let (mut first, mut second) = (make::<N>(), make::<N>());
     let listener = first.listen_tcp(ANY.into(), &shared(Share::First)).unwrap();
     let port = address(&first, listener);
     second.listen_tcp(port, &shared(Share::Joins)).unwrap();
     for share in [Share::Alone, Share::First] {
-        let error = epoll().listen_tcp(port, &shared(share)).unwrap_err();
+        let error = make::<N>().listen_tcp(port, &shared(share)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AddrInUse, "{share:?}");
     }
     let _clients: Vec<_> = (0..64).map(|_| TcpStream::connect(port).unwrap()).collect();
@@ -77,9 +105,8 @@ fn lanes_of_one_server_share_a_port_and_a_second_server_is_told() {
     assert!(0 < counts[0] && 0 < counts[1], "{counts:?}");
 }
 
-#[test]
-fn both_ends_are_told_as_the_client_sees_them() {
-    let mut net = epoll();
+fn both_ends_are_told_as_the_client_sees_them<N: Sockets>() {
+    let mut net = make::<N>();
     let wild = net.listen_tcp(SocketAddr::from(([0, 0, 0, 0], 0)), &TcpOptions::default()).unwrap();
     let exact = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
     for (listener, port) in [(wild, address(&net, wild).port()), (exact, address(&net, exact).port())] {
@@ -97,9 +124,8 @@ fn both_ends_are_told_as_the_client_sees_them() {
     }
 }
 
-#[test]
-fn who_stops_listening_is_not_found() {
-    let mut net = epoll();
+fn who_stops_listening_is_not_found<N: Sockets>() {
+    let mut net = make::<N>();
     let listener = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
     let target = address(&net, listener);
     let client = TcpStream::connect(target).unwrap();
@@ -113,11 +139,10 @@ fn who_stops_listening_is_not_found() {
     assert!(matches!(events[..], [Event::Input(_)]), "connections go on: {events:?}");
 }
 
-#[test]
-fn a_socket_file_has_the_mode_that_was_asked_for() {
+fn a_socket_file_has_the_mode_that_was_asked_for<N: Sockets>() {
     for mode in [0o700, 0o770, 0o777] {
-        let path = path(&format!("mode-{mode:o}"));
-        let mut net = epoll();
+        let path = path::<N>(&format!("mode-{mode:o}"));
+        let mut net = make::<N>();
         net.listen_unix(&path, mode, 16).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
         let _client = UnixStream::connect(&path).unwrap();
@@ -126,31 +151,29 @@ fn a_socket_file_has_the_mode_that_was_asked_for() {
     }
 }
 
-#[test]
-fn a_left_over_socket_file_is_replaced_and_nothing_else() {
-    let path = path("stale");
-    let mut net = epoll();
+fn a_left_over_socket_file_is_replaced_and_nothing_else<N: Sockets>() {
+    let path = path::<N>("stale");
+    let mut net = make::<N>();
     net.listen_unix(&path, 0o700, 16).unwrap();
-    let error = epoll().listen_unix(&path, 0o700, 16).unwrap_err();
+    let error = make::<N>().listen_unix(&path, 0o700, 16).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
     drop(net);
     assert!(path.exists());
-    epoll().listen_unix(&path, 0o700, 16).unwrap();
+    make::<N>().listen_unix(&path, 0o700, 16).unwrap();
     std::fs::remove_file(&path).unwrap();
 
     std::fs::write(&path, "precious").unwrap();
-    let error = epoll().listen_unix(&path, 0o700, 16).unwrap_err();
+    let error = make::<N>().listen_unix(&path, 0o700, 16).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     std::fs::remove_file(&path).unwrap();
 
     let long = PathBuf::from("x".repeat(108));
-    assert_eq!(epoll().listen_unix(&long, 0o700, 16).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(make::<N>().listen_unix(&long, 0o700, 16).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 
-#[test]
-fn busy_polling_is_had_or_refused_in_words() {
-    let mut net = epoll();
+fn busy_polling_is_had_or_refused_in_words<N: Sockets>() {
+    let mut net = make::<N>();
     if let Err(error) = net.set_busy_poll(50) {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("6.9"), "{error}");

@@ -62,21 +62,16 @@ impl Keepalive {
 
 /// A listening socket.
 #[derive(Debug)]
-pub(super) struct Listener {
-    pub(super) fd: OwnedFd,
+pub(crate) struct Listener {
+    pub(crate) fd: OwnedFd,
     /// As bound, with the port that the kernel chose for port 0.
-    pub(super) address: Address,
+    pub(crate) address: Address,
     /// Bound to all addresses, so that each client's must be asked for.
-    pub(super) wildcard: bool,
+    pub(crate) wildcard: bool,
 }
 
-impl Epoll {
-    /// Listens at a TCP address; port 0 lets the kernel choose. What is set on the listener (no delay, keepalive)
-    /// holds for accepted connections without another call (tcp(7); Linux copies the socket).
-    ///
-    /// # Errors
-    /// `AddrInUse`: someone has the port. Others as bind(2) says.
-    pub fn listen_tcp(&mut self, address: SocketAddr, options: &TcpOptions) -> io::Result<ListenerId> {
+impl Listener {
+    pub(crate) fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<Listener> {
         if options.share == Share::First && address.port() != 0 {
             drop(bind_tcp(address, false)?);
         }
@@ -94,16 +89,10 @@ impl Epoll {
         }
         listen(&fd, options.backlog)?;
         let bound = sys::local_address(&fd)?;
-        self.add_listener(Listener { fd, address: bound, wildcard: address.ip().is_unspecified() })
+        Ok(Listener { fd, address: bound, wildcard: address.ip().is_unspecified() })
     }
 
-    /// Listens at a path, with the file mode `mode` (0o700, for instance). A socket file that nobody listens at any
-    /// more is replaced. Unix sockets can't be shared; one lane listens and gives connections to the others.
-    ///
-    /// # Errors
-    /// `AddrInUse`: someone listens there. `AlreadyExists`: the path is something else than a socket. Others as
-    /// bind(2) says.
-    pub fn listen_unix(&mut self, path: &Path, mode: u32, backlog: u32) -> io::Result<ListenerId> {
+    pub(crate) fn unix(path: &Path, mode: u32, backlog: u32) -> io::Result<Listener> {
         remove_stale(path)?;
         let fd = sys::socket(libc::AF_UNIX)?;
         // The mode that bind gives the file is the socket's own, less the umask (Linux, net/unix/af_unix.c,
@@ -114,7 +103,28 @@ impl Epoll {
         bind_unix(&fd, path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         listen(&fd, backlog)?;
-        self.add_listener(Listener { fd, address: Address::Unix, wildcard: false })
+        Ok(Listener { fd, address: Address::Unix, wildcard: false })
+    }
+}
+
+impl Epoll {
+    /// Listens at a TCP address; port 0 lets the kernel choose. What is set on the listener (no delay, keepalive)
+    /// holds for accepted connections without another call (tcp(7); Linux copies the socket).
+    ///
+    /// # Errors
+    /// `AddrInUse`: someone has the port. Others as bind(2) says.
+    pub fn listen_tcp(&mut self, address: SocketAddr, options: &TcpOptions) -> io::Result<ListenerId> {
+        self.add_listener(Listener::tcp(address, options)?)
+    }
+
+    /// Listens at a path, with the file mode `mode` (0o700, for instance). A socket file that nobody listens at any
+    /// more is replaced. Unix sockets can't be shared; one lane listens and gives connections to the others.
+    ///
+    /// # Errors
+    /// `AddrInUse`: someone listens there. `AlreadyExists`: the path is something else than a socket. Others as
+    /// bind(2) says.
+    pub fn listen_unix(&mut self, path: &Path, mode: u32, backlog: u32) -> io::Result<ListenerId> {
+        self.add_listener(Listener::unix(path, mode, backlog)?)
     }
 
     /// The address a listener is bound to.

@@ -1,4 +1,4 @@
-//! The system calls of the epoll net, each behind a safe face. Errors are raw errno where the caller tells them
+//! The system calls of the nets over sockets, each behind a safe face. Errors are raw errno where the caller tells them
 //! apart, `io::Error` where they end a start-up.
 
 use std::io::{self, IoSlice};
@@ -20,38 +20,38 @@ fn own(fd: c_int) -> io::Result<OwnedFd> {
 }
 
 /// A call's verdict.
-pub(super) fn done(result: c_int) -> io::Result<()> {
+pub(crate) fn done(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-pub(super) fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-pub(super) fn epoll() -> io::Result<OwnedFd> {
+pub(crate) fn epoll() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
     own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
 }
 
-pub(super) fn eventfd() -> io::Result<OwnedFd> {
+pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointer.
     own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
 }
 
 /// A descriptor of no use, to be given up in need.
-pub(super) fn null() -> io::Result<OwnedFd> {
+pub(crate) fn null() -> io::Result<OwnedFd> {
     // SAFETY: the path is a C string.
     own(unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) })
 }
 
-pub(super) fn socket(family: c_int) -> io::Result<OwnedFd> {
+pub(crate) fn socket(family: c_int) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointer.
     own(unsafe { libc::socket(family, kind, 0) })
 }
 
 /// `epoll_ctl`.
-pub(super) fn watch(
+pub(crate) fn watch(
     epoll: &OwnedFd,
     fd: &OwnedFd,
     what: c_int,
@@ -65,7 +65,7 @@ pub(super) fn watch(
 
 /// `epoll_pwait2`, or `epoll_wait` in whole milliseconds where `precise` turns out to be too much. Fills `events`
 /// with up to `count_max`; a signal handler that interrupts the sleep leaves them empty.
-pub(super) fn wait(
+pub(crate) fn wait(
     epoll: &OwnedFd,
     events: &mut Vec<libc::epoll_event>,
     count_max: usize,
@@ -118,15 +118,16 @@ pub(super) fn wait(
     }
 }
 
-/// One receive: how many bytes, zero at the end, or the errno.
-pub(super) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
+/// One receive: how many bytes, zero at the end, or the errno. Never blocks, whatever the socket's mode.
+pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
     // SAFETY: `into` is writable for its whole length.
-    let size = unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
+    let size =
+        unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
     usize::try_from(size).map_err(|_| errno())
 }
 
 /// One send of all slices: how many bytes, or the errno. Never raises SIGPIPE.
-pub(super) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
+pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
     let size = if let [one] = slices {
         // SAFETY: the slice is readable for its whole length.
         unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_NOSIGNAL) }
@@ -143,13 +144,13 @@ pub(super) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
 }
 
 /// Nothing more will be sent. A socket that is already broken says so elsewhere.
-pub(super) fn shut_sending(fd: &OwnedFd) {
+pub(crate) fn shut_sending(fd: &OwnedFd) {
     // SAFETY: takes no pointer.
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) };
 }
 
 /// One accept: the socket and where it comes from, or the errno.
-pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, Address), i32> {
+pub(crate) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, Address), i32> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut size = storage_size();
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
@@ -163,24 +164,49 @@ pub(super) fn accept(listener: &OwnedFd) -> Result<(OwnedFd, Address), i32> {
 }
 
 /// The address a socket is bound to.
-pub(super) fn local_address(fd: &OwnedFd) -> io::Result<Address> {
+pub(crate) fn local_address(fd: &OwnedFd) -> io::Result<Address> {
+    address(fd, libc::getsockname)
+}
+
+/// The address a connected socket's other end is bound to.
+pub(crate) fn peer_address(fd: &OwnedFd) -> io::Result<Address> {
+    address(fd, libc::getpeername)
+}
+
+fn address(
+    fd: &OwnedFd,
+    ask: unsafe extern "C" fn(c_int, *mut libc::sockaddr, *mut socklen_t) -> c_int,
+) -> io::Result<Address> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut size = storage_size();
     // SAFETY: `storage` has room for `size` bytes, and both outlive the call.
-    done(unsafe { libc::getsockname(fd.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut size) })?;
+    done(unsafe { ask(fd.as_raw_fd(), storage.as_mut_ptr().cast(), &raw mut size) })?;
     // SAFETY: all zeros is a valid address, and the kernel has written nothing but one.
     Ok(from_storage(&unsafe { storage.assume_init() }))
 }
 
+/// Whether calls on a socket may block.
+pub(crate) fn set_blocking(fd: &OwnedFd, blocking: bool) -> io::Result<()> {
+    let mut on = c_int::from(!blocking);
+    // SAFETY: the request reads one integer, which outlives the call.
+    done(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw mut on) })
+}
+
+/// Whoever knocks from now on is refused, even while others still hold the socket.
+pub(crate) fn shut_listening(fd: &OwnedFd) {
+    // SAFETY: takes no pointer.
+    unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };
+}
+
 /// Sets an integer option.
-pub(super) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
+pub(crate) fn set_option(fd: &OwnedFd, level: c_int, name: c_int, value: c_int) -> io::Result<()> {
     let size = socklen_t::try_from(size_of::<c_int>()).expect("four bytes");
     // SAFETY: `value` is readable for `size` bytes.
     done(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), size) })
 }
 
 /// Gets an integer option.
-pub(super) fn get_option(fd: &OwnedFd, level: c_int, name: c_int) -> io::Result<c_int> {
+pub(crate) fn get_option(fd: &OwnedFd, level: c_int, name: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut size = socklen_t::try_from(size_of::<c_int>()).expect("four bytes");
     // SAFETY: `value` has room for `size` bytes, and both outlive the call.
@@ -189,7 +215,7 @@ pub(super) fn get_option(fd: &OwnedFd, level: c_int, name: c_int) -> io::Result<
 }
 
 /// `EPIOCSPARAMS` (Linux 6.9, include/uapi/linux/eventpoll.h).
-pub(super) fn set_busy_poll(epoll: &OwnedFd, duration_us: u32) -> io::Result<()> {
+pub(crate) fn set_busy_poll(epoll: &OwnedFd, duration_us: u32) -> io::Result<()> {
     #[repr(C)]
     struct Params {
         busy_poll_usecs: u32,
@@ -242,7 +268,7 @@ fn from_storage(storage: &libc::sockaddr_storage) -> Address {
 }
 
 /// An address as the kernel wants it, and its length in bytes.
-pub(super) fn to_storage(address: SocketAddr) -> (libc::sockaddr_storage, socklen_t) {
+pub(crate) fn to_storage(address: SocketAddr) -> (libc::sockaddr_storage, socklen_t) {
     // SAFETY: all zeros is a valid address of no family.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let into: *mut libc::sockaddr_storage = &raw mut storage;

@@ -619,3 +619,75 @@ pub(crate) fn a_turn_costs_what_it_must<W: World>() {
     assert_eq!(world.net().counters().sends, sends + 1);
     assert_eq!(client.read(usize::MAX), b"$5\r\nhello\r\n");
 }
+
+/// With 50 busy connections over `io_uring`: one call brings their requests and takes the replies to those before.
+pub(crate) fn a_turn_is_one_call<W: World>() {
+    let mut world = W::make(Limits::default());
+    let mut pairs: Vec<_> = (0..50).map(|_| open(&mut world)).collect();
+    let mut events = Vec::new();
+    for round in 0..20u32 {
+        for (client, _) in &mut pairs {
+            assert_eq!(client.write(&[b'?'; 700]), 700);
+        }
+        let before = world.net().counters();
+        events.clear();
+        world.net().wait(None);
+        world.net().poll(&mut events);
+        assert_eq!(events.len(), 50, "round {round}");
+        for event in &events {
+            let Event::Input(conn) = event else { panic!("{event:?}") };
+            let stream = world.net().stream(*conn, Need::More).unwrap();
+            assert_eq!(stream.input.len(), 700);
+            stream.output.extend(&[b'!'; 100]);
+            world.net().consume(*conn, 700);
+            assert!(world.net().stream(*conn, Need::More).unwrap().input.is_empty());
+        }
+        world.net().flush();
+        let after = world.net().counters();
+        let calls = after.system_calls() - before.system_calls();
+        match round {
+            // The first receive of a connection is a call of its own, and with nothing to send the kernel works off
+            // what has come 20 at a time.
+            0 => assert!((51..=53).contains(&calls), "{calls}"),
+            1 => assert!((1..=3).contains(&calls), "{calls}"),
+            _ => {
+                assert_eq!((calls, after.waits - before.waits), (1, 1), "round {round}");
+                assert_eq!(after.operations - before.operations, 100, "50 sends, 50 receives");
+            }
+        }
+        if 0 < round {
+            for (client, _) in &mut pairs {
+                assert_eq!(
+                    client.read(usize::MAX),
+                    [b'!'; 100],
+                    "round {round}: the replies to those before"
+                );
+            }
+        }
+        // That the clients have read their replies is no event, and looking for one costs nothing.
+        if round == 19 {
+            world.net().wait(Some(0));
+            world.net().poll(&mut Vec::new());
+            pairs.iter_mut().for_each(|(client, _)| assert_eq!(client.read(usize::MAX).len(), 100));
+            let before = world.net().counters();
+            world.net().wait(Some(0));
+            assert!(!world.net().has_work());
+            world.net().poll(&mut events);
+            world.net().flush();
+            assert_eq!(world.net().counters().system_calls(), before.system_calls());
+        }
+    }
+    // A reply of several pieces is still one send.
+    let (client, conn) = &mut pairs[0];
+    let before = world.net().counters();
+    let output = world.net().output(*conn).unwrap();
+    output.extend(b"$5\r\n");
+    output.push_chunk(Arc::new(*b"hello"), 0..5);
+    output.extend(b"\r\n");
+    world.net().flush();
+    world.net().poll(&mut events);
+    world.net().poll(&mut events);
+    let after = world.net().counters();
+    assert_eq!((after.waits - before.waits, after.operations - before.operations), (1, 1));
+    assert_eq!(client.read(usize::MAX), b"$5\r\nhello\r\n");
+}

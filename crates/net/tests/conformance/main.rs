@@ -8,6 +8,11 @@ mod cases;
 mod traffic;
 mod worlds;
 
+/// Why this machine does not have that world.
+fn missing<W: worlds::World>() -> Option<String> {
+    W::missing()
+}
+
 /// Makes a module of tests for each world, with a test for each case.
 macro_rules! suite {
     ([$($world:ident: $type:ty;)*] $cases:tt) => {
@@ -17,11 +22,16 @@ macro_rules! suite {
         mod $world {
             #[expect(unused_imports, reason = "each world needs some of them")]
             use crate::worlds::{MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
+            #[expect(unused_imports, reason = "each world needs one of them")]
+            use net::{epoll::Epoll, uring::Uring};
             type World = $type;
             $(
                 #[test]
                 fn $case() {
-                    crate::$module::$case::<World>();
+                    match crate::missing::<World>() {
+                        None => crate::$module::$case::<World>(),
+                        Some(why) => eprintln!("left out: {why}"),
+                    }
                 }
             )*
         }
@@ -33,9 +43,12 @@ suite! {
         mem: MemWorld;
         mem_quiet: Wrapped<MemWorld, Quiet>;
         mem_noisy: Wrapped<MemWorld, Noisy>;
-        tcp: TcpWorld;
-        tcp_noisy: Wrapped<TcpWorld, Noisy>;
-        unix: UnixWorld;
+        tcp: TcpWorld<Epoll>;
+        tcp_noisy: Wrapped<TcpWorld<Epoll>, Noisy>;
+        unix: UnixWorld<Epoll>;
+        uring_tcp: TcpWorld<Uring>;
+        uring_tcp_noisy: Wrapped<TcpWorld<Uring>, Noisy>;
+        uring_unix: UnixWorld<Uring>;
     ]
     {
         cases::a_client_is_announced_and_heard,
@@ -67,10 +80,18 @@ fn a_turn_costs_what_it_must_over_memory() {
 
 #[test]
 fn a_turn_costs_what_it_must_over_tcp() {
-    cases::a_turn_costs_what_it_must::<worlds::TcpWorld>();
+    cases::a_turn_costs_what_it_must::<worlds::TcpWorld<net::epoll::Epoll>>();
 }
 
 #[test]
 fn a_turn_costs_what_it_must_over_unix() {
-    cases::a_turn_costs_what_it_must::<worlds::UnixWorld>();
+    cases::a_turn_costs_what_it_must::<worlds::UnixWorld<net::epoll::Epoll>>();
+}
+
+#[test]
+fn a_turn_is_one_call_over_uring() {
+    if missing::<worlds::TcpWorld<net::uring::Uring>>().is_none() {
+        cases::a_turn_is_one_call::<worlds::TcpWorld<net::uring::Uring>>();
+        cases::a_turn_is_one_call::<worlds::UnixWorld<net::uring::Uring>>();
+    }
 }

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use net::epoll::{Epoll, TcpOptions};
 use net::fault::{Fault, Faults};
 use net::mem::{self, Mem, Port};
+use net::sockets::Sockets;
 use net::trace::Trace;
+use net::uring::{self, Uring};
 use net::{Address, Limits, Net, Wait};
 
 /// A net of some kind, and how clients reach it.
@@ -23,6 +25,11 @@ pub(crate) trait World: Sized {
     const INPUTS_MAX: Option<usize> = None;
     /// Whether a `wait` really sleeps.
     const SLEEPS: bool = false;
+
+    /// Why this machine does not have it.
+    fn missing() -> Option<String> {
+        None
+    }
 
     /// A net with one listener.
     fn make(limits: Limits) -> Self;
@@ -202,6 +209,10 @@ impl<W: World, M: Mood> World for Wrapped<W, M> {
     const INPUTS_MAX: Option<usize> = Some(30);
     const SLEEPS: bool = W::SLEEPS;
 
+    fn missing() -> Option<String> {
+        W::missing()
+    }
+
     fn make(limits: Limits) -> Self {
         let mut below = W::make(limits);
         // The listening net goes into the wrapper; a sibling takes its place, which nobody will use.
@@ -227,17 +238,38 @@ fn wrap<N: Net, M: Mood>(net: N) -> Trace<Fault<N>, Vec<u8>> {
     Trace::new(Fault::new(net, M::FAULTS, 1), Vec::new(), 32)
 }
 
-pub(crate) struct TcpWorld {
-    net: Epoll,
+/// A net over sockets that the machine may not have.
+pub(crate) trait Backend: Sockets {
+    fn missing() -> Option<String>;
+}
+
+impl Backend for Epoll {
+    fn missing() -> Option<String> {
+        None
+    }
+}
+
+impl Backend for Uring {
+    fn missing() -> Option<String> {
+        uring::probe().err()
+    }
+}
+
+pub(crate) struct TcpWorld<N> {
+    net: N,
     address: SocketAddr,
 }
 
-impl World for TcpWorld {
-    type Net = Epoll;
+impl<N: Backend> World for TcpWorld<N> {
+    type Net = N;
     const SLEEPS: bool = true;
 
-    fn make(limits: Limits) -> TcpWorld {
-        let mut net = Epoll::new(limits).expect("descriptors are left");
+    fn missing() -> Option<String> {
+        N::missing()
+    }
+
+    fn make(limits: Limits) -> TcpWorld<N> {
+        let mut net = N::make(limits).expect("descriptors are left");
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = TcpOptions { backlog: 4096, ..TcpOptions::default() };
         let listener = net.listen_tcp(any, &options).expect("a free port exists");
@@ -245,7 +277,7 @@ impl World for TcpWorld {
         TcpWorld { net, address }
     }
 
-    fn net(&mut self) -> &mut Epoll {
+    fn net(&mut self) -> &mut N {
         &mut self.net
     }
 
@@ -256,31 +288,35 @@ impl World for TcpWorld {
         Box::new(Socket { stream, end: false, cut: false, shut: |stream| stream.shutdown(Shutdown::Write) })
     }
 
-    fn sibling(&self) -> Epoll {
-        Epoll::new(Limits::default()).expect("descriptors are left")
+    fn sibling(&self) -> N {
+        N::make(Limits::default()).expect("descriptors are left")
     }
 }
 
-pub(crate) struct UnixWorld {
-    net: Epoll,
+pub(crate) struct UnixWorld<N> {
+    net: N,
     path: PathBuf,
 }
 
-impl World for UnixWorld {
-    type Net = Epoll;
+impl<N: Backend> World for UnixWorld<N> {
+    type Net = N;
     const CUTS: bool = false;
     const SLEEPS: bool = true;
 
-    fn make(limits: Limits) -> UnixWorld {
+    fn missing() -> Option<String> {
+        N::missing()
+    }
+
+    fn make(limits: Limits) -> UnixWorld<N> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("net-conformance-{}-{number}", std::process::id()));
-        let mut net = Epoll::new(limits).expect("descriptors are left");
+        let mut net = N::make(limits).expect("descriptors are left");
         net.listen_unix(&path, 0o700, 4096).expect("the path is free");
         UnixWorld { net, path }
     }
 
-    fn net(&mut self) -> &mut Epoll {
+    fn net(&mut self) -> &mut N {
         &mut self.net
     }
 
@@ -290,12 +326,12 @@ impl World for UnixWorld {
         Box::new(Socket { stream, end: false, cut: false, shut: |stream| stream.shutdown(Shutdown::Write) })
     }
 
-    fn sibling(&self) -> Epoll {
-        Epoll::new(Limits::default()).expect("descriptors are left")
+    fn sibling(&self) -> N {
+        N::make(Limits::default()).expect("descriptors are left")
     }
 }
 
-impl Drop for UnixWorld {
+impl<N> Drop for UnixWorld<N> {
     fn drop(&mut self) {
         std::fs::remove_file(&self.path).expect("the listener made it");
     }

@@ -1,0 +1,838 @@
+//! Sockets through Linux' `io_uring`: the kernel is told what to do, and tells when it is done.
+//!
+//! A turn with 50 busy connections is one system call: `io_uring_enter` sends 50 replies, begins 50 receives, sleeps
+//! until something comes, and brings what has come. It is made by `wait`, or by a `poll` without a wait before it;
+//! `flush` only notes whose output goes with it.
+//!
+//! ```text
+//!   poll ─▶ stream, consume ─▶ flush ─▶ wait ─▶ poll …
+//!                                        │
+//!             bell, listeners, cancels, sends, receives ─▶ io_uring_enter ─▶ completions ─▶ news, queue
+//! ```
+//! How a connection is received from:
+//! ```text
+//!   First ──────────▶ Told ── stream(More): recv(2) ─┐
+//!   (is there something? one poll)                   ▼
+//!                         ┌────────────────────── Receive ◀─────────────────────────┐
+//!                         │   (one receive is under way, of what INPUT_MAX leaves)  │
+//!                         └─▶ Queued ──────▶ Told ──────▶ stream(More) ─────────────┘
+//! ```
+//! * **Nothing is received before the lane has asked once**, so a connection can be given away without a byte.
+//! * **One receive at a time, begun when the lane has asked.** A lane that does not ask leaves all that follows in the
+//!   kernel, and a rest of `INPUT_MAX` has no receive under way. A multishot receive would go on taking buffers for a
+//!   client that the lane doesn't want to hear, and taking it back is another operation that races with what it
+//!   brings; beginning a receive costs no system call, so there is nothing to be saved.
+//! * **Nobody keeps a buffer.** The kernel chooses one for each receive (`buffers`), as many as a turn has clients.
+//!   Before each enter all go back: what a lane has not consumed moves into memory of the connection's own. One
+//!   flooder holds one buffer, and if there are more senders than buffers, those without are begun anew (`ENOBUFS`).
+//! * **Output is lent for one enter.** A send is not allowed to wait, so it ends inside the enter that submits it;
+//!   after a short one a poll tells when there is room. Chunks and blocks stay where they are, and nothing of a
+//!   closed connection has to be kept alive.
+//! * **An operation holds its socket**, so closing a descriptor ends no connection. Operations are cancelled first.
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::epoll::{TcpOptions, listen::Listener, sys, why};
+use crate::input::{Rest, Rests};
+use crate::kernel::Carrier;
+use crate::output::Pool;
+use crate::slots::Slots;
+use crate::{
+    Address, Bell, Close, ConnId, Counters, Event, Handover, INPUT_MAX, Limits, ListenerId, Need, Net,
+    Output, Stream, Wait, Why,
+};
+
+mod buffers;
+mod doors;
+mod probe;
+mod ring;
+mod token;
+
+pub use probe::probe;
+
+use buffers::BUFFER_SIZE;
+use doors::Doors;
+use ring::{Completion, Ring};
+use token::{Task, Token};
+
+/// Connections that linger at most; the oldest is cut off to make room.
+const LINGERING_COUNT_MAX: usize = 256;
+
+/// Bytes that are thrown away for one lingering connection before it is cut off.
+const LINGERING_SIZE_MAX: usize = 1024 * 1024;
+
+/// Whether the lane knows of a connection's input; see the drawing above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    Quiet,
+    Queued,
+    Told,
+}
+
+/// As in [`readiness`](crate::readiness).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Open,
+    Closing,
+    Lingering { thrown_size: usize },
+}
+
+/// A connected socket, on its way between two rings.
+#[derive(Debug)]
+pub struct Socket {
+    fd: OwnedFd,
+}
+
+/// Received bytes where the kernel put them.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    buffer: u16,
+    start: usize,
+    end: usize,
+}
+
+#[derive(Debug)]
+struct Conn {
+    fd: OwnedFd,
+    state: State,
+    input: Input,
+    /// It stands in `queue`, if only as a leftover of an earlier announcement.
+    in_queue: bool,
+    /// It stands in `dirty`.
+    in_dirty: bool,
+    /// It stands in `outbox`.
+    in_outbox: bool,
+    /// It stands in `hearing`.
+    in_hearing: bool,
+    /// Nothing was ever received.
+    is_fresh: bool,
+    /// `First` or `Receive`, whichever is under way.
+    listening: Option<Task>,
+    /// A `Watch` is under way.
+    is_watched: bool,
+    /// A `Room` is under way.
+    awaits_room: bool,
+    /// The socket took less than was offered; nothing is sent until it has room.
+    full: bool,
+    /// All that the client ever sent has been received.
+    ended: bool,
+    /// Bytes of the input that the lane has asked for; what has come since is behind them.
+    shown_size: usize,
+    /// It has asked since the end came.
+    end_shown: bool,
+    /// Unsent output was above the mark when it was last sent from.
+    above_mark: bool,
+    /// Bytes of the send under way.
+    offered_size: usize,
+    /// Unconsumed input lies here or in `rest`, never in both.
+    held: Option<Held>,
+    rest: Rest,
+    output: Output,
+    listener: ListenerId,
+    peer: Address,
+    local: Address,
+}
+
+impl Conn {
+    /// A flush would do something for it.
+    fn is_due(&self) -> bool {
+        if self.output.is_empty() { self.state == State::Closing } else { !self.full }
+    }
+
+    /// What is under way for it.
+    fn tasks(&self) -> impl Iterator<Item = Task> {
+        let watch = self.is_watched.then_some(Task::Watch);
+        let room = self.awaits_room.then_some(Task::Room);
+        self.listening.into_iter().chain(watch).chain(room)
+    }
+
+    /// The lane has asked for more than there is, and there is room for it.
+    fn may_receive(&self) -> bool {
+        let room = self.held.is_none() && self.rest.bytes().len() < INPUT_MAX;
+        !self.is_fresh && self.input == Input::Quiet && !self.ended && room
+    }
+}
+
+/// A [`Net`] over `io_uring`. It belongs to the thread that made it: the kernel serves nobody else.
+pub struct Uring {
+    conns: Slots<Conn>,
+    limits: Limits,
+    bell: Arc<OwnedFd>,
+    is_bell_heard: bool,
+    doors: Doors,
+    rests: Rests,
+    blocks: Pool,
+    /// The first bytes of a connection are received into this.
+    first: Box<[u8]>,
+    /// Connections whose input the lane has not been told of, in the order in which it came.
+    queue: VecDeque<ConnId>,
+    /// Whom the lane was told of by the last poll.
+    told: Vec<ConnId>,
+    /// Connections whose output the lane had in hand, or that still have some.
+    dirty: Vec<ConnId>,
+    dirty_spare: Vec<ConnId>,
+    /// Whose output goes with the next enter.
+    outbox: Vec<ConnId>,
+    /// From whom something may have to be received, or who has to be watched.
+    hearing: Vec<ConnId>,
+    /// Who lacks room.
+    cramped: Vec<ConnId>,
+    /// Who may hold a buffer.
+    holders: Vec<ConnId>,
+    cancels: Vec<Token>,
+    /// Sockets to be closed when their operations are cancelled.
+    doomed: Vec<OwnedFd>,
+    /// Events other than input that the next poll tells.
+    news: Vec<Event>,
+    lingering: VecDeque<ConnId>,
+    gathered: bool,
+    counters: Counters,
+    /// Last, so that the kernel lets go of sockets that are closed already.
+    ring: Ring,
+    thread: PhantomData<*mut ()>,
+}
+
+impl Uring {
+    /// Without listeners, for the calling thread.
+    ///
+    /// # Errors
+    /// The kernel does not give one; [`probe`] says why in words.
+    pub fn new(limits: Limits) -> io::Result<Uring> {
+        assert!(0 < limits.clients_per_turn && 0 < limits.send_size, "a turn may do something");
+        let buffers_count = limits.clients_per_turn.clamp(16, 1024).next_power_of_two();
+        let ring = Ring::new(u16::try_from(buffers_count).expect("a thousand or less"))?;
+        Ok(Uring {
+            conns: Slots::new(),
+            limits,
+            bell: Arc::new(sys::eventfd()?),
+            is_bell_heard: false,
+            doors: Doors::new()?,
+            rests: Rests::default(),
+            blocks: Pool::default(),
+            first: vec![0; INPUT_MAX].into_boxed_slice(),
+            queue: VecDeque::new(),
+            told: Vec::new(),
+            dirty: Vec::new(),
+            dirty_spare: Vec::new(),
+            outbox: Vec::new(),
+            hearing: Vec::new(),
+            cramped: Vec::new(),
+            holders: Vec::new(),
+            cancels: Vec::new(),
+            doomed: Vec::new(),
+            news: Vec::new(),
+            lingering: VecDeque::new(),
+            gathered: false,
+            counters: Counters::default(),
+            ring,
+            thread: PhantomData,
+        })
+    }
+
+    /// Listens at a TCP address, as [`Epoll::listen_tcp`](crate::epoll::Epoll::listen_tcp) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listen_tcp(&mut self, address: SocketAddr, options: &TcpOptions) -> io::Result<ListenerId> {
+        self.doors.add(Listener::tcp(address, options)?)
+    }
+
+    /// Listens at a path, as [`Epoll::listen_unix`](crate::epoll::Epoll::listen_unix) does.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn listen_unix(&mut self, path: &Path, mode: u32, backlog: u32) -> io::Result<ListenerId> {
+        self.doors.add(Listener::unix(path, mode, backlog)?)
+    }
+
+    /// The address a listener is bound to.
+    ///
+    /// # Panics
+    /// If there is no such listener.
+    pub fn listener_address(&self, listener: ListenerId) -> Address {
+        self.doors.address(listener)
+    }
+
+    /// Stops listening anywhere; connections go on. Who knocks from now on is refused by the kernel.
+    pub fn stop_listening(&mut self) {
+        self.doors.close_all(&mut self.cancels, &mut self.doomed);
+    }
+
+    /// Asks the kernel to poll the network card's queues for up to `duration_us` microseconds before it puts this
+    /// net's `wait` to sleep; zero turns it off. This helps only where a core can be given to it.
+    ///
+    /// # Errors
+    /// `Unsupported` before Linux 6.9.
+    pub fn set_busy_poll(&mut self, duration_us: u32) -> io::Result<()> {
+        self.counters.controls += 1;
+        self.ring.set_busy_poll(duration_us).map_err(|error| match error.raw_os_error() {
+            Some(libc::EINVAL | libc::EOPNOTSUPP) => io::Error::new(
+                io::ErrorKind::Unsupported,
+                "busy polling by io_uring needs Linux 6.9 or later",
+            ),
+            _ => error,
+        })
+    }
+
+    /// The one system call of a turn, with everything that leads to it and comes from it.
+    fn enter(&mut self, timeout_ns: Option<u64>) {
+        self.give_buffers_back();
+        if !self.is_bell_heard {
+            self.is_bell_heard = true;
+            self.ring.poll(&self.bell, Token::BELL, libc::POLLIN, true);
+        }
+        self.doors.listen(&mut self.ring);
+        for token in self.cancels.drain(..) {
+            self.ring.cancel(token);
+        }
+        if !self.doomed.is_empty() {
+            self.ring.submit();
+            self.counters.controls += u64::try_from(self.doomed.len()).expect("a count fits 64 bits");
+            self.doomed.clear();
+        }
+        self.begin_sends();
+        self.begin_polls();
+        self.begin_receives();
+        let timeout_ns = self.doors.timeout_ns(timeout_ns);
+        self.ring.enter(timeout_ns, self.limits.clients_per_turn);
+        let mut completions = std::mem::take(&mut self.ring.completions);
+        self.doors.has_entered(completions.is_empty() && timeout_ns != Some(0));
+        for completion in completions.drain(..) {
+            self.heed(completion);
+        }
+        self.ring.completions = completions;
+    }
+
+    /// What has been received and not consumed moves into memory of its connection.
+    fn give_buffers_back(&mut self) {
+        for id in self.holders.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            if let Some(held) = conn.held.take() {
+                let bytes = &self.ring.buffers.received(held.buffer, held.end)[held.start..];
+                conn.rest.append(bytes, &mut self.rests);
+                self.ring.buffers.give_back(held.buffer);
+            }
+        }
+    }
+
+    fn begin_sends(&mut self) {
+        for id in self.outbox.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.in_outbox = false;
+            if conn.output.is_empty() || conn.full {
+                continue;
+            }
+            let token = Token::of(Task::Send, id);
+            // SAFETY: the caller enters before it touches any connection, and nothing else can.
+            let send = unsafe { self.ring.send(&conn.fd, token, &conn.output, self.limits.send_size) };
+            conn.offered_size = send;
+        }
+    }
+
+    fn begin_polls(&mut self) {
+        for id in self.cramped.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            if conn.full && !conn.awaits_room {
+                conn.awaits_room = true;
+                self.ring.poll(&conn.fd, Token::of(Task::Room, id), libc::POLLOUT, false);
+            }
+        }
+        // Whom the lane does not want to hear, it still wants to lose.
+        for id in self.told.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            if conn.input == Input::Told {
+                watch(&mut self.ring, conn, id);
+            }
+        }
+    }
+
+    fn begin_receives(&mut self) {
+        for id in self.hearing.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.in_hearing = false;
+            if conn.listening.is_some() {
+                continue;
+            }
+            let (task, size) = match conn.state {
+                State::Open if conn.is_fresh && conn.input == Input::Quiet => (Task::First, 0),
+                State::Open if conn.may_receive() => (Task::Receive, INPUT_MAX - conn.rest.bytes().len()),
+                State::Open => {
+                    watch(&mut self.ring, conn, id);
+                    continue;
+                }
+                State::Closing => continue,
+                State::Lingering { .. } => (Task::Receive, INPUT_MAX),
+            };
+            conn.listening = Some(task);
+            if task == Task::First {
+                let mask = libc::POLLIN | libc::POLLRDHUP;
+                self.ring.poll(&conn.fd, Token::of(task, id), mask, false);
+            } else {
+                self.ring.receive(&conn.fd, Token::of(task, id), size.min(BUFFER_SIZE));
+            }
+        }
+    }
+
+    fn heed(&mut self, completion: Completion) {
+        let Completion { token, result, fd, buffer, more } = completion;
+        match token.task {
+            Task::Cancel => {}
+            Task::Bell => self.is_bell_heard = more,
+            Task::Accept => self.doors.accepted(token.listener(), fd.ok_or(-result), more),
+            Task::Knock => self.doors.knocked(token.listener()),
+            Task::Receive => {
+                self.received(token.conn(), result, buffer);
+            }
+            Task::Send => self.sent(token.conn(), result),
+            Task::First | Task::Room | Task::Watch => self.polled(token, result),
+        }
+    }
+
+    fn polled(&mut self, token: Token, result: i32) {
+        let id = token.conn();
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match token.task {
+            Task::First => conn.listening = None,
+            Task::Room => {
+                conn.awaits_room = false;
+                conn.full = false;
+            }
+            _ => conn.is_watched = false,
+        }
+        if result < 0 {
+            return self.end(id, why(-result));
+        }
+        if result & i32::from(libc::POLLERR) != 0 && !matches!(conn.state, State::Lingering { .. }) {
+            self.counters.controls += 1;
+            let error = sys::get_option(&conn.fd, libc::SOL_SOCKET, libc::SO_ERROR);
+            return self.end(id, error.map_or(Why::Reset, why));
+        }
+        match (token.task, conn.state) {
+            (Task::First, State::Open) => self.announce(id),
+            (Task::First, State::Lingering { .. }) => self.hear(id),
+            (Task::Room, State::Open | State::Closing) => self.soil(id),
+            _ => {}
+        }
+    }
+
+    fn received(&mut self, id: ConnId, result: i32, buffer: Option<u16>) {
+        let size = usize::try_from(result).unwrap_or(0);
+        let Some(conn) = self.conns.get_mut(id) else {
+            // It was closed meanwhile.
+            buffer.into_iter().for_each(|buffer| self.ring.buffers.give_back(buffer));
+            return;
+        };
+        conn.listening = None;
+        if let Some(buffer) = buffer {
+            if conn.state == State::Open && size > 0 {
+                self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
+                if conn.rest.is_empty() {
+                    conn.held = Some(Held { buffer, start: 0, end: size });
+                    self.holders.push(id);
+                } else {
+                    conn.rest.append(self.ring.buffers.received(buffer, size), &mut self.rests);
+                    self.ring.buffers.give_back(buffer);
+                }
+            } else {
+                self.ring.buffers.give_back(buffer);
+            }
+        }
+        if size == 0 {
+            self.counters.receives_empty += 1;
+        }
+        match -result {
+            libc::ENOBUFS | libc::EINTR | libc::EAGAIN => return self.hear(id),
+            0 => conn.ended = true,
+            errno if 0 < errno => return self.end(id, why(errno)),
+            _ => {}
+        }
+        match &mut conn.state {
+            State::Open => self.announce(id),
+            State::Closing => {}
+            State::Lingering { thrown_size } => {
+                *thrown_size += size;
+                if conn.ended || LINGERING_SIZE_MAX <= *thrown_size {
+                    self.end(id, Why::Asked);
+                } else {
+                    self.hear(id);
+                }
+            }
+        }
+    }
+
+    fn sent(&mut self, id: ConnId, result: i32) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let size = match -result {
+            libc::EAGAIN | libc::EINTR => 0,
+            errno if 0 < errno => return self.end(id, why(errno)),
+            _ => usize::try_from(result).expect("it is not negative"),
+        };
+        self.counters.bytes_out += u64::try_from(size).expect("a size fits 64 bits");
+        conn.output.advance(size, |block| self.blocks.put(block));
+        if size < conn.offered_size {
+            self.counters.sends_short += 1;
+            conn.full = true;
+            self.cramped.push(id);
+        }
+        self.settle(id);
+    }
+
+    /// After a send, or instead of one that can't be.
+    fn settle(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        let was_above = std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
+        if was_above && !conn.above_mark && conn.state == State::Open {
+            self.news.push(Event::Writable(id));
+        }
+        if conn.output.is_empty() {
+            conn.output.reclaim(&mut self.blocks);
+            if conn.state == State::Closing {
+                self.linger(id);
+            }
+        } else if !conn.full {
+            self.soil(id);
+        }
+    }
+
+    /// The lane is to be told that there is something.
+    fn announce(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if conn.input == Input::Quiet {
+            conn.input = Input::Queued;
+            if !conn.in_queue {
+                conn.in_queue = true;
+                self.queue.push_back(id);
+            }
+        }
+    }
+
+    /// With the next enter something may be begun that listens to it.
+    fn hear(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if !conn.in_hearing {
+            conn.in_hearing = true;
+            self.hearing.push(id);
+        }
+    }
+
+    /// Marks a connection for the next flush.
+    fn soil(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if !conn.in_dirty {
+            conn.in_dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn admit(&mut self, fd: OwnedFd, listener: ListenerId, peer: Address, local: Address) -> ConnId {
+        let id = self.conns.insert(Conn {
+            fd,
+            state: State::Open,
+            input: Input::Quiet,
+            in_queue: false,
+            in_dirty: false,
+            in_outbox: false,
+            in_hearing: false,
+            is_fresh: true,
+            listening: None,
+            is_watched: false,
+            awaits_room: false,
+            full: false,
+            ended: false,
+            shown_size: 0,
+            end_shown: false,
+            above_mark: false,
+            offered_size: 0,
+            held: None,
+            rest: Rest::default(),
+            output: Output::new(),
+            listener,
+            peer,
+            local,
+        });
+        self.counters.opened += 1;
+        self.hear(id);
+        id
+    }
+
+    /// The one receive that is a system call of its own: a connection's first. It may be gone afterwards.
+    fn receive_first(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        self.counters.receives += 1;
+        match sys::receive(&conn.fd, &mut self.first) {
+            Ok(size) => {
+                conn.is_fresh = false;
+                conn.ended = size == 0;
+                conn.rest.append(&self.first[..size], &mut self.rests);
+                self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
+                self.counters.receives_empty += u64::from(size == 0);
+            }
+            Err(libc::EAGAIN | libc::EINTR) => self.counters.receives_empty += 1,
+            Err(errno) => return self.end(id, why(errno)),
+        }
+        conn.input = Input::Quiet;
+        self.hear(id);
+    }
+
+    /// Everything is sent. A client that has not ended yet is given the chance to read it.
+    fn linger(&mut self, id: ConnId) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        if conn.ended {
+            return self.end(id, Why::Asked);
+        }
+        conn.state = State::Lingering { thrown_size: 0 };
+        self.counters.controls += 1;
+        sys::shut_sending(&conn.fd);
+        self.hear(id);
+        self.counters.closed += 1;
+        self.news.push(Event::Closed { conn: id, why: Why::Asked });
+        self.lingering.push_back(id);
+        while LINGERING_COUNT_MAX < self.lingering.len() {
+            let oldest = self.lingering.pop_front().expect("it is not empty");
+            self.end(oldest, Why::Asked);
+        }
+    }
+
+    /// The connection is no more; the lane hears of it unless it has already.
+    fn end(&mut self, id: ConnId, why: Why) {
+        let Some(mut conn) = self.conns.remove(id) else { return };
+        self.release_input(&mut conn);
+        conn.output.clear();
+        conn.output.reclaim(&mut self.blocks);
+        let before = self.cancels.len();
+        self.cancels.extend(conn.tasks().map(|task| Token::of(task, id)));
+        if before < self.cancels.len() {
+            self.doomed.push(conn.fd);
+        } else {
+            self.counters.controls += 1;
+            drop(conn.fd);
+        }
+        if matches!(conn.state, State::Lingering { .. }) {
+            self.lingering.retain(|other| *other != id);
+        } else {
+            self.counters.closed += 1;
+            self.news.push(Event::Closed { conn: id, why });
+        }
+    }
+
+    fn release_input(&mut self, conn: &mut Conn) {
+        if let Some(held) = conn.held.take() {
+            self.ring.buffers.give_back(held.buffer);
+        }
+        conn.rest.release(&mut self.rests);
+    }
+
+    fn open(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(id).filter(|conn| conn.state == State::Open)
+    }
+}
+
+/// Tells when the connection breaks, though nothing is received from it.
+fn watch(ring: &mut Ring, conn: &mut Conn, id: ConnId) {
+    if conn.state == State::Open && !conn.is_watched {
+        conn.is_watched = true;
+        ring.poll(&conn.fd, Token::of(Task::Watch, id), 0, false);
+    }
+}
+
+impl Net for Uring {
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        if !std::mem::take(&mut self.gathered) {
+            self.enter(Some(0));
+        }
+        let mut accepts_left = self.limits.accepts_per_turn;
+        while let Some((listener, fd)) = self.doors.next(&mut accepts_left) {
+            if let Some((peer, local)) = self.doors.addresses(listener, &fd) {
+                let conn = self.admit(fd, listener, peer, local);
+                self.news.push(Event::Opened { conn, listener, peer, local });
+            }
+        }
+        events.append(&mut self.news);
+        for _ in 0..self.limits.clients_per_turn.min(self.queue.len()) {
+            let id = self.queue.pop_front().expect("the queue is at least that long");
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.in_queue = false;
+            if conn.input == Input::Queued && conn.state == State::Open {
+                conn.input = Input::Told;
+                self.told.push(id);
+                events.push(Event::Input(id));
+            }
+        }
+    }
+
+    fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
+        let conn = self.open(id)?;
+        if need == Need::More && conn.input != Input::Quiet {
+            if conn.is_fresh {
+                self.receive_first(id);
+                self.open(id)?;
+            } else {
+                conn.input = Input::Quiet;
+                self.hear(id);
+            }
+        }
+        self.soil(id);
+        let conn = self.conns.get_mut(id).expect("it is open");
+        conn.output.lend(&mut self.blocks);
+        let input = match conn.held {
+            Some(held) => &self.ring.buffers.received(held.buffer, held.end)[held.start..],
+            None => conn.rest.bytes(),
+        };
+        if need == Need::More {
+            conn.shown_size = input.len();
+            conn.end_shown = conn.ended;
+        }
+        Some(Stream { input: &input[..conn.shown_size], output: &mut conn.output, end: conn.end_shown })
+    }
+
+    fn output(&mut self, id: ConnId) -> Option<&mut Output> {
+        self.open(id)?;
+        self.soil(id);
+        let conn = self.conns.get_mut(id).expect("it is open");
+        conn.output.lend(&mut self.blocks);
+        Some(&mut conn.output)
+    }
+
+    fn consume(&mut self, id: ConnId, size: usize) {
+        if size == 0 {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(id).filter(|conn| conn.state == State::Open) else { return };
+        assert!(size <= conn.shown_size, "no more is consumed than was shown");
+        conn.shown_size -= size;
+        match &mut conn.held {
+            Some(held) => {
+                held.start += size;
+                if held.start == held.end {
+                    self.ring.buffers.give_back(held.buffer);
+                    conn.held = None;
+                }
+            }
+            None => conn.rest.consume(size, &mut self.rests),
+        }
+        if conn.listening.is_none() && conn.input == Input::Quiet {
+            self.hear(id);
+        }
+    }
+
+    fn close(&mut self, id: ConnId, how: Close) {
+        let Some(conn) = self.conns.get_mut(id) else { return };
+        match (how, conn.state) {
+            (_, State::Lingering { .. }) | (Close::AfterFlush, State::Closing) => {}
+            (Close::Now, State::Open | State::Closing) => self.end(id, Why::Asked),
+            (Close::AfterFlush, State::Open) => {
+                conn.state = State::Closing;
+                conn.rest.release(&mut self.rests);
+                if let Some(held) = conn.held.take() {
+                    self.ring.buffers.give_back(held.buffer);
+                }
+                self.soil(id);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let spare = std::mem::take(&mut self.dirty_spare);
+        let mut dirty = std::mem::replace(&mut self.dirty, spare);
+        for id in dirty.drain(..) {
+            let Some(conn) = self.conns.get_mut(id) else { continue };
+            conn.in_dirty = false;
+            if conn.output.is_empty() || conn.full {
+                self.settle(id);
+            } else if !conn.in_outbox {
+                conn.in_outbox = true;
+                self.outbox.push(id);
+            }
+        }
+        self.dirty_spare = dirty;
+    }
+
+    fn give(&mut self, id: ConnId) -> Option<Handover> {
+        let conn = self.open(id)?;
+        if !conn.is_fresh || conn.output.written() != 0 {
+            return None;
+        }
+        let mut conn = self.conns.remove(id)?;
+        conn.output.reclaim(&mut self.blocks);
+        // They are polls, which take nothing from the socket; that they end a little later is nobody's harm.
+        self.cancels.extend(conn.tasks().map(|task| Token::of(task, id)));
+        self.counters.given += 1;
+        let (listener, peer, local) = (conn.listener, conn.peer, conn.local);
+        Some(Handover { carrier: Carrier::Ring(Socket { fd: conn.fd }), listener, peer, local })
+    }
+
+    fn take(&mut self, handover: Handover) -> ConnId {
+        let Handover { carrier, listener, peer, local } = handover;
+        let Carrier::Ring(Socket { fd }) = carrier else {
+            panic!("a connection moves between nets of one kind");
+        };
+        self.admit(fd, listener, peer, local)
+    }
+
+    fn queue(&mut self, id: ConnId) -> Option<u32> {
+        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        self.counters.controls += 1;
+        let queue = sys::get_option(&conn.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
+        u32::try_from(queue).ok().filter(|queue| 0 < *queue)
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn counters(&self) -> Counters {
+        let doors = self.doors.counters;
+        Counters {
+            waits: self.ring.enters(),
+            operations: self.ring.operations(),
+            accepts: doors.accepts,
+            refused: doors.refused,
+            rests: doors.rests,
+            controls: self.counters.controls + doors.controls,
+            ..self.counters
+        }
+    }
+}
+
+impl Wait for Uring {
+    fn has_work(&mut self) -> bool {
+        let is_due = |id: &ConnId| self.conns.get(*id).is_some_and(Conn::is_due);
+        !self.news.is_empty()
+            || !self.queue.is_empty()
+            || self.doors.has_clients()
+            || self.dirty.iter().any(is_due)
+    }
+
+    fn wait(&mut self, timeout_ns: Option<u64>) {
+        if !self.gathered && !self.has_work() {
+            self.enter(timeout_ns);
+            self.gathered = true;
+        }
+    }
+
+    fn bell(&self) -> Bell {
+        Bell::event(Arc::clone(&self.bell))
+    }
+}
+
+impl Drop for Uring {
+    /// What was flushed goes out although nobody waits again, and ports are free afterwards.
+    fn drop(&mut self) {
+        self.stop_listening();
+        if !std::thread::panicking() {
+            self.enter(Some(0));
+        }
+    }
+}
+
+impl std::fmt::Debug for Uring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Uring").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,282 @@
+//! The two queues that are shared with the kernel, and all of this backend that is unsafe.
+//!
+//! Two rules make it short:
+//! * The kernel works for us only during `io_uring_enter`, on our own thread (deferred task run, single issuer). No
+//!   byte of a buffer and no place of a queue changes while other code of this thread runs.
+//! * A send is submitted with `MSG_DONTWAIT`, so it ends in the enter that submits it, with what the socket took, or
+//!   `EAGAIN` (Linux, io_uring/net.c: such a request is not armed for later). Output is lent for one enter.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{CancelBuilder, Fd, Napi, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode};
+
+use super::buffers::{Buffers, GROUP};
+use super::token::{Task, Token};
+use crate::Output;
+
+/// Places for submissions. A turn that needs more enters once more.
+const SUBMISSIONS_COUNT: u32 = 512;
+
+/// Places for completions. If more come, the kernel keeps them and the next enter brings them.
+const COMPLETIONS_COUNT: u32 = 4096;
+
+/// Sends of several pieces in one enter; more take one more enter.
+const MESSAGES_COUNT: usize = 64;
+
+/// Pieces of output that go with one send; more wait for the next turn.
+const SLICES_MAX: usize = 64;
+
+/// What became of an operation.
+#[derive(Debug)]
+pub(super) struct Completion {
+    pub(super) token: Token,
+    /// As the system call would have returned it, or minus the errno.
+    pub(super) result: i32,
+    /// The client that was accepted.
+    pub(super) fd: Option<OwnedFd>,
+    /// The buffer that was received into; ours until it is given back.
+    pub(super) buffer: Option<u16>,
+    /// The operation goes on.
+    pub(super) more: bool,
+}
+
+/// A `sendmsg` of several pieces. The header points into its own slices.
+struct Message {
+    header: libc::msghdr,
+    slices: [libc::iovec; SLICES_MAX],
+}
+
+pub(super) struct Ring {
+    ring: IoUring,
+    pub(super) buffers: Buffers,
+    messages: Box<[Message]>,
+    messages_count: usize,
+    /// Sends submitted or about to be, whose completions have not been seen.
+    sends_open: usize,
+    /// Collected and not yet looked at.
+    pub(super) completions: Vec<Completion>,
+    enters: u64,
+    operations: u64,
+}
+
+impl Ring {
+    /// A ring of the calling thread, which alone may use it.
+    pub(super) fn new(buffers_count: u16) -> io::Result<Ring> {
+        let ring = IoUring::builder()
+            .setup_cqsize(COMPLETIONS_COUNT)
+            .setup_submit_all()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .build(SUBMISSIONS_COUNT)?;
+        let buffers = Buffers::new(&ring.submitter(), buffers_count)?;
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let message = || Message {
+            // SAFETY: all zeros is a valid, empty msghdr.
+            header: unsafe { std::mem::zeroed() },
+            slices: [empty; SLICES_MAX],
+        };
+        let messages = (0..MESSAGES_COUNT).map(|_| message()).collect();
+        Ok(Ring {
+            ring,
+            buffers,
+            messages,
+            messages_count: 0,
+            sends_open: 0,
+            completions: Vec::new(),
+            enters: 0,
+            operations: 0,
+        })
+    }
+
+    /// Calls of `io_uring_enter` so far.
+    pub(super) fn enters(&self) -> u64 {
+        self.enters
+    }
+
+    /// Operations submitted so far.
+    pub(super) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Accepts whoever knocks, until told otherwise or out of descriptors.
+    pub(super) fn accept(&mut self, listener: &OwnedFd, token: Token) {
+        let entry = opcode::AcceptMulti::new(fd(listener)).flags(libc::SOCK_CLOEXEC).build();
+        self.push(&entry, token);
+    }
+
+    /// Tells when one of `mask` holds, once, or at each change. Errors and hang-ups are always told (poll(2)).
+    pub(super) fn poll(&mut self, socket: &OwnedFd, token: Token, mask: i16, always: bool) {
+        let mask = u32::try_from(mask).expect("the bits of poll are positive");
+        self.push(&opcode::PollAdd::new(fd(socket), mask).multi(always).build(), token);
+    }
+
+    /// Receives up to `size` bytes, once, into one of the buffers.
+    pub(super) fn receive(&mut self, socket: &OwnedFd, token: Token, size: usize) {
+        let size = u32::try_from(size).expect("no more is received than a buffer");
+        let entry = opcode::Recv::new(fd(socket), std::ptr::null_mut(), size).buf_group(GROUP).build();
+        self.push(&entry.flags(Flags::BUFFER_SELECT), token);
+    }
+
+    /// Sends up to `size_max` bytes of `output`; how many were offered.
+    ///
+    /// # Safety
+    /// Until the next `enter` or `submit` has returned, `output` neither changes nor goes.
+    pub(super) unsafe fn send(
+        &mut self,
+        socket: &OwnedFd,
+        token: Token,
+        output: &Output,
+        size_max: usize,
+    ) -> usize {
+        const FLAGS: i32 = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+        let mut one = [IoSlice::new(&[])];
+        let (_, mut offered_size) = output.gather(&mut one, size_max);
+        let entry = if offered_size == output.len() || offered_size == size_max {
+            let size = u32::try_from(offered_size).expect("a send of a turn is small");
+            opcode::Send::new(fd(socket), one[0].as_ptr(), size).flags(FLAGS).build()
+        } else {
+            if self.messages_count == self.messages.len() {
+                self.submit();
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let (count, size) = output.gather(&mut slices, size_max);
+            offered_size = size;
+            let message = &mut self.messages[self.messages_count];
+            self.messages_count += 1;
+            for (place, slice) in message.slices.iter_mut().zip(&slices[..count]) {
+                *place = libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: slice.len() };
+            }
+            message.header.msg_iov = message.slices.as_mut_ptr();
+            message.header.msg_iovlen = count;
+            opcode::SendMsg::new(fd(socket), &raw const message.header).flags(FLAGS.cast_unsigned()).build()
+        };
+        self.push(&entry, token);
+        self.sends_open += 1;
+        offered_size
+    }
+
+    /// Ends the operation of that token, whose completion still comes. One that is over is left alone.
+    pub(super) fn cancel(&mut self, token: Token) {
+        self.push(&opcode::AsyncCancel::new(token.pack()).build(), Token::CANCEL);
+    }
+
+    fn push(&mut self, entry: &Entry, token: Token) {
+        if self.ring.submission().is_full() {
+            self.submit();
+        }
+        let entry = entry.clone().user_data(token.pack());
+        // SAFETY: what the entry points to is a send's output and message. The caller of `send` promises the former
+        // until the enter that ends the send, and messages are not written to before that either. Sockets may be
+        // closed at any time: the kernel holds the file.
+        unsafe { self.ring.submission().push(&entry) }.expect("there is room, or was just made");
+        self.operations += 1;
+    }
+
+    /// Hands over what was pushed, without asking for more than what comes of it at once.
+    pub(super) fn submit(&mut self) {
+        while !self.ring.submission().is_empty() {
+            self.call(0, Some(0));
+        }
+        self.messages_count = 0;
+    }
+
+    /// Hands over what was pushed, sleeps up to `timeout_ns` for something else than the ends of sends (`None`: for
+    /// ever; zero: only looks), and collects what has happened. Looks on, without sleeping, while the kernel says
+    /// that it has more and fewer than `count_min` are here: it works off about 20 at a time (Linux 6.13,
+    /// `IO_LOCAL_TW_DEFAULT_MAX`), or as many as are waited for. Calls nothing if there is nothing to do.
+    pub(super) fn enter(&mut self, timeout_ns: Option<u64>, count_min: usize) {
+        if timeout_ns != Some(0) && self.completions.is_empty() {
+            self.call(self.sends_open + 1, timeout_ns);
+        } else if !self.ring.submission().is_empty() {
+            self.call(self.sends_open, Some(0));
+        }
+        self.submit();
+        while self.sends_open > 0 || (self.has_pending() && self.completions.len() < count_min) {
+            let count_before = self.completions.len();
+            self.call(self.sends_open, Some(0));
+            if self.sends_open == 0 && self.completions.len() == count_before {
+                break;
+            }
+        }
+    }
+
+    /// Whether an enter may bring something, as far as can be seen without one. The kernel says so after it has
+    /// queued the work (`io_req_local_work_add`), and another core may say so when the work is done already; the flag
+    /// then stays until there is work again. So whoever goes by it stops at an enter that brings nothing.
+    pub(super) fn has_pending(&mut self) -> bool {
+        let submission = self.ring.submission();
+        submission.taskrun() || submission.cq_overflow()
+    }
+
+    /// One `io_uring_enter`. Sends end inside it, so waiting for as many completions as there are sends never sleeps,
+    /// and one more is the first piece of news.
+    fn call(&mut self, want: usize, timeout_ns: Option<u64>) {
+        self.enters += 1;
+        let submitter = self.ring.submitter();
+        let entered = match timeout_ns {
+            Some(nanoseconds) if nanoseconds > 0 => {
+                let part = u32::try_from(nanoseconds % 1_000_000_000).expect("below a thousand million");
+                let timespec = Timespec::new().sec(nanoseconds / 1_000_000_000).nsec(part);
+                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&timespec))
+            }
+            _ => submitter.submit_and_wait(want),
+        };
+        if let Err(error) = entered {
+            match error.raw_os_error() {
+                // Time is up; a signal; completions to be collected first, or memory short for a moment. Whoever
+                // has not been submitted yet is still there.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => {}
+                _ => panic!("io_uring_enter of the thread that owns the ring succeeds: {error}"),
+            }
+        }
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        for entry in self.ring.completion() {
+            let token = Token::unpack(entry.user_data());
+            if token.task == Task::Send {
+                self.sends_open -= 1;
+            }
+            let (result, flags) = (entry.result(), entry.flags());
+            let (buffer, more) = (cqueue::buffer_select(flags), cqueue::more(flags));
+            let fd = (token.task == Task::Accept && 0 <= result).then(|| {
+                // SAFETY: the kernel has just made this descriptor for us, and tells nobody else.
+                unsafe { OwnedFd::from_raw_fd(result) }
+            });
+            self.completions.push(Completion { token, result, fd, buffer, more });
+        }
+    }
+
+    /// Lets the kernel poll network cards up to `duration_us` before it sleeps; zero: no longer.
+    pub(super) fn set_busy_poll(&self, duration_us: u32) -> io::Result<()> {
+        let mut napi = Napi::new().set_busy_poll_timeout(duration_us).set_prefer_busy_poll(duration_us > 0);
+        let submitter = self.ring.submitter();
+        if duration_us > 0 {
+            submitter.register_napi(&mut napi)
+        } else {
+            submitter.unregister_napi(&mut napi)
+        }
+    }
+}
+
+impl Drop for Ring {
+    /// The kernel lets go of sockets now and not at its leisure, so that a port is free when its net is gone.
+    fn drop(&mut self) {
+        let _ = self.ring.submitter().register_sync_cancel(None, CancelBuilder::any());
+        let mut count_before = usize::MAX;
+        while self.has_pending() && self.completions.len() != count_before {
+            count_before = self.completions.len();
+            self.call(0, Some(0));
+        }
+        let _ = self.ring.submitter().unregister_buf_ring(GROUP);
+    }
+}
+
+fn fd(fd: &OwnedFd) -> Fd {
+    Fd(fd.as_raw_fd())
+}
