@@ -2,8 +2,9 @@
 """Clients that others wrote, against the built server: each file test_*.py here is one client or tool.
 
 A test reaches the server under test through `server()`. It runs on a free port of 127.0.0.1 with two lanes, so that
-commands cross lanes, and is ended by its pid whatever happens. Run by `make test-clients`; one file alone with
-`run.py redis_py`.
+commands cross lanes, and is ended by its pid whatever happens. A test that restarts its server or counts what arrives
+has one of its own (restartable.py). A client whose compiler or interpreter is missing is skipped and said to be; redis-py
+and redis-cli must be there. Run by `make test-clients`; one file alone with `run.py redis_py`.
 """
 
 import pathlib
@@ -42,7 +43,9 @@ def main():
     finally:
         code = server().end()
     failed = len(result.failures) + len(result.errors)
-    print(f"{result.testsRun - failed} passed, {failed} failed")
+    for test, reason in result.skipped:
+        print(f"skipped: {test.id().partition('.')[0]}: {reason}")
+    print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed")
     if code != 0:
         print(f"the server ended with {code} when it was asked to end; it must be 0", file=sys.stderr)
     sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and code == 0 else 1)

@@ -1,0 +1,128 @@
+"""A server of its own for a test that restarts it or reads its counters, and programs of other languages that are
+clients of it. Such a program gets the shared port and a lane's port, and says what it needs on its standard output:
+
+    restart          the server is ended and started again on the same ports, then the program reads a line
+    begin, end       between these two its requests must have gone straight to the lanes that own their keys
+    any other line   what it has checked
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import threading
+import unittest
+
+import redis
+
+from servers import Server, expresslane_command, free_port
+
+LANES_COUNT = 2
+DIRECT_PERMILLE_MIN = 999
+PROGRAM_SECONDS_MAX = 60
+BUILD_SECONDS_MAX = 300
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Restartable:
+    def __init__(self):
+        self.port = free_port()
+        self.arguments = expresslane_command(lanes=LANES_COUNT)(self.port, None)
+        self.server = self._start()
+
+    def _start(self):
+        return Server("expresslane", lambda *_: self.arguments, port=self.port)
+
+    def restart(self):
+        """Ends the server, its data with it, and starts it on the same ports."""
+        self.end()
+        self.server = self._start()
+
+    def end(self):
+        code = self.server.end()
+        if code != 0:
+            raise AssertionError(f"the server ended with {code} when it was asked to end; it must be 0")
+
+    def lane_ports(self):
+        with contextlib.closing(redis.Redis(port=self.port)) as client:
+            return sorted(part[2][1] for part in client.execute_command("CLUSTER SLOTS"))
+
+    def counters(self):
+        """Commands by how they reached their lane, summed over the lanes."""
+        with contextlib.closing(redis.Redis(port=self.port)) as client:
+            lanes = [lane for name, lane in client.info("lanes").items() if name.startswith("lane")]
+        if len(lanes) != LANES_COUNT:
+            raise AssertionError(f"INFO lanes on the shared port shows {len(lanes)} of {LANES_COUNT} lanes")
+        return {name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded", "moved")}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+
+def check_direct(before, after, requests_count_min=1000):
+    """The requests between two counts went to the lanes that own their keys, and none was sent on."""
+    direct, forwarded, moved = (after[name] - before[name] for name in ("direct", "forwarded", "moved"))
+    total = direct + forwarded + moved
+    if moved != 0 or total < requests_count_min or direct * 1000 < total * DIRECT_PERMILLE_MIN:
+        raise AssertionError(f"{direct} requests were direct, {forwarded} forwarded, {moved} moved")
+
+
+def toolchain(name):
+    """The path of a compiler or interpreter; without it the test is skipped."""
+    path = shutil.which(name)
+    if path is None:
+        raise unittest.SkipTest(f"{name} is not installed")
+    return path
+
+
+def made(name):
+    """Where a client program is made: below cargo's target directory, beside redis-py's environment."""
+    directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target")).resolve() / "clients"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory / name
+
+
+def build(command, directory):
+    """Runs a step that makes a client program, and shows what it said when it fails."""
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+
+
+def converse(command, wanted):
+    """Runs a client program against a server of its own. It must end well and have checked all that is `wanted`."""
+    with Restartable() as server:
+        ports = [server.port, server.lane_ports()[-1]]
+        program = subprocess.Popen(
+            [*map(str, command), *map(str, ports)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # A program that hangs is ended by this, and then its output ends too.
+        guard = threading.Timer(PROGRAM_SECONDS_MAX, program.kill)
+        guard.start()
+        checked, before = [], None
+        try:
+            for line in program.stdout:
+                line = line.strip()
+                if line == "restart":
+                    server.restart()
+                elif line == "begin":
+                    before = server.counters()
+                elif line == "end":
+                    check_direct(before, server.counters())
+                else:
+                    checked.append(line)
+                    continue
+                program.stdin.write("\n")
+                program.stdin.flush()
+            code = program.wait()
+        finally:
+            guard.cancel()
+            program.kill()
+            program.wait()
+            program.stdin.close()
+            program.stdout.close()
+        if code != 0 or checked != wanted:
+            raise AssertionError(f"the program ended with {code}, and has checked {checked} of {wanted}")
