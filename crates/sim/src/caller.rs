@@ -268,15 +268,18 @@ impl Caller {
                     return;
                 }
                 1 if !author.theme.flushes => {
-                    for request in author.write_pair(self.pair) {
-                        line.send(request, world, history);
+                    for _ in 0..chance.between(1, 4) {
+                        for request in author.write_pair(self.pair) {
+                            line.send(request, world, history);
+                        }
                     }
                 }
                 2 if !author.theme.flushes => {
-                    let pair = chance.below(4);
-                    if chance.hits(300) {
+                    let pair = chance.below(3);
+                    if chance.hits(400) {
                         line.send(author.lock_pair(chance, pair), world, history);
-                    } else {
+                    }
+                    for _ in 0..chance.between(1, 6) {
                         for request in author.read_pair(pair) {
                             line.send(request, world, history);
                         }
