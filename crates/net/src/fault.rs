@@ -139,8 +139,12 @@ impl<N: Net> Fault<N> {
                 }
                 Event::Writable(_) => continue,
                 Event::Closed { conn, why } => {
-                    if *why == Why::Asked && self.lines.get(conn).is_some_and(|line| line.dropped) {
-                        *why = Why::Reset;
+                    if let Some(line) = self.lines.get_mut(conn) {
+                        if *why == Why::Asked && line.dropped {
+                            *why = Why::Reset;
+                        }
+                        // Nothing more is told of it: a late word would hold up what happens to its successor.
+                        line.told = true;
                     }
                 }
             }
