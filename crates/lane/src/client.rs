@@ -57,6 +57,8 @@ pub(crate) struct Client {
     pub(crate) is_queued: bool,
     /// Stopped in front of a whole command; goes on when what it waited for is there.
     pub(crate) is_halted: bool,
+    /// Slots in its replies when it stopped: with fewer, another try may succeed.
+    pub(crate) halted_slot_count: usize,
     /// What the next look at its input wants.
     pub(crate) need: Need,
     /// It sends nothing more; it is closed when it has all its replies.
@@ -148,6 +150,7 @@ impl Client {
             is_blocked: false,
             is_queued: false,
             is_halted: false,
+            halted_slot_count: 0,
             need: Need::More,
             has_ended: false,
             is_leaving: false,

@@ -395,8 +395,15 @@ impl Core {
             After::Rest => {}
             After::Again => self.runnable.push_back(Runnable::Transaction(handle)),
             After::Prepare(lanes) => {
-                if !self.starved.is_empty() || !self.try_prepare(handle, lanes.clone()) {
-                    self.starved.push_back((handle, lanes));
+                // One that goes from lane to lane holds locks already: behind others it could wait for those who wait for it.
+                let holds_locks = lanes.start > 0;
+                let must_queue = !holds_locks && !self.starved.is_empty();
+                if must_queue || !self.try_prepare(handle, lanes.clone()) {
+                    if holds_locks {
+                        self.starved.push_front((handle, lanes));
+                    } else {
+                        self.starved.push_back((handle, lanes));
+                    }
                 }
             }
             After::Go(gos) => self.tell_parts(handle, gos),

@@ -176,6 +176,7 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
             }
             client.need = Need::Rest;
             client.is_halted = true;
+            client.halted_slot_count = client.replies.slot_count();
             // With every reply there, it was room for an ask that was missing: that comes by itself.
             Some(if client.is_even() && client.replies.is_empty() { End::Again } else { End::Settles })
         }
@@ -183,6 +184,7 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
             client.need = Need::Rest;
             client.is_blocked = true;
             client.is_halted = true;
+            client.halted_slot_count = client.replies.slot_count();
             Some(End::Settles)
         }
         Flow::Leave => {

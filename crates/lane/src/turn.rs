@@ -425,7 +425,8 @@ impl Lane {
                 }
                 continue;
             }
-            if client.is_halted && !client.is_blocked && !is_full {
+            let has_moved = client.is_even() || client.replies.slot_count() < client.halted_slot_count;
+            if client.is_halted && has_moved && !client.is_blocked && !is_full {
                 enqueue(&mut self.ready, handle, client);
             }
         }

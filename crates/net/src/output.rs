@@ -81,7 +81,18 @@ impl Output {
     }
 
     /// Appends a copy of `bytes`.
-    pub fn extend(&mut self, mut bytes: &[u8]) {
+    #[inline]
+    pub fn extend(&mut self, bytes: &[u8]) {
+        // A reply is a few short pieces, for which the block at hand nearly always has room.
+        if bytes.len() <= self.tail.capacity().min(OUTPUT_BLOCK_SIZE_MAX).saturating_sub(self.tail.len()) {
+            self.count(bytes.len());
+            self.tail.extend_from_slice(bytes);
+        } else {
+            self.extend_over_blocks(bytes);
+        }
+    }
+
+    fn extend_over_blocks(&mut self, mut bytes: &[u8]) {
         self.count(bytes.len());
         while !bytes.is_empty() {
             if self.tail.len() == OUTPUT_BLOCK_SIZE_MAX {
