@@ -13,7 +13,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
-use crate::settings::{OutputLimit, ServeSettings};
+use crate::settings::{Io, OutputLimit, ServeSettings};
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
 pub(crate) fn start(
@@ -114,7 +114,7 @@ pub(crate) fn identity(settings: &ServeSettings) -> Identity {
         process_id: std::process::id(),
         executable: path(std::env::current_exe().ok().as_deref()),
         config_file: path(config.as_deref()),
-        backend: "epoll".to_owned(),
+        backend: if settings.io == Io::Uring { "io_uring" } else { "epoll" }.to_owned(),
         port: settings.port,
     }
 }

@@ -23,7 +23,9 @@ use std::time::Duration;
 
 use lane::{Board, ControlSetup, Lane, Links, Next, Port, Settings, Setup, mesh};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
-use net::{Bell, Limits, Wait};
+use net::sockets::Sockets;
+use net::uring::Uring;
+use net::{Bell, Limits};
 use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
@@ -34,7 +36,7 @@ use crate::machine::{self, Facts};
 use crate::plan::{self, Place, Plan};
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
-use crate::settings::ServeSettings;
+use crate::settings::{Io, ServeSettings};
 use crate::table::{Started, table};
 
 /// The version of Redis that clients are told and whose behaviour is followed.
@@ -51,6 +53,9 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     control::abort_on_panic();
     let facts = Facts::read().map_err(|error| format!("the allowed cpus can't be read: {error}"))?;
     let plan = plan::plan(settings, &facts)?;
+    if settings.io == Io::Uring {
+        net::uring::probe().map_err(|why| format!("{why}; or say --io auto or --io epoll"))?;
+    }
     machine::allow_files(plan.files_count)
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
@@ -116,6 +121,7 @@ type Wakers = (Bells, Thread);
 /// What a lane's thread begins with. All of it can be sent; the lane itself is made on the thread.
 struct Berth {
     id: u16,
+    io: Io,
     cpu: Option<usize>,
     clock: Clock,
     settings: Settings,
@@ -181,6 +187,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     for ((lane, links), id) in plan.lanes.iter().zip(links).zip(0_u16..) {
         let berth = Berth {
             id,
+            io: settings.io,
             cpu: lane.cpu,
             clock,
             settings: lane_settings.clone(),
@@ -264,15 +271,18 @@ fn launch(berth: Berth) -> Result<(Ready, Sender<Wakers>), String> {
     thread::Builder::new()
         .name(format!("lane {id}"))
         .stack_size(STACK_SIZE)
-        .spawn(move || run(berth, &report, &started))
+        .spawn(move || match berth.io {
+            Io::Auto | Io::Epoll => run::<Epoll>(berth, &report, &started),
+            Io::Uring => run::<Uring>(berth, &report, &started),
+        })
         .map_err(|error| format!("the thread of lane {id} can't be started: {error}"))?;
     let ready = reported.recv().expect("a lane reports before it serves")?;
     Ok((ready, start))
 }
 
 /// A lane's thread, from its first instruction to the end of the process.
-fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<Wakers>) {
-    let made = make(berth);
+fn run<N: Sockets>(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<Wakers>) {
+    let made = make::<N>(berth);
     let (mut runner, ready) = match made {
         Ok((runner, ready)) => (runner, ready),
         Err(problem) => {
@@ -288,16 +298,16 @@ fn run(berth: Berth, report: &Sender<Result<Ready, String>>, started: &Receiver<
 }
 
 /// A lane with what it runs on.
-struct Runner {
+struct Runner<N> {
     lane: Lane,
-    net: Epoll,
+    net: N,
     outlet: Outlet,
     clock: Clock,
     id: usize,
     shared: Arc<Shared>,
 }
 
-fn make(berth: Berth) -> Result<(Runner, Ready), String> {
+fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     let id = berth.id;
     let mut notes = Vec::new();
     if let Some(cpu) = berth.cpu {
@@ -306,7 +316,7 @@ fn make(berth: Berth) -> Result<(Runner, Ready), String> {
         })?;
     }
     let mut net =
-        Epoll::new(Limits::default()).map_err(|error| format!("lane {id} has no epoll: {error}"))?;
+        N::make(Limits::default()).map_err(|error| format!("lane {id} has no way to sockets: {error}"))?;
     let opened = open(&mut net, id, &berth.doors, &mut notes)?;
     if let Some(duration) = berth.busy_poll {
         let duration_us = u32::try_from(duration.as_micros()).unwrap_or(u32::MAX);
@@ -346,7 +356,7 @@ struct Opened {
     shared: Vec<Place>,
 }
 
-fn open(net: &mut Epoll, id: u16, doors: &Doors, notes: &mut Vec<String>) -> Result<Opened, String> {
+fn open(net: &mut impl Sockets, id: u16, doors: &Doors, notes: &mut Vec<String>) -> Result<Opened, String> {
     let mut opened = Opened { ports: Vec::new(), shared: Vec::new() };
     let share = if id == 0 { Share::First } else { Share::Joins };
     for (places, share, port, flag) in [
@@ -385,7 +395,7 @@ fn absent(address: SocketAddr) -> String {
     format!("this machine has no address {}: left out", address.ip())
 }
 
-impl Runner {
+impl<N: Sockets> Runner<N> {
     /// Turns until the end of the process.
     fn serve(&mut self, bells: &[Bell], control: &Thread) {
         let mut is_draining = false;
@@ -404,7 +414,12 @@ impl Runner {
                     self.net.stop_listening();
                     is_draining = true;
                 }
-                self.shared.quiet[self.id].store(self.lane.is_idle(), Ordering::SeqCst);
+                let is_quiet = self.lane.is_idle();
+                if is_quiet {
+                    // The process may end at once, and over io_uring the last replies go with a wait.
+                    self.net.wait(Some(0));
+                }
+                self.shared.quiet[self.id].store(is_quiet, Ordering::SeqCst);
             }
             let timeout_ns = match next {
                 Next::Again => continue,

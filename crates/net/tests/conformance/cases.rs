@@ -329,6 +329,51 @@ pub(crate) fn close_now_drops_what_is_unsent<W: World>() {
     assert!(got.is_empty());
 }
 
+/// Also if the system has long been asked to listen to it, before its first byte or after.
+pub(crate) fn close_now_ends_an_idle_connection<W: World>() {
+    let mut world = W::make(Limits::default());
+    for says in [false, true] {
+        let (mut client, conn) = open(&mut world);
+        if says {
+            client.write(b"x");
+            await_input(&mut world, conn, 1);
+            world.net().consume(conn, 1);
+        }
+        let mut left = 5;
+        turns(&mut world, |_, _| {
+            left -= 1;
+            left == 0
+        });
+        world.net().close(conn, Close::Now);
+        assert_eq!(await_closed(&mut world, conn), Why::Asked);
+        turns(&mut world, |_, _| {
+            client.read(usize::MAX);
+            client.at_end()
+        });
+    }
+}
+
+/// All send at once, and again.
+pub(crate) fn more_clients_than_a_turn_has_places_are_all_heard<W: World>() {
+    let mut world = W::make(Limits { clients_per_turn: 4, ..Limits::default() });
+    let mut pairs: Vec<_> = (0..100).map(|_| open(&mut world)).collect();
+    let mut received = 0;
+    for round in 1..=3 {
+        for (client, _) in &mut pairs {
+            assert_eq!(client.write(&[b'?'; 1000]), 1000);
+        }
+        turns(&mut world, |net, events| {
+            for event in events {
+                let Event::Input(conn) = event else { panic!("{event:?}") };
+                let size = net.stream(*conn, Need::More).expect("it is open").input.len();
+                received += size;
+                net.consume(*conn, size);
+            }
+            received == round * 100 * 1000
+        });
+    }
+}
+
 pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
     let mut world = W::make(Limits::default());
     let (_client, conn) = open(&mut world);

@@ -61,6 +61,8 @@ suite! {
         cases::close_after_flush_delivers_everything,
         cases::close_after_flush_survives_unread_input,
         cases::close_now_drops_what_is_unsent,
+        cases::close_now_ends_an_idle_connection,
+        cases::more_clients_than_a_turn_has_places_are_all_heard,
         cases::a_stale_handle_reaches_nobody,
         cases::replies_reach_a_client_that_has_ended,
         cases::a_client_that_is_gone_is_told,
