@@ -45,8 +45,9 @@ impl Shard {
         self.arena.free(from);
     }
 
+    /// A node of a flushed partition's tree stays as well.
     fn move_node(&mut self, from: u32, bytes: &mut Vec<u8>) {
-        let entry = table::some_entry(&self.arena, from);
+        let Some(entry) = table::some_entry(&self.arena, from) else { return };
         let Some((key, _)) = self.owner(entry, bytes) else { return };
         let Some(to) = self.arena.alloc_beside(from) else { return };
         let (db, number, hash) = (key.db, key.partition, key.hash);

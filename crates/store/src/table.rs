@@ -413,14 +413,14 @@ pub(crate) fn dismantle(arena: &mut Arena, root: &mut u32) -> Option<([u32; BUCK
     }
 }
 
-/// An entry below a node of either kind; there always is one.
-pub(crate) fn some_entry(arena: &Arena, node: u32) -> u32 {
+/// An entry below a node of either kind. None below an inner node that [`dismantle`] has emptied and not freed yet.
+pub(crate) fn some_entry(arena: &Arena, node: u32) -> Option<u32> {
     let mut node = node;
     while !is_marked(arena, node) {
         let link = (0..LINK_COUNT).map(|index| arena.u32(node, 4 * index)).find(|&link| link != 0);
-        node = link.expect("an inner node leads to a bucket") & !1;
+        node = link? & !1;
     }
-    arena.u32(node, 16)
+    Some(arena.u32(node, 16))
 }
 
 /// Makes what led to the node `from`, on the way of `hash`, lead to `to`.
