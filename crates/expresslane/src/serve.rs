@@ -172,7 +172,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
     let run_id = attendant::run_id(chance()?, chance()?);
-    let lane_settings = lane_settings(settings, lanes_count, run_id, clock::ticks_per_us(&clock));
+    let lane_settings = lane_settings(settings, run_id, clock::ticks_per_us(&clock));
     let mut doors = Doors {
         shared: plan.shared.clone(),
         own: Vec::new(),
@@ -239,7 +239,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
 }
 
 /// What the settings mean to a lane.
-fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String, meter_per_us: u64) -> Settings {
+fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let base = settings.lane_ports.0;
     Settings {
@@ -249,11 +249,10 @@ fn lane_settings(settings: &ServeSettings, lanes_count: u16, run_id: String, met
         bulk_size_max: settings.proto_max_bulk_len.0,
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: settings.client_output_buffer_limit.normal.hard_size.map_or(usize::MAX, size),
-        memory_size_max: settings.maxmemory.0.div_ceil(u64::from(lanes_count)),
+        memory_size_max: settings.maxmemory.0,
         policy: settings.maxmemory_policy.of_store(),
         timeout_s: u64::from(settings.timeout),
-        // Connections are spread evenly over lanes, so each has its part of the whole.
-        client_count_max: size(u64::from(settings.maxclients.div_ceil(u32::from(lanes_count)))),
+        client_count_max: size(u64::from(settings.maxclients)),
         doors: Vec::new(),
         lane_port_base: base,
         announce_ip: settings.announce_ip.clone(),

@@ -1,17 +1,24 @@
 //! What all lanes of a server see: the few words that are shared.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What all lanes of a server see: three counters, touched when connections open and by multi-lane work only.
+use crate::lease::Account;
+
+/// What all lanes of a server see: some counters, touched when connections come and go, when memory is borrowed and by
+/// multi-lane work only.
 pub struct Board {
     /// The newest transaction number.
     numbers: AtomicU64,
     /// The newest client id.
     client_ids: AtomicU64,
+    /// Clients of all lanes, those on their way from one to another included.
+    client_count: AtomicUsize,
     /// Clients of each lane.
     loads: Vec<AtomicU32>,
     /// Somebody answers what lanes ask the control thread.
     is_attended: AtomicBool,
+    /// What of `maxmemory` is borrowed.
+    pub(crate) account: Account,
 }
 
 impl Board {
@@ -20,8 +27,10 @@ impl Board {
         Board {
             numbers: AtomicU64::new(0),
             client_ids: AtomicU64::new(0),
+            client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
             is_attended: AtomicBool::new(false),
+            account: Account::new(lane_count),
         }
     }
 
@@ -36,6 +45,17 @@ impl Board {
 
     pub(crate) fn is_attended(&self) -> bool {
         self.is_attended.load(Ordering::Relaxed)
+    }
+
+    /// Counts a client that has come to some lane, unless there are `count_max` already.
+    pub(crate) fn admit(&self, count_max: usize) -> bool {
+        let more = |count: usize| (count < count_max).then_some(count + 1);
+        self.client_count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// A client has gone.
+    pub(crate) fn dismiss(&self) {
+        self.client_count.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// A lane's count of clients has changed.

@@ -99,6 +99,7 @@ impl Keyspace {
         database_count: u16,
         cursor_after: u64,
         bulk_size_max: u64,
+        room: Room,
     ) -> Keyspace {
         // As secret as the table's own seed, and as repeatable.
         let chance = shard.key(0, 0, &cursor_after.to_le_bytes()).hash;
@@ -106,7 +107,7 @@ impl Keyspace {
             shard,
             watches: Watches::default(),
             graves: VecDeque::new(),
-            room: Room::unlimited(),
+            room,
             now,
             database_count,
             cursor_after,

@@ -6,6 +6,7 @@
 //! * `turn`: the round, clients in and out; `serve`: one client's share of it;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
 //! * `keyspace`, `commands`, `connection`: what commands mean;
+//! * `room`, `lease`: memory runs out, and lanes share what there is;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `peers`: what lanes say to each other;
@@ -24,6 +25,7 @@ mod core;
 mod dispatch;
 mod help;
 mod keyspace;
+mod lease;
 mod locks;
 mod orders;
 mod part;
@@ -76,13 +78,13 @@ pub struct Settings {
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
     pub output_size_max: usize,
-    /// This lane's share of `maxmemory`, bytes; 0 is no limit.
+    /// `maxmemory` of all lanes together, bytes; 0 is no limit.
     pub memory_size_max: u64,
     /// `maxmemory-policy`: what may go to stay within it.
     pub policy: Policy,
     /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
     pub timeout_s: u64,
-    /// `maxclients` of this lane; one more is told so and closed.
+    /// `maxclients` over all lanes; one more is told so and closed.
     pub client_count_max: usize,
     /// Which door each of the net's listeners is, in their order.
     pub doors: Vec<Port>,

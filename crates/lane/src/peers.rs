@@ -94,6 +94,10 @@ pub(crate) enum ControlKind {
     Handover = 2,
     Unwatch = 3,
     Slow = 4,
+    /// Give me room: the target is how many bytes of the lease.
+    Yield = 5,
+    /// Here is room: likewise.
+    Lend = 6,
 }
 
 /// The fixed part of an ask.
@@ -429,6 +433,8 @@ impl ControlHead {
                 2 => ControlKind::Handover,
                 3 => ControlKind::Unwatch,
                 4 => ControlKind::Slow,
+                5 => ControlKind::Yield,
+                6 => ControlKind::Lend,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -1,18 +1,30 @@
-//! Room: what a lane does as its share of `maxmemory` runs out. It makes room ahead of need, between commands and a few
-//! victims at a time; only when nothing may go is a command refused.
+//! Room: what a lane does as its lease on `maxmemory` runs out. It takes more while there is some, makes room ahead of
+//! need, between commands and a few victims at a time; only when nothing may go is a command refused.
 //!
 //! ```text
-//! 0 ──────────────── mark ──── share          held bytes: entries, tables, ropes, what waits to be freed
-//!    nothing to do    │ each write makes room for itself first, housekeeping for a little more
-//!                     └ 31/32 of the share     └ beyond: writes that may add are refused with -OOM
+//! 0 ──────────────── mark ──── size_max       held bytes: entries, tables, ropes, what waits to be freed
+//!    nothing to do    │ each write takes more of the account, or makes room for itself; housekeeping for a little more
+//!                     └ a unit below           └ beyond: writes that may add are refused with -OOM
 //! ```
+//! `size_max` is the lease less what is held beside the data. When the account is spent, a lane that evicts asks the lane
+//! with the largest lease for a part of it; that one evicts as much of its own, and hands the room over:
+//! ```text
+//! lane 3 (tight)  ── yield, bytes wanted ──▶  lane 0 (largest lease): evicts, a turn's share at a time
+//! lane 3          ◀── lend, bytes given  ──   lane 0
+//! ```
+//! So leases of lanes that need room become even, and those of lanes that need none go to the others.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use store::{Budget, Evicted, Policy};
 
+use crate::board::Board;
+use crate::core::Core;
 use crate::keyspace::Keyspace;
+use crate::lease::Lease;
 use crate::locks::Locks;
+use crate::peers::{ControlHead, ControlKind};
 use crate::turn::Lane;
 
 /// Entries looked at to make room for one ordinary command: about three victims.
@@ -23,21 +35,92 @@ const LOOKS_MAX: u32 = 4096;
 const LOOKS_PER_TURN: u32 = 256;
 /// A command that adds more than this may take as many looks as [`LOOKS_MAX`].
 const LARGE_SIZE: u64 = 1024;
+/// A lane that got no answer to a `yield` asks again after this time: the other may owe somebody else first.
+const ASK_AGAIN_NS: u64 = 1_000_000;
+/// What the shard takes beyond the lease before it refuses by itself: a part of the lease. Commands are measured before
+/// they run; this is for what they turn out to be larger.
+const OVERDRAFT: u64 = 16;
 
-/// A lane's share of `maxmemory`, and what may go to stay within it.
-#[derive(Debug)]
+/// A lane's lease, and what may go to stay within it.
 pub(crate) struct Room {
+    lease: Lease,
     size_max: u64,
     mark: u64,
     policy: Policy,
     /// Where the drawing of samples has come to (splitmix64).
     chance: u64,
+    /// What another lane was promised.
+    debt: Option<Debt>,
+    /// Bytes that were wanted when the account was found spent.
+    wanted: u64,
+    /// When another lane may be asked again.
+    ask_at_ns: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Debt {
+    to: u16,
+    size: u64,
 }
 
 impl Room {
     /// Without a limit.
-    pub(crate) fn unlimited() -> Room {
-        Room { size_max: u64::MAX, mark: u64::MAX, policy: Policy::NoEviction, chance: 0 }
+    pub(crate) fn unlimited(board: Arc<Board>, lane: u16) -> Room {
+        Room {
+            lease: Lease::new(board, lane),
+            size_max: u64::MAX,
+            mark: u64::MAX,
+            policy: Policy::NoEviction,
+            chance: 0,
+            debt: None,
+            wanted: 0,
+            ask_at_ns: 0,
+        }
+    }
+
+    /// The lease or what counts against it has changed.
+    fn measure(&mut self) {
+        if !self.lease.is_limited() {
+            (self.size_max, self.mark) = (u64::MAX, u64::MAX);
+            return;
+        }
+        let owed = self.debt.map_or(0, |debt| debt.size).max(self.lease.excess());
+        self.size_max = self.lease.size().saturating_sub(owed);
+        self.mark = self.size_max.saturating_sub(self.lease.unit());
+    }
+
+    /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
+    fn grow(&mut self, size: u64) {
+        if self.debt.is_none() {
+            let lease = size.saturating_add(self.lease.size() - self.mark);
+            if !self.lease.grow_to(lease) {
+                self.wanted = self.wanted.max(lease - self.lease.size());
+            }
+        }
+        self.measure();
+    }
+
+    /// Another lane asks for a part of the lease. One debt at a time: who is not heard asks again.
+    pub(crate) fn owe(&mut self, to: u16, size: u64) {
+        if self.debt.is_none() && self.policy != Policy::NoEviction {
+            self.debt = Some(Debt { to, size });
+            self.measure();
+        }
+    }
+
+    /// Nothing more may go: what is owed is what is free while `held` bytes are held.
+    fn owe_less(&mut self, held: u64) {
+        if let Some(debt) = &mut self.debt {
+            debt.size = debt.size.min(self.lease.size().saturating_sub(held));
+            self.measure();
+        }
+    }
+
+    /// Another lane has given what it was asked for.
+    pub(crate) fn receive(&mut self, size: u64) {
+        self.lease.receive(size);
+        self.ask_at_ns = 0;
+        self.measure();
     }
 }
 
@@ -49,17 +132,23 @@ fn draw(chance: &mut u64) -> u64 {
 }
 
 impl Keyspace {
-    /// Sets the lane's share in bytes (0: no limit) and what may go.
+    /// Sets what all lanes together may hold in bytes (0: no limit) and what may go.
     pub(crate) fn set_room(&mut self, size_max: u64, policy: Policy) {
-        let size_max = if size_max == 0 { u64::MAX } else { size_max };
-        let mark = if size_max == u64::MAX { u64::MAX } else { size_max - size_max / 32 };
-        self.room = Room { size_max, mark, policy, chance: self.room.chance };
-        self.shard.set_lease(size_max);
+        self.room.lease.set_limit(size_max);
+        self.room.policy = policy;
+        self.room.debt = None;
+        self.measure_room();
         self.shard.set_recency(if policy.is_lfu() {
             store::Recency::Lfu { log_factor: 10, decay_minutes: 1 }
         } else {
             store::Recency::Lru
         });
+    }
+
+    fn measure_room(&mut self) {
+        self.room.measure();
+        let size_max = self.room.size_max;
+        self.shard.set_lease(size_max.saturating_add(size_max / OVERDRAFT));
     }
 
     /// Whether a command that may add has to make room first.
@@ -70,15 +159,45 @@ impl Keyspace {
 
     /// Makes room for `size` bytes more. False when there is none and nothing may go: the command is refused.
     pub(crate) fn make_room(&mut self, locks: &Locks, size: u64) -> bool {
+        self.room.grow(self.shard.held().saturating_add(size));
+        self.measure_room();
         let looks = if size > LARGE_SIZE { LOOKS_MAX } else { LOOKS_PER_COMMAND };
-        let target = self.room.mark.saturating_sub(size);
+        // What never fits must not cost the others their place.
+        let Some(target) = self.room.mark.checked_sub(size) else { return false };
         let evicted = self.evict(locks, target, looks);
-        evicted == Evicted::Enough || self.shard.held() < self.room.size_max
+        evicted == Evicted::Enough || self.shard.held().saturating_add(size) <= self.room.size_max
     }
 
     /// A turn's share of making room. True when there is more to do at once.
     pub(crate) fn tend_room(&mut self, locks: &Locks) -> bool {
-        self.is_tight() && self.evict(locks, self.room.mark, LOOKS_PER_TURN) == Evicted::More
+        if !self.room.lease.is_limited() {
+            return false;
+        }
+        self.measure_room();
+        if self.is_tight() {
+            self.room.grow(self.shard.held());
+            self.measure_room();
+        }
+        let evicted =
+            if self.is_tight() { self.evict(locks, self.room.mark, LOOKS_PER_TURN) } else { Evicted::Enough };
+        match evicted {
+            Evicted::More => return true,
+            Evicted::Enough => {}
+            // A promise is worth what may go.
+            Evicted::Nothing => self.room.owe_less(self.shard.held()),
+        }
+        self.give_back();
+        false
+    }
+
+    /// Gives the account what this lane does not need.
+    fn give_back(&mut self) {
+        let held = self.shard.held();
+        let Room { lease, debt, .. } = &mut self.room;
+        let needed = held.saturating_add(lease.unit()).saturating_add(debt.map_or(0, |debt| debt.size));
+        let excess = lease.excess();
+        lease.repay(excess.min(lease.size().saturating_sub(needed)));
+        lease.shrink_to(needed);
     }
 
     fn evict(&mut self, locks: &Locks, target: u64, looks: u32) -> Evicted {
@@ -91,6 +210,48 @@ impl Keyspace {
             self.tell_watchers();
         }
         evicted
+    }
+}
+
+impl Core {
+    /// Pays what this lane owes another, and asks another for what it lacks. After the turn's housekeeping.
+    pub(crate) fn settle_room(&mut self) {
+        if self.space.room.debt.is_none() && self.space.room.wanted == 0 {
+            return;
+        }
+        self.pay();
+        self.ask_for_room();
+    }
+
+    /// Hands over what was promised once it is free, or as much as can be freed.
+    fn pay(&mut self) {
+        let Some(Debt { to, size }) = self.space.room.debt else { return };
+        if self.space.room.size_max < self.space.shard.held() {
+            return;
+        }
+        let given = self.space.room.lease.part_with(size);
+        self.space.room.debt = None;
+        self.space.measure_room();
+        let head = ControlHead { target: given, round: 0, kind: ControlKind::Lend };
+        if given > 0 && !self.peer(to).try_tell(head, &mut None) {
+            // The other finds it in the account.
+            self.space.room.lease.receive(given);
+            self.space.room.lease.repay(given);
+        }
+    }
+
+    fn ask_for_room(&mut self) {
+        let now_ns = self.space.now.mono_ns;
+        let room = &mut self.space.room;
+        let wanted = std::mem::take(&mut room.wanted).max(room.lease.unit());
+        if room.policy == Policy::NoEviction || now_ns < room.ask_at_ns {
+            return;
+        }
+        let Some((lane, even)) = room.lease.richest() else { return };
+        room.ask_at_ns = now_ns.saturating_add(ASK_AGAIN_NS);
+        let head = ControlHead { target: wanted.min(even), round: 0, kind: ControlKind::Yield };
+        // Without a place for the question it is asked again, if it still matters.
+        let _ = self.peer(lane).try_tell(head, &mut None);
     }
 }
 

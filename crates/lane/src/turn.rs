@@ -15,6 +15,7 @@ use crate::keyspace::Keyspace;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
 use crate::replies::OUTPUT_HIGH;
+use crate::room::Room;
 use crate::serve::{Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
@@ -105,7 +106,8 @@ impl Lane {
         let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
         let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
         let (databases, bulk_size_max) = (settings.database_count, settings.bulk_size_max);
-        let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max);
+        let room = Room::unlimited(Arc::clone(&board), id);
+        let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max, room);
         space.set_room(settings.memory_size_max, settings.policy);
         let mailbox = links.mailbox();
         Lane {
@@ -143,6 +145,7 @@ impl Lane {
         self.deliver(net);
         // Nothing changes while clients are paused, by time neither.
         let has_more = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
+        self.core.settle_room();
         self.publish();
         net.flush();
         let stats = &mut self.core.stats;
@@ -224,7 +227,7 @@ impl Lane {
     fn open<N: Net>(&mut self, conn: ConnId, listener: ListenerId, ends: Ends, net: &mut N) {
         self.core.stats.connections += 1;
         let door = self.core.settings.doors.get(listener.0 as usize).copied().unwrap_or(Port::Shared);
-        if self.clients.len() >= self.core.settings.client_count_max {
+        if !self.core.board.admit(self.core.settings.client_count_max) {
             self.core.stats.clients_rejected += 1;
             if let Some(output) = net.output(conn) {
                 output.extend(b"-ERR max number of clients reached\r\n");
@@ -258,7 +261,7 @@ impl Lane {
     fn hand_over<N: Net>(&mut self, conn: ConnId, lane: u16, net: &mut N) {
         let Some(handover) = net.give(conn) else { return };
         let ends = Ends { peer: handover.peer, local: handover.local };
-        self.leave(conn);
+        self.forget(conn);
         let mut parcel = Some(Parcel::Handover(Box::new(handover)));
         let head = ControlHead { target: 0, round: 0, kind: ControlKind::Handover };
         if self.core.peer(lane).try_tell(head, &mut parcel) {
@@ -309,11 +312,19 @@ impl Lane {
 
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.
     fn leave(&mut self, conn: ConnId) {
-        let Some(handle) = self.client_of(conn) else { return };
+        if self.forget(conn) {
+            self.core.board.dismiss();
+        }
+    }
+
+    /// Forgets a client of this lane, who may go on as another's.
+    fn forget(&mut self, conn: ConnId) -> bool {
+        let Some(handle) = self.client_of(conn) else { return false };
         self.by_conn[conn.index() as usize] = None;
         let client = self.clients.remove(handle).expect("a known connection has a client");
         self.core.forget_client(client, handle);
         self.core.board.set_load(self.core.id, self.clients.len());
+        true
     }
 
     // ---- the other lanes

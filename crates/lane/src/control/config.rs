@@ -195,17 +195,17 @@ impl Config {
         Ok(is_effective)
     }
 
-    /// Writes what has an effect into what lanes are told; `lane_count` of them share the clients.
-    pub(super) fn apply(&self, settings: &mut Settings, lane_count: u16) {
+    /// Writes what has an effect into what lanes are told.
+    pub(super) fn apply(&self, settings: &mut Settings) {
         let number = |name: &str| self.value(name).parse::<i64>().unwrap_or(0).unsigned_abs();
         let size = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
         let password = self.value("requirepass");
         settings.slow_us = self.value("slowlog-log-slower-than").parse().ok();
         settings.password = (!password.is_empty()).then(|| password.as_bytes().to_vec());
-        settings.client_count_max = size("maxclients").div_ceil(usize::from(lane_count));
+        settings.client_count_max = size("maxclients");
         settings.bulk_size_max = number("proto-max-bulk-len");
         settings.query_size_max = size("client-query-buffer-limit");
-        settings.memory_size_max = number("maxmemory").div_ceil(u64::from(lane_count));
+        settings.memory_size_max = number("maxmemory");
         let policy = self.value("maxmemory-policy");
         settings.policy =
             Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);

@@ -439,7 +439,7 @@ impl Control {
             Err(text) => reply::error(out, &text),
             Ok(false) => out.put(OK),
             Ok(true) => {
-                self.config.apply(&mut self.settings, self.lane_count);
+                self.config.apply(&mut self.settings);
                 return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
             }
         }

@@ -83,6 +83,8 @@ impl Core {
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
                 }
+                (ControlKind::Yield, None) => self.space.room.owe(lane, head.target),
+                (ControlKind::Lend, None) => self.space.room.receive(head.target),
                 _ => unreachable!("control frames carry what their kind says"),
             }
         }

@@ -1,0 +1,154 @@
+//! Memory over lanes: one account for all, within its limit whoever uses it.
+
+use lane::Settings;
+use net::fault::Faults;
+use sim::{Client, World};
+use store::Policy;
+use wire::route::{PartitionMap, Slot};
+
+const MIB: u64 = 1 << 20;
+
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, words);
+    bytes
+}
+
+fn world(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    World::new(lane_count, &settings, 7, Faults::default())
+}
+
+/// Bytes of data over all lanes.
+fn held(world: &World) -> u64 {
+    world.lanes.iter().map(|lane| lane.shard().held()).sum()
+}
+
+/// A hash tag whose keys are all on one lane.
+fn tag_of(lane: u16, lane_count: u16) -> String {
+    let map = PartitionMap::even(lane_count);
+    let is_there = |tag: &String| map.owner(Slot::of(tag.as_bytes())).0 == lane;
+    (0..).map(|number| format!("t{number}")).find(is_there).expect("every lane has tags")
+}
+
+/// What became of commands that were sent together.
+#[derive(Default)]
+struct Replies {
+    taken_count: usize,
+    refused_count: usize,
+}
+
+/// Sets so many keys of a kilobyte, sixteen at a time. After each round all lanes are within `size_max`.
+fn fill(world: &mut World, client: &mut Client, prefix: &str, count: usize, size_max: u64) -> Replies {
+    let value = [b'v'; 1000];
+    let mut replies = Replies::default();
+    for first in (0..count).step_by(16) {
+        for number in first..first + 16 {
+            client.send(&command(&[b"SET", format!("{prefix}:{number:08}").as_bytes(), &value]));
+        }
+        let mut answered_count = 0;
+        for _ in 0..100 {
+            client.pump();
+            world.round();
+            assert!(held(world) <= size_max, "{} bytes are held of {size_max}", held(world));
+            let got = std::mem::take(&mut client.received);
+            let taken_count = got.windows(5).filter(|window| window == b"+OK\r\n").count();
+            let refused_count = got.windows(4).filter(|window| window == b"-OOM").count();
+            replies.taken_count += taken_count;
+            replies.refused_count += refused_count;
+            answered_count += taken_count + refused_count;
+            if answered_count == 16 {
+                break;
+            }
+        }
+        assert_eq!(answered_count, 16, "each has its answer");
+    }
+    replies
+}
+
+#[test]
+fn one_lane_may_use_what_the_others_leave() {
+    for policy in [Policy::NoEviction, Policy::AllKeysLru] {
+        let limit = 16 * MIB;
+        let mut world = world(4, |settings| {
+            settings.memory_size_max = limit;
+            settings.policy = policy;
+        });
+        let mut client = world.connect(1);
+        let tag = tag_of(2, 4);
+        let replies = fill(&mut world, &mut client, &format!("{{{tag}}}"), 20_000, limit);
+        assert!(held(&world) > limit / 10 * 9, "{policy:?}: {} of {limit} bytes are used", held(&world));
+        let is_refused = replies.refused_count > 0;
+        assert_eq!(is_refused, policy == Policy::NoEviction, "{policy:?}: {} refused", replies.refused_count);
+        assert!(replies.taken_count > 13_000, "{policy:?}: {} taken", replies.taken_count);
+    }
+}
+
+#[test]
+fn a_lane_that_comes_late_gets_room_from_the_one_that_has_most() {
+    let limit = 16 * MIB;
+    let mut world = world(4, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::AllKeysLru;
+    });
+    let mut client = world.connect(0);
+    let (first, second) = (tag_of(0, 4), tag_of(3, 4));
+    fill(&mut world, &mut client, &format!("{{{first}}}"), 20_000, limit);
+    assert!(world.lanes[0].shard().held() > 13 * MIB);
+    let replies = fill(&mut world, &mut client, &format!("{{{second}}}"), 12_000, limit);
+    assert_eq!(replies.refused_count, 0, "there is always something that may go");
+    let helds: Vec<u64> = world.lanes.iter().map(|lane| lane.shard().held()).collect();
+    assert!(helds[3] > 6 * MIB && helds[0] > 6 * MIB, "both want all, so each has half: {helds:?}");
+    assert!(helds[0] + helds[3] > limit / 10 * 9, "{helds:?}");
+}
+
+#[test]
+fn what_one_lane_has_freed_another_may_use() {
+    let limit = 16 * MIB;
+    let mut world = world(4, |settings| settings.memory_size_max = limit);
+    let mut client = world.connect(0);
+    let (first, second) = (tag_of(0, 4), tag_of(3, 4));
+    fill(&mut world, &mut client, &format!("{{{first}}}"), 20_000, limit);
+    let refused = fill(&mut world, &mut client, &format!("{{{second}}}"), 1600, limit);
+    assert!(refused.refused_count > 1000, "all is taken, and nothing may go");
+    world.exchange(&mut client, &command(&[b"FLUSHALL"]), 5, 300);
+    for _ in 0..3000 {
+        world.round();
+    }
+    assert!(held(&world) < MIB);
+    let replies = fill(&mut world, &mut client, &format!("{{{second}}}"), 12_800, limit);
+    assert_eq!(replies.taken_count, 12_800);
+}
+
+#[test]
+fn maxclients_is_one_number_over_all_lanes() {
+    let mut world = world(4, |settings| settings.client_count_max = 10);
+    let mut clients: Vec<Client> = Vec::new();
+    // Clients come and go on all lanes, and are handed to others: the count must not drift.
+    for round in 0..50_usize {
+        while clients.len() < 10 {
+            clients.push(world.connect((round + clients.len()) % 4));
+        }
+        for _ in 0..4 {
+            world.round();
+        }
+        for client in &mut clients {
+            assert_eq!(world.exchange(client, &command(&[b"PING"]), 7, 50), b"+PONG\r\n", "round {round}");
+        }
+        let mut late = world.connect(round % 4);
+        let got = world.exchange(&mut late, b"", 35, 50);
+        assert_eq!(got, b"-ERR max number of clients reached\r\n", "round {round}");
+        assert!(late.end.at_end());
+        for _ in 0..=round % 7 {
+            let client = clients.remove(round % clients.len());
+            if round % 2 == 0 {
+                client.end.cut();
+            }
+        }
+        for _ in 0..4 {
+            world.round();
+        }
+    }
+    assert_eq!(world.lanes.iter().map(|lane| lane.stats().clients_rejected).sum::<u64>(), 50);
+}
