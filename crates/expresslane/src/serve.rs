@@ -21,7 +21,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Board, ControlSetup, Lane, Links, Next, Port, Settings, Setup, mesh};
+use lane::{Board, ControlSetup, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::Uring;
@@ -163,7 +163,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     let lanes_count = u16::try_from(plan.lanes.len()).expect("lanes are few");
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
     let secret = chance()?;
-    let mut links = mesh(plan.lanes.len());
+    let mut links = links_of(plan)?;
     let control_links = links.pop().expect("the control thread's links come last");
     let shared = Arc::new(Shared {
         phase: AtomicU8::new(SERVING),
@@ -236,6 +236,28 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
         notes.push("addresses are scarce (vm.overcommit_memory=2 or ulimit -v): lanes can hold less than the machine".to_owned());
     }
     Ok(Server { shared, bells, started: Started { shared: addresses, region_size, notes } })
+}
+
+/// The rings between lanes, each lane's on the memory node of its cpu. A thread of its own makes them, for it moves
+/// from cpu to cpu where there are several nodes.
+fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
+    let mut cpus: Vec<Option<usize>> = plan.lanes.iter().map(|lane| lane.cpu).collect();
+    let mut nodes: Vec<_> = cpus.iter().map(|cpu| cpu.map(machine::node_of)).collect();
+    nodes.dedup();
+    if nodes.len() < 2 {
+        cpus.clear();
+    }
+    let mut place = move |lane: usize| {
+        if let Some(Some(cpu)) = cpus.get(lane) {
+            // A cpu that can't be had ends start-up where the lane itself is pinned; here it costs locality alone.
+            let _ = machine::pin(*cpu);
+        }
+    };
+    let lanes_count = plan.lanes.len();
+    let maker =
+        thread::Builder::new().name("rings".to_owned()).spawn(move || mesh_placed(lanes_count, &mut place));
+    let made = maker.map_err(|error| format!("no thread to make the rings: {error}"))?.join();
+    Ok(made.expect("rings of these sizes can be made"))
 }
 
 /// What the settings mean to a lane.

@@ -44,7 +44,7 @@ mod watch;
 pub use board::Board;
 pub use client::Port;
 pub use control::{Control, ControlSetup, Identity, Machine, Shutdown};
-pub use peers::{Links, mesh};
+pub use peers::{Links, mesh, mesh_placed};
 pub use stats::Stats;
 pub use turn::{Lane, Meter, Next, Setup};
 

@@ -467,6 +467,13 @@ impl Links {
 
 /// The rings between `lane_count` lanes and the control thread, whose links come last.
 pub fn mesh(lane_count: usize) -> Vec<Links> {
+    mesh_placed(lane_count, &mut |_| {})
+}
+
+/// The same. `place` is called with a lane's number before the memory of the rings that it reads, its mailbox and its
+/// ends is taken and touched, so that a caller who moves to that lane's cpu gets pages of that cpu's node. The control
+/// thread, the last number, has no cpu of its own.
+pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links> {
     let node_count = lane_count + 1;
     let pair_size_max = RINGS_SIZE_MAX / (node_count * node_count);
     let mut asks_size = ASKS_SIZE_MAX;
@@ -480,15 +487,17 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
     let answer_credit = credit(answers_size, ANSWER_HEADER + inline_size_max);
     let parcels_of = |size: usize, frame: usize| size / frame_size(frame);
 
-    let mailboxes: Vec<Arc<Mailbox>> = (0..node_count).map(|_| Arc::new(Mailbox::new())).collect();
+    let mut mailboxes: Vec<Arc<Mailbox>> = Vec::new();
     let mut senders: Vec<Vec<Option<[Producer<Parcel>; 3]>>> = Vec::new();
     let mut receivers: Vec<Vec<Option<[Consumer<Parcel>; 3]>>> = Vec::new();
     for _ in 0..node_count {
         senders.push((0..node_count).map(|_| None).collect());
         receivers.push((0..node_count).map(|_| None).collect());
     }
-    for from in 0..node_count {
-        for to in (0..node_count).filter(|&to| to != from) {
+    for to in 0..node_count {
+        place(to);
+        mailboxes.push(Arc::new(Mailbox::new()));
+        for from in (0..node_count).filter(|&from| from != to) {
             let asks = ring(asks_size, parcels_of(asks_size, ASK_HEADER));
             let answers = ring(answers_size, parcels_of(answers_size, ANSWER_HEADER));
             let control = ring(control_size, parcels_of(control_size, CONTROL_SIZE));
@@ -498,6 +507,7 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
     }
     let rows = senders.into_iter().zip(receivers).enumerate();
     rows.map(|(me, (senders, receivers))| {
+        place(me);
         let peers = senders.into_iter().zip(receivers).enumerate().map(|(other, ends)| {
             let (Some([asks, answers, control]), Some([asks_in, answers_in, control_in])) = ends else {
                 return None;
@@ -520,4 +530,18 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
         Links { peers: peers.collect(), mailbox: Arc::clone(&mailboxes[me]) }
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each lane's rings come after its place is taken, and so do its ends.
+    #[test]
+    fn memory_is_taken_lane_by_lane() {
+        let mut places = Vec::new();
+        let links = mesh_placed(2, &mut |lane| places.push(lane));
+        assert_eq!(places, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(links.len(), 3, "the control thread's come last");
+    }
 }

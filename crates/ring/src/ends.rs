@@ -24,8 +24,8 @@ use crate::{
 
 /// Makes a ring of `size` bytes in which at most `parcels` parcels are in flight; `P` is what a parcel is.
 ///
-/// Allocates [`memory_size`] bytes here and never again. Memory is touched first by whoever pushes, so a lane that
-/// runs on its core gets pages of its own node.
+/// Allocates [`memory_size`] bytes here and never again. They are zeroed, and so touched first, by the thread that
+/// calls: the pages lie on the node of the cpu that it runs on.
 ///
 /// `size` is a power of two from [`RING_SIZE_MIN`] to [`RING_SIZE_MAX`]; anything else is a broken promise. Payloads
 /// are at most [`payload_max`]`(size)`. What both ends leave behind, published or not, is dropped with the later one.
