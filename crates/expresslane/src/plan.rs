@@ -214,7 +214,6 @@ fn without_effect(settings: &ServeSettings, notes: &mut Vec<String>) {
         }
     };
     note(settings.maxmemory_clients != ClientsMemory::Size(Size(0)), "maxmemory-clients");
-    note(settings.announce_port.is_some(), "announce-port");
 }
 
 /// Whether an error at binding means that the machine has no such address or no such protocol.
@@ -344,8 +343,8 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_said() {
-        let flags = ["--maxmemory-clients", "5%", "--announce-port", "7100"];
+        let flags = ["--maxmemory-clients", "5%"];
         let plan = plan(&settings(&flags), &machine(0..8, None)).unwrap();
-        assert_eq!(plan.notes.len(), 2, "{:?}", plan.notes);
+        assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
     }
 }

@@ -281,6 +281,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         run_id,
         meter_per_us,
         slow_us: Settings::default().slow_us,
+        announce_port_base: settings.announce_port,
     }
 }
 

@@ -94,6 +94,9 @@ pub struct Settings {
     pub announce_ip: Option<String>,
     /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
     pub meter_per_us: u64,
+    /// `announce-port`: the port that clients are told of lane 0, the next one of lane 1 and so on, instead of those
+    /// that lanes listen on.
+    pub announce_port_base: Option<u16>,
     /// `slowlog-log-slower-than`: commands that take so long or longer are told to the control thread.
     pub slow_us: Option<u64>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
@@ -118,6 +121,7 @@ impl Default for Settings {
             announce_ip: None,
             meter_per_us: 0,
             slow_us: Some(10_000),
+            announce_port_base: None,
             run_id: "0".repeat(40),
         }
     }
@@ -137,7 +141,8 @@ impl Settings {
             (None, Address::Inet(address)) => address.ip().to_string(),
             (None, Address::Unix | Address::Mem(_)) => "127.0.0.1".to_owned(),
         };
-        let port = self.lane_port_base.map_or(0, |base| base.saturating_add(lane));
+        let base = self.announce_port_base.or(self.lane_port_base);
+        let port = base.map_or(0, |base| base.saturating_add(lane));
         (host, port)
     }
 

@@ -142,6 +142,24 @@ fn clients_are_listed_over_all_lanes_and_killed() {
 fn lanes_are_the_nodes_of_a_cluster() {
     let mut world = World::new(2);
     let client = world.connect();
+/// A proxy or NAT before the lanes moves their ports: clients are told where it listens, everywhere and alike.
+#[test]
+fn announced_ports_count_from_their_own_base() {
+    let mut world = World::told(2, |settings| {
+        settings.announce_ip = Some("db.example".to_owned());
+        settings.announce_port_base = Some(31_000);
+    });
+    let client = world.connect();
+    let slots = world.ask(&client, "CLUSTER SLOTS");
+    assert!(slots.contains("$10\r\ndb.example\r\n:31000\r\n") && slots.contains(":31001\r\n"), "{slots}");
+    let shards = world.ask(&client, "CLUSTER SHARDS");
+    assert!(shards.contains("$4\r\nport\r\n:31001\r\n$2\r\nip\r\n$10\r\ndb.example\r\n"), "{shards}");
+    let nodes = world.ask(&client, "CLUSTER NODES");
+    assert!(nodes.contains("0001 db.example:31001@41001 "), "{nodes}");
+    let node = world.connect_to(0);
+    assert_eq!(world.ask(&node, "GET foo"), "-MOVED 12182 db.example:31001\r\n");
+}
+
     let slots = world.ask(&client, "CLUSTER SLOTS");
     assert!(
         slots.starts_with("*2\r\n*3\r\n:0\r\n:8191\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$40\r\n"),

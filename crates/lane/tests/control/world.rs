@@ -59,8 +59,13 @@ impl World {
     pub(crate) fn new(lane_count: u16) -> World {
         let map = Arc::new(PartitionMap::even(lane_count));
         let board = Arc::new(Board::new(lane_count));
-        let settings = Settings {
+        let mut settings = Settings {
             doors: vec![Port::Shared, Port::Lane],
+        World::told(lane_count, |_| {})
+    }
+
+    /// The same, with other settings.
+    pub(crate) fn told(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
             lane_port_base: Some(7000),
             // Every look at the meter is a microsecond later than the one before.
             meter_per_us: 1,
@@ -71,6 +76,7 @@ impl World {
         let mut links = mesh(usize::from(lane_count));
         let control = Control::new(ControlSetup {
             links: links.pop().expect("the control's are last"),
+        change(&mut settings);
             board: Arc::clone(&board),
             // The control knows nothing of doors: each lane has its own.
             settings: Settings { doors: Vec::new(), ..settings.clone() },
