@@ -7,13 +7,14 @@ use std::path::Path;
 use std::thread::{self, Thread};
 
 use clap::ValueEnum;
-use lane::{Control, ControlSetup, Identity, Machine, Shutdown};
+use lane::{Control, ControlSetup, Identity, Machine, Now, Shutdown, Signature};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::settings::{Io, OutputLimit, ServeSettings};
+use crate::signature::{Berthed, Signatures};
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
 pub(crate) fn start(
@@ -21,16 +22,17 @@ pub(crate) fn start(
     clock: Clock,
     bells: Vec<Bell>,
     memory_size: u64,
+    lanes: Vec<Berthed>,
 ) -> Result<Thread, String> {
+    let machine = ThisMachine { memory_size, signatures: Signatures::new(lanes, clock.now().mono_ns) };
     let thread = thread::Builder::new()
         .name("control".to_owned())
-        .spawn(move || attend(Control::new(setup), clock, &bells, memory_size))
+        .spawn(move || attend(Control::new(setup), clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     Ok(thread.thread().clone())
 }
 
-fn attend(mut control: Control, clock: Clock, bells: &[Bell], memory_size: u64) {
-    let mut machine = ThisMachine { memory_size };
+fn attend(mut control: Control, clock: Clock, bells: &[Bell], mut machine: ThisMachine) {
     let mut is_ending = false;
     loop {
         control.turn(clock.now(), &mut machine);
@@ -65,6 +67,7 @@ fn end(how: Shutdown) {
 /// The machine under this process.
 struct ThisMachine {
     memory_size: u64,
+    signatures: Signatures,
 }
 
 impl Machine for ThisMachine {
@@ -90,6 +93,10 @@ impl Machine for ThisMachine {
             u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000 + u64::try_from(time.tv_usec).unwrap_or(0)
         };
         (us(usage.ru_stime), us(usage.ru_utime))
+    }
+
+    fn signature(&mut self, lane: u16, resident_size: u64, now: Now) -> Signature {
+        self.signatures.look(usize::from(lane), resident_size, now.mono_ns)
     }
 
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {

@@ -73,6 +73,12 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The calling thread's number in the kernel: its folder in /proc/self/task.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: asks for a number, touches nothing.
+    unsafe { libc::gettid() }
+}
+
 /// The memory node of a cpu, from its folder's `nodeN` link. `None`: the machine has but one, or does not say.
 pub(crate) fn node_of(cpu: usize) -> Option<u16> {
     let folder = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;

@@ -9,6 +9,7 @@ mod region;
 mod release;
 mod serve;
 mod settings;
+mod signature;
 mod table;
 
 use std::process::ExitCode;

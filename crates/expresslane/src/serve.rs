@@ -37,6 +37,7 @@ use crate::plan::{self, Place, Plan};
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
 use crate::settings::{Io, ServeSettings};
+use crate::signature::Berthed;
 use crate::table::{Started, table};
 
 /// The version of Redis that clients are told and whose behaviour is followed.
@@ -154,6 +155,7 @@ struct Ready {
     /// Of the shared doors, those that the machine has.
     shared: Vec<Place>,
     region_size: usize,
+    berthed: Berthed,
     inlet: Inlet,
     notes: Vec<String>,
 }
@@ -220,7 +222,8 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
         config: attendant::config(settings),
         now: clock.now(),
     };
-    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size)?;
+    let berthed = readies.iter().map(|ready| ready.berthed.clone()).collect();
+    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed)?;
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
@@ -278,10 +281,10 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         doors: Vec::new(),
         lane_port_base: base,
         announce_ip: settings.announce_ip.clone(),
+        announce_port_base: settings.announce_port,
         run_id,
         meter_per_us,
         slow_us: Settings::default().slow_us,
-        announce_port_base: settings.announce_port,
     }
 }
 
@@ -367,7 +370,13 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         shard,
         settings: Settings { doors: opened.ports, ..berth.settings },
     });
-    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size: size, inlet, notes };
+    let berthed = Berthed {
+        thread: machine::thread_id(),
+        cpu: berth.cpu,
+        node: berth.cpu.and_then(machine::node_of),
+        base,
+    };
+    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size: size, berthed, inlet, notes };
     Ok((Runner { lane, net, outlet, clock: berth.clock, id: usize::from(id), shared: berth.shared }, ready))
 }
 

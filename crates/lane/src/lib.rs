@@ -43,7 +43,9 @@ mod watch;
 
 pub use board::Board;
 pub use client::Port;
-pub use control::{Control, ControlSetup, Identity, Machine, Shutdown};
+pub use control::{
+    Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
+};
 pub use peers::{Links, mesh, mesh_placed};
 pub use stats::Stats;
 pub use turn::{Lane, Meter, Next, Setup};
@@ -92,11 +94,11 @@ pub struct Settings {
     pub lane_port_base: Option<u16>,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
     pub announce_ip: Option<String>,
-    /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
-    pub meter_per_us: u64,
     /// `announce-port`: the port that clients are told of lane 0, the next one of lane 1 and so on, instead of those
     /// that lanes listen on.
     pub announce_port_base: Option<u16>,
+    /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
+    pub meter_per_us: u64,
     /// `slowlog-log-slower-than`: commands that take so long or longer are told to the control thread.
     pub slow_us: Option<u64>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
@@ -119,9 +121,9 @@ impl Default for Settings {
             doors: vec![Port::Shared],
             lane_port_base: None,
             announce_ip: None,
+            announce_port_base: None,
             meter_per_us: 0,
             slow_us: Some(10_000),
-            announce_port_base: None,
             run_id: "0".repeat(40),
         }
     }

@@ -10,6 +10,7 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
+use super::signature::Signature;
 use super::slowlog;
 use crate::admin::{Census, Portrait};
 use crate::client::Port;
@@ -22,6 +23,8 @@ pub(super) struct View<'a> {
     pub(super) settings: &'a Settings,
     pub(super) from: &'a Portrait,
     pub(super) lanes: Vec<(u16, &'a Census)>,
+    /// Of the same lanes, where they are shown.
+    pub(super) signatures: Vec<Signature>,
     pub(super) now: Now,
     pub(super) began: Now,
     pub(super) ops_per_second: u64,
@@ -77,6 +80,13 @@ const MORE: &[Section] = &[
     ("latencystats", |view, text| view.latencies(text)),
     ("lanes", |view, text| view.each_lane(text)),
 ];
+
+/// Whether the sections named include the one on lanes.
+pub(super) fn shows_lanes(names: &[&[u8]]) -> bool {
+    ["lanes", "all", "everything"]
+        .iter()
+        .any(|name| names.iter().any(|wanted| wanted.eq_ignore_ascii_case(name.as_bytes())))
+}
 
 /// Puts lines `name:value`.
 macro_rules! lines {
@@ -383,7 +393,7 @@ impl View<'_> {
     }
 
     fn each_lane(&self, text: &mut String) {
-        for (lane, census) in &self.lanes {
+        for ((lane, census), signature) in self.lanes.iter().zip(&self.signatures) {
             let stats = &census.stats;
             let turn = match self.settings.meter_per_us {
                 0 => format!("turn_units_max={}", stats.turn_meter_max),
@@ -393,7 +403,7 @@ impl View<'_> {
                 text,
                 "lane{lane}:direct={},forwarded={},moved={},asks_served={},transactions={},lock_waits={},clients={},\
                  connections={},handovers={},keys={},bytes={},bells={},turns={},turn_commands_max={},\
-                 turn_slices_max={},{turn}\r\n",
+                 turn_slices_max={},{turn}{signature}\r\n",
                 stats.commands_direct,
                 stats.commands_forwarded,
                 stats.commands_moved,

@@ -14,6 +14,7 @@ pub(crate) mod clients;
 mod config;
 mod info;
 mod settings;
+mod signature;
 mod slowlog;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -23,7 +24,7 @@ use ring::Mailbox;
 use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
-use crate::admin::{Order, Question, Report};
+use crate::admin::{Census, Order, Question, Report};
 use crate::board::Board;
 use crate::client::Port;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
@@ -31,6 +32,7 @@ use crate::replies::Content;
 use crate::request::Args;
 use crate::{Now, Settings};
 use config::Config;
+pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
 
 /// What only the machine knows, asked when somebody wants to see it.
@@ -41,6 +43,11 @@ pub trait Machine {
     fn memory_size(&mut self) -> u64;
     /// Processor time of the process: in the kernel and outside it, microseconds.
     fn processor_us(&mut self) -> (u64, u64);
+    /// What a lane's thread and cpu did since the last look, and where its memory lies, of which `resident_size` bytes
+    /// are in use. A machine that is made up has nothing to say.
+    fn signature(&mut self, _lane: u16, _resident_size: u64, _now: Now) -> Signature {
+        Signature::default()
+    }
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -380,8 +387,14 @@ impl Control {
         let proto = question.from.proto;
         match question.command.id {
             Id::Info => {
-                let view = self.view(question, &reports, now, machine);
                 let sections: Vec<&[u8]> = (1..args.len()).map(|index| args.flat(index)).collect();
+                let mut view = self.view(question, &reports, now, machine);
+                if info::shows_lanes(&sections) {
+                    let sign = |(lane, census): &(u16, &Census)| {
+                        machine.signature(*lane, census.memory.resident, now)
+                    };
+                    view.signatures = view.lanes.iter().map(sign).collect();
+                }
                 let text = view.text(&sections);
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
@@ -512,6 +525,7 @@ impl Control {
             settings: &self.settings,
             from: &question.from,
             lanes,
+            signatures: Vec::new(),
             now,
             began: self.began,
             ops_per_second,

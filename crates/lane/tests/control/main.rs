@@ -93,6 +93,10 @@ fn info_adds_up_the_lanes_that_the_client_sees() {
     let info = world.ask(&client, "INFO commandstats lanes");
     assert!(info.contains("cmdstat_set:calls=30,"), "{info}");
     assert!(info.contains("lane2:direct=0,forwarded=0,"), "{info}");
+    assert!(
+        info.contains(",cpu=6,node=unknown,us=unknown,"),
+        "the machine's part follows the lane's: {info}"
+    );
     // On a lane's own port only that lane is seen.
     let node = world.connect_to(1);
     let info = world.ask(&node, "INFO everything");
@@ -138,10 +142,6 @@ fn clients_are_listed_over_all_lanes_and_killed() {
     assert_eq!(world.ask(&first, "PING"), "");
 }
 
-#[test]
-fn lanes_are_the_nodes_of_a_cluster() {
-    let mut world = World::new(2);
-    let client = world.connect();
 /// A proxy or NAT before the lanes moves their ports: clients are told where it listens, everywhere and alike.
 #[test]
 fn announced_ports_count_from_their_own_base() {
@@ -160,6 +160,10 @@ fn announced_ports_count_from_their_own_base() {
     assert_eq!(world.ask(&node, "GET foo"), "-MOVED 12182 db.example:31001\r\n");
 }
 
+#[test]
+fn lanes_are_the_nodes_of_a_cluster() {
+    let mut world = World::new(2);
+    let client = world.connect();
     let slots = world.ask(&client, "CLUSTER SLOTS");
     assert!(
         slots.starts_with("*2\r\n*3\r\n:0\r\n:8191\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$40\r\n"),

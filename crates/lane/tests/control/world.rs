@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Settings, Setup, Shutdown, mesh,
+    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Settings, Setup, Shutdown,
+    Signature, mesh,
 };
 use net::Limits;
 use net::mem::{self, Mem};
@@ -36,6 +37,9 @@ impl Machine for MadeUp {
     fn processor_us(&mut self) -> (u64, u64) {
         (1_500_000, 2_250_000)
     }
+    fn signature(&mut self, lane: u16, _: u64, _: Now) -> Signature {
+        Signature { cpu: Some(usize::from(lane) + 4), ..Signature::default() }
+    }
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         self.written = changed.to_vec();
         Ok(())
@@ -57,26 +61,26 @@ pub(crate) struct World {
 impl World {
     /// Of so many lanes, each with a shared door and its own.
     pub(crate) fn new(lane_count: u16) -> World {
-        let map = Arc::new(PartitionMap::even(lane_count));
-        let board = Arc::new(Board::new(lane_count));
-        let mut settings = Settings {
-            doors: vec![Port::Shared, Port::Lane],
         World::told(lane_count, |_| {})
     }
 
     /// The same, with other settings.
     pub(crate) fn told(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
+        let map = Arc::new(PartitionMap::even(lane_count));
+        let board = Arc::new(Board::new(lane_count));
+        let mut settings = Settings {
+            doors: vec![Port::Shared, Port::Lane],
             lane_port_base: Some(7000),
             // Every look at the meter is a microsecond later than the one before.
             meter_per_us: 1,
             run_id: "0123456789abcdef".repeat(3)[..40].to_owned(),
             ..Settings::default()
         };
+        change(&mut settings);
         let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
         let mut links = mesh(usize::from(lane_count));
         let control = Control::new(ControlSetup {
             links: links.pop().expect("the control's are last"),
-        change(&mut settings);
             board: Arc::clone(&board),
             // The control knows nothing of doors: each lane has its own.
             settings: Settings { doors: Vec::new(), ..settings.clone() },
