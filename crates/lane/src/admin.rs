@@ -26,6 +26,10 @@ pub(crate) enum Order {
     Pause(Pause),
     /// Let them go on.
     Unpause,
+    /// This client of this lane wants to see every command from now on.
+    Monitor { lane: u16, client: u64 },
+    /// Nobody wants to any more.
+    EndMonitor,
     /// From now on these are the settings.
     Settings(Arc<Settings>),
     /// Count from zero.
@@ -121,6 +125,7 @@ pub(crate) struct Portrait {
     /// Bytes of replies that have not left.
     pub(crate) output_size: usize,
     pub(crate) is_leaving: bool,
+    pub(crate) is_monitor: bool,
 }
 
 impl Portrait {
@@ -147,6 +152,7 @@ impl Portrait {
             input_size: client.gather.as_ref().map_or(0, |gather| gather.size()),
             output_size: unsent + client.replies.size(),
             is_leaving: client.is_leaving,
+            is_monitor: client.is_monitor,
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Client {
     pub(crate) library_version: Vec<u8>,
     pub(crate) traits: Traits,
     pub(crate) hush: Hush,
+    /// It has said MONITOR.
+    pub(crate) is_monitor: bool,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_held: bool,
     /// Grows from 1 over all lanes; what CLIENT ID says.
@@ -136,6 +138,7 @@ impl Client {
             library_version: Vec::new(),
             traits: Traits::default(),
             hush: Hush::Heard,
+            is_monitor: false,
             is_held: false,
             id,
             name: Vec::new(),

@@ -16,6 +16,7 @@ use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
 use crate::locks::{LockName, Locks, Mode};
+use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
@@ -29,7 +30,7 @@ use crate::{SLICE, Settings};
 
 mod hear;
 
-pub(crate) use hear::Reply;
+pub(crate) use hear::{Reply, Told};
 
 /// A reply that is ready for a client of this lane.
 pub(crate) struct Delivery {
@@ -94,9 +95,12 @@ pub(crate) struct Core {
     /// lane.
     lines: BTreeMap<Asker, VecDeque<Pending>>,
     /// What could not be told for want of room.
-    untold: VecDeque<(u16, ControlHead)>,
+    pub(crate) untold: VecDeque<(u16, ControlHead)>,
     /// Orders of the control thread, carried out one after the other.
     pub(crate) orders: VecDeque<Ordered>,
+    /// Each client's next command is looked at before it runs: see `oversight`.
+    pub(crate) is_overseen: bool,
+    pub(crate) monitoring: Monitoring,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
     pub(crate) held: Vec<Handle<Client>>,
@@ -138,6 +142,8 @@ impl Core {
             lines: BTreeMap::new(),
             untold: VecDeque::new(),
             orders: VecDeque::new(),
+            is_overseen: false,
+            monitoring: Monitoring::default(),
             pause: None,
             held: Vec::new(),
             calls: Core::no_calls(),
@@ -423,6 +429,10 @@ impl Core {
                 let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
                 let unwatch = transaction.take_watched();
                 let watching = transaction.begun_watch();
+                let (lines, has_run) = (transaction.lines.take(), !transaction.is_aborted());
+                if let Some(lines) = lines {
+                    self.show_exec(&lines, has_run);
+                }
                 self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching });
                 if let Some((id, lanes)) = unwatch {
                     self.unwatch(id, lanes);
@@ -563,7 +573,7 @@ impl Core {
         self.tell_untold();
     }
 
-    fn tell_untold(&mut self) {
+    pub(crate) fn tell_untold(&mut self) {
         for _ in 0..self.untold.len() {
             let (lane, head) = self.untold.pop_front().expect("counted");
             if !self.peer(lane).try_tell(head, &mut None) {

@@ -33,7 +33,7 @@ pub(crate) enum Input<'a> {
 }
 
 impl Input<'_> {
-    fn args(&self) -> Args<'_> {
+    pub(crate) fn args(&self) -> Args<'_> {
         match self {
             Input::View { input, ranges } => Args::View { input, ranges },
             Input::Owned(request) => Args::Owned(request),
@@ -72,40 +72,14 @@ impl Core {
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
-        if client.hush != Hush::Heard {
-            return self.dispatch_unheard(client, handle, resolved, route, input, output);
+        if client.hush != Hush::Heard || self.is_overseen {
+            return self.dispatch_overseen(client, handle, resolved, route, input, output);
         }
         self.dispatch_heard(client, handle, resolved, route, input, output)
     }
 
-    /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
-    /// command's alone.
-    fn dispatch_unheard(
-        &mut self,
-        client: &mut Client,
-        handle: Handle<Client>,
-        resolved: Result<&'static Command, Refusal>,
-        route: Option<Route>,
-        input: Input<'_>,
-        output: &mut Output,
-    ) -> Flow {
-        if !client.replies.is_empty() {
-            return halt(input);
-        }
-        if resolved.as_ref().is_ok_and(|command| command.id == Id::ClientReply) {
-            return self.dispatch_heard(client, handle, resolved, route, input, output);
-        }
-        let was = client.hush;
-        let flow = self.dispatch_heard(client, handle, resolved, route, input, &mut Output::new());
-        client.replies.mute();
-        if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
-            client.hush = Hush::Heard;
-        }
-        flow
-    }
-
     #[inline]
-    fn dispatch_heard(
+    pub(crate) fn dispatch_heard(
         &mut self,
         client: &mut Client,
         handle: Handle<Client>,
@@ -129,12 +103,7 @@ impl Core {
             );
             return Flow::Next;
         }
-        if self.pause.is_some_and(|pause| pause.holds(command, client)) {
-            client.is_held = true;
-            self.held.push(handle);
-            return halt(input);
-        }
-        if client.multi.is_some() && !ends_or_begins(command.id) {
+        if is_queued(client, command.id) {
             return queue(client, command, input, output, self.settings.query_size_max);
         }
         if command.group == Group::Transactions && command.id != Id::Watch {
@@ -434,6 +403,7 @@ impl Core {
             Wish::Reset => {
                 client.multi = None;
                 self.forget_watch(client, handle);
+                self.end_monitor(client, handle);
                 Flow::Next
             }
         }
@@ -450,6 +420,10 @@ impl Core {
     ) -> Flow {
         if !client.is_even() {
             return halt(input);
+        }
+        if command.id == Id::Monitor && client.is_monitor {
+            // Redis says nothing either.
+            return Flow::Next;
         }
         if !self.board.is_attended() {
             let text =
@@ -522,6 +496,7 @@ impl Core {
                     Transaction::of_multi(handle, slot, proto, db, multi.queued, watcher, names);
                 transaction.port = client.port;
                 transaction.local = client.local;
+                transaction.lines = self.monitoring.exec.take();
                 self.begin_transaction(transaction);
                 return Flow::Block;
             }
@@ -549,6 +524,7 @@ impl Core {
     /// Frees what a client that has gone leaves behind.
     pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
         self.forget_watch(&mut client, handle);
+        self.end_monitor(&mut client, handle);
         if let Some(multi) = client.multi.take() {
             self.forget_queue(*multi);
         }
@@ -571,7 +547,7 @@ pub(crate) fn lanes_of(names: &[(u16, LockName)]) -> Vec<u16> {
     lanes
 }
 
-fn halt(input: Input<'_>) -> Flow {
+pub(crate) fn halt(input: Input<'_>) -> Flow {
     Flow::Halt(if let Input::Owned(request) = input { Some(request) } else { None })
 }
 
@@ -600,9 +576,12 @@ fn refuse(refusal: Refusal, args: Args<'_>, multi: &mut Option<Box<Multi>>, sink
     Flow::Next
 }
 
-/// Commands that MULTI does not queue.
-fn ends_or_begins(id: Id) -> bool {
-    matches!(id, Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset)
+/// Whether a command waits for EXEC: all do inside a MULTI but those that end it or may not be there.
+#[inline]
+pub(crate) fn is_queued(client: &Client, id: Id) -> bool {
+    let ends_or_begins =
+        |id| matches!(id, Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset);
+    client.multi.is_some() && !ends_or_begins(id)
 }
 
 fn queue(

@@ -5,6 +5,7 @@
 //!
 //! * `turn`: the round, clients in and out; `serve`: one client's share of it;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
+//! * `oversight`: what stands before commands while clients are paused or somebody monitors; `monitor`: what those see;
 //! * `keyspace`, `commands`, `connection`: what commands mean;
 //! * `room`, `lease`: memory runs out, and lanes share what there is;
 //! * `replies`: replies leave in the order the commands came;
@@ -27,7 +28,9 @@ mod help;
 mod keyspace;
 mod lease;
 mod locks;
+mod monitor;
 mod orders;
+mod oversight;
 mod part;
 mod peers;
 mod replies;

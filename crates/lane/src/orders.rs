@@ -6,6 +6,7 @@ use wire::command::Id;
 use crate::Settings;
 use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
+use crate::slab::Handle;
 use crate::turn::Lane;
 
 /// Clients looked at in a turn for an order that concerns them all.
@@ -34,11 +35,25 @@ impl Lane {
                 .kill(&filter, net)
                 .then(|| Report::Killed(std::mem::take(&mut self.obeying).killed_count)),
             Order::Pause(pause) => {
-                self.core.pause = Some(pause.and(self.core.pause));
+                self.core.set_pause(Some(pause.and(self.core.pause)));
                 Some(Report::Done)
             }
             Order::Unpause => {
                 self.end_pause();
+                Some(Report::Done)
+            }
+            Order::Monitor { lane, client } => {
+                self.core.set_monitored(true);
+                if lane == self.core.id {
+                    match self.clients.get_mut(Handle::from_bits(client)) {
+                        Some(client) => client.is_monitor = true,
+                        None => self.core.tell_monitor_gone(client),
+                    }
+                }
+                Some(Report::Done)
+            }
+            Order::EndMonitor => {
+                self.core.set_monitored(false);
                 Some(Report::Done)
             }
             Order::Settings(settings) => {

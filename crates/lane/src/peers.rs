@@ -58,6 +58,8 @@ pub(crate) enum Parcel {
     Report(Box<Report>),
     /// A slow command, for the control thread's log.
     Slow(Box<Slow>),
+    /// What clients that monitor see: whole lines.
+    Lines(Arc<Vec<u8>>),
     /// A command for the control thread.
     Question(Box<Question>),
 }
@@ -98,6 +100,10 @@ pub(crate) enum ControlKind {
     Yield = 5,
     /// Here is room: likewise.
     Lend = 6,
+    /// What clients that monitor see.
+    Lines = 7,
+    /// This client monitors no more.
+    MonitorGone = 8,
 }
 
 /// The fixed part of an ask.
@@ -435,6 +441,8 @@ impl ControlHead {
                 4 => ControlKind::Slow,
                 5 => ControlKind::Yield,
                 6 => ControlKind::Lend,
+                7 => ControlKind::Lines,
+                8 => ControlKind::MonitorGone,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -41,6 +41,8 @@ pub struct Stats {
     pub clients_rejected: u64,
     /// Slow commands that the log has no room for.
     pub slow_dropped: u64,
+    /// Lines for clients that monitor for which there was no room.
+    pub monitor_dropped: u64,
     /// Keys now, over all databases.
     pub keys: u64,
 }

@@ -21,6 +21,7 @@ use crate::commands::lcs::Lcs;
 use crate::dispatch::lanes_of;
 use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName};
+use crate::monitor::ExecLines;
 use crate::part::{Job, Names, Outcome, Work};
 use crate::replies::Content;
 use crate::request::Request;
@@ -162,6 +163,8 @@ pub(crate) struct Transaction {
     pub(crate) port: Port,
     /// Where its client connected to.
     pub(crate) local: Address,
+    /// What MONITOR shows of it, if somebody looks.
+    pub(crate) lines: Option<Box<ExecLines>>,
     proto: Proto,
     is_multi: bool,
     takes_locks: bool,
@@ -213,6 +216,7 @@ impl Transaction {
             slot,
             port: Port::Shared,
             local: Address::Unix,
+            lines: None,
             proto,
             is_multi: false,
             takes_locks,
@@ -279,6 +283,11 @@ impl Transaction {
     pub(crate) fn begun_watch(&self) -> Option<(WatcherId, Vec<u16>)> {
         let id = self.watcher.filter(|_| !self.is_multi)?;
         Some((id, self.lanes.iter().map(|part| part.lane).collect()))
+    }
+
+    /// Whether nothing has run: a watched key had changed.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.is_aborted
     }
 
     /// Another piece of planning or combining.

@@ -6,15 +6,16 @@ use std::sync::Arc;
 use net::{Close, ConnId, Event, Handover, ListenerId, Need, Net};
 use ring::{Mailbox, Senders};
 use store::{Budget, Shard};
+use wire::reply::Put;
 use wire::route::{LaneId, PartitionMap};
 
 use crate::board::Board;
 use crate::client::{Client, Ends, Port};
-use crate::core::{Core, Reply};
+use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
-use crate::replies::OUTPUT_HIGH;
+use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::room::Room;
 use crate::serve::{Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
@@ -146,6 +147,7 @@ impl Lane {
         // Nothing changes while clients are paused, by time neither.
         let has_more = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
         self.core.settle_room();
+        self.core.tell_lines();
         self.publish();
         net.flush();
         let stats = &mut self.core.stats;
@@ -274,7 +276,7 @@ impl Lane {
 
     /// Clients that were held back go on.
     pub(crate) fn end_pause(&mut self) {
-        self.core.pause = None;
+        self.core.set_pause(None);
         for handle in std::mem::take(&mut self.core.held) {
             let Some(client) = self.clients.get_mut(handle) else { continue };
             client.is_held = false;
@@ -304,7 +306,10 @@ impl Lane {
         for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
             self.silence_next = (self.silence_next + 1) % self.clients.place_count();
             let Some((_, client)) = self.clients.at(self.silence_next) else { continue };
-            if !client.is_blocked && now_ns.saturating_sub(client.active_ns) > timeout_ns {
+            if !client.is_blocked
+                && !client.is_monitor
+                && now_ns.saturating_sub(client.active_ns) > timeout_ns
+            {
                 net.close(client.conn, Close::Now);
             }
         }
@@ -347,8 +352,17 @@ impl Lane {
                 }
                 stirred.push(handle);
             });
-            core.hear_control(lane, &mut |handover| handovers.push(handover));
-            if core.hear_asks(lane, ASKS_PER_PEER) == ASKS_PER_PEER {
+            let is_through = core.hear_control(lane, &mut |told| match told {
+                Told::Handover(handover) => handovers.push(*handover),
+                Told::Lines(client, lines) => {
+                    let handle = Handle::from_bits(client);
+                    if let Some(client) = clients.get_mut(handle) {
+                        take_lines(client, &lines, net);
+                        stirred.push(handle);
+                    }
+                }
+            });
+            if core.hear_asks(lane, ASKS_PER_PEER) == ASKS_PER_PEER || !is_through {
                 left.insert(sender);
             }
             self.sender_next = sender + 1;
@@ -481,6 +495,15 @@ fn take_reply<N: Net>(client: &mut Client, slot: u32, reply: Reply<'_>, net: &mu
             }
         }
         Reply::Content(content) => client.replies.fill(slot, content),
+    }
+}
+
+/// Lines of MONITOR come between replies. They may meet a client that has just said RESET.
+fn take_lines<N: Net>(client: &mut Client, lines: &[u8], net: &mut N) {
+    if client.is_monitor
+        && let Some(output) = net.output(client.conn)
+    {
+        Sink::Client { output, replies: &mut client.replies }.put(lines);
     }
 }
 

@@ -48,9 +48,10 @@ pub(crate) fn frame_size(args: Args<'_>) -> usize {
 }
 
 /// Redis' letters: `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
-/// `U` by a unix socket, `N` none of these.
+/// `U` by a unix socket, `O` sees every command, `N` none of these.
 fn flags(client: &Portrait) -> String {
     let letters = [
+        ('O', client.is_monitor),
         ('x', client.multi.is_some()),
         ('c', client.is_leaving),
         ('r', client.traits.reads_copies),

@@ -32,6 +32,8 @@ pub(super) struct View<'a> {
     pub(super) memory_size: u64,
     /// In the kernel and outside it.
     pub(super) processor_us: (u64, u64),
+    /// Lines of MONITOR that the control thread had no room for.
+    pub(super) lines_dropped: u64,
 }
 
 /// Commands a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -422,6 +424,8 @@ impl View<'_> {
             )
             .expect("a string takes all");
         }
+        let dropped = self.lines_dropped + self.sum(|census| census.stats.monitor_dropped);
+        write!(text, "monitor_lines_dropped:{dropped}\r\n").expect("a string takes all");
     }
 
     /// MEMORY STATS: what is measured here under Redis' names.

@@ -13,11 +13,13 @@
 pub(crate) mod clients;
 mod config;
 mod info;
+mod monitors;
 mod settings;
 mod signature;
 mod slowlog;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use ring::Mailbox;
@@ -32,6 +34,7 @@ use crate::replies::Content;
 use crate::request::Args;
 use crate::{Now, Settings};
 use config::Config;
+use monitors::Monitor;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
 
@@ -113,6 +116,9 @@ pub struct Control {
     enders: Vec<Asker>,
     rate: info::Rate,
     slow: SlowLog,
+    monitors: Vec<Monitor>,
+    /// Lines for which there was no room on the way to a monitor.
+    lines_dropped: u64,
     bells: Vec<u16>,
 }
 
@@ -125,10 +131,10 @@ struct Asker {
     charge: u16,
 }
 
-/// A question whose answer is made of what lanes report.
+/// What lanes have been ordered to do, and what they have reported so far.
 struct Gather {
-    asker: Asker,
-    question: Question,
+    /// The question whose answer is made of it; none if nobody has asked.
+    asked: Option<(Asker, Question)>,
     awaited: usize,
     reports: Vec<(u16, Report)>,
 }
@@ -166,6 +172,8 @@ impl Control {
             enders: Vec::new(),
             rate: info::Rate::default(),
             slow: SlowLog::default(),
+            monitors: Vec::new(),
+            lines_dropped: 0,
             bells: Vec::new(),
         }
     }
@@ -179,9 +187,12 @@ impl Control {
             self.hear_notes(lane);
             self.hear_questions(lane, now, machine);
         }
-        for _ in 0..self.unsent.len() {
-            let (lane, ticket, order) = self.unsent.pop_front().expect("counted");
-            if let Err(order) = self.peer(lane).order(ticket, order) {
+        // Orders reach a lane in the order in which they were given.
+        let mut full = BTreeSet::new();
+        for (lane, ticket, order) in std::mem::take(&mut self.unsent) {
+            let unsent = if full.contains(&lane) { Err(order) } else { self.peer(lane).order(ticket, order) };
+            if let Err(order) = unsent {
+                full.insert(lane);
                 self.unsent.push_back((lane, ticket, order));
             }
         }
@@ -226,10 +237,12 @@ impl Control {
             let head = ControlHead::decode(frame);
             let parcel = control.take_parcel();
             control.pop();
-            let (ControlKind::Slow, Some(Parcel::Slow(slow))) = (head.kind, parcel) else {
-                unreachable!("lanes tell the control thread of slow commands alone")
-            };
-            self.slow.note(*slow, count_max);
+            match (head.kind, parcel) {
+                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.slow.note(*slow, count_max),
+                (ControlKind::Lines, Some(Parcel::Lines(lines))) => self.pass_lines(lane, &lines),
+                (ControlKind::MonitorGone, None) => self.end_monitor(lane, head.target),
+                _ => unreachable!("lanes tell the control thread of slow commands and of monitoring"),
+            }
         }
         self.peer(lane).control_in.release();
     }
@@ -253,17 +266,21 @@ impl Control {
 
     fn consider(&mut self, asker: Asker, question: Question, now: Now, machine: &mut impl Machine) {
         let mut out = Vec::new();
-        let (lanes, order) = match self.begin(&question, now, machine, &mut out) {
+        let (lanes, order) = match self.begin(asker, &question, now, machine, &mut out) {
             Begun::Answered => return self.answer(asker, &out),
             Begun::Ending => return self.enders.push(asker),
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) => (0..self.lane_count, order),
         };
+        self.give(lanes, &order, Some((asker, question)));
+    }
+
+    /// Orders something of lanes, for somebody who has asked or for nobody.
+    fn give(&mut self, lanes: Range<u16>, order: &Order, asked: Option<(Asker, Question)>) {
         self.ticket_newest += 1;
         let ticket = self.ticket_newest;
-        let gather = Gather { asker, question, awaited: lanes.len(), reports: Vec::new() };
-        self.gathers.insert(ticket, gather);
+        self.gathers.insert(ticket, Gather { asked, awaited: lanes.len(), reports: Vec::new() });
         for lane in lanes {
             self.unsent.push_back((lane, ticket, order.clone()));
         }
@@ -284,10 +301,12 @@ impl Control {
             gather.reports.push((lane, *report));
             gather.awaited -= 1;
             if gather.awaited == 0 {
-                let gather = self.gathers.remove(&head.target).expect("just seen");
-                let mut out = Vec::new();
-                self.conclude(&gather.question, gather.reports, now, machine, &mut out);
-                self.answer(gather.asker, &out);
+                let Gather { asked, reports, .. } = self.gathers.remove(&head.target).expect("just seen");
+                if let Some((asker, question)) = asked {
+                    let mut out = Vec::new();
+                    self.conclude(&question, reports, now, machine, &mut out);
+                    self.answer(asker, &out);
+                }
             }
         }
         self.peer(lane).answers_in.release();
@@ -304,6 +323,7 @@ impl Control {
     /// Answers, or says what lanes have to do first.
     fn begin(
         &mut self,
+        asker: Asker,
         question: &Question,
         now: Now,
         machine: &mut impl Machine,
@@ -349,6 +369,7 @@ impl Control {
                 Ok(()) => out.put(OK),
                 Err(why) => reply::error(out, &format!("ERR {why}")),
             },
+            Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Save | Id::Bgsave => {
                 reply::error(
                     out,
@@ -532,6 +553,7 @@ impl Control {
             resident_size: machine.resident_size(),
             memory_size: machine.memory_size(),
             processor_us: machine.processor_us(),
+            lines_dropped: self.lines_dropped,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What other lanes say, and the control thread: answers to this lane's asks, words to its parts, asks of its data.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use wire::command::{COMMANDS, Scope};
 use wire::reply::{Proto, Put};
@@ -22,6 +23,17 @@ pub(crate) enum Reply<'a> {
     Bytes(&'a [u8]),
     Content(Content),
 }
+
+/// What a control frame brings for clients.
+pub(crate) enum Told {
+    /// A connection that another lane gives.
+    Handover(Box<net::Handover>),
+    /// Lines for a client that monitors.
+    Lines(u64, Arc<Vec<u8>>),
+}
+
+/// Frames of lines, 64 KiB each at most, that are taken in a turn.
+const LINES_PER_TURN: usize = 4;
 
 impl Core {
     /// Takes all answers of a lane. `deliver` gets the inline ones, client and slot first.
@@ -67,10 +79,12 @@ impl Core {
         self.peers[at] = Some(peer);
     }
 
-    /// Takes all control frames of a lane; connections that it gives go to `take`.
-    pub(crate) fn hear_control(&mut self, lane: u16, take: &mut impl FnMut(net::Handover)) {
+    /// Takes the control frames of a lane, and of the control thread, up to [`LINES_PER_TURN`] of which have lines for
+    /// clients that monitor; what concerns clients goes to `take`. False when some were left for the next turn.
+    pub(crate) fn hear_control(&mut self, lane: u16, take: &mut impl FnMut(Told)) -> bool {
         let at = usize::from(lane);
-        loop {
+        let mut lines_left = LINES_PER_TURN;
+        while lines_left > 0 {
             let control = &mut self.peers[at].as_mut().expect("a lane has a peer for every other").control_in;
             let Some(frame) = control.peek() else { break };
             let head = ControlHead::decode(frame);
@@ -79,7 +93,11 @@ impl Core {
             match (head.kind, parcel) {
                 (ControlKind::Go, Some(Parcel::Go(go))) => self.part_goes(head.target, *go),
                 (ControlKind::Withdraw, None) => self.withdraw_part(head.target),
-                (ControlKind::Handover, Some(Parcel::Handover(handover))) => take(*handover),
+                (ControlKind::Handover, Some(Parcel::Handover(handover))) => take(Told::Handover(handover)),
+                (ControlKind::Lines, Some(Parcel::Lines(lines))) => {
+                    lines_left -= 1;
+                    take(Told::Lines(head.target, lines));
+                }
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
                 }
@@ -89,6 +107,7 @@ impl Core {
             }
         }
         self.peers[at].as_mut().expect("as above").control_in.release();
+        lines_left > 0
     }
 
     /// Serves up to `count` asks of a lane; says how many.

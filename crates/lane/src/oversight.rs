@@ -1,0 +1,120 @@
+//! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused, or
+//! somebody monitors. On a lane without any of this, one test in `dispatch` is all it costs.
+
+use net::Output;
+use wire::command::{Command, Flag, Id, Refusal};
+use wire::reply;
+
+use crate::admin::Pause;
+use crate::client::{Client, Hush};
+use crate::core::Core;
+use crate::dispatch::{Flow, Input, halt, is_queued};
+use crate::keyspace::Route;
+use crate::monitor;
+use crate::replies::Sink;
+use crate::slab::Handle;
+
+impl Core {
+    /// What every client's next command is asked has changed.
+    fn oversee(&mut self) {
+        self.is_overseen = self.pause.is_some() || self.monitoring.is_on;
+    }
+
+    /// Begins or ends a pause.
+    pub(crate) fn set_pause(&mut self, pause: Option<Pause>) {
+        self.pause = pause;
+        self.oversee();
+    }
+
+    /// Somebody monitors, or nobody any more.
+    pub(crate) fn set_monitored(&mut self, is_on: bool) {
+        self.monitoring.is_on = is_on;
+        self.oversee();
+    }
+
+    /// As [`Core::dispatch`], with everything that may stand before a command or come after it.
+    #[cold]
+    pub(crate) fn dispatch_overseen(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        let Ok(command) = resolved else {
+            return self.dispatch_muted(client, handle, resolved, route, input, output);
+        };
+        if client.is_authenticated || command.flags.has(Flag::NoAuth) {
+            if self.pause.is_some_and(|pause| pause.holds(command, client)) {
+                client.is_held = true;
+                self.held.push(handle);
+                return halt(input);
+            }
+            if client.is_monitor && (command.flags.has(Flag::Write) || command.flags.has(Flag::Readonly)) {
+                let mut sink = Sink::Client { output, replies: &mut client.replies };
+                reply::error(&mut sink, "ERR Replica can't interact with the keyspace");
+                return Flow::Next;
+            }
+        }
+        if !self.is_shown(client, command) || is_queued(client, command.id) {
+            return self.dispatch_muted(client, handle, resolved, route, input, output);
+        }
+        let mut words = Vec::new();
+        monitor::put_words(&mut words, command, input.args());
+        let runs = client.multi.as_deref().filter(|multi| command.id == Id::Exec && !multi.is_broken);
+        let waits = runs.is_some();
+        self.monitoring.exec = runs.map(|multi| Box::new(self.exec_lines(client, multi, &words)));
+        let moved_count = self.stats.commands_moved;
+        let flow = self.dispatch_muted(client, handle, resolved, route, input, output);
+        self.monitoring.exec = None;
+        if !waits && !matches!(flow, Flow::Halt(_)) && self.stats.commands_moved == moved_count {
+            self.show(client, &words);
+        }
+        flow
+    }
+
+    /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
+    /// command's alone.
+    fn dispatch_muted(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        if client.hush == Hush::Heard {
+            return self.dispatch_aside(client, handle, resolved, route, input, output);
+        }
+        if !client.replies.is_empty() {
+            return halt(input);
+        }
+        if resolved.as_ref().is_ok_and(|command| command.id == Id::ClientReply) {
+            return self.dispatch_aside(client, handle, resolved, route, input, output);
+        }
+        let was = client.hush;
+        let flow = self.dispatch_aside(client, handle, resolved, route, input, &mut Output::new());
+        client.replies.mute();
+        if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
+            client.hush = Hush::Heard;
+        }
+        flow
+    }
+
+    /// [`Core::dispatch_heard`] once more, apart from the path of most commands.
+    #[inline(never)]
+    fn dispatch_aside(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        resolved: Result<&'static Command, Refusal>,
+        route: Option<Route>,
+        input: Input<'_>,
+        output: &mut Output,
+    ) -> Flow {
+        self.dispatch_heard(client, handle, resolved, route, input, output)
+    }
+}

@@ -1,0 +1,186 @@
+//! MONITOR: what is seen of other clients' commands, by whom, and until when.
+
+use crate::world::World;
+
+/// A line without its time and its client.
+fn shown(received: &str) -> Vec<String> {
+    received
+        .split_terminator("\r\n")
+        .map(|line| {
+            let (head, words) = line.split_once("] ").unwrap_or(("", line));
+            let (time, end) = head.split_once(' ').unwrap_or_default();
+            if !head.is_empty() {
+                assert!(
+                    time.starts_with("+17000000") && time.ends_with("000"),
+                    "a time to the millisecond: {line}"
+                );
+                assert!(end.contains(" mem:"), "where its client is: {line}");
+            }
+            format!("{} {words}", end.split(' ').next().unwrap_or_default().trim_start_matches('['))
+                .trim()
+                .to_owned()
+        })
+        .collect()
+}
+
+/// Who monitors sees these commands as these lines, over one lane and over three.
+fn check(commands: &[&str], want: &[&str]) {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let monitor = world.connect();
+        assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+        let client = world.connect();
+        for command in commands {
+            assert_ne!(world.ask(&client, command), "", "{command}");
+        }
+        let seen = String::from_utf8(monitor.read_all()).unwrap();
+        assert_eq!(shown(&seen), want, "over {lane_count} lanes");
+        drop(monitor);
+        world.ask(&client, "PING");
+        assert!(world.is_idle(), "nothing is left under way");
+    }
+}
+
+#[test]
+fn commands_are_seen_in_order_whoever_answers_them() {
+    check(
+        &[
+            "SET foo bar",
+            "get foo",
+            "MSET a 1 b 2 c 3 d 4",
+            "DEL a b c d",
+            "SELECT 3",
+            "DBSIZE",
+            "INFO server",
+            "TIME",
+        ],
+        &[
+            r#"0 "SET" "foo" "bar""#,
+            r#"0 "get" "foo""#,
+            r#"0 "MSET" "a" "1" "b" "2" "c" "3" "d" "4""#,
+            r#"0 "DEL" "a" "b" "c" "d""#,
+            r#"3 "SELECT" "3""#,
+            r#"3 "DBSIZE""#,
+            r#"3 "INFO" "server""#,
+            r#"3 "TIME""#,
+        ],
+    );
+}
+
+#[test]
+fn what_does_not_run_and_what_is_dangerous_is_not_seen() {
+    check(
+        &[
+            "GET",
+            "NOSUCH a",
+            "CONFIG GET port",
+            "CLIENT LIST",
+            "SLOWLOG LEN",
+            "AUTH secret",
+            "HELLO 3 AUTH me secret",
+        ],
+        &[r#"0 "AUTH" "(redacted)""#, r#"0 "HELLO" "3" "AUTH" "(redacted)" "(redacted)""#],
+    );
+}
+
+#[test]
+fn a_transaction_is_seen_when_it_is_over() {
+    check(
+        &["MULTI", "SET foo bar", "CONFIG GET port", "SELECT 2", "GET {foo}x", "EXEC", "GET after"],
+        &[
+            r#"0 "MULTI""#,
+            r#"0 "SET" "foo" "bar""#,
+            r#"2 "SELECT" "2""#,
+            r#"2 "GET" "{foo}x""#,
+            r#"2 "EXEC""#,
+            r#"2 "GET" "after""#,
+        ],
+    );
+    // In vain: a watched key has changed, a command was refused, nothing was begun.
+    check(
+        &["WATCH w", "SET w 1", "MULTI", "SET foo 2", "EXEC", "MULTI", "NOSUCH", "EXEC", "EXEC"],
+        &[
+            r#"0 "WATCH" "w""#,
+            r#"0 "SET" "w" "1""#,
+            r#"0 "MULTI""#,
+            r#"0 "EXEC""#,
+            r#"0 "MULTI""#,
+            r#"0 "EXEC""#,
+            r#"0 "EXEC""#,
+        ],
+    );
+}
+
+#[test]
+fn a_monitor_is_one_until_it_resets() {
+    let mut world = World::new(3);
+    let (monitor, client) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    assert_eq!(world.ask(&monitor, "MONITOR"), "", "once is enough, and Redis says nothing either");
+    assert_eq!(world.ask(&monitor, "GET foo"), "-ERR Replica can't interact with the keyspace\r\n");
+    let list = world.ask(&client, "CLIENT LIST");
+    assert_eq!(list.matches("flags=O").count(), 1, "{list}");
+    assert_eq!(world.ask(&client, "PING"), "+PONG\r\n");
+    assert_eq!(shown(&String::from_utf8(monitor.read_all()).unwrap()), [r#"0 "PING""#]);
+    let reset = world.ask(&monitor, "RESET");
+    assert!(reset.starts_with("+RESET\r\n"), "{reset}");
+    monitor.read_all();
+    assert_eq!(world.ask(&client, "SET foo bar"), "+OK\r\n");
+    assert_eq!(
+        world.ask(&monitor, "GET foo"),
+        "$3\r\nbar\r\n",
+        "it is an ordinary client again, and sees nothing"
+    );
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "ECHO again"), "$5\r\nagain\r\n");
+    assert_eq!(shown(&String::from_utf8(monitor.read_all()).unwrap()), [r#"0 "ECHO" "again""#]);
+    assert!(world.is_idle());
+}
+
+#[test]
+fn on_a_lanes_own_port_that_lane_is_seen() {
+    let mut world = World::new(3);
+    let (monitor, client) = (world.connect_to(1), world.connect());
+    let nodes = [world.connect_to(0), world.connect_to(1)];
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    // foo belongs to the third lane: the answer is MOVED, and Redis shows only what it executes.
+    for node in &nodes {
+        world.ask(node, "GET foo");
+        world.ask(node, "DBSIZE");
+    }
+    world.ask(&client, "PING");
+    assert_eq!(shown(&String::from_utf8(monitor.read_all()).unwrap()), [r#"0 "DBSIZE""#]);
+}
+
+#[test]
+fn nobody_waits_for_a_monitor_and_what_is_dropped_is_counted() {
+    let mut world = World::new(1);
+    let (monitor, client) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    let value = "v".repeat(4000);
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"MULTI"]);
+    for _ in 0..200 {
+        wire::client::command(&mut bytes, &[b"SET", b"k", value.as_bytes()]);
+    }
+    wire::client::command(&mut bytes, &[b"EXEC"]);
+    let mut sent = 0;
+    let (mut lines, mut replies) = (Vec::new(), Vec::new());
+    while !replies.ends_with(b"+OK\r\n") || replies.len() < 200 * "+QUEUED\r\n+OK\r\n".len() {
+        sent += client.write(&bytes[sent..]);
+        world.round(1_000_000);
+        lines.extend(monitor.read_all());
+        replies.extend(client.read_all());
+    }
+    for _ in 0..20 {
+        world.round(1_000_000);
+        lines.extend(monitor.read_all());
+    }
+    let lines = String::from_utf8(lines).unwrap();
+    assert!(lines.ends_with("\r\n") && lines.split_terminator("\r\n").all(|line| line.starts_with('+')));
+    let info = world.ask(&client, "INFO lanes");
+    let dropped: usize =
+        info.split("monitor_lines_dropped:").nth(1).unwrap().trim_end().parse().expect("a number");
+    assert!(dropped > 0, "one EXEC has more to show than a turn's frames hold");
+    assert_eq!(lines.split_terminator("\r\n").count() + dropped, 202, "each command is seen or counted");
+}
