@@ -15,8 +15,9 @@ mod count;
 
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::socket::{self, CONNECTION_EVENTS, Over, Poll};
 pub use count::{Count, Malformed};
 
 /// Bytes asked for in one `recv`: more than redis-benchmark has in flight on one connection at a pipeline of 512.
@@ -41,11 +42,10 @@ struct Client {
 
 /// The responder: owns its listener, its epoll and all its connections. Never to be shared or sped up by threads.
 pub struct Floor {
-    epoll: OwnedFd,
+    poll: Poll,
     listener: TcpListener,
     /// By file descriptor: the kernel hands out the lowest free one, so this stays as short as there are clients.
     clients: Vec<Option<Client>>,
-    events: Vec<libc::epoll_event>,
     input: Vec<u8>,
     replies: Vec<u8>,
     reply_size: usize,
@@ -67,15 +67,12 @@ impl Floor {
         let reply = bulk(payload_size);
         let replies = reply.repeat(REPLIES_SIZE / reply.len());
         listener.set_nonblocking(true)?;
-        // SAFETY: no pointer is passed; a non-negative result is a descriptor that nobody else owns.
-        let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-        let listener_events = libc::EPOLLIN;
-        register(&epoll, listener.as_raw_fd(), listener_events)?;
+        let poll = Poll::new(EVENTS_COUNT)?;
+        poll.add(listener.as_raw_fd(), libc::EPOLLIN)?;
         Ok(Self {
-            epoll,
+            poll,
             listener,
             clients: Vec::new(),
-            events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS_COUNT],
             input: vec![0; RECEIVE_SIZE],
             replies,
             reply_size: reply.len(),
@@ -97,19 +94,8 @@ impl Floor {
     /// # Errors
     /// Whatever `epoll_wait`, `accept` or `epoll_ctl` fails with. A connection's own failure ends that connection.
     pub fn turn(&mut self, timeout_ms: i32) -> io::Result<()> {
-        let capacity = i32::try_from(self.events.len()).unwrap_or(i32::MAX);
-        // SAFETY: `events` is writable for `capacity` entries and outlives the call.
-        let ready = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), self.events.as_mut_ptr(), capacity, timeout_ms)
-        };
-        let Ok(ready) = usize::try_from(ready) else {
-            let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) };
-        };
-        for at in 0..ready {
-            let event = self.events[at];
-            let (flags, index) = (event.events, event.u64);
-            let index = usize::try_from(index).unwrap_or(usize::MAX);
+        for at in 0..self.poll.wait(timeout_ms)? {
+            let (flags, index) = self.poll.event(at);
             if usize::try_from(self.listener.as_raw_fd()) == Ok(index) {
                 self.accept()?;
             } else if self.serve(index, flags).is_err() {
@@ -122,27 +108,15 @@ impl Floor {
     /// Takes every waiting connection.
     fn accept(&mut self) -> io::Result<()> {
         loop {
-            // SAFETY: null address pointers are allowed and mean that the peer's address is not wanted.
-            let accepted = unsafe {
-                owned(libc::accept4(
-                    self.listener.as_raw_fd(),
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                    libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-                ))
-            };
+            let accepted = socket::accept(&self.listener);
             let socket = match accepted {
                 Ok(socket) => socket,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
                 Err(error) => return Err(error),
             };
-            set_nodelay(&socket)?;
-            register(
-                &self.epoll,
-                socket.as_raw_fd(),
-                libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET,
-            )?;
+            socket::set_nodelay(&socket)?;
+            self.poll.add(socket.as_raw_fd(), CONNECTION_EVENTS)?;
             let index = usize::try_from(socket.as_raw_fd()).unwrap_or(usize::MAX);
             if self.clients.len() <= index {
                 self.clients.resize_with(index + 1, || None);
@@ -154,7 +128,7 @@ impl Floor {
     /// Receives, counts and answers for one connection. An error says that the connection is over.
     fn serve(&mut self, index: usize, flags: u32) -> Result<(), Over> {
         let Some(client) = self.clients.get_mut(index).and_then(Option::as_mut) else { return Ok(()) };
-        let hung_up = flags & (HANG_UP | HALF_CLOSED) != 0;
+        let hung_up = flags & socket::HANG_UP != 0;
         loop {
             if client.owed > 0 {
                 client.send(&self.replies, self.reply_size)?;
@@ -164,7 +138,7 @@ impl Floor {
             if client.owed > 0 {
                 return Ok(());
             }
-            let received = receive(&client.socket, &mut self.input)?;
+            let received = socket::receive(&client.socket, &mut self.input)?;
             let Some(size) = received else { return Ok(()) };
             let requests = client.count.feed(&self.input[..size]).map_err(|_| Over)?;
             client.owed = requests * self.reply_size;
@@ -179,48 +153,17 @@ impl Floor {
     }
 }
 
-const HANG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR).cast_unsigned();
-const HALF_CLOSED: u32 = libc::EPOLLRDHUP.cast_unsigned();
-
-/// A connection has ended, in order or not; the responder treats both alike.
-struct Over;
-
 impl Client {
     /// Sends owed bytes until none is left or the socket is full.
     fn send(&mut self, replies: &[u8], reply_size: usize) -> Result<(), Over> {
         while self.owed > 0 {
             let end = (self.offset + self.owed).min(replies.len());
             let part = &replies[self.offset..end];
-            // SAFETY: `part` is readable for its length during the call.
-            let sent = unsafe {
-                libc::send(self.socket.as_raw_fd(), part.as_ptr().cast(), part.len(), libc::MSG_NOSIGNAL)
-            };
-            let Ok(sent) = usize::try_from(sent) else {
-                return match io::Error::last_os_error().kind() {
-                    io::ErrorKind::WouldBlock => Ok(()),
-                    io::ErrorKind::Interrupted => continue,
-                    _ => Err(Over),
-                };
-            };
+            let Some(sent) = socket::send(&self.socket, part)? else { return Ok(()) };
             self.owed -= sent;
             self.offset = (self.offset + sent) % reply_size;
         }
         Ok(())
-    }
-}
-
-/// Receives once. `None`: nothing there now.
-fn receive(socket: &OwnedFd, into: &mut [u8]) -> Result<Option<usize>, Over> {
-    // SAFETY: `into` is writable for its length during the call.
-    let size = unsafe { libc::recv(socket.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
-    match usize::try_from(size) {
-        Ok(0) => Err(Over),
-        Ok(size) => Ok(Some(size)),
-        Err(_) => match io::Error::last_os_error().kind() {
-            // An interrupted receive leaves the socket as it was; no signal handler is installed, so it is not met.
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-            _ => Err(Over),
-        },
     }
 }
 
@@ -230,42 +173,6 @@ fn bulk(size: usize) -> Vec<u8> {
     reply.resize(reply.len() + size, b'x');
     reply.extend_from_slice(b"\r\n");
     reply
-}
-
-/// Small replies leave at once instead of waiting for the acknowledgement of the last one.
-fn set_nodelay(socket: &OwnedFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    // SAFETY: the option value is one readable c_int, and its size is passed with it.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_NODELAY,
-            (&raw const on).cast(),
-            libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-fn register(epoll: &OwnedFd, fd: i32, events: i32) -> io::Result<()> {
-    let data = u64::try_from(fd).unwrap_or(u64::MAX);
-    let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: data };
-    // SAFETY: `event` is readable during the call; the kernel copies it.
-    let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Takes a system call's result as a new descriptor, or as the error that `errno` holds.
-///
-/// # Safety
-/// `result` comes straight from a system call that returns a new descriptor which nobody else owns, or -1.
-unsafe fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: non-negative, and by this function's own condition a fresh descriptor without an owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(result) })
 }
 
 #[cfg(test)]
