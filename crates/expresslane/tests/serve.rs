@@ -1,104 +1,15 @@
 //! The built program as its user meets it: it starts, says so, refuses with a sentence, and ends when asked to.
-//!
-//! Readiness is waited for as a service manager does, on a notification socket, so nothing here polls or sleeps.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::{UnixDatagram, UnixStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+mod server;
 
-/// A folder of one test's own, removed with it.
-struct Folder(PathBuf);
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::process::Output;
 
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("expresslane-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A running server, killed with the test if it has not ended.
-struct Server {
-    child: Child,
-    manager: UnixDatagram,
-}
-
-impl Server {
-    fn start(folder: &Folder, flags: &[&str]) -> Server {
-        let name = folder.path("notify");
-        let manager = UnixDatagram::bind(&name).unwrap();
-        let child = command(flags).env("NOTIFY_SOCKET", &name).spawn().unwrap();
-        let server = Server { child, manager };
-        assert_eq!(server.state(), "READY=1");
-        server
-    }
-
-    /// What the service manager is told next.
-    fn state(&self) -> String {
-        let mut state = [0; 64];
-        self.manager.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-        let size = self.manager.recv(&mut state).expect("the server says how far it is");
-        String::from_utf8_lossy(&state[..size]).into_owned()
-    }
-
-    fn signal(&self, signal: i32) {
-        // SAFETY: the child is ours and not yet waited for, so its number names no other process.
-        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).unwrap(), signal) }, 0);
-    }
-
-    /// The exit code and what was printed.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut printed = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
-        (self.child.wait().unwrap().code(), printed)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn command(flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
-    command.arg("serve").args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    command
-}
-
-/// A start that is to fail. One that succeeds instead is ended after 20 seconds, with an exit code of 124.
-fn run(flags: &[&str]) -> Output {
-    let serve = command(flags);
-    Command::new("timeout").arg("20").arg(serve.get_program()).args(serve.get_args()).output().unwrap()
-}
-
-/// A port of 127.0.0.1 that was free a moment ago.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
-}
-
-fn exchange(stream: &mut (impl Read + Write), bytes: &[u8], size: usize) -> String {
-    stream.write_all(bytes).unwrap();
-    let mut got = vec![0; size];
-    stream.read_exact(&mut got).unwrap();
-    String::from_utf8(got).unwrap()
-}
+use server::{Folder, Server, command, exchange, free_port, run};
 
 #[test]
 fn a_server_serves_and_ends_in_order() {

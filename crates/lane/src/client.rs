@@ -95,7 +95,7 @@ pub(crate) struct Traits {
 #[derive(Default)]
 pub(crate) struct Multi {
     pub(crate) queued: Vec<(&'static Command, Request)>,
-    /// Bytes of all requests queued.
+    /// What all requests queued count for, bytes.
     pub(crate) size: usize,
     /// One of them was refused: EXEC answers EXECABORT.
     pub(crate) is_broken: bool,

@@ -606,7 +606,7 @@ fn queue(
         return Flow::Next;
     }
     let request = input.into_request();
-    multi.size += request.size();
+    multi.size += size_of::<(&Command, Request)>() + request.size();
     if multi.size > query_size_max {
         multi.is_broken = true;
         reply::error(&mut sink, "ERR the commands of this MULTI are larger than client-query-buffer-limit");

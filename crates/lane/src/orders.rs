@@ -27,7 +27,7 @@ impl Lane {
         let Some(Ordered { ticket, charge, order }) = self.core.orders.front() else { return };
         let (ticket, charge, order) = (*ticket, *charge, order.clone());
         let report = match order {
-            Order::Census => Some(Report::Census(Box::new(self.census()))),
+            Order::Census => Some(Report::Census(Box::new(self.census(net)))),
             Order::List(filter) => {
                 self.list(&filter, net).then(|| Report::List(std::mem::take(&mut self.obeying).portraits))
             }
@@ -77,11 +77,14 @@ impl Lane {
         }
     }
 
-    fn census(&self) -> Census {
+    fn census<N: Net>(&self, net: &N) -> Census {
+        let mut stats = self.stats();
+        // Turned away by the net, for want of a descriptor.
+        stats.clients_rejected += net.counters().refused;
         let shard = &self.core.space.shard;
         let databases = 0..self.core.settings.database_count;
         Census {
-            stats: self.stats(),
+            stats,
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
             calls: self.core.calls.clone(),

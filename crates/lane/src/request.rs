@@ -9,6 +9,8 @@ use wire::resp::ArgRanges;
 
 /// Arguments in one page of a request. A page's packed bytes stay within `ARGS_PER_PAGE * PACKED_SIZE_MAX` = 64 KiB.
 const ARGS_PER_PAGE: usize = 128;
+/// What a page takes beside its arguments, bytes: its head, and what vectors of few elements hold in reserve.
+const PAGE_SIZE: usize = 256;
 /// Longer arguments get an allocation of their own instead of growing the page.
 const PACKED_SIZE_MAX: usize = 512;
 /// Longer arguments are ropes: the same bound above which the store keeps a value as a rope.
@@ -125,7 +127,7 @@ impl Request {
         full.len() * ARGS_PER_PAGE + last.slots.len()
     }
 
-    /// Bytes of all arguments together: what it counts for in its client's memory.
+    /// What it counts for in its client's memory, bytes: its arguments and what keeps them apart.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -145,11 +147,11 @@ impl Request {
         match arg {
             Arg::Rope(rope) => self.push_rope(rope.clone()),
             Arg::Flat(bytes) if bytes.len() > PACKED_SIZE_MAX => {
-                self.size += bytes.len();
+                self.size += size_of::<Slot>() + bytes.len();
                 self.page().slots.push(Slot::Boxed(bytes.into()));
             }
             Arg::Flat(bytes) => {
-                self.size += bytes.len();
+                self.size += size_of::<Slot>() + bytes.len();
                 let page = self.page();
                 let offset = |at: usize| u32::try_from(at).expect("a page packs at most 64 KiB");
                 let start = offset(page.packed.len());
@@ -162,7 +164,7 @@ impl Request {
 
     /// Appends an argument that came as a rope.
     pub(crate) fn push_rope(&mut self, rope: Rope) {
-        self.size += rope.len();
+        self.size += size_of::<Slot>() + rope.len();
         self.page().slots.push(Slot::Rope(rope));
     }
 
@@ -170,6 +172,7 @@ impl Request {
     fn page(&mut self) -> &mut Page {
         if self.pages.last().is_none_or(|page| page.slots.len() == ARGS_PER_PAGE) {
             self.pages.push(Page::default());
+            self.size += PAGE_SIZE;
         }
         self.pages.last_mut().expect("just made sure of")
     }

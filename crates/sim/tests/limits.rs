@@ -134,7 +134,7 @@ fn a_stranger_is_not_owed_more_than_a_kilobyte() {
 
 #[test]
 fn commands_queued_without_end_are_refused() {
-    let mut world = world(|settings| settings.query_size_max = 10_000);
+    let mut world = world(|settings| settings.query_size_max = 13_000);
     let mut client = world.connect(0);
     assert_eq!(ask(&mut world, &mut client, &[b"MULTI"], 5), "+OK\r\n");
     let value = [b'v'; 1000];

@@ -1,0 +1,214 @@
+//! What the tests of the built program share: a server of one test's own, and clients as plain sockets.
+//!
+//! Readiness is waited for as a service manager does, on a notification socket, so nothing here polls or sleeps.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+/// Whatever a test waits for has happened by then, or never will.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A folder of one test's own, removed with it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("expresslane-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server, killed with the test if it has not ended.
+pub(crate) struct Server {
+    child: Child,
+    manager: UnixDatagram,
+}
+
+impl Server {
+    pub(crate) fn start(folder: &Folder, flags: &[&str]) -> Server {
+        let name = folder.path("notify");
+        let manager = UnixDatagram::bind(&name).unwrap();
+        let child = command(flags).env("NOTIFY_SOCKET", &name).spawn().unwrap();
+        let server = Server { child, manager };
+        assert_eq!(server.state(), "READY=1");
+        server
+    }
+
+    /// What the service manager is told next.
+    pub(crate) fn state(&self) -> String {
+        let mut state = [0; 64];
+        self.manager.set_read_timeout(Some(PATIENCE)).unwrap();
+        let size = self.manager.recv(&mut state).expect("the server says how far it is");
+        String::from_utf8_lossy(&state[..size]).into_owned()
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        // SAFETY: the child is ours and not yet waited for, so its number names no other process.
+        assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).unwrap(), signal) }, 0);
+    }
+
+    /// The exit code and what was printed.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut printed = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+        (self.child.wait().unwrap().code(), printed)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn command(flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
+    command.arg("serve").args(flags).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+}
+
+/// A start that is to fail. One that succeeds instead is ended after 20 seconds, with an exit code of 124.
+pub(crate) fn run(flags: &[&str]) -> Output {
+    let serve = command(flags);
+    Command::new("timeout").arg("20").arg(serve.get_program()).args(serve.get_args()).output().unwrap()
+}
+
+/// A port of 127.0.0.1 that was free a moment ago.
+pub(crate) fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+pub(crate) fn exchange(stream: &mut (impl Read + Write), bytes: &[u8], size: usize) -> String {
+    stream.write_all(bytes).unwrap();
+    let mut got = vec![0; size];
+    stream.read_exact(&mut got).unwrap();
+    String::from_utf8(got).unwrap()
+}
+
+/// A server on a free port, for tests in which clients are what matters.
+pub(crate) struct Served {
+    server: Server,
+    port: String,
+    _folder: Folder,
+}
+
+impl Served {
+    /// With `flags` beside its port; it has no lane ports.
+    pub(crate) fn start(name: &str, flags: &[&str]) -> Served {
+        let folder = Folder::new(name);
+        let port = free_port();
+        let whole: Vec<&str> =
+            ["--port", &port, "--lane-ports", "off"].into_iter().chain(flags.iter().copied()).collect();
+        Served { server: Server::start(&folder, &whole), port, _folder: folder }
+    }
+
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.server.child.id()
+    }
+
+    /// A new connection. What takes longer than [`PATIENCE`] fails.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// A new client.
+    pub(crate) fn talk(&self) -> Talk {
+        Talk(BufReader::new(self.connect()))
+    }
+
+    /// Resident memory of the process, bytes.
+    pub(crate) fn resident_size(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux tells it");
+        1024 * line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    }
+
+    /// Descriptors that the process has open.
+    pub(crate) fn files_count(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+    }
+}
+
+/// A client that says one command and takes its reply.
+pub(crate) struct Talk(pub(crate) BufReader<TcpStream>);
+
+impl Talk {
+    /// Sends a command, words parted at blanks.
+    pub(crate) fn send(&mut self, line: &str) {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.0.get_mut().write_all(&frame(&words)).unwrap();
+    }
+
+    /// One line of a reply, without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a reply comes in time");
+        assert!(line.ends_with("\r\n"), "the connection lives: {line:?}");
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    /// Says a command and gives its reply: a status or a number as it comes, a bulk's content, `nil` for none.
+    pub(crate) fn say(&mut self, line: &str) -> String {
+        self.send(line);
+        let head = self.line();
+        match head.strip_prefix('$') {
+            Some("-1") => "nil".to_owned(),
+            Some(size) => {
+                let mut bytes = vec![0; size.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes).unwrap();
+                bytes.truncate(bytes.len() - 2);
+                String::from_utf8(bytes).unwrap()
+            }
+            None => head,
+        }
+    }
+
+    /// A field of INFO.
+    pub(crate) fn info(&mut self, field: &str) -> u64 {
+        let text = self.say("INFO everything");
+        let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        found.expect("INFO has the field").parse().unwrap()
+    }
+
+    /// Asks for a field of INFO until it is `want`: what a client did last may still be under way.
+    pub(crate) fn wait_for(&mut self, field: &str, want: u64) {
+        for _ in 0..10_000 {
+            if self.info(field) == want {
+                return;
+            }
+            std::thread::yield_now();
+        }
+        panic!("{field} is {} and does not become {want}", self.info(field));
+    }
+}
+
+/// A command as it is sent.
+pub(crate) fn frame(words: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, words);
+    bytes
+}
