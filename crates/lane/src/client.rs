@@ -160,6 +160,35 @@ impl Client {
         }
     }
 
+    /// A copy without a connection, for commands that run inside a MULTI: what they change comes back by
+    /// [`Client::become_as`].
+    pub(crate) fn stand_in(&self) -> Client {
+        let ends = Ends { peer: self.peer, local: self.local };
+        Client {
+            last: self.last,
+            active_ns: self.active_ns,
+            library: self.library.clone(),
+            library_version: self.library_version.clone(),
+            traits: self.traits,
+            hush: self.hush,
+            name: self.name.clone(),
+            proto: self.proto,
+            db: self.db,
+            ..Client::new(self.conn, self.port, ends, self.id, self.opened_ns, self.is_authenticated)
+        }
+    }
+
+    /// Takes over what commands have changed in a copy.
+    pub(crate) fn become_as(&mut self, stand_in: Client) {
+        self.library = stand_in.library;
+        self.library_version = stand_in.library_version;
+        self.traits = stand_in.traits;
+        self.hush = stand_in.hush;
+        self.name = stand_in.name;
+        self.proto = stand_in.proto;
+        self.is_authenticated = stand_in.is_authenticated;
+    }
+
     /// The name under which it watches on the lanes that own the keys.
     pub(crate) fn watcher(&self, lane: u16, client: u64) -> WatcherId {
         WatcherId { lane, client, round: self.watch.round }

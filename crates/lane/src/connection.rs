@@ -11,7 +11,7 @@ use crate::commands::object;
 use crate::control::clients;
 use crate::help;
 use crate::keyspace::Call;
-use crate::replies::Sink;
+use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args};
 use crate::{Now, Settings};
 use wire::glob::{self, Case};
@@ -111,8 +111,13 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
     Wish::Nothing
 }
 
-/// Runs a command that MULTI has queued, when its turn comes.
-pub(crate) fn run_queued(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
+/// Runs a command that MULTI has queued, when its turn comes, for the client that `stand_in` is a copy of.
+pub(crate) fn run_queued(
+    call: &Call<'_>,
+    stand_in: Option<&mut Client>,
+    around: &Around<'_>,
+    out: &mut Content,
+) {
     match call.command.id {
         Id::Select => match database(call.args.get(1), around.settings.database_count) {
             Ok(_) => out.put(OK),
@@ -120,7 +125,19 @@ pub(crate) fn run_queued(call: &Call<'_>, around: &Around<'_>, out: &mut impl Pu
         },
         // EXEC has ended all watching by then.
         Id::Unwatch => out.put(OK),
-        _ => run_anywhere(call, around, out),
+        // What EXEC runs may not wait, and a monitor waits for commands.
+        Id::Monitor => reply::error(out, "ERR MONITOR isn't allowed for DENY BLOCKING client"),
+        _ => match stand_in {
+            None => run_anywhere(call, around, out),
+            Some(client) => {
+                let size = out.size();
+                run(client, call, around, &mut Sink::Part(out));
+                // CLIENT REPLY OFF has no reply, but EXEC's array has a place for it.
+                if out.size() == size {
+                    reply::null(out, call.proto);
+                }
+            }
+        },
     }
 }
 

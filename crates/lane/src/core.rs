@@ -29,6 +29,7 @@ use crate::watch::WatcherId;
 use crate::{SLICE, Settings};
 
 mod hear;
+mod questions;
 
 pub(crate) use hear::{Reply, Told};
 
@@ -41,6 +42,8 @@ pub(crate) struct Delivery {
     pub(crate) db: Option<u16>,
     /// What a WATCH has begun to watch, and where. A client that has gone meanwhile cannot end it.
     pub(crate) watching: Option<(WatcherId, Vec<u16>)>,
+    /// What commands of a MULTI have made of the client.
+    pub(crate) stand_in: Option<Box<Client>>,
 }
 
 enum Runnable {
@@ -87,6 +90,8 @@ pub(crate) struct Core {
     runnable: VecDeque<Runnable>,
     /// Transactions that wait for credit, with the lanes that they are about to ask.
     starved: VecDeque<(Handle<Transaction>, Range<usize>)>,
+    /// Transactions that wait for credit to ask the control thread.
+    pub(crate) questioners: VecDeque<Handle<Transaction>>,
     /// Parts with many names; the front one is entering them.
     entering: VecDeque<Handle<Part>>,
     /// What parts of this lane say to transactions of this lane.
@@ -137,6 +142,7 @@ impl Core {
             transactions: Slab::default(),
             runnable: VecDeque::new(),
             starved: VecDeque::new(),
+            questioners: VecDeque::new(),
             entering: VecDeque::new(),
             heard: VecDeque::new(),
             lines: BTreeMap::new(),
@@ -171,7 +177,7 @@ impl Core {
 
     /// See [`crate::Lane::audit`].
     pub(crate) fn audit(&self) {
-        assert!(self.starved.is_empty(), "nothing waits for credit");
+        assert!(self.starved.is_empty() && self.questioners.is_empty(), "nothing waits for credit");
         assert!(self.entering.is_empty(), "nothing waits to get in line");
         assert!(self.deliveries.is_empty() && self.untold.is_empty(), "everything was delivered and told");
         assert!(self.space.watches.is_empty(), "nobody watches who has gone");
@@ -330,7 +336,8 @@ impl Core {
         };
         match origin {
             Origin::Client { client, slot } => {
-                self.deliveries.push(Delivery { client, slot, content, db: None, watching: None });
+                let (db, watching, stand_in) = (None, None, None);
+                self.deliveries.push(Delivery { client, slot, content, db, watching, stand_in });
             }
             Origin::Ask { lane, client, slot, charge } => {
                 let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
@@ -412,6 +419,10 @@ impl Core {
                     }
                 }
             }
+            After::Ask => {
+                self.questioners.push_back(handle);
+                self.ask_control();
+            }
             After::Go(gos) => self.tell_parts(handle, gos),
             After::Withdraw(lanes) => {
                 for index in lanes {
@@ -430,10 +441,11 @@ impl Core {
                 let unwatch = transaction.take_watched();
                 let watching = transaction.begun_watch();
                 let (lines, has_run) = (transaction.lines.take(), !transaction.is_aborted());
+                let stand_in = transaction.stand_in.take().filter(|_| has_run);
                 if let Some(lines) = lines {
                     self.show_exec(&lines, has_run);
                 }
-                self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching });
+                self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching, stand_in });
                 if let Some((id, lanes)) = unwatch {
                     self.unwatch(id, lanes);
                 }
@@ -535,6 +547,7 @@ impl Core {
     /// Takes `slices` steps of what is under way.
     pub(crate) fn work(&mut self, slices: usize) -> usize {
         self.tell_untold();
+        self.ask_control();
         for _ in 0..self.starved.len() {
             let (handle, lanes) = self.starved.pop_front().expect("counted");
             if !self.try_prepare(handle, lanes.clone()) {

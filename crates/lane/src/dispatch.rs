@@ -433,7 +433,8 @@ impl Core {
         }
         let control = self.lane_count;
         let charge = self.peer(control).charge(AnswerSize::Short);
-        if !self.peer(control).can_ask(0, 0, charge) {
+        // Transactions that wait for credit hold locks: they go first.
+        if !self.questioners.is_empty() || !self.peer(control).can_ask(0, 0, charge) {
             return halt(input);
         }
         let head = AskHead {
@@ -492,11 +493,16 @@ impl Core {
                 let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
                 client.watch.round = client.watch.round.wrapping_add(1);
                 let (proto, db) = (client.proto, client.db);
+                let concerns_client =
+                    |command: &Command| matches!(command.scope, Scope::Connection | Scope::Control);
+                let needs_client = multi.queued.iter().any(|(command, _)| concerns_client(command));
+                let stand_in = needs_client.then(|| Box::new(client.stand_in()));
                 let mut transaction =
                     Transaction::of_multi(handle, slot, proto, db, multi.queued, watcher, names);
                 transaction.port = client.port;
                 transaction.local = client.local;
                 transaction.lines = self.monitoring.exec.take();
+                transaction.stand_in = stand_in;
                 self.begin_transaction(transaction);
                 return Flow::Block;
             }

@@ -73,6 +73,8 @@ pub(crate) enum AskKind {
     Prepare = 2,
     Order = 3,
     Question = 4,
+    /// As `Question`, by a transaction.
+    ExecQuestion = 5,
 }
 
 /// What an answer carries.
@@ -85,6 +87,8 @@ pub(crate) enum AnswerKind {
     Refused = 3,
     Results = 4,
     Report = 5,
+    /// To a transaction's question.
+    Exec = 6,
 }
 
 /// What a control frame says.
@@ -296,6 +300,12 @@ impl Peer {
         self.asks.push(&[&head.encode(0)], Some(Parcel::Question(Box::new(question))));
     }
 
+    /// The answer to a transaction's question. It fits, by its credit.
+    pub(crate) fn answer_exec(&mut self, target: u64, charge: u16, content: Content) {
+        let head = AnswerHead { target, slot: 0, charge, kind: AnswerKind::Exec };
+        self.answers.push(&[&head.encode()], Some(Parcel::Content(Box::new(content))));
+    }
+
     /// The control thread orders something of a lane, whose report will name `ticket`; `Err` gives the order back when
     /// there is no room just now.
     pub(crate) fn order(&mut self, ticket: u64, order: Order) -> Result<(), Order> {
@@ -384,6 +394,7 @@ impl AskHead {
                 2 => AskKind::Prepare,
                 3 => AskKind::Order,
                 4 => AskKind::Question,
+                5 => AskKind::ExecQuestion,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }
@@ -413,6 +424,7 @@ impl AnswerHead {
                 3 => AnswerKind::Refused,
                 4 => AnswerKind::Results,
                 5 => AnswerKind::Report,
+                6 => AnswerKind::Exec,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };

@@ -16,6 +16,7 @@ use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
 use crate::Settings;
+use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::lcs::Lcs;
 use crate::dispatch::lanes_of;
@@ -84,6 +85,8 @@ pub(crate) enum After {
     Prepare(std::ops::Range<usize>),
     /// Tell this lane's part to go on.
     Go(Vec<(usize, Go)>),
+    /// Ask the control thread [`Transaction::question`] when there is credit.
+    Ask,
     /// Tell these lanes' parts to withdraw.
     Withdraw(Vec<usize>),
     /// The reply, and what is left to tell.
@@ -106,6 +109,8 @@ enum Phase {
     Running {
         awaited: usize,
     },
+    /// Waiting for the control thread's answer.
+    Asking,
     Combining,
     Ending {
         awaited: usize,
@@ -134,6 +139,15 @@ enum Plan {
     Scatter(Combine),
     /// By the client's lane, which asks lanes what is there and then tells them what to change.
     Relay(u8),
+    /// By the control thread, while the locks are held.
+    Asked,
+}
+
+impl Plan {
+    /// Whether what comes behind it has to wait for its answer.
+    fn is_alone(self) -> bool {
+        matches!(self, Plan::Relay(_) | Plan::Asked)
+    }
 }
 
 struct Planned {
@@ -163,6 +177,8 @@ pub(crate) struct Transaction {
     pub(crate) port: Port,
     /// Where its client connected to.
     pub(crate) local: Address,
+    /// A copy of its client, for the commands of a MULTI that concern the connection or the control thread.
+    pub(crate) stand_in: Option<Box<Client>>,
     /// What MONITOR shows of it, if somebody looks.
     pub(crate) lines: Option<Box<ExecLines>>,
     proto: Proto,
@@ -216,6 +232,7 @@ impl Transaction {
             slot,
             port: Port::Shared,
             local: Address::Unix,
+            stand_in: None,
             lines: None,
             proto,
             is_multi: false,
@@ -356,7 +373,7 @@ impl Transaction {
                             return After::Rest;
                         }
                     }
-                    Phase::Planning | Phase::Locking { .. } | Phase::Combining => {
+                    Phase::Planning | Phase::Locking { .. } | Phase::Asking | Phase::Combining => {
                         unreachable!("results come when they are awaited")
                     }
                 }
@@ -444,13 +461,13 @@ impl Transaction {
     fn fill_stage(&mut self) {
         self.stage_end = self.position;
         while self.stage_end < self.commands.len() {
-            let is_relay = matches!(self.commands[self.stage_end].plan, Plan::Relay(_));
-            if is_relay && self.stage_end > self.position {
+            let is_alone = self.commands[self.stage_end].plan.is_alone();
+            if is_alone && self.stage_end > self.position {
                 break;
             }
             self.fill_command(self.stage_end);
             self.stage_end += 1;
-            if is_relay {
+            if is_alone {
                 break;
             }
         }
@@ -466,7 +483,7 @@ impl Transaction {
             _ => Work::Run { command, request, route: None },
         };
         match planned.plan {
-            Plan::Here => {}
+            Plan::Here | Plan::Asked => {}
             Plan::Whole(lane) => {
                 let request = std::mem::take(&mut planned.request);
                 let at = self.lane_index(lane);
@@ -493,8 +510,12 @@ impl Transaction {
 
     fn begin_stage(&mut self) -> After {
         self.fill_stage();
+        if self.commands.get(self.position).is_some_and(|planned| planned.plan == Plan::Asked) {
+            self.phase = Phase::Asking;
+            return After::Ask;
+        }
         let is_last = self.stage_end == self.commands.len()
-            && !self.commands[self.position..].iter().any(|planned| matches!(planned.plan, Plan::Relay(_)));
+            && !self.commands[self.position..].iter().any(|planned| planned.plan.is_alone());
         let mut gos = Vec::new();
         for (index, part) in self.lanes.iter_mut().enumerate() {
             if part.is_live && (is_last || !part.jobs.is_empty()) {
@@ -508,6 +529,24 @@ impl Transaction {
         }
         self.phase = Phase::Running { awaited: gos.len() };
         After::Go(gos)
+    }
+
+    /// What the control thread is asked: a command of a MULTI, from the copy of its client.
+    pub(crate) fn question(&mut self, lane: u16) -> Question {
+        let planned = &mut self.commands[self.position];
+        let client = self.stand_in.as_mut().expect("a MULTI with such a command has a copy of its client");
+        client.db = planned.db;
+        let request = std::mem::take(&mut planned.request);
+        Question { command: planned.command, request, from: Portrait::of(client, lane, 0) }
+    }
+
+    /// What it answers.
+    pub(crate) fn hear_control(&mut self, content: Content) -> After {
+        assert!(matches!(self.phase, Phase::Asking), "the control thread answers what it was asked");
+        self.commands[self.position].outcomes.push((0, Outcome::Reply(content)));
+        self.phase = Phase::Combining;
+        self.at = (self.position, 0);
+        After::Again
     }
 
     /// Hands what must not be dropped in one go to the lane's paced freeing.

@@ -418,6 +418,9 @@ impl Lane {
                     if let Some(db) = delivery.db {
                         client.db = db;
                     }
+                    if let Some(stand_in) = delivery.stand_in {
+                        client.become_as(*stand_in);
+                    }
                     self.stirred.push(delivery.client);
                 }
                 None => {

@@ -173,6 +173,13 @@ impl Author {
                 }
                 queue(self.look_at_registers(chance));
             }
+            3 => {
+                // Locks are held while the control thread is asked.
+                for _ in 0..chance.between(1, 3) {
+                    queue(self.on_group(chance));
+                    queue(self.ask_control(chance));
+                }
+            }
             _ => {
                 for _ in 0..chance.below(6) {
                     queue(self.single(chance));
@@ -181,6 +188,21 @@ impl Author {
         }
         all.push(request(&[b"EXEC"], Expect::Exec(expects, Vec::new())));
         all
+    }
+
+    /// What the control thread answers, by itself or from what it orders of lanes; inside a MULTI too.
+    fn ask_control(&self, chance: &mut Chance) -> Request {
+        let number = chance.between(1, 500).to_string().into_bytes();
+        let words: &[&[u8]] = match chance.below(6) {
+            0 => &[b"INFO"],
+            1 => &[b"CONFIG", b"GET", b"hz"],
+            2 => &[b"CONFIG", b"SET", b"hz", &number],
+            // Every lane is told.
+            3 => &[b"CONFIG", b"SET", b"timeout", b"0"],
+            4 => &[b"CLIENT", b"LIST"],
+            _ => &[b"CLIENT", b"ID"],
+        };
+        request(words, Expect::Whatever)
     }
 
     fn transfer(&mut self, chance: &mut Chance) -> [Request; 2] {
@@ -226,6 +248,7 @@ impl Author {
             94 if !self.theme.flushes => request(&[b"KEYS", b"n:*"], Expect::OneName),
             94 => self.look_at_names(),
             95 => request(&[b"PING"], Expect::Echo(b"PONG".to_vec())),
+            96 if chance.hits(500) => self.ask_control(chance),
             96 => {
                 let text = self.rising().to_string().into_bytes();
                 request(&[b"ECHO", &text], Expect::Echo(text.clone()))

@@ -74,7 +74,7 @@ struct Run {
     author: Author,
     callers: Vec<Caller>,
     history: History,
-    /// How often a lane misses a round, in thousandths, by lane; changes now and then.
+    /// How often a lane or the control misses a round, in thousandths; changes now and then.
     starved: Vec<usize>,
     jumps: bool,
 }
@@ -117,9 +117,11 @@ impl Run {
         let requests = chance.between(10, 60);
         let callers = (0..caller_count).map(|number| Caller::new(number, manners, requests)).collect();
         let settings = Settings { database_count: chance.pick(&[1, 1, 3]), ..Settings::default() };
+        let mut world = World::new(lane_count, &settings, seed, faults);
+        world.attend();
         Run {
-            world: World::new(lane_count, &settings, seed, faults),
-            starved: vec![0; usize::from(lane_count)],
+            starved: vec![0; world.node_count()],
+            world,
             jumps: chance.hits(300),
             chance,
             author: Author::new(theme),
@@ -176,12 +178,12 @@ impl Run {
             let shares = [0, 0, 500, 950];
             starved.iter_mut().for_each(|share| *share = chance.pick(&shares));
         }
-        for at in chance.order(callers.len() + world.lanes.len()) {
+        for at in chance.order(callers.len() + world.node_count()) {
             history.clock += 1;
             match at.checked_sub(callers.len()) {
                 None => callers[at].act(world, chance, author, history)?,
-                Some(lane) if chance.hits(starved[lane]) => {}
-                Some(lane) => world.turn_if_due(lane),
+                Some(node) if chance.hits(starved[node]) => {}
+                Some(node) => world.turn_if_due(node),
             }
         }
         let most_ns = if *jumps && chance.hits(20) { 60_000_000_000 } else { 200_000 };

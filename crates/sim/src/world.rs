@@ -3,7 +3,9 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use lane::{Board, Lane, Meter, Next, Now, Settings, Setup, mesh};
+use lane::{
+    Board, Control, ControlSetup, Identity, Lane, Links, Machine, Meter, Next, Now, Settings, Setup, mesh,
+};
 use net::fault::{Fault, Faults};
 use net::mem::{self, Mem};
 use net::{Limits, Net, Wait};
@@ -25,6 +27,24 @@ impl Meter for Looks {
     }
 }
 
+/// The control looks at no machine.
+struct Nothing;
+
+impl Machine for Nothing {
+    fn resident_size(&mut self) -> u64 {
+        0
+    }
+    fn memory_size(&mut self) -> u64 {
+        0
+    }
+    fn processor_us(&mut self) -> (u64, u64) {
+        (0, 0)
+    }
+    fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
+        Err("there is no file".to_owned())
+    }
+}
+
 /// See the top of this file.
 pub struct World {
     /// The lanes, by number.
@@ -33,7 +53,13 @@ pub struct World {
     pub nets: Vec<Fault<Mem>>,
     ports: Vec<mem::Port>,
     faults: Faults,
+    /// By lane, and the control's behind them.
     sleeps: Vec<Sleep>,
+    board: Arc<Board>,
+    settings: Settings,
+    /// The control's ends of the rings, until it begins.
+    control_links: Option<Links>,
+    control: Option<Control>,
     /// The clock. Tests may let it jump.
     pub now: Now,
     meter: Looks,
@@ -56,7 +82,9 @@ impl World {
         let mut lanes = Vec::new();
         let mut nets = Vec::new();
         let mut ports = Vec::new();
-        for (id, links) in (0..lane_count).zip(mesh(usize::from(lane_count))) {
+        let mut all_links = mesh(usize::from(lane_count));
+        let control_links = all_links.pop();
+        for (id, links) in (0..lane_count).zip(all_links) {
             let config = Config {
                 partitions: wire::route::SLOTS,
                 databases: settings.database_count,
@@ -78,8 +106,27 @@ impl World {
             nets.push(Fault::new(net, faults, seed.wrapping_add(u64::from(id))));
         }
         let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
-        let sleeps = vec![Sleep::default(); usize::from(lane_count)];
-        World { lanes, nets, ports, faults, sleeps, now, meter: Looks(Cell::new(0)) }
+        let sleeps = vec![Sleep::default(); usize::from(lane_count) + 1];
+        let meter = Looks(Cell::new(0));
+        let (settings, control) = (settings.clone(), None);
+        World { lanes, nets, ports, faults, sleeps, board, settings, control_links, control, now, meter }
+    }
+
+    /// From now on there is a control beside the lanes, which takes turns as they do.
+    pub fn attend(&mut self) {
+        self.control = Some(Control::new(ControlSetup {
+            links: self.control_links.take().expect("a control begins once"),
+            board: Arc::clone(&self.board),
+            settings: self.settings.clone(),
+            identity: Identity::default(),
+            config: Vec::new(),
+            now: self.now,
+        }));
+    }
+
+    /// Those who take turns: the lanes and, behind them, the control.
+    pub fn node_count(&self) -> usize {
+        self.lanes.len() + usize::from(self.control.is_some())
     }
 
     /// A quiet server without faults.
@@ -113,6 +160,9 @@ impl World {
     /// sleeps as soon as it says that it may, exactly as its thread would.
     pub fn turn_if_due(&mut self, lane: usize) {
         let sleep = self.sleeps[lane];
+        if lane == self.lanes.len() {
+            return self.control_turn_if_due();
+        }
         if sleep.is_asleep {
             let is_late = sleep.until_ns.is_some_and(|at| at <= self.now.mono_ns);
             if !(sleep.was_rung || is_late || self.nets[lane].inner().has_signals()) {
@@ -122,11 +172,8 @@ impl World {
         }
         self.sleeps[lane] = Sleep::default();
         let next = self.turn(lane);
-        // The number past the last lane is the control thread's, who has no bell here.
         for &other in self.lanes[lane].bells() {
-            if let Some(sleep) = self.sleeps.get_mut(usize::from(other)) {
-                sleep.was_rung = true;
-            }
+            self.sleeps[usize::from(other)].was_rung = true;
         }
         let until_ns = match next {
             Next::Again => return,
@@ -135,6 +182,23 @@ impl World {
         };
         if self.has_quiet_net(lane) && self.lanes[lane].mailbox().declare_sleep() {
             self.sleeps[lane] = Sleep { is_asleep: true, until_ns, was_rung: false };
+        }
+    }
+
+    fn control_turn_if_due(&mut self) {
+        let sleep = &mut self.sleeps[self.lanes.len()];
+        let control = self.control.as_mut().expect("who has no turn is not asked");
+        if sleep.is_asleep {
+            if !sleep.was_rung {
+                return;
+            }
+            control.mailbox().wake();
+        }
+        *sleep = Sleep::default();
+        control.turn(self.now, &mut Nothing);
+        sleep.is_asleep = control.mailbox().declare_sleep();
+        for &lane in control.bells() {
+            self.sleeps[usize::from(lane)].was_rung = true;
         }
     }
 
@@ -151,13 +215,17 @@ impl World {
     /// Whether every lane sleeps and nothing wakes it now.
     pub fn is_asleep(&mut self) -> bool {
         let has_signals = self.nets.iter_mut().any(|net| net.inner().has_signals());
-        !has_signals && self.sleeps.iter().all(|sleep| sleep.is_asleep && !sleep.was_rung)
+        let mut sleeps = self.sleeps[..self.node_count()].iter();
+        !has_signals && sleeps.all(|sleep| sleep.is_asleep && !sleep.was_rung)
     }
 
     /// Every lane takes a turn, in order; then the clock moves on.
     pub fn round(&mut self) {
         for lane in 0..self.lanes.len() {
             self.turn(lane);
+        }
+        if let Some(control) = &mut self.control {
+            control.turn(self.now, &mut Nothing);
         }
         self.pass(ROUND_NS);
     }
@@ -172,7 +240,7 @@ impl World {
 
     /// Whether no lane has anything under way.
     pub fn is_idle(&self) -> bool {
-        self.lanes.iter().all(Lane::is_idle)
+        self.lanes.iter().all(Lane::is_idle) && self.control.as_ref().is_none_or(Control::is_idle)
     }
 
     /// Sends all of `bytes` and gathers what comes back until `size` bytes are there or `rounds` have passed.

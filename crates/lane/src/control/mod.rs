@@ -129,6 +129,8 @@ struct Asker {
     client: u64,
     slot: u32,
     charge: u16,
+    /// A transaction asks, and `client` is its name.
+    is_exec: bool,
 }
 
 /// What lanes have been ordered to do, and what they have reported so far.
@@ -255,10 +257,13 @@ impl Control {
             let head = AskHead::decode(frame, &mut spans);
             let parcel = asks.take_parcel();
             asks.pop();
-            let (AskKind::Question, Some(Parcel::Question(question))) = (head.kind, parcel) else {
+            let (AskKind::Question | AskKind::ExecQuestion, Some(Parcel::Question(question))) =
+                (head.kind, parcel)
+            else {
                 unreachable!("lanes ask the control thread questions")
             };
-            let asker = Asker { lane, client: head.client, slot: head.slot, charge: head.charge };
+            let is_exec = head.kind == AskKind::ExecQuestion;
+            let asker = Asker { lane, client: head.client, slot: head.slot, charge: head.charge, is_exec };
             self.consider(asker, *question, now, machine);
         }
         self.peer(lane).asks_in.release();
@@ -313,7 +318,12 @@ impl Control {
     }
 
     fn answer(&mut self, asker: Asker, bytes: &[u8]) {
-        let Asker { lane, client, slot, charge } = asker;
+        let Asker { lane, client, slot, charge, is_exec } = asker;
+        if is_exec {
+            let mut content = Content::default();
+            content.put(bytes);
+            return self.peer(lane).answer_exec(client, charge, content);
+        }
         let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
         self.peer(lane).answer(head, bytes, Content::default());
     }

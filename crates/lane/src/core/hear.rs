@@ -67,6 +67,9 @@ impl Core {
                     let answer = PartAnswer::Granted { part: number, is_dirty: head.slot != 0 };
                     self.hear_part(transaction, lane, answer);
                 }
+                (AnswerKind::Exec, Some(Parcel::Content(content))) => {
+                    self.hear_answer(transaction, *content);
+                }
                 (AnswerKind::Refused, None) => self.hear_part(transaction, lane, PartAnswer::Refused),
                 (AnswerKind::Results, Some(Parcel::Results(results))) => {
                     self.hear_part(transaction, lane, PartAnswer::Results(*results));
@@ -157,7 +160,9 @@ impl Core {
                     };
                     self.orders.push_back(Ordered { ticket: head.client, charge: head.charge, order });
                 }
-                AskKind::Question => unreachable!("only the control thread is asked questions"),
+                AskKind::Question | AskKind::ExecQuestion => {
+                    unreachable!("only the control thread is asked questions")
+                }
             }
         }
         self.spans = spans;

@@ -84,12 +84,15 @@ impl Transaction {
                     now: space.now,
                     local: self.local,
                 };
-                connection::run_queued(&call, &around, reply);
+                if let Some(client) = &mut self.stand_in {
+                    client.db = planned.db;
+                }
+                connection::run_queued(&call, self.stand_in.as_deref_mut(), &around, reply);
             }
             Plan::Whole(_) if planned.command.id == Id::Watch => reply.put(OK),
-            Plan::Whole(_) => {
+            Plan::Whole(_) | Plan::Asked => {
                 let Some((_, Outcome::Reply(content))) = planned.outcomes.pop() else {
-                    unreachable!("a lane answers what it was asked")
+                    unreachable!("whoever is asked answers")
                 };
                 reply.append(content);
             }

@@ -57,6 +57,7 @@ impl Transaction {
                 self.join(lane);
                 Plan::Whole(lane)
             }
+            Scope::Control if command.id != Id::Monitor => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
         };
         self.commands[index].plan = plan;
@@ -149,7 +150,7 @@ impl Transaction {
                 Plan::Whole(_) => planned.plan = Plan::Whole(lane),
                 Plan::Scatter(_) => planned.share(at, key_index, step, false),
                 Plan::Relay(_) => planned.share(at, key_index, step, command.id == Id::Msetnx),
-                Plan::Here => {}
+                Plan::Here | Plan::Asked => {}
             }
             key_index += step;
             self.at.1 += 1;
@@ -175,10 +176,7 @@ impl Transaction {
             }
         }
         if self.lanes.is_empty() {
-            self.stage_end = self.commands.len();
-            self.phase = Phase::Combining;
-            self.at = (0, 0);
-            return After::Again;
+            return self.begin_stage();
         }
         let is_short = self.lanes.iter().all(|part| part.names.len() <= NAMES_PER_STEP);
         self.kind = if self.lanes.len() == 1 {
@@ -201,7 +199,7 @@ impl Transaction {
     /// Whether the lanes may run everything as soon as they have their locks: there is one, or no locks at all.
     pub(super) fn goes_at_once(&self) -> bool {
         (self.lanes.len() == 1 || !self.takes_locks)
-            && !self.commands.iter().any(|planned| matches!(planned.plan, Plan::Relay(_)))
+            && !self.commands.iter().any(|planned| planned.plan.is_alone())
     }
 }
 

@@ -1,0 +1,111 @@
+//! Commands of the connection and of the control thread inside MULTI … EXEC: in their place, with the state of their place.
+
+use crate::world::World;
+
+/// EXEC of these commands answers with these, over one lane and over three, on each kind of door.
+fn check(commands: &[&str], want: &[&str]) {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        assert_eq!(world.ask(&client, "MULTI"), "+OK\r\n");
+        for command in commands {
+            assert_eq!(world.ask(&client, command), "+QUEUED\r\n", "{command}");
+        }
+        let want = format!("*{}\r\n{}", want.len(), want.concat());
+        assert_eq!(world.ask(&client, "EXEC"), want, "over {lane_count} lanes");
+        assert!(world.is_idle(), "nothing is left under way");
+    }
+}
+
+const HZ: &str = "*2\r\n$2\r\nhz\r\n$2\r\n10\r\n";
+const HZ_30: &str = "*2\r\n$2\r\nhz\r\n$2\r\n30\r\n";
+
+#[test]
+fn the_control_threads_commands_answer_in_their_place() {
+    check(&["CONFIG GET hz"], &[HZ]);
+    check(&["CONFIG GET hz", "CONFIG SET hz 30", "CONFIG GET hz"], &[HZ, "+OK\r\n", HZ_30]);
+    check(
+        &[
+            "MSET a 1 b 2 c 3 d 4",
+            "CONFIG SET hz 30",
+            "RENAME a e",
+            "CONFIG GET hz",
+            "MGET a b c e",
+            "SLOWLOG LEN",
+        ],
+        &["+OK\r\n", "+OK\r\n", "+OK\r\n", HZ_30, "*4\r\n$-1\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n1\r\n", ":0\r\n"],
+    );
+    check(
+        &["SET a 1", "CONFIG SET hz x", "MONITOR", "GET a"],
+        &[
+            "+OK\r\n",
+            "-ERR CONFIG SET failed (possibly related to argument 'hz') - argument couldn't be parsed into an integer\r\n",
+            "-ERR MONITOR isn't allowed for DENY BLOCKING client\r\n",
+            "$1\r\n1\r\n",
+        ],
+    );
+}
+
+#[test]
+fn what_the_control_thread_looks_at_lanes_for_goes_on_while_keys_are_locked() {
+    let mut world = World::new(3);
+    let (client, other) = (world.connect(), world.connect());
+    for command in
+        ["MULTI", "MSET a 1 b 2 c 3 d 4", "INFO keyspace", "CLIENT LIST", "CLIENT PAUSE 0", "DEL a b c d"]
+    {
+        world.ask(&client, command);
+    }
+    let reply = world.ask(&client, "EXEC");
+    assert!(reply.starts_with("*5\r\n+OK\r\n$") && reply.ends_with("+OK\r\n:4\r\n"), "{reply}");
+    assert!(reply.contains("db0:keys=4,"), "INFO sees what was written before it: {reply}");
+    assert_eq!(reply.matches(" laddr=").count(), 2, "{reply}");
+    assert_eq!(world.ask(&other, "DBSIZE"), ":0\r\n");
+    assert!(world.is_idle());
+}
+
+#[test]
+fn a_watched_key_that_has_changed_leaves_settings_alone() {
+    let mut world = World::new(3);
+    let (client, other) = (world.connect(), world.connect());
+    for command in ["WATCH a b c", "MULTI", "CONFIG SET hz 30", "CLIENT SETNAME me"] {
+        world.ask(&client, command);
+    }
+    assert_eq!(world.ask(&other, "SET b 1"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "EXEC"), "*-1\r\n");
+    assert_eq!(world.ask(&client, "CONFIG GET hz"), HZ);
+    assert_eq!(world.ask(&client, "CLIENT GETNAME"), "$-1\r\n");
+}
+
+#[test]
+fn the_connection_is_changed_in_order() {
+    check(
+        &[
+            "CLIENT GETNAME",
+            "CLIENT SETNAME me",
+            "CLIENT GETNAME",
+            "SELECT 3",
+            "SET a 1",
+            "CLIENT ID",
+            "PING",
+            "ECHO hi",
+        ],
+        &["$-1\r\n", "+OK\r\n", "$2\r\nme\r\n", "+OK\r\n", "+OK\r\n", ":1\r\n", "+PONG\r\n", "$2\r\nhi\r\n"],
+    );
+    let mut world = World::new(2);
+    let client = world.connect();
+    for command in ["MULTI", "CLIENT SETNAME me", "SELECT 3", "CLIENT INFO", "CLIENT NO-EVICT on", "HELLO 3"]
+    {
+        world.ask(&client, command);
+    }
+    let reply = world.ask(&client, "EXEC");
+    assert!(reply.contains("name=me ") && reply.contains(" db=3 "), "{reply}");
+    assert!(reply.contains("$5\r\nproto\r\n:3\r\n"), "{reply}");
+    let info = world.ask(&client, "CLIENT INFO");
+    assert!(
+        info.starts_with("=")
+            && info.contains("name=me ")
+            && info.contains(" db=3 ")
+            && info.contains("flags=e ")
+    );
+    assert!(info.contains(" resp=3 "), "what was changed stays: {info}");
+}
