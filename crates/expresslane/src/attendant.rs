@@ -99,6 +99,10 @@ impl Machine for ThisMachine {
         self.signatures.look(usize::from(lane), resident_size, now.mono_ns)
     }
 
+    fn warn(&mut self, line: &str) {
+        control::log(Level::Warn, line);
+    }
+
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
         Err("the configuration file is not written by the server: change it by hand".to_owned())
     }

@@ -5,6 +5,7 @@ mod clock;
 mod control;
 mod machine;
 mod plan;
+mod preemption;
 mod region;
 mod release;
 mod serve;

@@ -9,9 +9,10 @@ use wire::reply::Proto;
 
 use crate::Settings;
 use crate::client::{Client, Port, Traits};
+use crate::histogram::Histogram;
 use crate::request::Request;
-use crate::stats::Stats;
-use crate::timing::Times;
+use crate::stats::{Stats, Traffic};
+use crate::timing::{Stall, Times};
 
 /// From the control thread to a lane.
 #[derive(Clone)]
@@ -61,7 +62,15 @@ pub(crate) struct Census {
     /// Calls of each command, by [`Id`].
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
     /// Their times.
-    pub(crate) times: Box<[Times; Id::COUNT]>,
+    pub(crate) times: Times,
+    /// How long turns took.
+    pub(crate) turns: Box<Histogram>,
+    /// The longest of them, without those that were preempted.
+    pub(crate) turn_longest: Stall,
+    /// What went through the connections.
+    pub(crate) traffic: Traffic,
+    /// Bytes of asks of other lanes that wait now.
+    pub(crate) ring_depth: u64,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
 }

@@ -7,6 +7,8 @@ use crate::Settings;
 use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::slab::Handle;
+use crate::stats::Traffic;
+use crate::timing::Timing;
 use crate::turn::Lane;
 
 /// Clients looked at in a turn for an order that concerns them all.
@@ -61,12 +63,14 @@ impl Lane {
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
+                self.core.timing.obey(&settings);
                 Some(Report::Done)
             }
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.calls = Core::no_calls();
-                self.core.times = Core::no_times();
+                self.core.timing = Timing::new(&self.core.settings);
+                self.traffic_then = Traffic::of(&net.counters());
                 Some(Report::Done)
             }
         };
@@ -88,7 +92,11 @@ impl Lane {
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
             calls: self.core.calls.clone(),
-            times: self.core.times.clone(),
+            times: self.core.timing.times.clone(),
+            turns: self.core.timing.turns.clone(),
+            turn_longest: self.core.timing.turn_longest,
+            traffic: Traffic::of(&net.counters()).since(self.traffic_then),
+            ring_depth: self.core.ring_depth(),
             blocked_count: self.core.held.len() as u64,
         }
     }
@@ -132,6 +140,12 @@ impl Lane {
 }
 
 impl Core {
+    /// Bytes of asks of other lanes that this one has seen and not come to yet.
+    fn ring_depth(&self) -> u64 {
+        let lanes = self.peers.iter().take(usize::from(self.lane_count)).flatten();
+        lanes.map(|peer| peer.asks_in.seen_size() as u64).sum()
+    }
+
     /// Every command at zero.
     pub(crate) fn no_calls() -> Box<[Calls; Id::COUNT]> {
         Box::new([Calls::default(); Id::COUNT])

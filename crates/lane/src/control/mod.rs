@@ -13,10 +13,12 @@
 pub(crate) mod clients;
 mod config;
 mod info;
+mod lanes;
 mod monitors;
 mod settings;
 mod signature;
 mod slowlog;
+mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -37,6 +39,7 @@ use config::Config;
 use monitors::Monitor;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
+use stalls::StallLog;
 
 /// What only the machine knows, asked when somebody wants to see it.
 pub trait Machine {
@@ -51,6 +54,8 @@ pub trait Machine {
     fn signature(&mut self, _lane: u16, _resident_size: u64, _now: Now) -> Signature {
         Signature::default()
     }
+    /// Writes a line to the log: something is not as it should be.
+    fn warn(&mut self, line: &str);
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -119,6 +124,7 @@ pub struct Control {
     monitors: Vec<Monitor>,
     /// Lines for which there was no room on the way to a monitor.
     lines_dropped: u64,
+    stalls: StallLog,
     bells: Vec<u16>,
 }
 
@@ -176,6 +182,7 @@ impl Control {
             slow: SlowLog::default(),
             monitors: Vec::new(),
             lines_dropped: 0,
+            stalls: StallLog::default(),
             bells: Vec::new(),
         }
     }
@@ -186,7 +193,7 @@ impl Control {
         self.mailbox.collect();
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
-            self.hear_notes(lane);
+            self.hear_notes(lane, now, machine);
             self.hear_questions(lane, now, machine);
         }
         // Orders reach a lane in the order in which they were given.
@@ -231,7 +238,7 @@ impl Control {
     }
 
     /// What lanes tell without being asked.
-    fn hear_notes(&mut self, lane: u16) {
+    fn hear_notes(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
         let count_max = self.config.value("slowlog-max-len").parse().unwrap_or(0);
         loop {
             let control = &mut self.peer(lane).control_in;
@@ -243,7 +250,13 @@ impl Control {
                 (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.slow.note(*slow, count_max),
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => self.pass_lines(lane, &lines),
                 (ControlKind::MonitorGone, None) => self.end_monitor(lane, head.target),
-                _ => unreachable!("lanes tell the control thread of slow commands and of monitoring"),
+                (ControlKind::Stall, Some(Parcel::Stall(stall))) => {
+                    let meter_per_us = self.settings.meter_per_us;
+                    if let Some(line) = self.stalls.note(lane, &stall, now.mono_ns, meter_per_us) {
+                        machine.warn(&line);
+                    }
+                }
+                _ => unreachable!("lanes tell the control thread of what took too long and of monitoring"),
             }
         }
         self.peer(lane).control_in.release();
@@ -431,7 +444,7 @@ impl Control {
             }
             Id::LatencyHistogram => {
                 let view = self.view(question, &reports, now, machine);
-                slowlog::histogram(args, &view.lanes, proto, out);
+                slowlog::histogram(args, &view.lanes, view.settings.meter_per_us, proto, out);
             }
             Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
             Id::MemoryDoctor => {
