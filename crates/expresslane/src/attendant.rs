@@ -25,9 +25,11 @@ pub(crate) fn start(
     lanes: Vec<Berthed>,
 ) -> Result<Thread, String> {
     let machine = ThisMachine { memory_size, signatures: Signatures::new(lanes, clock.now().mono_ns) };
+    // From here on lanes pass questions on: none of the first clients is told that nobody answers.
+    let control = Control::new(setup);
     let thread = thread::Builder::new()
         .name("control".to_owned())
-        .spawn(move || attend(Control::new(setup), clock, &bells, machine))
+        .spawn(move || attend(control, clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     Ok(thread.thread().clone())
 }
