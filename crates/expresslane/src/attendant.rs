@@ -152,6 +152,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("maxmemory-policy", policy.get_name().to_owned()),
         ("requirepass", settings.requirepass.clone().unwrap_or_default()),
         ("protected-mode", yes_no(settings.protected_mode)),
+        ("enable-debug-command", settings.enable_debug_command.clone()),
         ("maxclients", settings.maxclients.to_string()),
         ("timeout", settings.timeout.to_string()),
         ("databases", settings.databases.to_string()),

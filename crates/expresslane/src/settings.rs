@@ -187,6 +187,9 @@ pub(crate) struct ServeSettings {
     /// Numbered databases
     #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) databases: u16,
+    /// Who may use DEBUG, which is for tests: nobody, everybody, or clients on this machine
+    #[arg(long, help_heading = "Clients", value_name = "no|yes|local", value_parser = ["no", "yes", "local"], default_value = "no")]
+    pub(crate) enable_debug_command: String,
     /// Largest argument of a command
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb")]
     pub(crate) proto_max_bulk_len: Size,

@@ -31,6 +31,12 @@ pub(crate) enum Order {
     Monitor { lane: u16, client: u64 },
     /// Nobody wants to any more.
     EndMonitor,
+    /// Describe what is at a key of a database, if it is on this lane.
+    Inspect(u16, Arc<Vec<u8>>),
+    /// Take out keys whose time has come, or leave them until somebody looks.
+    ActiveExpiry(bool),
+    /// Do nothing at all for so many nanoseconds.
+    Sleep(u64),
     /// From now on these are the settings.
     Settings(Arc<Settings>),
     /// Count from zero.
@@ -43,6 +49,8 @@ pub(crate) enum Report {
     List(Vec<Portrait>),
     /// So many clients were closed.
     Killed(u64),
+    /// What is at the key.
+    Object(String),
     Done,
 }
 

@@ -135,6 +135,12 @@ impl Lane {
 
     /// One round: finish what was begun, begin what has come, keep house, hand everything over.
     pub fn turn<N: Net>(&mut self, now: Now, meter: &impl Meter, net: &mut N) -> Next {
+        if let Some(until_ns) = self.obeying.sleeps_until_ns
+            && now.mono_ns < until_ns
+        {
+            self.bells.clear();
+            return Next::At(until_ns);
+        }
         let began = meter.read();
         self.core.space.now = now;
         self.core.stats.turns += 1;

@@ -12,6 +12,7 @@
 
 pub(crate) mod clients;
 mod config;
+mod debug;
 mod info;
 mod lanes;
 mod monitors;
@@ -154,6 +155,8 @@ enum Begun {
     Everywhere(Order),
     /// The client waits for the server's end.
     Ending,
+    /// The client's lane has to.
+    AtHome(Order),
     /// So have the lanes that the client sees: on a lane's own port that one alone.
     InSight(Order),
 }
@@ -288,6 +291,7 @@ impl Control {
             Begun::Answered => return self.answer(asker, &out),
             Begun::Ending => return self.enders.push(asker),
             Begun::Everywhere(order) => (0..self.lane_count, order),
+            Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) => (0..self.lane_count, order),
         };
@@ -392,6 +396,7 @@ impl Control {
                 Ok(()) => out.put(OK),
                 Err(why) => reply::error(out, &format!("ERR {why}")),
             },
+            Id::Debug => return self.begin_debug(question, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Save | Id::Bgsave => {
                 reply::error(
@@ -442,6 +447,7 @@ impl Control {
                 let text = view.text(&sections);
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
+            Id::Debug => debug::conclude(args, reports, out),
             Id::LatencyHistogram => {
                 let view = self.view(question, &reports, now, machine);
                 slowlog::histogram(args, &view.lanes, view.settings.meter_per_us, proto, out);

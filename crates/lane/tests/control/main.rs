@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
+mod debug;
 mod monitor;
 mod multi;
 mod seen;
@@ -148,7 +149,7 @@ fn clients_are_listed_over_all_lanes_and_killed() {
 /// A proxy or NAT before the lanes moves their ports: clients are told where it listens, everywhere and alike.
 #[test]
 fn announced_ports_count_from_their_own_base() {
-    let mut world = World::told(2, |settings| {
+    let mut world = World::told(2, &[], |settings| {
         settings.announce_ip = Some("db.example".to_owned());
         settings.announce_port_base = Some(31_000);
     });

@@ -91,11 +91,20 @@ pub(crate) struct World {
 impl World {
     /// Of so many lanes, each with a shared door and its own.
     pub(crate) fn new(lane_count: u16) -> World {
-        World::told(lane_count, |_| {})
+        World::with(lane_count, &[])
     }
 
-    /// The same, with other settings.
-    pub(crate) fn told(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
+    /// As [`World::new`], with settings that differ from their defaults.
+    pub(crate) fn with(lane_count: u16, config: &[(&str, &str)]) -> World {
+        World::told(lane_count, config, |_| {})
+    }
+
+    /// The same, where lanes are told other settings too.
+    pub(crate) fn told(
+        lane_count: u16,
+        config: &[(&str, &str)],
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
         let map = Arc::new(PartitionMap::even(lane_count));
         let board = Arc::new(Board::new(lane_count));
         let mut settings = Settings {
@@ -122,7 +131,11 @@ impl World {
                 backend: "epoll".to_owned(),
                 port: 6379,
             },
-            config: vec![("port".to_owned(), "6379".to_owned())],
+            config: [("port", "6379")]
+                .iter()
+                .chain(config)
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             now,
         });
         let mut world = World {
