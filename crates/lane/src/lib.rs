@@ -105,7 +105,8 @@ pub struct Settings {
     pub announce_port_base: Option<u16>,
     /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
     pub meter_per_us: u64,
-    /// `slowlog-log-slower-than`: commands that take so long or longer are told to the control thread.
+    /// Commands that take so long or longer are told to the control thread: the lesser of `slowlog-log-slower-than` and
+    /// `latency-monitor-threshold`.
     pub slow_us: Option<u64>,
     /// `stall-warn`: a turn that takes longer is told to the control thread; none is.
     pub stall_us: Option<u64>,

@@ -4,7 +4,7 @@
 //! Of a command only what the client's lane does before the next command is measured: one that other lanes answer, or
 //! that goes on in slices, counts with its first step. What other lanes ask, and slices, are looked at for stalls alone.
 
-use wire::command::{Command, Id};
+use wire::command::{Command, Flag, Id};
 
 use crate::Settings;
 use crate::admin::address;
@@ -97,10 +97,12 @@ impl Stall {
     }
 }
 
-/// A command that took long, as SLOWLOG shows it.
+/// A command that took long, as SLOWLOG and LATENCY show it.
 pub(crate) struct Slow {
     pub(crate) unix_s: i64,
     pub(crate) us: u64,
+    /// The command is of constant cost.
+    pub(crate) is_fast: bool,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
@@ -173,6 +175,7 @@ impl Core {
         let slow = Slow {
             unix_s: self.space.now.unix_ms / 1000,
             us,
+            is_fast: command.flags.has(Flag::Fast),
             args: args.map_or_else(|| vec![command.name.as_bytes().to_vec()], |args| kept(command, args)),
             peer: address(client.peer),
             name: client.name.clone(),

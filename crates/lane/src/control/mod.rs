@@ -15,6 +15,7 @@ mod config;
 mod debug;
 mod info;
 mod lanes;
+mod latency;
 mod monitors;
 mod settings;
 mod signature;
@@ -35,8 +36,10 @@ use crate::client::Port;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::replies::Content;
 use crate::request::Args;
+use crate::timing::Slow;
 use crate::{Now, Settings};
 use config::Config;
+use latency::Delays;
 use monitors::Monitor;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
@@ -122,6 +125,7 @@ pub struct Control {
     enders: Vec<Asker>,
     rate: info::Rate,
     slow: SlowLog,
+    delays: Delays,
     monitors: Vec<Monitor>,
     /// Lines for which there was no room on the way to a monitor.
     lines_dropped: u64,
@@ -183,6 +187,7 @@ impl Control {
             enders: Vec::new(),
             rate: info::Rate::default(),
             slow: SlowLog::default(),
+            delays: Delays::default(),
             monitors: Vec::new(),
             lines_dropped: 0,
             stalls: StallLog::default(),
@@ -250,7 +255,7 @@ impl Control {
             let parcel = control.take_parcel();
             control.pop();
             match (head.kind, parcel) {
-                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.slow.note(*slow, count_max),
+                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.note_slow(*slow, count_max),
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => self.pass_lines(lane, &lines),
                 (ControlKind::MonitorGone, None) => self.end_monitor(lane, head.target),
                 (ControlKind::Stall, Some(Parcel::Stall(stall))) => {
@@ -263,6 +268,23 @@ impl Control {
             }
         }
         self.peer(lane).control_in.release();
+    }
+
+    /// A command took long: for SLOWLOG, for LATENCY, or for both.
+    fn note_slow(&mut self, slow: Slow, count_max: usize) {
+        let (threshold_ms, ms) = (self.latency_threshold_ms(), slow.us / 1000);
+        if threshold_ms > 0 && threshold_ms <= ms {
+            let event = if slow.is_fast { "fast-command" } else { "command" };
+            self.delays.note(event, slow.unix_s, ms);
+        }
+        let log_us: Option<u64> = self.config.value("slowlog-log-slower-than").parse().ok();
+        if log_us.is_some_and(|log_us| log_us <= slow.us) {
+            self.slow.note(slow, count_max);
+        }
+    }
+
+    fn latency_threshold_ms(&self) -> u64 {
+        self.config.value("latency-monitor-threshold").parse().unwrap_or(0)
     }
 
     fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
@@ -362,16 +384,13 @@ impl Control {
             Id::SlowlogGet => self.slow.get(args, out),
             Id::SlowlogLen => self.slow.len(out),
             Id::SlowlogReset => self.slow.reset(out),
-            Id::LatencyLatest | Id::LatencyHistory => reply::array(out, 0),
-            Id::LatencyReset => reply::integer(out, 0),
-            Id::LatencyGraph => {
-                let event = String::from_utf8_lossy(args.flat(2)).into_owned();
-                reply::error(out, &format!("ERR No samples available for event '{event}'"));
-            }
-            Id::LatencyDoctor => {
-                let text = "No events are sampled here: each lane's longest turn is in INFO lanes, the times of commands \
-                            in LATENCY HISTOGRAM, and single slow ones in SLOWLOG.\n";
-                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            Id::LatencyLatest
+            | Id::LatencyHistory
+            | Id::LatencyReset
+            | Id::LatencyGraph
+            | Id::LatencyDoctor => {
+                let threshold_ms = self.latency_threshold_ms();
+                self.delays.answer(question.command.id, args, proto, now, threshold_ms, out);
             }
             Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
                 return Begun::InSight(Order::Census);

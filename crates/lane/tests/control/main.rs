@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
 mod debug;
+mod latency;
 mod monitor;
 mod multi;
 mod seen;
