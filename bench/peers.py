@@ -15,39 +15,43 @@ import os
 import statistics
 import subprocess
 import sys
-import time
 
 import machine
 import servers
-from servers import Server, Unavailable, floor_command, load, request, set_batches, tool
+from driving import fill
+from machine import spread
+from servers import Server, Unavailable, floor_command, load, request, tool
 
 CONNECTIONS_COUNT = 50
 VALUE_SIZE = 100
+KEYS_COUNT = 10_000
 MGET_COUNT = 10
 
 
 class Cell:
     """One kind of load: what redis-benchmark is told, and how large a constant the floor answers with."""
 
-    def __init__(self, name, arguments, pipeline, requests, reply_size, bounds):
+    def __init__(self, short, name, arguments, pipeline, requests, reply_size, bounds):
+        # What --only calls it.
+        self.short = short
         self.name = name
         self.arguments = arguments
         self.pipeline = pipeline
         self.requests = requests
         # Payload of the floor's bulk, so that its reply has as many bytes as the real one.
         self.reply_size = reply_size
-        # What this server promises: {peer: largest ratio of CPU time per request}.
+        # What this server promises: {peer: largest ratio of CPU time per request}, with the default number of keys.
         self.bounds = bounds
 
 
 KEY = "key:__rand_int__"
 MGET_REPLY_SIZE = len(b"*10\r\n") + MGET_COUNT * len(b"$100\r\n" + b"x" * VALUE_SIZE + b"\r\n") - len(b"$1076\r\n\r\n")
 CELLS = [
-    Cell("GET", ["GET", KEY], 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
-    Cell("GET P16", ["GET", KEY], 16, 1_200_000, VALUE_SIZE, {"floor": 1.30, "redis": 0.80}),
-    Cell("SET P16", ["SET", KEY, "x" * VALUE_SIZE], 16, 1_000_000, 0, {"redis": 0.80}),
-    Cell("INCR P16", ["INCR", "counter:__rand_int__"], 16, 1_200_000, 0, {"redis": 0.80}),
-    Cell("MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
+    Cell("get1", "GET", ["GET", KEY], 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
+    Cell("get16", "GET P16", ["GET", KEY], 16, 1_200_000, VALUE_SIZE, {"floor": 1.30, "redis": 0.80}),
+    Cell("set16", "SET P16", ["SET", KEY, "x" * VALUE_SIZE], 16, 1_000_000, 0, {"redis": 0.80}),
+    Cell("incr16", "INCR P16", ["INCR", "counter:__rand_int__"], 16, 1_200_000, 0, {"redis": 0.80}),
+    Cell("mget16", "MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
 ]
 
 
@@ -59,9 +63,7 @@ def main():
         servers.built("floor")
     except Unavailable as problem:
         sys.exit(f"bench-peers: {problem}")
-    cells = [cell for cell in CELLS if not options.cells or cell.name in options.cells]
-    if not cells:
-        sys.exit(f"bench-peers: no such cell; there are {', '.join(repr(c.name) for c in CELLS)}")
+    cells = [cell for cell in CELLS if cell.short in options.only]
     facts = machine.describe()
     with contextlib.ExitStack() as stack:
         groups, missing = start(stack, cells, options)
@@ -78,16 +80,29 @@ def main():
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=machine.NOISE, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
     parser.add_argument("--scale", type=float, default=1.0, help="requests per cell, relative to the default")
-    parser.add_argument("--keys", type=int, default=10_000, help="keys preloaded and asked for (default 10000)")
-    parser.add_argument("--cells", action="append", metavar="NAME", help="only this cell; may be given again")
+    parser.add_argument("--keys", type=int, default=KEYS_COUNT,
+                        help=f"keys preloaded and asked for (default {KEYS_COUNT}); with more than fit the processor's "
+                             "caches the figures are reported and no promise is checked")
+    parser.add_argument("--only", type=names, default=names(",".join(cell.short for cell in CELLS)), metavar="CELLS",
+                        help=f"some of {','.join(cell.short for cell in CELLS)}")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
     parser.add_argument("--gate", action="store_true", help="end with 1 when a promised ratio is exceeded")
     return parser.parse_args()
+
+
+def names(text):
+    """The cells of --only."""
+    chosen = text.split(",")
+    wrong = sorted(set(chosen) - {cell.short for cell in CELLS})
+    if wrong:
+        raise argparse.ArgumentTypeError(f"no such cell: {', '.join(wrong)}")
+    return chosen
 
 
 def start(stack, cells, options):
@@ -102,7 +117,7 @@ def start(stack, cells, options):
     except Unavailable as problem:
         missing.append(str(problem))
     for server in peers.values():
-        load(server.port, set_batches(0, options.keys, VALUE_SIZE))
+        fill(server.port, options.keys, VALUE_SIZE)
         load(server.port, counters(min(options.keys, 10_000)))
     floors = {size: begin("floor", floor_command(size)) for size in sorted({c.reply_size for c in cells})}
     return {cell.name: {"floor": floors[cell.reply_size], **peers} for cell in cells}, missing
@@ -135,17 +150,17 @@ def one(cell, server, options):
         *["-n", str(count), "-r", str(options.keys), "--csv", *cell.arguments],
     ]
     server.resume()
-    before = server.cpu_ns(), server.wakes(), machine.busy_seconds(), machine.pressure_total_us(), time.monotonic()
+    before, span = (server.cpu_ns(), server.wakes()), machine.Span()
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     output = client.stdout.read()
     _, status, usage = os.wait4(client.pid, 0)
     client.returncode = os.waitstatus_to_exitcode(status)
-    after = server.cpu_ns(), server.wakes(), machine.busy_seconds(), machine.pressure_total_us(), time.monotonic()
+    cpu_ns, wakes = server.cpu_ns() - before[0], server.wakes() - before[1]
+    client_cpu = usage.ru_utime + usage.ru_stime
+    around = span.end(cpu_ns / 1e9 + client_cpu)
     server.pause()
     if client.returncode != 0:
         raise SystemExit(f"redis-benchmark failed against {server.name}: {' '.join(command)}\n{output}")
-    cpu_ns, wakes, busy, waited_us, elapsed = (b - a if a is not None else None for a, b in zip(before, after))
-    client_cpu = usage.ru_utime + usage.ru_stime
     row = list(csv.reader(output.splitlines()))[-1]
     return {
         "requests": count,
@@ -154,17 +169,15 @@ def one(cell, server, options):
         "requests_per_second": float(row[1]),
         "requests_per_wake_server": count / max(wakes, 1),
         "requests_per_wake_client": count / max(usage.ru_nvcsw, 1),
-        "foreign_share": max(busy - cpu_ns / 1e9 - client_cpu, 0) / elapsed,
-        "waited_share": None if waited_us is None else waited_us / 1e6 / elapsed,
+        **around,
     }
 
 
 def show(report, cells):
     """Prints the tables. Returns the promises that were not kept."""
     facts, rounds = report["machine"], report["rounds"]
-    print(f"{facts['cpu']}, {facts['cpus']} cpus, {facts['memory_gib']} GiB, Linux {facts['kernel']}, "
-          f"commit {facts['commit']}, {report['keys']} keys, {CONNECTIONS_COUNT} connections, {VALUE_SIZE} B values")
-    quiet(facts, rounds)
+    print(machine.headline(facts, f"{report['keys']} keys", f"{CONNECTIONS_COUNT} connections", f"{VALUE_SIZE} B values"))
+    print("\n".join(machine.quietness(facts, rounds)))
     for problem in report["missing"]:
         print(f"left out: {problem}")
     print(f"\n{'cell':<11} {'server':<12} {'CPU µs/request':<24} {'requests/s':>10} {'req/wake: server':>17} "
@@ -182,26 +195,19 @@ def show(report, cells):
                   f"{spread(ratios.get('floor')):<22} {spread(ratios.get('redis')):<22}".rstrip())
             if name != "expresslane":
                 continue
-            for peer, bound in cell.bounds.items():
-                got = statistics.median(ratios[peer])
-                if got > bound:
-                    over.append(f"{cell.name}: {got:.2f} × {peer}, promised {bound:.2f}")
+            over += broken(cell, ratios) if report["keys"] <= KEYS_COUNT else []
+    print("req/wake: requests between two sleeps of that side; few mean that waking up is a part of what is measured")
     for line in over:
         print(f"over: {line}")
     return over
 
 
-def quiet(facts, rounds):
-    foreign = max(r["foreign_share"] for r in rounds)
-    waited = [r["waited_share"] for r in rounds if r["waited_share"] is not None]
-    known = f"{facts['pressure_before']:.1f} %" if facts["pressure_before"] is not None else "unknown"
-    print(f"CPU pressure before: {known}; during: median "
-          f"{statistics.median(waited) * 100:.1f} %, " if waited else "", end="")
-    print(f"CPU of others: median {middle(rounds, 'foreign_share') * 100:.1f} %, worst {foreign * 100:.1f} % of a core")
-    if foreign > machine.FOREIGN_SHARE_MAX:
-        noisy = sum(r["foreign_share"] > machine.FOREIGN_SHARE_MAX for r in rounds)
-        print(f"NOT QUIET: in {noisy} of {len(rounds)} runs others used more than "
-              f"{machine.FOREIGN_SHARE_MAX * 100:.0f} % of a core; do not quote these figures")
+def broken(cell, ratios):
+    """The promises that a cell does not keep."""
+    for peer, bound in cell.bounds.items():
+        got = statistics.median(ratios[peer])
+        if got > bound:
+            yield f"{cell.name}: {got:.2f} × {peer}, promised {bound:.2f}"
 
 
 def middle(rows, field):
@@ -211,13 +217,6 @@ def middle(rows, field):
 def ratio(rows, peers):
     """CPU time per request relative to a peer's, round by round."""
     return [a["cpu_us_per_request"] / b["cpu_us_per_request"] for a, b in zip(rows, peers)]
-
-
-def spread(values):
-    """Median and range, as text."""
-    if not values:
-        return ""
-    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
 
 
 if __name__ == "__main__":
