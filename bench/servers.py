@@ -134,6 +134,10 @@ class Server:
         """Voluntary context switches of all threads: how often the server slept and was woken."""
         return sum(_field(text, "voluntary_ctxt_switches") for text in self._tasks("status"))
 
+    def preemptions(self):
+        """Involuntary context switches of all threads: how often something else was given the server's core."""
+        return sum(_field(text, "nonvoluntary_ctxt_switches") for text in self._tasks("status"))
+
     def rss_bytes(self):
         return _field(pathlib.Path(f"/proc/{self.pid}/status").read_text(), "VmRSS") * 1024
 
