@@ -4,7 +4,11 @@
 Keys of 16 bytes and values of 32 are loaded by the same pipelined SETs into each server; what counts is the growth of
 its resident set since it was empty. Tables grow in steps, so one point proves nothing: the worst of 1.0 … 2.0 million
 keys in steps of 100,000 is the figure, and 10 million with --large. Then every value goes from 32 to 100 bytes and
-back, which shows what fragmentation keeps.
+back, which shows what fragmentation keeps. Resident sets are exact and do not mind who else is working.
+
+    bench/memory.py                                       all of it but 10 million keys, with 1 and 4 lanes
+    bench/memory.py --large --no-redis --lanes 4          and these, with 4 lanes
+    bench/memory.py --points 10000000 --no-churn          only these
 """
 
 import argparse
@@ -31,6 +35,9 @@ EMPTY_MIB_MAX, EMPTY_MIB_PER_LANE_MAX = 8, 4
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--large", action="store_true", help=f"also {LARGE_COUNT:,} keys (needs 2 GiB)")
+    parser.add_argument("--points", type=lambda text: sorted(int(count) for count in text.split(",")), default=list(POINTS),
+                        metavar="COUNTS", help="measured after so many keys (default 1.0 … 2.0 million)")
+    parser.add_argument("--no-churn", action="store_true")
     parser.add_argument("--lanes", type=int, action="append", help="lanes of this server (default: 1 and 4)")
     parser.add_argument("--no-redis", action="store_true")
     parser.add_argument("--gate", action="store_true", help="end with 1 when a promised figure is exceeded")
@@ -39,12 +46,15 @@ def main():
     kinds = {} if options.no_redis else {"redis": (None, servers.redis_command)}
     kinds |= {f"expresslane, lanes {n}": (n, servers.expresslane_command(n)) for n in options.lanes or [1, 4]}
     facts = machine.describe()
-    print(f"{facts['cpu']}, Linux {facts['kernel']}, commit {facts['commit']}; 16 B keys, {VALUE_SIZE} B values")
+    if options.large:
+        options.points.append(LARGE_COUNT)
+    before = "unknown" if facts["pressure_before"] is None else f"{facts['pressure_before']:.1f} %"
+    print(machine.headline(facts, f"16 B keys, {VALUE_SIZE} B values; CPU pressure (PSI) {before}"))
     results, over, missing = [], [], False
     for name, (lanes, command) in kinds.items():
         for kind, seconds in (("plain", None), ("ttl", 1_000_000)):
             try:
-                row = one(name, command, kind, seconds, options.large)
+                row = one(name, command, kind, seconds, options)
             except Unavailable as problem:
                 print(f"left out: {problem}")
                 missing = True
@@ -55,6 +65,8 @@ def main():
                 over += broken(row, lanes)
     for line in over:
         print(f"over: {line}")
+    if not over and not missing:
+        print("ok: within what is promised")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"machine": facts, "results": results}, file, indent=1)
@@ -62,7 +74,7 @@ def main():
         sys.exit(1)
 
 
-def one(name, command, kind, seconds, large):
+def one(name, command, kind, seconds, options):
     """Fills one server point by point. Returns bytes per key at each point, and after the churn."""
     with Server(name.split(",")[0], command) as server:
         empty = server.rss_bytes()
@@ -71,19 +83,24 @@ def one(name, command, kind, seconds, large):
             time.sleep(SETTLE_SECONDS)
             return (server.rss_bytes() - empty) / count
 
-        points, loaded = {}, 0
-        for count in POINTS:
+        points, loaded, churned = {}, 0, None
+        for count in options.points:
+            if churned is None and loaded and count == LARGE_COUNT:
+                churned = churn(server, kind, loaded, per_key, options)
             load(server.port, set_batches(loaded, count, VALUE_SIZE, seconds))
             points[count] = per_key(loaded := count)
-        churned = None
-        if kind == "plain":
-            for size in (CHURN_SIZE, VALUE_SIZE):
-                load(server.port, set_batches(0, loaded, size, seconds))
-            churned = per_key(loaded)
-        if large:
-            load(server.port, set_batches(loaded, LARGE_COUNT, VALUE_SIZE, seconds))
-            points[LARGE_COUNT] = per_key(LARGE_COUNT)
+        if churned is None:
+            churned = churn(server, kind, loaded, per_key, options)
     return {"server": name, "kind": kind, "empty_bytes": empty, "bytes_per_key": points, "churned_bytes_per_key": churned}
+
+
+def churn(server, kind, loaded, per_key, options):
+    """Bytes per key after every value was longer for a while. None: not asked for."""
+    if options.no_churn or kind != "plain":
+        return None
+    for size in (CHURN_SIZE, VALUE_SIZE):
+        load(server.port, set_batches(0, loaded, size))
+    return per_key(loaded)
 
 
 def show(row):
