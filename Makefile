@@ -32,7 +32,7 @@ setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
 # ---- proof: what CI runs ----
 
 .PHONY: test
-test: format lint deny test-rust test-loom test-clients test-instructions ## Everything that CI runs
+test: format lint deny test-rust test-loom test-clients test-bench test-instructions ## Everything that CI runs
 	@echo "make test: all of it passed"
 
 .PHONY: format
@@ -79,6 +79,18 @@ $(CLIENTS)/ready: tests/clients/requirements.txt
 	@$(CLIENTS)/venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/clients/requirements.txt
 	@touch $@
 
+# Every program in bench/ once, so small that its figures mean nothing: it must still work, not be fast.
+.PHONY: test-bench
+test-bench: build
+	@echo "== the benchmarks, small"
+	@$(call need,redis-server,redis-server)
+	@$(call need,redis-benchmark,redis-tools)
+	@for small in "peers.py --rounds 1 --scale 0.001" "forward.py --rounds 1 --scale 0.02" \
+		"tail.py --rounds 1 --seconds 0.5 --warm-up 0.1 --saturation-seconds 0.5 --shares 0.1" \
+		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "memory.py --points 20000 --no-redis"; do \
+		$(PYTHON) bench/$$small >$(TARGET)/bench.txt 2>&1 || { cat $(TARGET)/bench.txt; echo "bench/$$small failed"; exit 1; }; \
+	done
+
 # Apart from `make test`, for it fetches the suite from Debian's mirror the first time.
 .PHONY: test-redis-suite
 test-redis-suite: build ## Redis' own test suite against the built server (tests/redis_suite)
@@ -105,6 +117,19 @@ bench-peers: build ## CPU per request: this server, Debian's redis-server and th
 	@$(call need,redis-server,redis-server)
 	@$(call need,redis-benchmark,redis-tools)
 	@$(PYTHON) bench/peers.py $(ARGS)
+
+.PHONY: bench-forward
+bench-forward: build ## CPU per forwarded request beside a direct one, and bells
+	@$(PYTHON) bench/forward.py $(ARGS)
+
+.PHONY: bench-tail
+bench-tail: build ## Response times at a fixed rate: this server, Debian's redis-server and the floor
+	@$(call need,redis-server,redis-server)
+	@$(PYTHON) bench/tail.py $(ARGS)
+
+.PHONY: bench-growth
+bench-growth: build ## Response times while a lane goes from 0 to 10 million keys
+	@$(PYTHON) bench/growth.py $(ARGS)
 
 .PHONY: bench-memory
 bench-memory: build ## Resident bytes per key: this server and Debian's redis-server
