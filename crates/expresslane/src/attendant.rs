@@ -25,9 +25,11 @@ pub(crate) fn start(
     lanes: Vec<Berthed>,
 ) -> Result<Thread, String> {
     let machine = ThisMachine { memory_size, signatures: Signatures::new(lanes, clock.now().mono_ns) };
+    // From here on lanes pass questions on: none of the first clients is told that nobody answers.
+    let control = Control::new(setup);
     let thread = thread::Builder::new()
         .name("control".to_owned())
-        .spawn(move || attend(Control::new(setup), clock, &bells, machine))
+        .spawn(move || attend(control, clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     Ok(thread.thread().clone())
 }
@@ -99,6 +101,10 @@ impl Machine for ThisMachine {
         self.signatures.look(usize::from(lane), resident_size, now.mono_ns)
     }
 
+    fn warn(&mut self, line: &str) {
+        control::log(Level::Warn, line);
+    }
+
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
         Err("the configuration file is not written by the server: change it by hand".to_owned())
     }
@@ -146,6 +152,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("maxmemory-policy", policy.get_name().to_owned()),
         ("requirepass", settings.requirepass.clone().unwrap_or_default()),
         ("protected-mode", yes_no(settings.protected_mode)),
+        ("enable-debug-command", settings.enable_debug_command.clone()),
         ("maxclients", settings.maxclients.to_string()),
         ("timeout", settings.timeout.to_string()),
         ("databases", settings.databases.to_string()),

@@ -5,13 +5,16 @@ mod clock;
 mod control;
 mod machine;
 mod plan;
+mod preemption;
 mod region;
 mod release;
 mod serve;
 mod settings;
 mod signature;
+mod stats;
 mod table;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use settings::{Refusal, Verb};
@@ -19,15 +22,20 @@ use settings::{Refusal, Verb};
 fn main() -> ExitCode {
     let read_file = |path: &std::path::Path| std::fs::read_to_string(path);
     let result = match settings::parse(std::env::args_os(), read_file) {
-        Ok(Verb::Serve(settings)) => serve::serve(&settings),
+        Ok(Verb::Serve(settings)) => serve::serve(&settings).inspect_err(|problem| log(problem)),
+        Ok(Verb::Stats(settings)) => stats::stats(&settings).inspect_err(|problem| say(problem)),
         Err(Refusal::Usage(error)) => error.exit(),
-        Err(Refusal::File(problem)) => Err(problem),
+        Err(Refusal::File(problem)) => Err(problem).inspect_err(|problem| log(problem)),
     };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            control::log(control::Level::Error, &problem);
-            ExitCode::FAILURE
-        }
-    }
+    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A server's last words belong to its log.
+fn log(problem: &str) {
+    control::log(control::Level::Error, problem);
+}
+
+/// A tool's, to whoever has called it.
+fn say(problem: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "expresslane: {problem}");
 }

@@ -251,7 +251,7 @@ mod tests {
         let arguments = ["expresslane", "serve"].iter().chain(flags).map(Into::into);
         match parse(arguments, |_| Ok(String::new())) {
             Ok(Verb::Serve(settings)) => *settings,
-            Err(refusal) => panic!("{refusal:?}"),
+            other => panic!("{other:?}"),
         }
     }
 

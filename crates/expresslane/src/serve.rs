@@ -34,6 +34,7 @@ use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::machine::{self, Facts};
 use crate::plan::{self, Place, Plan};
+use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
 use crate::settings::{Io, ServeSettings};
@@ -285,6 +286,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         run_id,
         meter_per_us,
         slow_us: Settings::default().slow_us,
+        stall_us: settings.stall_warn.0.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
     }
 }
 
@@ -330,6 +332,7 @@ struct Runner<N> {
     clock: Clock,
     id: usize,
     shared: Arc<Shared>,
+    preemptions: Preemptions,
 }
 
 fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
@@ -377,7 +380,9 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         base,
     };
     let ready = Ready { bell: net.bell(), shared: opened.shared, region_size: size, berthed, inlet, notes };
-    Ok((Runner { lane, net, outlet, clock: berth.clock, id: usize::from(id), shared: berth.shared }, ready))
+    let (clock, shared) = (berth.clock, berth.shared);
+    let preemptions = Preemptions::default();
+    Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared, preemptions }, ready))
 }
 
 /// The doors that a lane has opened.
@@ -427,12 +432,24 @@ fn absent(address: SocketAddr) -> String {
 }
 
 impl<N: Sockets> Runner<N> {
+    /// Says of a turn that took too long whether the kernel had let others run in it.
+    fn judge(&mut self, began_ns: u64, control: &Thread) {
+        if self.lane.stall().is_some() {
+            if self.lane.settle(self.preemptions.has_grown()) {
+                control.unpark();
+            }
+        } else {
+            self.preemptions.look_again(began_ns);
+        }
+    }
+
     /// Turns until the end of the process.
     fn serve(&mut self, bells: &[Bell], control: &Thread) {
         let mut is_draining = false;
         loop {
             let now = self.clock.now();
             let next = self.lane.turn(now, &Ticks, &mut self.net);
+            self.judge(now.mono_ns, control);
             self.outlet.turn(&mut self.lane);
             for bell in self.lane.bells() {
                 match bells.get(usize::from(*bell)) {

@@ -35,6 +35,9 @@ pub(crate) enum Verb {
     /// Serve the database
     #[command(long_about = SERVE_LONG, after_long_help = SERVE_EXAMPLES)]
     Serve(Box<ServeSettings>),
+    /// Show how a running server is, lane by lane
+    #[command(long_about = STATS_LONG, after_long_help = STATS_EXAMPLES)]
+    Stats(StatsSettings),
 }
 
 const SERVE_LONG: &str = "Serve the database.
@@ -55,6 +58,45 @@ Every flag is also a key of the configuration file and an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
 Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.";
+
+const STATS_LONG: &str = "Show how a running server is, lane by lane.
+
+Asks with INFO, as any client could, and shows three tables with a line a lane: what is asked of it and what it holds; \
+how long its turns and commands take; what its cpu, its thread and its memory do. Of another server that speaks Redis' \
+protocol it shows the totals.";
+
+const STATS_EXAMPLES: &str = "Examples:
+  expresslane stats
+      127.0.0.1:6379, since its start
+  expresslane stats --watch
+      every second, what happened in it; Ctrl-C ends
+  REDISCLI_AUTH=… expresslane stats --host 10.0.0.5 --watch 10 --json >> stats.jsonl
+      a line of JSON every ten seconds; docs/stats.md describes it
+
+Exit codes: 0 shown, 1 the server can't be asked (one sentence says what to do), 2 a flag is wrong.";
+
+/// All settings of `expresslane stats`. Names are redis-cli's where it has them.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct StatsSettings {
+    /// Where the server listens
+    #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub(crate) host: String,
+    /// Its port; a lane's own port shows that lane alone
+    #[arg(short, long, value_name = "PORT", default_value_t = 6379, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Its Unix socket, instead of host and port
+    #[arg(short, long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
+    pub(crate) socket: Option<PathBuf>,
+    /// Its password. Other users of the machine see flags: prefer the environment
+    #[arg(short = 'a', long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
+    pub(crate) password: Option<String>,
+    /// Print JSON, an object a line, instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Go on every so many seconds, with rates since the look before
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) watch: Option<u32>,
+}
 
 /// All settings of `expresslane serve`.
 #[derive(Clone, Debug, clap::Args)]
@@ -145,6 +187,9 @@ pub(crate) struct ServeSettings {
     /// Numbered databases
     #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) databases: u16,
+    /// Who may use DEBUG, which is for tests: nobody, everybody, or clients on this machine
+    #[arg(long, help_heading = "Clients", value_name = "no|yes|local", value_parser = ["no", "yes", "local"], default_value = "no")]
+    pub(crate) enable_debug_command: String,
     /// Largest argument of a command
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb")]
     pub(crate) proto_max_bulk_len: Size,
@@ -178,7 +223,7 @@ pub(crate) fn parse(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = Program::command().mut_subcommand("serve", with_environment);
     let verb = verb_of(command.clone(), &arguments).map_err(Refusal::Usage)?;
-    let Verb::Serve(settings) = &verb;
+    let Verb::Serve(settings) = &verb else { return Ok(verb) };
     let Some(path) = &settings.config else { return Ok(verb) };
     let name = path.display();
     let text = read_file(path).map_err(|error| {
@@ -224,6 +269,7 @@ mod tests {
         arguments.extend(flags.iter().map(OsString::from));
         match parse(arguments, |_| Ok(file.to_owned())) {
             Ok(Verb::Serve(settings)) => Ok(settings),
+            Ok(Verb::Stats(_)) => Err("another verb".to_owned()),
             Err(Refusal::Usage(error)) => Err(one_line(&error)),
             Err(Refusal::File(problem)) => Err(problem),
         }

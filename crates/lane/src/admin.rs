@@ -9,9 +9,10 @@ use wire::reply::Proto;
 
 use crate::Settings;
 use crate::client::{Client, Port, Traits};
+use crate::histogram::Histogram;
 use crate::request::Request;
-use crate::stats::Stats;
-use crate::timing::Times;
+use crate::stats::{Stats, Traffic};
+use crate::timing::{Stall, Times};
 
 /// From the control thread to a lane.
 #[derive(Clone)]
@@ -30,6 +31,12 @@ pub(crate) enum Order {
     Monitor { lane: u16, client: u64 },
     /// Nobody wants to any more.
     EndMonitor,
+    /// Describe what is at a key of a database, if it is on this lane.
+    Inspect(u16, Arc<Vec<u8>>),
+    /// Take out keys whose time has come, or leave them until somebody looks.
+    ActiveExpiry(bool),
+    /// Do nothing at all for so many nanoseconds.
+    Sleep(u64),
     /// From now on these are the settings.
     Settings(Arc<Settings>),
     /// Count from zero.
@@ -42,6 +49,8 @@ pub(crate) enum Report {
     List(Vec<Portrait>),
     /// So many clients were closed.
     Killed(u64),
+    /// What is at the key.
+    Object(String),
     Done,
 }
 
@@ -61,7 +70,15 @@ pub(crate) struct Census {
     /// Calls of each command, by [`Id`].
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
     /// Their times.
-    pub(crate) times: Box<[Times; Id::COUNT]>,
+    pub(crate) times: Times,
+    /// How long turns took.
+    pub(crate) turns: Box<Histogram>,
+    /// The longest of them, without those that were preempted.
+    pub(crate) turn_longest: Stall,
+    /// What went through the connections.
+    pub(crate) traffic: Traffic,
+    /// Bytes of asks of other lanes that wait now.
+    pub(crate) ring_depth: u64,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
 }

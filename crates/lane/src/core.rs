@@ -23,8 +23,9 @@ use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
-use crate::timing::Times;
+use crate::timing::{StretchKind, Timing};
 use crate::transaction::{After, Go, PartAnswer, Prepare, Results, Surroundings, Transaction, key_range};
+use crate::turn::Meter;
 use crate::watch::WatcherId;
 use crate::{SLICE, Settings};
 
@@ -111,8 +112,8 @@ pub(crate) struct Core {
     pub(crate) held: Vec<Handle<Client>>,
     /// How often each command was called by clients of this lane.
     pub(crate) calls: Box<[Calls; Id::COUNT]>,
-    /// How long they took.
-    pub(crate) times: Box<[Times; Id::COUNT]>,
+    /// How long they took, and turns.
+    pub(crate) timing: Timing,
     spans: Vec<(u32, u32)>,
     reply: Vec<u8>,
 }
@@ -126,6 +127,7 @@ impl Core {
         space: Keyspace,
         peers: Vec<Option<Peer>>,
     ) -> Core {
+        let timing = Timing::new(&settings);
         Core {
             id,
             lane_count: map.lanes(),
@@ -153,7 +155,7 @@ impl Core {
             pause: None,
             held: Vec::new(),
             calls: Core::no_calls(),
-            times: Core::no_times(),
+            timing,
             spans: Vec::new(),
             reply: Vec::new(),
         }
@@ -545,7 +547,7 @@ impl Core {
     // ---- several steps
 
     /// Takes `slices` steps of what is under way.
-    pub(crate) fn work(&mut self, slices: usize) -> usize {
+    pub(crate) fn work(&mut self, slices: usize, meter: &impl Meter) -> usize {
         self.tell_untold();
         self.ask_control();
         for _ in 0..self.starved.len() {
@@ -561,11 +563,19 @@ impl Core {
                 self.hear_part(handle, self.id, answer);
                 continue;
             }
-            match self.runnable.pop_front() {
-                None => break,
-                Some(Runnable::Part(handle)) => self.step_part(handle, &mut SLICE.clone()),
-                Some(Runnable::Transaction(handle)) => self.step_transaction(handle),
+            let Some(runnable) = self.runnable.pop_front() else { break };
+            let mark = self.mark(meter);
+            let subject = match runnable {
+                Runnable::Part(handle) => self.parts.get(handle).and_then(Part::subject),
+                Runnable::Transaction(handle) => self.transactions.get(handle).and_then(Transaction::subject),
+            };
+            match runnable {
+                Runnable::Part(handle) => self.step_part(handle, &mut SLICE.clone()),
+                Runnable::Transaction(handle) => self.step_transaction(handle),
             }
+            let ticks = self.mark(meter).wrapping_sub(mark);
+            let (command, extent) = subject.unzip();
+            self.timing.note(StretchKind::Slice, command, extent.unwrap_or_default(), ticks);
             taken += 1;
         }
         taken

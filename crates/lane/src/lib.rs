@@ -11,6 +11,7 @@
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `peers`: what lanes say to each other;
+//! * `timing`, `histogram`, `stats`: how long turns and commands take, and what else is counted;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ mod control;
 mod core;
 mod dispatch;
 mod help;
+mod histogram;
 mod keyspace;
 mod lease;
 mod locks;
@@ -51,6 +53,7 @@ pub use control::{
 };
 pub use peers::{Links, mesh, mesh_placed};
 pub use stats::Stats;
+pub use timing::Stall;
 pub use turn::{Lane, Meter, Next, Setup};
 
 use net::Address;
@@ -102,8 +105,11 @@ pub struct Settings {
     pub announce_port_base: Option<u16>,
     /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
     pub meter_per_us: u64,
-    /// `slowlog-log-slower-than`: commands that take so long or longer are told to the control thread.
+    /// Commands that take so long or longer are told to the control thread: the lesser of `slowlog-log-slower-than` and
+    /// `latency-monitor-threshold`.
     pub slow_us: Option<u64>,
+    /// `stall-warn`: a turn that takes longer is told to the control thread; none is.
+    pub stall_us: Option<u64>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
 }
@@ -127,6 +133,7 @@ impl Default for Settings {
             announce_port_base: None,
             meter_per_us: 0,
             slow_us: Some(10_000),
+            stall_us: None,
             run_id: "0".repeat(40),
         }
     }

@@ -2,11 +2,14 @@
 
 use net::{Close, Net};
 use wire::command::Id;
+use wire::route::Slot;
 
 use crate::Settings;
 use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::slab::Handle;
+use crate::stats::Traffic;
+use crate::timing::Timing;
 use crate::turn::Lane;
 
 /// Clients looked at in a turn for an order that concerns them all.
@@ -19,6 +22,8 @@ pub(crate) struct Obeying {
     at: usize,
     portraits: Vec<Portrait>,
     killed_count: u64,
+    /// DEBUG SLEEP: no turn does anything before.
+    pub(crate) sleeps_until_ns: Option<u64>,
 }
 
 impl Lane {
@@ -56,17 +61,32 @@ impl Lane {
                 self.core.set_monitored(false);
                 Some(Report::Done)
             }
+            Order::Inspect(db, key) => Some(self.inspect(db, &key).map_or(Report::Done, Report::Object)),
+            Order::ActiveExpiry(is_on) => {
+                self.core.space.shard.set_active_expiry(is_on);
+                Some(Report::Done)
+            }
+            Order::Sleep(ns) => match self.obeying.sleeps_until_ns.take() {
+                None => {
+                    self.obeying.sleeps_until_ns = Some(self.core.space.now.mono_ns.saturating_add(ns));
+                    None
+                }
+                // A turn has come this far: the time is over.
+                Some(_) => Some(Report::Done),
+            },
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
+                self.core.timing.obey(&settings);
                 Some(Report::Done)
             }
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.calls = Core::no_calls();
-                self.core.times = Core::no_times();
+                self.core.timing = Timing::new(&self.core.settings);
+                self.traffic_then = Traffic::of(&net.counters());
                 Some(Report::Done)
             }
         };
@@ -88,9 +108,32 @@ impl Lane {
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
             calls: self.core.calls.clone(),
-            times: self.core.times.clone(),
+            times: self.core.timing.times.clone(),
+            turns: self.core.timing.turns.clone(),
+            turn_longest: self.core.timing.turn_longest,
+            traffic: Traffic::of(&net.counters()).since(self.traffic_then),
+            ring_depth: self.core.ring_depth(),
             blocked_count: self.core.held.len() as u64,
         }
+    }
+
+    /// DEBUG OBJECT's line of a key of this lane.
+    fn inspect(&self, db: u16, bytes: &[u8]) -> Option<String> {
+        let slot = Slot::of(bytes);
+        if self.core.map.owner(slot).0 != self.core.id {
+            return None;
+        }
+        let (shard, unix_ms) = (&self.core.space.shard, self.core.space.now.unix_ms);
+        let entry = shard.get(&shard.key(db, slot.number(), bytes), unix_ms)?;
+        let idle_s = shard.idle_s(&entry);
+        let clock_s = u32::try_from(unix_ms.div_euclid(1000) & 0xff_ffff).expect("24 bits");
+        Some(format!(
+            "Value at:{:p} refcount:1 encoding:{} serializedlength:{} lru:{} lru_seconds_idle:{idle_s}",
+            entry.key().as_ptr(),
+            entry.encoding(),
+            entry.value().len(),
+            clock_s.wrapping_sub(idle_s) & 0xff_ffff,
+        ))
     }
 
     /// Portrays a turn's share of the clients; true when all have been looked at.
@@ -132,6 +175,12 @@ impl Lane {
 }
 
 impl Core {
+    /// Bytes of asks of other lanes that this one has seen and not come to yet.
+    fn ring_depth(&self) -> u64 {
+        let lanes = self.peers.iter().take(usize::from(self.lane_count)).flatten();
+        lanes.map(|peer| peer.asks_in.seen_size() as u64).sum()
+    }
+
     /// Every command at zero.
     pub(crate) fn no_calls() -> Box<[Calls; Id::COUNT]> {
         Box::new([Calls::default(); Id::COUNT])

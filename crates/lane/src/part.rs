@@ -14,6 +14,7 @@ use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
+use crate::timing::Extent;
 use crate::watch::WatcherId;
 
 /// Names entered or given back in one step.
@@ -226,6 +227,16 @@ impl Part {
     pub(crate) fn withdraw(&mut self) {
         self.jobs.clear();
         self.state = State::Releasing;
+    }
+
+    /// The command that it is about.
+    pub(crate) fn subject(&self) -> Option<(&'static Command, Extent)> {
+        match &self.jobs.front()?.work {
+            Work::Run { command, request, .. }
+            | Work::Fetch { command, request, .. }
+            | Work::Place { command, request, .. } => Some((*command, Extent::of(request))),
+            Work::Watch { .. } => None,
+        }
     }
 
     /// The next step. `holder` names it in the lock table; `newest` gives the newest number, `fresh` a new one.

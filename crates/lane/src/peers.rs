@@ -23,7 +23,7 @@ use ring::{Consumer, Mailbox, Producer, credit, frame_size, payload_max, ring};
 use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::timing::Slow;
+use crate::timing::{Slow, Stall};
 use crate::transaction::{Go, Prepare, Results};
 
 /// Rings of all pairs together stay below this, so that 94 lanes are affordable.
@@ -60,6 +60,8 @@ pub(crate) enum Parcel {
     Slow(Box<Slow>),
     /// What clients that monitor see: whole lines.
     Lines(Arc<Vec<u8>>),
+    /// A turn that took too long, for the control thread's log.
+    Stall(Box<Stall>),
     /// A command for the control thread.
     Question(Box<Question>),
 }
@@ -108,6 +110,8 @@ pub(crate) enum ControlKind {
     Lines = 7,
     /// This client monitors no more.
     MonitorGone = 8,
+    /// A turn took too long.
+    Stall = 9,
 }
 
 /// The fixed part of an ask.
@@ -455,6 +459,7 @@ impl ControlHead {
                 6 => ControlKind::Lend,
                 7 => ControlKind::Lines,
                 8 => ControlKind::MonitorGone,
+                9 => ControlKind::Stall,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

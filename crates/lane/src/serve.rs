@@ -16,6 +16,7 @@ use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::slab::Handle;
+use crate::timing::Extent;
 use crate::turn::Meter;
 
 /// Commands decoded before the first of them runs.
@@ -90,7 +91,8 @@ pub(crate) fn serve_client<N: Net>(
                         if is_timed && let Some(Ok(command)) = frame.command {
                             let now = meter.read();
                             let args = Args::View { input: bytes, ranges: &frame.ranges };
-                            core.took(client, command, Some(args), now.wrapping_sub(mark));
+                            let extent = Extent { arg_count: frame.ranges.len(), size: frame.size };
+                            core.took(client, command, Some(args), extent, now.wrapping_sub(mark));
                             mark = now;
                         }
                     }
@@ -126,13 +128,14 @@ pub(crate) fn serve_client<N: Net>(
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
                 let resolved = resolve(Args::Owned(&request));
+                let extent = Extent::of(&request);
                 let mark = meter.read();
                 let flow = core.dispatch(client, handle, resolved, None, Input::Owned(request), output);
                 if core.settings.meter_per_us > 0
                     && !matches!(flow, Flow::Halt(_))
                     && let Ok(command) = resolved
                 {
-                    core.took(client, command, None, meter.read().wrapping_sub(mark));
+                    core.took(client, command, None, extent, meter.read().wrapping_sub(mark));
                 }
                 flow
             }

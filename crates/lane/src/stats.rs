@@ -35,7 +35,7 @@ pub struct Stats {
     pub turn_commands_max: u64,
     /// Most slices in a turn.
     pub turn_slices_max: u64,
-    /// Longest turn, by the meter.
+    /// Longest turn, by the meter, of those in which the thread was not known to be preempted.
     pub turn_meter_max: u64,
     /// Clients turned away because there were `maxclients`.
     pub clients_rejected: u64,
@@ -43,8 +43,54 @@ pub struct Stats {
     pub slow_dropped: u64,
     /// Lines for clients that monitor for which there was no room.
     pub monitor_dropped: u64,
+    /// Turns over the limit of `stall-warn` in which the thread had the processor.
+    pub turns_stalled: u64,
+    /// Turns over that limit in which the kernel let others run: the lane could do nothing about it.
+    pub turns_preempted: u64,
+    /// The longest of those, by the meter; they do not count in `turn_meter_max`.
+    pub turn_preempted_meter_max: u64,
+    /// Most bytes of asks of one other lane that waited when this lane looked.
+    pub ring_depth_max: u64,
     /// Keys now, over all databases.
     pub keys: u64,
+}
+
+/// What went through a lane's connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    /// System calls of all kinds, and those that gathered events, received and sent.
+    pub(crate) calls: u64,
+    pub(crate) waits: u64,
+    pub(crate) receives: u64,
+    pub(crate) sends: u64,
+    pub(crate) bytes_in: u64,
+    pub(crate) bytes_out: u64,
+}
+
+impl Traffic {
+    /// Since the net was made.
+    pub(crate) fn of(counters: &net::Counters) -> Traffic {
+        Traffic {
+            calls: counters.system_calls(),
+            waits: counters.waits,
+            receives: counters.receives,
+            sends: counters.sends,
+            bytes_in: counters.bytes_in,
+            bytes_out: counters.bytes_out,
+        }
+    }
+
+    /// What has been added to an earlier look at the same net.
+    pub(crate) fn since(self, then: Traffic) -> Traffic {
+        Traffic {
+            calls: self.calls - then.calls,
+            waits: self.waits - then.waits,
+            receives: self.receives - then.receives,
+            sends: self.sends - then.sends,
+            bytes_in: self.bytes_in - then.bytes_in,
+            bytes_out: self.bytes_out - then.bytes_out,
+        }
+    }
 }
 
 impl Stats {

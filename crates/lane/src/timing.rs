@@ -1,56 +1,172 @@
-//! How long commands take, by the meter: a histogram for each command, and the slow ones told to the control thread.
+//! How long turns and commands take, by the meter: a histogram for each command and one for turns, slow commands told to
+//! the control thread, and turns that took too long with what took longest in them.
 //!
-//! Only what the client's lane does before the next command is measured: a command that other lanes answer, or that
-//! goes on in slices, counts with its first step.
+//! Of a command only what the client's lane does before the next command is measured: one that other lanes answer, or
+//! that goes on in slices, counts with its first step. What other lanes ask, and slices, are looked at for stalls alone.
 
-use wire::command::{Command, Id};
+use wire::command::{Command, Flag, Id};
 
+use crate::Settings;
 use crate::admin::address;
 use crate::client::Client;
 use crate::core::Core;
+use crate::histogram::Histogram;
 use crate::peers::{ControlHead, ControlKind, Parcel};
-use crate::request::Args;
+use crate::request::{Args, Request};
+use crate::turn::{Lane, Meter};
 
-/// Buckets of a histogram: bucket `n` counts times below 2ⁿ microseconds; the last takes all longer ones.
-pub(crate) const BUCKET_COUNT: usize = 32;
 /// Arguments of a slow command that are kept, and bytes of each, as in Redis; the rest is counted.
 const ARGS_MAX: usize = 32;
 const ARG_SIZE_MAX: usize = 128;
 
-/// The times of one command.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    pub(crate) us: u64,
-    pub(crate) buckets: [u32; BUCKET_COUNT],
+/// The times of each command that was called, by [`Id`].
+pub(crate) type Times = Box<[Option<Box<Histogram>>; Id::COUNT]>;
+
+/// What a lane measures of itself.
+pub(crate) struct Timing {
+    pub(crate) times: Times,
+    pub(crate) turns: Box<Histogram>,
+    /// What took longest in this turn.
+    longest: Stretch,
+    /// The longest turn, without those that were preempted.
+    pub(crate) turn_longest: Stall,
+    /// The last turn, if it was too long and nobody has said yet why.
+    stall: Option<Stall>,
+    /// Commands that take so long are slow, turns that take longer are too long; in counts of the meter.
+    slow_ticks: u64,
+    stall_ticks: u64,
 }
 
-/// A command that took long, as SLOWLOG shows it.
+/// Something that a lane did in one piece.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stretch {
+    pub(crate) ticks: u64,
+    pub(crate) kind: StretchKind,
+    pub(crate) command: Option<&'static Command>,
+    pub(crate) extent: Extent,
+}
+
+/// See [`Stretch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum StretchKind {
+    /// A client's command, or its first step.
+    #[default]
+    Command,
+    /// Another lane's ask.
+    Ask,
+    /// A further step of a command or of a transaction.
+    Slice,
+}
+
+/// How large a command is. Its arguments themselves may be secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Arguments, the command's name included.
+    pub(crate) arg_count: usize,
+    /// Bytes of it.
+    pub(crate) size: usize,
+}
+
+impl Extent {
+    pub(crate) fn of(request: &Request) -> Extent {
+        Extent { arg_count: request.len(), size: request.size() }
+    }
+}
+
+/// What a turn has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) command_count: u64,
+    pub(crate) ask_count: u64,
+    pub(crate) slice_count: u64,
+}
+
+/// A turn that took longer than `stall-warn`: see [`Lane::stall`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stall {
+    /// How long, by the meter.
+    pub ticks: u64,
+    pub(crate) done: Done,
+    pub(crate) longest: Stretch,
+}
+
+impl Stall {
+    /// The command that took longest in the turn, in lower case; none if no command took any time.
+    pub fn command(&self) -> Option<&'static str> {
+        self.longest.command.map(|command| command.name)
+    }
+}
+
+/// A command that took long, as SLOWLOG and LATENCY show it.
 pub(crate) struct Slow {
     pub(crate) unix_s: i64,
     pub(crate) us: u64,
+    /// The command is of constant cost.
+    pub(crate) is_fast: bool,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
 }
 
+impl Timing {
+    pub(crate) fn new(settings: &Settings) -> Timing {
+        let mut timing = Timing {
+            times: Box::new([const { None }; Id::COUNT]),
+            turns: Box::default(),
+            longest: Stretch::default(),
+            turn_longest: Stall::default(),
+            stall: None,
+            slow_ticks: 0,
+            stall_ticks: 0,
+        };
+        timing.obey(settings);
+        timing
+    }
+
+    /// From now on these are the limits.
+    pub(crate) fn obey(&mut self, settings: &Settings) {
+        let ticks =
+            |us: Option<u64>| us.map_or(u64::MAX, |us| us.saturating_mul(settings.meter_per_us.max(1)));
+        self.slow_ticks = ticks(settings.slow_us);
+        self.stall_ticks = ticks(settings.stall_us);
+    }
+
+    /// A piece of work is over.
+    #[inline]
+    pub(crate) fn note(
+        &mut self,
+        kind: StretchKind,
+        command: Option<&'static Command>,
+        extent: Extent,
+        ticks: u64,
+    ) {
+        if self.longest.ticks < ticks {
+            self.longest = Stretch { ticks, kind, command, extent };
+        }
+    }
+}
+
 impl Core {
-    /// Every command at zero.
-    pub(crate) fn no_times() -> Box<[Times; Id::COUNT]> {
-        Box::new([Times::default(); Id::COUNT])
+    /// What the meter says, if it counts time.
+    #[inline]
+    pub(crate) fn mark(&self, meter: &impl Meter) -> u64 {
+        if self.settings.meter_per_us > 0 { meter.read() } else { 0 }
     }
 
     /// A client's command took so many counts of the meter. `args`: those that are still at hand.
     #[inline]
-    pub(crate) fn took(&mut self, client: &Client, command: &Command, args: Option<Args<'_>>, ticks: u64) {
-        // Nearly every command is over within a microsecond: a comparison is cheaper than the division.
-        let per_us = self.settings.meter_per_us;
-        let us = if ticks < per_us { 0 } else { ticks / per_us };
-        let times = &mut self.times[command.id as usize];
-        times.us += us;
-        let bucket = usize::try_from(u64::BITS - us.leading_zeros()).expect("at most 64");
-        times.buckets[bucket.min(BUCKET_COUNT - 1)] += 1;
-        if self.settings.slow_us.is_some_and(|slow_us| slow_us <= us) {
-            self.tell_slow(client, command, args, us);
+    pub(crate) fn took(
+        &mut self,
+        client: &Client,
+        command: &'static Command,
+        args: Option<Args<'_>>,
+        extent: Extent,
+        ticks: u64,
+    ) {
+        self.timing.times[command.id as usize].get_or_insert_default().add(ticks);
+        self.timing.note(StretchKind::Command, Some(command), extent, ticks);
+        if self.timing.slow_ticks <= ticks {
+            self.tell_slow(client, command, args, ticks / self.settings.meter_per_us);
         }
     }
 
@@ -59,17 +175,80 @@ impl Core {
         let slow = Slow {
             unix_s: self.space.now.unix_ms / 1000,
             us,
+            is_fast: command.flags.has(Flag::Fast),
             args: args.map_or_else(|| vec![command.name.as_bytes().to_vec()], |args| kept(command, args)),
             peer: address(client.peer),
             name: client.name.clone(),
         };
-        let head = ControlHead { target: 0, round: 0, kind: ControlKind::Slow };
-        let control = self.lane_count;
-        if !self.board.is_attended()
-            || !self.peer(control).try_tell(head, &mut Some(Parcel::Slow(Box::new(slow))))
-        {
+        if !self.tell_control(ControlKind::Slow, Parcel::Slow(Box::new(slow))) {
             self.stats.slow_dropped += 1;
         }
+    }
+
+    /// Tells the control thread something that it has not asked for; false when there is none, or no room.
+    fn tell_control(&mut self, kind: ControlKind, parcel: Parcel) -> bool {
+        let head = ControlHead { target: 0, round: 0, kind };
+        let control = self.lane_count;
+        self.board.is_attended() && self.peer(control).try_tell(head, &mut Some(parcel))
+    }
+
+    /// A turn begins: nothing in it took long yet. What nobody said of the last one stays its own fault.
+    #[inline]
+    pub(crate) fn begin_turn(&mut self) {
+        self.timing.longest = Stretch::default();
+        if self.timing.stall.is_some() {
+            self.settle(false);
+        }
+    }
+
+    /// A turn is over.
+    #[inline]
+    pub(crate) fn end_turn(&mut self, ticks: u64, done: Done) {
+        self.timing.turns.add(ticks);
+        if self.timing.stall_ticks < ticks {
+            self.timing.stall = Some(Stall { ticks, done, longest: self.timing.longest });
+        } else if self.stats.turn_meter_max < ticks {
+            self.note_longest_turn(Stall { ticks, done, longest: self.timing.longest });
+        }
+    }
+
+    #[cold]
+    fn note_longest_turn(&mut self, turn: Stall) {
+        self.stats.turn_meter_max = turn.ticks;
+        self.timing.turn_longest = turn;
+    }
+
+    #[cold]
+    fn settle(&mut self, is_preempted: bool) {
+        let Some(stall) = self.timing.stall.take() else { return };
+        if is_preempted {
+            self.stats.turns_preempted += 1;
+            self.stats.turn_preempted_meter_max = self.stats.turn_preempted_meter_max.max(stall.ticks);
+            return;
+        }
+        self.stats.turns_stalled += 1;
+        if self.stats.turn_meter_max < stall.ticks {
+            self.note_longest_turn(stall);
+        }
+        // What there is no room for is counted all the same.
+        self.tell_control(ControlKind::Stall, Parcel::Stall(Box::new(stall)));
+    }
+}
+
+impl Lane {
+    /// The last turn, if it took longer than `stall-warn` by the meter. The runner finds out whether the thread was
+    /// preempted in it and says so with [`Lane::settle`]; unsaid, the next turn takes it for the lane's own.
+    #[inline]
+    pub fn stall(&self) -> Option<&Stall> {
+        self.core.timing.stall.as_ref()
+    }
+
+    /// Ends the matter of [`Lane::stall`]: a preempted turn is counted, any other one is told to the control thread. True
+    /// if that sleeps, and its bell has to be rung.
+    pub fn settle(&mut self, is_preempted: bool) -> bool {
+        self.core.settle(is_preempted);
+        let control = self.core.lane_count;
+        !is_preempted && self.core.peer(control).publish()
     }
 }
 

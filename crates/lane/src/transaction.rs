@@ -27,6 +27,7 @@ use crate::part::{Job, Names, Outcome, Work};
 use crate::replies::Content;
 use crate::request::Request;
 use crate::slab::Handle;
+use crate::timing::Extent;
 use crate::watch::WatcherId;
 
 mod combine;
@@ -305,6 +306,11 @@ impl Transaction {
     /// Whether nothing has run: a watched key had changed.
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_aborted
+    }
+
+    /// The command that it has come to.
+    pub(crate) fn subject(&self) -> Option<(&'static Command, Extent)> {
+        self.commands.get(self.position).map(|planned| (planned.command, Extent::of(&planned.request)))
     }
 
     /// Another piece of planning or combining.

@@ -19,7 +19,8 @@ use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::room::Room;
 use crate::serve::{Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
-use crate::stats::Stats;
+use crate::stats::{Stats, Traffic};
+use crate::timing::Done;
 use crate::{Now, Settings};
 
 /// Clients served in a turn; the others keep their place.
@@ -97,6 +98,8 @@ pub struct Lane {
     pub(crate) obeying: Obeying,
     /// Where the look for silent clients has come to.
     silence_next: usize,
+    /// What had gone through the connections when counting last began from zero.
+    pub(crate) traffic_then: Traffic,
 }
 
 impl Lane {
@@ -126,23 +129,31 @@ impl Lane {
             bells: Vec::new(),
             obeying: Obeying::default(),
             silence_next: 0,
+            traffic_then: Traffic::default(),
         }
     }
 
     /// One round: finish what was begun, begin what has come, keep house, hand everything over.
     pub fn turn<N: Net>(&mut self, now: Now, meter: &impl Meter, net: &mut N) -> Next {
+        if let Some(until_ns) = self.obeying.sleeps_until_ns
+            && now.mono_ns < until_ns
+        {
+            self.bells.clear();
+            return Next::At(until_ns);
+        }
         let began = meter.read();
         self.core.space.now = now;
         self.core.stats.turns += 1;
+        self.core.begin_turn();
         self.gather(net);
-        self.hear_lanes(net);
+        let ask_count = self.hear_lanes(meter, net);
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
             self.end_pause();
         }
-        self.serve_clients(meter, net);
+        let command_count = self.serve_clients(meter, net);
         self.dismiss_silent(net);
         self.obey(net);
-        let slices = self.core.work(SLICES_PER_TURN);
+        let slice_count = self.core.work(SLICES_PER_TURN, meter) as u64;
         self.deliver(net);
         // Nothing changes while clients are paused, by time neither.
         let has_more = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
@@ -151,8 +162,10 @@ impl Lane {
         self.publish();
         net.flush();
         let stats = &mut self.core.stats;
-        stats.turn_slices_max = stats.turn_slices_max.max(slices as u64);
-        stats.turn_meter_max = stats.turn_meter_max.max(meter.read().wrapping_sub(began));
+        stats.turn_commands_max = stats.turn_commands_max.max(command_count);
+        stats.turn_slices_max = stats.turn_slices_max.max(slice_count);
+        let done = Done { command_count, ask_count, slice_count };
+        self.core.end_turn(meter.read().wrapping_sub(began), done);
         self.next(now, has_more)
     }
 
@@ -334,12 +347,14 @@ impl Lane {
 
     // ---- the other lanes
 
-    fn hear_lanes<N: Net>(&mut self, net: &mut N) {
+    /// Says how many asks were served.
+    fn hear_lanes<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         let mut senders = std::mem::take(&mut self.senders);
         senders.merge(self.mailbox.collect());
         if senders.is_empty() {
-            return;
+            return 0;
         }
+        let mut ask_count = 0;
         let Lane { core, clients, stirred, handovers, .. } = self;
         let mut left = Senders::default();
         while let Some(sender) = senders.take_from(self.sender_next) {
@@ -362,7 +377,9 @@ impl Lane {
                     }
                 }
             });
-            if core.hear_asks(lane, ASKS_PER_PEER) == ASKS_PER_PEER || !is_through {
+            let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
+            ask_count += served_count as u64;
+            if served_count == ASKS_PER_PEER || !is_through {
                 left.insert(sender);
             }
             self.sender_next = sender + 1;
@@ -373,11 +390,13 @@ impl Lane {
             let conn = net.take(handover);
             self.admit(conn, Port::Shared, ends);
         }
+        ask_count
     }
 
     // ---- clients
 
-    fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) {
+    /// Says how many commands were served.
+    fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let count = self.ready.len().min(CLIENTS_PER_TURN);
@@ -405,8 +424,7 @@ impl Lane {
                 End::Settles => self.stirred.push(handle),
             }
         }
-        let stats = &mut self.core.stats;
-        stats.turn_commands_max = stats.turn_commands_max.max((COMMANDS_PER_TURN - commands_left) as u64);
+        (COMMANDS_PER_TURN - commands_left) as u64
     }
 
     /// Hands out replies that have become ready, and lets their clients go on.

@@ -324,6 +324,19 @@ impl<P: Send> Consumer<P> {
         }
     }
 
+    /// Bytes of ring taken up by frames that are published and not popped. Looks only if nothing was left to pop.
+    #[inline]
+    pub fn waiting_size(&mut self) -> usize {
+        self.front();
+        self.seen_size()
+    }
+
+    /// The same, as far as this end has looked.
+    #[inline]
+    pub fn seen_size(&self) -> usize {
+        self.published_seen.wrapping_sub(self.popped)
+    }
+
     /// Whether no published frame is left to pop.
     #[inline]
     pub fn is_empty(&mut self) -> bool {

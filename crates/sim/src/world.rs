@@ -40,6 +40,7 @@ impl Machine for Nothing {
     fn processor_us(&mut self) -> (u64, u64) {
         (0, 0)
     }
+    fn warn(&mut self, _: &str) {}
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
         Err("there is no file".to_owned())
     }

@@ -88,6 +88,8 @@ pub struct Shard {
     pub(crate) arena: Arena,
     pub(crate) shelf: Shelf,
     pub(crate) wheel: Wheel,
+    /// Keys are taken out when their time has come, not only when somebody looks.
+    pub(crate) expires_actively: bool,
     pub(crate) graveyard: Graveyard,
     /// Trees of flushed partitions, to be taken apart.
     pub(crate) doomed: Pile<u32>,
@@ -119,6 +121,7 @@ impl Shard {
             arena: Arena::new(memory),
             shelf: Shelf::default(),
             wheel: Wheel::new(),
+            expires_actively: true,
             graveyard: Graveyard::new(),
             doomed: Pile::default(),
             databases: (0..config.databases).map(Database::new).collect(),
@@ -268,6 +271,11 @@ impl Shard {
     /// Takes what may be the last reference to a rope, to be freed in paced steps by `tend`.
     pub fn retire(&mut self, rope: Rope) {
         self.graveyard.push(rope);
+    }
+
+    /// Whether housekeeping takes out keys whose time has come. If not they stay, and nobody sees them. For tests.
+    pub fn set_active_expiry(&mut self, is_on: bool) {
+        self.expires_actively = is_on;
     }
 
     /// Sets how many bytes (`Memory::total`) the shard may hold: effects that add are refused as `Full` beyond it.

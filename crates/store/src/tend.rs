@@ -37,11 +37,14 @@ impl Shard {
     /// The instant, in unix milliseconds, before which expiry has nothing to do. For an end that is far off this may be
     /// a little earlier than the end itself, when the wheel looks at it again.
     pub fn next_expiry(&self) -> Option<i64> {
-        self.wheel.next_at().map(|at| i64::try_from(at).unwrap_or(i64::MAX))
+        self.wheel.next_at().filter(|_| self.expires_actively).map(|at| i64::try_from(at).unwrap_or(i64::MAX))
     }
 
     /// Removes keys in the order of their ends. Says whether some are left.
     fn take_out_due(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> bool {
+        if !self.expires_actively {
+            return false;
+        }
         let now = instant(now_ms);
         while !budget.is_spent() {
             match self.wheel.step(&mut self.arena, now) {

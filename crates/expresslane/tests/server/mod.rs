@@ -126,6 +126,11 @@ impl Served {
         self.server.child.id()
     }
 
+    /// Where it listens.
+    pub(crate) fn port(&self) -> &str {
+        &self.port
+    }
+
     /// A new connection. What takes longer than [`PATIENCE`] fails.
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();

@@ -200,7 +200,9 @@ impl Config {
         let number = |name: &str| self.value(name).parse::<i64>().unwrap_or(0).unsigned_abs();
         let size = |name: &str| usize::try_from(number(name)).unwrap_or(usize::MAX);
         let password = self.value("requirepass");
-        settings.slow_us = self.value("slowlog-log-slower-than").parse().ok();
+        let slowlog_us: Option<u64> = self.value("slowlog-log-slower-than").parse().ok();
+        let latency_us = number("latency-monitor-threshold").saturating_mul(1000);
+        settings.slow_us = slowlog_us.into_iter().chain(Some(latency_us).filter(|us| *us > 0)).min();
         settings.password = (!password.is_empty()).then(|| password.as_bytes().to_vec());
         settings.client_count_max = size("maxclients");
         settings.bulk_size_max = number("proto-max-bulk-len");

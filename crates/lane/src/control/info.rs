@@ -10,6 +10,7 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
+use super::lanes;
 use super::signature::Signature;
 use super::slowlog;
 use crate::admin::{Census, Portrait};
@@ -80,8 +81,10 @@ const DEFAULT: &[Section] = &[
 const MORE: &[Section] = &[
     ("commandstats", |view, text| view.commands(text)),
     ("latencystats", |view, text| view.latencies(text)),
-    ("lanes", |view, text| view.each_lane(text)),
+    ("lanes", |view, text| lanes::each_lane(view, text)),
 ];
+/// Shown when named alone: long.
+const NAMED: &[Section] = &[("histograms", |view, text| lanes::histograms(view, text))];
 
 /// Whether the sections named include the one on lanes.
 pub(super) fn shows_lanes(names: &[&[u8]]) -> bool {
@@ -107,7 +110,8 @@ impl View<'_> {
         let chosen = DEFAULT
             .iter()
             .filter(|(name, _)| default || is_named(name))
-            .chain(MORE.iter().filter(|(name, _)| all || is_named(name)));
+            .chain(MORE.iter().filter(|(name, _)| all || is_named(name)))
+            .chain(NAMED.iter().filter(|(name, _)| is_named(name)));
         for (name, put) in chosen {
             if !text.is_empty() {
                 text += "\r\n";
@@ -122,8 +126,20 @@ impl View<'_> {
         text
     }
 
-    fn sum(&self, of: impl Fn(&Census) -> u64) -> u64 {
+    pub(super) fn sum(&self, of: impl Fn(&Census) -> u64) -> u64 {
         self.lanes.iter().map(|(_, census)| of(census)).sum()
+    }
+
+    /// Counts of the lanes' meter as microseconds; as they are where the meter does not count time.
+    fn us(&self, ticks: u64) -> u64 {
+        ticks / self.settings.meter_per_us.max(1)
+    }
+
+    /// The same with three decimals.
+    pub(super) fn time(&self, ticks: u64) -> String {
+        let per_us = u128::from(self.settings.meter_per_us.max(1));
+        let thousandths = u128::from(ticks) * 1000 / per_us;
+        format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
     }
 
     fn used_size(&self) -> u64 {
@@ -363,7 +379,7 @@ impl View<'_> {
     fn commands(&self, text: &mut String) {
         for (index, command) in COMMANDS.iter().enumerate() {
             let calls = self.sum(|census| census.calls[index].count);
-            let us = self.sum(|census| census.times[index].us);
+            let us = self.us(slowlog::times(&self.lanes, index).sum);
             let rejected = self.sum(|census| census.calls[index].rejected_count);
             if calls + rejected > 0 {
                 write!(
@@ -380,52 +396,18 @@ impl View<'_> {
     fn latencies(&self, text: &mut String) {
         let shares = self.config.value("latency-tracking-info-percentiles");
         for (index, command) in COMMANDS.iter().enumerate() {
-            let buckets = slowlog::buckets(&self.lanes, index);
-            if buckets.iter().all(|&count| count == 0) {
+            let times = slowlog::times(&self.lanes, index);
+            if times.count() == 0 {
                 continue;
             }
             let facts: Vec<String> = shares
                 .split(' ')
                 .filter_map(|word| Some((word, word.parse().ok()?)))
-                .map(|(word, share)| format!("p{word}={}.000", slowlog::percentile(&buckets, share)))
+                .map(|(word, share)| format!("p{word}={}", self.time(times.percentile(share))))
                 .collect();
             write!(text, "latency_percentiles_usec_{}:{}\r\n", command.name, facts.join(","))
                 .expect("a string takes all");
         }
-    }
-
-    fn each_lane(&self, text: &mut String) {
-        for ((lane, census), signature) in self.lanes.iter().zip(&self.signatures) {
-            let stats = &census.stats;
-            let turn = match self.settings.meter_per_us {
-                0 => format!("turn_units_max={}", stats.turn_meter_max),
-                per_us => format!("turn_usec_max={}", stats.turn_meter_max / per_us),
-            };
-            write!(
-                text,
-                "lane{lane}:direct={},forwarded={},moved={},asks_served={},transactions={},lock_waits={},clients={},\
-                 connections={},handovers={},keys={},bytes={},bells={},turns={},turn_commands_max={},\
-                 turn_slices_max={},{turn}{signature}\r\n",
-                stats.commands_direct,
-                stats.commands_forwarded,
-                stats.commands_moved,
-                stats.asks_served,
-                stats.transactions,
-                stats.lock_waits,
-                stats.clients,
-                stats.connections,
-                stats.handovers,
-                stats.keys,
-                census.memory.total(),
-                stats.bells,
-                stats.turns,
-                stats.turn_commands_max,
-                stats.turn_slices_max,
-            )
-            .expect("a string takes all");
-        }
-        let dropped = self.lines_dropped + self.sum(|census| census.stats.monitor_dropped);
-        write!(text, "monitor_lines_dropped:{dropped}\r\n").expect("a string takes all");
     }
 
     /// MEMORY STATS: what is measured here under Redis' names.

@@ -12,11 +12,15 @@
 
 pub(crate) mod clients;
 mod config;
+mod debug;
 mod info;
+mod lanes;
+mod latency;
 mod monitors;
 mod settings;
 mod signature;
 mod slowlog;
+mod stalls;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -32,11 +36,14 @@ use crate::client::Port;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::replies::Content;
 use crate::request::Args;
+use crate::timing::Slow;
 use crate::{Now, Settings};
 use config::Config;
+use latency::Delays;
 use monitors::Monitor;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
+use stalls::StallLog;
 
 /// What only the machine knows, asked when somebody wants to see it.
 pub trait Machine {
@@ -51,6 +58,8 @@ pub trait Machine {
     fn signature(&mut self, _lane: u16, _resident_size: u64, _now: Now) -> Signature {
         Signature::default()
     }
+    /// Writes a line to the log: something is not as it should be.
+    fn warn(&mut self, line: &str);
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -116,9 +125,11 @@ pub struct Control {
     enders: Vec<Asker>,
     rate: info::Rate,
     slow: SlowLog,
+    delays: Delays,
     monitors: Vec<Monitor>,
     /// Lines for which there was no room on the way to a monitor.
     lines_dropped: u64,
+    stalls: StallLog,
     bells: Vec<u16>,
 }
 
@@ -148,6 +159,8 @@ enum Begun {
     Everywhere(Order),
     /// The client waits for the server's end.
     Ending,
+    /// The client's lane has to.
+    AtHome(Order),
     /// So have the lanes that the client sees: on a lane's own port that one alone.
     InSight(Order),
 }
@@ -174,8 +187,10 @@ impl Control {
             enders: Vec::new(),
             rate: info::Rate::default(),
             slow: SlowLog::default(),
+            delays: Delays::default(),
             monitors: Vec::new(),
             lines_dropped: 0,
+            stalls: StallLog::default(),
             bells: Vec::new(),
         }
     }
@@ -186,7 +201,7 @@ impl Control {
         self.mailbox.collect();
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
-            self.hear_notes(lane);
+            self.hear_notes(lane, now, machine);
             self.hear_questions(lane, now, machine);
         }
         // Orders reach a lane in the order in which they were given.
@@ -231,7 +246,7 @@ impl Control {
     }
 
     /// What lanes tell without being asked.
-    fn hear_notes(&mut self, lane: u16) {
+    fn hear_notes(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
         let count_max = self.config.value("slowlog-max-len").parse().unwrap_or(0);
         loop {
             let control = &mut self.peer(lane).control_in;
@@ -240,13 +255,36 @@ impl Control {
             let parcel = control.take_parcel();
             control.pop();
             match (head.kind, parcel) {
-                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.slow.note(*slow, count_max),
+                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.note_slow(*slow, count_max),
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => self.pass_lines(lane, &lines),
                 (ControlKind::MonitorGone, None) => self.end_monitor(lane, head.target),
-                _ => unreachable!("lanes tell the control thread of slow commands and of monitoring"),
+                (ControlKind::Stall, Some(Parcel::Stall(stall))) => {
+                    let meter_per_us = self.settings.meter_per_us;
+                    if let Some(line) = self.stalls.note(lane, &stall, now.mono_ns, meter_per_us) {
+                        machine.warn(&line);
+                    }
+                }
+                _ => unreachable!("lanes tell the control thread of what took too long and of monitoring"),
             }
         }
         self.peer(lane).control_in.release();
+    }
+
+    /// A command took long: for SLOWLOG, for LATENCY, or for both.
+    fn note_slow(&mut self, slow: Slow, count_max: usize) {
+        let (threshold_ms, ms) = (self.latency_threshold_ms(), slow.us / 1000);
+        if threshold_ms > 0 && threshold_ms <= ms {
+            let event = if slow.is_fast { "fast-command" } else { "command" };
+            self.delays.note(event, slow.unix_s, ms);
+        }
+        let log_us: Option<u64> = self.config.value("slowlog-log-slower-than").parse().ok();
+        if log_us.is_some_and(|log_us| log_us <= slow.us) {
+            self.slow.note(slow, count_max);
+        }
+    }
+
+    fn latency_threshold_ms(&self) -> u64 {
+        self.config.value("latency-monitor-threshold").parse().unwrap_or(0)
     }
 
     fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
@@ -275,6 +313,7 @@ impl Control {
             Begun::Answered => return self.answer(asker, &out),
             Begun::Ending => return self.enders.push(asker),
             Begun::Everywhere(order) => (0..self.lane_count, order),
+            Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) => (0..self.lane_count, order),
         };
@@ -345,16 +384,13 @@ impl Control {
             Id::SlowlogGet => self.slow.get(args, out),
             Id::SlowlogLen => self.slow.len(out),
             Id::SlowlogReset => self.slow.reset(out),
-            Id::LatencyLatest | Id::LatencyHistory => reply::array(out, 0),
-            Id::LatencyReset => reply::integer(out, 0),
-            Id::LatencyGraph => {
-                let event = String::from_utf8_lossy(args.flat(2)).into_owned();
-                reply::error(out, &format!("ERR No samples available for event '{event}'"));
-            }
-            Id::LatencyDoctor => {
-                let text = "No events are sampled here: each lane's longest turn is in INFO lanes, the times of commands \
-                            in LATENCY HISTOGRAM, and single slow ones in SLOWLOG.\n";
-                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            Id::LatencyLatest
+            | Id::LatencyHistory
+            | Id::LatencyReset
+            | Id::LatencyGraph
+            | Id::LatencyDoctor => {
+                let threshold_ms = self.latency_threshold_ms();
+                self.delays.answer(question.command.id, args, proto, now, threshold_ms, out);
             }
             Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
                 return Begun::InSight(Order::Census);
@@ -379,6 +415,7 @@ impl Control {
                 Ok(()) => out.put(OK),
                 Err(why) => reply::error(out, &format!("ERR {why}")),
             },
+            Id::Debug => return self.begin_debug(question, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Save | Id::Bgsave => {
                 reply::error(
@@ -429,9 +466,10 @@ impl Control {
                 let text = view.text(&sections);
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
+            Id::Debug => debug::conclude(args, reports, out),
             Id::LatencyHistogram => {
                 let view = self.view(question, &reports, now, machine);
-                slowlog::histogram(args, &view.lanes, proto, out);
+                slowlog::histogram(args, &view.lanes, view.settings.meter_per_us, proto, out);
             }
             Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
             Id::MemoryDoctor => {

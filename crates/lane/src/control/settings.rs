@@ -164,7 +164,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("busy-reply-threshold", Number(0, i64::MAX), "5000").alias("lua-time-limit"),
     setting("cluster-node-timeout", Number(0, i64::MAX), "15000"),
     setting("slowlog-log-slower-than", Number(-1, i64::MAX), "10000").effective(),
-    setting("latency-monitor-threshold", Number(0, i64::MAX), "0"),
+    setting("latency-monitor-threshold", Number(0, i64::MAX), "0").effective(),
     setting("proto-max-bulk-len", Size(MIB, i64::MAX), "536870912").effective(),
     setting("stream-node-max-entries", Number(0, i64::MAX), "100"),
     setting("repl-backlog-size", Size(1, i64::MAX), "1048576"),

@@ -6,8 +6,12 @@ use wire::command::{COMMANDS, Command};
 use wire::reply::{self, OK, Proto, Put};
 
 use crate::admin::Census;
+use crate::histogram::Histogram;
 use crate::request::Args;
-use crate::timing::{BUCKET_COUNT, Slow};
+use crate::timing::Slow;
+
+/// Powers of two microseconds that LATENCY HISTOGRAM tells apart; the last takes all longer times.
+const POWER_COUNT: usize = 32;
 
 /// The newest slow commands, the newest first. `slowlog-max-len` bounds it: the oldest are forgotten.
 #[derive(Default)]
@@ -63,39 +67,36 @@ impl SlowLog {
     }
 }
 
-/// The times of a command over several lanes: how many below each power of two microseconds.
-pub(super) fn buckets(lanes: &[(u16, &Census)], command: usize) -> [u64; BUCKET_COUNT] {
-    let mut sum = [0; BUCKET_COUNT];
+/// The times of a command over several lanes.
+pub(super) fn times(lanes: &[(u16, &Census)], command: usize) -> Histogram {
+    let mut sum = Histogram::default();
     for (_, census) in lanes {
-        for (sum, count) in sum.iter_mut().zip(census.times[command].buckets) {
-            *sum += u64::from(count);
+        if let Some(times) = &census.times[command] {
+            sum.merge(times);
         }
     }
     sum
 }
 
-/// The time below which a share of the calls stayed, microseconds, as a power of two.
-pub(super) fn percentile(buckets: &[u64; BUCKET_COUNT], share: f64) -> u64 {
-    let count: u64 = buckets.iter().sum();
-    let wanted = share / 100.0 * float(count);
-    let mut below = 0;
-    for (power, in_bucket) in buckets.iter().enumerate() {
-        below += in_bucket;
-        if float(below) >= wanted {
-            return 1 << power;
-        }
+/// How many of the times are below each power of two microseconds and not below the one before.
+fn powers(times: &Histogram, meter_per_us: u64) -> [u64; POWER_COUNT] {
+    let mut counts = [0; POWER_COUNT];
+    for (shortest, _, count) in times.filled() {
+        let us = shortest / meter_per_us.max(1);
+        let power = usize::try_from(u64::BITS - us.leading_zeros()).expect("at most 64");
+        counts[power.min(POWER_COUNT - 1)] += count;
     }
-    1 << (BUCKET_COUNT - 1)
-}
-
-/// Counts of calls are shown rounded anyway.
-#[expect(clippy::cast_precision_loss, reason = "a percentile of more than 2^53 calls may be off by a call")]
-fn float(count: u64) -> f64 {
-    count as f64
+    counts
 }
 
 /// LATENCY HISTOGRAM [command …]: for each called one its calls, and how many took less than 1, 2, 4, … microseconds.
-pub(super) fn histogram(args: Args<'_>, lanes: &[(u16, &Census)], proto: Proto, out: &mut impl Put) {
+pub(super) fn histogram(
+    args: Args<'_>,
+    lanes: &[(u16, &Census)],
+    meter_per_us: u64,
+    proto: Proto,
+    out: &mut impl Put,
+) {
     let is_wanted = |command: &Command| {
         args.len() == 2
             || (2..args.len()).any(|index| {
@@ -104,11 +105,11 @@ pub(super) fn histogram(args: Args<'_>, lanes: &[(u16, &Census)], proto: Proto, 
                 name.eq_ignore_ascii_case(wanted) || group.is_some_and(|it| it.eq_ignore_ascii_case(wanted))
             })
     };
-    let found: Vec<(&Command, [u64; BUCKET_COUNT])> = COMMANDS
+    let found: Vec<(&Command, [u64; POWER_COUNT])> = COMMANDS
         .iter()
         .enumerate()
         .filter(|(_, command)| is_wanted(command))
-        .map(|(index, command)| (command, buckets(lanes, index)))
+        .map(|(index, command)| (command, powers(&times(lanes, index), meter_per_us)))
         .filter(|(_, buckets)| buckets.iter().any(|&count| count > 0))
         .collect();
     let put_number =
@@ -120,7 +121,7 @@ pub(super) fn histogram(args: Args<'_>, lanes: &[(u16, &Census)], proto: Proto, 
         reply::bulk(out, b"calls");
         put_number(out, buckets.iter().sum());
         reply::bulk(out, b"histogram_usec");
-        let filled: Vec<usize> = (0..BUCKET_COUNT).filter(|&power| buckets[power] > 0).collect();
+        let filled: Vec<usize> = (0..POWER_COUNT).filter(|&power| buckets[power] > 0).collect();
         reply::map(out, proto, filled.len());
         let mut below = 0;
         for power in filled {

@@ -15,7 +15,9 @@ use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, Contro
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
+use crate::timing::{Extent, StretchKind};
 use crate::transaction::PartAnswer;
+use crate::turn::Meter;
 use crate::watch::WatcherId;
 
 /// A reply that another lane has sent.
@@ -114,16 +116,21 @@ impl Core {
     }
 
     /// Serves up to `count` asks of a lane; says how many.
-    pub(crate) fn hear_asks(&mut self, lane: u16, count: usize) -> usize {
+    pub(crate) fn hear_asks(&mut self, lane: u16, count: usize, meter: &impl Meter) -> usize {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
         let mut served = 0;
         let mut spans = std::mem::take(&mut self.spans);
+        let mut mark = self.mark(meter);
+        if lane < self.lane_count {
+            self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
+        }
         while served < count
             && let Some(frame) = peer.asks_in.peek()
         {
             served += 1;
             let head = AskHead::decode(frame, &mut spans);
+            let mut extent = Extent { arg_count: spans.len(), size: frame.len() };
             match head.kind {
                 AskKind::Inline => {
                     let args = Args::Frame { bytes: frame, spans: &spans };
@@ -138,6 +145,7 @@ impl Core {
                         unreachable!("asks carry what their kind says")
                     };
                     peer.asks_in.pop();
+                    extent = Extent::of(&request);
                     if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request)) {
                         peer.answer(head, &self.reply, content);
                     }
@@ -164,6 +172,11 @@ impl Core {
                     unreachable!("only the control thread is asked questions")
                 }
             }
+            let command = matches!(head.kind, AskKind::Inline | AskKind::Request)
+                .then(|| &COMMANDS[usize::from(head.id)]);
+            let now = self.mark(meter);
+            self.timing.note(StretchKind::Ask, command, extent, now.wrapping_sub(mark));
+            mark = now;
         }
         self.spans = spans;
         peer.asks_in.release();

@@ -12,19 +12,43 @@ use net::mem::{self, Mem};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, Slot};
 
-struct Looks(Cell<u64>);
+/// Every look at it is a microsecond later than the one before, but for one that a test has chosen.
+#[derive(Default)]
+pub(crate) struct Looks {
+    us: Cell<u64>,
+    /// So many looks from now, so much time passes before the next.
+    late: Cell<Option<(u64, u64)>>,
+}
 
-impl Meter for Looks {
-    fn read(&self) -> u64 {
-        self.0.set(self.0.get() + 1);
-        self.0.get()
+impl Looks {
+    /// Lets `us` microseconds pass between the look that comes after `count` others and the one before it.
+    pub(crate) fn delay(&self, count: u64, us: u64) {
+        self.late.set(Some((count, us)));
     }
 }
 
-/// A machine with round numbers, that remembers what CONFIG REWRITE wrote.
+impl Meter for Looks {
+    fn read(&self) -> u64 {
+        let us = match self.late.get() {
+            Some((0, us)) => {
+                self.late.set(None);
+                us
+            }
+            late => {
+                self.late.set(late.map(|(count, us)| (count - 1, us)));
+                1
+            }
+        };
+        self.us.set(self.us.get() + us);
+        self.us.get()
+    }
+}
+
+/// A machine with round numbers, that remembers what CONFIG REWRITE and the log wrote.
 #[derive(Default)]
 pub(crate) struct MadeUp {
     pub(crate) written: Vec<(String, String)>,
+    pub(crate) warned: Vec<String>,
 }
 
 impl Machine for MadeUp {
@@ -40,6 +64,10 @@ impl Machine for MadeUp {
     fn signature(&mut self, lane: u16, _: u64, _: Now) -> Signature {
         Signature { cpu: Some(usize::from(lane) + 4), ..Signature::default() }
     }
+
+    fn warn(&mut self, line: &str) {
+        self.warned.push(line.to_owned());
+    }
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         self.written = changed.to_vec();
         Ok(())
@@ -48,31 +76,42 @@ impl Machine for MadeUp {
 
 /// See the top of this file.
 pub(crate) struct World {
-    lanes: Vec<Lane>,
+    pub(crate) lanes: Vec<Lane>,
     nets: Vec<Mem>,
     shared: Vec<mem::Port>,
     own: Vec<mem::Port>,
     control: Control,
     pub(crate) machine: MadeUp,
     pub(crate) now: Now,
-    meter: Looks,
+    /// What the runner finds out about turns that take too long.
+    pub(crate) is_preempted: bool,
+    pub(crate) meter: Looks,
 }
 
 impl World {
     /// Of so many lanes, each with a shared door and its own.
     pub(crate) fn new(lane_count: u16) -> World {
-        World::told(lane_count, |_| {})
+        World::with(lane_count, &[])
     }
 
-    /// The same, with other settings.
-    pub(crate) fn told(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
+    /// As [`World::new`], with settings that differ from their defaults.
+    pub(crate) fn with(lane_count: u16, config: &[(&str, &str)]) -> World {
+        World::told(lane_count, config, |_| {})
+    }
+
+    /// The same, where lanes are told other settings too.
+    pub(crate) fn told(
+        lane_count: u16,
+        config: &[(&str, &str)],
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
         let map = Arc::new(PartitionMap::even(lane_count));
         let board = Arc::new(Board::new(lane_count));
         let mut settings = Settings {
             doors: vec![Port::Shared, Port::Lane],
             lane_port_base: Some(7000),
-            // Every look at the meter is a microsecond later than the one before.
             meter_per_us: 1,
+            stall_us: Some(1000),
             run_id: "0123456789abcdef".repeat(3)[..40].to_owned(),
             ..Settings::default()
         };
@@ -92,7 +131,11 @@ impl World {
                 backend: "epoll".to_owned(),
                 port: 6379,
             },
-            config: vec![("port".to_owned(), "6379".to_owned())],
+            config: [("port", "6379")]
+                .iter()
+                .chain(config)
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             now,
         });
         let mut world = World {
@@ -103,7 +146,8 @@ impl World {
             control,
             machine: MadeUp::default(),
             now,
-            meter: Looks(Cell::new(0)),
+            is_preempted: false,
+            meter: Looks::default(),
         };
         for (id, links) in (0..lane_count).zip(links) {
             let config = Config {
@@ -143,6 +187,9 @@ impl World {
     pub(crate) fn round(&mut self, ns: u64) {
         for (lane, net) in self.lanes.iter_mut().zip(&mut self.nets) {
             lane.turn(self.now, &self.meter, net);
+            if lane.stall().is_some() {
+                lane.settle(self.is_preempted);
+            }
         }
         self.control.turn(self.now, &mut self.machine);
         self.now.mono_ns += ns;
