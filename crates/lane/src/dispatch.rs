@@ -140,11 +140,14 @@ impl Core {
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
-        let args = input.args();
-        let Some(key) = key_of(args.get(usize::from(command.keys.first))) else {
-            return key_too_long(client, output);
+        let slot = match route {
+            // What has a route lay in the input whole, and so did its key.
+            Some(route) => route.slot,
+            None => match key_of(input.args().get(usize::from(command.keys.first))) {
+                Some(key) => Slot::of(key),
+                None => return key_too_long(client, output),
+            },
         };
-        let slot = route.map_or_else(|| Slot::of(key), |route| route.slot);
         let owner = self.map.owner(slot).0;
         if owner == self.id {
             return self.run_here(client, handle, command, input, route, output);
@@ -559,7 +562,13 @@ pub(crate) fn halt(input: Input<'_>) -> Flow {
 
 #[inline]
 pub(crate) fn resolve(args: Args<'_>) -> Result<&'static Command, Refusal> {
-    let command = lookup(args.flat(0)).ok_or(Refusal::UnknownCommand)?;
+    resolve_name(args.flat(0), args)
+}
+
+/// As [`resolve`], for whoever has the command's name at hand.
+#[inline]
+pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Command, Refusal> {
+    let command = lookup(name).ok_or(Refusal::UnknownCommand)?;
     let command = if command.is_container() && args.len() > 1 {
         command.subcommand(args.flat(1)).ok_or(Refusal::UnknownSubcommand(command))?
     } else {

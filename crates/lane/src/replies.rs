@@ -294,6 +294,14 @@ impl Put for Sink<'_> {
             Sink::Ask { content, .. } | Sink::Part(content) => content.put(bytes),
         }
     }
+
+    #[inline]
+    fn put_all(&mut self, pieces: [&[u8]; 3]) {
+        match self {
+            Sink::Client { output, replies } if replies.is_empty() => output.extend_all(pieces),
+            _ => pieces.into_iter().for_each(|piece| self.put(piece)),
+        }
+    }
 }
 
 impl Sink<'_> {

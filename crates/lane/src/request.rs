@@ -27,6 +27,7 @@ pub(crate) enum Arg<'a> {
 
 impl<'a> Arg<'a> {
     /// The bytes, if they are in one piece: keys, numbers and options are never longer.
+    #[inline]
     pub(crate) fn flat(self) -> Option<&'a [u8]> {
         match self {
             Arg::Flat(bytes) => Some(bytes),
@@ -35,6 +36,7 @@ impl<'a> Arg<'a> {
     }
 
     /// Length in bytes.
+    #[inline]
     pub(crate) fn size(self) -> usize {
         match self {
             Arg::Flat(bytes) => bytes.len(),
@@ -66,6 +68,7 @@ pub(crate) enum Args<'a> {
 
 impl<'a> Args<'a> {
     /// How many, the command's name included.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
             Args::View { ranges, .. } => ranges.len(),
@@ -75,6 +78,7 @@ impl<'a> Args<'a> {
     }
 
     /// The argument at `index`, which is below `len`.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Arg<'a> {
         match self {
             Args::View { input, ranges } => Arg::Flat(ranges.get(index, input)),
@@ -87,6 +91,7 @@ impl<'a> Args<'a> {
     }
 
     /// The argument at `index` in one piece; a rope, which no key, number or option is, reads as empty.
+    #[inline]
     pub(crate) fn flat(&self, index: usize) -> &'a [u8] {
         self.get(index).flat().unwrap_or_default()
     }

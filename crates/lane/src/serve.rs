@@ -11,7 +11,7 @@ use wire::route::Slot;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::dispatch::{Flow, Input, SLOTS_MAX, resolve};
+use crate::dispatch::{Flow, Input, SLOTS_MAX, resolve, resolve_name};
 use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
@@ -98,6 +98,9 @@ pub(crate) fn serve_client<N: Net>(
                     }
                     flow
                 };
+                if matches!(flow, Flow::Next) {
+                    continue;
+                }
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
                     ahead.forget(client);
                     break 'share end;
@@ -246,11 +249,15 @@ impl Ahead {
             let frame = &mut self.frames[self.count];
             match client.decoder.decode(&input[at..], &mut frame.ranges, limits) {
                 Step::Command { size } => {
-                    let args = Args::View { input: &input[at..at + size], ranges: &frame.ranges };
+                    let bytes = &input[at..at + size];
+                    let words = frame.ranges.view(bytes);
+                    let args = Args::View { input: bytes, ranges: &frame.ranges };
                     frame.size = size;
-                    frame.command = (!frame.ranges.is_empty()).then(|| resolve(args));
+                    frame.command = (!words.is_empty()).then(|| resolve_name(words.get(0), args));
                     frame.route = match frame.command {
-                        Some(Ok(command)) => route(core, command, args),
+                        Some(Ok(command)) if command.scope == Scope::Key => {
+                            Some(route(core, words.get(usize::from(command.keys.first))))
+                        }
                         _ => None,
                     };
                     at += size;
@@ -286,15 +293,11 @@ impl Ahead {
     }
 }
 
-/// Where the one key of a command belongs.
+/// Where a command belongs that has this one key.
 #[inline]
-fn route(core: &Core, command: &Command, args: Args<'_>) -> Option<Route> {
-    if command.scope != Scope::Key {
-        return None;
-    }
-    let bytes = args.flat(usize::from(command.keys.first));
-    let slot = Slot::of(bytes);
-    Some(Route { slot, hash: core.space.shard.key(0, slot.number(), bytes).hash })
+fn route(core: &Core, key: &[u8]) -> Route {
+    let slot = Slot::of(key);
+    Route { slot, hash: core.space.shard.key(0, slot.number(), key).hash }
 }
 
 enum Gathered {

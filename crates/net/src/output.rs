@@ -92,6 +92,18 @@ impl Output {
         }
     }
 
+    /// Appends copies of these pieces, one behind the other.
+    #[inline]
+    pub fn extend_all(&mut self, pieces: [&[u8]; 3]) {
+        let size = pieces.iter().map(|piece| piece.len()).sum();
+        if size <= self.tail.capacity().min(OUTPUT_BLOCK_SIZE_MAX).saturating_sub(self.tail.len()) {
+            self.count(size);
+            pieces.into_iter().for_each(|piece| self.tail.extend_from_slice(piece));
+        } else {
+            pieces.into_iter().for_each(|piece| self.extend_over_blocks(piece));
+        }
+    }
+
     fn extend_over_blocks(&mut self, mut bytes: &[u8]) {
         self.count(bytes.len());
         while !bytes.is_empty() {

@@ -27,14 +27,23 @@ impl Hasher {
         for word in words {
             absorb(&mut v, u64::from_le_bytes(*word));
         }
-        let mut tail = [0; 8];
-        tail[..rest.len()].copy_from_slice(rest);
-        absorb(&mut v, u64::from_le_bytes(tail) | (bytes.len() as u64) << 56);
+        absorb(&mut v, tail(bytes, rest) | (bytes.len() as u64) << 56);
         v[2] ^= 0xff;
         round(&mut v);
         round(&mut v);
         round(&mut v);
         v[0] ^ v[1] ^ v[2] ^ v[3]
+    }
+}
+
+/// The bytes behind the last whole word, as the low bytes of a word. They are the end of the last eight bytes if there are
+/// as many.
+#[inline]
+fn tail(bytes: &[u8], rest: &[u8]) -> u64 {
+    match bytes.last_chunk() {
+        _ if rest.is_empty() => 0,
+        Some(last) => u64::from_le_bytes(*last) >> (64 - 8 * rest.len()),
+        None => rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     }
 }
 

@@ -9,6 +9,14 @@ use crate::number;
 pub trait Put {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
+
+    /// Appends these, one behind the other. Worth a method of its own where finding the place costs more than the copy.
+    #[inline]
+    fn put_all(&mut self, pieces: [&[u8]; 3]) {
+        for piece in pieces {
+            self.put(piece);
+        }
+    }
 }
 
 impl Put for Vec<u8> {
@@ -22,6 +30,11 @@ impl<P: Put + ?Sized> Put for &mut P {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
         (**self).put(bytes);
+    }
+
+    #[inline]
+    fn put_all(&mut self, pieces: [&[u8]; 3]) {
+        (**self).put_all(pieces);
     }
 }
 
@@ -77,9 +90,23 @@ pub fn integer(out: &mut impl Put, value: i64) {
 /// `$size`, the bytes, and the end.
 #[inline]
 pub fn bulk(out: &mut impl Put, bytes: &[u8]) {
-    bulk_header(out, bytes.len());
-    out.put(bytes);
-    out.put(b"\r\n");
+    // Headers whose length is known to the compiler are stores instead of copies.
+    let digit = |number: usize| b"0123456789"[number % 10];
+    match bytes.len() {
+        size @ 0..10 => out.put_all([&[b'$', digit(size), b'\r', b'\n'], bytes, b"\r\n"]),
+        size @ 10..100 => {
+            out.put_all([&[b'$', digit(size / 10), digit(size), b'\r', b'\n'], bytes, b"\r\n"]);
+        }
+        size @ 100..1000 => {
+            let header = [b'$', digit(size / 100), digit(size / 10), digit(size), b'\r', b'\n'];
+            out.put_all([&header, bytes, b"\r\n"]);
+        }
+        size => {
+            bulk_header(out, size);
+            out.put(bytes);
+            out.put(b"\r\n");
+        }
+    }
 }
 
 /// `$size` alone: the caller puts the bytes and [`bulk_end`] behind it. For values that are sent by reference.

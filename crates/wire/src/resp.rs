@@ -192,11 +192,13 @@ impl ArgRanges {
     }
 
     /// Number of arguments, the command's name included.
+    #[inline]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
     /// No arguments: not a command.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -205,6 +207,7 @@ impl ArgRanges {
     ///
     /// # Panics
     /// When `index` is not below [`ArgRanges::len`].
+    #[inline]
     pub fn get<'a>(&'a self, index: usize, input: &'a [u8]) -> &'a [u8] {
         self.view(input).get(index)
     }
@@ -215,6 +218,7 @@ impl ArgRanges {
     }
 
     /// The arguments as a value that remembers its input.
+    #[inline]
     pub fn view<'a>(&'a self, input: &'a [u8]) -> Args<'a> {
         Args { bytes: if self.inline { &self.scratch } else { input }, ranges: &self.ranges }
     }
@@ -256,6 +260,7 @@ impl<'a> Args<'a> {
     }
 
     /// No arguments: not a command.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -44,12 +44,29 @@ impl Slot {
 /// empty. Keys with the same tag live on the same lane.
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
+    if !may_hold(key, b'{') {
+        return key;
+    }
     match key.iter().position(|&byte| byte == b'{') {
         None => key,
         Some(open) => inside(key, open),
     }
 }
 
+/// False if `byte` is certainly not there: eight bytes at a time, the last eight overlapping those before (Mycroft, 1987).
+#[inline]
+fn may_hold(bytes: &[u8], byte: u8) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let zeros = |word: &[u8; 8]| {
+        let differences = u64::from_le_bytes(*word) ^ ONES.wrapping_mul(u64::from(byte));
+        differences.wrapping_sub(ONES) & !differences & ONES << 7
+    };
+    let Some(last) = bytes.last_chunk() else { return bytes.contains(&byte) };
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().fold(zeros(last), |found, word| found | zeros(word)) != 0
+}
+
+#[cold]
 fn inside(key: &[u8], open: usize) -> &[u8] {
     match key[open + 1..].iter().position(|&byte| byte == b'}') {
         None | Some(0) => key,
