@@ -1,7 +1,8 @@
 //! One client's share of a turn: its input becomes commands, commands become replies.
 //!
-//! Commands that have arrived together are decoded together, up to [`AHEAD_MAX`] of them, and what their keys need is
-//! brought near before the first one runs: the cache misses of a pipeline overlap instead of following one another.
+//! Commands that have arrived together are decoded together, up to [`AHEAD_MAX`] of them, of one client that pipelines or
+//! of several that do not, and what their keys need is brought near before the first one runs: the cache misses of a
+//! batch overlap instead of following one another, and the lane's own code stays in the cache between two system calls.
 
 use net::{Close, Need, Net, Stream};
 use store::{Key, WARM_COUNT_MAX};
@@ -19,8 +20,8 @@ use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::turn::Meter;
 
-/// Commands decoded before the first of them runs.
-const AHEAD_MAX: usize = WARM_COUNT_MAX;
+/// Commands decoded before the first of them runs: as many of one client, or a few more when several make up the batch.
+pub(crate) const AHEAD_MAX: usize = WARM_COUNT_MAX;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
@@ -52,18 +53,20 @@ pub(crate) fn serve_client<N: Net>(
     share: &mut Share,
 ) -> End {
     let conn = client.conn;
-    let Some(Stream { input, output, end }) = net.stream(conn, client.need) else { return End::Waits };
+    // What has been looked at is what is served: more would go unnoticed.
+    let need = if ahead.is_fresh { Need::Rest } else { client.need };
+    let Some(Stream { input, output, end }) = net.stream(conn, need) else { return End::Waits };
     let output_before = output.len();
     let mut used = 0;
     client.is_halted = false;
     let result = 'share: loop {
-        let limits = Limits {
-            bulk_size_max: core.settings.bulk_size_max,
-            authenticated: client.is_authenticated,
-            ..Limits::default()
-        };
+        let limits = limits(core, client);
         if client.gather.is_none() {
-            let step = ahead.look(core, client, &input[used..], &limits, share.commands_left.max(1));
+            if !std::mem::take(&mut ahead.is_fresh) {
+                ahead.look(core, client, &input[used..], &limits, share.commands_left.max(1));
+                warm(core, std::slice::from_ref(ahead));
+            }
+            let step = ahead.ended.take();
             let count = ahead.count;
             let is_timed = core.settings.meter_per_us > 0;
             let mut mark = if is_timed { meter.read() } else { 0 };
@@ -220,28 +223,48 @@ struct Frame {
     route: Option<Route>,
 }
 
-/// The commands at the front of a client's input. One per lane, used again for each client.
+/// The commands at the front of a client's input. A few per lane, used again for each client.
 #[derive(Default)]
 pub(crate) struct Ahead {
     frames: Vec<Frame>,
     count: usize,
+    db: u16,
+    /// What ended the look; `None`: there may be more.
+    ended: Option<Step>,
+    /// None of them has run: they were decoded by [`Ahead::prepare`].
+    is_fresh: bool,
 }
 
 impl Ahead {
-    /// Decodes up to `count_max` commands, and warms what their keys need. Gives what ended it; `None`: there may be more.
-    fn look(
+    /// Receives for a client and decodes up to `count_max` commands of what has arrived, before it is served. Gives how
+    /// many are at hand; a client that sends something large counts as many.
+    pub(crate) fn prepare<N: Net>(
         &mut self,
         core: &Core,
         client: &mut Client,
-        input: &[u8],
-        limits: &Limits,
+        net: &mut N,
         count_max: usize,
-    ) -> Option<Step> {
+    ) -> usize {
+        self.is_fresh = false;
+        self.count = 0;
+        let Some(Stream { input, .. }) = net.stream(client.conn, client.need) else { return 0 };
+        if client.gather.is_some() {
+            return AHEAD_MAX;
+        }
+        let limits = limits(core, client);
+        self.look(core, client, input, &limits, count_max);
+        self.is_fresh = true;
+        self.count
+    }
+
+    /// Decodes up to `count_max` commands.
+    fn look(&mut self, core: &Core, client: &mut Client, input: &[u8], limits: &Limits, count_max: usize) {
         // What a client may send depends on whether AUTH, which may be the next command, has succeeded.
         let count_max = if client.is_authenticated { count_max.min(AHEAD_MAX) } else { 1 };
         let mut at = 0;
-        let mut ended = None;
         self.count = 0;
+        self.db = client.db;
+        self.ended = None;
         while self.count < count_max {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
@@ -264,32 +287,46 @@ impl Ahead {
                     self.count += 1;
                 }
                 step => {
-                    ended = Some(step);
+                    self.ended = Some(step);
                     break;
                 }
             }
         }
-        if self.count > 1 {
-            self.warm(core, client.db);
-        }
-        ended
-    }
-
-    fn warm(&self, core: &Core, db: u16) {
-        let mut keys = [Key { db, partition: 0, hash: 0, bytes: &[] }; AHEAD_MAX];
-        let mut key_count = 0;
-        for route in self.frames[..self.count].iter().filter_map(|frame| frame.route) {
-            if core.map.owner(route.slot).0 == core.id {
-                keys[key_count] = Key { db, partition: route.slot.number(), hash: route.hash, bytes: &[] };
-                key_count += 1;
-            }
-        }
-        core.space.shard.warm(&keys[..key_count]);
     }
 
     /// Not all that was decoded has run: the decoder begins again in front of the first that has not.
     fn forget(&mut self, client: &mut Client) {
         client.decoder = Decoder::default();
+    }
+}
+
+/// Brings near what the commands at hand will look at.
+pub(crate) fn warm(core: &Core, aheads: &[Ahead]) {
+    let mut keys = [Key { db: 0, partition: 0, hash: 0, bytes: &[] }; WARM_COUNT_MAX];
+    let mut key_count = 0;
+    for ahead in aheads {
+        for route in ahead.frames[..ahead.count].iter().filter_map(|frame| frame.route) {
+            if core.map.owner(route.slot).0 == core.id {
+                keys[key_count] =
+                    Key { db: ahead.db, partition: route.slot.number(), hash: route.hash, bytes: &[] };
+                key_count += 1;
+                if key_count == WARM_COUNT_MAX {
+                    core.space.shard.warm(&keys);
+                    key_count = 0;
+                }
+            }
+        }
+    }
+    if key_count > 1 {
+        core.space.shard.warm(&keys[..key_count]);
+    }
+}
+
+fn limits(core: &Core, client: &Client) -> Limits {
+    Limits {
+        bulk_size_max: core.settings.bulk_size_max,
+        authenticated: client.is_authenticated,
+        ..Limits::default()
     }
 }
 

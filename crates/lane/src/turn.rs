@@ -17,7 +17,7 @@ use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::room::Room;
-use crate::serve::{Ahead, End, Share, serve_client};
+use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client, warm};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::timing::Done;
@@ -88,7 +88,9 @@ pub struct Lane {
     /// Clients whose replies may have become ready to leave.
     pub(crate) stirred: Vec<Handle<Client>>,
     events: Vec<Event>,
-    ahead: Ahead,
+    /// Clients that are served together, and what each has sent.
+    batch: Vec<Handle<Client>>,
+    aheads: Vec<Ahead>,
     mailbox: Arc<Mailbox>,
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     senders: Senders,
@@ -121,7 +123,8 @@ impl Lane {
             ready: VecDeque::new(),
             stirred: Vec::new(),
             events: Vec::new(),
-            ahead: Ahead::default(),
+            batch: Vec::new(),
+            aheads: Vec::new(),
             mailbox,
             senders: Senders::default(),
             sender_next: 0,
@@ -399,29 +402,40 @@ impl Lane {
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
-        let count = self.ready.len().min(CLIENTS_PER_TURN);
-        for _ in 0..count {
-            if commands_left == 0 || bytes_left == 0 {
-                break;
+        let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
+        while clients_left > 0 && commands_left > 0 && bytes_left > 0 {
+            let mut at_hand = 0;
+            while clients_left > 0 && self.batch.len() < AHEAD_MAX && at_hand < AHEAD_MAX.min(commands_left) {
+                clients_left -= 1;
+                let handle = self.ready.pop_front().expect("counted");
+                let Some(client) = self.clients.get_mut(handle) else { continue };
+                client.is_queued = false;
+                if client.is_blocked || client.is_leaving {
+                    continue;
+                }
+                if self.aheads.len() == self.batch.len() {
+                    self.aheads.push(Ahead::default());
+                }
+                let ahead = &mut self.aheads[self.batch.len()];
+                at_hand += ahead.prepare(&self.core, client, net, commands_left.min(COMMANDS_PER_CLIENT));
+                self.batch.push(handle);
             }
-            let handle = self.ready.pop_front().expect("counted");
-            let Some(client) = self.clients.get_mut(handle) else { continue };
-            client.is_queued = false;
-            if client.is_blocked || client.is_leaving {
-                continue;
-            }
-            let mut share = Share {
-                commands_left: commands_left.min(COMMANDS_PER_CLIENT),
-                bytes_left: bytes_left.min(BYTES_PER_CLIENT),
-            };
-            let before = (share.commands_left, share.bytes_left);
-            let end = serve_client(&mut self.core, client, handle, &mut self.ahead, meter, net, &mut share);
-            commands_left -= before.0 - share.commands_left;
-            bytes_left -= before.1 - share.bytes_left;
-            match end {
-                End::Waits => {}
-                End::Again => enqueue(&mut self.ready, handle, client),
-                End::Settles => self.stirred.push(handle),
+            warm(&self.core, &self.aheads[..self.batch.len()]);
+            for (ahead, handle) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
+                let client = self.clients.get_mut(handle).expect("clients leave between turns");
+                let mut share = Share {
+                    commands_left: commands_left.min(COMMANDS_PER_CLIENT),
+                    bytes_left: bytes_left.min(BYTES_PER_CLIENT),
+                };
+                let before = (share.commands_left, share.bytes_left);
+                let end = serve_client(&mut self.core, client, handle, ahead, meter, net, &mut share);
+                commands_left -= before.0 - share.commands_left;
+                bytes_left -= before.1 - share.bytes_left;
+                match end {
+                    End::Waits => {}
+                    End::Again => enqueue(&mut self.ready, handle, client),
+                    End::Settles => self.stirred.push(handle),
+                }
             }
         }
         (COMMANDS_PER_TURN - commands_left) as u64
