@@ -10,9 +10,8 @@ mod server;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
 
-use server::{Served, Talk, frame};
+use server::{Served, Talk, cut_off, frame};
 
 const MIB: u64 = 1 << 20;
 
@@ -39,19 +38,6 @@ fn flood(stream: &mut TcpStream, bytes: &[u8]) -> usize {
     }
     stream.set_write_timeout(Some(server::PATIENCE)).unwrap();
     sent
-}
-
-/// The connection is not ended but cut off: the kernel sends RST.
-fn cut_off(stream: TcpStream) {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let size = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap();
-    // SAFETY: `linger` is readable for `size` bytes, and the descriptor is open.
-    let done = unsafe {
-        let option = (&raw const linger).cast();
-        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, option, size)
-    };
-    assert_eq!(done, 0);
-    drop(stream);
 }
 
 /// Allows a process so many open files; itself is process 0.

@@ -4,8 +4,9 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -56,7 +57,13 @@ impl Server {
     pub(crate) fn state(&self) -> String {
         let mut state = [0; 64];
         self.manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        let size = self.manager.recv(&mut state).expect("the server says how far it is");
+        let size = loop {
+            match self.manager.recv(&mut state) {
+                // What a ring of this process leaves to be done interrupts as a signal does (io_uring, task work).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result.expect("the server says how far it is"),
+            }
+        };
         String::from_utf8_lossy(&state[..size]).into_owned()
     }
 
@@ -151,6 +158,13 @@ impl Served {
         1024 * line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     }
 
+    /// Asks the server to end, and sees that it does so as it should.
+    pub(crate) fn end_in_order(self) {
+        self.server.signal(libc::SIGTERM);
+        let (code, printed) = self.server.end();
+        assert_eq!(code, Some(0), "{printed}");
+    }
+
     /// Descriptors that the process has open.
     pub(crate) fn files_count(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
@@ -216,4 +230,17 @@ pub(crate) fn frame(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::client::command(&mut bytes, words);
     bytes
+}
+
+/// The connection is not ended but cut off: the kernel sends RST.
+pub(crate) fn cut_off(stream: TcpStream) {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let size = libc::socklen_t::try_from(size_of::<libc::linger>()).unwrap();
+    // SAFETY: `linger` is readable for `size` bytes, and the descriptor is open.
+    let done = unsafe {
+        let option = (&raw const linger).cast();
+        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, option, size)
+    };
+    assert_eq!(done, 0);
+    drop(stream);
 }
