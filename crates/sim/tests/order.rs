@@ -1,0 +1,113 @@
+//! Commands of one client behind one that has to wait on another lane: they park there in the order in which they were
+//! asked, and none is forgotten or overtakes.
+
+use sim::{Client, World};
+use wire::route::{PartitionMap, Slot};
+
+/// Bytes that take an APPEND many turns.
+const LONG: usize = 4 << 20;
+
+/// Keys of lane 1 of two.
+fn keys_there(count: usize) -> Vec<String> {
+    let map = PartitionMap::even(2);
+    let keys = (0..).map(|number| format!("key:{number}"));
+    keys.filter(|key| map.owner(Slot::of(key.as_bytes())).0 == 1).take(count).collect()
+}
+
+fn command(line: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    bytes
+}
+
+fn rounds(world: &mut World, clients: [&mut Client; 2], count: usize) {
+    let [one, other] = clients;
+    for _ in 0..count {
+        one.pump();
+        other.pump();
+        world.round();
+    }
+    one.pump();
+    other.pump();
+}
+
+/// A client of lane 0, and one of lane 1: connections are spread evenly.
+fn connect(world: &mut World) -> (Client, Client) {
+    let (mut client, mut holder) = (world.connect(0), world.connect(0));
+    rounds(world, [&mut holder, &mut client], 3);
+    assert!(world.lanes.iter().all(|lane| lane.stats().clients == 1));
+    (client, holder)
+}
+
+/// The holder begins a long command on the key, which is locked while that runs in slices.
+fn hold(world: &mut World, holder: &mut Client, client: &mut Client, key: &str) {
+    let long = "x".repeat(LONG);
+    holder.send(&command(&format!("SET {key} {long}")));
+    holder.send(&command(&format!("APPEND {key} {long}")));
+    while !holder.is_sent() {
+        rounds(world, [holder, client], 1);
+    }
+    rounds(world, [holder, client], 2);
+    assert_eq!(holder.received, b"+OK\r\n", "the long command is under way");
+    holder.received.clear();
+}
+
+#[test]
+fn asks_behind_one_that_waits_are_parked_and_answered_in_order() {
+    let mut world = World::quiet(2);
+    let (mut client, mut holder) = connect(&mut world);
+    let keys = keys_there(3);
+    let [locked, a, b] = [&keys[0], &keys[1], &keys[2]];
+
+    hold(&mut world, &mut holder, &mut client, locked);
+    let lines = [
+        format!("STRLEN {locked}"),
+        format!("SET {a} 1"),
+        format!("INCR {a}"),
+        format!("GET {locked}x"),
+        format!("SET {b} {}", "y".repeat(600)),
+        format!("APPEND {b} {}", "z".repeat(600)),
+        format!("STRLEN {b}"),
+        format!("INCR {a}"),
+        format!("STRLEN {locked}"),
+        format!("GET {a}"),
+    ];
+    lines.iter().for_each(|line| client.send(&command(line)));
+    rounds(&mut world, [&mut holder, &mut client], 3);
+    assert!(
+        holder.received.is_empty() && client.received.is_empty(),
+        "the first one waits, and all behind it"
+    );
+    assert_eq!(world.lanes[1].stats().keys, 1, "nothing has overtaken");
+    rounds(&mut world, [&mut holder, &mut client], 400);
+    assert_eq!(holder.received, b":8388608\r\n");
+    let want = ":8388608\r\n+OK\r\n:2\r\n$-1\r\n+OK\r\n:1200\r\n:1200\r\n:3\r\n:8388608\r\n$1\r\n3\r\n";
+    assert_eq!(String::from_utf8_lossy(&client.received), want);
+    assert!(world.is_idle(), "no line is left");
+    drop((holder, client));
+    (0..20).for_each(|_| world.round());
+    world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+/// The client of parked asks goes: what it has asked for happens all the same, and nothing is left.
+#[test]
+fn parked_asks_of_a_client_that_has_gone_are_carried_out() {
+    let mut world = World::quiet(2);
+    let (mut client, mut holder) = connect(&mut world);
+    let keys = keys_there(2);
+    hold(&mut world, &mut holder, &mut client, &keys[0]);
+    client.send(&command(&format!("GETRANGE {} 0 0", keys[0])));
+    client.send(&command(&format!("INCR {}", keys[1])).repeat(2));
+    rounds(&mut world, [&mut holder, &mut client], 3);
+    assert!(holder.received.is_empty(), "the long command is under way");
+    drop(client);
+    let mut other = world.connect(0);
+    rounds(&mut world, [&mut holder, &mut other], 400);
+    other.send(&command(&format!("STRLEN {}", keys[0])));
+    other.send(&command(&format!("GET {}", keys[1])));
+    rounds(&mut world, [&mut holder, &mut other], 5);
+    assert_eq!(String::from_utf8_lossy(&other.received), ":8388608\r\n$1\r\n2\r\n");
+    drop((holder, other));
+    (0..20).for_each(|_| world.round());
+    world.lanes.iter().for_each(lane::Lane::audit);
+}
