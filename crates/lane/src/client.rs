@@ -1,5 +1,7 @@
 //! One client as its lane sees it: the connection's protocol state, what it has asked for and what it waits for.
 
+use std::collections::BTreeSet;
+
 use net::{Address, ConnId, Need};
 use wire::command::Command;
 use wire::reply::Proto;
@@ -106,9 +108,13 @@ pub(crate) struct Multi {
 pub(crate) struct Watch {
     /// Counts from one EXEC, DISCARD or UNWATCH to the next.
     pub(crate) round: u32,
-    /// Keys watched, with their lanes.
-    pub(crate) names: Vec<(u16, LockName)>,
+    /// Keys watched, with their lanes; [`WATCHED_COUNT_MAX`] at most.
+    pub(crate) names: BTreeSet<(u16, LockName)>,
 }
+
+/// Keys that a client may watch at a time; a WATCH of more is refused. Beginning and ending to watch, and EXEC's look
+/// at what has changed, are steps of no more than this.
+pub(crate) const WATCHED_COUNT_MAX: usize = 1024;
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 //! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
 
+use std::collections::BTreeSet;
+
 use net::Output;
 use wire::command::{Command, Flag, Group, Id, Refusal, Scope, lookup};
 use wire::reply::{self, OK, Proto, Put};
@@ -7,7 +9,7 @@ use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
 use crate::admin::{Portrait, Question};
-use crate::client::{Client, Hush, Multi, Port};
+use crate::client::{Client, Hush, Multi, Port, WATCHED_COUNT_MAX};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
@@ -356,15 +358,22 @@ impl Core {
             return Flow::Next;
         }
         let args = input.args();
-        for index in 1..args.len() {
+        let mut names = BTreeSet::new();
+        for index in 1..args.len().min(1 + WATCHED_COUNT_MAX) {
             let bytes = args.flat(index);
             let slot = Slot::of(bytes);
             let key = self.space.shard.key(client.db, slot.number(), bytes);
             let name = (self.map.owner(slot).0, LockName { db: key.db, key: Some(key.hash) });
             if !client.watch.names.contains(&name) {
-                client.watch.names.push(name);
+                names.insert(name);
             }
         }
+        if args.len() > 1 + WATCHED_COUNT_MAX || client.watch.names.len() + names.len() > WATCHED_COUNT_MAX {
+            let text = format!("ERR a client watches at most {WATCHED_COUNT_MAX} keys");
+            reply::error(&mut Sink::Client { output, replies: &mut client.replies }, &text);
+            return Flow::Next;
+        }
+        client.watch.names.append(&mut names);
         let watcher = client.watcher(self.id, handle.to_bits());
         let slot = client.replies.open();
         let request = input.into_request();
@@ -492,7 +501,7 @@ impl Core {
             }
             (_, Some(multi)) => {
                 let slot = client.replies.open();
-                let names = std::mem::take(&mut client.watch.names);
+                let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
                 let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
                 client.watch.round = client.watch.round.wrapping_add(1);
                 let (proto, db) = (client.proto, client.db);
@@ -549,8 +558,8 @@ impl Core {
 }
 
 /// The lanes that own watched keys, each once.
-pub(crate) fn lanes_of(names: &[(u16, LockName)]) -> Vec<u16> {
-    let mut lanes: Vec<u16> = names.iter().map(|(lane, _)| *lane).collect();
+pub(crate) fn lanes_of<'a>(names: impl IntoIterator<Item = &'a (u16, LockName)>) -> Vec<u16> {
+    let mut lanes: Vec<u16> = names.into_iter().map(|(lane, _)| *lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
     lanes

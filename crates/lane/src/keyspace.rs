@@ -20,7 +20,7 @@ use crate::locks::{LockName, Locks};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
-use crate::watch::{WatcherId, Watches};
+use crate::watch::{WatchName, WatcherId, Watches};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -250,29 +250,36 @@ impl Keyspace {
     /// Hands the changes that the shard has noted to those who watch. Called after whatever may have made some.
     pub(crate) fn tell_watchers(&mut self) {
         for change in self.shard.changes() {
-            // Whole databases announce themselves beforehand, while it still shows which keys they hold.
-            if let Change::Key { db, hash, .. } = change {
-                self.watches.touch(LockName { db, key: Some(hash) });
+            // Partitions and databases announce themselves beforehand, while it still shows which keys they hold.
+            if let Change::Key { db, partition, hash, .. } = change {
+                self.watches.touch(WatchName { db, partition, hash });
             }
         }
     }
 
-    /// Database `db` is about to be emptied, or to become what `other` is now: watched keys that either holds change,
-    /// those that neither holds stay absent.
+    /// A partition is about to be emptied: watched keys that it holds change, others stay absent. How many are watched.
+    pub(crate) fn touch_watched_partition(&mut self, db: u16, partition: u16) -> usize {
+        let (shard, now_ms) = (&self.shard, self.now.unix_ms);
+        self.watches.touch_partition(db, partition, |partition, bytes| {
+            shard.get(&shard.key(db, partition, bytes), now_ms).is_some()
+        })
+    }
+
+    /// Database `db` is about to become what `other` is now: watched keys that either holds change, those that neither
+    /// holds stay absent.
     pub(crate) fn touch_watched_database(&mut self, db: u16, other: u16) {
         let (shard, now_ms) = (&self.shard, self.now.unix_ms);
-        self.watches.touch_database(db, |slot, bytes| {
-            let exists = |db| shard.get(&shard.key(db, slot.number(), bytes), now_ms).is_some();
+        self.watches.touch_database(db, |partition, bytes| {
+            let exists = |db| shard.get(&shard.key(db, partition, bytes), now_ms).is_some();
             exists(db) || exists(other)
         });
     }
 
     /// Begins to watch a key for a client.
     pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8]) {
-        let slot = Slot::of(bytes);
-        let key = self.shard.key(db, slot.number(), bytes);
+        let key = self.shard.key(db, Slot::of(bytes).number(), bytes);
         self.lapse(&key);
-        self.watches.watch(id, LockName { db, key: Some(key.hash) }, slot, bytes);
+        self.watches.watch(id, WatchName { db, partition: key.partition, hash: key.hash }, bytes);
         self.shard.listen(true);
     }
 

@@ -224,9 +224,10 @@ impl Locks {
         self.settle(name);
     }
 
-    /// All names are in: the holder gets its place in line. With few names (those of a numbered or ordered holder, and
-    /// those of a single-key command) it moves ahead of later numbers; a local holder of many takes the newest
-    /// number and stands right already. The grant, now or later, comes out of [`Locks::take_granted`].
+    /// All names are in: the holder gets its place in line. With few names it moves ahead of later numbers. One of many,
+    /// local or ordered, comes with the newest number there is and stands right already: whoever came while it entered
+    /// has a number, and got in line ahead of its entries. The grant, now or later, comes out of
+    /// [`Locks::take_granted`].
     pub(crate) fn activate(&mut self, holder: u64, kind: Kind, order: u64) {
         assert!(order < ENTERING, "a number is below the mark of those who have none");
         let state = self.holders.get_mut(&holder).expect("a holder enters before it is activated");
@@ -234,7 +235,8 @@ impl Locks {
         state.kind = kind;
         state.order = order;
         self.ordered_count += usize::from(kind == Kind::Ordered);
-        if kind != Kind::Local || state.pages.len() <= 1 {
+        assert!(kind != Kind::Numbered || state.pages.len() <= 1, "a numbered holder enters in one step");
+        if state.pages.len() <= 1 {
             let names: Vec<LockName> = state.pages.iter().flatten().copied().collect();
             for name in names {
                 self.move_ahead_of_later(holder, name, order);

@@ -321,9 +321,16 @@ impl Part {
                     Outcome::Placed(generic::place(space, &call, *index, moved))
                 }
                 Work::Watch { id, request } => {
-                    for index in 1..request.len() {
+                    let first = 1 + usize::try_from(self.progress.at).expect("an index");
+                    for index in first..request.len() {
+                        if budget.is_spent() {
+                            return After::Again;
+                        }
+                        budget.spend(1, 0);
                         space.watch(*id, job.db, Args::Owned(request).flat(index));
+                        self.progress.at += 1;
                     }
+                    self.progress = Progress::default();
                     Outcome::Reply(Content::default())
                 }
             };

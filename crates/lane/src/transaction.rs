@@ -189,6 +189,8 @@ pub(crate) struct Transaction {
     watcher: Option<WatcherId>,
     /// Keys watched, which EXEC locks too, with their lanes.
     watched: Vec<(u16, LockName)>,
+    /// How many of them are planned.
+    watched_at: usize,
     pub(crate) lanes: Vec<LanePart>,
     phase: Phase,
     kind: Kind,
@@ -241,6 +243,7 @@ impl Transaction {
             commands: vec![planned],
             watcher: None,
             watched: Vec::new(),
+            watched_at: 0,
             lanes: Vec::new(),
             phase: Phase::Planning,
             kind: Kind::Numbered,
@@ -441,6 +444,7 @@ impl Transaction {
     fn plan_again(&mut self) {
         self.phase = Phase::Planning;
         self.at = (0, 0);
+        self.watched_at = 0;
         self.lanes.clear();
         for planned in &mut self.commands {
             planned.shares.clear();

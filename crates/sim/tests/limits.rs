@@ -133,6 +133,34 @@ fn a_stranger_is_not_owed_more_than_a_kilobyte() {
 }
 
 #[test]
+fn a_client_watches_so_many_keys_and_no_more() {
+    let mut world = world(|_| ());
+    let (mut client, mut other) = (world.connect(0), world.connect(0));
+    let keys: Vec<String> = (0..1025).map(|number| format!("key:{number}")).collect();
+    let words = |range: std::ops::Range<usize>| -> Vec<&[u8]> {
+        std::iter::once(&b"WATCH"[..]).chain(keys[range].iter().map(String::as_bytes)).collect()
+    };
+    let refused = "-ERR a client watches at most 1024 keys\r\n";
+    assert_eq!(ask(&mut world, &mut client, &words(0..1025), refused.len()), refused);
+    assert_eq!(ask(&mut world, &mut client, &words(0..1000), 5), "+OK\r\n");
+    assert_eq!(ask(&mut world, &mut client, &words(999..1025), refused.len()), refused);
+    assert_eq!(ask(&mut world, &mut client, &words(500..1024), 5), "+OK\r\n");
+    // What was refused is not watched; all that was not is.
+    for (key, want) in [("key:1024", "*1\r\n+PONG\r\n"), ("key:0", "*-1\r\n"), ("key:1023", "*-1\r\n")] {
+        assert_eq!(ask(&mut world, &mut client, &words(0..1024), 5), "+OK\r\n");
+        assert_eq!(ask(&mut world, &mut other, &[b"SET", key.as_bytes(), b"1"], 5), "+OK\r\n");
+        assert_eq!(ask(&mut world, &mut client, &[b"MULTI"], 5), "+OK\r\n");
+        assert_eq!(ask(&mut world, &mut client, &[b"PING"], 9), "+QUEUED\r\n");
+        assert_eq!(ask(&mut world, &mut client, &[b"EXEC"], want.len()), want, "{key}");
+    }
+    drop((client, other));
+    for _ in 0..50 {
+        world.round();
+    }
+    world.lanes[0].audit();
+}
+
+#[test]
 fn commands_queued_without_end_are_refused() {
     let mut world = world(|settings| settings.query_size_max = 13_000);
     let mut client = world.connect(0);

@@ -114,8 +114,58 @@ fn whole_databases() {
         check(&mut world, &[b"flushdb".to_vec()], 2);
         assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
         check(&mut world, &many("mset", true), 2);
-        check(&mut world, &[b"flushall".to_vec()], 2);
+        check(&mut world, &[b"flushall".to_vec()], 1);
         assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+    }
+}
+
+/// One key in each of 16 databases: 262,144 partitions, of which 16 have anything to empty.
+#[test]
+fn emptying_costs_what_is_there() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        let mut client = world.connect(0);
+        for db in 0..16 {
+            let mut bytes = Vec::new();
+            wire::client::command(&mut bytes, &[b"select", db.to_string().as_bytes()]);
+            wire::client::command(&mut bytes, &[b"set", format!("key:{db}").as_bytes(), b"v"]);
+            assert_eq!(world.exchange(&mut client, &bytes, 10, 50), b"+OK\r\n+OK\r\n");
+        }
+        let rounds = rounds_of(&mut world, &[b"flushall"], FLUSH_ROUNDS_MAX);
+        assert!(rounds <= FLUSH_ROUNDS_MAX, "{rounds} rounds over {lane_count} lanes");
+        assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+    }
+}
+
+/// Keys that all hash to one slot, and so to one lane and one of its partitions: they stall nobody.
+#[test]
+fn a_flood_of_one_slot() {
+    let mut world = World::quiet(2);
+    for first in (0..100_000).step_by(5000) {
+        let keys = (first..first + 5000).map(|number| format!("{{flood}}{number}").into_bytes());
+        let mut words = vec![b"mset".to_vec()];
+        words.extend(keys.flat_map(|key| [key, b"v".to_vec()]));
+        check(&mut world, &words, 1);
+    }
+    check(&mut world, &[b"keys", &b"{flood}9999*"[..]].map(<[u8]>::to_vec), 20);
+    check(&mut world, &[b"cluster", &b"getkeysinslot"[..], b"0", b"1000"].map(<[u8]>::to_vec), 1);
+    check(&mut world, &[b"flushdb".to_vec()], 1);
+    assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+}
+
+/// As many as a client may watch, on one lane and on several; then all of them change, and the client goes.
+#[test]
+fn many_watched_keys() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        let mut words = many("watch", false);
+        words.truncate(1 + 1024);
+        check(&mut world, &words, 1);
+        check(&mut world, &many("mset", true), 2);
+        check(&mut world, &words, 1);
+        check(&mut world, &[b"flushall".to_vec()], 1);
+        check(&mut world, &words, 1);
+        check(&mut world, &[b"swapdb", &b"0"[..], b"1"].map(<[u8]>::to_vec), 1);
     }
 }
 

@@ -100,6 +100,24 @@ impl Database {
         self.groups.get(group).copied().unwrap_or_default()
     }
 
+    /// The first partition from `from` on, of so many, that holds keys. The cost is the groups and one group's
+    /// partitions, 128 of each at most, twice when `from` lies within a group.
+    pub(crate) fn next_filled(&self, from: u16, partitions: u16) -> Option<u16> {
+        let mut at = usize::from(from);
+        while at < usize::from(partitions) {
+            if at.is_multiple_of(GROUP) && self.group(at / GROUP).count == 0 {
+                at += GROUP;
+                continue;
+            }
+            let number = u16::try_from(at).expect("partitions are numbered in 16 bits");
+            if self.partition(number).count > 0 {
+                return Some(number);
+            }
+            at += 1;
+        }
+        None
+    }
+
     /// All that partitions of this database are weighed by.
     pub(crate) fn weight(&self, weight: Weight) -> u64 {
         match weight {

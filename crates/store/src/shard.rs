@@ -253,6 +253,11 @@ impl Shard {
         u64::from(self.database(db).partition(partition).count)
     }
 
+    /// The first partition of a database, from `from` on, that holds keys. Empty ones are passed over 128 at a time.
+    pub fn next_filled(&self, db: u16, from: u16) -> Option<u16> {
+        self.database(db).next_filled(from, self.config.partitions)
+    }
+
     /// Keys of a database that have a time to live.
     pub fn expiring_count(&self, db: u16) -> u64 {
         self.database(db).expiring

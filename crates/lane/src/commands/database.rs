@@ -17,7 +17,10 @@ pub(crate) fn dbsize(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
     reply::integer(sink, count);
 }
 
-/// FLUSHDB and FLUSHALL `[ASYNC | SYNC]`, a run of partitions a step. `at` counts partitions over all databases concerned.
+/// Empty partitions passed over for one unit of work: a look at 12 bytes each, or at 8 for 128 of them together.
+const EMPTY_PER_UNIT: usize = 64;
+
+/// FLUSHDB and FLUSHALL `[ASYNC | SYNC]`, some partitions a step. `at` counts partitions over all databases concerned.
 /// The keys' memory is freed later in either case, a little at a time.
 pub(crate) fn flush(
     space: &mut Keyspace,
@@ -41,18 +44,16 @@ pub(crate) fn flush(
         }
         let nth = u16::try_from(progress.at / partitions).expect("databases are counted in 16 bits");
         let db = databases.start + nth;
-        if progress.at.is_multiple_of(partitions) {
-            space.touch_watched_database(db, db);
+        let from = u16::try_from(progress.at % partitions).expect("partitions are counted in 16 bits");
+        let Some(partition) = space.shard.next_filled(db, from) else {
             budget.spend(1, 0);
-        }
-        if space.shard.count(db) == 0 {
             progress.at = partitions * (u64::from(nth) + 1);
             continue;
-        }
-        let partition = u16::try_from(progress.at % partitions).expect("partitions are counted in 16 bits");
-        budget.spend(1, 0);
+        };
+        let watched_count = space.touch_watched_partition(db, partition);
+        budget.spend(1 + usize::from(partition - from) / EMPTY_PER_UNIT + watched_count, 0);
         space.shard.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");
-        progress.at += 1;
+        progress.at += u64::from(partition - from) + 1;
     }
     sink.put(OK);
     Step::Done

@@ -19,12 +19,17 @@ impl Transaction {
         if self.at == (0, 0) {
             self.database_count = around.database_count;
             self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
-            for (lane, name) in self.watched.clone() {
-                let index = self.join(lane);
-                self.lanes[index].names.push(name, Mode::Shared);
-            }
         }
         let mut items_left = ITEMS_PER_STEP;
+        while let Some(&(lane, name)) = self.watched.get(self.watched_at) {
+            if items_left == 0 {
+                return After::Again;
+            }
+            items_left -= 1;
+            self.watched_at += 1;
+            let index = self.join(lane);
+            self.lanes[index].names.push(name, Mode::Shared);
+        }
         while self.at.0 < self.commands.len() {
             if items_left == 0 {
                 return After::Again;
