@@ -6,10 +6,12 @@ mod server;
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::process::Output;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
 
-use server::{Folder, Server, command, exchange, free_port, run};
+use server::{Folder, Served, Server, Talk, command, exchange, free_port, run};
 
 #[test]
 fn a_server_serves_and_ends_in_order() {
@@ -79,4 +81,100 @@ fn refusal(output: &Output, code: Option<i32>, want: &str) {
     let printed = String::from_utf8_lossy(&output.stderr);
     assert!(printed.contains(want), "{printed}");
     assert_eq!(output.status.code(), code, "{printed}");
+}
+
+/// A command that takes longer than anybody waits is cut off by a second signal, and the exit code says so.
+#[test]
+fn a_second_signal_ends_at_once() {
+    let served = Served::start("second-signal", &["--lanes", "1"]);
+    let mut client = served.talk();
+    for key in ["a", "b"] {
+        assert_eq!(client.say(&format!("SETRANGE {key} 99999 x")), ":100000");
+    }
+    client.send("LCS a b LEN");
+    // It has begun when another client that asked later is answered.
+    assert_eq!(served.talk().say("PING"), "+PONG");
+    served.signal(libc::SIGTERM);
+    assert_eq!(served.state(), "STOPPING=1");
+    served.signal(libc::SIGTERM);
+    let (code, printed) = served.end();
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(!printed.contains("ended"), "it does not wait for the command: {printed}");
+}
+
+/// What the machine does not allow ends start-up with a sentence, too. The child has no privileges, whoever runs tests.
+#[test]
+fn what_is_not_allowed_ends_start_up_with_a_sentence() {
+    let folder = Folder::new("not-allowed");
+    let port = free_port();
+    let socket = folder.path("none/socket");
+    refusal(
+        &run(&["--port", "0", "--lane-ports", "off", "--lanes", "1", "--unixsocket", &socket]),
+        Some(1),
+        "choose another --unixsocket",
+    );
+    let start = |flags: &[&str], files_count: u64| {
+        let mut command = command(&[&["--lane-ports", "off", "--lanes", "1"], flags].concat());
+        restrain(&mut command, files_count);
+        command.output().unwrap()
+    };
+    refusal(&start(&["--port", &port], 200), Some(1), "raise the limit (ulimit -n 10");
+    refusal(&start(&["--port", &port], 200), Some(1), ", or lower --maxclients to ");
+    let first: u16 = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    if first > 1 {
+        let output = start(&["--port", "1", "--bind", "127.0.0.1", "--maxclients", "10"], 200);
+        refusal(&output, Some(1), "can't listen on 127.0.0.1:1: ports below 1024 need CAP_NET_BIND_SERVICE");
+    }
+    let file = folder.path("lanes.toml");
+    std::fs::write(&file, "[serve]\nport = \"x\"\n").unwrap();
+    refusal(&run(&["--config", &file]), Some(1), "invalid value 'x' for '--port <PORT>'");
+    std::fs::write(&file, "[serve\n").unwrap();
+    refusal(&run(&["--config", &file]), Some(1), "not TOML in line 1");
+    refusal(&run(&["--cpus", "8000"]), Some(1), "this process may not run on 8000, only on ");
+}
+
+/// The child may open so many files, and is privileged to nothing.
+fn restrain(command: &mut Command, files_count: u64) {
+    let forget = move || {
+        let limit = libc::rlimit { rlim_cur: files_count, rlim_max: files_count };
+        for capability in 0..64 {
+            // SAFETY: names a capability by its number; one that there is not is refused.
+            let _ = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+        }
+        // SAFETY: `limit` is readable for one rlimit.
+        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } == 0 {
+            Ok(())
+        } else {
+            Err(std::io::Error::last_os_error())
+        }
+    };
+    // SAFETY: between fork and exec only system calls are made, which take no locks and no memory.
+    unsafe { command.pre_exec(forget) };
+}
+
+/// A file mode is the socket's from its first moment on, and a lane's port is where its clients are told it is.
+#[test]
+fn a_socket_has_its_mode_and_a_proxy_its_ports() {
+    let folder = Folder::new("mode");
+    let (port, lane, socket) = (free_port(), free_port(), folder.path("socket"));
+    let flags = [
+        ["--port", &port],
+        ["--lane-ports", &lane],
+        ["--lanes", "1"],
+        ["--unixsocket", &socket],
+        ["--unixsocketperm", "620"],
+        ["--announce-ip", "db.example"],
+        ["--announce-port", "31000"],
+    ];
+    let _server = Server::start(&folder, &flags.concat());
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o620);
+    let mut client = Talk::to(&port);
+    let nodes = client.say("CLUSTER NODES");
+    assert!(nodes.contains(" db.example:31000@41000 "), "{nodes}");
+    assert_eq!(client.say("CONFIG GET unixsocketperm"), "*2");
+    assert_eq!((client.reply(), client.reply()), ("unixsocketperm".to_owned(), "620".to_owned()));
 }

@@ -46,6 +46,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(folder: &Folder, flags: &[&str]) -> Server {
         let name = folder.path("notify");
+        // A server that was here before has left its own.
+        let _ = std::fs::remove_file(&name);
         let manager = UnixDatagram::bind(&name).unwrap();
         let child = command(flags).env("NOTIFY_SOCKET", &name).spawn().unwrap();
         let server = Server { child, manager };
@@ -140,15 +142,26 @@ impl Served {
 
     /// A new connection. What takes longer than [`PATIENCE`] fails.
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        connect(&self.port)
     }
 
     /// A new client.
     pub(crate) fn talk(&self) -> Talk {
         Talk(BufReader::new(self.connect()))
+    }
+
+    /// What the service manager is told next.
+    pub(crate) fn state(&self) -> String {
+        self.server.state()
+    }
+
+    pub(crate) fn signal(&self, signal: i32) {
+        self.server.signal(signal);
+    }
+
+    /// The exit code and what was printed.
+    pub(crate) fn end(self) -> (Option<i32>, String) {
+        self.server.end()
     }
 
     /// Resident memory of the process, bytes.
@@ -171,13 +184,30 @@ impl Served {
     }
 }
 
+fn connect(port: &str) -> TcpStream {
+    let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
 /// A client that says one command and takes its reply.
 pub(crate) struct Talk(pub(crate) BufReader<TcpStream>);
 
 impl Talk {
+    /// Of whoever listens on a port.
+    pub(crate) fn to(port: &str) -> Talk {
+        Talk(BufReader::new(connect(port)))
+    }
+
     /// Sends a command, words parted at blanks.
     pub(crate) fn send(&mut self, line: &str) {
-        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.send_words(&line.split(' ').collect::<Vec<_>>());
+    }
+
+    /// Sends a command whose words may hold blanks.
+    pub(crate) fn send_words(&mut self, words: &[&str]) {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.0.get_mut().write_all(&frame(&words)).unwrap();
     }
 
@@ -193,6 +223,11 @@ impl Talk {
     /// Says a command and gives its reply: a status or a number as it comes, a bulk's content, `nil` for none.
     pub(crate) fn say(&mut self, line: &str) -> String {
         self.send(line);
+        self.reply()
+    }
+
+    /// What comes next, as [`Talk::say`] gives it.
+    pub(crate) fn reply(&mut self) -> String {
         let head = self.line();
         match head.strip_prefix('$') {
             Some("-1") => "nil".to_owned(),
