@@ -3,7 +3,7 @@
 //! It has no cpu of its own and no place on the data path; a busy machine delays INFO and CONFIG, never a GET.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::{self, Thread};
 
 use clap::ValueEnum;
@@ -13,7 +13,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
-use crate::settings::{Io, OutputLimit, ServeSettings};
+use crate::settings::{self, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
@@ -24,7 +24,9 @@ pub(crate) fn start(
     memory_size: u64,
     lanes: Vec<Berthed>,
 ) -> Result<Thread, String> {
-    let machine = ThisMachine { memory_size, signatures: Signatures::new(lanes, clock.now().mono_ns) };
+    let signatures = Signatures::new(lanes, clock.now().mono_ns);
+    let config = PathBuf::from(&setup.identity.config_file);
+    let machine = ThisMachine { memory_size, signatures, config };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -70,6 +72,8 @@ fn end(how: Shutdown) {
 struct ThisMachine {
     memory_size: u64,
     signatures: Signatures,
+    /// The configuration file; empty without one.
+    config: PathBuf,
 }
 
 impl Machine for ThisMachine {
@@ -105,8 +109,14 @@ impl Machine for ThisMachine {
         control::log(Level::Warn, line);
     }
 
-    fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
-        Err("the configuration file is not written by the server: change it by hand".to_owned())
+    fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
+        let rewritten = settings::rewrite(&self.config, changed)?;
+        control::log(Level::Info, &format!("a client had {} rewritten", self.config.display()));
+        if !rewritten.left_out.is_empty() {
+            let names = rewritten.left_out.join(", ");
+            control::log(Level::Warn, &format!("not written, for the file has no such keys: {names}"));
+        }
+        Ok(())
     }
 }
 
@@ -159,6 +169,8 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
         ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
         ("client-output-buffer-limit", limits.join(" ")),
+        ("slowlog-log-slower-than", settings.slowlog_log_slower_than.to_string()),
+        ("slowlog-max-len", settings.slowlog_max_len.to_string()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()

@@ -8,6 +8,7 @@
 //! Whether settings fit the machine and one another is `plan`'s business; here only their own form is checked.
 
 mod file;
+mod rewrite;
 mod value;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use rewrite::rewrite;
 pub(crate) use value::{
     BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimit,
     OutputLimits, Policy, Size, Span,
@@ -158,6 +160,12 @@ pub(crate) struct ServeSettings {
     /// Name a turn in the log that took longer than this, or off
     #[arg(long, help_heading = "Lanes", value_name = "DURATION", default_value = "1ms")]
     pub(crate) stall_warn: Span,
+    /// Commands in SLOWLOG are those that took so many microseconds; 0 all, -1 none
+    #[arg(long, help_heading = "Lanes", value_name = "US", default_value_t = 10_000, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    pub(crate) slowlog_log_slower_than: i64,
+    /// Entries that SLOWLOG keeps; the oldest go
+    #[arg(long, help_heading = "Lanes", value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32))]
+    pub(crate) slowlog_max_len: u32,
 
     /// Most memory for data and clients over all lanes; 0 is no limit
     #[arg(long, help_heading = "Memory", value_name = "SIZE", default_value = "0")]
@@ -234,6 +242,11 @@ pub(crate) fn parse(
     let command = command.mut_subcommand("serve", |serve| file::as_defaults(serve, values));
     // The flags and the environment have just passed on their own, so what fails now came from the file.
     verb_of(command, &arguments).map_err(|error| Refusal::File(format!("{name}: {}", one_line(&error))))
+}
+
+/// What `serve` understands.
+fn serve_command() -> clap::Command {
+    Program::command().find_subcommand("serve").expect("serve is a verb").clone()
 }
 
 fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap::Error> {

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Command};
 use toml::{Table, Value};
 
 /// The table of this verb. Other verbs get tables of their own in the same file.
-const TABLE: &str = "serve";
+pub(super) const TABLE: &str = "serve";
 /// Names at least so alike (0 to 1, Jaro-Winkler) are offered as the one that was meant.
 const ALIKE_MIN: f64 = 0.7;
 
@@ -66,7 +66,7 @@ fn plain(value: &Value) -> Option<String> {
     }
 }
 
-fn find<'a>(serve: &'a Command, key: &str) -> Option<&'a Arg> {
+pub(super) fn find<'a>(serve: &'a Command, key: &str) -> Option<&'a Arg> {
     serve.get_arguments().find(|argument| argument.get_long() == Some(key))
 }
 

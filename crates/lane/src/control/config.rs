@@ -1,6 +1,6 @@
 //! CONFIG: a setting's form, the values at hand, and what changes when one is set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::glob::{self, Case};
 use wire::reply::{self, Proto, Put};
@@ -99,6 +99,8 @@ impl Setting {
 pub(super) struct Config {
     /// By the setting's index in the table: those that differ from their default.
     values: BTreeMap<usize, String>,
+    /// Those that clients have set.
+    touched: BTreeSet<usize>,
 }
 
 /// Why a CONFIG SET changes nothing, in Redis' words.
@@ -113,7 +115,7 @@ impl Config {
                 values.insert(index, value.clone());
             }
         }
-        Config { values }
+        Config { values, touched: BTreeSet::new() }
     }
 
     /// The value of a setting that is in the table.
@@ -156,10 +158,10 @@ impl Config {
         }
     }
 
-    /// Names and values of what differs from its default.
+    /// Names and values of what clients have set, to be written down.
     pub(super) fn changed(&self) -> Vec<(String, String)> {
-        let changed = self.values.iter().filter(|(index, value)| SETTINGS[**index].default != value.as_str());
-        changed.map(|(index, value)| (SETTINGS[*index].name.to_owned(), value.clone())).collect()
+        let changed = self.touched.iter().map(|&index| (SETTINGS[index].name, self.at(index)));
+        changed.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed.
@@ -190,6 +192,10 @@ impl Config {
         let mut is_effective = false;
         for (index, value) in changed {
             is_effective |= SETTINGS[index].is_effective;
+            // What is chosen at the start has been set to what it is.
+            if !SETTINGS[index].is_fixed {
+                self.touched.insert(index);
+            }
             self.values.insert(index, value);
         }
         Ok(is_effective)
@@ -417,6 +423,21 @@ mod tests {
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
         assert!(config.set(&twice).unwrap_err().ends_with("duplicate parameter"));
+    }
+
+    #[test]
+    fn what_clients_set_is_what_is_written_down() {
+        let mut config =
+            Config::new(&[("timeout".to_owned(), "7".to_owned()), ("port".to_owned(), "6379".to_owned())]);
+        assert_eq!(config.changed(), []);
+        let pairs: [(&[u8], &[u8]); 3] = [(b"maxmemory", b"0"), (b"HZ", b"12"), (b"port", b"6379")];
+        config.set(&pairs).unwrap();
+        let written = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            config.changed(),
+            [written("hz", "12"), written("maxmemory", "0")],
+            "back to a default, too"
+        );
     }
 
     #[test]

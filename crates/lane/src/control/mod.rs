@@ -532,7 +532,7 @@ impl Control {
         if self.identity.config_file.is_empty() {
             return Err("The server is running without a config file".to_owned());
         }
-        machine.rewrite(&self.config.changed())
+        machine.rewrite(&self.config.changed()).map_err(|why| format!("Rewriting config file: {why}"))
     }
 
     /// SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]
