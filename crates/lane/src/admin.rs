@@ -12,6 +12,7 @@ use crate::client::{Client, Port, Traits};
 use crate::histogram::Histogram;
 use crate::request::Request;
 use crate::stats::{Stats, Traffic};
+use crate::tally::Tally;
 use crate::timing::{Stall, Times};
 
 /// From the control thread to a lane.
@@ -67,8 +68,8 @@ pub(crate) struct Census {
     pub(crate) memory: store::Memory,
     /// Keys, and those with a time to live, of each database.
     pub(crate) databases: Vec<(u64, u64)>,
-    /// Calls of each command, by [`Id`].
-    pub(crate) calls: Box<[Calls; Id::COUNT]>,
+    /// What commands came to.
+    pub(crate) tally: Tally,
     /// Their times.
     pub(crate) times: Times,
     /// How long turns took.
@@ -104,14 +105,6 @@ impl Pause {
         let Some(other) = other else { return self };
         Pause { until_ns: self.until_ns.max(other.until_ns), is_for_all: self.is_for_all || other.is_for_all }
     }
-}
-
-/// How often a command was called.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Calls {
-    pub(crate) count: u64,
-    /// Refused before it ran: wrong arity, not allowed.
-    pub(crate) rejected_count: u64,
 }
 
 /// A client as CLIENT LIST shows it.

@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use store::Budget;
-use wire::command::{Command, Flag, Id, Work as Cost};
+use wire::command::{Command, Flag, Work as Cost};
 use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
-use crate::admin::{Calls, Order, Pause};
+use crate::admin::{Order, Pause};
 use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
@@ -110,9 +110,7 @@ pub(crate) struct Core {
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
     pub(crate) held: Vec<Handle<Client>>,
-    /// How often each command was called by clients of this lane.
-    pub(crate) calls: Box<[Calls; Id::COUNT]>,
-    /// How long they took, and turns.
+    /// How long commands took, and turns.
     pub(crate) timing: Timing,
     spans: Vec<(u32, u32)>,
     reply: Vec<u8>,
@@ -154,7 +152,6 @@ impl Core {
             monitoring: Monitoring::default(),
             pause: None,
             held: Vec::new(),
-            calls: Core::no_calls(),
             timing,
             spans: Vec::new(),
             reply: Vec::new(),
@@ -259,7 +256,7 @@ impl Core {
                 names.push(name, mode);
             }
         }
-        let job = Job { command: 0, db, work: Work::Run { command, request, route } };
+        let job = Job { command: 0, db, work: Work::Run { command, request, route, is_inner: false } };
         Part::of_command(origin, port, proto, names, job)
     }
 

@@ -74,10 +74,30 @@ impl Core {
         input: Input<'_>,
         output: &mut Output,
     ) -> Flow {
-        if client.hush != Hush::Heard || self.is_overseen {
-            return self.dispatch_overseen(client, handle, resolved, route, input, output);
+        let flow = if client.hush != Hush::Heard || self.is_overseen {
+            self.dispatch_overseen(client, handle, resolved, route, input, output)
+        } else {
+            self.dispatch_heard(client, handle, resolved, route, input, output)
+        };
+        if client.replies.has_erred() {
+            self.count_errors(client, resolved);
         }
-        self.dispatch_heard(client, handle, resolved, route, input, output)
+        flow
+    }
+
+    /// A client's command was answered with an error at once: refused, or called and failed.
+    #[cold]
+    fn count_errors(&mut self, client: &mut Client, resolved: Result<&'static Command, Refusal>) {
+        let codes = client.replies.take_errors();
+        let tally = &mut self.space.tally;
+        match resolved {
+            Err(Refusal::WrongArity(command)) => tally.rejected(Some(command.id), codes),
+            Err(_) => tally.rejected(None, codes),
+            Ok(command) if is_refused_unseen(client, command) || is_queued(client, command.id) => {
+                tally.rejected(Some(command.id), codes);
+            }
+            Ok(command) => tally.failed(command.id, codes),
+        }
     }
 
     #[inline]
@@ -98,7 +118,7 @@ impl Core {
                 return refuse(refusal, args, &mut client.multi, &mut sink);
             }
         };
-        if !client.is_authenticated && !command.flags.has(Flag::NoAuth) {
+        if is_refused_unseen(client, command) {
             reply::error(
                 &mut Sink::Client { output, replies: &mut client.replies },
                 "NOAUTH Authentication required.",
@@ -108,14 +128,12 @@ impl Core {
         if is_queued(client, command.id) {
             return queue(client, command, input, output, self.settings.query_size_max);
         }
-        if command.group == Group::Transactions && command.id != Id::Watch {
-            // EXEC is a barrier: what was asked of other lanes before it comes before it.
-            if command.id == Id::Exec && !client.is_even() {
-                return halt(input);
-            }
-            return self.dispatch_multi(client, handle, command.id, output);
-        }
         let flow = match command.scope {
+            // EXEC is a barrier: what was asked of other lanes before it comes before it.
+            _ if command.id == Id::Exec && !client.is_even() => halt(input),
+            _ if command.group == Group::Transactions && command.id != Id::Watch => {
+                self.dispatch_multi(client, handle, command.id, output)
+            }
             Scope::Key => self.dispatch_key(client, handle, command, route, input, output),
             Scope::Keys(_) => self.dispatch_keys(client, handle, command, input, output),
             Scope::Connection => self.dispatch_connection(client, handle, command, input, output),
@@ -125,7 +143,7 @@ impl Core {
         };
         if !matches!(flow, Flow::Halt(_)) {
             self.stats.commands += 1;
-            self.calls[command.id as usize].count += 1;
+            self.space.tally.called(command.id);
             client.last = Some(command);
             client.active_ns = self.space.now.mono_ns;
         }
@@ -407,6 +425,9 @@ impl Core {
             local: client.local,
         };
         let wish = connection::run(client, &call, &around, &mut sink);
+        for code in content.take_errors() {
+            client.replies.note_error(code);
+        }
         Sink::Client { output, replies: &mut client.replies }.put(&bytes);
         self.scratch = bytes;
         match wish {
@@ -563,6 +584,12 @@ pub(crate) fn lanes_of<'a>(names: impl IntoIterator<Item = &'a (u16, LockName)>)
     lanes.sort_unstable();
     lanes.dedup();
     lanes
+}
+
+/// Whether a client has to say its password first.
+#[inline]
+fn is_refused_unseen(client: &Client, command: &Command) -> bool {
+    !client.is_authenticated && !command.flags.has(Flag::NoAuth)
 }
 
 pub(crate) fn halt(input: Input<'_>) -> Flow {

@@ -20,6 +20,7 @@ use crate::locks::{LockName, Locks};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
+use crate::tally::Tally;
 use crate::watch::{WatchName, WatcherId, Watches};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
@@ -80,6 +81,8 @@ pub(crate) struct Keyspace {
     graves: VecDeque<Request>,
     pub(crate) room: Room,
     pub(crate) now: Now,
+    /// What commands came to.
+    pub(crate) tally: Tally,
     pub(crate) database_count: u16,
     /// Where SCAN over all lanes goes on after this one; 0 after the last.
     pub(crate) cursor_after: u64,
@@ -109,6 +112,7 @@ impl Keyspace {
             graves: VecDeque::new(),
             room,
             now,
+            tally: Tally::default(),
             database_count,
             cursor_after,
             bulk_size_max,
@@ -200,9 +204,20 @@ impl Keyspace {
         self.shard.read(key, self.now.unix_ms, draw)
     }
 
-    /// Notes that a key was used.
-    pub(crate) fn touch(&mut self, key: &Key<'_>) {
-        self.read(key);
+    /// As [`Keyspace::read`], for a command whose purpose is to look: it counts as a hit or a miss.
+    #[inline]
+    pub(crate) fn look_up(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let draw = self.draw();
+        let found = self.shard.read(key, self.now.unix_ms, draw);
+        self.tally.looked(found.is_some());
+        found
+    }
+
+    /// As [`Keyspace::look_up`], but it is no use of the key.
+    pub(crate) fn inspect(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
+        let found = self.shard.get(key, self.now.unix_ms);
+        self.tally.looked(found.is_some());
+        found
     }
 
     /// The next random number: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).

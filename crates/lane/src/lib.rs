@@ -11,7 +11,7 @@
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `peers`: what lanes say to each other;
-//! * `timing`, `histogram`, `stats`: how long turns and commands take, and what else is counted;
+//! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@ mod room;
 mod serve;
 mod slab;
 mod stats;
+mod tally;
 mod timing;
 mod transaction;
 mod turn;

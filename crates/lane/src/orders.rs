@@ -1,14 +1,14 @@
 //! The lane carries out what the control thread orders, some clients a turn.
 
 use net::{Close, Net};
-use wire::command::Id;
 use wire::route::Slot;
 
 use crate::Settings;
-use crate::admin::{Calls, Census, Filter, Order, Portrait, Report};
+use crate::admin::{Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::slab::Handle;
 use crate::stats::Traffic;
+use crate::tally::Tally;
 use crate::timing::Timing;
 use crate::turn::Lane;
 
@@ -84,7 +84,7 @@ impl Lane {
             }
             Order::ResetStats => {
                 self.core.stats.reset();
-                self.core.calls = Core::no_calls();
+                self.core.space.tally = Tally::default();
                 self.core.timing = Timing::new(&self.core.settings);
                 self.traffic_then = Traffic::of(&net.counters());
                 Some(Report::Done)
@@ -107,7 +107,7 @@ impl Lane {
             stats,
             memory: shard.memory(),
             databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
-            calls: self.core.calls.clone(),
+            tally: self.core.space.tally.clone(),
             times: self.core.timing.times.clone(),
             turns: self.core.timing.turns.clone(),
             turn_longest: self.core.timing.turn_longest,
@@ -179,10 +179,5 @@ impl Core {
     fn ring_depth(&self) -> u64 {
         let lanes = self.peers.iter().take(usize::from(self.lane_count)).flatten();
         lanes.map(|peer| peer.asks_in.seen_size() as u64).sum()
-    }
-
-    /// Every command at zero.
-    pub(crate) fn no_calls() -> Box<[Calls; Id::COUNT]> {
-        Box::new([Calls::default(); Id::COUNT])
     }
 }

@@ -74,8 +74,9 @@ pub(crate) struct Job {
 
 /// What a job does.
 pub(crate) enum Work {
-    /// Runs a command whose keys are all here; the outcome is its reply.
-    Run { command: &'static Command, request: Request, route: Option<Route> },
+    /// Runs a command whose keys are all here; the outcome is its reply. An inner one is a step of another command: what
+    /// it looks at counts for nobody.
+    Run { command: &'static Command, request: Request, route: Option<Route>, is_inner: bool },
     /// Copies what is at the key that is argument `index`.
     Fetch { command: &'static Command, request: Request, index: usize },
     /// Puts a copy at the key that is argument `index`.
@@ -297,15 +298,24 @@ impl Part {
                 return After::Again;
             }
             let outcome = match &mut job.work {
-                Work::Run { command, request, route } => {
+                Work::Run { command, request, route, is_inner } => {
+                    let looks = space.tally.looks;
                     let args = Args::Owned(request);
                     let call =
                         Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
                     let mut sink = Sink::Part(&mut self.content);
-                    if space.run(&call, &mut self.progress, &mut sink, budget) == Step::More {
+                    let step = space.run(&call, &mut self.progress, &mut sink, budget);
+                    if *is_inner {
+                        space.tally.looks = looks;
+                    }
+                    if step == Step::More {
                         return After::Again;
                     }
                     self.progress = Progress::default();
+                    // A transaction counts the errors of its parts itself: several lanes may have the same one.
+                    if self.content.has_erred() && !matches!(self.origin, Origin::Transaction { .. }) {
+                        space.tally.failed(command.id, self.content.take_errors());
+                    }
                     Outcome::Reply(std::mem::take(&mut self.content))
                 }
                 Work::Fetch { command, request, index } => {

@@ -12,6 +12,8 @@ use net::Output;
 use store::Rope;
 use wire::reply::Put;
 
+use crate::tally::ErrorCode;
+
 /// A piece of content grows to this many bytes before the next begins.
 const PIECE_SIZE_MAX: usize = 16 * 1024;
 /// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
@@ -35,6 +37,8 @@ enum Piece {
 pub(crate) struct Content {
     pieces: VecDeque<Piece>,
     size: usize,
+    /// Of errors written into it that nobody has counted yet.
+    errors: Vec<ErrorCode>,
 }
 
 impl Put for Content {
@@ -48,9 +52,24 @@ impl Put for Content {
             self.pieces.push_back(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
         }
     }
+
+    fn note_error(&mut self, text: &[u8]) {
+        self.errors.push(ErrorCode::of(text));
+    }
 }
 
 impl Content {
+    /// Whether errors were written into it that nobody has counted.
+    #[inline]
+    pub(crate) fn has_erred(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// Takes them, to be counted once.
+    pub(crate) fn take_errors(&mut self) -> Vec<ErrorCode> {
+        std::mem::take(&mut self.errors)
+    }
+
     /// Bytes in it.
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -71,6 +90,7 @@ impl Content {
     pub(crate) fn append(&mut self, mut other: Content) {
         self.size += other.size;
         self.pieces.append(&mut other.pieces);
+        self.errors.append(&mut other.errors);
     }
 
     /// The bytes at the front that are in one piece. Replies begin with a header that is never cut.
@@ -171,12 +191,30 @@ pub(crate) struct Replies {
     first: u32,
     slots: VecDeque<Slot>,
     open_count: usize,
+    /// Of errors written since the last count.
+    errors: Vec<ErrorCode>,
 }
 
 impl Replies {
     /// Whether a reply may go straight to the output.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
+    }
+
+    /// Whether errors were written that nobody has counted.
+    #[inline]
+    pub(crate) fn has_erred(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// Takes them, to be counted once.
+    pub(crate) fn take_errors(&mut self) -> Vec<ErrorCode> {
+        std::mem::take(&mut self.errors)
+    }
+
+    /// An error is written to the client.
+    pub(crate) fn note_error(&mut self, code: ErrorCode) {
+        self.errors.push(code);
     }
 
     /// Slots whose reply is not complete.
@@ -300,6 +338,13 @@ impl Put for Sink<'_> {
         match self {
             Sink::Client { output, replies } if replies.is_empty() => output.extend_all(pieces),
             _ => pieces.into_iter().for_each(|piece| self.put(piece)),
+        }
+    }
+
+    fn note_error(&mut self, text: &[u8]) {
+        match self {
+            Sink::Client { replies, .. } => replies.note_error(ErrorCode::of(text)),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.note_error(text),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::slab::Handle;
+use crate::tally::ErrorCode;
 use crate::timing::Extent;
 use crate::turn::Meter;
 
@@ -119,6 +120,7 @@ pub(crate) fn serve_client<N: Net>(
                 Some(Step::Large) => client.gather = Some(Box::default()),
                 Some(Step::Malformed(error)) => {
                     error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                    core.space.tally.rejected(None, vec![ErrorCode::of(b"ERR")]);
                     let end = follow(client, Flow::Leave, &mut used, input.len());
                     break end.expect("a client that leaves is served no more");
                 }
@@ -153,6 +155,7 @@ pub(crate) fn serve_client<N: Net>(
             Gathered::More => break next_input(client),
             Gathered::Broken(error) => {
                 error.put(&mut Sink::Client { output, replies: &mut client.replies });
+                core.space.tally.rejected(None, vec![ErrorCode::of(b"ERR")]);
                 Flow::Leave
             }
             Gathered::TooLarge => Flow::Leave,

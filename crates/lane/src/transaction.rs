@@ -490,7 +490,7 @@ impl Transaction {
         let (command, db) = (planned.command, planned.db);
         let work = |request: Request| match (command.id, watcher) {
             (Id::Watch, Some(id)) => Work::Watch { id, request },
-            _ => Work::Run { command, request, route: None },
+            _ => Work::Run { command, request, route: None, is_inner: false },
         };
         match planned.plan {
             Plan::Here | Plan::Asked => {}
@@ -503,7 +503,8 @@ impl Transaction {
                 for share in &mut planned.shares {
                     if command.scope == Scope::AllLanes(Combine::Any) {
                         let count = lookup(b"dbsize").expect("DBSIZE is in the table");
-                        let work = Work::Run { command: count, request: Request::default(), route: None };
+                        let (command, request) = (count, Request::default());
+                        let work = Work::Run { command, request, route: None, is_inner: true };
                         self.lanes[share.lane].jobs.push(Job { command: number, db, work });
                     }
                     let request = std::mem::take(&mut share.request);

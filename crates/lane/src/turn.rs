@@ -20,6 +20,7 @@ use crate::room::Room;
 use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client, warm};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
+use crate::tally::ErrorCode;
 use crate::timing::Done;
 use crate::{Now, Settings};
 
@@ -365,7 +366,12 @@ impl Lane {
             core.hear_answers(lane, &mut |core, client, slot, reply| {
                 let handle = Handle::from_bits(client);
                 match clients.get_mut(handle) {
-                    Some(client) => take_reply(client, slot, reply, net),
+                    Some(client) => {
+                        if lane == core.lane_count {
+                            core.count_control_error(client, &reply);
+                        }
+                        take_reply(client, slot, reply, net);
+                    }
                     None => core.forget_reply(reply),
                 }
                 stirred.push(handle);
@@ -542,8 +548,21 @@ fn take_lines<N: Net>(client: &mut Client, lines: &[u8], net: &mut N) {
     }
 }
 
-/// A reply without a reader.
 impl Core {
+    /// The control thread may have answered with an error; its client waits for nothing else.
+    fn count_control_error(&mut self, client: &Client, reply: &Reply<'_>) {
+        let front = match reply {
+            Reply::Bytes(bytes) => bytes,
+            Reply::Content(content) => content.front(),
+        };
+        if front.first() == Some(&b'-')
+            && let Some(command) = client.last
+        {
+            self.space.tally.failed(command.id, vec![ErrorCode::of(front)]);
+        }
+    }
+
+    /// A reply without a reader.
     fn forget_reply(&mut self, reply: Reply<'_>) {
         if let Reply::Content(content) = reply {
             let mut ropes = Vec::new();

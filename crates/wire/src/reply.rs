@@ -17,6 +17,9 @@ pub trait Put {
             self.put(piece);
         }
     }
+
+    /// An error with this text, its code first, is about to be appended. Whoever counts errors does it here.
+    fn note_error(&mut self, _text: &[u8]) {}
 }
 
 impl Put for Vec<u8> {
@@ -35,6 +38,10 @@ impl<P: Put + ?Sized> Put for &mut P {
     #[inline]
     fn put_all(&mut self, pieces: [&[u8]; 3]) {
         (**self).put_all(pieces);
+    }
+
+    fn note_error(&mut self, text: &[u8]) {
+        (**self).note_error(text);
     }
 }
 
@@ -66,6 +73,7 @@ pub fn error(out: &mut impl Put, text: &str) {
 
 /// As [`error`], for a text that quotes a client's bytes.
 pub fn error_bytes(out: &mut impl Put, text: &[u8]) {
+    out.note_error(text);
     out.put(b"-");
     let end = text.iter().rposition(|&byte| !is_line_end(byte)).map_or(0, |index| index + 1);
     for (index, part) in text[..end].split(|&byte| is_line_end(byte)).enumerate() {

@@ -129,7 +129,7 @@ impl Condition {
 pub(crate) fn ttl(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
     let now_ms = space.now.unix_ms;
-    let number = match space.get(&key).map(|entry| entry.expires_at()) {
+    let number = match space.inspect(&key).map(|entry| entry.expires_at()) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => match call.command.id {

@@ -61,13 +61,13 @@ pub(crate) fn exists(
     let touches = call.command.id == Id::Touch;
     count_keys(space, call, progress, sink, budget, |space, index| {
         let key = space.key(call, index);
-        if touches { space.read(&key).is_some() } else { space.get(&key).is_some() }
+        if touches { space.look_up(&key).is_some() } else { space.inspect(&key).is_some() }
     })
 }
 
 pub(crate) fn type_of(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
-    reply::simple(sink, space.get(&key).map_or("none", |entry| entry.kind().name()));
+    reply::simple(sink, space.inspect(&key).map_or("none", |entry| entry.kind().name()));
 }
 
 /// A key's value and time to live, out of the shard: on its way to another key, perhaps on another lane.
@@ -101,7 +101,10 @@ impl Moved {
 /// A copy of what is at the key that is argument `index`.
 pub(crate) fn fetch(space: &mut Keyspace, call: &Call<'_>, index: usize) -> Option<Moved> {
     let key = space.key(call, index);
-    let entry = space.read(&key)?;
+    // Whoever moves a key does not look what is there, in Redis' eyes; whoever copies it does.
+    let moves = matches!(call.command.id, Id::Rename | Id::Renamenx | Id::Move);
+    let found = if moves { space.read(&key) } else { space.look_up(&key) };
+    let entry = found?;
     let value = match entry.value() {
         Value::Bytes(bytes) => MovedValue::Bytes(bytes.to_vec()),
         Value::Int(number) => MovedValue::Int(number),

@@ -340,8 +340,8 @@ pub(crate) fn lcs(
     if progress.state.is_none() {
         let begun = LcsOptions::parse(call.args).and_then(|options| {
             let (first, second) = (space.key(call, 1), space.key(call, 2));
-            space.touch(&first);
-            space.touch(&second);
+            space.look_up(&first);
+            space.look_up(&second);
             let a = space.get(&first).map(|entry| entry.value());
             let b = space.get(&second).map(|entry| entry.value());
             Lcs::new(a, b, options, space.bulk_size_max)

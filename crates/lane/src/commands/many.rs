@@ -43,7 +43,7 @@ pub(crate) fn mget(
         space.shard.warm(batch);
         for key in batch {
             index += 1;
-            match space.read(key) {
+            match space.look_up(key) {
                 Some(entry) => {
                     // A rope is passed by reference.
                     budget.spend(1, entry.value().len().min(store::INLINE_SIZE_MAX));

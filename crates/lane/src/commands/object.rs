@@ -38,6 +38,7 @@ pub(crate) const HELP: [&str; 15] = [
 /// OBJECT ENCODING, FREQ, IDLETIME and REFCOUNT. Looking does not count as a use.
 pub(crate) fn object(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 2);
+    space.inspect(&key);
     let Some(entry) = space.get(&key) else { return reply::null(sink, call.proto) };
     let counts_uses = matches!(space.shard.recency(), Recency::Lfu { .. });
     match call.command.id {

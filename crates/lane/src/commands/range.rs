@@ -27,7 +27,7 @@ fn integer(size: usize) -> i64 {
 
 pub(crate) fn strlen(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
-    let size = space.read(&key).map_or(0, |entry| entry.value().len());
+    let size = space.look_up(&key).map_or(0, |entry| entry.value().len());
     reply::integer(sink, integer(size));
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn getrange(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_
         return reply::error(sink, NOT_AN_INTEGER);
     };
     let key = space.key(call, 1);
-    let Some(value) = space.read(&key).map(|entry| entry.value()) else { return reply::bulk(sink, b"") };
+    let Some(value) = space.look_up(&key).map(|entry| entry.value()) else { return reply::bulk(sink, b"") };
     let range = clamp(start, end, value.len());
     match value {
         Value::Bytes(bytes) => reply::bulk(sink, &bytes[range]),

@@ -21,7 +21,7 @@ pub(crate) fn new_value(arg: Arg<'_>) -> NewValue<'_> {
 #[inline]
 pub(crate) fn get(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
-    match space.read(&key) {
+    match space.look_up(&key) {
         Some(entry) => put_value(sink, entry.value()),
         None => reply::null(sink, call.proto),
     }
@@ -30,7 +30,7 @@ pub(crate) fn get(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
 /// Writes what is at the first key, as GET does, and says whether it is there.
 fn put_old(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) -> bool {
     let key = space.key(call, 1);
-    let old = space.read(&key);
+    let old = space.look_up(&key);
     match old {
         Some(entry) => put_value(sink, entry.value()),
         None => reply::null(sink, call.proto),
@@ -72,6 +72,7 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
     };
     let key = space.key(call, 1);
     if space.get(&key).is_none() {
+        space.tally.looked(false);
         return reply::null(sink, call.proto);
     }
     let life = match options.life.expiry(call, space.now.unix_ms) {

@@ -3,6 +3,7 @@
 //! What does not exist here (replicas, files, scripts) is there with the value that an idle Redis shows, because
 //! dashboards look for it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use wire::command::COMMANDS;
@@ -29,6 +30,8 @@ pub(super) struct View<'a> {
     pub(super) now: Now,
     pub(super) began: Now,
     pub(super) ops_per_second: u64,
+    /// Received and sent.
+    pub(super) bytes_per_second: (u64, u64),
     pub(super) resident_size: u64,
     pub(super) memory_size: u64,
     /// In the kernel and outside it.
@@ -37,7 +40,7 @@ pub(super) struct View<'a> {
     pub(super) lines_dropped: u64,
 }
 
-/// Commands a second: the mean since INFO was last asked for, if that is not too short ago.
+/// Something a second: the mean since INFO was last asked for, if that is not too short ago.
 #[derive(Default)]
 pub(super) struct Rate {
     since_ns: u64,
@@ -52,13 +55,21 @@ impl Rate {
     pub(super) fn note(&mut self, now_ns: u64, count: u64) -> u64 {
         let span_ns = now_ns.saturating_sub(self.since_ns);
         if Self::SPAN_NS_MIN <= span_ns {
-            let commands = u128::from(count.saturating_sub(self.count_then));
-            let rate = commands * 1_000_000_000 / u128::from(span_ns);
+            let added = u128::from(count.saturating_sub(self.count_then));
+            let rate = added * 1_000_000_000 / u128::from(span_ns);
             *self =
                 Rate { since_ns: now_ns, count_then: count, rate: u64::try_from(rate).unwrap_or(u64::MAX) };
         }
         self.rate
     }
+}
+
+/// What INFO shows of the present.
+#[derive(Default)]
+pub(super) struct Rates {
+    pub(super) calls: Rate,
+    pub(super) bytes_in: Rate,
+    pub(super) bytes_out: Rate,
 }
 
 type Section = (&'static str, fn(&View<'_>, &mut String));
@@ -73,7 +84,7 @@ const DEFAULT: &[Section] = &[
     ("replication", |view, text| view.replication(text)),
     ("cpu", |view, text| view.processor(text)),
     ("modules", |_, _| {}),
-    ("errorstats", |_, _| {}),
+    ("errorstats", |view, text| view.errors(text)),
     ("cluster", |view, text| view.cluster(text)),
     ("keyspace", |view, text| view.keyspace(text)),
 ];
@@ -284,14 +295,14 @@ impl View<'_> {
     fn stats(&self, text: &mut String) {
         lines!(text;
             "total_connections_received" self.sum(|census| census.stats.connections),
-            "total_commands_processed" self.sum(|census| census.stats.commands),
+            "total_commands_processed" self.call_count(),
             "instantaneous_ops_per_sec" self.ops_per_second,
-            "total_net_input_bytes" 0,
-            "total_net_output_bytes" 0,
+            "total_net_input_bytes" self.sum(|census| census.traffic.bytes_in),
+            "total_net_output_bytes" self.sum(|census| census.traffic.bytes_out),
             "total_net_repl_input_bytes" 0,
             "total_net_repl_output_bytes" 0,
-            "instantaneous_input_kbps" "0.00",
-            "instantaneous_output_kbps" "0.00",
+            "instantaneous_input_kbps" ratio(self.bytes_per_second.0, 1024),
+            "instantaneous_output_kbps" ratio(self.bytes_per_second.1, 1024),
             "rejected_connections" self.sum(|census| census.stats.clients_rejected),
             "sync_full" 0,
             "sync_partial_ok" 0,
@@ -304,8 +315,8 @@ impl View<'_> {
             "evicted_clients" self.sum(|census| census.stats.clients_cut),
             "total_eviction_exceeded_time" 0,
             "current_eviction_exceeded_time" 0,
-            "keyspace_hits" 0,
-            "keyspace_misses" 0,
+            "keyspace_hits" self.sum(|census| census.tally.looks.hits),
+            "keyspace_misses" self.sum(|census| census.tally.looks.misses),
             "pubsub_channels" 0,
             "pubsub_patterns" 0,
             "pubsubshard_channels" 0,
@@ -323,10 +334,10 @@ impl View<'_> {
             "tracking_total_items" 0,
             "tracking_total_prefixes" 0,
             "unexpected_error_replies" 0,
-            "total_error_replies" 0,
+            "total_error_replies" self.sum(|census| census.tally.error_count),
             "dump_payload_sanitizations" 0,
-            "total_reads_processed" 0,
-            "total_writes_processed" 0,
+            "total_reads_processed" self.sum(|census| census.traffic.receives),
+            "total_writes_processed" self.sum(|census| census.traffic.sends),
             "io_threaded_reads_processed" 0,
             "io_threaded_writes_processed" 0,
             "reply_buffer_shrinks" 0,
@@ -378,19 +389,38 @@ impl View<'_> {
 
     fn commands(&self, text: &mut String) {
         for (index, command) in COMMANDS.iter().enumerate() {
-            let calls = self.sum(|census| census.calls[index].count);
+            let of = |census: &Census| census.tally.calls[index];
+            let undone = self.sum(|census| of(census).undone_count);
+            let calls = self.sum(|census| of(census).count).saturating_sub(undone);
             let us = self.us(slowlog::times(&self.lanes, index).sum);
-            let rejected = self.sum(|census| census.calls[index].rejected_count);
+            let rejected = self.sum(|census| of(census).rejected_count);
+            let failed = self.sum(|census| of(census).failed_count);
             if calls + rejected > 0 {
                 write!(
                     text,
-                    "cmdstat_{}:calls={calls},usec={us},usec_per_call={},rejected_calls={rejected},failed_calls=0\r\n",
+                    "cmdstat_{}:calls={calls},usec={us},usec_per_call={},rejected_calls={rejected},failed_calls={failed}\r\n",
                     command.name,
                     ratio(us, calls),
                 )
                 .expect("a string takes all");
             }
         }
+    }
+
+    fn errors(&self, text: &mut String) {
+        let mut kinds = BTreeMap::new();
+        for (code, count) in self.lanes.iter().flat_map(|(_, census)| &census.tally.kinds) {
+            *kinds.entry(code).or_insert(0) += count;
+        }
+        for (code, count) in kinds {
+            let word = String::from_utf8_lossy(code.word());
+            write!(text, "errorstat_{word}:count={count}\r\n").expect("a string takes all");
+        }
+    }
+
+    /// Calls of all commands, those inside EXEC included.
+    fn call_count(&self) -> u64 {
+        calls_of(&self.lanes)
     }
 
     fn latencies(&self, text: &mut String) {
@@ -456,6 +486,13 @@ impl View<'_> {
         }
         "No problem found: resident memory fits the data.\n".to_owned()
     }
+}
+
+/// Calls of all commands on these lanes.
+pub(super) fn calls_of(lanes: &[(u16, &Census)]) -> u64 {
+    let all = || lanes.iter().flat_map(|(_, census)| &*census.tally.calls);
+    let count: u64 = all().map(|calls| calls.count).sum();
+    count.saturating_sub(all().map(|calls| calls.undone_count).sum())
 }
 
 /// Bytes as Redis shows them to people.

@@ -36,6 +36,7 @@ use crate::client::Port;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::replies::Content;
 use crate::request::Args;
+use crate::stats::Traffic;
 use crate::timing::Slow;
 use crate::{Now, Settings};
 use config::Config;
@@ -123,7 +124,7 @@ pub struct Control {
     shutdown: Option<Shutdown>,
     /// Who has said SHUTDOWN: they see the connection close.
     enders: Vec<Asker>,
-    rate: info::Rate,
+    rates: info::Rates,
     slow: SlowLog,
     delays: Delays,
     monitors: Vec<Monitor>,
@@ -185,7 +186,7 @@ impl Control {
             unsent: VecDeque::new(),
             shutdown: None,
             enders: Vec::new(),
-            rate: info::Rate::default(),
+            rates: info::Rates::default(),
             slow: SlowLog::default(),
             delays: Delays::default(),
             monitors: Vec::new(),
@@ -586,8 +587,10 @@ impl Control {
                 },
             )
             .collect();
-        let command_count = lanes.iter().map(|(_, census)| census.stats.commands).sum();
-        let ops_per_second = self.rate.note(now.mono_ns, command_count);
+        let ops_per_second = self.rates.calls.note(now.mono_ns, info::calls_of(&lanes));
+        let bytes = |of: fn(&Traffic) -> u64| lanes.iter().map(|(_, census)| of(&census.traffic)).sum();
+        let bytes_in = self.rates.bytes_in.note(now.mono_ns, bytes(|traffic| traffic.bytes_in));
+        let bytes_out = self.rates.bytes_out.note(now.mono_ns, bytes(|traffic| traffic.bytes_out));
         info::View {
             identity: &self.identity,
             config: &self.config,
@@ -598,6 +601,7 @@ impl Control {
             now,
             began: self.began,
             ops_per_second,
+            bytes_per_second: (bytes_in, bytes_out),
             resident_size: machine.resident_size(),
             memory_size: machine.memory_size(),
             processor_us: machine.processor_us(),

@@ -219,6 +219,9 @@ impl Core {
         bytes.clear();
         let progress = self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
         self.reply = bytes;
+        if content.has_erred() {
+            self.space.tally.failed(command.id, content.take_errors());
+        }
         if let Some(progress) = progress {
             let mut whole = Content::default();
             whole.put(&self.reply);

@@ -35,6 +35,13 @@ impl Transaction {
             }
             let is_whole = self.combine_command(space, around, &mut items_left);
             if is_whole {
+                let id = self.commands[self.at.0].command.id;
+                if self.is_multi {
+                    space.tally.called(id);
+                }
+                if self.reply.has_erred() {
+                    space.tally.failed(id, self.reply.take_errors());
+                }
                 self.at = (self.at.0 + 1, 0);
             }
         }
@@ -94,6 +101,10 @@ impl Transaction {
                 let Some((_, Outcome::Reply(content))) = planned.outcomes.pop() else {
                     unreachable!("whoever is asked answers")
                 };
+                // What another thread has written comes as bytes alone.
+                if content.front().first() == Some(&b'-') && !content.has_erred() {
+                    reply.note_error(content.front());
+                }
                 reply.append(content);
             }
             Plan::Scatter(combine) => {

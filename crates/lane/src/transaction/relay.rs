@@ -51,7 +51,7 @@ impl Planned {
     pub(super) fn relay_jobs(&mut self, step: u8, database_count: u16) -> Vec<RelayJob> {
         let (command, db) = (self.command, self.db);
         let run = |lane: usize, db: u16, name: &str, request: Request| {
-            (lane, db, Work::Run { command: entry(name), request, route: None })
+            (lane, db, Work::Run { command: entry(name), request, route: None, is_inner: true })
         };
         if command.id == Id::Msetnx {
             let job = |share: &mut Share| match step {

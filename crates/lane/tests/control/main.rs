@@ -7,6 +7,7 @@ mod latency;
 mod monitor;
 mod multi;
 mod seen;
+mod tally;
 mod world;
 
 use lane::Shutdown;

@@ -1,0 +1,236 @@
+//! What INFO says commands came to: calls, failures, refusals, kinds of errors, keys found. What Redis 7.0 counts as
+//! what is in `call`, `rejectCommand` and `afterErrorReply` of its `src/server.c` and `src/networking.c`.
+
+use super::world::World;
+
+/// Runs commands over one lane and over three; afterwards INFO has these lines. What ends in a colon is not there at all.
+#[track_caller]
+fn check(commands: &[&str], want: &[&str]) {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        for command in commands {
+            world.ask(&client, command);
+        }
+        let info = world.ask(&client, "INFO everything");
+        for line in want {
+            let begin = format!("\r\n{line}");
+            let is_there = match line.strip_suffix(':') {
+                Some(_) => !info.contains(&begin),
+                None => info.lines().any(|found| found.starts_with(line)),
+            };
+            assert!(is_there, "{line} after {commands:?} over {lane_count} lanes: {info}");
+        }
+        assert!(world.is_idle());
+    }
+}
+
+/// The part of a command's line that says how its calls ended.
+#[track_caller]
+fn check_calls(commands: &[&str], want: &[(&str, u64, u64, u64)], errors: &[&str]) {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        for command in commands {
+            world.ask(&client, command);
+        }
+        let info = world.ask(&client, "INFO everything");
+        for (name, calls, rejected, failed) in want {
+            let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
+            let line =
+                line.unwrap_or_else(|| panic!("{name} after {commands:?} over {lane_count} lanes: {info}"));
+            let is_right = line.starts_with(&format!("calls={calls},"))
+                && line.ends_with(&format!(",rejected_calls={rejected},failed_calls={failed}"));
+            assert!(is_right, "{name} after {commands:?} over {lane_count} lanes: {line}");
+        }
+        let found: Vec<&str> = info.lines().filter(|line| line.starts_with("errorstat_")).collect();
+        assert_eq!(found, errors, "after {commands:?} over {lane_count} lanes");
+        let count = |line: &&str| line.rsplit('=').next().unwrap().parse::<u64>().unwrap();
+        let total: u64 = errors.iter().map(count).sum();
+        assert!(info.contains(&format!("\r\ntotal_error_replies:{total}\r\n")), "{total}: {info}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_was_called() {
+    check_calls(&["AUTH k"], &[("auth", 1, 0, 1)], &["errorstat_ERR:count=1"]);
+    // foo and bar lie on different lanes of three.
+    check_calls(
+        &["SET foo x", "SET bar x", "INCR foo", "INCR bar", "SETRANGE bar -1 x", "GET foo"],
+        &[("incr", 2, 0, 2), ("set", 2, 0, 0), ("setrange", 1, 0, 1), ("get", 1, 0, 0)],
+        &["errorstat_ERR:count=3"],
+    );
+    check_calls(
+        &["RENAME foo bar", "COPY foo bar DB x", "CONFIG SET nosuch 1", "EXEC"],
+        &[("rename", 1, 0, 1), ("copy", 1, 0, 1), ("config|set", 1, 0, 1), ("exec", 1, 0, 1)],
+        &["errorstat_ERR:count=4"],
+    );
+}
+
+#[test]
+fn a_command_that_is_refused_was_not_called() {
+    check_calls(&["asdf"], &[], &["errorstat_ERR:count=1"]);
+    check_calls(&["SET k", "SET k 1", "SET k 2"], &[("set", 2, 1, 0)], &["errorstat_ERR:count=1"]);
+    check_calls(
+        &[
+            "CONFIG SET maxmemory 1",
+            "SET foo 1",
+            "SET bar 1",
+            "MSET foo 1 bar 2 baz 3",
+            "CONFIG SET maxmemory 0",
+        ],
+        &[("set", 0, 2, 0), ("mset", 0, 1, 0)],
+        &["errorstat_OOM:count=3"],
+    );
+}
+
+#[test]
+fn commands_of_a_transaction_are_counted_one_by_one() {
+    check_calls(
+        &["MULTI", "SET foo b", "AUTH a", "INCR foo", "GET bar", "CONFIG SET nosuch 1", "EXEC", "EXEC"],
+        &[
+            ("multi", 1, 0, 0),
+            ("set", 1, 0, 0),
+            ("auth", 1, 0, 1),
+            ("incr", 1, 0, 1),
+            ("get", 1, 0, 0),
+            ("config|set", 1, 0, 1),
+            ("exec", 2, 0, 1),
+        ],
+        &["errorstat_ERR:count=4"],
+    );
+    check_calls(
+        &["MULTI", "SET", "EXEC"],
+        &[("set", 0, 1, 0), ("multi", 1, 0, 0), ("exec", 1, 0, 1)],
+        &["errorstat_ERR:count=1", "errorstat_EXECABORT:count=1"],
+    );
+}
+
+#[test]
+fn what_waited_for_a_lock_or_took_slices_fails_once() {
+    let big = format!("SET foo {}", "x".repeat(3000));
+    check_calls(
+        &[&big, "SETRANGE foo 536870911 xx", "APPEND foo y", "INCRBY foo x"],
+        &[("setrange", 1, 0, 1), ("append", 1, 0, 0), ("incrby", 1, 0, 1)],
+        &["errorstat_ERR:count=2"],
+    );
+}
+
+#[test]
+fn another_nodes_key_and_a_missing_password_are_refusals() {
+    let mut world = World::new(2);
+    let node = world.connect_to(0);
+    // foo belongs to the second lane.
+    for command in ["GET foo", "MGET foo bar", "CONFIG SET requirepass secret"] {
+        world.ask(&node, command);
+    }
+    let stranger = world.connect_to(0);
+    for command in ["GET bar", "AUTH wrong", "HELLO 3"] {
+        world.ask(&stranger, command);
+    }
+    let info = world.ask(&node, "INFO everything");
+    for line in [
+        "errorstat_MOVED:count=1",
+        "errorstat_CROSSSLOT:count=1",
+        "errorstat_NOAUTH:count=2",
+        "errorstat_WRONGPASS:count=1",
+        "total_error_replies:5",
+    ] {
+        assert!(info.contains(&format!("\r\n{line}\r\n")), "{line}: {info}");
+    }
+    for (name, calls, ends) in [
+        ("get", 0, "rejected_calls=2,failed_calls=0"),
+        ("mget", 0, "rejected_calls=1,failed_calls=0"),
+        ("auth", 1, "rejected_calls=0,failed_calls=1"),
+        ("hello", 1, "rejected_calls=0,failed_calls=1"),
+    ] {
+        let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:calls={calls},")));
+        assert!(line.is_some_and(|line| line.ends_with(ends)), "{name}: {info}");
+    }
+}
+
+#[test]
+fn reading_commands_hit_and_miss() {
+    check(
+        &["SET foo 1", "INCR foo", "DEL foo", "EXPIRE foo 1", "RENAME foo b"],
+        &["keyspace_hits:0", "keyspace_misses:0"],
+    );
+    check(
+        &[
+            "SET foo 1",
+            "GET foo",
+            "GET bar",
+            "MGET foo bar baz",
+            "EXISTS foo bar",
+            "TYPE foo",
+            "TTL bar",
+            "STRLEN foo",
+        ],
+        &["keyspace_hits:5", "keyspace_misses:5"],
+    );
+    check(
+        &[
+            "SET foo 1",
+            "GETSET foo 2",
+            "GETDEL foo",
+            "GETEX foo",
+            "SET foo 1 GET",
+            "LCS foo foo",
+            "CONFIG RESETSTAT",
+        ],
+        &["keyspace_hits:0", "keyspace_misses:0", "total_error_replies:0", "errorstat_:", "cmdstat_set:"],
+    );
+    check(
+        &["SET foo 1", "GETSET foo 2", "GETDEL foo", "GETEX foo", "SET foo 1 GET", "OBJECT ENCODING foo"],
+        &["keyspace_hits:3", "keyspace_misses:2"],
+    );
+    check(
+        &[
+            "SET foo 1",
+            "LCS foo bar",
+            "COPY foo baz",
+            "COPY nope baz",
+            "TOUCH foo nope",
+            "OBJECT FREQ nope",
+            "SUBSTR no 0 1",
+        ],
+        &["keyspace_hits:3", "keyspace_misses:5"],
+    );
+    check(
+        &[
+            "SET foo 1",
+            "SETNX foo 1",
+            "SET foo 2 NX GET",
+            "APPEND foo x",
+            "PERSIST foo",
+            "MEMORY USAGE foo",
+            "MOVE foo 1",
+        ],
+        &["keyspace_hits:1", "keyspace_misses:0"],
+    );
+}
+
+#[test]
+fn bytes_and_what_carried_them_are_counted() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "CONFIG RESETSTAT");
+    world.ask(&client, "INFO");
+    let value = "x".repeat(10_240);
+    world.ask(&client, &format!("SET key {value}"));
+    world.round(980_000_000);
+    let info = world.ask(&client, "INFO");
+    let info_size = "*1\r\n$4\r\nINFO\r\n".len();
+    let set_size = "*3\r\n$3\r\nSET\r\n$3\r\nkey\r\n$10240\r\n\r\n".len() + value.len();
+    let input_size = 2 * info_size + set_size;
+    let wants = [
+        format!("total_net_input_bytes:{input_size}"),
+        "total_writes_processed:3".to_owned(),
+        "total_commands_processed:3".to_owned(),
+        // A little over ten KB, within one second and twenty rounds of a millisecond.
+        "instantaneous_input_kbps:9.".to_owned(),
+    ];
+    for want in wants {
+        assert!(info.contains(&format!("\r\n{want}")), "{want}: {info}");
+    }
+}
