@@ -1,6 +1,7 @@
 //! The driver against the floor, both in one thread under a clock that the test moves.
 
 use std::cell::Cell;
+use std::io::Read;
 use std::net::TcpListener;
 
 use super::*;
@@ -136,14 +137,34 @@ fn what_is_due_in_the_warm_up_is_not_recorded() {
     assert!(report.latency.max() < MS, "the frozen start is not seen");
 }
 
-/// Replies larger than what one `recv` brings are cut, and counted whole.
+/// What one `recv` brings ends in the middle of a value, and in the middle of a header: 65,536 bytes are no multiple of the
+/// seven that a reply of one byte takes.
 #[test]
 fn cut_replies_are_counted_whole() {
+    for (payload_size, pipeline) in [(100_000, 16), (1, 20_000)] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut floor = Floor::new(listener, payload_size).unwrap();
+        let requests_max = u64::try_from(10 * pipeline).unwrap();
+        let setup = Setup { requests_max, pipeline, ..setup(address, Pace::Closed) };
+        assert_eq!(run(&setup, &mut floor, 0..0).answered, requests_max);
+    }
+}
+
+/// The end of the stream comes together with the last replies, and some are still owed.
+#[test]
+fn an_end_behind_replies_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let mut floor = Floor::new(listener, 100_000).unwrap();
-    let setup = Setup { requests_max: 200, ..setup(address, Pace::Closed) };
-    assert_eq!(run(&setup, &mut floor, 0..0).answered, 200);
+    let setup =
+        Setup { connections_count: 1, pipeline: 2, ..setup(listener.local_addr().unwrap(), Pace::Closed) };
+    let mut drive = Drive::new(setup, || 0).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut requests = [0; 2 * 36];
+    stream.read_exact(&mut requests).unwrap();
+    stream.write_all(b"$1\r\nx\r\n").unwrap();
+    drop(stream);
+    let failure = (0..100).find_map(|_| drive.turn(10).err()).expect("it is noticed");
+    assert_eq!(failure.kind(), io::ErrorKind::ConnectionReset);
 }
 
 #[test]
