@@ -119,7 +119,8 @@ bench-peers: build ## CPU per request: this server, Debian's redis-server and th
 	@$(PYTHON) bench/peers.py $(ARGS)
 
 .PHONY: bench-forward
-bench-forward: build ## CPU per forwarded request beside a direct one, and bells
+bench-forward: build ## CPU per forwarded request beside a direct one, and bells, over memory and over sockets
+	@$(CARGO) run --quiet --release --locked -p sim --example forward
 	@$(PYTHON) bench/forward.py $(ARGS)
 
 .PHONY: bench-tail

@@ -57,6 +57,55 @@ fn a_batch_costs_at_most_one_bell_each_way() {
     }
 }
 
+/// Two busy lanes, each of whose clients ask only for the other's keys, sixteen at a time: hardly anybody has to be woken.
+#[test]
+fn busy_lanes_hardly_ever_ring() {
+    const BATCH_COUNT: usize = 16;
+    const ROUNDS_COUNT: usize = 500;
+    let mut world = World::quiet(2);
+    let mut clients: Vec<_> = (0..50).map(|_| world.connect(0)).collect();
+    for _ in 0..20 {
+        world.round();
+    }
+    assert!(world.lanes.iter().all(|lane| lane.stats().clients > 10), "both lanes have clients");
+    let batches = [0, 1].map(|lane| command(&[b"GET", key_of(2, lane, 0).as_bytes()]).repeat(BATCH_COUNT));
+    let other_lane: Vec<usize> = clients.iter_mut().map(|client| 1 - lane_of(&mut world, client)).collect();
+    let before = (bells(&world), asks(&world));
+    for (client, &lane) in clients.iter_mut().zip(&other_lane) {
+        client.send(&batches[lane]);
+    }
+    for _ in 0..ROUNDS_COUNT {
+        for (client, &lane) in clients.iter_mut().zip(&other_lane) {
+            client.pump();
+            if client.received.len() == 5 * BATCH_COUNT {
+                client.received.clear();
+                client.send(&batches[lane]);
+                client.pump();
+            }
+        }
+        for lane in 0..2 {
+            world.turn_if_due(lane);
+        }
+        world.pass(1000);
+    }
+    let rung = bells(&world).iter().sum::<u64>() - before.0.iter().sum::<u64>();
+    let asked = asks(&world).iter().zip(&before.1).map(|(after, before)| after - before).min();
+    assert!(asked.is_some_and(|asked| asked > 40_000), "both lanes are busy: {asked:?} asks");
+    assert!(rung * 100 < 2 * asked.unwrap_or(0), "{rung} bells for twice {asked:?} asks");
+}
+
+fn asks(world: &World) -> Vec<u64> {
+    world.lanes.iter().map(|lane| lane.stats().asks_served).collect()
+}
+
+/// The lane that serves a client: the one that counts what it asks.
+fn lane_of(world: &mut World, client: &mut sim::Client) -> usize {
+    let before: Vec<u64> = world.lanes.iter().map(|lane| lane.stats().commands).collect();
+    assert_eq!(world.exchange(client, b"PING\r\n", 7, 9), b"+PONG\r\n");
+    let is_its = |lane: &usize| world.lanes[*lane].stats().commands > before[*lane];
+    (0..world.lanes.len()).find(is_its).expect("a lane counted it")
+}
+
 /// A value of `size` goes in and comes out over two lanes, in chunks, while another client is answered at once.
 fn check_long_value(size: usize) {
     const ROUNDS_MAX: usize = 4;
