@@ -280,3 +280,59 @@ impl Drop for Ring {
 fn fd(fd: &OwnedFd) -> Fd {
     Fd(fd.as_raw_fd())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use super::*;
+    use crate::epoll::sys;
+    use crate::uring::probe;
+
+    /// A ring that waits for so many bells, none of which has rung.
+    fn listening(count: usize) -> Option<(Ring, Vec<File>)> {
+        if let Err(why) = probe() {
+            eprintln!("left out: {why}");
+            return None;
+        }
+        let mut ring = Ring::new(16).unwrap();
+        let bells: Vec<OwnedFd> = (0..count).map(|_| sys::eventfd().unwrap()).collect();
+        bells.iter().for_each(|bell| ring.poll(bell, Token::BELL, libc::POLLIN, false));
+        ring.enter(Some(0), count);
+        assert!(ring.completions.is_empty(), "no bell has rung");
+        Some((ring, bells.into_iter().map(File::from).collect()))
+    }
+
+    fn strike(bell: &mut File) {
+        bell.write_all(&1_u64.to_ne_bytes()).unwrap();
+    }
+
+    /// The kernel works off some 20 completions at a time; a look goes on until as many are here as it wants.
+    #[test]
+    fn a_look_brings_more_than_the_kernel_works_off_at_once() {
+        let Some((mut ring, mut bells)) = listening(200) else { return };
+        bells.iter_mut().for_each(strike);
+        ring.enter(Some(0), 128);
+        let count = ring.completions.len();
+        assert!((128..=200).contains(&count), "{count} completions");
+        ring.enter(Some(0), 200);
+        assert_eq!(ring.completions.len(), 200);
+    }
+
+    /// One has been seen and is not yet taken; what comes before the next look is found by that look, though nothing is
+    /// submitted with it.
+    #[test]
+    fn what_comes_between_two_looks_is_found_by_the_second() {
+        let Some((mut ring, mut bells)) = listening(3) else { return };
+        for (index, bell) in bells.iter_mut().enumerate() {
+            strike(bell);
+            assert!(ring.has_pending(), "the kernel says so");
+            ring.enter(Some(0), 3);
+            assert_eq!(ring.completions.len(), index + 1);
+        }
+        let enters = ring.enters();
+        ring.enter(Some(0), 4);
+        assert!(ring.enters() <= enters + 1 && ring.completions.len() == 3, "a look that finds nothing ends");
+    }
+}
