@@ -115,6 +115,33 @@ fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
     assert!(!busy.end.at_end());
 }
 
+/// Two hundred clients that send a byte at a time hold nobody up, and are served in the end.
+#[test]
+fn clients_that_drip_are_served_beside_others() {
+    const GET_ROUNDS_MAX: usize = 4;
+    let mut world = world(|_| ());
+    let mut slow: Vec<Client> = (0..200).map(|_| world.connect(0)).collect();
+    for (number, client) in slow.iter_mut().enumerate() {
+        client.send(&command(&[b"SET", format!("drip:{number}").as_bytes(), &[b'v'; 100]]));
+    }
+    let mut busy = world.connect(0);
+    // A turn lets in some of those who knock.
+    (0..20).for_each(|_| world.round());
+    while slow.iter().any(|client| !client.is_sent()) {
+        let got = world.exchange(&mut busy, &command(&[b"GET", b"none"]), 5, GET_ROUNDS_MAX);
+        assert_eq!(got, b"$-1\r\n", "answered within {GET_ROUNDS_MAX} rounds");
+        slow.iter_mut().for_each(|client| client.push(1));
+    }
+    for _ in 0..5 {
+        world.round();
+    }
+    for client in &mut slow {
+        client.pump();
+        assert_eq!(client.received, b"+OK\r\n");
+    }
+    assert_eq!(stats(&world).keys, 200);
+}
+
 #[test]
 fn a_stranger_is_not_owed_more_than_a_kilobyte() {
     let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));

@@ -57,6 +57,47 @@ fn a_key_may_have_a_length_and_no_more() {
     talk.rest();
 }
 
+/// Every argument of every command is what nobody expects there, with one argument more and two than it must have: one
+/// reply, whatever it says, and a server that goes on.
+#[test]
+fn unexpected_arguments() {
+    let mut talk = Talk::new(2);
+    let long = vec![b'9'; store::KEY_SIZE_MAX + 8000];
+    let wrong: [&[u8]; 9] = [
+        b"",
+        b"-1",
+        b"9223372036854775807",
+        b"-9223372036854775808",
+        b"18446744073709551616",
+        b"1e400",
+        b"\xff\0\r\n$1\r\n",
+        b"[*\\",
+        &long,
+    ];
+    // These have no reply of their own, or keep the ones after them from having one.
+    let silent = [Id::ClientReply, Id::Quit, Id::Multi, Id::Exec, Id::Shutdown];
+    let mut tried = 0;
+    for command in COMMANDS.iter().filter(|command| !silent.contains(&command.id)) {
+        let names = command.name.split('|').count();
+        let least = usize::from(command.arity.unsigned_abs()).max(names);
+        let most = if command.arity > 0 { least } else { least + 2 };
+        for count in least..=most {
+            for index in names..count {
+                for word in wrong {
+                    let mut words = call(command, count);
+                    words[index] = word;
+                    // It asserts that there is one reply.
+                    talk.call(&words);
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 3000, "{tried} calls");
+    talk.rest();
+    assert_eq!(talk.say("PING"), "+PONG\r\n");
+}
+
 #[test]
 fn wrong_integers() {
     let mut talk = Talk::new(2);
