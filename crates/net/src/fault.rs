@@ -355,6 +355,11 @@ impl<N: Net> Net for Fault<N> {
     fn counters(&self) -> Counters {
         self.inner.counters()
     }
+
+    /// With what waits here, which does take a walk: this net is for tests.
+    fn kept_size(&self) -> usize {
+        self.inner.kept_size() + self.lines.values().map(|line| line.output.held()).sum::<usize>()
+    }
 }
 
 impl<N: Net + Wait> Wait for Fault<N> {

@@ -106,18 +106,21 @@ impl Rest {
             self.start = 0;
         }
         self.bytes.extend_from_slice(bytes);
+        pool.kept_size += bytes.len();
         assert!(self.bytes.len() - self.start <= INPUT_MAX, "no more is kept than INPUT_MAX");
     }
 
     pub(crate) fn consume(&mut self, size: usize, pool: &mut Rests) {
         assert!(size <= self.bytes.len() - self.start, "no more is consumed than was shown");
         self.start += size;
+        pool.kept_size -= size;
         if self.is_empty() {
             self.release(pool);
         }
     }
 
     pub(crate) fn release(&mut self, pool: &mut Rests) {
+        pool.kept_size -= self.bytes().len();
         self.start = 0;
         pool.put(std::mem::take(&mut self.bytes));
     }
@@ -127,11 +130,18 @@ impl Rest {
 /// pipeline as long as a receive.
 #[derive(Debug, Default)]
 pub(crate) struct Rests {
+    /// Unconsumed bytes in all buffers that have an owner.
+    kept_size: usize,
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
 }
 
 impl Rests {
+    /// Unconsumed bytes of all connections that lie in buffers of their own.
+    pub(crate) fn kept_size(&self) -> usize {
+        self.kept_size
+    }
+
     /// A buffer for at first `size` bytes.
     fn take(&mut self, size: usize) -> Vec<u8> {
         let pool = if size <= SMALL_SIZE { &mut self.small } else { &mut self.large };
@@ -158,10 +168,10 @@ mod tests {
 
     #[test]
     fn a_rest_is_a_queue_that_never_holds_twice_what_it_keeps() {
-        let mut pool = Rests::default();
         for seed in 0..20 {
             let mut chance = Chance::new(seed);
             let (mut rest, mut plain) = (Rest::default(), Vec::new());
+            let mut pool = Rests::default();
             for _ in 0..500 {
                 let room = INPUT_MAX - rest.bytes().len();
                 let fresh: Vec<u8> = (0..chance.below(room + 1)).map(|at| at.to_le_bytes()[0]).collect();
@@ -173,6 +183,7 @@ mod tests {
                 plain.drain(..size);
                 assert_eq!(rest.is_empty(), plain.is_empty());
                 assert!(rest.bytes.len() <= 2 * INPUT_MAX);
+                assert_eq!(pool.kept_size(), plain.len());
             }
         }
     }

@@ -296,6 +296,10 @@ pub trait Net {
 
     /// What has been done since the net was made.
     fn counters(&self) -> Counters;
+
+    /// Bytes kept for all connections together: output that is not sent yet, as of its last send or flush, and input in
+    /// buffers of the connections' own. Known without a walk over them.
+    fn kept_size(&self) -> usize;
 }
 
 /// Waiting belongs to the lane's runner, not to the lane.

@@ -43,6 +43,8 @@ pub struct Output {
     /// Unsent bytes that have gone on to a net below; see `fault`.
     under_way: usize,
     written: u64,
+    /// What its net's pool knows of it.
+    counted: usize,
 }
 
 enum Segment {
@@ -238,6 +240,13 @@ impl Output {
         self.under_way = size;
     }
 
+    /// Tells its net's pool how much is unsent now.
+    #[inline]
+    pub(crate) fn report(&mut self, pool: &mut Pool) {
+        pool.unsent_size = pool.unsent_size - self.counted + self.size;
+        self.counted = self.size;
+    }
+
     /// Gives a block to write into to an output that has none.
     pub(crate) fn lend(&mut self, pool: &mut Pool) {
         if self.tail.capacity() == 0 {
@@ -248,6 +257,7 @@ impl Output {
     /// Takes the block back from an output that is empty.
     pub(crate) fn reclaim(&mut self, pool: &mut Pool) {
         assert!(self.size == 0, "only an empty output gives its block back");
+        self.report(pool);
         pool.put(std::mem::take(&mut self.tail));
     }
 
@@ -279,13 +289,20 @@ impl fmt::Debug for Output {
     }
 }
 
-/// Blocks without an owner. Last in, first out, so that the next reply is written where the cache is warm.
+/// What the outputs of one net share: blocks without an owner, last in, first out, so that the next reply is written
+/// where the cache is warm; and how much of all of them is unsent.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     blocks: Vec<Vec<u8>>,
+    unsent_size: usize,
 }
 
 impl Pool {
+    /// Bytes of all outputs that were unsent when they were last sent from.
+    pub(crate) fn unsent_size(&self) -> usize {
+        self.unsent_size
+    }
+
     pub(crate) fn take(&mut self) -> Vec<u8> {
         self.blocks.pop().unwrap_or_default()
     }

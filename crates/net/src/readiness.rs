@@ -317,8 +317,11 @@ impl<K: Kernel> Readiness<K> {
             if conn.state == State::Closing {
                 self.linger(id);
             }
-        } else if !conn.full {
-            self.soil(id);
+        } else {
+            conn.output.report(&mut self.blocks);
+            if !conn.full {
+                self.soil(id);
+            }
         }
     }
 
@@ -534,6 +537,10 @@ impl<K: Kernel> Net for Readiness<K> {
 
     fn counters(&self) -> Counters {
         Counters { controls: self.kernel.controls(), ..self.counters }
+    }
+
+    fn kept_size(&self) -> usize {
+        self.blocks.unsent_size() + self.rests.kept_size()
     }
 }
 

@@ -206,6 +206,10 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
     fn counters(&self) -> Counters {
         self.inner.counters()
     }
+
+    fn kept_size(&self) -> usize {
+        self.inner.kept_size()
+    }
 }
 
 impl<N: Net + Wait, W: Write> Wait for Trace<N, W> {

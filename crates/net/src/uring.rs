@@ -492,8 +492,11 @@ impl Uring {
             if conn.state == State::Closing {
                 self.linger(id);
             }
-        } else if !conn.full {
-            self.soil(id);
+        } else {
+            conn.output.report(&mut self.blocks);
+            if !conn.full {
+                self.soil(id);
+            }
         }
     }
 

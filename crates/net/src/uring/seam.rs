@@ -164,6 +164,10 @@ impl Net for Uring {
             ..self.counters
         }
     }
+
+    fn kept_size(&self) -> usize {
+        self.blocks.unsent_size() + self.rests.kept_size()
+    }
 }
 
 impl Wait for Uring {

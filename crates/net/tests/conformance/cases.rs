@@ -238,6 +238,7 @@ pub(crate) fn a_slow_reader_is_felt_and_its_chunks_are_let_go<W: World>() {
         idle == 50
     });
     assert!(0 < shortest, "nobody takes 18 MB unread");
+    assert_eq!(world.net().kept_size(), shortest, "what is kept is known");
     assert!(Arc::strong_count(&held) > 1);
     let mut got = Vec::new();
     let mut writable = 0;
@@ -259,6 +260,7 @@ pub(crate) fn a_slow_reader_is_felt_and_its_chunks_are_let_go<W: World>() {
     assert_eq!(writable, 1);
     assert_eq!(Arc::strong_count(&held), 1, "sent chunks are let go");
     assert!(world.net().output(conn).unwrap().is_empty());
+    assert_eq!(world.net().kept_size(), 0);
 }
 
 pub(crate) fn close_after_flush_delivers_everything<W: World>() {

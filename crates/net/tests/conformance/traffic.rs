@@ -133,6 +133,7 @@ pub(crate) fn random_traffic_is_answered_in_order<W: World>() {
         let counters = world.net().counters();
         assert_eq!(counters.opened, counters.closed, "seed {seed}");
         assert_eq!(counters.bytes_in, counters.bytes_out, "seed {seed}");
+        assert_eq!(world.net().kept_size(), 0, "seed {seed}: nothing is left of connections that ended");
     }
 }
 
