@@ -13,7 +13,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
-use crate::settings::{self, Io, OutputLimit, ServeSettings};
+use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
@@ -147,6 +147,10 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
     let yes_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
     let bind: Vec<String> = settings.bind.iter().map(ToString::to_string).collect();
     let policy = settings.maxmemory_policy.to_possible_value().expect("every policy has a name");
+    let clients_memory = match settings.maxmemory_clients {
+        ClientsMemory::Size(size) => size.0.to_string(),
+        ClientsMemory::Percent(percent) => format!("{percent}%"),
+    };
     let limits = &settings.client_output_buffer_limit;
     let limits = [("normal", &limits.normal), ("slave", &limits.replica), ("pubsub", &limits.pubsub)];
     let limits: Vec<String> = limits.iter().map(|(class, limit)| limit_text(class, limit)).collect();
@@ -160,6 +164,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("tcp-keepalive", settings.tcp_keepalive.to_string()),
         ("maxmemory", settings.maxmemory.0.to_string()),
         ("maxmemory-policy", policy.get_name().to_owned()),
+        ("maxmemory-clients", clients_memory),
         ("requirepass", settings.requirepass.clone().unwrap_or_default()),
         ("protected-mode", yes_no(settings.protected_mode)),
         ("enable-debug-command", settings.enable_debug_command.clone()),

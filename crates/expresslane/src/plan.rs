@@ -5,7 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use crate::machine::{Facts, list_of};
-use crate::settings::{BindAddress, ClientsMemory, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size};
+use crate::settings::{BindAddress, Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
 const THREADS_ALL_LANES: usize = 4;
@@ -68,7 +68,6 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
         );
     }
     let io_reason = io_reason(settings.io);
-    without_effect(settings, &mut notes);
     let places = |port: u16| {
         let place = move |bind: &BindAddress| Place {
             address: SocketAddr::new(bind.ip, port),
@@ -206,16 +205,6 @@ fn io_reason(io: Io) -> &'static str {
     }
 }
 
-/// Settings that are understood and kept, and change nothing: better said than found out.
-fn without_effect(settings: &ServeSettings, notes: &mut Vec<String>) {
-    let mut note = |is_set: bool, text: &str| {
-        if is_set {
-            notes.push(format!("{text} has no effect in this version"));
-        }
-    };
-    note(settings.maxmemory_clients != ClientsMemory::Size(Size(0)), "maxmemory-clients");
-}
-
 /// Whether an error at binding means that the machine has no such address or no such protocol.
 pub(crate) fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EADDRNOTAVAIL | libc::EAFNOSUPPORT | libc::EPROTONOSUPPORT))
@@ -339,12 +328,5 @@ mod tests {
             "{problem}"
         );
         assert!(!too_few_files(&settings, &plan, 20).contains("lower"));
-    }
-
-    #[test]
-    fn what_has_no_effect_is_said() {
-        let flags = ["--maxmemory-clients", "5%"];
-        let plan = plan(&settings(&flags), &machine(0..8, None)).unwrap();
-        assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
     }
 }

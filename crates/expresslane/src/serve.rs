@@ -37,7 +37,7 @@ use crate::plan::{self, Place, Plan};
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
-use crate::settings::{Io, ServeSettings};
+use crate::settings::{ClientsMemory, Io, ServeSettings, Size};
 use crate::signature::Berthed;
 use crate::table::{Started, table};
 
@@ -268,13 +268,22 @@ fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
 fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let base = settings.lane_ports.0;
+    let output_limit = &settings.client_output_buffer_limit.normal;
     Settings {
         database_count: settings.databases,
         password: settings.requirepass.clone().map(String::into_bytes),
         redis_version: REDIS_VERSION,
         bulk_size_max: settings.proto_max_bulk_len.0,
         query_size_max: size(settings.client_query_buffer_limit.0),
-        output_size_max: settings.client_output_buffer_limit.normal.hard_size.map_or(usize::MAX, size),
+        output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
+        output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),
+        output_soft_s: output_limit.soft_duration.as_secs(),
+        clients_size_max: match settings.maxmemory_clients {
+            ClientsMemory::Size(Size(size)) => Settings::clients_size_of(size),
+            ClientsMemory::Percent(percent) => {
+                Settings::clients_size_of_percent(percent, settings.maxmemory.0)
+            }
+        },
         memory_size_max: settings.maxmemory.0,
         policy: settings.maxmemory_policy.of_store(),
         timeout_s: u64::from(settings.timeout),

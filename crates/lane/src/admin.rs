@@ -134,13 +134,15 @@ pub(crate) struct Portrait {
     pub(crate) input_size: usize,
     /// Bytes of replies that have not left.
     pub(crate) output_size: usize,
+    /// All that it holds.
+    pub(crate) total_size: usize,
     pub(crate) is_leaving: bool,
     pub(crate) is_monitor: bool,
 }
 
 impl Portrait {
-    /// Of a client of `lane` of whose replies `unsent` bytes are in the connection's output.
-    pub(crate) fn of(client: &Client, lane: u16, unsent: usize) -> Portrait {
+    /// Of a client of `lane`, for whose connection the net keeps so many bytes of input and output.
+    pub(crate) fn of(client: &Client, lane: u16, (unread, unsent): (usize, usize)) -> Portrait {
         Portrait {
             id: client.id,
             lane,
@@ -159,9 +161,10 @@ impl Portrait {
             multi: client.multi.as_ref().map(|multi| (multi.queued.len(), multi.size)),
             watch_count: client.watch.names.len(),
             conn_index: client.conn.index(),
-            input_size: client.gather.as_ref().map_or(0, |gather| gather.size()),
+            input_size: unread + client.gather.as_ref().map_or(0, |gather| gather.size()),
             output_size: unsent + client.replies.size(),
             is_leaving: client.is_leaving,
+            total_size: client.weight() + unread + unsent,
             is_monitor: client.is_monitor,
         }
     }

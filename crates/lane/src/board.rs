@@ -17,6 +17,8 @@ pub struct Board {
     loads: Vec<AtomicU32>,
     /// Somebody answers what lanes ask the control thread.
     is_attended: AtomicBool,
+    /// Bytes that each lane's clients hold, while there is a limit.
+    crowd: Vec<AtomicU64>,
     /// What of `maxmemory` is borrowed.
     pub(crate) account: Account,
 }
@@ -30,6 +32,7 @@ impl Board {
             client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
             is_attended: AtomicBool::new(false),
+            crowd: (0..lane_count).map(|_| AtomicU64::new(0)).collect(),
             account: Account::new(lane_count),
         }
     }
@@ -62,6 +65,18 @@ impl Board {
     pub(crate) fn set_load(&self, lane: u16, count: usize) {
         let count = u32::try_from(count).expect("clients are fewer than 2^32");
         self.loads[usize::from(lane)].store(count, Ordering::Relaxed);
+    }
+
+    /// What a lane's clients hold has changed.
+    pub(crate) fn set_crowd(&self, lane: u16, size: u64) {
+        self.crowd[usize::from(lane)].store(size, Ordering::Relaxed);
+    }
+
+    /// Bytes that the clients of all lanes hold, and the lane whose clients hold most.
+    pub(crate) fn crowd(&self) -> (u64, u16) {
+        let sizes = || self.crowd.iter().map(|size| size.load(Ordering::Relaxed));
+        let largest = (0..).zip(sizes()).max_by_key(|(_, size)| *size).map_or(0, |(lane, _)| lane);
+        (sizes().sum(), largest)
     }
 
     /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.

@@ -65,6 +65,12 @@ pub(crate) struct Client {
     pub(crate) halted_slot_count: usize,
     /// What the next look at its input wants.
     pub(crate) need: Need,
+    /// Since when its unread replies are above the soft limit.
+    pub(crate) lags_since_ns: Option<u64>,
+    /// It is among those that are looked at for that.
+    pub(crate) is_lagging: bool,
+    /// What it was last found to hold.
+    weighed: u64,
     /// It sends nothing more; it is closed when it has all its replies.
     pub(crate) has_ended: bool,
     /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
@@ -161,6 +167,9 @@ impl Client {
             is_halted: false,
             halted_slot_count: 0,
             need: Need::More,
+            lags_since_ns: None,
+            is_lagging: false,
+            weighed: 0,
             has_ended: false,
             is_leaving: false,
         }
@@ -198,6 +207,24 @@ impl Client {
     /// The name under which it watches on the lanes that own the keys.
     pub(crate) fn watcher(&self, lane: u16, client: u64) -> WatcherId {
         WatcherId { lane, client, round: self.watch.round }
+    }
+
+    /// Bytes that it holds, apart from what the net keeps for it.
+    pub(crate) fn weight(&self) -> usize {
+        let gathered = self.gather.as_ref().map_or(0, |gather| gather.size());
+        let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
+        size_of::<Client>() + gathered + queued + self.replies.size()
+    }
+
+    /// Weighs it, and gives what all clients hold now if they held `total` before.
+    pub(crate) fn weigh(&mut self, total: u64) -> u64 {
+        let weight = self.weight() as u64;
+        total - std::mem::replace(&mut self.weighed, weight) + weight
+    }
+
+    /// What it was last found to hold.
+    pub(crate) fn weighed(&self) -> u64 {
+        self.weighed
     }
 
     /// Whether a barrier may begin: everything before it is answered.

@@ -84,7 +84,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         Id::ClientSetname => set_name(client, args.flat(2), sink),
         Id::ClientSetinfo => set_info(client, call, sink),
         Id::ClientInfo => {
-            let mut portrait = Portrait::of(client, around.lane, 0);
+            let mut portrait = Portrait::of(client, around.lane, (0, 0));
             portrait.last = Some(call.command);
             portrait.input_size = clients::frame_size(args);
             let line = clients::line(&portrait, around.now.mono_ns);

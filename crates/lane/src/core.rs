@@ -107,6 +107,11 @@ pub(crate) struct Core {
     /// Each client's next command is looked at before it runs: see `oversight`.
     pub(crate) is_overseen: bool,
     pub(crate) monitoring: Monitoring,
+    /// What the clients hold, apart from what the net keeps for them.
+    pub(crate) clients_size: u64,
+    /// Clients that have not said the password, in the order in which they came, and since when. Those that have said it
+    /// or have gone stay until it would be their turn.
+    pub(crate) strangers: VecDeque<(Handle<Client>, u64)>,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
     pub(crate) held: Vec<Handle<Client>>,
@@ -150,6 +155,8 @@ impl Core {
             orders: VecDeque::new(),
             is_overseen: false,
             monitoring: Monitoring::default(),
+            clients_size: 0,
+            strangers: VecDeque::new(),
             pause: None,
             held: Vec::new(),
             timing,

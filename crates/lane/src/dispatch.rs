@@ -434,6 +434,9 @@ impl Core {
             Wish::Nothing => Flow::Next,
             Wish::Leave => Flow::Leave,
             Wish::Reset => {
+                if !client.is_authenticated {
+                    self.strangers.push_back((handle, self.space.now.mono_ns));
+                }
                 client.multi = None;
                 self.forget_watch(client, handle);
                 self.end_monitor(client, handle);
@@ -480,7 +483,7 @@ impl Core {
             proto: 0,
             kind: AskKind::Question,
         };
-        let from = Portrait::of(client, self.id, output.len());
+        let from = Portrait::of(client, self.id, (0, output.len()));
         let question = Question { command, request: input.into_request(), from };
         self.peer(control).question(head, question);
         Flow::Block

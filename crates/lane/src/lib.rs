@@ -7,7 +7,7 @@
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
 //! * `oversight`: what stands before commands while clients are paused or somebody monitors; `monitor`: what those see;
 //! * `keyspace`, `commands`, `connection`: what commands mean;
-//! * `room`, `lease`: memory runs out, and lanes share what there is;
+//! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share what there is;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `peers`: what lanes say to each other;
@@ -29,6 +29,7 @@ mod help;
 mod histogram;
 mod keyspace;
 mod lease;
+mod limits;
 mod locks;
 mod monitor;
 mod orders;
@@ -87,6 +88,12 @@ pub struct Settings {
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
     pub output_size_max: usize,
+    /// Its soft limit, bytes: a client that stays above it for longer than `output_soft_s` is closed.
+    pub output_soft_size: usize,
+    /// Seconds, see `output_soft_size`.
+    pub output_soft_s: u64,
+    /// `maxmemory-clients`, bytes that all clients together may hold; 0 is no limit. Those that hold most are closed.
+    pub clients_size_max: u64,
     /// `maxmemory` of all lanes together, bytes; 0 is no limit.
     pub memory_size_max: u64,
     /// `maxmemory-policy`: what may go to stay within it.
@@ -124,6 +131,9 @@ impl Default for Settings {
             bulk_size_max: 512 * 1024 * 1024,
             query_size_max: 1024 * 1024 * 1024,
             output_size_max: 1024 * 1024 * 1024,
+            output_soft_size: usize::MAX,
+            output_soft_s: 0,
+            clients_size_max: 0,
             memory_size_max: 0,
             policy: Policy::NoEviction,
             timeout_s: 0,
@@ -141,6 +151,24 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Unread replies that are not taken notice of, bytes: no limit is near.
+    pub(crate) fn output_noticed_size(&self) -> usize {
+        self.output_soft_size.min(self.output_size_max).min(replies::OUTPUT_HIGH)
+    }
+
+    /// The least that `maxmemory-clients` means, bytes, as in Redis: with less nobody could mend the setting.
+    const CLIENTS_SIZE_MIN: u64 = 128 * 1024;
+
+    /// What `maxmemory-clients` means, in bytes, when it is given in bytes.
+    pub fn clients_size_of(size: u64) -> u64 {
+        if size == 0 { 0 } else { size.max(Settings::CLIENTS_SIZE_MIN) }
+    }
+
+    /// What `maxmemory-clients` means, in bytes, when it is given as a part of `maxmemory`; without that there is none.
+    pub fn clients_size_of_percent(percent: u8, memory_size_max: u64) -> u64 {
+        Settings::clients_size_of(memory_size_max / 100 * u64::from(percent))
+    }
+
     /// Where a client that came to `local` finds a lane, as MOVED says it.
     pub(crate) fn lane_address(&self, lane: u16, local: Address) -> String {
         let (host, port) = self.lane_ends(lane, local);

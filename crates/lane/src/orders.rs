@@ -6,6 +6,7 @@ use wire::route::Slot;
 use crate::Settings;
 use crate::admin::{Census, Filter, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
+use crate::limits::buffered;
 use crate::slab::Handle;
 use crate::stats::Traffic;
 use crate::tally::Tally;
@@ -143,8 +144,8 @@ impl Lane {
         for place in self.obeying.at..end {
             let Some((_, client)) = self.clients.at(place) else { continue };
             if filter.covers(client, now_ns) {
-                let unsent = net.output(client.conn).map_or(0, |output| output.len());
-                self.obeying.portraits.push(Portrait::of(client, self.core.id, unsent));
+                let buffered = buffered(net, client.conn);
+                self.obeying.portraits.push(Portrait::of(client, self.core.id, buffered));
             }
         }
         self.obeying.at = end;

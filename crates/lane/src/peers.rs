@@ -106,6 +106,8 @@ pub(crate) enum ControlKind {
     Yield = 5,
     /// Here is room: likewise.
     Lend = 6,
+    /// Look whether clients hold too much.
+    Crowded = 10,
     /// What clients that monitor see.
     Lines = 7,
     /// This client monitors no more.
@@ -457,6 +459,7 @@ impl ControlHead {
                 4 => ControlKind::Slow,
                 5 => ControlKind::Yield,
                 6 => ControlKind::Lend,
+                10 => ControlKind::Crowded,
                 7 => ControlKind::Lines,
                 8 => ControlKind::MonitorGone,
                 9 => ControlKind::Stall,

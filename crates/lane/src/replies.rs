@@ -193,6 +193,8 @@ pub(crate) struct Replies {
     open_count: usize,
     /// Of errors written since the last count.
     errors: Vec<ErrorCode>,
+    /// Bytes in all slots.
+    size: usize,
 }
 
 impl Replies {
@@ -229,7 +231,7 @@ impl Replies {
 
     /// Bytes that wait here.
     pub(crate) fn size(&self) -> usize {
-        self.slots.iter().map(|slot| slot.content.size()).sum()
+        self.size
     }
 
     /// Keeps the place of a reply that comes later.
@@ -242,6 +244,7 @@ impl Replies {
 
     /// The reply for an open slot. A slot is filled once.
     pub(crate) fn fill(&mut self, number: u32, content: Content) {
+        self.size += content.size();
         let slot = self.slot(number);
         slot.content.append(content);
         slot.open = false;
@@ -250,6 +253,7 @@ impl Replies {
 
     /// As [`Replies::fill`], for a reply that is at hand as bytes.
     pub(crate) fn fill_bytes(&mut self, number: u32, bytes: &[u8]) {
+        self.size += bytes.len();
         let slot = self.slot(number);
         slot.content.put(bytes);
         slot.open = false;
@@ -281,7 +285,23 @@ impl Replies {
         slot
     }
 
-    /// Where the reply of a command goes that is answered now, behind those that wait.
+    /// Appends to the reply of a command that is answered now, behind those that wait.
+    fn put(&mut self, bytes: &[u8]) {
+        self.size += bytes.len();
+        self.tail().put(bytes);
+    }
+
+    fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
+        self.size += range.len();
+        self.tail().put_rope(rope, range);
+    }
+
+    fn append(&mut self, other: Content) {
+        self.size += other.size();
+        self.tail().append(other);
+    }
+
+    /// Where that reply goes.
     fn tail(&mut self) -> &mut Content {
         if self.slots.back().is_none_or(|slot| slot.open) {
             self.slots.push_back(Slot { open: false, is_muted: false, content: Content::default() });
@@ -292,10 +312,12 @@ impl Replies {
     /// Moves what is ready into the output, as far as it takes it.
     pub(crate) fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
         while let Some(slot) = self.slots.front_mut() {
+            let size = slot.content.size();
             if slot.is_muted {
                 std::mem::take(&mut slot.content).abandon(retire);
             }
             slot.content.pump(output, retire);
+            self.size -= size - slot.content.size();
             if slot.open || !slot.content.is_empty() {
                 return;
             }
@@ -327,7 +349,7 @@ impl Put for Sink<'_> {
     fn put(&mut self, bytes: &[u8]) {
         match self {
             Sink::Client { output, replies } if replies.is_empty() => output.extend(bytes),
-            Sink::Client { replies, .. } => replies.tail().put(bytes),
+            Sink::Client { replies, .. } => replies.put(bytes),
             Sink::Ask { bytes: buffer, content } if content.is_empty() => buffer.extend_from_slice(bytes),
             Sink::Ask { content, .. } | Sink::Part(content) => content.put(bytes),
         }
@@ -352,21 +374,20 @@ impl Put for Sink<'_> {
 impl Sink<'_> {
     /// Appends a range, which is not empty, of a long value by reference.
     pub(crate) fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
-        self.content().put_rope(rope, range);
+        match self {
+            Sink::Client { replies, .. } => replies.put_rope(rope, range),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.put_rope(rope, range),
+        }
     }
 
     /// Appends what was encoded aside.
     pub(crate) fn append(&mut self, other: Content) {
-        if !other.is_empty() {
-            self.content().append(other);
+        if other.is_empty() {
+            return;
         }
-    }
-
-    /// Where pieces go that are not copied; what is put later comes behind them.
-    fn content(&mut self) -> &mut Content {
         match self {
-            Sink::Client { replies, .. } => replies.tail(),
-            Sink::Ask { content, .. } | Sink::Part(content) => content,
+            Sink::Client { replies, .. } => replies.append(other),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.append(other),
         }
     }
 }
@@ -386,12 +407,13 @@ mod tests {
         let mut replies = Replies::default();
         let first = replies.open();
         let second = replies.open();
-        replies.tail().put(b"third ");
+        replies.put(b"third ");
         replies.fill_bytes(second, b"second ");
         assert_eq!(drain(&mut replies), b"");
+        assert_eq!(replies.size(), "second third ".len());
         replies.fill_bytes(first, b"first ");
         assert_eq!(drain(&mut replies), b"first second third ");
-        assert!(replies.is_empty() && replies.open_count() == 0);
+        assert!(replies.is_empty() && replies.open_count() == 0 && replies.size() == 0);
     }
 
     #[test]

@@ -44,6 +44,8 @@ const OVERDRAFT: u64 = 16;
 /// A lane's lease, and what may go to stay within it.
 pub(crate) struct Room {
     lease: Lease,
+    /// Bytes held beside the data, as of the turn's beginning: what clients hold.
+    beside: u64,
     size_max: u64,
     mark: u64,
     policy: Policy,
@@ -68,6 +70,7 @@ impl Room {
     pub(crate) fn unlimited(board: Arc<Board>, lane: u16) -> Room {
         Room {
             lease: Lease::new(board, lane),
+            beside: 0,
             size_max: u64::MAX,
             mark: u64::MAX,
             policy: Policy::NoEviction,
@@ -85,14 +88,19 @@ impl Room {
             return;
         }
         let owed = self.debt.map_or(0, |debt| debt.size).max(self.lease.excess());
-        self.size_max = self.lease.size().saturating_sub(owed);
+        self.size_max = self.lease.size().saturating_sub(owed).saturating_sub(self.beside);
         self.mark = self.size_max.saturating_sub(self.lease.unit());
+    }
+
+    /// Says what is held beside the data.
+    pub(crate) fn set_beside(&mut self, size: u64) {
+        self.beside = size;
     }
 
     /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
     fn grow(&mut self, size: u64) {
         if self.debt.is_none() {
-            let lease = size.saturating_add(self.lease.size() - self.mark);
+            let lease = size.saturating_add(self.beside).saturating_add(self.lease.unit());
             if !self.lease.grow_to(lease) {
                 self.wanted = self.wanted.max(lease - self.lease.size());
             }
@@ -111,7 +119,7 @@ impl Room {
     /// Nothing more may go: what is owed is what is free while `held` bytes are held.
     fn owe_less(&mut self, held: u64) {
         if let Some(debt) = &mut self.debt {
-            debt.size = debt.size.min(self.lease.size().saturating_sub(held));
+            debt.size = debt.size.min(self.lease.size().saturating_sub(held.saturating_add(self.beside)));
             self.measure();
         }
     }
@@ -193,8 +201,9 @@ impl Keyspace {
     /// Gives the account what this lane does not need.
     fn give_back(&mut self) {
         let held = self.shard.held();
-        let Room { lease, debt, .. } = &mut self.room;
-        let needed = held.saturating_add(lease.unit()).saturating_add(debt.map_or(0, |debt| debt.size));
+        let Room { lease, debt, beside, .. } = &mut self.room;
+        let owed = debt.map_or(0, |debt| debt.size);
+        let needed = held.saturating_add(*beside).saturating_add(lease.unit()).saturating_add(owed);
         let excess = lease.excess();
         lease.repay(excess.min(lease.size().saturating_sub(needed)));
         lease.shrink_to(needed);

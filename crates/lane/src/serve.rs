@@ -41,6 +41,8 @@ pub(crate) enum End {
     Again,
     /// It is blocked, halted or leaving: what happens next depends on its replies.
     Settles,
+    /// It is halted although it has all its replies: a ring has no room for its command, or it does not read.
+    Parched,
 }
 
 /// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
@@ -60,6 +62,9 @@ pub(crate) fn serve_client<N: Net>(
     let output_before = output.len();
     let mut used = 0;
     client.is_halted = false;
+    if client.lags_since_ns.is_some() && output_before < core.settings.output_soft_size {
+        client.lags_since_ns = None;
+    }
     let result = 'share: loop {
         let limits = limits(core, client);
         if client.gather.is_none() {
@@ -77,7 +82,10 @@ pub(crate) fn serve_client<N: Net>(
                     client.need = Need::Rest;
                     ahead.forget(client);
                     break 'share End::Again;
-                } else if client.replies.slot_count() >= SLOTS_MAX || output.len() >= OUTPUT_HIGH {
+                } else if client.replies.slot_count() >= SLOTS_MAX
+                    || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
+                    || output.len() >= OUTPUT_HIGH
+                {
                     Flow::Halt(None)
                 } else {
                     let frame = &ahead.frames[index];
@@ -165,7 +173,7 @@ pub(crate) fn serve_client<N: Net>(
         }
     };
     share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
-    let settles = !client.replies.is_empty() || output.len() >= OUTPUT_HIGH;
+    let settles = !client.replies.is_empty() || output.len() >= core.settings.output_noticed_size();
     let is_stranger = !client.is_authenticated && output.len() > UNAUTHENTICATED_UNREAD_MAX;
     net.consume(conn, used);
     if is_stranger {
@@ -189,8 +197,7 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
             client.need = Need::Rest;
             client.is_halted = true;
             client.halted_slot_count = client.replies.slot_count();
-            // With every reply there, it was room for an ask that was missing: that comes by itself.
-            Some(if client.is_even() && client.replies.is_empty() { End::Again } else { End::Settles })
+            Some(if client.is_even() && client.replies.is_empty() { End::Parched } else { End::Settles })
         }
         Flow::Block => {
             client.need = Need::Rest;

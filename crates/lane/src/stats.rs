@@ -51,6 +51,10 @@ pub struct Stats {
     pub turn_preempted_meter_max: u64,
     /// Most bytes of asks of one other lane that waited when this lane looked.
     pub ring_depth_max: u64,
+    /// Clients closed because all clients together held more than `maxmemory-clients`.
+    pub clients_evicted: u64,
+    /// Bytes that clients hold now: commands under way, replies that have not left.
+    pub clients_size: u64,
     /// Keys now, over all databases.
     pub keys: u64,
 }
@@ -96,6 +100,7 @@ impl Traffic {
 impl Stats {
     /// What has been counted so far is forgotten; what is counted now stays.
     pub(crate) fn reset(&mut self) {
-        *self = Stats { clients: self.clients, keys: self.keys, ..Stats::default() };
+        let Stats { clients, clients_size, keys, .. } = *self;
+        *self = Stats { clients, clients_size, keys, ..Stats::default() };
     }
 }

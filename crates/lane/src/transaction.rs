@@ -548,7 +548,7 @@ impl Transaction {
         let client = self.stand_in.as_mut().expect("a MULTI with such a command has a copy of its client");
         client.db = planned.db;
         let request = std::mem::take(&mut planned.request);
-        Question { command: planned.command, request, from: Portrait::of(client, lane, 0) }
+        Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)) }
     }
 
     /// What it answers.

@@ -13,6 +13,7 @@ use crate::board::Board;
 use crate::client::{Client, Ends, Port};
 use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
+use crate::limits::Watchman;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
 use crate::replies::{OUTPUT_HIGH, Sink};
@@ -40,10 +41,6 @@ const ASKS_PER_PEER: usize = 256;
 const SLICES_PER_TURN: usize = 16;
 /// Housekeeping in a turn.
 const TEND: Budget = Budget::new(64, 64 * 1024);
-
-/// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
-const LOOKS_FOR_SILENCE: usize = 64;
-const SILENCE_LOOK_NS: u64 = 100_000_000;
 
 /// A cheap counter, given by the caller: the TSC in the binary, work units in the simulator.
 pub trait Meter {
@@ -99,10 +96,11 @@ pub struct Lane {
     handovers: Vec<Handover>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
-    /// Where the look for silent clients has come to.
-    silence_next: usize,
     /// What had gone through the connections when counting last began from zero.
     pub(crate) traffic_then: Traffic,
+    /// Clients whose next command waits for room in a ring, and has no reply before it that could wake them.
+    parched: Vec<Handle<Client>>,
+    pub(crate) watchman: Watchman,
 }
 
 impl Lane {
@@ -132,8 +130,9 @@ impl Lane {
             handovers: Vec::new(),
             bells: Vec::new(),
             obeying: Obeying::default(),
-            silence_next: 0,
             traffic_then: Traffic::default(),
+            parched: Vec::new(),
+            watchman: Watchman::default(),
         }
     }
 
@@ -155,12 +154,12 @@ impl Lane {
             self.end_pause();
         }
         let command_count = self.serve_clients(meter, net);
-        self.dismiss_silent(net);
+        let watches = self.watch_clients(net);
         self.obey(net);
         let slice_count = self.core.work(SLICES_PER_TURN, meter) as u64;
         self.deliver(net);
         // Nothing changes while clients are paused, by time neither.
-        let has_more = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
+        let tends = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
         self.core.settle_room();
         self.core.tell_lines();
         self.publish();
@@ -170,7 +169,7 @@ impl Lane {
         stats.turn_slices_max = stats.turn_slices_max.max(slice_count);
         let done = Done { command_count, ask_count, slice_count };
         self.core.end_turn(meter.read().wrapping_sub(began), done);
-        self.next(now, has_more)
+        self.next(now, tends || watches)
     }
 
     fn next(&self, now: Now, has_more: bool) -> Next {
@@ -181,10 +180,8 @@ impl Lane {
             let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
             now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
         });
-        let watches_silence = self.core.settings.timeout_s > 0 && !self.clients.is_empty();
-        let look = watches_silence.then(|| now.mono_ns.saturating_add(SILENCE_LOOK_NS));
         let pause = self.core.pause.map(|pause| pause.until_ns);
-        expiry.into_iter().chain(look).chain(pause).min().map_or(Next::Idle, Next::At)
+        expiry.into_iter().chain(self.watch_at()).chain(pause).min().map_or(Next::Idle, Next::At)
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -272,6 +269,10 @@ impl Lane {
             self.by_conn.resize(index + 1, None);
         }
         self.by_conn[index] = Some((conn, handle));
+        self.weigh(handle);
+        if !is_authenticated {
+            self.core.strangers.push_back((handle, now_ns));
+        }
         self.core.board.set_load(self.core.id, self.clients.len());
         handle
     }
@@ -313,25 +314,6 @@ impl Lane {
         enqueue(&mut self.ready, handle, client);
     }
 
-    /// Closes clients that have been silent for too long. A few are looked at each turn.
-    fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
-        let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
-        if timeout_ns == 0 {
-            return;
-        }
-        let now_ns = self.core.space.now.mono_ns;
-        for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
-            self.silence_next = (self.silence_next + 1) % self.clients.place_count();
-            let Some((_, client)) = self.clients.at(self.silence_next) else { continue };
-            if !client.is_blocked
-                && !client.is_monitor
-                && now_ns.saturating_sub(client.active_ns) > timeout_ns
-            {
-                net.close(client.conn, Close::Now);
-            }
-        }
-    }
-
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.
     fn leave(&mut self, conn: ConnId) {
         if self.forget(conn) {
@@ -344,6 +326,7 @@ impl Lane {
         let Some(handle) = self.client_of(conn) else { return false };
         self.by_conn[conn.index() as usize] = None;
         let client = self.clients.remove(handle).expect("a known connection has a client");
+        self.core.clients_size -= client.weighed();
         self.core.forget_client(client, handle);
         self.core.board.set_load(self.core.id, self.clients.len());
         true
@@ -406,6 +389,12 @@ impl Lane {
 
     /// Says how many commands were served.
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
+        // Whatever lets an ask go, an answer comes before or with it, and brings this turn about.
+        for handle in std::mem::take(&mut self.parched) {
+            if let Some(client) = self.clients.get_mut(handle) {
+                enqueue(&mut self.ready, handle, client);
+            }
+        }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
@@ -437,10 +426,12 @@ impl Lane {
                 let end = serve_client(&mut self.core, client, handle, ahead, meter, net, &mut share);
                 commands_left -= before.0 - share.commands_left;
                 bytes_left -= before.1 - share.bytes_left;
+                self.core.clients_size = client.weigh(self.core.clients_size);
                 match end {
                     End::Waits => {}
                     End::Again => enqueue(&mut self.ready, handle, client),
                     End::Settles => self.stirred.push(handle),
+                    End::Parched => self.parched.push(handle),
                 }
             }
         }
@@ -476,7 +467,9 @@ impl Lane {
             client.replies.pump(output, &mut retired);
             let unread = output.len() + client.replies.size();
             let is_full = output.len() >= OUTPUT_HIGH;
-            if unread > self.core.settings.output_size_max {
+            self.core.clients_size = client.weigh(self.core.clients_size);
+            let now_ns = self.core.space.now.mono_ns;
+            if self.watchman.is_past_output_limits(client, handle, unread, &self.core.settings, now_ns) {
                 self.core.stats.clients_cut += 1;
                 net.close(client.conn, Close::Now);
                 continue;

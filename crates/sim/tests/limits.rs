@@ -201,3 +201,159 @@ fn commands_queued_without_end_are_refused() {
     assert!(ask(&mut world, &mut client, &[b"EXEC"], 40).starts_with("-EXECABORT"));
     assert_eq!(ask(&mut world, &mut client, &[b"GET", b"k"], 5), "$-1\r\n");
 }
+
+#[test]
+fn a_client_behind_its_reading_for_too_long_is_closed_and_one_that_catches_up_is_not() {
+    let mut world = world(|settings| {
+        settings.output_soft_size = 50_000;
+        settings.output_soft_s = 5;
+    });
+    let mut writer = world.connect(0);
+    ask(&mut world, &mut writer, &[b"SET", b"k", &[b'v'; 30_000]], 5);
+    let mut readers: Vec<Client> = (0..3).map(|_| world.connect_with(0, 1 << 16, 1 << 12)).collect();
+    // The last one asks for less than the limit.
+    for (reader, count) in readers.iter_mut().zip([3, 3, 1]) {
+        reader.send(&command(&[b"GET", b"k"]).repeat(count));
+        reader.push(usize::MAX);
+    }
+    for tenth in 0..80 {
+        for _ in 0..3 {
+            world.round();
+            if tenth > 30 {
+                readers[1].pull(usize::MAX);
+            }
+        }
+        let cut_count = stats(&world).clients_cut;
+        assert!(tenth >= 50 || cut_count == 0, "{tenth} tenths of a second are not five");
+        assert!(tenth < 53 || cut_count == 1, "{tenth} tenths of a second are more than five");
+        // Only time brings the turn about.
+        world.pass(100_000_000);
+    }
+    assert_eq!(stats(&world).clients_cut, 1);
+    readers.iter_mut().for_each(|reader| reader.pull(usize::MAX));
+    assert!(readers[0].end.at_end());
+    assert!(!readers[1].end.at_end(), "who reads within the time stays");
+    assert!(!readers[2].end.at_end());
+}
+
+#[test]
+fn a_stranger_that_says_no_password_in_ten_seconds_is_closed() {
+    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut friend = world.connect(0);
+    assert_eq!(ask(&mut world, &mut friend, &[b"AUTH", b"secret"], 5), "+OK\r\n");
+    let (silent, mut wrong) = (world.connect(0), world.connect(0));
+    for second in 0..12 {
+        for _ in 0..3 {
+            world.round();
+        }
+        let is_closed = second > 9;
+        assert_eq!(silent.end.at_end(), is_closed, "after {second} seconds");
+        if !is_closed {
+            ask(&mut world, &mut wrong, &[b"AUTH", b"guess"], 20);
+        }
+        assert_eq!(wrong.end.at_end(), is_closed, "guessing buys no time");
+        world.pass(1_000_000_000);
+    }
+    assert_eq!(ask(&mut world, &mut friend, &[b"PING"], 7), "+PONG\r\n");
+    assert_eq!(ask(&mut world, &mut friend, &[b"RESET"], 8), "+RESET\r\n");
+    for _ in 0..11 {
+        world.pass(1_000_000_000);
+        world.round();
+    }
+    world.round();
+    assert!(friend.end.at_end(), "who has said RESET is a stranger again");
+}
+
+#[test]
+fn an_output_limit_below_what_is_noticed_anyway_holds() {
+    let mut world = world(|settings| settings.output_size_max = 50_000);
+    let mut client = world.connect_with(0, 1 << 16, 1 << 12);
+    ask(&mut world, &mut client, &[b"SET", b"k", &[b'v'; 30_000]], 5);
+    client.send(&command(&[b"GET", b"k"]));
+    client.push(usize::MAX);
+    world.round();
+    world.round();
+    assert_eq!(stats(&world).clients_cut, 0);
+    client.send(&command(&[b"GET", b"k"]));
+    client.push(usize::MAX);
+    world.round();
+    world.round();
+    assert_eq!(stats(&world).clients_cut, 1);
+}
+
+/// Turns until the lane says that it waits; panics if it never does.
+fn turn_until_idle(world: &mut World, lane: usize) {
+    for _ in 0..200 {
+        if world.turn(lane) == lane::Next::Idle {
+            return;
+        }
+    }
+    panic!("a lane that can do nothing waits for others");
+}
+
+/// A key of each of two lanes.
+const KEYS: [&[u8]; 2] = [b"bar", b"foo"];
+
+#[test]
+fn a_lane_whose_asks_find_no_room_waits_for_the_other() {
+    let mut world = World::quiet(2);
+    let mut clients: Vec<Client> = (0..100).map(|at| world.connect(at % 2)).collect();
+    for _ in 0..4 {
+        world.round();
+    }
+    let value = [b'v'; 400];
+    for client in &mut clients {
+        client.send(&command(&[b"SET", KEYS[1], &value]).repeat(60));
+        client.push(usize::MAX);
+    }
+    // The other lane takes no turn: soon its ring is full.
+    turn_until_idle(&mut world, 0);
+    let asked = world.lanes[0].stats().commands_forwarded;
+    assert!((1..50 * 60).contains(&asked), "{asked} asks found room");
+    turn_until_idle(&mut world, 0);
+    for _ in 0..200 {
+        world.round();
+        clients.iter_mut().for_each(Client::pump);
+    }
+    for client in &clients {
+        assert_eq!(client.received, b"+OK\r\n".repeat(60), "and all goes on when it does");
+    }
+}
+
+#[test]
+fn replies_behind_an_open_one_do_not_pile_up() {
+    let mut world = World::quiet(2);
+    let mut writer = world.connect(0);
+    ask(&mut world, &mut writer, &[b"SET", KEYS[0], &[b'v'; 10_000]], 5);
+    drop(writer);
+    world.round();
+    let mut reader = world.connect_with(0, 1 << 20, 1 << 20);
+    world.round();
+    assert_eq!(world.lanes[0].stats().clients, 1);
+    reader.send(&command(&[b"GET", KEYS[1]]));
+    reader.send(&command(&[b"GET", KEYS[0]]).repeat(1000));
+    reader.push(usize::MAX);
+    turn_until_idle(&mut world, 0);
+    let size = world.lanes[0].stats().clients_size;
+    assert!((256 * 1024..400 * 1024).contains(&size), "{size} bytes wait behind the first reply");
+    for _ in 0..2000 {
+        reader.pump();
+        world.round();
+    }
+    assert_eq!(reader.received.len(), 5 + 1000 * 10_010);
+}
+
+#[test]
+fn a_client_that_does_not_read_costs_no_turns() {
+    let mut world = World::quiet(1);
+    let mut reader = world.connect_with(0, 1 << 20, 1 << 12);
+    ask(&mut world, &mut reader, &[b"SET", b"k", &[b'v'; 10_000]], 5);
+    reader.send(&command(&[b"GET", b"k"]).repeat(1000));
+    reader.push(usize::MAX);
+    turn_until_idle(&mut world, 0);
+    for _ in 0..20_000 {
+        reader.pump();
+        world.round();
+    }
+    assert_eq!(reader.received.len(), 1000 * 10_010);
+}

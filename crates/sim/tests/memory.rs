@@ -152,3 +152,116 @@ fn maxclients_is_one_number_over_all_lanes() {
     }
     assert_eq!(world.lanes.iter().map(|lane| lane.stats().clients_rejected).sum::<u64>(), 50);
 }
+
+/// Bytes that clients of all lanes hold.
+fn crowd(world: &World) -> u64 {
+    world.lanes.iter().map(|lane| lane.stats().clients_size).sum()
+}
+
+/// A client with about `size` bytes queued by MULTI, unless that is too much and it is closed.
+fn queueing(world: &mut World, lane: usize, size: usize) -> Client {
+    let mut client = world.connect(lane);
+    assert_eq!(world.exchange(&mut client, &command(&[b"MULTI"]), 5, 50), b"+OK\r\n");
+    let value = vec![b'q'; size];
+    let reply = world.exchange(&mut client, &command(&[b"SET", b"k", &value]), 9, 50);
+    assert!(reply == b"+QUEUED\r\n" || client.end.at_end());
+    client
+}
+
+fn rounds(world: &mut World, count: usize) {
+    for _ in 0..count {
+        world.round();
+    }
+}
+
+#[test]
+fn what_clients_hold_counts_against_maxmemory() {
+    let limit = 8 * MIB;
+    let mut world = world(2, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::AllKeysLru;
+    });
+    let mut client = world.connect(0);
+    fill(&mut world, &mut client, "key", 12_000, limit);
+    let full = held(&world);
+    assert!(full > limit / 10 * 9, "{full}");
+    let queueing: Vec<Client> = (0..20).map(|lane| queueing(&mut world, lane % 2, 100_000)).collect();
+    rounds(&mut world, 50);
+    assert!(crowd(&world) > 2_000_000, "{}", crowd(&world));
+    assert!(held(&world) + crowd(&world) <= limit, "keys have made room for clients");
+    drop(queueing);
+    rounds(&mut world, 50);
+    assert!(crowd(&world) < 10_000, "nothing is left of clients that have gone: {}", crowd(&world));
+    fill(&mut world, &mut client, "more", 4000, limit);
+    assert!(held(&world) > limit / 10 * 9);
+}
+
+#[test]
+fn replies_that_nobody_reads_count_too() {
+    let mut world = world(1, |_| {});
+    let mut client = world.connect(0);
+    world.exchange(&mut client, &command(&[b"SET", b"k", &[b'v'; 30_000]]), 5, 50);
+    let mut readers: Vec<Client> = (0..50).map(|_| world.connect_with(0, 1 << 16, 1 << 12)).collect();
+    for reader in &mut readers {
+        reader.send(&command(&[b"GET", b"k"]));
+        reader.push(usize::MAX);
+    }
+    rounds(&mut world, 20);
+    let size = crowd(&world);
+    assert!((50 * 25_000..50 * 35_000).contains(&size), "{size} bytes for fifty replies of 30,000");
+    for _ in 0..20 {
+        readers.iter_mut().for_each(Client::pump);
+        world.round();
+    }
+    assert!(crowd(&world) < 100_000, "{} bytes after they were read", crowd(&world));
+}
+
+#[test]
+fn clients_that_hold_most_are_closed_beyond_maxmemory_clients() {
+    for lane_count in [1, 3] {
+        let mut world = world(lane_count, |settings| settings.clients_size_max = MIB);
+        let mut spared = queueing(&mut world, 0, 300_000);
+        world.exchange(&mut spared, &command(&[b"DISCARD"]), 5, 50);
+        world.exchange(&mut spared, &command(&[b"CLIENT", b"NO-EVICT", b"ON"]), 5, 50);
+        world.exchange(&mut spared, &command(&[b"MULTI"]), 5, 50);
+        world.exchange(&mut spared, &command(&[b"SET", b"k", &[b's'; 300_000]]), 9, 50);
+        let lanes = usize::from(lane_count);
+        let small: Vec<Client> = (0..10).map(|at| queueing(&mut world, at % lanes, 20_000)).collect();
+        assert_eq!(world.lanes.iter().map(|lane| lane.stats().clients_evicted).sum::<u64>(), 0);
+        let mut large = Vec::new();
+        for at in 0..6 {
+            large.push(queueing(&mut world, at % lanes, 200_000));
+            rounds(&mut world, 100);
+            assert!(crowd(&world) <= MIB + 16 * 1024, "over {lane_count} lanes {} are held", crowd(&world));
+        }
+        let closed_count = large.iter().filter(|client| client.end.at_end()).count();
+        assert!((3..=4).contains(&closed_count), "{closed_count} of six are too many");
+        let evicted: u64 = world.lanes.iter().map(|lane| lane.stats().clients_evicted).sum();
+        assert_eq!(evicted, closed_count as u64);
+        assert!(small.iter().all(|client| !client.end.at_end()), "those that hold little stay");
+        assert!(!spared.end.at_end(), "NO-EVICT");
+    }
+}
+
+#[test]
+fn a_lane_that_sleeps_is_woken_to_close_the_clients_that_hold_most() {
+    let mut world = world(2, |settings| settings.clients_size_max = MIB);
+    let sleepers = [queueing(&mut world, 1, 400_000), queueing(&mut world, 1, 400_000)];
+    assert!(world.lanes.iter().all(|lane| lane.stats().clients == 1), "one of them was handed over");
+    let mut third = world.connect(0);
+    for _ in 0..4 {
+        world.round();
+    }
+    third.send(&command(&[b"MULTI"]));
+    third.send(&command(&[b"SET", b"k", &[b'q'; 390_000]]));
+    for _ in 0..2000 {
+        third.push(usize::MAX);
+        world.turn_if_due(0);
+        world.turn_if_due(1);
+        world.pass(50_000);
+    }
+    let evicted: u64 = world.lanes.iter().map(|lane| lane.stats().clients_evicted).sum();
+    assert!(evicted > 0 && crowd(&world) <= MIB);
+    assert!(world.is_asleep(), "and then there is nothing to do");
+    drop(sleepers);
+}

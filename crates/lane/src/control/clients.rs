@@ -11,7 +11,6 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (queued_count, multi_size) =
         client.multi.map_or((-1, 0), |(count, size)| (i64::try_from(count).expect("queued commands"), size));
-    let total = client.input_size + client.output_size + multi_size;
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
@@ -30,7 +29,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         multi_size,
         usize::from(client.output_size > 0),
         client.output_size,
-        total,
+        client.total_size,
         client.last.map_or("NULL", |command| command.name),
         if client.proto == Proto::Resp3 { 3 } else { 2 },
         text(&client.library),

@@ -219,8 +219,23 @@ impl Config {
             Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);
         settings.timeout_s = number("timeout");
         let limits = self.value("client-output-buffer-limit");
-        let hard = limits.split(' ').nth(1).and_then(|hard| hard.parse::<usize>().ok()).unwrap_or(0);
-        settings.output_size_max = if hard == 0 { Settings::default().output_size_max } else { hard };
+        // All clients are of the first class, `normal`; 0 is no limit.
+        let limit =
+            |nth: usize| limits.split(' ').nth(nth).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        let limit_size = |nth: usize| match limit(nth) {
+            0 => usize::MAX,
+            size => usize::try_from(size).unwrap_or(usize::MAX),
+        };
+        settings.output_size_max = limit_size(1);
+        settings.output_soft_size = limit_size(2);
+        settings.output_soft_s = limit(3);
+        settings.clients_size_max = match self.value("maxmemory-clients").strip_suffix('%') {
+            Some(percent) => {
+                let percent = percent.parse().expect("the table takes percentages up to 100");
+                Settings::clients_size_of_percent(percent, settings.memory_size_max)
+            }
+            None => Settings::clients_size_of(number("maxmemory-clients")),
+        };
     }
 }
 

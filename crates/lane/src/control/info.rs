@@ -154,7 +154,7 @@ impl View<'_> {
     }
 
     fn used_size(&self) -> u64 {
-        self.sum(|census| census.memory.total())
+        self.sum(|census| census.memory.total() + census.stats.clients_size)
     }
 
     fn server(&self, text: &mut String) {
@@ -219,7 +219,7 @@ impl View<'_> {
             "used_memory_peak" used,
             "used_memory_peak_human" human(used),
             "used_memory_peak_perc" "100.00%",
-            "used_memory_overhead" self.sum(|census| census.memory.heads),
+            "used_memory_overhead" self.sum(|census| census.memory.heads + census.stats.clients_size),
             "used_memory_startup" 0,
             "used_memory_dataset" self.sum(|census| census.memory.entries + census.memory.ropes),
             "allocator_allocated" used,
@@ -247,7 +247,7 @@ impl View<'_> {
             "mem_replication_backlog" 0,
             "mem_total_replication_buffers" 0,
             "mem_clients_slaves" 0,
-            "mem_clients_normal" 0,
+            "mem_clients_normal" self.sum(|census| census.stats.clients_size),
             "mem_cluster_links" 0,
             "mem_aof_buffer" 0,
             "mem_allocator" "lane regions",
@@ -312,7 +312,8 @@ impl View<'_> {
             "expired_time_cap_reached_count" 0,
             "expire_cycle_cpu_milliseconds" 0,
             "evicted_keys" self.sum(|census| census.memory.evicted),
-            "evicted_clients" self.sum(|census| census.stats.clients_cut),
+            "evicted_clients" self.sum(|census| census.stats.clients_evicted),
+            "client_output_buffer_limit_disconnections" self.sum(|census| census.stats.clients_cut),
             "total_eviction_exceeded_time" 0,
             "current_eviction_exceeded_time" 0,
             "keyspace_hits" self.sum(|census| census.tally.looks.hits),
@@ -450,12 +451,12 @@ impl View<'_> {
             ("startup.allocated", 0),
             ("replication.backlog", 0),
             ("clients.slaves", 0),
-            ("clients.normal", 0),
+            ("clients.normal", self.sum(|census| census.stats.clients_size)),
             ("cluster.links", 0),
             ("aof.buffer", 0),
             ("lua.caches", 0),
             ("functions.caches", 0),
-            ("overhead.total", self.sum(|census| census.memory.heads)),
+            ("overhead.total", self.sum(|census| census.memory.heads + census.stats.clients_size)),
             ("keys.count", keys),
             ("keys.bytes-per-key", used.checked_div(keys).unwrap_or(0)),
             ("dataset.bytes", self.sum(|census| census.memory.entries + census.memory.ropes)),

@@ -180,7 +180,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("hll-sparse-max-bytes", Size(0, i64::MAX), "3000"),
     setting("tracking-table-max-keys", Number(0, i64::MAX), "1000000"),
     setting("client-query-buffer-limit", Size(MIB, i64::MAX), "1073741824").effective(),
-    setting("maxmemory-clients", SizeOrPercent, "0"),
+    setting("maxmemory-clients", SizeOrPercent, "0").effective(),
     setting("repl-backlog-ttl", Number(0, i64::MAX), "3600"),
     setting("auto-aof-rewrite-min-size", Size(0, i64::MAX), "67108864"),
     setting("dir", Text, ""),
@@ -188,7 +188,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting(
         "client-output-buffer-limit",
         OutputLimits,
-        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        "normal 1073741824 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
     )
     .effective(),
     setting("oom-score-adj-values", Text, "0 200 800"),

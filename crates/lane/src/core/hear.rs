@@ -108,6 +108,8 @@ impl Core {
                 }
                 (ControlKind::Yield, None) => self.space.room.owe(lane, head.target),
                 (ControlKind::Lend, None) => self.space.room.receive(head.target),
+                // The turn that hears it looks.
+                (ControlKind::Crowded, None) => {}
                 _ => unreachable!("control frames carry what their kind says"),
             }
         }

@@ -306,3 +306,57 @@ fn commands_describe_themselves() {
         ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n280000\r\n"),
     ]);
 }
+
+#[test]
+fn limits_of_memory_are_set_at_once_and_what_clients_hold_is_shown() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    let field = |text: &str, name: &str| -> u64 {
+        let value = text.split([' ', '\r', '\n']).find_map(|field| field.strip_prefix(name));
+        value.unwrap_or_else(|| panic!("{name} is in {text}")).parse().unwrap()
+    };
+    let value = "v".repeat(50_000);
+    let queueing = world.connect();
+    assert_eq!(world.ask(&queueing, "MULTI"), "+OK\r\n");
+    for _ in 0..2 {
+        assert_eq!(world.ask(&queueing, &format!("SET k {value}")), "+QUEUED\r\n");
+    }
+    let info = world.ask(&client, "INFO memory");
+    let held = field(&info, "mem_clients_normal:");
+    assert!((100_000..110_000).contains(&held), "{held}");
+    assert!(field(&info, "used_memory_overhead:") >= held && field(&info, "used_memory:") >= held);
+    let list = world.ask(&client, "CLIENT LIST");
+    let line = list.lines().find(|line| line.contains(" multi=2 ")).unwrap();
+    let queued = field(line, "multi-mem=");
+    assert!((100_008..101_000).contains(&queued), "{queued}");
+    assert!(field(line, "tot-mem=") > queued);
+    let cut = world.connect();
+    cut.write(b"*2\r\n$3\r\nGET\r\n$10\r\nhal");
+    let list = world.ask(&client, "CLIENT LIST");
+    assert!(list.contains(" qbuf=21 "), "half a command: {list}");
+
+    // One lane takes what all may hold; the others' leases are small and stay within it.
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory 600kb"), "+OK\r\n");
+    let oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+    let taken = (0..100)
+        .filter(|number| world.ask(&client, &format!("SET {{a}}{number} {}", &value[..10_000])) == "+OK\r\n");
+    let taken_count = taken.count();
+    assert!(
+        (35..50).contains(&taken_count),
+        "500 KB less some for clients, in values of 10 KB: {taken_count}"
+    );
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory 300kb"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "SET {a}0 x"), oom);
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory-policy allkeys-random"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "SET {a}0 x"), "+OK\r\n");
+    let used = field(&world.ask(&client, "INFO memory"), "used_memory:");
+    assert!(used <= 300 << 10, "{used} after eviction");
+
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory-clients 50%"), "+OK\r\n");
+    assert_eq!(world.ask(&queueing, "PING"), "+QUEUED\r\n", "150 KiB are enough");
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory-clients 1"), "+OK\r\n");
+    assert_eq!(world.ask(&queueing, "PING"), "+QUEUED\r\n", "and the least is 128 KiB");
+    world.ask(&queueing, &format!("SET k {}", &value[..40_000]));
+    assert!(queueing.at_end());
+    assert!(world.ask(&client, "INFO stats").contains("evicted_clients:1\r\n"));
+}

@@ -1,0 +1,242 @@
+//! Limits of clients: what all of them hold in memory, how long one may be silent, behind with its reading, or a stranger.
+//! Nothing here walks over all clients in one turn; what goes around them looks at some each turn.
+//!
+//! What clients hold is known without a walk: a client is weighed when it has been served or answered, and the net knows
+//! what it keeps. It counts against `maxmemory` (see `room`). Beyond `maxmemory-clients`, of which each lane tells the
+//! board its part, clients that hold most are closed, in two rounds:
+//! ```text
+//! find    the largest power of two that some client has reached      (CLIENT NO-EVICT spares)
+//! close   those that have reached it, until the rest is within the limit
+//! ```
+//! The lane that holds most does so; another one, that finds the limit passed, tells it.
+
+use net::{Close, ConnId, Need, Net, Stream};
+
+use crate::Settings;
+use crate::client::Client;
+use crate::peers::{ControlHead, ControlKind};
+use crate::slab::Handle;
+use crate::turn::Lane;
+
+/// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
+const LOOKS_FOR_SILENCE: usize = 64;
+/// How often those are looked at that wait for time to pass.
+const LOOK_NS: u64 = 100_000_000;
+/// A client that has not said the password after this time is closed: connections are not to be had for nothing.
+const STRANGER_NS: u64 = 10_000_000_000;
+/// Strangers whose time is up that are closed in a turn.
+const STRANGERS_PER_TURN: usize = 64;
+/// Clients behind their reading that are looked at in a turn.
+const LAGGING_PER_TURN: usize = 128;
+/// Clients looked at in a turn for how much they hold.
+const LOOKS_FOR_SIZE: usize = 128;
+/// The board is told what a lane's clients hold when that has changed by this much, bytes.
+const CROWD_GRAIN: u64 = 4 * 1024;
+/// A lane that finds `maxmemory-clients` passed by another one's clients tells it again after this time.
+const TELL_AGAIN_NS: u64 = 1_000_000;
+
+/// How far the rounds have come.
+#[derive(Default)]
+pub(crate) struct Watchman {
+    /// The client's place to look at next for silence.
+    silence_next: usize,
+    /// Clients above the soft limit of unread replies, and when they are looked at again.
+    lagging: Vec<Handle<Client>>,
+    look_at_ns: u64,
+    /// What the board was told.
+    told_size: u64,
+    tell_at_ns: u64,
+    sweep: Option<Sweep>,
+}
+
+/// A round over the clients, to close those that hold most.
+#[derive(Default)]
+struct Sweep {
+    next: usize,
+    /// The largest size found, as a power of two.
+    power: u32,
+    is_closing: bool,
+    /// Bytes of those it has closed.
+    closed_size: u64,
+}
+
+impl Watchman {
+    /// Whether a client with so many unread bytes is past the output limits: the hard one, or the soft one for too long.
+    /// One that may come to be is noted for a later look.
+    pub(crate) fn is_past_output_limits(
+        &mut self,
+        client: &mut Client,
+        handle: Handle<Client>,
+        unread: usize,
+        settings: &Settings,
+        now_ns: u64,
+    ) -> bool {
+        if unread < settings.output_soft_size {
+            client.lags_since_ns = None;
+        } else {
+            let since_ns = *client.lags_since_ns.get_or_insert(now_ns);
+            if settings.output_soft_s.saturating_mul(1_000_000_000) < now_ns.saturating_sub(since_ns) {
+                return true;
+            }
+            if !client.is_lagging {
+                client.is_lagging = true;
+                if self.lagging.is_empty() {
+                    self.look_at_ns = now_ns.saturating_add(LOOK_NS);
+                }
+                self.lagging.push(handle);
+            }
+        }
+        settings.output_size_max <= unread
+    }
+}
+
+impl Lane {
+    /// A turn's share of looking after clients. True when there is more to do at once.
+    pub(crate) fn watch_clients<N: Net>(&mut self, net: &mut N) -> bool {
+        let size = self.core.clients_size + net.kept_size() as u64;
+        self.core.space.room.set_beside(size);
+        self.core.stats.clients_size = size;
+        self.dismiss_silent(net);
+        self.dismiss_strangers(net);
+        self.stir_lagging();
+        self.core.settings.clients_size_max > 0 && self.thin_out(size, net)
+    }
+
+    /// When time alone makes something due.
+    pub(crate) fn watch_at(&self) -> Option<u64> {
+        let now_ns = self.core.space.now.mono_ns;
+        let watches_silence = self.core.settings.timeout_s > 0 && !self.clients.is_empty();
+        let silence = watches_silence.then(|| now_ns.saturating_add(LOOK_NS));
+        let lagging = (!self.watchman.lagging.is_empty()).then_some(self.watchman.look_at_ns);
+        let stranger = self.core.strangers.front().map(|(_, since_ns)| since_ns.saturating_add(STRANGER_NS));
+        silence.into_iter().chain(lagging).chain(stranger).min()
+    }
+
+    /// Closes clients that have been silent for too long. A few are looked at each turn.
+    fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
+        let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
+        if timeout_ns == 0 {
+            return;
+        }
+        let now_ns = self.core.space.now.mono_ns;
+        for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
+            self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
+            let Some((_, client)) = self.clients.at(self.watchman.silence_next) else { continue };
+            if !client.is_blocked
+                && !client.is_monitor
+                && now_ns.saturating_sub(client.active_ns) > timeout_ns
+            {
+                net.close(client.conn, Close::Now);
+            }
+        }
+    }
+
+    /// Closes clients that had time enough to say the password. The queue is in the order in which they came.
+    fn dismiss_strangers<N: Net>(&mut self, net: &mut N) {
+        let now_ns = self.core.space.now.mono_ns;
+        for _ in 0..STRANGERS_PER_TURN {
+            let Some(&(handle, since_ns)) = self.core.strangers.front() else { return };
+            let stranger = self.clients.get(handle).filter(|client| !client.is_authenticated);
+            let is_late = since_ns.saturating_add(STRANGER_NS) <= now_ns;
+            match stranger {
+                Some(client) if is_late => net.close(client.conn, Close::Now),
+                Some(_) => return,
+                None => {}
+            }
+            self.core.strangers.pop_front();
+        }
+    }
+
+    /// Clients behind their reading are measured again, though nothing has come from them.
+    fn stir_lagging(&mut self) {
+        let now_ns = self.core.space.now.mono_ns;
+        if self.watchman.lagging.is_empty() || now_ns < self.watchman.look_at_ns {
+            return;
+        }
+        let start = self.watchman.lagging.len().saturating_sub(LAGGING_PER_TURN);
+        for handle in self.watchman.lagging.drain(start..) {
+            if let Some(client) = self.clients.get_mut(handle) {
+                client.is_lagging = false;
+                self.stirred.push(handle);
+            }
+        }
+        let pause_ns = if start > 0 { 0 } else { LOOK_NS };
+        self.watchman.look_at_ns = now_ns.saturating_add(pause_ns);
+    }
+
+    /// Notes what a client holds now, apart from what the net keeps for it.
+    pub(crate) fn weigh(&mut self, handle: Handle<Client>) {
+        if let Some(client) = self.clients.get_mut(handle) {
+            self.core.clients_size = client.weigh(self.core.clients_size);
+        }
+    }
+
+    /// Sees to `maxmemory-clients`; this lane's clients hold `size` bytes. True while this lane closes some.
+    fn thin_out<N: Net>(&mut self, size: u64, net: &mut N) -> bool {
+        let limit = self.core.settings.clients_size_max;
+        if CROWD_GRAIN <= size.abs_diff(self.watchman.told_size) {
+            self.core.board.set_crowd(self.core.id, size);
+            self.watchman.told_size = size;
+        }
+        let (total, largest_lane) = self.core.board.crowd();
+        if total <= limit {
+            self.watchman.sweep = None;
+            return false;
+        }
+        if largest_lane == self.core.id {
+            return self.sweep(total - limit, net);
+        }
+        let now_ns = self.core.space.now.mono_ns;
+        if self.watchman.tell_at_ns <= now_ns {
+            self.watchman.tell_at_ns = now_ns.saturating_add(TELL_AGAIN_NS);
+            let head = ControlHead { target: 0, round: 0, kind: ControlKind::Crowded };
+            // It takes a turn because of it, which is all; without a place for the word it is said again.
+            let _ = self.core.peer(largest_lane).try_tell(head, &mut None);
+        }
+        false
+    }
+
+    /// A turn's share of a sweep that is to set `excess` bytes free.
+    fn sweep<N: Net>(&mut self, excess: u64, net: &mut N) -> bool {
+        let mut sweep = self.watchman.sweep.take().unwrap_or_default();
+        let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
+        for place in sweep.next..end {
+            let Some((handle, client)) = self.clients.at(place) else { continue };
+            if client.traits.is_kept || client.is_leaving {
+                continue;
+            }
+            let (input_size, output_size) = buffered(net, client.conn);
+            let size = (client.weight() + input_size + output_size) as u64;
+            let power = size.checked_ilog2().unwrap_or(0);
+            if !sweep.is_closing {
+                sweep.power = sweep.power.max(power);
+            } else if sweep.power <= power {
+                net.close(client.conn, Close::Now);
+                self.clients.get_mut(handle).expect("just looked at").is_leaving = true;
+                self.core.stats.clients_evicted += 1;
+                sweep.closed_size += size;
+                if excess <= sweep.closed_size {
+                    return false;
+                }
+            }
+        }
+        sweep.next = end;
+        let is_round = end == self.clients.place_count();
+        let is_over = is_round && (sweep.is_closing || sweep.power == 0);
+        if is_round {
+            (sweep.next, sweep.is_closing) = (0, true);
+        }
+        // With clients that may not be closed alone, it is tried again when something happens.
+        let has_found = sweep.power > 0;
+        self.watchman.sweep = (!is_over).then_some(sweep);
+        has_found || !is_round
+    }
+}
+
+/// Bytes that the net keeps for a connection: input that is not understood yet, and output that is not sent.
+pub(crate) fn buffered<N: Net>(net: &mut N, conn: ConnId) -> (usize, usize) {
+    match net.stream(conn, Need::Rest) {
+        Some(Stream { input, output, .. }) => (input.len(), output.len()),
+        None => (0, 0),
+    }
+}
