@@ -68,7 +68,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
     parser.add_argument("--scale", type=float, default=1.0, help="requests per run, relative to the default")
     parser.add_argument("--command", choices=["get", "set"], default="get")
-    parser.add_argument("--cpus", type=lambda text: [int(cpu) for cpu in text.split(",")], 
+    parser.add_argument("--cpus", type=lambda text: [int(cpu) for cpu in text.split(",")],
                         default=sorted(os.sched_getaffinity(0))[:LANES_COUNT], help="the two lanes' (default: the first two)")
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
     parser.add_argument("--gate", action="store_true", help="end with 1 when a promised figure is exceeded")
