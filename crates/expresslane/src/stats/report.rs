@@ -73,6 +73,8 @@ pub(super) struct Lane {
     /// Since the start, or the last CONFIG RESETSTAT.
     pub(super) turn_max_us: Option<f64>,
     pub(super) turn_max_command: Option<String>,
+    /// Of the turns in which the kernel let others run on the cpu; the longest one above is of the rest.
+    pub(super) turn_preempted_max_us: Option<f64>,
     pub(super) command_p50_us: Option<f64>,
     pub(super) command_p99_us: Option<f64>,
     pub(super) command_p999_us: Option<f64>,
@@ -197,6 +199,7 @@ impl Lane {
             turn_p999_us: time(&turns, 99.9, "turn_p999_us"),
             turn_max_us: number("turn_max_us"),
             turn_max_command: now.text("turn_max_command").filter(|name| *name != "none").map(str::to_owned),
+            turn_preempted_max_us: number("turn_preempted_max_us"),
             command_p50_us: time(&commands, 50.0, "command_p50_us"),
             command_p99_us: time(&commands, 99.0, "command_p99_us"),
             command_p999_us: time(&commands, 99.9, "command_p999_us"),
