@@ -12,6 +12,9 @@ use crate::object::Object;
 use crate::program::{Author, Theme};
 use crate::world::World;
 
+/// Looks at the meter in a turn: one for each of its commands, two for each slice, one for each ask, and a few. Generous
+/// for the few requests that callers have under way; a turn without a bound exceeds it.
+const TURN_LOOKS_MAX: u64 = 1024;
 /// Rounds within which some byte must come or go while anybody waits, once faults have stopped and clients read.
 /// The longest work that a run asks for is a FLUSHALL over a few databases, some hundred slices a lane, from each client.
 const ROUNDS_MAX: usize = 5_000;
@@ -116,7 +119,13 @@ impl Run {
         };
         let requests = chance.between(10, 60);
         let callers = (0..caller_count).map(|number| Caller::new(number, manners, requests)).collect();
-        let settings = Settings { database_count: chance.pick(&[1, 1, 3]), ..Settings::default() };
+        let settings = Settings {
+            database_count: chance.pick(&[1, 1, 3]),
+            // The meter counts looks at it, one for each thing done: a turn's work is a time.
+            meter_per_us: 1,
+            stall_us: Some(TURN_LOOKS_MAX),
+            ..Settings::default()
+        };
         let mut world = World::new(lane_count, &settings, seed, faults);
         world.attend();
         Run {
@@ -227,7 +236,7 @@ impl Run {
     fn check_bounds(&self) -> Result<(), String> {
         for lane in &self.world.lanes {
             let stats = lane.stats();
-            if stats.turn_commands_max > 1024 || stats.turn_slices_max > 16 {
+            if stats.turn_commands_max > 1024 || stats.turn_slices_max > 16 || stats.turns_stalled > 0 {
                 return Err(format!("a turn was too long: {stats:?}"));
             }
         }
