@@ -14,6 +14,7 @@ use crate::slots::INDEX_MAX;
 use crate::{Address, Bell, ConnId, Limits, ListenerId, Why};
 
 pub(crate) mod listen;
+pub(crate) mod reserve;
 pub(crate) mod sys;
 
 pub use listen::{Keepalive, Share, TcpOptions};
@@ -57,8 +58,6 @@ pub struct Linux {
     bell: Arc<OwnedFd>,
     events: Vec<libc::epoll_event>,
     listeners: Vec<listen::Listener>,
-    /// Spent on turning a client away when the process has no other descriptor left.
-    reserve: Option<OwnedFd>,
     resting: bool,
     gathers_rested: u32,
     controls: u64,
@@ -80,14 +79,13 @@ impl Linux {
         let epoll = sys::epoll()?;
         let bell = Arc::new(sys::eventfd()?);
         sys::watch(&epoll, &bell, libc::EPOLL_CTL_ADD, BELL_TOKEN, libc::EPOLLIN | libc::EPOLLET)?;
-        let reserve = Some(sys::null()?);
+        reserve::fill()?;
         let events = Vec::with_capacity(limits.clients_per_turn + 16);
         Ok(Linux {
             epoll,
             bell,
             events,
             listeners: Vec::new(),
-            reserve,
             resting: false,
             gathers_rested: 0,
             controls: 0,
@@ -104,13 +102,8 @@ impl Linux {
         }
     }
 
-    /// Listens again, with a reserve if there is a descriptor for one.
     fn resume(&mut self) {
         self.resting = false;
-        if self.reserve.is_none() {
-            self.reserve = sys::null().ok();
-            self.controls += 1;
-        }
         self.watch_listeners(libc::EPOLLIN);
     }
 
@@ -123,17 +116,13 @@ impl Linux {
         }
     }
 
-    /// Turns the next client away with the descriptor kept for it. There may be none: the kernel looks for a
-    /// descriptor before it looks for a client.
+    /// Turns the next client away. There may be none: the kernel looks for a descriptor before it looks for a client.
     fn refuse(&mut self, listener: usize) -> Accept<Socket> {
         self.controls += 3;
-        drop(self.reserve.take());
-        let turned_away = sys::accept(&self.listeners[listener].fd).map(drop);
-        self.reserve = sys::null().ok();
-        match turned_away {
-            Ok(()) if self.reserve.is_some() => Accept::Refused,
-            Err(libc::EAGAIN) if self.reserve.is_some() => Accept::Nobody,
-            _ => {
+        match reserve::turn_away(|| sys::accept(&self.listeners[listener].fd)) {
+            Ok(()) => Accept::Refused,
+            Err(libc::EAGAIN) => Accept::Nobody,
+            Err(_) => {
                 self.rest();
                 Accept::Rest
             }
@@ -185,12 +174,13 @@ impl Kernel for Linux {
                 | libc::ENETUNREACH
                 | libc::EPERM,
             ) => return Accept::Lost,
-            Err(libc::EMFILE | libc::ENFILE) if self.reserve.is_some() => return self.refuse(index),
+            Err(libc::EMFILE | libc::ENFILE) => return self.refuse(index),
             Err(_) => {
                 self.rest();
                 return Accept::Rest;
             }
         };
+        let Some(fd) = reserve::keep(fd) else { return Accept::Refused };
         let unix = place.address == Address::Unix;
         let local = if place.wildcard {
             self.controls += 1;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use super::ring::Ring;
 use super::token::{Task, Token};
-use crate::epoll::{REST_GATHERS, REST_NS, listen::Listener, sys};
+use crate::epoll::{REST_GATHERS, REST_NS, listen::Listener, reserve, sys};
 use crate::{Address, Counters, ListenerId};
 
 /// While so many clients have been let in and not been told of, nobody else is; they wait in the backlog.
@@ -41,8 +41,6 @@ struct Door {
 pub(super) struct Doors {
     doors: Vec<Door>,
     entered: VecDeque<(ListenerId, OwnedFd)>,
-    /// Spent on turning a client away when the process has no other descriptor left.
-    reserve: Option<OwnedFd>,
     is_resting: bool,
     enters_rested: u32,
     /// Of what is done here: accepts, refused, rests, controls.
@@ -51,11 +49,10 @@ pub(super) struct Doors {
 
 impl Doors {
     pub(super) fn new() -> io::Result<Doors> {
-        let reserve = Some(sys::null()?);
+        reserve::fill()?;
         Ok(Doors {
             doors: Vec::new(),
             entered: VecDeque::new(),
-            reserve,
             is_resting: false,
             enters_rested: 0,
             counters: Counters::default(),
@@ -112,7 +109,7 @@ impl Doors {
     /// A client has been let in, or `errno` says why none was. `more`: others will be.
     pub(super) fn accepted(&mut self, number: u32, client: Result<OwnedFd, i32>, more: bool) {
         let listener = ListenerId(number);
-        let errno = client.map(|fd| self.entered.push_back((listener, fd))).err();
+        let errno = client.map(|fd| self.let_in(listener, fd)).err();
         // It may be closed by now.
         let Some(door) = self.doors.get_mut(place(listener)) else { return };
         if more {
@@ -123,6 +120,13 @@ impl Doors {
             Some(libc::EMFILE | libc::ENFILE) => self.set_short(place(listener), true),
             Some(errno) if errno != libc::ECANCELED && !is_client_s(errno) => self.rest(),
             _ => {}
+        }
+    }
+
+    fn let_in(&mut self, listener: ListenerId, client: OwnedFd) {
+        match reserve::keep(client) {
+            Some(client) => self.entered.push_back((listener, client)),
+            None => self.counters.refused += 1,
         }
     }
 
@@ -149,6 +153,10 @@ impl Doors {
             self.counters.accepts += 1;
             match sys::accept(&self.doors[index].listener.fd) {
                 Ok((fd, _)) => {
+                    let Some(fd) = reserve::keep(fd) else {
+                        self.counters.refused += 1;
+                        continue;
+                    };
                     self.doors[index].at = At::Rest;
                     self.set_short(index, false);
                     self.counters.controls += 1;
@@ -171,20 +179,16 @@ impl Doors {
         None
     }
 
-    /// Turns the next client away with the descriptor kept for it. There may be none: the kernel looks for a
-    /// descriptor before it looks for a client.
+    /// Turns the next client away. There may be none: the kernel looks for a descriptor before it looks for a client.
     fn refuse(&mut self, index: usize) {
         self.counters.controls += 3;
-        drop(self.reserve.take());
-        let turned_away = sys::accept(&self.doors[index].listener.fd).map(drop);
-        self.reserve = sys::null().ok();
-        match turned_away {
-            Ok(()) if self.reserve.is_some() => self.counters.refused += 1,
-            Err(libc::EAGAIN) if self.reserve.is_some() => {
+        match reserve::turn_away(|| sys::accept(&self.doors[index].listener.fd)) {
+            Ok(()) => self.counters.refused += 1,
+            Err(libc::EAGAIN) => {
                 self.doors[index].at = At::Rest;
                 self.set_short(index, false);
             }
-            _ => {
+            Err(_) => {
                 self.doors[index].at = At::Rest;
                 self.rest();
             }
@@ -216,16 +220,12 @@ impl Doors {
         if self.is_resting { Some(timeout_ns.unwrap_or(REST_NS).min(REST_NS)) } else { timeout_ns }
     }
 
-    /// An enter is over. Ends a rest, with a reserve if there is a descriptor for one.
+    /// An enter is over.
     pub(super) fn has_entered(&mut self, is_time_up: bool) {
         if self.is_resting {
             self.enters_rested += 1;
             if is_time_up || REST_GATHERS <= self.enters_rested {
                 self.is_resting = false;
-                if self.reserve.is_none() {
-                    self.counters.controls += 1;
-                    self.reserve = sys::null().ok();
-                }
             }
         }
     }
