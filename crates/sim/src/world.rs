@@ -174,7 +174,9 @@ impl World {
         self.sleeps[lane] = Sleep::default();
         let next = self.turn(lane);
         for &other in self.lanes[lane].bells() {
-            self.sleeps[usize::from(other)].was_rung = true;
+            let sleep = &mut self.sleeps[usize::from(other)];
+            assert!(sleep.is_asleep, "a bell is only for who sleeps");
+            sleep.was_rung = true;
         }
         let until_ns = match next {
             Next::Again => return,
