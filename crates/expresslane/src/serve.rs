@@ -294,6 +294,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         announce_port_base: settings.announce_port,
         run_id,
         meter_per_us,
+        is_strict: settings.order == "strict",
         // A negative number is none.
         slow_us: u64::try_from(settings.slowlog_log_slower_than).ok(),
         stall_us: settings.stall_warn.0.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),

@@ -157,6 +157,11 @@ pub(crate) struct ServeSettings {
     /// Cpus of the lanes, such as 2-5,8; the first lane gets the first. Default: chosen from those allowed
     #[arg(long, help_heading = "Lanes", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
+    /// Whether a client's commands may overtake those for other lanes before them (lanes), or never (strict)
+    ///
+    /// Replies come in the order of the commands either way; strict costs a round trip at each change of lane.
+    #[arg(long, help_heading = "Lanes", value_name = "lanes|strict", value_parser = ["lanes", "strict"], default_value = "lanes")]
+    pub(crate) order: String,
     /// Name a turn in the log that took longer than this, or off
     #[arg(long, help_heading = "Lanes", value_name = "DURATION", default_value = "1ms")]
     pub(crate) stall_warn: Span,

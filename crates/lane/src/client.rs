@@ -39,6 +39,8 @@ pub(crate) struct Client {
     pub(crate) library_version: Vec<u8>,
     pub(crate) traits: Traits,
     pub(crate) hush: Hush,
+    /// The lane of its last command of one key; kept where the order is strict.
+    pub(crate) asked_lane: u16,
     /// It has said MONITOR.
     pub(crate) is_monitor: bool,
     /// CLIENT PAUSE holds its next command back.
@@ -150,6 +152,7 @@ impl Client {
             library_version: Vec::new(),
             traits: Traits::default(),
             hush: Hush::Heard,
+            asked_lane: 0,
             is_monitor: false,
             is_held: false,
             id,

@@ -134,6 +134,7 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
+            is_overseen: settings.is_strict,
             settings,
             map,
             board,
@@ -153,7 +154,6 @@ impl Core {
             lines: BTreeMap::new(),
             untold: VecDeque::new(),
             orders: VecDeque::new(),
-            is_overseen: false,
             monitoring: Monitoring::default(),
             clients_size: 0,
             strangers: VecDeque::new(),
@@ -222,13 +222,19 @@ impl Core {
     /// else can look at what it has done so far.
     #[inline]
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Option<Progress> {
-        if call.command.flags.has(Flag::Denyoom) && self.space.is_tight() && !self.make_room(&call.args) {
+        if self.lacks_room(call.command, &call.args) {
             reply::error(sink, OOM);
             return None;
         }
         let mut progress = Progress::default();
         let step = self.space.run(call, &mut progress, sink, &mut SLICE.clone());
         (step == Step::More).then_some(progress)
+    }
+
+    /// Whether a command may add to the data and there is no room for it.
+    #[inline]
+    pub(crate) fn lacks_room(&mut self, command: &Command, args: &Args<'_>) -> bool {
+        command.flags.has(Flag::Denyoom) && self.space.is_tight() && !self.make_room(args)
     }
 
     /// Makes room for what a command's arguments may add.

@@ -5,7 +5,7 @@
 //!
 //! * `turn`: the round, clients in and out; `serve`: one client's share of it;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
-//! * `oversight`: what stands before commands while clients are paused or somebody monitors; `monitor`: what those see;
+//! * `oversight`: what stands before commands while clients are paused, somebody monitors or the order is strict; `monitor`: what those see;
 //! * `keyspace`, `commands`, `connection`: what commands mean;
 //! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share what there is;
 //! * `replies`: replies leave in the order the commands came;
@@ -113,6 +113,9 @@ pub struct Settings {
     pub announce_port_base: Option<u16>,
     /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
     pub meter_per_us: u64,
+    /// `order strict`: a command of one key waits at each change of lane until all before it are answered. Otherwise it may
+    /// overtake commands of other lanes.
+    pub is_strict: bool,
     /// Commands that take so long or longer are told to the control thread: the lesser of `slowlog-log-slower-than` and
     /// `latency-monitor-threshold`.
     pub slow_us: Option<u64>,
@@ -143,6 +146,7 @@ impl Default for Settings {
             announce_ip: None,
             announce_port_base: None,
             meter_per_us: 0,
+            is_strict: false,
             slow_us: Some(10_000),
             stall_us: None,
             run_id: "0".repeat(40),

@@ -81,6 +81,7 @@ impl Lane {
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
                 self.core.timing.obey(&settings);
+                self.core.oversee();
                 Some(Report::Done)
             }
             Order::ResetStats => {

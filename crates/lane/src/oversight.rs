@@ -1,9 +1,10 @@
-//! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused, or
-//! somebody monitors. On a lane without any of this, one test in `dispatch` is all it costs.
+//! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
+//! somebody monitors, or the order over lanes is strict. On a lane without any of this, one test in `dispatch` is all it costs.
 
 use net::Output;
-use wire::command::{Command, Flag, Id, Refusal};
+use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply;
+use wire::route::Slot;
 
 use crate::admin::Pause;
 use crate::client::{Client, Hush};
@@ -16,8 +17,8 @@ use crate::slab::Handle;
 
 impl Core {
     /// What every client's next command is asked has changed.
-    fn oversee(&mut self) {
-        self.is_overseen = self.pause.is_some() || self.monitoring.is_on;
+    pub(crate) fn oversee(&mut self) {
+        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || self.settings.is_strict;
     }
 
     /// Begins or ends a pause.
@@ -57,6 +58,15 @@ impl Core {
                 reply::error(&mut sink, "ERR Replica can't interact with the keyspace");
                 return Flow::Next;
             }
+        }
+        if self.settings.is_strict && command.scope == Scope::Key && !is_queued(client, command.id) {
+            let key = input.args().flat(usize::from(command.keys.first));
+            let owner = self.map.owner(route.map_or_else(|| Slot::of(key), |route| route.slot)).0;
+            // All that is not answered was asked of one lane, which keeps its order.
+            if !client.is_even() && owner != client.asked_lane {
+                return halt(input);
+            }
+            client.asked_lane = owner;
         }
         if !self.is_shown(client, command) || is_queued(client, command.id) {
             return self.dispatch_muted(client, handle, resolved, route, input, output);
