@@ -14,7 +14,7 @@ use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
 use crate::core::{Core, Pending};
-use crate::keyspace::{Call, Route};
+use crate::keyspace::{Call, OOM, Route};
 use crate::locks::LockName;
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead, AskKind};
@@ -126,7 +126,8 @@ impl Core {
             return Flow::Next;
         }
         if is_queued(client, command.id) {
-            return queue(client, command, input, output, self.settings.query_size_max);
+            let lacks_room = self.lacks_room(command, &input.args());
+            return queue(client, command, input, output, lacks_room, self.settings.query_size_max);
         }
         let flow = match command.scope {
             // EXEC is a barrier: what was asked of other lanes before it comes before it.
@@ -523,6 +524,16 @@ impl Core {
                 self.forget_queue(*multi);
                 self.forget_watch(client, handle);
             }
+            (_, Some(multi))
+                if multi
+                    .queued
+                    .iter()
+                    .any(|(command, request)| self.lacks_room(command, &Args::Owned(request))) =>
+            {
+                reply::error(&mut sink, &format!("EXECABORT Transaction discarded because of: {OOM}"));
+                self.forget_queue(*multi);
+                self.forget_watch(client, handle);
+            }
             (_, Some(multi)) => {
                 let slot = client.replies.open();
                 let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
@@ -643,6 +654,7 @@ fn queue(
     command: &'static Command,
     input: Input<'_>,
     output: &mut Output,
+    lacks_room: bool,
     query_size_max: usize,
 ) -> Flow {
     let mut sink = Sink::Client { output, replies: &mut client.replies };
@@ -650,6 +662,11 @@ fn queue(
     if command.flags.has(Flag::NoMulti) {
         multi.is_broken = true;
         reply::error(&mut sink, "ERR Command not allowed inside a transaction");
+        return Flow::Next;
+    }
+    if lacks_room {
+        multi.is_broken = true;
+        reply::error(&mut sink, OOM);
         return Flow::Next;
     }
     let step = usize::from(command.keys.step.max(1));

@@ -294,8 +294,25 @@ impl Keyspace {
     pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8]) {
         let key = self.shard.key(db, Slot::of(bytes).number(), bytes);
         self.lapse(&key);
-        self.watches.watch(id, WatchName { db, partition: key.partition, hash: key.hash }, bytes);
+        self.watches.watch(
+            id,
+            WatchName { db, partition: key.partition, hash: key.hash },
+            bytes,
+            self.now.unix_ms,
+        );
         self.shard.listen(true);
+    }
+
+    /// Whether a key that a client watches has changed since: somebody has changed it, or its time has come since and
+    /// nobody has taken it out yet.
+    pub(crate) fn is_dirty(&self, id: WatcherId) -> bool {
+        let now_ms = self.now.unix_ms;
+        let is_over = |(name, bytes, since_ms): (WatchName, &[u8], i64)| {
+            let key = Key { db: name.db, partition: name.partition, hash: name.hash, bytes };
+            let end_ms = self.shard.get(&key, i64::MIN).and_then(|entry| entry.expires_at());
+            end_ms.is_some_and(|end_ms| since_ms < end_ms && end_ms <= now_ms)
+        };
+        self.watches.is_dirty(id) || self.shard.has_due(now_ms) && self.watches.keys(id).any(is_over)
     }
 
     /// Ends a client's watching.

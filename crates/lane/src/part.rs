@@ -210,7 +210,7 @@ impl Part {
     pub(crate) fn grant(&mut self, space: &Keyspace) {
         assert!(self.state == State::Waiting, "locks come to those who wait");
         self.state = State::Granted;
-        self.is_dirty = self.watcher.is_some_and(|id| space.watches.is_dirty(id));
+        self.is_dirty = self.watcher.is_some_and(|id| space.is_dirty(id));
         if self.is_dirty {
             self.jobs.clear();
         }

@@ -27,12 +27,20 @@ struct Watched {
     changed: u64,
 }
 
+/// When a client began to watch a key.
+#[derive(Clone, Copy)]
+struct Since {
+    /// The number of the last change.
+    change: u64,
+    unix_ms: i64,
+}
+
 /// Who watches what on this lane.
 #[derive(Default)]
 pub(crate) struct Watches {
     by_name: BTreeMap<WatchName, Watched>,
-    /// What each watches, and the number of the last change when it began to.
-    watchers: BTreeMap<WatcherId, BTreeMap<WatchName, u64>>,
+    /// What each watches, and since when.
+    watchers: BTreeMap<WatcherId, BTreeMap<WatchName, Since>>,
     change_newest: u64,
 }
 
@@ -43,8 +51,8 @@ impl Watches {
     }
 
     /// Begins to watch a key, once however often it is asked for.
-    pub(crate) fn watch(&mut self, id: WatcherId, name: WatchName, key: &[u8]) {
-        let since = self.change_newest;
+    pub(crate) fn watch(&mut self, id: WatcherId, name: WatchName, key: &[u8], now_ms: i64) {
+        let since = Since { change: self.change_newest, unix_ms: now_ms };
         let watched = self.watchers.entry(id).or_default();
         if watched.contains_key(&name) {
             return;
@@ -102,7 +110,15 @@ impl Watches {
         let changed = |name| self.by_name.get(name).expect("a watched name is listed").changed;
         self.watchers
             .get(&id)
-            .is_some_and(|watched| watched.iter().any(|(name, since)| changed(name) > *since))
+            .is_some_and(|watched| watched.iter().any(|(name, since)| changed(name) > since.change))
+    }
+
+    /// The keys that a client watches, and since when, unix milliseconds.
+    pub(crate) fn keys(&self, id: WatcherId) -> impl Iterator<Item = (WatchName, &[u8], i64)> {
+        self.watchers.get(&id).into_iter().flatten().map(|(name, since)| {
+            let watched = self.by_name.get(name).expect("a watched name is listed");
+            (*name, &*watched.key, since.unix_ms)
+        })
     }
 
     /// Ends a client's watching.
@@ -127,11 +143,11 @@ mod tests {
         let name = WatchName { db: 0, partition: 3, hash: 7 };
         let first = WatcherId { lane: 0, client: 1, round: 0 };
         let second = WatcherId { lane: 0, client: 1, round: 1 };
-        watches.watch(first, name, b"key");
-        watches.watch(first, name, b"key");
+        watches.watch(first, name, b"key", 0);
+        watches.watch(first, name, b"key", 0);
         watches.touch(name);
-        watches.watch(second, name, b"key");
-        watches.watch(first, name, b"key");
+        watches.watch(second, name, b"key", 0);
+        watches.watch(first, name, b"key", 0);
         assert!(watches.is_dirty(first) && !watches.is_dirty(second));
         watches.unwatch(first);
         watches.touch(WatchName { db: 1, ..name });
@@ -144,7 +160,7 @@ mod tests {
         watches.unwatch(second);
         assert!(watches.is_empty() && watches.by_name.is_empty());
         // Who comes later knows nothing of earlier changes, whole databases' neither.
-        watches.watch(first, name, b"key");
+        watches.watch(first, name, b"key", 0);
         assert!(!watches.is_dirty(first));
         watches.touch_database(0, |partition, _| partition == 3);
         assert!(watches.is_dirty(first));

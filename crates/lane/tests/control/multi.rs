@@ -109,3 +109,53 @@ fn the_connection_is_changed_in_order() {
     );
     assert!(info.contains(" resp=3 "), "what was changed stays: {info}");
 }
+
+#[test]
+fn without_room_what_may_add_is_refused_when_it_is_queued_and_at_exec() {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let (client, other) = (world.connect(), world.connect());
+        world.ask(&client, "SET x value");
+        for command in ["MULTI", "SET x 1", "GET x"] {
+            world.ask(&client, command);
+        }
+        assert_eq!(world.ask(&other, "CONFIG SET maxmemory 1"), "+OK\r\n");
+        let aborted = "-EXECABORT Transaction discarded because of: OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        assert_eq!(world.ask(&client, "EXEC"), aborted);
+        assert_eq!(world.ask(&client, "MULTI"), "+OK\r\n");
+        assert_eq!(world.ask(&client, "GET x"), "+QUEUED\r\n");
+        assert_eq!(world.ask(&client, "EXEC"), "*1\r\n$5\r\nvalue\r\n", "reading goes on");
+        assert_eq!(world.ask(&client, "MULTI"), "+OK\r\n");
+        assert_eq!(
+            world.ask(&client, "SET x 1"),
+            "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+        );
+        assert!(
+            world.ask(&client, "EXEC").starts_with("-EXECABORT Transaction discarded because of previous")
+        );
+    }
+}
+
+#[test]
+fn a_watched_key_whose_time_comes_fails_exec_though_nobody_has_taken_it_out() {
+    let mut world = World::with(3, &[("enable-debug-command", "yes")]);
+    let client = world.connect();
+    for (life_ms, want) in [("5", "*-1\r\n"), ("100000", "*1\r\n+PONG\r\n")] {
+        assert_eq!(world.ask(&client, "DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+        assert_eq!(world.ask(&client, "SET key 1"), "+OK\r\n");
+        let lines = format!("PEXPIRE key {life_ms}\r\nWATCH key\r\nMULTI\r\nPING\r\n");
+        client.write(lines.as_bytes());
+        for _ in 0..20 {
+            world.round(1_000_000);
+        }
+        assert_eq!(client.read_all(), b":1\r\n+OK\r\n+OK\r\n+QUEUED\r\n");
+        assert_eq!(world.ask(&client, "EXEC"), want);
+        // Its time had come when it began to be watched: that is no change.
+        if life_ms == "5" {
+            for command in ["WATCH key", "MULTI", "PING"] {
+                world.ask(&client, command);
+            }
+            assert_eq!(world.ask(&client, "EXEC"), "*1\r\n+PONG\r\n");
+        }
+    }
+}
