@@ -130,6 +130,31 @@ fn transactions_in_stages() {
     }
 }
 
+/// Emptying a database changes the watched keys that it held; exchanging two, those that either held.
+#[test]
+fn whole_databases_and_watched_keys() {
+    for (change, want) in [
+        ("FLUSHALL", "*-1\r\n"),
+        ("FLUSHDB", "*-1\r\n"),
+        ("SWAPDB 0 1", "*-1\r\n"),
+        ("SWAPDB 1 2", "*1\r\n+PONG\r\n"),
+    ] {
+        check(&[
+            ("MSET a 1 b 2 c 3", "+OK\r\n"),
+            ("WATCH none b", "+OK\r\n"),
+            (change, "+OK\r\n"),
+            ("MULTI", "+OK\r\n"),
+            ("PING", "+QUEUED\r\n"),
+            ("EXEC", want),
+            ("WATCH none", "+OK\r\n"),
+            (change, "+OK\r\n"),
+            ("MULTI", "+OK\r\n"),
+            ("PING", "+QUEUED\r\n"),
+            ("EXEC", "*1\r\n+PONG\r\n"),
+        ]);
+    }
+}
+
 /// A transaction that comes to nothing leaves the client in the database where it was.
 #[test]
 fn an_aborted_select() {
