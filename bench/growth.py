@@ -89,7 +89,7 @@ def grown(name, command, options):
                 "row": f"{name} {kind}", "kind": kind, **load, **around,
                 "cpu_us_per_request": cpu_ns / 1000 / load["answered"],
                 "preemptions": preempted,
-                "turn_us_max": lanes(server.port)[0]["turn_usec_max"] if name == "expresslane" else None,
+                "turn_us_max": lanes(server.port)[0]["turn_max_us"] if name == "expresslane" else None,
                 "bytes_per_key": (server.rss_bytes() - empty) / options.keys,
             })
     return rows
