@@ -93,8 +93,13 @@ def lanes(port):
     for line in ask(port, "INFO", "lanes").decode().splitlines():
         name, _, fields = line.partition(":")
         if name.startswith("lane") and name[4:].isdigit():
-            found.append({k: int(v) for k, v in (pair.split("=") for pair in fields.split(",")) if v.isdigit()})
+            pairs = (pair.split("=") for pair in fields.split(","))
+            found.append({name: number(value) for name, value in pairs if value.replace(".", "", 1).isdigit()})
     return found
+
+
+def number(text):
+    return float(text) if "." in text else int(text)
 
 
 def since(before, after, name):
