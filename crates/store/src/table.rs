@@ -109,16 +109,15 @@ pub(crate) fn bucket(arena: &Arena, root: u32, hash: u64) -> u32 {
     link
 }
 
-/// The first entry of a bucket that has the hash's tag, looked at no further.
+/// The first entry of a bucket that has the hash's tag, or any other of its links, and looked at no further. Without a
+/// branch on what the bucket holds: a processor that guessed wrong would run ahead no more.
 #[inline]
-pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> Option<u32> {
-    if bucket == 0 {
-        return None;
-    }
+pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> u32 {
     let node: &[u8; NODE_SIZE] = arena.array(bucket, 0);
-    let tags = &node[..usize::from(node[COUNT])];
-    let index = tags.iter().position(|&other| other == tag(hash))?;
-    Some(handle(node, index))
+    let (words, _) = node.as_chunks::<8>();
+    let [low, high] = [words[0], words[1]].map(|word| candidates(u64::from_le_bytes(word), tag(hash)));
+    let (found, first) = if low != 0 { (low, 0) } else { (high, 8) };
+    handle(node, (first + (found.trailing_zeros() / 8) as usize).min(BUCKET_COUNT - 1))
 }
 
 /// The highest bit of a byte is set if the byte equals the tag, and now and then in a byte above such a one (Mycroft,
