@@ -32,6 +32,7 @@ mod lease;
 mod limits;
 mod locks;
 mod monitor;
+mod multi;
 mod orders;
 mod oversight;
 mod part;

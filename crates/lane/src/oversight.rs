@@ -3,17 +3,14 @@
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
-use wire::reply;
 use wire::route::Slot;
 
 use crate::admin::Pause;
-use crate::client::{Client, Hush};
+use crate::client::Hush;
 use crate::core::Core;
-use crate::dispatch::{Flow, Input, halt, is_queued};
-use crate::keyspace::Route;
+use crate::dispatch::{Caller, Flow, Input, halt};
 use crate::monitor;
-use crate::replies::Sink;
-use crate::slab::Handle;
+use crate::multi::is_queued;
 
 impl Core {
     /// What every client's next command is asked has changed.
@@ -37,50 +34,47 @@ impl Core {
     #[cold]
     pub(crate) fn dispatch_overseen(
         &mut self,
-        client: &mut Client,
-        handle: Handle<Client>,
+        caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        route: Option<Route>,
         input: Input<'_>,
-        output: &mut Output,
     ) -> Flow {
         let Ok(command) = resolved else {
-            return self.dispatch_muted(client, handle, resolved, route, input, output);
+            return self.dispatch_muted(caller, resolved, input);
         };
-        if client.is_authenticated || command.flags.has(Flag::NoAuth) {
-            if self.pause.is_some_and(|pause| pause.holds(command, client)) {
-                client.is_held = true;
-                self.held.push(handle);
+        if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
+            if self.pause.is_some_and(|pause| pause.holds(command, caller.client)) {
+                caller.client.is_held = true;
+                self.held.push(caller.handle);
                 return halt(input);
             }
-            if client.is_monitor && (command.flags.has(Flag::Write) || command.flags.has(Flag::Readonly)) {
-                let mut sink = Sink::Client { output, replies: &mut client.replies };
-                reply::error(&mut sink, "ERR Replica can't interact with the keyspace");
-                return Flow::Next;
+            if caller.client.is_monitor
+                && (command.flags.has(Flag::Write) || command.flags.has(Flag::Readonly))
+            {
+                return caller.refuse("ERR Replica can't interact with the keyspace");
             }
         }
-        if self.settings.is_strict && command.scope == Scope::Key && !is_queued(client, command.id) {
+        if self.settings.is_strict && command.scope == Scope::Key && !is_queued(caller.client, command.id) {
             let key = input.args().flat(usize::from(command.keys.first));
-            let owner = self.map.owner(route.map_or_else(|| Slot::of(key), |route| route.slot)).0;
+            let owner = self.map.owner(input.route().map_or_else(|| Slot::of(key), |route| route.slot)).0;
             // All that is not answered was asked of one lane, which keeps its order.
-            if !client.is_even() && owner != client.asked_lane {
+            if !caller.client.is_even() && owner != caller.client.asked_lane {
                 return halt(input);
             }
-            client.asked_lane = owner;
+            caller.client.asked_lane = owner;
         }
-        if !self.is_shown(client, command) || is_queued(client, command.id) {
-            return self.dispatch_muted(client, handle, resolved, route, input, output);
+        if !self.is_shown(caller.client, command) || is_queued(caller.client, command.id) {
+            return self.dispatch_muted(caller, resolved, input);
         }
         let mut words = Vec::new();
         monitor::put_words(&mut words, command, input.args());
-        let runs = client.multi.as_deref().filter(|multi| command.id == Id::Exec && !multi.is_broken);
+        let runs = caller.client.multi.as_deref().filter(|multi| command.id == Id::Exec && !multi.is_broken);
         let waits = runs.is_some();
-        self.monitoring.exec = runs.map(|multi| Box::new(self.exec_lines(client, multi, &words)));
+        self.monitoring.exec = runs.map(|multi| Box::new(self.exec_lines(caller.client, multi, &words)));
         let moved_count = self.stats.commands_moved;
-        let flow = self.dispatch_muted(client, handle, resolved, route, input, output);
+        let flow = self.dispatch_muted(caller, resolved, input);
         self.monitoring.exec = None;
         if !waits && !matches!(flow, Flow::Halt(_)) && self.stats.commands_moved == moved_count {
-            self.show(client, &words);
+            self.show(caller.client, &words);
         }
         flow
     }
@@ -89,27 +83,24 @@ impl Core {
     /// command's alone.
     fn dispatch_muted(
         &mut self,
-        client: &mut Client,
-        handle: Handle<Client>,
+        caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        route: Option<Route>,
         input: Input<'_>,
-        output: &mut Output,
     ) -> Flow {
-        if client.hush == Hush::Heard {
-            return self.dispatch_aside(client, handle, resolved, route, input, output);
+        if caller.client.hush == Hush::Heard {
+            return self.dispatch_aside(caller, resolved, input);
         }
-        if !client.replies.is_empty() {
+        if !caller.client.replies.is_empty() {
             return halt(input);
         }
         if resolved.as_ref().is_ok_and(|command| command.id == Id::ClientReply) {
-            return self.dispatch_aside(client, handle, resolved, route, input, output);
+            return self.dispatch_aside(caller, resolved, input);
         }
-        let was = client.hush;
-        let flow = self.dispatch_aside(client, handle, resolved, route, input, &mut Output::new());
-        client.replies.mute();
+        let was = caller.client.hush;
+        let flow = self.dispatch_aside(&mut caller.aside(&mut Output::new()), resolved, input);
+        caller.client.replies.mute();
         if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
-            client.hush = Hush::Heard;
+            caller.client.hush = Hush::Heard;
         }
         flow
     }
@@ -118,13 +109,10 @@ impl Core {
     #[inline(never)]
     fn dispatch_aside(
         &mut self,
-        client: &mut Client,
-        handle: Handle<Client>,
+        caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        route: Option<Route>,
         input: Input<'_>,
-        output: &mut Output,
     ) -> Flow {
-        self.dispatch_heard(client, handle, resolved, route, input, output)
+        self.dispatch_heard(caller, resolved, input)
     }
 }

@@ -12,7 +12,7 @@ use wire::route::Slot;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::dispatch::{Flow, Input, SLOTS_MAX, resolve, resolve_name};
+use crate::dispatch::{Caller, Flow, Input, SLOTS_MAX, resolve, resolve_name};
 use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
@@ -91,11 +91,11 @@ pub(crate) fn serve_client<N: Net>(
                     let frame = &ahead.frames[index];
                     let bytes = &input[used..used + frame.size];
                     share.commands_left -= usize::from(!frame.ranges.is_empty());
-                    let command = Input::View { input: bytes, ranges: &frame.ranges };
+                    let command = Input::View { input: bytes, ranges: &frame.ranges, route: frame.route };
                     let flow = match frame.command {
                         None => Flow::Next,
                         Some(resolved) => {
-                            core.dispatch(client, handle, resolved, frame.route, command, output)
+                            core.dispatch(&mut Caller { client, handle, output }, resolved, command)
                         }
                     };
                     if !matches!(flow, Flow::Halt(_)) {
@@ -146,7 +146,8 @@ pub(crate) fn serve_client<N: Net>(
                 let resolved = resolve(Args::Owned(&request));
                 let extent = Extent::of(&request);
                 let mark = meter.read();
-                let flow = core.dispatch(client, handle, resolved, None, Input::Owned(request), output);
+                let flow =
+                    core.dispatch(&mut Caller { client, handle, output }, resolved, Input::Owned(request));
                 if core.settings.meter_per_us > 0
                     && !matches!(flow, Flow::Halt(_))
                     && let Ok(command) = resolved

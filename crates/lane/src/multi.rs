@@ -1,0 +1,172 @@
+//! MULTI, EXEC, DISCARD, WATCH and UNWATCH: what a client collects until its transaction begins.
+
+use std::collections::BTreeSet;
+
+use wire::command::{Command, Flag, Id, Scope};
+use wire::reply::{OK, Put};
+use wire::route::Slot;
+
+use crate::client::{Client, Multi, WATCHED_COUNT_MAX};
+use crate::core::Core;
+use crate::dispatch::{Caller, Flow, Input, KEY_TOO_LONG, key_of};
+use crate::keyspace::OOM;
+use crate::locks::LockName;
+use crate::request::{Args, Request};
+use crate::slab::Handle;
+use crate::transaction::{Transaction, key_range};
+
+/// Whether a command waits for EXEC: all do inside a MULTI but those that end it or may not be there.
+#[inline]
+pub(crate) fn is_queued(client: &Client, id: Id) -> bool {
+    let ends_or_begins =
+        |id| matches!(id, Id::Exec | Id::Discard | Id::Multi | Id::Watch | Id::Quit | Id::Reset);
+    client.multi.is_some() && !ends_or_begins(id)
+}
+
+/// The lanes that own watched keys, each once.
+pub(crate) fn lanes_of<'a>(names: impl IntoIterator<Item = &'a (u16, LockName)>) -> Vec<u16> {
+    let mut lanes: Vec<u16> = names.into_iter().map(|(lane, _)| *lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+impl Core {
+    /// MULTI, EXEC, DISCARD or UNWATCH.
+    pub(crate) fn dispatch_multi(&mut self, caller: &mut Caller<'_>, id: Id) -> Flow {
+        match (id, caller.client.multi.take()) {
+            (Id::Multi, None) => caller.client.multi = Some(Box::default()),
+            (Id::Multi, multi) => {
+                caller.client.multi = multi;
+                return caller.refuse("ERR MULTI calls can not be nested");
+            }
+            (Id::Unwatch, multi) => {
+                caller.client.multi = multi;
+                self.forget_watch(caller.client, caller.handle);
+            }
+            (Id::Discard, None) => return caller.refuse("ERR DISCARD without MULTI"),
+            (Id::Discard, Some(multi)) => self.discard(caller, *multi),
+            (_, None) => return caller.refuse("ERR EXEC without MULTI"),
+            (_, Some(multi)) => return self.exec(caller, *multi),
+        }
+        caller.sink().put(OK);
+        Flow::Next
+    }
+
+    fn exec(&mut self, caller: &mut Caller<'_>, multi: Multi) -> Flow {
+        if multi.is_broken {
+            self.discard(caller, multi);
+            return caller.refuse("EXECABORT Transaction discarded because of previous errors.");
+        }
+        if multi.queued.iter().any(|(command, request)| self.lacks_room(command, &Args::Owned(request))) {
+            self.discard(caller, multi);
+            return caller.refuse(&format!("EXECABORT Transaction discarded because of: {OOM}"));
+        }
+        let Caller { client, handle, .. } = caller;
+        let slot = client.replies.open();
+        let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
+        let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
+        client.watch.round = client.watch.round.wrapping_add(1);
+        let concerns_client = |command: &Command| matches!(command.scope, Scope::Connection | Scope::Control);
+        let needs_client = multi.queued.iter().any(|(command, _)| concerns_client(command));
+        let stand_in = needs_client.then(|| Box::new(client.stand_in()));
+        let mut transaction =
+            Transaction::of_multi(*handle, slot, client.proto, client.db, multi.queued, watcher, names);
+        transaction.port = client.port;
+        transaction.local = client.local;
+        transaction.lines = self.monitoring.exec.take();
+        transaction.stand_in = stand_in;
+        self.begin_transaction(transaction);
+        Flow::Block
+    }
+
+    /// A transaction comes to nothing, and with it the client's watching.
+    fn discard(&mut self, caller: &mut Caller<'_>, multi: Multi) {
+        self.forget_queue(multi);
+        self.forget_watch(caller.client, caller.handle);
+    }
+
+    pub(crate) fn forget_queue(&mut self, multi: Multi) {
+        for (_, request) in multi.queued {
+            self.space.discard(request);
+        }
+    }
+
+    /// A command inside a MULTI waits for EXEC, or is refused and breaks the transaction.
+    pub(crate) fn queue(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: Input<'_>,
+    ) -> Flow {
+        let args = input.args();
+        let step = usize::from(command.keys.step.max(1));
+        let has_long_key =
+            || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
+        let refusal = if command.flags.has(Flag::NoMulti) {
+            "ERR Command not allowed inside a transaction"
+        } else if self.lacks_room(command, &args) {
+            OOM
+        } else if has_long_key() {
+            KEY_TOO_LONG
+        } else {
+            let request = input.into_request();
+            let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
+            multi.size += size_of::<(&Command, Request)>() + request.size();
+            if multi.size <= self.settings.query_size_max {
+                multi.queued.push((command, request));
+                caller.sink().put(b"+QUEUED\r\n");
+                return Flow::Next;
+            }
+            self.space.discard(request);
+            "ERR the commands of this MULTI are larger than client-query-buffer-limit"
+        };
+        caller.client.multi.as_mut().expect("only asked inside a MULTI").is_broken = true;
+        caller.refuse(refusal)
+    }
+
+    /// WATCH.
+    pub(crate) fn watch(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: Input<'_>,
+    ) -> Flow {
+        if caller.client.multi.is_some() {
+            return caller.refuse("ERR WATCH inside MULTI is not allowed");
+        }
+        let client = &mut *caller.client;
+        let args = input.args();
+        let mut names = BTreeSet::new();
+        for index in 1..args.len().min(1 + WATCHED_COUNT_MAX) {
+            let bytes = args.flat(index);
+            let slot = Slot::of(bytes);
+            let key = self.space.shard.key(client.db, slot.number(), bytes);
+            let name = (self.map.owner(slot).0, LockName { db: key.db, key: Some(key.hash) });
+            if !client.watch.names.contains(&name) {
+                names.insert(name);
+            }
+        }
+        if args.len() > 1 + WATCHED_COUNT_MAX || client.watch.names.len() + names.len() > WATCHED_COUNT_MAX {
+            return caller.refuse(&format!("ERR a client watches at most {WATCHED_COUNT_MAX} keys"));
+        }
+        client.watch.names.append(&mut names);
+        let watcher = client.watcher(self.id, caller.handle.to_bits());
+        let slot = client.replies.open();
+        let request = input.into_request();
+        let transaction = Transaction::of_watch(caller.handle, slot, command, request, client.db, watcher);
+        self.begin_transaction(transaction);
+        Flow::Block
+    }
+
+    /// Ends the client's watching, whatever the reason.
+    pub(crate) fn forget_watch(&mut self, client: &mut Client, handle: Handle<Client>) {
+        let names = std::mem::take(&mut client.watch.names);
+        if names.is_empty() {
+            return;
+        }
+        let id = client.watcher(self.id, handle.to_bits());
+        client.watch.round = client.watch.round.wrapping_add(1);
+        self.unwatch(id, lanes_of(&names));
+    }
+}
