@@ -301,9 +301,9 @@ impl Replies {
         self.tail().append(other);
     }
 
-    /// Where that reply goes.
+    /// Where that reply goes. What is muted takes none with it that came later.
     fn tail(&mut self) -> &mut Content {
-        if self.slots.back().is_none_or(|slot| slot.open) {
+        if self.slots.back().is_none_or(|slot| slot.open || slot.is_muted) {
             self.slots.push_back(Slot { open: false, is_muted: false, content: Content::default() });
         }
         &mut self.slots.back_mut().expect("just made sure of").content
