@@ -280,15 +280,24 @@ impl Lane {
     /// Gives a connection that has not been read from to a lane with fewer.
     fn hand_over<N: Net>(&mut self, conn: ConnId, lane: u16, net: &mut N) {
         let Some(handover) = net.give(conn) else { return };
-        let ends = Ends { peer: handover.peer, local: handover.local };
         self.forget(conn);
         let mut parcel = Some(Parcel::Handover(Box::new(handover)));
         let head = ControlHead { target: 0, round: 0, kind: ControlKind::Handover };
         if self.core.peer(lane).try_tell(head, &mut parcel) {
             self.core.stats.handovers += 1;
         } else if let Some(Parcel::Handover(handover)) = parcel {
-            let conn = net.take(*handover);
-            self.admit(conn, Port::Shared, ends);
+            self.take(*handover, net);
+        }
+    }
+
+    /// Lets a connection in that a lane gives. Should the system not, its client has gone.
+    fn take<N: Net>(&mut self, handover: Handover, net: &mut N) {
+        let ends = Ends { peer: handover.peer, local: handover.local };
+        match net.take(handover) {
+            Some(conn) => {
+                self.admit(conn, Port::Shared, ends);
+            }
+            None => self.core.board.dismiss(),
         }
     }
 
@@ -378,9 +387,7 @@ impl Lane {
         }
         self.senders = left;
         for handover in std::mem::take(&mut self.handovers) {
-            let ends = Ends { peer: handover.peer, local: handover.local };
-            let conn = net.take(handover);
-            self.admit(conn, Port::Shared, ends);
+            self.take(handover, net);
         }
         ask_count
     }

@@ -321,3 +321,22 @@ pub(crate) fn why(errno: i32) -> Why {
         errno => Why::Failed(errno),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Handover, Net};
+
+    #[test]
+    fn a_given_connection_that_the_kernel_will_not_watch_is_turned_away() {
+        let mut net = Epoll::new(Limits::default()).unwrap();
+        // epoll watches no files, /dev/null included (epoll_ctl(2), EPERM).
+        let fd = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
+        let (peer, local) = (Address::Unix, Address::Unix);
+        let carrier = Carrier::System(Socket { fd, unix: true });
+        assert_eq!(net.take(Handover { carrier, listener: ListenerId(0), peer, local }), None);
+        let mut events = Vec::new();
+        net.poll(&mut events);
+        assert_eq!((events, net.counters().refused), (vec![], 1));
+    }
+}

@@ -27,6 +27,8 @@ pub struct Faults {
     pub reorder_events: u16,
     /// A turn begins by cutting off some connection.
     pub drop_connection: u16,
+    /// A connection that another net has given is not let in.
+    pub refuse_taken: u16,
 }
 
 /// What has gone wrong so far.
@@ -42,6 +44,8 @@ pub struct Injected {
     pub reorders: u64,
     /// Connections cut off.
     pub drops: u64,
+    /// Given connections not let in.
+    pub refusals: u64,
 }
 
 /// A [`Net`] that makes another one worse.
@@ -338,10 +342,14 @@ impl<N: Net> Net for Fault<N> {
         Some(handover)
     }
 
-    fn take(&mut self, handover: Handover) -> ConnId {
-        let conn = self.inner.take(handover);
+    fn take(&mut self, handover: Handover) -> Option<ConnId> {
+        if self.chance.hits(self.faults.refuse_taken) {
+            self.injected.refusals += 1;
+            return None;
+        }
+        let conn = self.inner.take(handover)?;
         self.lines.insert(conn, Line::default());
-        conn
+        Some(conn)
     }
 
     fn queue(&mut self, conn: ConnId) -> Option<u32> {
@@ -400,6 +408,7 @@ mod tests {
             shorten_send: 400,
             reorder_events: 500,
             drop_connection: 10,
+            refuse_taken: 0,
         };
         let mut net = Fault::new(Mem::new(Limits::default()), most, seed);
         let (_, port) = net.inner().listen();

@@ -280,11 +280,12 @@ pub trait Net {
     /// sent meanwhile travels along. No [`Event::Closed`] follows here.
     fn give(&mut self, conn: ConnId) -> Option<Handover>;
 
-    /// Lets a given connection in. No [`Event::Opened`] follows; [`Event::Input`] does, if there is input.
+    /// Lets a given connection in. No [`Event::Opened`] follows; [`Event::Input`] does, if there is input. `None`: the
+    /// system would not, and the client is turned away; nothing follows.
     ///
     /// # Panics
     /// If the handover comes from a net of another kind.
-    fn take(&mut self, handover: Handover) -> ConnId;
+    fn take(&mut self, handover: Handover) -> Option<ConnId>;
 
     /// The network card's queue over which a connection's packets come, as the kernel numbers it (the NAPI id of
     /// its last packet, `SO_INCOMING_NAPI_ID`). `None` where there is none: memory, Unix sockets, loopback, a stale

@@ -515,15 +515,10 @@ impl<K: Kernel> Net for Readiness<K> {
         Some(Handover { carrier: K::pack(conn.socket), listener, peer, local })
     }
 
-    fn take(&mut self, handover: Handover) -> ConnId {
+    fn take(&mut self, handover: Handover) -> Option<ConnId> {
         let Handover { carrier, listener, peer, local } = handover;
         let socket = K::unpack(carrier).expect("a connection moves between nets of one kind");
-        self.admit(socket, listener, peer, local).unwrap_or_else(|| {
-            // The caller is owed a handle and the end that belongs to it; this one was never anybody's.
-            let conn = ConnId { index: u32::MAX, generation: 0 };
-            self.news.push(Event::Closed { conn, why: Why::Failed(libc::ENOMEM) });
-            conn
-        })
+        self.admit(socket, listener, peer, local)
     }
 
     fn queue(&mut self, id: ConnId) -> Option<u32> {

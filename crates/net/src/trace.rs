@@ -188,10 +188,15 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
         Some(handover)
     }
 
-    fn take(&mut self, handover: Handover) -> ConnId {
+    fn take(&mut self, handover: Handover) -> Option<ConnId> {
         let conn = self.inner.take(handover);
-        self.lines.insert(conn, Seen::default());
-        self.sink.write(format_args!("take {}\n", name(conn)));
+        match conn {
+            Some(conn) => {
+                self.lines.insert(conn, Seen::default());
+                self.sink.write(format_args!("take {}\n", name(conn)));
+            }
+            None => self.sink.write(format_args!("take, refused\n")),
+        }
         conn
     }
 

@@ -114,7 +114,7 @@ impl Run {
             cuts: chance.pick(&[0, 100, 700]),
             sloth: chance.pick(&[0, 300, 900]),
             leaves: chance.pick(&[0, 0, 30, 150]),
-            is_cut_off: faults.drop_connection > 0,
+            is_cut_off: faults.drop_connection > 0 || faults.refuse_taken > 0,
             pipe_size: chance.pick(&[64 * 1024, 64 * 1024, 1_000, 1_000_000]),
         };
         let requests = chance.between(10, 60);
@@ -304,5 +304,6 @@ fn faults(chance: &mut Chance) -> Faults {
         shorten_send: often(400),
         reorder_events: often(500),
         drop_connection: often(4),
+        refuse_taken: often(100),
     }
 }

@@ -357,3 +357,26 @@ fn a_client_that_does_not_read_costs_no_turns() {
     }
     assert_eq!(reader.received.len(), 1000 * 10_010);
 }
+
+#[test]
+fn a_client_that_another_lane_cannot_take_is_turned_away_and_counts_no_more() {
+    let settings = Settings { client_count_max: 10, ..Settings::default() };
+    let mut world = World::new(3, &settings, 1, Faults { refuse_taken: 1000, ..Faults::default() });
+    // Every second one would be handed over.
+    let mut clients: Vec<Client> = (0..30)
+        .map(|_| {
+            let client = world.connect(0);
+            for _ in 0..4 {
+                world.round();
+            }
+            client
+        })
+        .filter(|client| !client.end.at_end())
+        .collect();
+    assert_eq!(clients.len(), 1, "all but the first would have gone to a lane with fewer");
+    world.set_faults(Faults::default());
+    clients.extend((0..9).map(|_| world.connect(0)));
+    for client in &mut clients {
+        assert_eq!(world.exchange(client, b"PING\r\n", 7, 50), b"+PONG\r\n");
+    }
+}

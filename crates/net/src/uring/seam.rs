@@ -133,12 +133,12 @@ impl Net for Uring {
         Some(Handover { carrier: Carrier::Ring(Socket { fd: conn.fd }), listener, peer, local })
     }
 
-    fn take(&mut self, handover: Handover) -> ConnId {
+    fn take(&mut self, handover: Handover) -> Option<ConnId> {
         let Handover { carrier, listener, peer, local } = handover;
         let Carrier::Ring(Socket { fd }) = carrier else {
             panic!("a connection moves between nets of one kind");
         };
-        self.admit(fd, listener, peer, local)
+        Some(self.admit(fd, listener, peer, local))
     }
 
     fn queue(&mut self, id: ConnId) -> Option<u32> {

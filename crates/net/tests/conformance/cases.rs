@@ -485,7 +485,7 @@ pub(crate) fn a_connection_moves_before_its_first_byte<W: World>() {
     assert!(world.net().stream(conn, Need::More).is_none());
     assert!(world.net().give(conn).is_none());
     client.write(b", and under way");
-    let taken = sibling.net().take(handover);
+    let taken = sibling.net().take(handover).expect("there is room");
     turns(&mut sibling, |_, events| events.contains(&Event::Input(taken)));
     assert_eq!(await_input(&mut sibling, taken, 26), b"sent before, and under way");
     sibling.net().output(taken).unwrap().extend(b"welcome");

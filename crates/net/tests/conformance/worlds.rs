@@ -179,8 +179,14 @@ pub(crate) trait Mood {
 pub(crate) struct Quiet;
 
 impl Mood for Quiet {
-    const FAULTS: Faults =
-        Faults { cut_input: 0, delay_event: 0, shorten_send: 0, reorder_events: 0, drop_connection: 0 };
+    const FAULTS: Faults = Faults {
+        cut_input: 0,
+        delay_event: 0,
+        shorten_send: 0,
+        reorder_events: 0,
+        drop_connection: 0,
+        refuse_taken: 0,
+    };
 }
 
 /// Everything that loses no connection.
@@ -193,6 +199,7 @@ impl Mood for Noisy {
         shorten_send: 300,
         reorder_events: 500,
         drop_connection: 0,
+        refuse_taken: 0,
     };
 }
 
