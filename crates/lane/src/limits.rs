@@ -10,6 +10,8 @@
 //! ```
 //! The lane that holds most does so; another one, that finds the limit passed, tells it.
 
+use std::collections::VecDeque;
+
 use net::{Close, ConnId, Need, Net, Stream};
 
 use crate::Settings;
@@ -40,9 +42,11 @@ const TELL_AGAIN_NS: u64 = 1_000_000;
 pub(crate) struct Watchman {
     /// The client's place to look at next for silence.
     silence_next: usize,
-    /// Clients above the soft limit of unread replies, and when they are looked at again.
-    lagging: Vec<Handle<Client>>,
+    /// Clients above the soft limit of unread replies, when they are looked at again, and how many at the front are still
+    /// to be looked at in this round.
+    lagging: VecDeque<Handle<Client>>,
     look_at_ns: u64,
+    lagging_left: usize,
     /// What the board was told.
     told_size: u64,
     tell_at_ns: u64,
@@ -83,7 +87,7 @@ impl Watchman {
                 if self.lagging.is_empty() {
                     self.look_at_ns = now_ns.saturating_add(LOOK_NS);
                 }
-                self.lagging.push(handle);
+                self.lagging.push_back(handle);
             }
         }
         settings.output_size_max <= unread
@@ -153,14 +157,19 @@ impl Lane {
         if self.watchman.lagging.is_empty() || now_ns < self.watchman.look_at_ns {
             return;
         }
-        let start = self.watchman.lagging.len().saturating_sub(LAGGING_PER_TURN);
-        for handle in self.watchman.lagging.drain(start..) {
+        if self.watchman.lagging_left == 0 {
+            self.watchman.lagging_left = self.watchman.lagging.len();
+        }
+        // Who still lags joins the others at the end.
+        let count = self.watchman.lagging_left.min(LAGGING_PER_TURN);
+        for handle in self.watchman.lagging.drain(..count) {
             if let Some(client) = self.clients.get_mut(handle) {
                 client.is_lagging = false;
                 self.stirred.push(handle);
             }
         }
-        let pause_ns = if start > 0 { 0 } else { LOOK_NS };
+        self.watchman.lagging_left -= count;
+        let pause_ns = if self.watchman.lagging_left > 0 { 0 } else { LOOK_NS };
         self.watchman.look_at_ns = now_ns.saturating_add(pause_ns);
     }
 

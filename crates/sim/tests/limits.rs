@@ -380,3 +380,42 @@ fn a_client_that_another_lane_cannot_take_is_turned_away_and_counts_no_more() {
         assert_eq!(world.exchange(client, b"PING\r\n", 7, 50), b"+PONG\r\n");
     }
 }
+
+#[test]
+fn many_clients_behind_their_reading_are_all_looked_at_and_cost_few_turns() {
+    let mut world = world(|settings| {
+        settings.output_soft_size = 20_000;
+        settings.output_soft_s = 3;
+    });
+    let mut writer = world.connect(0);
+    ask(&mut world, &mut writer, &[b"SET", b"k", &[b'v'; 30_000]], 5);
+    let mut readers: Vec<Client> = (0..300).map(|_| world.connect_with(0, 1 << 16, 1 << 12)).collect();
+    for reader in &mut readers {
+        reader.send(&command(&[b"GET", b"k"]));
+        reader.push(usize::MAX);
+    }
+    // A second and a half: each is looked at again every tenth of a second, in three turns.
+    for _ in 0..50 {
+        world.round();
+    }
+    let before = stats(&world).turns;
+    for _ in 0..1500 {
+        world.turn_if_due(0);
+        world.pass(1_000_000);
+    }
+    let turns = stats(&world).turns - before;
+    assert!((40..60).contains(&turns), "{turns} turns");
+    // Those that have read are not behind any more.
+    for reader in &mut readers[..150] {
+        while reader.received.len() < 30_000 {
+            reader.pull(usize::MAX);
+            world.turn_if_due(0);
+        }
+    }
+    for _ in 0..5000 {
+        world.turn_if_due(0);
+        world.pass(1_000_000);
+    }
+    assert_eq!(stats(&world).clients_cut, 150);
+    assert!(readers[..150].iter().all(|reader| !reader.end.at_end()));
+}
