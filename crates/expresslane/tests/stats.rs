@@ -133,6 +133,7 @@ fn a_password_and_a_socket_are_given_as_to_redis_cli() {
     );
     refused(&mut stats(&["-p", &port, "-a", "wrong"]), 1, "refuses: the password is not its own");
     printed(&stats(&["-p", &port, "-a", "secret"]).output().unwrap());
+    refused(stats(&["-s", &socket]).env("REDISCLI_AUTH", ""), 1, "refuses: it wants a password;");
     printed(&stats(&["-s", &socket]).env("REDISCLI_AUTH", "secret").output().unwrap());
     drop(server);
     let open = Served::start("stats-open", &["--lanes", "1"]);
@@ -157,8 +158,10 @@ fn what_can_not_be_asked_ends_with_a_sentence() {
         1,
         "can't connect to no.such.host.invalid:6379: ",
     );
-    refused(&mut stats(&["-p", "0"]), 2, "0 is not in 1..=65535");
-    refused(&mut stats(&["--watch", "0"]), 2, "0 is not in 1..=86400");
+    refused(&mut stats(&["-p", "0"]), 2, "it is a whole number from 1 to 65535");
+    let with_variable = stats(&["-p", "0"]).env("EXPRESSLANE_PORT", "1").output().unwrap();
+    assert!(!String::from_utf8_lossy(&with_variable.stderr).contains("EXPRESSLANE_PORT"), "it is serve's");
+    refused(&mut stats(&["--watch", "0"]), 2, "it is a whole number from 1 to 86400");
     refused(&mut stats(&["-s", "x", "-p", "1"]), 2, "cannot be used with");
     let answers = |reply: &'static [u8], want: &str| {
         let port = answer_once(reply);

@@ -50,7 +50,8 @@ impl Connection {
         };
         let stream = stream.map_err(|error| cannot_connect(&name, &error))?;
         let mut connection = Connection { stream, name, collector: Collector::default(), input: Vec::new() };
-        if let Some(password) = &settings.password {
+        // An empty one is none, as to redis-cli.
+        if let Some(password) = settings.password.as_deref().filter(|password| !password.is_empty()) {
             connection.ask(&[b"AUTH", password.as_bytes()])?;
         }
         Ok(connection)

@@ -86,7 +86,8 @@ pub(super) fn screen(report: &Report) -> String {
             text.push('\n');
             text += &part(columns, &report.lanes);
         }
-        text += "\ndirect, forw, moved: % of the commands with one key; us to wait: % of the time\n";
+        text += "\ndirect, forw, moved: % of the commands with one key; us to wait: % of the time\n\
+                 max: since the start, of turns that kept their cpu; percentiles: of the span\n";
     }
     text
 }
@@ -281,6 +282,7 @@ lane cpu node   us   sy   si   id   wa   us   sy wait taken/s  local remote
    1   -    -    -    -    -    -    -    -    -    -       -      -      -
 
 direct, forw, moved: % of the commands with one key; us to wait: % of the time
+max: since the start, of turns that kept their cpu; percentiles: of the span
 ";
         assert_eq!(screen, want, "\n{screen}");
     }
