@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Thread};
 
-use clap::ValueEnum;
 use lane::{Control, ControlSetup, Identity, Machine, Now, Shutdown, Signature};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
@@ -146,7 +145,6 @@ pub(crate) fn identity(settings: &ServeSettings) -> Identity {
 pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
     let yes_no = |holds: bool| if holds { "yes" } else { "no" }.to_owned();
     let bind: Vec<String> = settings.bind.iter().map(ToString::to_string).collect();
-    let policy = settings.maxmemory_policy.to_possible_value().expect("every policy has a name");
     let clients_memory = match settings.maxmemory_clients {
         ClientsMemory::Size(size) => size.0.to_string(),
         ClientsMemory::Percent(percent) => format!("{percent}%"),
@@ -163,7 +161,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("tcp-backlog", settings.tcp_backlog.to_string()),
         ("tcp-keepalive", settings.tcp_keepalive.to_string()),
         ("maxmemory", settings.maxmemory.0.to_string()),
-        ("maxmemory-policy", policy.get_name().to_owned()),
+        ("maxmemory-policy", settings.maxmemory_policy.name()),
         ("maxmemory-clients", clients_memory),
         ("requirepass", settings.requirepass.clone().unwrap_or_default()),
         ("protected-mode", yes_no(settings.protected_mode)),

@@ -18,7 +18,8 @@ pub(crate) enum Level {
     Error,
 }
 
-/// One line on stderr: the time in UTC, the level, the text. A reader that has gone away is no reason to stop.
+/// On stderr: the time in UTC, the level, the text; lines after its first begin without them. It is written in one
+/// piece, so that nothing comes between. A reader that has gone away is no reason to stop.
 #[expect(clippy::disallowed_methods, reason = "a log line carries the wall clock")]
 pub(crate) fn log(level: Level, text: &str) {
     let level = match level {
@@ -27,9 +28,7 @@ pub(crate) fn log(level: Level, text: &str) {
         Level::Error => "error",
     };
     let time = humantime::format_rfc3339_millis(SystemTime::now());
-    for line in text.lines() {
-        let _ = writeln!(io::stderr().lock(), "{time} {level:<5} {line}");
-    }
+    let _ = io::stderr().lock().write_all(format!("{time} {level:<5} {text}\n").as_bytes());
 }
 
 /// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1.

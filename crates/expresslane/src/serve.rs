@@ -62,7 +62,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
     let server = start(settings, &facts, &plan)?;
-    control::log(Level::Info, &table(settings, &facts, &plan, &server.started));
+    control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
     control::notify("READY=1");
     let signal = stop.wait();
     control::log(Level::Info, &format!("{signal}: finishing what has begun; a second signal ends at once"));
@@ -237,7 +237,11 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     release::start(lent, readies.into_iter().map(|ready| ready.inlet).collect(), bells.to_vec())?;
     let wanted = facts.memory_size.min(32 << 30);
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
-        notes.push("addresses are scarce (vm.overcommit_memory=2 or ulimit -v): lanes can hold less than the machine".to_owned());
+        notes.push(
+            "addresses are scarce, so a lane holds less than the machine has: raise ulimit -v, or set \
+             vm.overcommit_memory to 0 or 1"
+                .to_owned(),
+        );
     }
     Ok(Server { shared, bells, started: Started { shared: addresses, region_size, notes } })
 }

@@ -1,10 +1,18 @@
-//! The table that start-up prints: what is served where, with which limits, and what could not be had.
+//! The table that start-up prints: what is served where, with which limits, and what could not be had. No line is wider
+//! than a terminal that nobody has widened, and many lanes take few lines.
 
 use std::fmt::Write as _;
 
-use crate::machine::{Facts, node_of};
-use crate::plan::Plan;
-use crate::settings::{ServeSettings, Size};
+use crate::machine::Facts;
+use crate::plan::{LanePlan, Plan};
+use crate::settings::{Policy, ServeSettings, Size};
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+/// Columns before a row's text.
+const INDENT: usize = 14;
+/// Of more lanes than these, neighbours share a line.
+const LANES_SHOWN_MAX: usize = 8;
 
 /// What came of the plan.
 #[derive(Debug)]
@@ -17,42 +25,38 @@ pub(crate) struct Started {
     pub(crate) notes: Vec<String>,
 }
 
-/// The table, one line a row, without a trailing line end.
-pub(crate) fn table(settings: &ServeSettings, facts: &Facts, plan: &Plan, started: &Started) -> String {
+/// The table, one line a row, without a trailing line end. `node_of` is the memory node of a cpu.
+pub(crate) fn table(
+    settings: &ServeSettings,
+    facts: &Facts,
+    plan: &Plan,
+    started: &Started,
+    node_of: &dyn Fn(usize) -> Option<u16>,
+) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let version = env!("CARGO_PKG_VERSION");
-    let shared = if started.shared.is_empty() { "none".to_owned() } else { started.shared.join("  ") };
-    rows.push(("shared", format!("{shared}   any Redis client, all lanes")));
-    for (number, lane) in plan.lanes.iter().enumerate() {
-        let mut text = match lane.cpu {
-            Some(cpu) => format!("cpu {cpu}"),
-            None => "not pinned".to_owned(),
-        };
-        if let Some(node) = lane.cpu.and_then(node_of) {
-            let _ = write!(text, ", node {node}");
-        }
-        if let Some(place) = lane.own.first() {
-            let _ = write!(text, ", port {}", place.address.port());
-        }
-        rows.push((if number == 0 { "lanes" } else { "" }, format!("{number}: {text}")));
-    }
+    rows.push(match &started.shared[..] {
+        [] => ("shared", "none".to_owned()),
+        places => ("shared", format!("{} (any Redis client, all lanes)", places.join(" "))),
+    });
+    let places: Vec<Berth> = plan.lanes.iter().map(|lane| Berth::of(lane, node_of)).collect();
+    let lanes = lines_of(&places).into_iter().enumerate();
+    rows.extend(lanes.map(|(index, text)| (if index == 0 { "lanes" } else { "" }, text)));
     rows.push(("backend", plan.io_reason.to_owned()));
-    let maxmemory = match settings.maxmemory {
-        Size(0) => format!("none (the machine has {})", Size(facts.memory_size)),
-        size => format!("{size}, then writes are refused"),
+    let limit = match (settings.maxmemory, settings.maxmemory_policy) {
+        (Size(0), _) => format!("no limit, the machine has {}", Size(facts.memory_size)),
+        (size, Policy::Noeviction) => format!("at most {size}, then writes are refused"),
+        (size, policy) => format!("at most {size}, then keys go by {}", policy.name()),
     };
-    rows.push(("memory", format!("limit {maxmemory}; {} reserved a lane", size_of(started.region_size))));
+    rows.push(("memory", format!("{limit}; a lane holds up to {}", size_of(started.region_size))));
+    let unread = settings.client_output_buffer_limit.normal.hard_size;
     rows.push((
         "clients",
         format!(
-            "at most {}, commands up to {}, unread replies up to {}",
+            "at most {}; commands up to {}, unread replies up to {}",
             settings.maxclients,
             settings.client_query_buffer_limit,
-            settings
-                .client_output_buffer_limit
-                .normal
-                .hard_size
-                .map_or_else(|| "any size".to_owned(), |size| Size(size).to_string())
+            unread.map_or_else(|| "any size".to_owned(), |size| Size(size).to_string())
         ),
     ));
     rows.push(("durability", "memory only: the data ends with this process".to_owned()));
@@ -61,11 +65,167 @@ pub(crate) fn table(settings: &ServeSettings, facts: &Facts, plan: &Plan, starte
     }
     let mut text = format!("expresslane {version}, process {}", std::process::id());
     for (name, value) in rows {
-        let _ = write!(text, "\n  {name:<11} {value}");
+        let _ = write!(text, "\n  {name:<width$}{}", wrapped(&value), width = INDENT - 2);
     }
     text
 }
 
+/// What the table says of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Berth {
+    cpu: Option<usize>,
+    node: Option<u16>,
+    port: Option<u16>,
+}
+
+impl Berth {
+    fn of(lane: &LanePlan, node_of: &dyn Fn(usize) -> Option<u16>) -> Berth {
+        Berth {
+            cpu: lane.cpu,
+            node: lane.cpu.and_then(node_of),
+            port: lane.own.first().map(|place| place.address.port()),
+        }
+    }
+
+    /// Whether the lane after this one is on the next cpu, of the same node, at the next port.
+    fn is_before(&self, next: &Berth) -> bool {
+        let after = Berth {
+            cpu: self.cpu.map(|cpu| cpu + 1),
+            node: self.node,
+            port: self.port.map(|port| port.saturating_add(1)),
+        };
+        *next == after
+    }
+}
+
+/// A line for each lane, or for each run of lanes where they are many.
+fn lines_of(lanes: &[Berth]) -> Vec<String> {
+    let shares = lanes.len() > LANES_SHOWN_MAX;
+    let runs = lanes.chunk_by(|lane, next| shares && lane.is_before(next));
+    let mut first = 0;
+    runs.map(|run| {
+        let last = first + run.len() - 1;
+        let text = line_of(first, last, &run[0], &run[run.len() - 1]);
+        first = last + 1;
+        text
+    })
+    .collect()
+}
+
+fn line_of(first: usize, last: usize, from: &Berth, to: &Berth) -> String {
+    let plural = if first < last { "s" } else { "" };
+    let mut text = format!("{}: ", span(first, last));
+    match from.cpu.zip(to.cpu) {
+        Some((from, to)) => {
+            let _ = write!(text, "cpu{plural} {}", span(from, to));
+        }
+        None => text += "not pinned",
+    }
+    if let Some(node) = from.node {
+        let _ = write!(text, ", node {node}");
+    }
+    if let Some((from, to)) = from.port.zip(to.port) {
+        let _ = write!(text, ", port{plural} {}", span(from.into(), to.into()));
+    }
+    text
+}
+
+fn span(first: usize, last: usize) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
+}
+
+/// Broken between words where a line would be too wide; a word that is wider than a line stays whole.
+fn wrapped(text: &str) -> String {
+    let mut broken = String::new();
+    let mut column = INDENT;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if broken.is_empty() {
+            column += width;
+        } else if column + 1 + width <= WIDTH {
+            broken.push(' ');
+            column += 1 + width;
+        } else {
+            broken.push('\n');
+            broken += &" ".repeat(INDENT);
+            column = INDENT + width;
+        }
+        broken += word;
+    }
+    broken
+}
+
 fn size_of(bytes: usize) -> Size {
     Size(u64::try_from(bytes).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use crate::settings::{Verb, parse};
+
+    /// The table of a machine with so many cpus, half of them on each of two nodes.
+    fn table_of(flags: &[&str], cpus_count: usize, notes: &[&str]) -> String {
+        let arguments = ["expresslane", "serve"].iter().chain(flags).map(Into::into);
+        let Ok(Verb::Serve(settings)) = parse(arguments, |_| Ok(String::new())) else {
+            panic!("{flags:?} are settings")
+        };
+        let facts = Facts { cpus: (0..cpus_count).collect(), quota: None, memory_size: 8 << 30 };
+        let plan = plan(&settings, &facts).unwrap();
+        let started = Started {
+            shared: plan.shared.iter().map(|place| place.address.to_string()).collect(),
+            region_size: 8 << 30,
+            notes: notes.iter().map(|note| (*note).to_owned()).collect(),
+        };
+        let node_of = |cpu: usize| Some(u16::from(cpu >= cpus_count / 2));
+        let text = table(&settings, &facts, &plan, &started, &node_of);
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+        text.split_once('\n').unwrap().1.to_owned()
+    }
+
+    #[test]
+    fn a_small_server_is_shown_lane_by_lane() {
+        let note = "what could not be had is told in a sentence that is wider than a terminal has columns";
+        assert_eq!(
+            table_of(&[], 2, &[note]),
+            "  shared      127.0.0.1:6379 [::1]:6379 (any Redis client, all lanes)
+  lanes       0: cpu 0, node 0, port 7000
+              1: cpu 1, node 1, port 7001
+  backend     epoll (auto: io_uring has not been measured to cost less)
+  memory      no limit, the machine has 8 GiB; a lane holds up to 8 GiB
+  clients     at most 10000; commands up to 1 GiB, unread replies up to 1 GiB
+  durability  memory only: the data ends with this process
+  note        what could not be had is told in a sentence that is wider than a
+              terminal has columns"
+        );
+    }
+
+    #[test]
+    fn many_lanes_share_lines() {
+        let text = table_of(&[], 96, &[]);
+        assert!(text.contains("\n  lanes       0-45: cpus 2-47, node 0, ports 7000-7045\n"), "{text}");
+        assert!(text.contains("\n              46-93: cpus 48-95, node 1, ports 7046-7093\n"), "{text}");
+        let text = table_of(&["--lanes", "9", "--lane-ports", "off"], 2, &[]);
+        assert!(text.contains("\n  lanes       0-8: not pinned\n"), "{text}");
+        let text = table_of(&["--cpus", "1,3,5,7,9,11,13,15,16"], 20, &[]);
+        assert!(text.contains("\n              7-8: cpus 15-16, node 1, ports 7007-7008\n"), "{text}");
+        assert!(text.contains("\n              4: cpu 9, node 0, port 7004\n"), "{text}");
+    }
+
+    #[test]
+    fn a_limit_says_what_happens_there() {
+        for (flags, want) in [
+            (&["--maxmemory", "1gb"][..], "at most 1 GiB, then writes are refused;"),
+            (
+                &["--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"],
+                "at most 1 GiB, then keys go by volatile-ttl;",
+            ),
+            (&["--port", "0"], "shared      none\n"),
+            (&["--client-output-buffer-limit", "normal 0 0 0"], "unread replies up to any size"),
+        ] {
+            let text = table_of(flags, 2, &[]);
+            assert!(text.contains(want), "{text}");
+        }
+    }
 }

@@ -244,6 +244,11 @@ pub(crate) enum Policy {
 }
 
 impl Policy {
+    /// Redis' name.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().expect("every policy has a name").get_name().to_owned()
+    }
+
     /// The same policy as the shard knows it.
     pub(crate) fn of_store(self) -> store::Policy {
         match self {
