@@ -37,7 +37,7 @@ use crate::plan::{self, Place, Plan};
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
-use crate::settings::{ClientsMemory, Io, ServeSettings, Size};
+use crate::settings::{self, ClientsMemory, Io, ServeSettings, Size};
 use crate::signature::Berthed;
 use crate::table::{Started, table};
 
@@ -54,7 +54,8 @@ const STACK_SIZE: usize = 1 << 20;
 pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     control::abort_on_panic();
     let facts = Facts::read().map_err(|error| format!("the allowed cpus can't be read: {error}"))?;
-    let plan = plan::plan(settings, &facts)?;
+    let mut plan = plan::plan(settings, &facts)?;
+    plan.notes.extend(settings::strange_variables(std::env::vars_os().map(|(name, _)| name)));
     if settings.io == Io::Uring {
         net::uring::probe().map_err(|why| format!("{why}; or say --io auto or --io epoll"))?;
     }

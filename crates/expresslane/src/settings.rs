@@ -8,6 +8,7 @@
 //! Whether settings fit the machine and one another is `plan`'s business; here only their own form is checked.
 
 mod file;
+mod hint;
 mod rewrite;
 mod value;
 
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use rewrite::rewrite;
+use value::whole;
 pub(crate) use value::{
     BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimit,
     OutputLimits, Policy, Size, Span,
@@ -54,12 +56,13 @@ const SERVE_EXAMPLES: &str = "Examples:
   expresslane serve --lanes 4 --cpus 2-5 --lane-ports 7000 --maxmemory 8gb
       four lanes on cpus 2 to 5, cluster clients at ports 7000 to 7003
   expresslane serve --bind 10.0.0.5 --config /etc/expresslane.toml
-      with the password in a file of [serve], requirepass = \"…\"
+      for other machines, with requirepass = \"…\" under [serve] in the file
 
 Every flag is also a key of the configuration file and an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
-Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.";
+Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.
+The sentence on stderr says what to change when it exits with 1 (the machine or the file) or 2 (the flags).";
 
 const STATS_LONG: &str = "Show how a running server is, lane by lane.
 
@@ -84,7 +87,7 @@ pub(crate) struct StatsSettings {
     #[arg(long, value_name = "HOST", default_value = "127.0.0.1")]
     pub(crate) host: String,
     /// Its port; a lane's own port shows that lane alone
-    #[arg(short, long, value_name = "PORT", default_value_t = 6379, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(short, long, value_name = "PORT", default_value_t = 6379, value_parser = whole::<u16>(1, u16::MAX))]
     pub(crate) port: u16,
     /// Its Unix socket, instead of host and port
     #[arg(short, long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
@@ -96,7 +99,7 @@ pub(crate) struct StatsSettings {
     #[arg(long)]
     pub(crate) json: bool,
     /// Go on every so many seconds, with rates since the look before
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = whole::<u32>(1, 86_400))]
     pub(crate) watch: Option<u32>,
 }
 
@@ -119,16 +122,16 @@ pub(crate) struct ServeSettings {
     )]
     pub(crate) bind: Vec<BindAddress>,
     /// The shared port: a standalone Redis over all lanes; 0 for none
-    #[arg(long, help_heading = "Network", default_value_t = 6379)]
+    #[arg(long, help_heading = "Network", value_name = "PORT", default_value_t = 6379, value_parser = whole::<u16>(0, u16::MAX))]
     pub(crate) port: u16,
     /// First of the lanes' own ports (lane i listens on BASE + i), or off
     #[arg(long, help_heading = "Network", value_name = "BASE", default_value = "7000")]
     pub(crate) lane_ports: LanePorts,
-    /// The host that cluster clients are told, instead of the one they connected to
+    /// The host that cluster clients are told, instead of the one they connected to; empty for none
     #[arg(long, help_heading = "Network", value_name = "HOST")]
     pub(crate) announce_ip: Option<String>,
     /// The first lane port that cluster clients are told, where a proxy or NAT changes it
-    #[arg(long, help_heading = "Network", value_name = "BASE")]
+    #[arg(long, help_heading = "Network", value_name = "BASE", value_parser = whole::<u16>(1, u16::MAX))]
     pub(crate) announce_port: Option<u16>,
     /// Also listen on a Unix socket
     #[arg(long, help_heading = "Network", value_name = "PATH")]
@@ -137,10 +140,10 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Network", value_name = "MODE", default_value = "700")]
     pub(crate) unixsocketperm: Mode,
     /// Clients that may wait to be accepted; the kernel's somaxconn bounds it
-    #[arg(long, help_heading = "Network", value_name = "COUNT", default_value_t = 511)]
+    #[arg(long, help_heading = "Network", value_name = "COUNT", default_value_t = 511, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) tcp_backlog: u32,
     /// Seconds of silence before the kernel asks whether a client is alive; 0 never
-    #[arg(long, help_heading = "Network", value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, help_heading = "Network", value_name = "SECONDS", default_value_t = 300, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) tcp_keepalive: u32,
     /// How bytes reach the lanes
     #[arg(long, help_heading = "Network", value_name = "BACKEND", value_enum, default_value_t = Io::Auto)]
@@ -166,10 +169,10 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Lanes", value_name = "DURATION", default_value = "1ms")]
     pub(crate) stall_warn: Span,
     /// Commands in SLOWLOG are those that took so many microseconds; 0 all, -1 none
-    #[arg(long, help_heading = "Lanes", value_name = "US", default_value_t = 10_000, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
+    #[arg(long, help_heading = "Lanes", value_name = "US", default_value_t = 10_000, allow_negative_numbers = true, value_parser = whole::<i64>(-1, i64::MAX))]
     pub(crate) slowlog_log_slower_than: i64,
     /// Entries that SLOWLOG keeps; the oldest go
-    #[arg(long, help_heading = "Lanes", value_name = "COUNT", default_value_t = 128, value_parser = clap::value_parser!(u32))]
+    #[arg(long, help_heading = "Lanes", value_name = "COUNT", default_value_t = 128, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) slowlog_max_len: u32,
 
     /// Most memory for data and clients over all lanes; 0 is no limit
@@ -185,20 +188,20 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Memory", value_name = "yes|no", value_parser = value::yes_no, default_value = "no", action = clap::ArgAction::Set)]
     pub(crate) huge_pages: bool,
 
-    /// The password clients must give. Other users of the machine see flags: prefer the file
+    /// The password clients must give, empty for none. Other users of the machine see flags: prefer the file
     #[arg(long, help_heading = "Clients", value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,
     /// Refuse a public address without a password
     #[arg(long, help_heading = "Clients", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
     pub(crate) protected_mode: bool,
     /// Most clients at a time, over all lanes
-    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 10_000, value_parser = whole::<u32>(1, u32::MAX))]
     pub(crate) maxclients: u32,
     /// Close clients that have been idle for so many seconds; 0 never
-    #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0)]
+    #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) timeout: u32,
     /// Numbered databases
-    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = whole::<u16>(1, u16::MAX))]
     pub(crate) databases: u16,
     /// Who may use DEBUG, which is for tests: nobody, everybody, or clients on this machine
     #[arg(long, help_heading = "Clients", value_name = "no|yes|local", value_parser = ["no", "yes", "local"], default_value = "no")]
@@ -235,7 +238,10 @@ pub(crate) fn parse(
 ) -> Result<Verb, Refusal> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let command = Program::command().mut_subcommand("serve", with_environment);
-    let verb = verb_of(command.clone(), &arguments).map_err(Refusal::Usage)?;
+    let verb = verb_of(command.clone(), &arguments).map_err(|error| {
+        let serve = command.find_subcommand("serve").expect("serve is a verb");
+        Refusal::Usage(hint::explained(error, &arguments, serve))
+    })?;
     let Verb::Serve(settings) = &verb else { return Ok(verb) };
     let Some(path) = &settings.config else { return Ok(verb) };
     let name = path.display();
@@ -256,15 +262,26 @@ fn serve_command() -> clap::Command {
 
 fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap::Error> {
     let matches = command.try_get_matches_from(arguments)?;
-    Program::from_arg_matches(&matches).map(|program| program.verb)
+    let mut verb = Program::from_arg_matches(&matches)?.verb;
+    if let Verb::Serve(settings) = &mut verb {
+        // Empty is none, as in Redis: an unset variable of a script must not look like a password.
+        settings.requirepass.take_if(|password| password.is_empty());
+        settings.announce_ip.take_if(|host| host.is_empty());
+    }
+    Ok(verb)
 }
 
-/// Gives every flag its environment variable. Values are never shown in help: one of them is a password.
+/// The sentence for environment variables that look like settings and are none.
+pub(crate) fn strange_variables(names: impl Iterator<Item = OsString>) -> Option<String> {
+    hint::strange(names, &serve_command())
+}
+
+/// Gives every flag its environment variable. Help tells the rule once, and no values: one of them is a password.
 fn with_environment(serve: clap::Command) -> clap::Command {
     serve.mut_args(|argument| {
         let Some(flag) = argument.get_long() else { return argument };
-        let name = format!("EXPRESSLANE_{}", flag.to_uppercase().replace('-', "_"));
-        argument.env(name).hide_env_values(true)
+        let name = hint::variable(flag);
+        argument.env(name).hide_env(true)
     })
 }
 
@@ -344,16 +361,19 @@ mod tests {
     fn the_help_teaches() {
         let mut command = Program::command().mut_subcommand("serve", with_environment);
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
-        for part in ["Network:", "Memory:", "Examples:", "[default: 6379]", "EXPRESSLANE_PORT", "[serve]"] {
+        for part in
+            ["Network:", "Memory:", "Examples:", "[default: 6379]", "EXPRESSLANE_TCP_BACKLOG", "[serve]"]
+        {
             assert!(help.contains(part), "{part} is missing in:\n{help}");
         }
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        refused(&["--port", "70000"], "", "70000 is not in 0..=65535");
+        refused(&["--port", "70000"], "", "it is a whole number from 0 to 65535");
         refused(&["--lanes", "0"], "", "a server has at least one lane");
-        refused(&["--databases", "0"], "", "0 is not in 1..");
+        refused(&["--databases", "0"], "", "it is a whole number from 1 to 65535");
+        refused(&["--timeout", "10s"], "", "it is a whole number from 0 to 4294967295");
         refused(&["--prot", "1"], "", "--prot");
         refused(&["--maxmemory", "1tb"], "", "a size is");
         refused(&[], "[serve]\nport = 70000\n", "lanes.toml: invalid value '70000' for '--port");
@@ -371,5 +391,47 @@ mod tests {
             "`port` is a string, a whole number, true, false or a list of those",
         );
         refused(&[], "[serve]\nconfig = \"other\"\n", "`config` can't be set in the file itself");
+        refused(&[], "port 6380\n", "; settings are lines such as `port = 6379` under [serve]");
+    }
+
+    /// TOML reads 0o770 and 770 as numbers; only the first is what it says.
+    #[test]
+    fn values_that_toml_reads_otherwise_are_refused() {
+        for mode in ["770", "0o770", "0x1f8"] {
+            let file = format!("[serve]\nunixsocketperm = {mode}\n");
+            refused(&[], &file, "`unixsocketperm` is octal: put it in quotes, such as \"770\"");
+        }
+        assert_eq!(
+            parse_with(&[], "[serve]\nunixsocketperm = \"770\"\n").unwrap().unixsocketperm,
+            Mode(0o770)
+        );
+        refused(&[], "[serve]\nrequirepass = true\n", "`requirepass` is a string: put it in quotes");
+        assert_eq!(parse_with(&[], "[serve]\nrequirepass = 7\n").unwrap().requirepass.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn an_empty_password_is_none() {
+        for (flags, file) in [
+            (&["--requirepass", "", "--announce-ip", ""][..], ""),
+            (&[], "[serve]\nrequirepass = \"\"\nannounce-ip = \"\"\n"),
+            (&["--requirepass="], "[serve]\nrequirepass = \"x\"\n"),
+        ] {
+            let settings = parse_with(flags, file).unwrap();
+            assert_eq!((&settings.requirepass, &settings.announce_ip), (&None, &None), "{flags:?} {file}");
+        }
+    }
+
+    #[test]
+    fn a_word_without_a_flag_is_told_its_flag() {
+        let hint = |words: &[&str]| {
+            let arguments = ["expresslane", "serve"].iter().chain(words).map(OsString::from);
+            match parse(arguments, |_| Ok(String::new())) {
+                Err(Refusal::Usage(error)) => error.to_string(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(hint(&["6380"]).contains("tip: every value has its flag: '--port 6380'"));
+        assert!(hint(&["/etc/x.toml"]).contains("tip: every value has its flag: '--config /etc/x.toml'"));
+        assert!(!hint(&["--lanes", "x"]).contains("tip:"), "its flag stands there");
     }
 }

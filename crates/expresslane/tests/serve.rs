@@ -64,6 +64,7 @@ fn what_is_wrong_ends_start_up_with_a_sentence() {
         Some(1),
         "set requirepass, bind 127.0.0.1, or say --protected-mode no",
     );
+    refusal(&run(&["--bind", "0.0.0.0", "--requirepass", ""]), Some(1), "there is no password");
     refusal(&run(&["--bind", "192.0.2.1", "--requirepass", "x"]), Some(1), "has no address 192.0.2.1");
 }
 
@@ -74,6 +75,8 @@ fn the_environment_is_read() {
     refusal(&output, Some(1), "nobody could connect");
     let output = command(&["--lanes", "300"]).env("EXPRESSLANE_LANES", "0").output().unwrap();
     refusal(&output, Some(2), "'300' for '--lanes");
+    let output = command(&[]).env("EXPRESSLANE_LANES", "0").output().unwrap();
+    refusal(&output, Some(2), "tip: the value is that of the environment variable EXPRESSLANE_LANES");
 }
 
 #[track_caller]
@@ -100,6 +103,26 @@ fn a_second_signal_ends_at_once() {
     let (code, printed) = served.end();
     assert_eq!(code, Some(1), "{printed}");
     assert!(!printed.contains("ended"), "it does not wait for the command: {printed}");
+}
+
+/// Start-up says in one piece what is served, and what it was told that means nothing.
+#[test]
+fn the_table_is_one_entry_of_the_log() {
+    let folder = Folder::new("table");
+    let port = free_port();
+    let flags = ["--port", &port, "--lane-ports", "off", "--lanes", "1"];
+    let server = Server::start_with(&folder, &flags, &[("EXPRESSLANE_MAXMEM", "1gb")]);
+    server.signal(libc::SIGTERM);
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
+    let entries: Vec<&str> = printed.lines().filter(|line| !line.starts_with("  ")).collect();
+    assert_eq!(entries.len(), 3, "start, signal and end: {printed}");
+    assert!(entries.iter().all(|line| line.contains("Z info  ")), "{printed}");
+    assert!(printed.contains(&format!("\n  shared      127.0.0.1:{port} ")), "{printed}");
+    assert!(
+        printed.contains("note        the environment variable EXPRESSLANE_MAXMEM is no setting"),
+        "{printed}"
+    );
 }
 
 /// What the machine does not allow ends start-up with a sentence, too. The child has no privileges, whoever runs tests.

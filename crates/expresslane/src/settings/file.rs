@@ -45,6 +45,11 @@ fn value_of(serve: &Command, key: &str, value: &Value) -> Result<Vec<String>, St
     }
     let wrong = || format!("`{key}` is a string, a whole number, true, false or a list of those");
     match value {
+        // TOML has its own octal numbers, and hands on no more than the number.
+        Value::Integer(_) if key == "unixsocketperm" => {
+            Err(format!("`{key}` is octal: put it in quotes, such as \"770\""))
+        }
+        Value::Boolean(_) if key == "requirepass" => Err(format!("`{key}` is a string: put it in quotes")),
         Value::Array(list) => {
             let parts: Option<Vec<String>> = list.iter().map(plain).collect();
             let parts = parts.ok_or_else(wrong)?;
@@ -80,7 +85,7 @@ fn unknown(serve: &Command, key: &str) -> String {
 }
 
 /// The name nearest to what was written.
-fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let alike = names.map(|name| (strsim::jaro_winkler(written, name), name));
     alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
@@ -89,5 +94,6 @@ fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a 
 fn syntax(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
     let at = line.map(|line| format!(" in line {line}")).unwrap_or_default();
-    format!("not TOML{at}: {}", error.message().split_whitespace().collect::<Vec<_>>().join(" "))
+    let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("not TOML{at}: {message}; settings are lines such as `port = 6379` under [{TABLE}]")
 }

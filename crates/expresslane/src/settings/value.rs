@@ -182,9 +182,9 @@ impl FromStr for BindAddress {
             "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            host => {
-                host.parse().map_err(|_| format!("an address to bind is an IP address or *, not '{host}'"))?
-            }
+            host => host.parse().map_err(|_| {
+                format!("an address to bind is an IP address or *, several with commas between, not '{host}'")
+            })?,
         };
         Ok(BindAddress { ip, is_optional })
     }
@@ -214,7 +214,7 @@ impl FromStr for Mode {
 /// How bytes reach the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Io {
-    /// The best the machine has, by the rule in docs/io.md
+    /// epoll, as long as no measurement speaks for another (docs/io.md)
     Auto,
     /// Linux' epoll
     Epoll,
@@ -339,6 +339,17 @@ impl FromStr for OutputLimits {
             }
         }
         Ok(limits)
+    }
+}
+
+/// Reads a whole number in a range; the message names both ends.
+pub(super) fn whole<T>(min: T, max: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + fmt::Display + Copy + Send + Sync + 'static,
+{
+    move |text| match text.parse() {
+        Ok(number) if min <= number && number <= max => Ok(number),
+        _ => Err(format!("it is a whole number from {min} to {max}")),
     }
 }
 

@@ -45,11 +45,17 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(folder: &Folder, flags: &[&str]) -> Server {
+        Server::start_with(folder, flags, &[])
+    }
+
+    /// With environment variables of its own.
+    pub(crate) fn start_with(folder: &Folder, flags: &[&str], variables: &[(&str, &str)]) -> Server {
         let name = folder.path("notify");
         // A server that was here before has left its own.
         let _ = std::fs::remove_file(&name);
         let manager = UnixDatagram::bind(&name).unwrap();
-        let child = command(flags).env("NOTIFY_SOCKET", &name).spawn().unwrap();
+        let child =
+            command(flags).env("NOTIFY_SOCKET", &name).envs(variables.iter().copied()).spawn().unwrap();
         let server = Server { child, manager };
         assert_eq!(server.state(), "READY=1");
         server
