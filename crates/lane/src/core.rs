@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use store::Budget;
-use wire::command::{Command, Flag, Work as Cost};
+use store::{Budget, Evicted};
+use wire::command::{Command, Work as Cost};
 use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
@@ -21,6 +21,7 @@ use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcom
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
+use crate::room::growth;
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
 use crate::timing::{StretchKind, Timing};
@@ -61,6 +62,16 @@ pub(crate) struct Ordered {
 
 /// A client of another lane, as its asks name it.
 type Asker = (u16, u64);
+
+/// What became of a command that was tried.
+pub(crate) enum Ran {
+    /// It is over.
+    Done,
+    /// It goes on from here.
+    Begun(Progress),
+    /// It has to wait for its locks, or until there is room.
+    Waits,
+}
 
 /// A command that is not over in this step: it waits, or it has more to do. All its keys are on this lane.
 pub(crate) struct Pending {
@@ -190,6 +201,7 @@ impl Core {
         for peer in self.peers.iter().flatten() {
             peer.audit();
         }
+        assert!(self.space.room.reserved == 0, "what is over needs no room");
         self.space.shard.audit();
     }
 
@@ -221,26 +233,20 @@ impl Core {
     /// back, and it goes on as a part in the same turn: nobody holds its keys, so that it has its locks before anybody
     /// else can look at what it has done so far.
     #[inline]
-    pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Option<Progress> {
-        if self.lacks_room(call.command, &call.args) {
-            reply::error(sink, OOM);
-            return None;
+    pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
+        match self.space.room_for(call.command, &call.args, &self.locks) {
+            Evicted::Enough => {}
+            Evicted::More => return Ran::Waits,
+            Evicted::Nothing => {
+                reply::error(sink, OOM);
+                return Ran::Done;
+            }
         }
         let mut progress = Progress::default();
-        let step = self.space.run(call, &mut progress, sink, &mut SLICE.clone());
-        (step == Step::More).then_some(progress)
-    }
-
-    /// Whether a command may add to the data and there is no room for it.
-    #[inline]
-    pub(crate) fn lacks_room(&mut self, command: &Command, args: &Args<'_>) -> bool {
-        command.flags.has(Flag::Denyoom) && self.space.is_tight() && !self.make_room(args)
-    }
-
-    /// Makes room for what a command's arguments may add.
-    fn make_room(&mut self, args: &Args<'_>) -> bool {
-        let size: usize = (1..args.len()).map(|index| args.get(index).size()).sum();
-        self.space.make_room(&self.locks, size as u64)
+        match self.space.run(call, &mut progress, sink, &mut SLICE.clone()) {
+            Step::Done => Ran::Done,
+            Step::More => Ran::Begun(progress),
+        }
     }
 
     /// Begins a command that has to wait for its keys or for others.
@@ -269,8 +275,9 @@ impl Core {
                 names.push(name, mode);
             }
         }
+        let growth = growth(command, &args);
         let job = Job { command: 0, db, work: Work::Run { command, request, route, is_inner: false } };
-        Part::of_command(origin, port, proto, names, job)
+        Part::of_command(origin, port, proto, names, growth, job)
     }
 
     fn admit(&mut self, part: Part) {
@@ -308,20 +315,18 @@ impl Core {
         match after {
             PartAfter::Rest => {}
             PartAfter::Again => self.runnable.push_back(Runnable::Part(handle)),
-            PartAfter::Granted { is_dirty } => {
-                self.tell_transaction(origin, PartAnswer::Granted { part: handle.to_bits(), is_dirty });
+            PartAfter::Granted(grant) => {
+                self.tell_transaction(origin, PartAnswer::Granted { part: handle.to_bits(), grant });
             }
-            PartAfter::Results { outcomes, is_dirty } => {
-                self.tell_transaction(
-                    origin,
-                    PartAnswer::Results(Results { outcomes, is_dirty, ended: false }),
-                );
+            PartAfter::Results { outcomes, grant } => {
+                let results = Results { outcomes, grant, ended: false };
+                self.tell_transaction(origin, PartAnswer::Results(results));
             }
-            PartAfter::Ended { outcomes, is_dirty } => {
+            PartAfter::Ended { outcomes, grant } => {
                 self.parts.remove(handle);
                 match origin {
                     Origin::Transaction { .. } => {
-                        let results = Results { outcomes, is_dirty, ended: true };
+                        let results = Results { outcomes, grant, ended: true };
                         self.tell_transaction(origin, PartAnswer::Results(results));
                     }
                     Origin::Client { .. } | Origin::Ask { .. } => self.answer_command(origin, outcomes),
@@ -380,7 +385,7 @@ impl Core {
         }
         let peer = self.peer(lane);
         match answer {
-            PartAnswer::Granted { part, is_dirty } => peer.grant(transaction, part, is_dirty),
+            PartAnswer::Granted { part, grant } => peer.grant(transaction, part, grant),
             PartAnswer::Refused => peer.answer_part(transaction, AnswerKind::Refused, None),
             PartAnswer::Results(results) => {
                 let parcel = Parcel::Results(Box::new(results));
@@ -447,13 +452,16 @@ impl Core {
                     }
                 }
             }
-            After::Reply(content, gos) => {
+            After::Reply(mut content, gos) => {
                 let transaction = self.transactions.get_mut(handle).expect("it has just spoken");
                 let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
                 let unwatch = transaction.take_watched();
                 let watching = transaction.begun_watch();
                 let (lines, has_run) = (transaction.lines.take(), !transaction.is_aborted());
                 let stand_in = transaction.stand_in.take().filter(|_| has_run);
+                if content.has_erred() {
+                    self.space.tally.failed(transaction.id(), content.take_errors());
+                }
                 if let Some(lines) = lines {
                     self.show_exec(&lines, has_run);
                 }

@@ -11,7 +11,7 @@ use crate::client::{Client, Hush, Port};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
-use crate::core::{Core, Pending};
+use crate::core::{Core, Pending, Ran};
 use crate::keyspace::{Call, Route};
 use crate::multi::is_queued;
 use crate::part::{NAMES_PER_STEP, Origin};
@@ -201,18 +201,13 @@ impl Core {
             route: input.route(),
             port: caller.client.port,
         };
-        let progress = if self.can_run(&call) {
-            let progress = self.run(&call, &mut caller.sink());
-            if progress.is_none() {
-                if let Input::Owned(request) = input {
-                    self.space.discard(request);
-                }
-                return Flow::Next;
+        let ran = if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
+        if let Ran::Done = ran {
+            if let Input::Owned(request) = input {
+                self.space.discard(request);
             }
-            progress
-        } else {
-            None
-        };
+            return Flow::Next;
+        }
         let pending = Pending {
             origin: Origin::Client { client: caller.handle, slot: caller.client.replies.open() },
             port: caller.client.port,
@@ -222,9 +217,9 @@ impl Core {
             route: input.route(),
             request: input.into_request(),
         };
-        match progress {
-            Some(progress) => self.go_on(pending, progress, Content::default()),
-            None => self.begin_part(pending),
+        match ran {
+            Ran::Begun(progress) => self.go_on(pending, progress, Content::default()),
+            Ran::Done | Ran::Waits => self.begin_part(pending),
         }
         Flow::Block
     }

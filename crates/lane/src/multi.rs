@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use store::Evicted;
 use wire::command::{Command, Flag, Id, Scope};
 use wire::reply::{OK, Put};
 use wire::route::Slot;
@@ -11,7 +12,7 @@ use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, KEY_TOO_LONG, key_of};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
-use crate::request::{Args, Request};
+use crate::request::Request;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
 
@@ -58,10 +59,6 @@ impl Core {
             self.discard(caller, multi);
             return caller.refuse("EXECABORT Transaction discarded because of previous errors.");
         }
-        if multi.queued.iter().any(|(command, request)| self.lacks_room(command, &Args::Owned(request))) {
-            self.discard(caller, multi);
-            return caller.refuse(&format!("EXECABORT Transaction discarded because of: {OOM}"));
-        }
         let Caller { client, handle, .. } = caller;
         let slot = client.replies.open();
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
@@ -105,7 +102,7 @@ impl Core {
             || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
         let refusal = if command.flags.has(Flag::NoMulti) {
             "ERR Command not allowed inside a transaction"
-        } else if self.lacks_room(command, &args) {
+        } else if self.space.room_for(command, &args, &self.locks) == Evicted::Nothing {
             OOM
         } else if has_long_key() {
             KEY_TOO_LONG

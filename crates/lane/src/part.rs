@@ -3,18 +3,19 @@
 
 use std::collections::VecDeque;
 
-use store::Budget;
+use store::{Budget, Evicted};
 use wire::command::Command;
-use wire::reply::Proto;
+use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
-use crate::keyspace::{Call, Keyspace, Progress, Route, Step};
+use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
 use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::Extent;
+use crate::transaction::Grant;
 use crate::watch::WatcherId;
 
 /// Names entered or given back in one step.
@@ -120,7 +121,11 @@ pub(crate) struct Part {
     /// Whether to give the locks back after the jobs.
     releases: bool,
     watcher: Option<WatcherId>,
-    is_dirty: bool,
+    /// Bytes for which room has to be made first; `None`: there is enough, or it adds nothing.
+    growth: Option<u64>,
+    /// Bytes that are kept free for it.
+    reserved: u64,
+    grant: Grant,
     jobs: VecDeque<Job>,
     progress: Progress,
     /// How far its command came before it had to become a part.
@@ -136,16 +141,23 @@ pub(crate) enum After {
     /// Another step when its turn comes round.
     Again,
     /// Tell its origin that it has its locks.
-    Granted { is_dirty: bool },
+    Granted(Grant),
     /// Tell its origin what came of the jobs.
-    Results { outcomes: Vec<(u32, Outcome)>, is_dirty: bool },
+    Results { outcomes: Vec<(u32, Outcome)>, grant: Grant },
     /// It is over and holds nothing; if it was told to release, these are its results.
-    Ended { outcomes: Vec<(u32, Outcome)>, is_dirty: bool },
+    Ended { outcomes: Vec<(u32, Outcome)>, grant: Grant },
 }
 
 impl Part {
     /// A part that runs one command of a single client as soon as it has its locks.
-    pub(crate) fn of_command(origin: Origin, port: Port, proto: Proto, names: Names, job: Job) -> Part {
+    pub(crate) fn of_command(
+        origin: Origin,
+        port: Port,
+        proto: Proto,
+        names: Names,
+        growth: Option<u64>,
+        job: Job,
+    ) -> Part {
         Part {
             origin,
             port,
@@ -157,7 +169,9 @@ impl Part {
             goes: true,
             releases: true,
             watcher: None,
-            is_dirty: false,
+            growth,
+            reserved: 0,
+            grant: Grant::default(),
             jobs: VecDeque::from([job]),
             progress: Progress::default(),
             begun: Progress::default(),
@@ -169,6 +183,7 @@ impl Part {
     /// The same, for a command whose first step is done: how far it came, and its reply so far.
     pub(crate) fn begun(mut self, progress: Progress, content: Content) -> Part {
         self.begun = progress;
+        self.growth = None;
         self.content = content;
         self
     }
@@ -186,7 +201,9 @@ impl Part {
             goes: prepare.goes,
             releases: prepare.goes,
             watcher: prepare.watcher,
-            is_dirty: false,
+            growth: prepare.growth,
+            reserved: 0,
+            grant: Grant::default(),
             jobs: prepare.jobs.into(),
             progress: Progress::default(),
             begun: Progress::default(),
@@ -210,10 +227,7 @@ impl Part {
     pub(crate) fn grant(&mut self, space: &Keyspace) {
         assert!(self.state == State::Waiting, "locks come to those who wait");
         self.state = State::Granted;
-        self.is_dirty = self.watcher.is_some_and(|id| space.is_dirty(id));
-        if self.is_dirty {
-            self.jobs.clear();
-        }
+        self.grant.is_dirty = self.watcher.is_some_and(|id| space.is_dirty(id));
     }
 
     /// Its transaction says what comes next.
@@ -277,13 +291,21 @@ impl Part {
                 After::Rest
             }
             State::Waiting => After::Rest,
-            State::Granted if !self.goes => After::Granted { is_dirty: self.is_dirty },
-            State::Granted => self.work(space, budget),
+            State::Granted => {
+                if !self.has_room(space, locks, budget) {
+                    After::Again
+                } else if self.goes {
+                    self.work(space, budget)
+                } else {
+                    After::Granted(self.grant)
+                }
+            }
             State::Releasing => {
+                space.release(std::mem::take(&mut self.reserved));
                 budget.spend(NAMES_PER_STEP, 0);
                 if locks.release(holder, NAMES_PER_STEP) {
                     let outcomes = std::mem::take(&mut self.outcomes);
-                    After::Ended { outcomes, is_dirty: self.is_dirty }
+                    After::Ended { outcomes, grant: self.grant }
                 } else {
                     After::Again
                 }
@@ -291,11 +313,45 @@ impl Part {
         }
     }
 
+    /// Makes room for what it may add, a slice at a time; false while there is more to do. Without room nothing runs.
+    fn has_room(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> bool {
+        let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
+        match space.make_room(locks, size, budget) {
+            Evicted::More => return false,
+            Evicted::Enough => {
+                self.reserved = size;
+                space.reserve(size);
+            }
+            Evicted::Nothing => self.grant.lacks_room = true,
+        }
+        self.growth = None;
+        true
+    }
+
+    /// A job that comes to nothing; a single command is told why.
+    fn refuse(&mut self, job: Job, space: &mut Keyspace) {
+        if let (Work::Run { command, .. }, false) =
+            (&job.work, matches!(self.origin, Origin::Transaction { .. }))
+        {
+            let mut content = Content::default();
+            reply::error(&mut content, OOM);
+            space.tally.failed(command.id, content.take_errors());
+            self.outcomes.push((job.command, Outcome::Reply(content)));
+        }
+        job.work.discard(space);
+    }
+
     /// Runs jobs until the budget or the jobs are spent.
     fn work(&mut self, space: &mut Keyspace, budget: &mut Budget) -> After {
         while let Some(job) = self.jobs.front_mut() {
             if budget.is_spent() {
                 return After::Again;
+            }
+            if self.grant.is_vain() {
+                budget.spend(1, 0);
+                let job = self.jobs.pop_front().expect("just looked at");
+                self.refuse(job, space);
+                continue;
             }
             let outcome = match &mut job.work {
                 Work::Run { command, request, route, is_inner } => {
@@ -355,7 +411,7 @@ impl Part {
             self.state = State::Releasing;
             return After::Again;
         }
-        After::Results { outcomes: std::mem::take(&mut self.outcomes), is_dirty: self.is_dirty }
+        After::Results { outcomes: std::mem::take(&mut self.outcomes), grant: self.grant }
     }
 }
 

@@ -24,7 +24,7 @@ use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
-use crate::transaction::{Go, Prepare, Results};
+use crate::transaction::{Go, Grant, Prepare, Results};
 
 /// Rings of all pairs together stay below this, so that 94 lanes are affordable.
 const RINGS_SIZE_MAX: usize = 64 * 1024 * 1024;
@@ -294,9 +294,9 @@ impl Peer {
         self.answers.push(&[&head.encode()], parcel);
     }
 
-    /// A part has its locks. It fits, by [`Peer::prepare`].
-    pub(crate) fn grant(&mut self, target: u64, part: u64, is_dirty: bool) {
-        let head = AnswerHead { target, slot: u32::from(is_dirty), charge: 0, kind: AnswerKind::Granted };
+    /// A part has its locks, and what it has found. It fits, by [`Peer::prepare`].
+    pub(crate) fn grant(&mut self, target: u64, part: u64, grant: Grant) {
+        let head = AnswerHead { target, slot: grant.to_bits(), charge: 0, kind: AnswerKind::Granted };
         self.answers.push(&[&head.encode(), &part.to_le_bytes()], None);
     }
 

@@ -18,34 +18,35 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use store::{Budget, Evicted, Policy};
+use wire::command::{Command, Flag};
 
+use crate::SLICE;
 use crate::board::Board;
 use crate::core::Core;
 use crate::keyspace::Keyspace;
 use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::peers::{ControlHead, ControlKind};
+use crate::request::Args;
 use crate::turn::Lane;
 
-/// Entries looked at to make room for one ordinary command: about three victims.
-const LOOKS_PER_COMMAND: u32 = 64;
-/// Entries looked at to make room for one large value; if that is not enough the command is refused.
-const LOOKS_MAX: u32 = 4096;
+/// Entries looked at to make room for a command before it begins: about four victims. One that needs more waits, with its
+/// keys locked, and goes on a slice at a time.
+const LOOKS_PER_COMMAND: Budget = Budget::new(64, u32::MAX);
+/// What an entry takes beside key and value, bytes: about as much.
+const ENTRY_SIZE: u64 = 64;
 /// Entries looked at in a turn's housekeeping.
-const LOOKS_PER_TURN: u32 = 256;
-/// A command that adds more than this may take as many looks as [`LOOKS_MAX`].
-const LARGE_SIZE: u64 = 1024;
+const LOOKS_PER_TURN: Budget = Budget::new(256, u32::MAX);
 /// A lane that got no answer to a `yield` asks again after this time: the other may owe somebody else first.
 const ASK_AGAIN_NS: u64 = 1_000_000;
-/// What the shard takes beyond the lease before it refuses by itself: a part of the lease. Commands are measured before
-/// they run; this is for what they turn out to be larger.
-const OVERDRAFT: u64 = 16;
 
 /// A lane's lease, and what may go to stay within it.
 pub(crate) struct Room {
     lease: Lease,
     /// Bytes held beside the data, as of the turn's beginning: what clients hold.
     beside: u64,
+    /// Bytes kept free for commands that have begun and will add as much.
+    pub(crate) reserved: u64,
     size_max: u64,
     mark: u64,
     policy: Policy,
@@ -71,6 +72,7 @@ impl Room {
         Room {
             lease: Lease::new(board, lane),
             beside: 0,
+            reserved: 0,
             size_max: u64::MAX,
             mark: u64::MAX,
             policy: Policy::NoEviction,
@@ -88,8 +90,13 @@ impl Room {
             return;
         }
         let owed = self.debt.map_or(0, |debt| debt.size).max(self.lease.excess());
-        self.size_max = self.lease.size().saturating_sub(owed).saturating_sub(self.beside);
+        self.size_max = self.lease.size().saturating_sub(owed).saturating_sub(self.taken());
         self.mark = self.size_max.saturating_sub(self.lease.unit());
+    }
+
+    /// Bytes of the lease that are not for data that comes.
+    fn taken(&self) -> u64 {
+        self.beside + self.reserved
     }
 
     /// Says what is held beside the data.
@@ -100,7 +107,7 @@ impl Room {
     /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
     fn grow(&mut self, size: u64) {
         if self.debt.is_none() {
-            let lease = size.saturating_add(self.beside).saturating_add(self.lease.unit());
+            let lease = size.saturating_add(self.taken()).saturating_add(self.lease.unit());
             if !self.lease.grow_to(lease) {
                 self.wanted = self.wanted.max(lease - self.lease.size());
             }
@@ -119,7 +126,8 @@ impl Room {
     /// Nothing more may go: what is owed is what is free while `held` bytes are held.
     fn owe_less(&mut self, held: u64) {
         if let Some(debt) = &mut self.debt {
-            debt.size = debt.size.min(self.lease.size().saturating_sub(held.saturating_add(self.beside)));
+            let taken = self.beside + self.reserved;
+            debt.size = debt.size.min(self.lease.size().saturating_sub(held.saturating_add(taken)));
             self.measure();
         }
     }
@@ -130,6 +138,18 @@ impl Room {
         self.ask_at_ns = 0;
         self.measure();
     }
+}
+
+/// Bytes that a command may add, by its arguments; `None`: it adds nothing.
+#[inline]
+pub(crate) fn growth(command: &Command, args: &Args<'_>) -> Option<u64> {
+    command.flags.has(Flag::Denyoom).then(|| growth_of(args, 1..args.len()))
+}
+
+/// Bytes that entries made of these arguments take.
+pub(crate) fn growth_of(args: &Args<'_>, range: Range<usize>) -> u64 {
+    let entry_count = range.len().div_ceil(2) as u64;
+    range.map(|index| args.get(index).size() as u64).sum::<u64>() + entry_count * ENTRY_SIZE
 }
 
 fn draw(chance: &mut u64) -> u64 {
@@ -145,7 +165,7 @@ impl Keyspace {
         self.room.lease.set_limit(size_max);
         self.room.policy = policy;
         self.room.debt = None;
-        self.measure_room();
+        self.room.measure();
         self.shard.set_recency(if policy.is_lfu() {
             store::Recency::Lfu { log_factor: 10, decay_minutes: 1 }
         } else {
@@ -153,27 +173,50 @@ impl Keyspace {
         });
     }
 
-    fn measure_room(&mut self) {
-        self.room.measure();
-        let size_max = self.room.size_max;
-        self.shard.set_lease(size_max.saturating_add(size_max / OVERDRAFT));
-    }
-
-    /// Whether a command that may add has to make room first.
-    #[inline]
-    pub(crate) fn is_tight(&self) -> bool {
+    fn is_tight(&self) -> bool {
         self.shard.held() >= self.room.mark
     }
 
-    /// Makes room for `size` bytes more. False when there is none and nothing may go: the command is refused.
-    pub(crate) fn make_room(&mut self, locks: &Locks, size: u64) -> bool {
+    /// Whether there is room for a command that may add, as far as a few looks go. [`Evicted::Nothing`]: there is none
+    /// and nothing may go, the command is refused. One that sets several keys is measured beforehand, however much room
+    /// there seems to be: once it has begun it is not refused half-way. More than a slice of them waits for its turn.
+    #[inline]
+    pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, locks: &Locks) -> Evicted {
+        let is_measured = self.is_tight() || command.keys.step > 1;
+        if is_measured
+            && self.room.lease.is_limited()
+            && let Some(size) = growth(command, args)
+        {
+            if command.keys.step > 1 && u64::from(SLICE.bytes) < size {
+                return Evicted::More;
+            }
+            return self.make_room(locks, size, &mut LOOKS_PER_COMMAND.clone());
+        }
+        Evicted::Enough
+    }
+
+    /// Makes room for `size` bytes more. [`Evicted::Nothing`] when there is none and nothing may go.
+    pub(crate) fn make_room(&mut self, locks: &Locks, size: u64, budget: &mut Budget) -> Evicted {
+        if !self.room.lease.is_limited() {
+            return Evicted::Enough;
+        }
         self.room.grow(self.shard.held().saturating_add(size));
-        self.measure_room();
-        let looks = if size > LARGE_SIZE { LOOKS_MAX } else { LOOKS_PER_COMMAND };
         // What never fits must not cost the others their place.
-        let Some(target) = self.room.mark.checked_sub(size) else { return false };
-        let evicted = self.evict(locks, target, looks);
-        evicted == Evicted::Enough || self.shard.held().saturating_add(size) <= self.room.size_max
+        let Some(target) = self.room.mark.checked_sub(size) else { return Evicted::Nothing };
+        let evicted = self.evict(locks, target, budget);
+        if self.shard.held().saturating_add(size) <= self.room.size_max { Evicted::Enough } else { evicted }
+    }
+
+    /// Keeps room that was made for somebody who takes some turns to fill it.
+    pub(crate) fn reserve(&mut self, size: u64) {
+        self.room.reserved += size;
+        self.room.measure();
+    }
+
+    /// What was reserved is filled, or not needed.
+    pub(crate) fn release(&mut self, size: u64) {
+        self.room.reserved -= size;
+        self.room.measure();
     }
 
     /// A turn's share of making room. True when there is more to do at once.
@@ -181,13 +224,15 @@ impl Keyspace {
         if !self.room.lease.is_limited() {
             return false;
         }
-        self.measure_room();
+        self.room.measure();
         if self.is_tight() {
             self.room.grow(self.shard.held());
-            self.measure_room();
         }
-        let evicted =
-            if self.is_tight() { self.evict(locks, self.room.mark, LOOKS_PER_TURN) } else { Evicted::Enough };
+        let evicted = if self.is_tight() {
+            self.evict(locks, self.room.mark, &mut LOOKS_PER_TURN.clone())
+        } else {
+            Evicted::Enough
+        };
         match evicted {
             Evicted::More => return true,
             Evicted::Enough => {}
@@ -201,20 +246,19 @@ impl Keyspace {
     /// Gives the account what this lane does not need.
     fn give_back(&mut self) {
         let held = self.shard.held();
-        let Room { lease, debt, beside, .. } = &mut self.room;
+        let taken = self.room.taken();
+        let Room { lease, debt, .. } = &mut self.room;
         let owed = debt.map_or(0, |debt| debt.size);
-        let needed = held.saturating_add(*beside).saturating_add(lease.unit()).saturating_add(owed);
+        let needed = held.saturating_add(taken).saturating_add(lease.unit()).saturating_add(owed);
         let excess = lease.excess();
         lease.repay(excess.min(lease.size().saturating_sub(needed)));
         lease.shrink_to(needed);
     }
 
-    fn evict(&mut self, locks: &Locks, target: u64, looks: u32) -> Evicted {
+    fn evict(&mut self, locks: &Locks, target: u64, budget: &mut Budget) -> Evicted {
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let Keyspace { shard, room, .. } = self;
-        let mut budget = Budget::new(looks, u32::MAX);
-        let evicted =
-            shard.evict(room.policy, target, &mut || draw(&mut room.chance), &mut budget, &is_locked);
+        let evicted = shard.evict(room.policy, target, &mut || draw(&mut room.chance), budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
@@ -240,7 +284,7 @@ impl Core {
         }
         let given = self.space.room.lease.part_with(size);
         self.space.room.debt = None;
-        self.space.measure_room();
+        self.space.room.measure();
         let head = ControlHead { target: given, round: 0, kind: ControlKind::Lend };
         if given > 0 && !self.peer(to).try_tell(head, &mut None) {
             // The other finds it in the account.

@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::lcs::Lcs;
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, OOM};
 use crate::locks::{Kind, LockName};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
@@ -53,6 +53,38 @@ pub(crate) struct Prepare {
     pub(crate) jobs: Vec<Job>,
     pub(crate) goes: bool,
     pub(crate) watcher: Option<WatcherId>,
+    /// Bytes for which there must be room before anything runs; `None`: it adds nothing.
+    pub(crate) growth: Option<u64>,
+}
+
+/// What a part found when it had its locks. With either, nothing runs on any lane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// A watched key has changed.
+    pub(crate) is_dirty: bool,
+    /// There is no room for what may be added.
+    pub(crate) lacks_room: bool,
+}
+
+impl Grant {
+    /// Whether nothing may run.
+    pub(crate) fn is_vain(self) -> bool {
+        self.is_dirty || self.lacks_room
+    }
+
+    fn and(self, other: Grant) -> Grant {
+        Grant { is_dirty: self.is_dirty || other.is_dirty, lacks_room: self.lacks_room || other.lacks_room }
+    }
+
+    /// As it travels in a frame.
+    pub(crate) fn to_bits(self) -> u32 {
+        u32::from(self.is_dirty) | u32::from(self.lacks_room) << 1
+    }
+
+    /// The inverse of [`Grant::to_bits`].
+    pub(crate) fn from_bits(bits: u32) -> Grant {
+        Grant { is_dirty: bits & 1 != 0, lacks_room: bits & 2 != 0 }
+    }
 }
 
 /// What a granted part does next.
@@ -64,14 +96,14 @@ pub(crate) struct Go {
 /// What it came to.
 pub(crate) struct Results {
     pub(crate) outcomes: Vec<(u32, Outcome)>,
-    pub(crate) is_dirty: bool,
+    pub(crate) grant: Grant,
     /// The part is over; nothing more comes from it.
     pub(crate) ended: bool,
 }
 
 /// What a part says to its transaction.
 pub(crate) enum PartAnswer {
-    Granted { part: u64, is_dirty: bool },
+    Granted { part: u64, grant: Grant },
     Refused,
     Results(Results),
 }
@@ -125,6 +157,8 @@ pub(crate) struct LanePart {
     pub(crate) part: u64,
     names: Names,
     jobs: Vec<Job>,
+    /// Bytes that may be added there; `None`: nothing is.
+    growth: Option<u64>,
     /// Whether anything of it lives on its lane.
     is_live: bool,
 }
@@ -202,7 +236,8 @@ pub(crate) struct Transaction {
     position: usize,
     stage_end: usize,
     reply: Content,
-    is_aborted: bool,
+    /// What the lanes found, all together.
+    grant: Grant,
     database_count: u16,
     /// The database that SELECT inside a MULTI has chosen for the time after.
     pub(crate) db_after: u16,
@@ -253,7 +288,7 @@ impl Transaction {
             position: 0,
             stage_end: 0,
             reply: Content::default(),
-            is_aborted: false,
+            grant: Grant::default(),
             database_count: 0,
             db_after: db,
         }
@@ -306,9 +341,14 @@ impl Transaction {
         Some((id, self.lanes.iter().map(|part| part.lane).collect()))
     }
 
-    /// Whether nothing has run: a watched key had changed.
+    /// Whether nothing has run: a watched key had changed, or there was no room.
     pub(crate) fn is_aborted(&self) -> bool {
-        self.is_aborted
+        self.grant.is_vain()
+    }
+
+    /// The command that its client has sent.
+    pub(crate) fn id(&self) -> Id {
+        if self.is_multi { Id::Exec } else { self.commands[0].command.id }
     }
 
     /// The command that it has come to.
@@ -347,6 +387,7 @@ impl Transaction {
             jobs: std::mem::take(&mut part.jobs),
             goes,
             watcher: if self.is_multi { self.watcher } else { None },
+            growth: part.growth,
         }
     }
 
@@ -354,9 +395,9 @@ impl Transaction {
     pub(crate) fn hear(&mut self, lane: u16, answer: PartAnswer) -> After {
         let index = self.lane_index(lane);
         match answer {
-            PartAnswer::Granted { part, is_dirty } => {
+            PartAnswer::Granted { part, grant } => {
                 self.lanes[index].part = part;
-                self.is_aborted |= is_dirty;
+                self.grant = self.grant.and(grant);
                 self.lock_answered()
             }
             PartAnswer::Refused => {
@@ -369,7 +410,7 @@ impl Transaction {
             }
             PartAnswer::Results(results) => {
                 self.lanes[index].is_live &= !results.ended;
-                self.is_aborted |= results.is_dirty;
+                self.grant = self.grant.and(results.grant);
                 for (command, outcome) in results.outcomes {
                     self.commands[command as usize].outcomes.push((index, outcome));
                 }
@@ -392,7 +433,7 @@ impl Transaction {
                         self.plan_again();
                         After::Again
                     }
-                    Phase::Running { .. } if self.is_aborted => self.abort(),
+                    Phase::Running { .. } if self.grant.is_vain() => self.abort(),
                     Phase::Running { .. } => {
                         self.phase = Phase::Combining;
                         self.at = (self.position, 0);
@@ -429,15 +470,22 @@ impl Transaction {
             *awaited = 1;
             return After::Prepare(next);
         }
-        if self.is_aborted { self.abort() } else { self.begin_stage() }
+        if self.grant.is_vain() { self.abort() } else { self.begin_stage() }
     }
 
-    /// A watched key has changed: nothing runs.
+    /// A watched key has changed, or there is no room: nothing runs.
     fn abort(&mut self) -> After {
         // A SELECT that planning has followed does not take place either.
         self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
         let mut content = Content::default();
-        reply::null_array(&mut content, self.proto);
+        match (self.grant.lacks_room, self.is_multi) {
+            (false, _) => reply::null_array(&mut content, self.proto),
+            (true, false) => reply::error(&mut content, OOM),
+            (true, true) => {
+                let text = format!("EXECABORT Transaction discarded because of: {OOM}");
+                reply::error(&mut content, &text);
+            }
+        }
         After::Reply(content, self.release_all())
     }
 
@@ -446,6 +494,7 @@ impl Transaction {
         self.at = (0, 0);
         self.watched_at = 0;
         self.lanes.clear();
+        self.grant = Grant::default();
         for planned in &mut self.commands {
             planned.shares.clear();
         }
@@ -460,7 +509,8 @@ impl Transaction {
         if let Some(index) = self.lanes.iter().position(|part| part.lane == lane) {
             return index;
         }
-        let part = LanePart { lane, part: 0, names: Names::default(), jobs: Vec::new(), is_live: false };
+        let (names, jobs) = (Names::default(), Vec::new());
+        let part = LanePart { lane, part: 0, names, jobs, growth: None, is_live: false };
         self.lanes.push(part);
         self.lanes.len() - 1
     }

@@ -265,3 +265,96 @@ fn a_lane_that_sleeps_is_woken_to_close_the_clients_that_hold_most() {
     assert!(world.is_asleep(), "and then there is nothing to do");
     drop(sleepers);
 }
+
+/// What became of an MSET or MSETNX, and how many of its keys exist now.
+fn pairs(
+    world: &mut World,
+    client: &mut Client,
+    name: &[u8],
+    keys: &[String],
+    value: &[u8],
+) -> (Vec<u8>, usize) {
+    let mut words: Vec<&[u8]> = vec![name];
+    for key in keys {
+        words.extend([key.as_bytes(), value]);
+    }
+    let reply = world.exchange(client, &command(&words), 4, 4000);
+    let mut words: Vec<&[u8]> = vec![b"EXISTS"];
+    words.extend(keys.iter().map(|key| key.as_bytes()));
+    let count = world.exchange(client, &command(&words), 4, 4000);
+    let count = String::from_utf8(count).expect("a number");
+    (reply, count.trim_matches([':', '\r', '\n']).parse().expect("a number"))
+}
+
+/// Keys of one lane of four, or of all.
+fn names(prefix: &str, count: usize, is_of_one: bool) -> Vec<String> {
+    let tag = tag_of(2, 4);
+    let name =
+        |number| if is_of_one { format!("{{{tag}}}{prefix}{number}") } else { format!("{prefix}{number}") };
+    (0..count).map(name).collect()
+}
+
+/// Redis looks once, before the first pair: there is room, and all are set, or nothing is.
+#[test]
+fn several_strings_are_set_together_or_refused_together() {
+    for policy in [Policy::NoEviction, Policy::AllKeysLru] {
+        for is_of_one in [true, false] {
+            for (count, size) in [(6, 1_000_000), (120, 20_000), (2000, 1000)] {
+                let limit = 16 * MIB;
+                let mut world = world(4, |settings| {
+                    settings.memory_size_max = limit;
+                    settings.policy = policy;
+                });
+                let mut client = world.connect(0);
+                let value = vec![b'v'; size];
+                let mut refused = 0;
+                for round in 0..12 {
+                    let case = format!("{policy:?}, {count} × {size}, one lane: {is_of_one}, round {round}");
+                    let name: &[u8] = if round % 2 == 0 { b"MSET" } else { b"MSETNX" };
+                    let keys = names(&format!("{round}:"), count, is_of_one);
+                    let (reply, there) = pairs(&mut world, &mut client, name, &keys, &value);
+                    let is_taken = reply == b"+OK\r\n" || reply == b":1\r\n";
+                    assert!(
+                        is_taken || reply.starts_with(b"-OOM"),
+                        "{case}: {}",
+                        String::from_utf8_lossy(&reply)
+                    );
+                    refused += usize::from(!is_taken);
+                    if !is_taken {
+                        assert_eq!(there, 0, "{case}: nothing is set");
+                    } else if policy == Policy::NoEviction {
+                        assert_eq!(there, count, "{case}: all are set");
+                    }
+                    if round == 0 {
+                        assert!(is_taken, "{case}: there is plenty of room");
+                    }
+                    // What the request held is freed in steps.
+                    rounds(&mut world, 50);
+                    assert!(held(&world) <= limit, "{case}: {} bytes are held", held(&world));
+                }
+                if policy == Policy::NoEviction {
+                    assert!(refused > 0 && held(&world) > limit / 2, "{refused} of {count} × {size} refused");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_large_value_finds_its_room_among_many_small_ones() {
+    let limit = 16 * MIB;
+    let mut world = world(2, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::AllKeysLru;
+    });
+    let mut client = world.connect(0);
+    fill(&mut world, &mut client, "key", 25_000, limit);
+    for number in 0..20 {
+        let key = format!("large:{number}");
+        let value = vec![b'v'; 1_500_000];
+        let reply = world.exchange(&mut client, &command(&[b"SET", key.as_bytes(), &value]), 5, 4000);
+        assert_eq!(String::from_utf8_lossy(&reply), "+OK\r\n", "{number}");
+        rounds(&mut world, 50);
+        assert!(held(&world) <= limit, "{} bytes are held", held(&world));
+    }
+}

@@ -101,7 +101,7 @@ pub struct Outcome {
     pub bytes: u32,
 }
 
-/// The region or the lease has no room for this effect. Nothing was changed.
+/// The region has no room for this effect. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 

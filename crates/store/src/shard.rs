@@ -101,7 +101,6 @@ pub struct Shard {
     pub(crate) places: Vec<u16>,
     pub(crate) zeros: Zeros,
     changes: Option<Vec<Change>>,
-    pub(crate) lease: u64,
     /// The last instant heard of, in unix milliseconds.
     pub(crate) clock_ms: i64,
     pub(crate) expired: u64,
@@ -129,7 +128,6 @@ impl Shard {
             places: (0..config.databases).collect(),
             zeros: Zeros::default(),
             changes: None,
-            lease: u64::MAX,
             clock_ms: 0,
             expired: 0,
             evicted: 0,
@@ -281,11 +279,6 @@ impl Shard {
     /// Whether housekeeping takes out keys whose time has come. If not they stay, and nobody sees them. For tests.
     pub fn set_active_expiry(&mut self, is_on: bool) {
         self.expires_actively = is_on;
-    }
-
-    /// Sets how many bytes (`Memory::total`) the shard may hold: effects that add are refused as `Full` beyond it.
-    pub fn set_lease(&mut self, bytes: u64) {
-        self.lease = bytes;
     }
 
     /// Chooses what recency records from here on. What is on record is read in the new sense.

@@ -7,7 +7,7 @@ use wire::command::{COMMANDS, Scope};
 use wire::reply::{Proto, Put};
 use wire::route::Slot;
 
-use super::{Core, Ordered, Pending};
+use super::{Core, Ordered, Pending, Ran};
 use crate::client::Port;
 use crate::keyspace::{Call, Route};
 use crate::part::Origin;
@@ -16,7 +16,7 @@ use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::{Extent, StretchKind};
-use crate::transaction::PartAnswer;
+use crate::transaction::{Grant, PartAnswer};
 use crate::turn::Meter;
 use crate::watch::WatcherId;
 
@@ -66,7 +66,7 @@ impl Core {
                     deliver(self, head.target, head.slot, Reply::Content(*content));
                 }
                 (AnswerKind::Granted, None) => {
-                    let answer = PartAnswer::Granted { part: number, is_dirty: head.slot != 0 };
+                    let answer = PartAnswer::Granted { part: number, grant: Grant::from_bits(head.slot) };
                     self.hear_part(transaction, lane, answer);
                 }
                 (AnswerKind::Exec, Some(Parcel::Content(content))) => {
@@ -211,26 +211,34 @@ impl Core {
             line.push_back(pending(args.to_request()));
             return None;
         }
-        if !self.can_run(&call) {
-            self.lines.insert(asker, VecDeque::new());
-            self.begin_part(pending(args.to_request()));
-            return None;
-        }
         let mut content = Content::default();
-        let mut bytes = std::mem::take(&mut self.reply);
-        bytes.clear();
-        let progress = self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
-        self.reply = bytes;
+        let ran = if self.can_run(&call) {
+            let mut bytes = std::mem::take(&mut self.reply);
+            bytes.clear();
+            let ran = self.run(&call, &mut Sink::Ask { bytes: &mut bytes, content: &mut content });
+            self.reply = bytes;
+            ran
+        } else {
+            Ran::Waits
+        };
         if content.has_erred() {
             self.space.tally.failed(command.id, content.take_errors());
         }
-        if let Some(progress) = progress {
-            let mut whole = Content::default();
-            whole.put(&self.reply);
-            whole.append(content);
-            self.lines.insert(asker, VecDeque::new());
-            self.go_on(pending(args.to_request()), progress, whole);
-            return None;
+        match ran {
+            Ran::Done => {}
+            Ran::Begun(progress) => {
+                let mut whole = Content::default();
+                whole.put(&self.reply);
+                whole.append(content);
+                self.lines.insert(asker, VecDeque::new());
+                self.go_on(pending(args.to_request()), progress, whole);
+                return None;
+            }
+            Ran::Waits => {
+                self.lines.insert(asker, VecDeque::new());
+                self.begin_part(pending(args.to_request()));
+                return None;
+            }
         }
         let answer = AnswerHead {
             target: head.client,

@@ -1,7 +1,7 @@
 //! Planning: which lanes take part in a transaction, which locks they take, which part of the request each one gets.
 //! A step plans [`ITEMS_PER_STEP`] keys.
 
-use wire::command::{Combine, Command, Id, Scope};
+use wire::command::{Combine, Command, Flag, Id, Scope};
 use wire::route::Slot;
 
 use super::{After, ITEMS_PER_STEP, Phase, Plan, Planned, REFUSALS_MAX, Share, Surroundings, Transaction};
@@ -13,6 +13,7 @@ use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::NAMES_PER_STEP;
 use crate::request::{Arg, Args, Request};
+use crate::room::growth_of;
 
 impl Transaction {
     pub(super) fn plan(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
@@ -149,6 +150,12 @@ impl Transaction {
                 for db in databases.into_iter().flatten() {
                     self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
                 }
+            }
+            if command.flags.has(Flag::Denyoom) {
+                // A command of one key may make all of its arguments part of the value.
+                let args = Args::Owned(&self.commands[index].request);
+                let range = if step > 1 { key_index..key_index + step } else { 1..count };
+                *self.lanes[at].growth.get_or_insert(0) += growth_of(&args, range);
             }
             let planned = &mut self.commands[index];
             match planned.plan {

@@ -130,17 +130,15 @@ fn a_full_region_refuses_and_recovers() {
     let grown = Effect::SetRange { key, offset: value.len(), bytes: &[8; 5_000] };
     assert_eq!(world.shard.commit(grown), Err(Full));
     assert!(read(world.shard.get(&key, 0).expect("still there").value()) == value);
+    let long_name = vec![b'n'; size as usize];
+    let long_key = world.shard.key(0, 63, &long_name);
+    let mut long = RopeBuilder::new();
+    long.push(&[1; 100_000]);
+    let refused = Effect::Set { key: long_key, value: NewValue::Rope(long.finish()), expiry: Expiry::None };
+    assert_eq!(world.shard.commit(refused), Err(Full));
+    assert_eq!(world.shard.memory().retired, 100_000, "what is refused is freed in steps too");
     world.commit(Effect::FlushPartition { db: 0, partition: 63 });
     world.drain();
     world.commit(Effect::Set { key, value: NewValue::Bytes(b"again"), expiry: Expiry::None });
     world.shard.audit();
-    world.shard.set_lease(1);
-    let refused = Effect::Set { key, value: NewValue::Bytes(b"more"), expiry: Expiry::None };
-    assert_eq!(world.shard.commit(refused), Err(Full), "the lease is spent");
-    let mut long = RopeBuilder::new();
-    long.push(&[1; 100_000]);
-    let refused = Effect::Set { key, value: NewValue::Rope(long.finish()), expiry: Expiry::None };
-    assert_eq!(world.shard.commit(refused), Err(Full));
-    assert_eq!(world.shard.memory().retired, 100_000, "what is refused is freed in steps too");
-    assert!(world.commit(Effect::Delete { key }).existed, "removing needs no lease");
 }
