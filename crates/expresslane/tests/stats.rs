@@ -88,6 +88,23 @@ fn the_manual_names_every_value() {
     }
 }
 
+/// Likewise of the fields of `INFO lanes` and docs/observability.md.
+#[test]
+fn the_manual_names_every_field_of_lanes() {
+    let served = Served::start("lanes-names", &["--lanes", "1"]);
+    let info = served.talk().say("INFO lanes");
+    let lane = info.lines().find_map(|line| line.strip_prefix("lane0:")).unwrap();
+    let mut names: Vec<&str> = lane.split(',').map(|fact| fact.split('=').next().unwrap()).collect();
+    let manual = include_str!("../../../docs/observability.md");
+    let (_, manual) = manual.split_once("## `INFO lanes`").unwrap();
+    let rows = manual.lines().filter(|line| line.starts_with("| `"));
+    let described = rows.filter_map(|line| line.split('|').nth(1));
+    let mut described: Vec<&str> = described.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    names.sort_unstable();
+    described.sort_unstable();
+    assert_eq!(described, names);
+}
+
 #[test]
 fn a_watch_shows_rates_and_ends_when_asked_to() {
     let served = Served::start("stats-watch", &["--lanes", "1"]);

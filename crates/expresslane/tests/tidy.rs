@@ -110,6 +110,43 @@ fn find(text: &str, is_wrong: impl Fn(&str) -> bool) -> Option<String> {
     Some(format!("in line {}: {}", index + 1, line.trim()))
 }
 
+/// What a document puts in backticks with the ending of a file is a file of this project, by the end of its path.
+#[test]
+fn documents_name_files_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+    let (mut documents, mut names) = (Vec::new(), Vec::new());
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !is_skipped(&path) {
+                folders.push(path);
+            } else if is_read(&path) {
+                names.push(format!("/{}", path.strip_prefix(&root).unwrap().to_string_lossy()));
+                documents.extend(path.extension().is_some_and(|it| it == "md").then_some(path));
+            }
+        }
+    }
+    let mut missing = String::new();
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        for name in files_in(&text) {
+            if !names.iter().any(|known| known.ends_with(&format!("/{name}"))) {
+                writeln!(missing, "{}: there is no {name}", document.display()).unwrap();
+            }
+        }
+    }
+    assert!(missing.is_empty(), "\n{missing}");
+    assert_eq!(files_in("a `b/c.rs` and `x.rs:3`, not c.rs or `Some.thing`, `d.py --x`"), ["b/c.rs", "d.py"]);
+}
+
+/// Names of source files between backticks, without what stands behind them.
+fn files_in(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let words = quoted.filter_map(|part| part.split(' ').next());
+    words.filter(|word| [".rs", ".py"].iter().any(|ending| word.ends_with(ending))).collect()
+}
+
 #[test]
 fn each_rule_finds_what_it_forbids() {
     let check = |rule: Rule, name: &str, wrong: &str, right: &str| {

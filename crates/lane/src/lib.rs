@@ -3,14 +3,16 @@
 //! A lane makes no system call, reads no clock and draws no chance: the backend, the instant and the meter are
 //! arguments, so that a whole server runs in one thread under a seed. It reads top down:
 //!
-//! * `turn`: the round, clients in and out; `serve`: one client's share of it;
+//! * `turn`: the round, clients in and out; `serve`: one client's share of it; `client`, `slab`: who they are;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
-//! * `oversight`: what stands before commands while clients are paused, somebody monitors or the order is strict; `monitor`: what those see;
-//! * `keyspace`, `commands`, `connection`: what commands mean;
-//! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share what there is;
+//! * `oversight`: what stands before commands while clients are paused, somebody monitors or the order is strict;
+//!   `monitor`: what those see;
+//! * `keyspace`, `commands`, `connection`, `cluster`, `help`: what commands mean; `request`: their arguments;
+//! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share
+//!   what there is;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
-//! * `peers`: what lanes say to each other;
+//! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
@@ -120,7 +122,7 @@ pub struct Settings {
     /// Commands that take so long or longer are told to the control thread: the lesser of `slowlog-log-slower-than` and
     /// `latency-monitor-threshold`.
     pub slow_us: Option<u64>,
-    /// `stall-warn`: a turn that takes longer is told to the control thread; none is.
+    /// `stall-warn`, microseconds: a turn that takes longer is told to the control thread. `None`: no turn is.
     pub stall_us: Option<u64>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
