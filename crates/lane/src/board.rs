@@ -19,6 +19,8 @@ pub struct Board {
     is_attended: AtomicBool,
     /// Bytes that each lane's clients hold, while there is a limit.
     crowd: Vec<AtomicU64>,
+    /// Lanes that have found no client that may be closed.
+    spared: Vec<AtomicBool>,
     /// What of `maxmemory` is borrowed.
     pub(crate) account: Account,
 }
@@ -33,6 +35,7 @@ impl Board {
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
             is_attended: AtomicBool::new(false),
             crowd: (0..lane_count).map(|_| AtomicU64::new(0)).collect(),
+            spared: (0..lane_count).map(|_| AtomicBool::new(false)).collect(),
             account: Account::new(lane_count),
         }
     }
@@ -70,13 +73,20 @@ impl Board {
     /// What a lane's clients hold has changed.
     pub(crate) fn set_crowd(&self, lane: u16, size: u64) {
         self.crowd[usize::from(lane)].store(size, Ordering::Relaxed);
+        self.spared[usize::from(lane)].store(false, Ordering::Relaxed);
     }
 
-    /// Bytes that the clients of all lanes hold, and the lane whose clients hold most.
+    /// A lane has found no client that may be closed; until that changes, others close theirs. True if it is news.
+    pub(crate) fn spare_crowd(&self, lane: u16) -> bool {
+        !self.spared[usize::from(lane)].swap(true, Ordering::Relaxed)
+    }
+
+    /// Bytes that the clients of all lanes hold, and the lane whose clients hold most, of those that may close some.
     pub(crate) fn crowd(&self) -> (u64, u16) {
         let sizes = || self.crowd.iter().map(|size| size.load(Ordering::Relaxed));
-        let largest = (0..).zip(sizes()).max_by_key(|(_, size)| *size).map_or(0, |(lane, _)| lane);
-        (sizes().sum(), largest)
+        let is_spared = |lane: u16| self.spared[usize::from(lane)].load(Ordering::Relaxed);
+        let largest = (0..).zip(sizes()).max_by_key(|(lane, size)| (!is_spared(*lane), *size));
+        (sizes().sum(), largest.map_or(0, |(lane, _)| lane))
     }
 
     /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.

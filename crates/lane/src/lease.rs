@@ -167,15 +167,18 @@ impl Lease {
         self.size().saturating_sub(terms.fair).min(self.borrowed)
     }
 
-    /// The lane that has borrowed most, and how much of it would make the two equal. None when this lane has no less, but
-    /// for two units.
-    pub(crate) fn richest(&self) -> Option<(u16, u64)> {
+    /// A lane that has borrowed more than this one, and how much of it would make the two equal: the one that has most,
+    /// or, `passed` times, the next; after the last comes the first again. None when no lane has more, but for two units.
+    pub(crate) fn richer(&self, passed: usize) -> Option<(u16, u64)> {
         let terms = self.terms?;
         let lanes = 0..u16::try_from(self.account().shares.len()).expect("lanes are counted in 16 bits");
-        let (lane, borrowed) =
-            lanes.map(|lane| (lane, self.account().share(lane))).max_by_key(|(_, borrowed)| *borrowed)?;
-        let ahead = borrowed.saturating_sub(self.borrowed);
-        (2 * terms.unit < ahead).then_some((lane, ahead / 2))
+        let mut richer: Vec<(u64, u16)> = lanes
+            .map(|lane| (self.account().share(lane).saturating_sub(self.borrowed), lane))
+            .filter(|(ahead, _)| 2 * terms.unit < *ahead)
+            .collect();
+        richer.sort_unstable_by(|a, b| b.cmp(a));
+        let (ahead, lane) = *richer.get(passed.checked_rem(richer.len())?)?;
+        Some((lane, ahead / 2))
     }
 
     /// Takes up to `size` bytes out of the lease, to be given to another lane by [`Lease::receive`]: how many.
@@ -221,7 +224,9 @@ mod tests {
         assert!(!leases[0].grow_to(64 * MIB), "the others keep their floors");
         assert_eq!(sum(&leases), 64 * MIB);
         assert!(!leases[1].grow_to(MIB), "the pool is empty");
-        assert_eq!(leases[1].richest(), Some((0, (leases[0].size() - leases[1].size()) / 2)));
+        assert_eq!(leases[1].richer(0), Some((0, (leases[0].size() - leases[1].size()) / 2)));
+        assert_eq!(leases[1].richer(1), leases[1].richer(0), "no other lane has more");
+        assert_eq!(leases[0].richer(0), None);
         leases[0].shrink_to(10 * MIB);
         assert!(leases[1].grow_to(50 * MIB));
         assert!(sum(&leases) <= 64 * MIB);

@@ -8,7 +8,8 @@
 //! find    the largest power of two that some client has reached      (CLIENT NO-EVICT spares)
 //! close   those that have reached it, until the rest is within the limit
 //! ```
-//! The lane that holds most does so; another one, that finds the limit passed, tells it.
+//! The lane whose clients hold most does so; another one, that finds the limit passed, tells it. A lane whose clients
+//! all say NO-EVICT leaves it to the one with most after it.
 
 use std::collections::VecDeque;
 
@@ -235,10 +236,10 @@ impl Lane {
         if is_round {
             (sweep.next, sweep.is_closing) = (0, true);
         }
-        // With clients that may not be closed alone, it is tried again when something happens.
         let has_found = sweep.power > 0;
         self.watchman.sweep = (!is_over).then_some(sweep);
-        has_found || !is_round
+        // With clients that may not be closed alone, it is another lane's turn, or something has to happen first.
+        has_found || !is_round || self.core.board.spare_crowd(self.core.id)
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Room {
     wanted: u64,
     /// When another lane may be asked again.
     ask_at_ns: u64,
+    /// Lanes that were asked since one has given something.
+    asked_count: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -80,6 +82,7 @@ impl Room {
             debt: None,
             wanted: 0,
             ask_at_ns: 0,
+            asked_count: 0,
         }
     }
 
@@ -135,7 +138,7 @@ impl Room {
     /// Another lane has given what it was asked for.
     pub(crate) fn receive(&mut self, size: u64) {
         self.lease.receive(size);
-        self.ask_at_ns = 0;
+        (self.ask_at_ns, self.asked_count) = (0, 0);
         self.measure();
     }
 }
@@ -300,7 +303,9 @@ impl Core {
         if room.policy == Policy::NoEviction || now_ns < room.ask_at_ns {
             return;
         }
-        let Some((lane, even)) = room.lease.richest() else { return };
+        let Some((lane, even)) = room.lease.richer(room.asked_count) else { return };
+        // One that gives nothing has no key that may go: the next time another one is asked.
+        room.asked_count += 1;
         room.ask_at_ns = now_ns.saturating_add(ASK_AGAIN_NS);
         let head = ControlHead { target: wanted.min(even), round: 0, kind: ControlKind::Yield };
         // Without a place for the question it is asked again, if it still matters.

@@ -358,3 +358,46 @@ fn a_large_value_finds_its_room_among_many_small_ones() {
         assert!(held(&world) <= limit, "{} bytes are held", held(&world));
     }
 }
+
+#[test]
+fn a_lane_with_nothing_to_spare_does_not_hide_one_that_has() {
+    let limit = 16 * MIB;
+    let mut world = world(4, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::VolatileLru;
+    });
+    let mut client = world.connect(0);
+    let [immortal, mortal, late] = [0, 1, 2].map(|lane| tag_of(lane, 4));
+    fill(&mut world, &mut client, &format!("{{{immortal}}}"), 8000, limit);
+    let value = [b'v'; 1000];
+    for number in 0..6000 {
+        let key = format!("{{{mortal}}}:{number}");
+        world.exchange(&mut client, &command(&[b"SET", key.as_bytes(), &value, b"EX", b"1000"]), 5, 100);
+    }
+    // Only the second lane has keys that may go, and the first has more.
+    let [first, second] = [0, 1].map(|lane: usize| world.lanes[lane].shard().held());
+    assert!(first > 7 * MIB && second > 5 * MIB, "{first} {second}");
+    let replies = fill(&mut world, &mut client, &format!("{{{late}}}"), 3000, limit);
+    assert!(replies.taken_count > 2000, "{} taken, {} refused", replies.taken_count, replies.refused_count);
+}
+
+#[test]
+fn clients_that_may_not_be_closed_do_not_hide_those_of_other_lanes() {
+    let mut world = world(2, |settings| settings.clients_size_max = MIB);
+    let mut spared = world.connect(0);
+    world.exchange(&mut spared, &command(&[b"CLIENT", b"NO-EVICT", b"ON"]), 5, 50);
+    world.exchange(&mut spared, &command(&[b"MULTI"]), 5, 50);
+    world.exchange(&mut spared, &command(&[b"SET", b"k", &[b's'; 700_000]]), 9, 50);
+    let other = queueing(&mut world, 1, 200_000);
+    assert!(!other.end.at_end());
+    let large = queueing(&mut world, 1, 400_000);
+    rounds(&mut world, 50);
+    assert!(crowd(&world) <= MIB, "{} bytes are held", crowd(&world));
+    assert!(large.end.at_end() && !other.end.at_end() && !spared.end.at_end());
+    for _ in 0..100 {
+        world.turn_if_due(0);
+        world.turn_if_due(1);
+        world.pass(50_000);
+    }
+    assert!(world.is_asleep(), "and then there is nothing to do");
+}
