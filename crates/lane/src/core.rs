@@ -245,7 +245,13 @@ impl Core {
         let mut progress = Progress::default();
         match self.space.run(call, &mut progress, sink, &mut SLICE.clone()) {
             Step::Done => Ran::Done,
-            Step::More => Ran::Begun(progress),
+            Step::More => {
+                assert!(
+                    call.command.work != Cost::Constant,
+                    "a command of constant cost ends in its first step"
+                );
+                Ran::Begun(progress)
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use store::{Budget, Evicted};
-use wire::command::Command;
+use wire::command::{Command, Work as Cost};
 use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
@@ -365,6 +365,10 @@ impl Part {
                         space.tally.looks = looks;
                     }
                     if step == Step::More {
+                        assert!(
+                            command.work != Cost::Constant,
+                            "a command of constant cost ends in one step"
+                        );
                         return After::Again;
                     }
                     self.progress = Progress::default();

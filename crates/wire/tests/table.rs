@@ -68,6 +68,11 @@ fn entries_are_whole() {
             command.name
         );
         assert!(!command.barrier || command.scope != Scope::Key, "{}", command.name);
+        assert!(
+            command.work != Work::Sliced || command.scope != Scope::Connection,
+            "{} runs in one piece",
+            command.name
+        );
         if let Work::Unbounded(reason) = command.work {
             assert!(!reason.is_empty() && !command.writes(), "{} says why", command.name);
         }
@@ -80,6 +85,13 @@ fn entries_are_whole() {
     }
     assert_eq!(command::commands().filter(|command| command.is_container()).count(), 9);
     assert!(lookup(b"GeT").is_some_and(|get| get.subcommands().is_empty() && get.subcommand(b"x").is_none()));
+}
+
+#[test]
+fn of_commands_of_one_key_only_those_that_copy_long_values_are_sliced() {
+    let is_sliced = |command: &&Command| command.scope == Scope::Key && command.work == Work::Sliced;
+    let names: Vec<_> = command::commands().filter(is_sliced).map(|command| command.name).collect();
+    assert_eq!(names, ["append", "setrange"]);
 }
 
 fn positions(line: &str) -> Option<Vec<usize>> {

@@ -2,7 +2,7 @@
 
 use super::Command;
 use super::Scope::{Connection, Partition};
-use super::Work::{Constant, Sliced};
+use super::Work::{Constant, Sliced, Unbounded};
 use super::entry::entries;
 
 pub(super) const CLUSTER: &[Command] = entries! { Cluster:
@@ -23,12 +23,12 @@ pub(super) const CLUSTER: &[Command] = entries! { Cluster:
         "O(N) for N bytes" "The slot of a key"
     ClusterMyid "cluster|myid" 2 since "3.0.0" [Stale] [] [] Connection, Constant, []
         "O(1)" "The name of this node"
-    ClusterNodes "cluster|nodes" 2 since "3.0.0" [Stale] [] [] Connection, Sliced, ["nondeterministic_output"]
+    ClusterNodes "cluster|nodes" 2 since "3.0.0" [Stale] [] [] Connection, Unbounded("there are few lanes"), ["nondeterministic_output"]
         "O(N) for N nodes" "The nodes and their slots, in lines"
     ClusterShards "cluster|shards" 2 since "7.0.0" [Stale] []
-        [] Connection, Sliced, ["nondeterministic_output"]
+        [] Connection, Unbounded("there are few lanes"), ["nondeterministic_output"]
         "O(N) for N nodes" "The nodes and their slots, by shard"
-    ClusterSlots "cluster|slots" 2 since "3.0.0" [Stale] [] [] Connection, Sliced, ["nondeterministic_output"]
+    ClusterSlots "cluster|slots" 2 since "3.0.0" [Stale] [] [] Connection, Unbounded("there are few lanes"), ["nondeterministic_output"]
         "O(N) for N nodes" "The nodes and their slots, by slot"
     Readonly "readonly" 1 since "3.0.0" [Loading Stale Fast] [Connection] [] Connection, Constant, []
         "O(1)" "Lets this connection read from copies"

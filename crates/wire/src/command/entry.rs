@@ -78,7 +78,8 @@ pub enum Combine {
 /// How much one call can cost, in a turn's work units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Ends in its first step, whatever the data.
+    /// Ends in its first step, whatever the data: it names few keys, copies short values and passes long ones by
+    /// reference.
     Constant,
     /// Grows with data or arguments: runs in slices, other keys are served in between.
     Sliced,
@@ -370,7 +371,7 @@ pub(super) const fn entry(
 ///     "complexity" "summary"
 /// ```
 ///
-/// Categories that follow from flags are left out. Work is `Constant` or `Sliced`.
+/// Categories that follow from flags are left out.
 macro_rules! entries {
     ($Group:ident: $(
         $Id:ident $name:literal $arity:literal since $since:literal

@@ -9,8 +9,8 @@ use super::keys::{at, range};
 
 pub(super) const GENERIC: &[Command] = entries! { Generic:
     Copy "copy" -3 since "6.2.0" [Write Denyoom] [Keyspace]
-        [at(1, "RO access"), at(2, "OW update")] Keys(Coordinator), Sliced, []
-        "O(N) for N elements, O(1) for strings" "Copies a value to another key"
+        [at(1, "RO access"), at(2, "OW update")] Keys(Coordinator), Constant, []
+        "O(1) for strings, whose bytes are shared" "Copies a value to another key"
     Del "del" -2 since "1.0.0" [Write] [Keyspace]
         [range(1, -1, 1, "RM delete")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes keys"
@@ -60,10 +60,10 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [] AllLanes(Any), Sliced, ["request_policy:all_shards", "nondeterministic_output"]
         "O(1)" "A key of the database, drawn at random"
     Rename "rename" 3 since "1.0.0" [Write] [Keyspace]
-        [at(1, "RW access delete"), at(2, "OW update")] Keys(Coordinator), Sliced, []
+        [at(1, "RW access delete"), at(2, "OW update")] Keys(Coordinator), Constant, []
         "O(1)" "Gives a value another key, replacing what is there"
     Renamenx "renamenx" 3 since "1.0.0" [Write Fast] [Keyspace]
-        [at(1, "RW access delete"), at(2, "OW insert")] Keys(Coordinator), Sliced, []
+        [at(1, "RW access delete"), at(2, "OW insert")] Keys(Coordinator), Constant, []
         "O(1)" "Gives a value another key, but only if that does not exist"
     Scan "scan" -2 since "2.8.0" [Readonly] [Keyspace]
         [] Partition, Sliced, ["nondeterministic_output", "request_policy:special"]

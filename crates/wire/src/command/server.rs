@@ -18,10 +18,11 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     CommandDocs "command|docs" -2 since "7.0.0" [Loading Stale] [Connection]
         [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Documentation of commands"
-    CommandGetkeys "command|getkeys" -4 since "2.8.13" [Loading Stale] [Connection] [] Connection, Sliced, []
+    CommandGetkeys "command|getkeys" -4 since "2.8.13" [Loading Stale] [Connection]
+        [] Connection, Unbounded("the keys of a call come in one reply"), []
         "O(N) for N arguments" "The keys of a call"
     CommandGetkeysandflags "command|getkeysandflags" -4 since "7.0.0" [Loading Stale] [Connection]
-        [] Connection, Sliced, []
+        [] Connection, Unbounded("the keys of a call come in one reply"), []
         "O(N) for N arguments" "The keys of a call, and what happens to them"
     CommandHelp "command|help" 2 since "5.0.0" [Loading Stale] [Connection] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"

@@ -15,16 +15,16 @@ pub(super) const STRING: &[Command] = entries! { String:
     Decrby "decrby" 3 since "1.0.0" [Write Denyoom Fast] [String]
         [at(1, "RW access update")] Key, Constant, []
         "O(1)" "Takes a number from an integer, which starts at 0"
-    Get "get" 2 since "1.0.0" [Readonly Fast] [String] [at(1, "RO access")] Key, Sliced, []
+    Get "get" 2 since "1.0.0" [Readonly Fast] [String] [at(1, "RO access")] Key, Constant, []
         "O(1)" "The string of a key"
-    Getdel "getdel" 2 since "6.2.0" [Write Fast] [String] [at(1, "RW access delete")] Key, Sliced, []
+    Getdel "getdel" 2 since "6.2.0" [Write Fast] [String] [at(1, "RW access delete")] Key, Constant, []
         "O(1)" "The string of a key, which is deleted"
     Getex "getex" -2 since "6.2.0" [Write Fast] [String]
-        [at(1, "RW access update").notes("the expiry changes")] Key, Sliced, []
+        [at(1, "RW access update").notes("the expiry changes")] Key, Constant, []
         "O(1)" "The string of a key, whose expiry is set or removed"
-    Getrange "getrange" 4 since "2.4.0" [Readonly] [String] [at(1, "RO access")] Key, Sliced, []
-        "O(N) for N bytes returned" "A part of a string"
-    Getset "getset" 3 since "1.0.0" [Write Denyoom Fast] [String] [at(1, "RW access update")] Key, Sliced, []
+    Getrange "getrange" 4 since "2.4.0" [Readonly] [String] [at(1, "RO access")] Key, Constant, []
+        "O(N) for N bytes returned up to 16 KiB; longer ranges are passed by reference" "A part of a string"
+    Getset "getset" 3 since "1.0.0" [Write Denyoom Fast] [String] [at(1, "RW access update")] Key, Constant, []
         "O(1)" "Sets a string and answers the one before"
     Incr "incr" 2 since "1.0.0" [Write Denyoom Fast] [String] [at(1, "RW access update")] Key, Constant, []
         "O(1)" "Adds one to an integer, which starts at 0"
@@ -48,7 +48,7 @@ pub(super) const STRING: &[Command] = entries! { String:
     Psetex "psetex" 4 since "2.6.0" [Write Denyoom] [String] [at(1, "OW update")] Key, Constant, []
         "O(1)" "Sets a string that expires, in milliseconds"
     Set "set" -3 since "1.0.0" [Write Denyoom] [String]
-        [at(1, "RW access update variable_flags").notes("GET makes it read")] Key, Sliced, []
+        [at(1, "RW access update variable_flags").notes("GET makes it read")] Key, Constant, []
         "O(1)" "Sets a string"
     Setex "setex" 4 since "2.0.0" [Write Denyoom] [String] [at(1, "OW update")] Key, Constant, []
         "O(1)" "Sets a string that expires, in seconds"
@@ -58,6 +58,6 @@ pub(super) const STRING: &[Command] = entries! { String:
         "O(1), or O(N) for N bytes written" "Overwrites a part of a string, which is filled with zeros up to there"
     Strlen "strlen" 2 since "2.2.0" [Readonly Fast] [String] [at(1, "RO")] Key, Constant, []
         "O(1)" "The size of a string in bytes"
-    Substr "substr" 4 since "1.0.0" [Readonly] [String] [at(1, "RO access")] Key, Sliced, []
-        "O(N) for N bytes returned" "A part of a string; GETRANGE under its old name"
+    Substr "substr" 4 since "1.0.0" [Readonly] [String] [at(1, "RO access")] Key, Constant, []
+        "O(N) for N bytes returned up to 16 KiB; longer ranges are passed by reference" "A part of a string; GETRANGE under its old name"
 };
