@@ -273,7 +273,7 @@ fn list(args: Args<'_>, out: &mut impl Put) {
             _ => return reply::error(out, "ERR syntax error"),
         }
     } else {
-        wire::command::commands().collect()
+        all.collect()
     };
     reply::array(out, found.len());
     for command in found {

@@ -307,6 +307,10 @@ fn commands_describe_themselves() {
     ]);
 }
 
+    let mut world = World::new(1);
+    let client = world.connect();
+    let list = world.ask(&client, "COMMAND LIST");
+    assert!(list.contains("$6\r\nclient\r\n") && list.contains("$11\r\nclient|list\r\n"), "{list}");
 #[test]
 fn limits_of_memory_are_set_at_once_and_what_clients_hold_is_shown() {
     let mut world = World::new(3);
