@@ -1,7 +1,7 @@
 //! Everything that must hold of a shard between two calls, checked the slow way.
 
 use crate::entry::{Encoding, Head};
-use crate::shard::Shard;
+use crate::shard::{Ends, Shard};
 use crate::table::{self, BUCKET_COUNT};
 use crate::wheel::instant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,14 +67,17 @@ impl Shard {
             });
         }
         let mut used = nodes * table::NODE_BYTES;
+        let mut ends = vec![Ends::default(); self.databases.len()];
         for &handle in &owned {
             let head = Head::read(&self.arena, handle);
             used += self.arena.room(handle) as u64;
             ropes += usize::from(head.encoding() == Encoding::Rope);
             if head.has_ttl() {
                 expiring.insert(handle, instant(head.expires_at(&self.arena)));
+                ends[usize::from(head.home(&self.arena))].add(head.expires_at(&self.arena));
             }
         }
+        assert_eq!(self.ends, ends, "a database adds up when its keys end");
         assert_eq!(used, self.arena.used(), "all memory is an entry's or a table's");
         assert_eq!(ropes, self.shelf.count, "a rope on the shelf is an entry's");
         let mut linked = 0;

@@ -8,7 +8,7 @@ use crate::entry::{
     Digits, EXPIRES_AT, Encoding, Head, INLINE_ENTRY_MAX, INLINE_SIZE_MAX, Plan, canonical_int,
 };
 use crate::rope::{Rope, RopeBuilder};
-use crate::shard::{KEY_SIZE_MAX, Shard};
+use crate::shard::{Ends, KEY_SIZE_MAX, Shard};
 use crate::table::{self, Slot};
 use crate::width::narrow;
 
@@ -193,11 +193,13 @@ impl Shard {
         {
             let recency = self.first_use(Some(old.word));
             let head = plan.rewrite(&mut self.arena, old, recency);
-            if let Some(at) = expires_at
-                && at != old.expires_at(&self.arena)
-            {
-                self.wheel.unlink(&mut self.arena, old.handle);
-                self.arm(old.handle, at);
+            if let Some(at) = expires_at {
+                let before = old.expires_at(&self.arena);
+                if at != before {
+                    self.wheel.unlink(&mut self.arena, old.handle);
+                    self.ends_mut(key.db).remove(before);
+                    self.arm(old.handle, key.db, at);
+                }
             }
             return Ok((head, None, 0));
         }
@@ -251,8 +253,11 @@ impl Shard {
         if before.count != after.count || before.expiring != after.expiring {
             database.recount(key.partition, before, after);
         }
+        if let Some((_, old)) = found.filter(|(_, old)| old.has_ttl()) {
+            self.ends[usize::from(home)].remove(old.expires_at(&self.arena));
+        }
         if let Some(at) = expires_at {
-            self.arm(handle, at);
+            self.arm(handle, key.db, at);
         }
         Ok((head, moved))
     }
@@ -275,6 +280,8 @@ impl Shard {
         let head = Head::read(&self.arena, handle);
         if head.has_ttl() {
             self.wheel.unlink(&mut self.arena, handle);
+            let home = usize::from(head.home(&self.arena));
+            self.ends[home].remove(head.expires_at(&self.arena));
         }
         if head.encoding() == Encoding::Rope {
             self.graveyard.push(self.shelf.take(head.rope(&self.arena)));
@@ -318,10 +325,15 @@ impl Shard {
         true
     }
 
-    /// Writes an entry's end and puts it on the wheel.
-    fn arm(&mut self, handle: u32, at: i64) {
+    /// Writes the end of an entry of database `db` and puts it on the wheel.
+    fn arm(&mut self, handle: u32, db: u16, at: i64) {
+        self.ends_mut(db).add(at);
         *self.arena.array_mut(handle, EXPIRES_AT) = at.to_le_bytes();
         self.wheel.link(&mut self.arena, handle, 0);
+    }
+
+    fn ends_mut(&mut self, db: u16) -> &mut Ends {
+        &mut self.ends[usize::from(self.places[usize::from(db)])]
     }
 
     fn alloc(&mut self, size: usize) -> Result<u32, Full> {

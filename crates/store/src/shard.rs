@@ -80,6 +80,25 @@ impl Memory {
     }
 }
 
+/// When keys of a database end: how many do, and their instants added up, unix milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    count: u64,
+    sum_ms: i128,
+}
+
+impl Ends {
+    pub(crate) fn add(&mut self, at_ms: i64) {
+        self.count += 1;
+        self.sum_ms += i128::from(at_ms);
+    }
+
+    pub(crate) fn remove(&mut self, at_ms: i64) {
+        self.count -= 1;
+        self.sum_ms -= i128::from(at_ms);
+    }
+}
+
 /// The keys of one lane. See the crate's head.
 #[derive(Debug)]
 pub struct Shard {
@@ -95,6 +114,8 @@ pub struct Shard {
     pub(crate) doomed: Pile<u32>,
     /// By place in memory, which entries remember.
     pub(crate) databases: Vec<Database>,
+    /// When their keys end, by the same place.
+    pub(crate) ends: Vec<Ends>,
     /// Bytes of their heads.
     pub(crate) heads: u64,
     /// From a database's number to its place.
@@ -124,6 +145,7 @@ impl Shard {
             graveyard: Graveyard::new(),
             doomed: Pile::default(),
             databases: (0..config.databases).map(Database::new).collect(),
+            ends: vec![Ends::default(); usize::from(config.databases)],
             heads: 0,
             places: (0..config.databases).collect(),
             zeros: Zeros::default(),
@@ -259,6 +281,13 @@ impl Shard {
     /// Keys of a database that have a time to live.
     pub fn expiring_count(&self, db: u16) -> u64 {
         self.database(db).expiring
+    }
+
+    /// How many keys of a database have a time to live, and the instants at which they end added up, in unix
+    /// milliseconds. Flushed ones count until `tend` has freed them.
+    pub fn ends(&self, db: u16) -> (u64, i128) {
+        let Ends { count, sum_ms } = self.ends[usize::from(self.places[usize::from(db)])];
+        (count, sum_ms)
     }
 
     /// Switches the record of changes on or off. While it is off a commit pays one branch for it.
