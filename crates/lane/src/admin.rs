@@ -10,6 +10,7 @@ use wire::reply::Proto;
 use crate::Settings;
 use crate::client::{Client, Port, Traits};
 use crate::histogram::Histogram;
+use crate::recent::Buffers;
 use crate::request::Request;
 use crate::stats::{Stats, Traffic};
 use crate::tally::Tally;
@@ -66,8 +67,10 @@ pub(crate) struct Question {
 pub(crate) struct Census {
     pub(crate) stats: Stats,
     pub(crate) memory: store::Memory,
-    /// Keys, and those with a time to live, of each database.
-    pub(crate) databases: Vec<(u64, u64)>,
+    /// What each database holds.
+    pub(crate) databases: Vec<Holding>,
+    /// The largest buffers of clients of late.
+    pub(crate) buffers: Buffers,
     /// What commands came to.
     pub(crate) tally: Tally,
     /// Their times.
@@ -86,6 +89,16 @@ pub(crate) struct Census {
 
 /// CLIENT PAUSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a database of a lane holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holding {
+    pub(crate) keys: u64,
+    /// Keys with a time to live.
+    pub(crate) expiring: u64,
+    /// See [`store::Shard::ends`].
+    pub(crate) ends: (u64, i128),
+}
+
 pub(crate) struct Pause {
     pub(crate) until_ns: u64,
     /// All commands, not only those that write.

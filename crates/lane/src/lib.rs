@@ -39,6 +39,7 @@ mod orders;
 mod oversight;
 mod part;
 mod peers;
+mod recent;
 mod replies;
 mod request;
 mod room;

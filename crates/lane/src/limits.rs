@@ -18,6 +18,7 @@ use net::{Close, ConnId, Need, Net, Stream};
 use crate::Settings;
 use crate::client::Client;
 use crate::peers::{ControlHead, ControlKind};
+use crate::recent::Recent;
 use crate::slab::Handle;
 use crate::turn::Lane;
 
@@ -52,6 +53,7 @@ pub(crate) struct Watchman {
     told_size: u64,
     tell_at_ns: u64,
     sweep: Option<Sweep>,
+    pub(crate) recent: Recent,
 }
 
 /// A round over the clients, to close those that hold most.
@@ -101,6 +103,8 @@ impl Lane {
         let size = self.core.clients_size + net.kept_size() as u64;
         self.core.space.room.set_beside(size);
         self.core.stats.clients_size = size;
+        self.core.stats.memory_max = self.core.stats.memory_max.max(size + self.core.space.shard.held());
+        self.look_at_buffers(net);
         self.dismiss_silent(net);
         self.dismiss_strangers(net);
         self.stir_lagging();

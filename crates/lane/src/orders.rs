@@ -4,7 +4,7 @@ use net::{Close, Net};
 use wire::route::Slot;
 
 use crate::Settings;
-use crate::admin::{Census, Filter, Order, Portrait, Report};
+use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::limits::buffered;
 use crate::slab::Handle;
@@ -108,7 +108,14 @@ impl Lane {
         Census {
             stats,
             memory: shard.memory(),
-            databases: databases.map(|db| (shard.count(db), shard.expiring_count(db))).collect(),
+            databases: databases
+                .map(|db| Holding {
+                    keys: shard.count(db),
+                    expiring: shard.expiring_count(db),
+                    ends: shard.ends(db),
+                })
+                .collect(),
+            buffers: self.watchman.recent.largest(self.core.space.now.mono_ns),
             tally: self.core.space.tally.clone(),
             times: self.core.timing.times.clone(),
             turns: self.core.timing.turns.clone(),

@@ -55,6 +55,8 @@ pub struct Stats {
     pub clients_evicted: u64,
     /// Bytes that clients hold now: commands under way, replies that have not left.
     pub clients_size: u64,
+    /// Most bytes of data and clients together, as of a turn's clients having been served. CONFIG RESETSTAT leaves it.
+    pub memory_max: u64,
     /// Keys now, over all databases.
     pub keys: u64,
 }
@@ -98,9 +100,9 @@ impl Traffic {
 }
 
 impl Stats {
-    /// What has been counted so far is forgotten; what is counted now stays.
+    /// What has been counted so far is forgotten; what is counted now stays, and the peak of memory as in Redis.
     pub(crate) fn reset(&mut self) {
-        let Stats { clients, clients_size, keys, .. } = *self;
-        *self = Stats { clients, clients_size, keys, ..Stats::default() };
+        let Stats { clients, clients_size, memory_max, keys, .. } = *self;
+        *self = Stats { clients, clients_size, memory_max, keys, ..Stats::default() };
     }
 }

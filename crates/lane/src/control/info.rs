@@ -160,6 +160,15 @@ impl View<'_> {
     fn server(&self, text: &mut String) {
         let identity = self.identity;
         let is_node = self.from.port == Port::Lane;
+    fn largest(&self, of: impl Fn(&Census) -> usize) -> usize {
+        self.lanes.iter().map(|(_, census)| of(census)).max().unwrap_or(0)
+    }
+
+    /// The lanes' peaks added up: at least the peak of all together, and never less than what is used now.
+    fn peak_size(&self) -> u64 {
+        self.sum(|census| census.stats.memory_max).max(self.used_size())
+    }
+
         let port = match self.from.local {
             net::Address::Inet(address) => address.port(),
             net::Address::Unix | net::Address::Mem(_) => identity.port,
@@ -199,8 +208,8 @@ impl View<'_> {
             "connected_clients" self.sum(|census| census.stats.clients),
             "cluster_connections" 0,
             "maxclients" self.config.value("maxclients"),
-            "client_recent_max_input_buffer" 0,
-            "client_recent_max_output_buffer" 0,
+            "client_recent_max_input_buffer" self.largest(|census| census.buffers.input),
+            "client_recent_max_output_buffer" self.largest(|census| census.buffers.output),
             "blocked_clients" self.sum(|census| census.blocked_count),
             "tracking_clients" 0,
             "clients_in_timeout_table" 0,
@@ -208,7 +217,7 @@ impl View<'_> {
     }
 
     fn memory(&self, text: &mut String) {
-        let used = self.used_size();
+        let (used, peak) = (self.used_size(), self.peak_size());
         let resident = self.resident_size;
         let maxmemory = self.config.value("maxmemory");
         lines!(text;
@@ -216,9 +225,9 @@ impl View<'_> {
             "used_memory_human" human(used),
             "used_memory_rss" resident,
             "used_memory_rss_human" human(resident),
-            "used_memory_peak" used,
-            "used_memory_peak_human" human(used),
-            "used_memory_peak_perc" "100.00%",
+            "used_memory_peak" peak,
+            "used_memory_peak_human" human(peak),
+            "used_memory_peak_perc" format_args!("{}%", ratio(used.saturating_mul(100), peak)),
             "used_memory_overhead" self.sum(|census| census.memory.heads + census.stats.clients_size),
             "used_memory_startup" 0,
             "used_memory_dataset" self.sum(|census| census.memory.entries + census.memory.ropes),
@@ -379,10 +388,14 @@ impl View<'_> {
     fn keyspace(&self, text: &mut String) {
         for db in 0..usize::from(self.settings.database_count) {
             let of = |census: &Census| census.databases.get(db).copied().unwrap_or_default();
-            let keys = self.sum(|census| of(census).0);
+            let keys = self.sum(|census| of(census).keys);
             if keys > 0 {
-                let expires = self.sum(|census| of(census).1);
-                write!(text, "db{db}:keys={keys},expires={expires},avg_ttl=0\r\n")
+                let expires = self.sum(|census| of(census).expiring);
+                let ends_sum: i128 = self.lanes.iter().map(|(_, census)| of(census).ends.1).sum();
+                let ends_count = i128::from(self.sum(|census| of(census).ends.0));
+                let left_sum = ends_sum - ends_count * i128::from(self.now.unix_ms);
+                let left_ms = left_sum.checked_div(ends_count).unwrap_or(0).max(0);
+                write!(text, "db{db}:keys={keys},expires={expires},avg_ttl={left_ms}\r\n")
                     .expect("a string takes all");
             }
         }
@@ -446,7 +459,7 @@ impl View<'_> {
         let used = self.used_size();
         let keys = self.sum(|census| census.stats.keys);
         let facts = [
-            ("peak.allocated", used),
+            ("peak.allocated", self.peak_size()),
             ("total.allocated", used),
             ("startup.allocated", 0),
             ("replication.backlog", 0),

@@ -1,0 +1,101 @@
+//! What INFO says of memory, of when keys end, and of clients' buffers.
+
+use super::world::World;
+
+/// Taken in within few turns, and much more than an empty server holds.
+const VALUE_SIZE: usize = 256 << 10;
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn field(info: &str, name: &str) -> u64 {
+    let value = info.lines().find_map(|line| line.strip_prefix(&format!("{name}:"))).unwrap();
+    value.parse().unwrap_or_else(|_| panic!("{name} is a number, and not {value}"))
+}
+
+#[test]
+fn the_peak_of_memory_stays_when_the_memory_is_free_again() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let before = field(&world.ask(&client, "INFO memory"), "used_memory");
+    let value = "v".repeat(VALUE_SIZE);
+    for key in ["foo", "bar"] {
+        let mut reply = world.ask(&client, &format!("SET {key} {value}"));
+        while reply.is_empty() {
+            reply = world.ask(&client, "PING");
+        }
+        assert!(reply.starts_with("+OK\r\n"), "{reply}");
+        world.ask(&client, "PING");
+    }
+    let info = world.ask(&client, "INFO memory");
+    let used = field(&info, "used_memory");
+    assert!(before + 2 * (VALUE_SIZE as u64) <= used && used <= field(&info, "used_memory_peak"), "{info}");
+    world.ask(&client, "FLUSHALL");
+    world.ask(&client, "CONFIG RESETSTAT");
+    let info = world.ask(&client, "INFO memory");
+    let (used, peak) = (field(&info, "used_memory"), field(&info, "used_memory_peak"));
+    assert!(
+        used < VALUE_SIZE as u64 && 2 * (VALUE_SIZE as u64) <= peak,
+        "the reset leaves it, as in Redis: {info}"
+    );
+    let percent = format!("used_memory_peak_perc:{}.{:02}%", used * 100 / peak, used * 10_000 / peak % 100);
+    assert!(info.contains(&percent), "{percent} in {info}");
+    assert!(world.ask(&client, "MEMORY STATS").contains(&format!("peak.allocated\r\n:{peak}\r\n")));
+}
+
+#[test]
+fn the_mean_time_to_live_is_that_of_the_keys_that_have_one() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let check = |world: &mut World, commands: &[&str], db: u64, want_s: u64| {
+        for command in commands {
+            world.ask(&client, command);
+        }
+        let info = world.ask(&client, "INFO keyspace");
+        let line = info.lines().find(|line| line.starts_with(&format!("db{db}:"))).unwrap();
+        let ms: u64 = line.rsplit('=').next().unwrap().parse().unwrap();
+        assert!(
+            (want_s * 1000 - 500..=want_s * 1000).contains(&ms),
+            "{want_s} s in {line}, after {commands:?}"
+        );
+    };
+    // foo belongs to lane 1, bar to lane 0.
+    check(&mut world, &["SET foo 1 EX 100", "SET none 1"], 0, 100);
+    check(&mut world, &["SET bar 1 EX 300"], 0, 200);
+    check(&mut world, &["EXPIRE bar 500"], 0, 300);
+    check(&mut world, &["SET bar 12345678901234567890 KEEPTTL"], 0, 300);
+    check(&mut world, &["SET foo 1 EX 300", "APPEND foo 2"], 0, 400);
+    check(&mut world, &["SWAPDB 0 1"], 1, 400);
+    check(&mut world, &["SELECT 1", "PERSIST foo"], 1, 500);
+    check(&mut world, &["FLUSHDB", "SET foo 1 EX 50", "COPY foo bar", "DEL foo"], 1, 50);
+    world.now.unix_ms += 60_000;
+    world.ask(&client, "SET none 1");
+    assert!(world.ask(&client, "INFO keyspace").contains("db1:keys=1,expires=0,avg_ttl=0\r\n"));
+}
+
+#[test]
+fn the_largest_buffers_of_clients_are_remembered_for_a_while() {
+    let mut world = World::new(1);
+    let (client, other) = (world.connect(), world.connect());
+    let buffers = |world: &mut World| {
+        let info = world.ask(&client, "INFO clients");
+        let [input, output] =
+            ["input", "output"].map(|side| field(&info, &format!("client_recent_max_{side}_buffer")));
+        (input, output)
+    };
+    world.ask(&client, &format!("SET bar {}", "v".repeat(5000)));
+    world.now.mono_ns += 10 * SECOND_NS;
+    let (input, output) = buffers(&mut world);
+    assert!(input < 1000 && output < 1000, "{input}, {output}");
+    // The turn that writes the reply looks at it, too.
+    world.now.mono_ns += SECOND_NS;
+    world.ask(&other, "GET bar");
+    other.write(format!("*2\r\n$4\r\nECHO\r\n$9000\r\n{}", "x".repeat(3000)).as_bytes());
+    world.now.mono_ns += SECOND_NS;
+    let (input, output) = buffers(&mut world);
+    assert!((3000..4000).contains(&input) && (5000..6000).contains(&output), "{input}, {output}");
+    other.write(format!("{}\r\n", "x".repeat(6000)).as_bytes());
+    world.now.mono_ns += 4 * SECOND_NS;
+    assert!(buffers(&mut world).0 >= 3000, "it is not long ago");
+    world.now.mono_ns += 10 * SECOND_NS;
+    let (input, output) = buffers(&mut world);
+    assert!(input < 1000 && output < 1000, "{input}, {output}");
+}
