@@ -61,6 +61,8 @@ pub(crate) struct Question {
     pub(crate) command: &'static Command,
     pub(crate) request: Request,
     pub(crate) from: Portrait,
+    /// When the lane took it up.
+    pub(crate) asked_ns: u64,
 }
 
 /// A lane in numbers.
@@ -87,8 +89,6 @@ pub(crate) struct Census {
     pub(crate) blocked_count: u64,
 }
 
-/// CLIENT PAUSE.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 /// What a database of a lane holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Holding {
@@ -99,6 +99,8 @@ pub(crate) struct Holding {
     pub(crate) ends: (u64, i128),
 }
 
+/// CLIENT PAUSE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
     pub(crate) until_ns: u64,
     /// All commands, not only those that write.

@@ -446,7 +446,8 @@ impl Core {
             kind: AskKind::Question,
         };
         let from = Portrait::of(caller.client, self.id, (0, caller.output.len()));
-        let question = Question { command, request: input.into_request(), from };
+        let asked_ns = self.space.now.mono_ns;
+        let question = Question { command, request: input.into_request(), from, asked_ns };
         self.peer(control).question(head, question);
         Flow::Block
     }

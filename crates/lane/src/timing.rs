@@ -3,8 +3,10 @@
 //!
 //! Of a command only what the client's lane does before the next command is measured: one that other lanes answer, or
 //! that goes on in slices, counts with its first step. What other lanes ask, and slices, are looked at for stalls alone.
+//! A command that the control thread carries out is measured there, until its answer (`control/times.rs`): what its lane
+//! does for it is no time of the command.
 
-use wire::command::{Command, Flag, Id};
+use wire::command::{Command, Id, Scope};
 
 use crate::Settings;
 use crate::admin::address;
@@ -99,10 +101,9 @@ impl Stall {
 
 /// A command that took long, as SLOWLOG and LATENCY show it.
 pub(crate) struct Slow {
+    pub(crate) command: &'static Command,
     pub(crate) unix_s: i64,
     pub(crate) us: u64,
-    /// The command is of constant cost.
-    pub(crate) is_fast: bool,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) peer: String,
     pub(crate) name: Vec<u8>,
@@ -171,11 +172,14 @@ impl Core {
     }
 
     #[cold]
-    fn tell_slow(&mut self, client: &Client, command: &Command, args: Option<Args<'_>>, us: u64) {
+    fn tell_slow(&mut self, client: &Client, command: &'static Command, args: Option<Args<'_>>, us: u64) {
+        if command.scope == Scope::Control {
+            return;
+        }
         let slow = Slow {
+            command,
             unix_s: self.space.now.unix_ms / 1000,
             us,
-            is_fast: command.flags.has(Flag::Fast),
             args: args.map_or_else(|| vec![command.name.as_bytes().to_vec()], |args| kept(command, args)),
             peer: address(client.peer),
             name: client.name.clone(),
@@ -253,7 +257,7 @@ impl Lane {
 }
 
 /// The arguments as they are shown: few, short, and without passwords.
-fn kept(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn kept(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
     let is_secret = match command.id {
         Id::Auth | Id::Hello => true,
         Id::ConfigSet => (2..args.len()).any(|index| {

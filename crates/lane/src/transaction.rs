@@ -593,12 +593,12 @@ impl Transaction {
     }
 
     /// What the control thread is asked: a command of a MULTI, from the copy of its client.
-    pub(crate) fn question(&mut self, lane: u16) -> Question {
+    pub(crate) fn question(&mut self, lane: u16, asked_ns: u64) -> Question {
         let planned = &mut self.commands[self.position];
         let client = self.stand_in.as_mut().expect("a MULTI with such a command has a copy of its client");
         client.db = planned.db;
         let request = std::mem::take(&mut planned.request);
-        Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)) }
+        Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)), asked_ns }
     }
 
     /// What it answers.

@@ -300,8 +300,8 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
         }
         Kind::OutputLimits => output_limits(text, now),
         Kind::Percentiles => {
-            let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-            for word in &words {
+            let mut shares = Vec::new();
+            for word in text.split(' ').filter(|word| !word.is_empty()) {
                 let share = word.parse::<f64>().map_err(|_| "Invalid latency percentile".to_owned())?;
                 if !(0.0..=100.0).contains(&share) {
                     return Err(
@@ -309,8 +309,10 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
                             .to_owned(),
                     );
                 }
+                // As short as it can be said: `50.0` is kept as `50`.
+                shares.push(share.to_string());
             }
-            Ok(words.join(" "))
+            Ok(shares.join(" "))
         }
         Kind::Events => events(text),
     }

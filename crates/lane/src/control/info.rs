@@ -13,9 +13,10 @@ use super::Identity;
 use super::config::Config;
 use super::lanes;
 use super::signature::Signature;
-use super::slowlog;
+use super::times::OwnTimes;
 use crate::admin::{Census, Portrait};
 use crate::client::Port;
+use crate::histogram::Histogram;
 use crate::{Now, Settings};
 
 /// What the sections are made of: the lanes that the client sees, counted a moment ago.
@@ -23,6 +24,7 @@ pub(super) struct View<'a> {
     pub(super) identity: &'a Identity,
     pub(super) config: &'a Config,
     pub(super) settings: &'a Settings,
+    pub(super) times: &'a OwnTimes,
     pub(super) from: &'a Portrait,
     pub(super) lanes: Vec<(u16, &'a Census)>,
     /// Of the same lanes, where they are shown.
@@ -141,6 +143,11 @@ impl View<'_> {
         self.lanes.iter().map(|(_, census)| of(census)).sum()
     }
 
+    /// The times of a command over the lanes.
+    pub(super) fn times(&self, command: usize) -> Histogram {
+        self.times.over(&self.lanes, command)
+    }
+
     /// Counts of the lanes' meter as microseconds; as they are where the meter does not count time.
     fn us(&self, ticks: u64) -> u64 {
         ticks / self.settings.meter_per_us.max(1)
@@ -153,13 +160,6 @@ impl View<'_> {
         format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
     }
 
-    fn used_size(&self) -> u64 {
-        self.sum(|census| census.memory.total() + census.stats.clients_size)
-    }
-
-    fn server(&self, text: &mut String) {
-        let identity = self.identity;
-        let is_node = self.from.port == Port::Lane;
     fn largest(&self, of: impl Fn(&Census) -> usize) -> usize {
         self.lanes.iter().map(|(_, census)| of(census)).max().unwrap_or(0)
     }
@@ -169,6 +169,13 @@ impl View<'_> {
         self.sum(|census| census.stats.memory_max).max(self.used_size())
     }
 
+    fn used_size(&self) -> u64 {
+        self.sum(|census| census.memory.total() + census.stats.clients_size)
+    }
+
+    fn server(&self, text: &mut String) {
+        let identity = self.identity;
+        let is_node = self.from.port == Port::Lane;
         let port = match self.from.local {
             net::Address::Inet(address) => address.port(),
             net::Address::Unix | net::Address::Mem(_) => identity.port,
@@ -406,7 +413,7 @@ impl View<'_> {
             let of = |census: &Census| census.tally.calls[index];
             let undone = self.sum(|census| of(census).undone_count);
             let calls = self.sum(|census| of(census).count).saturating_sub(undone);
-            let us = self.us(slowlog::times(&self.lanes, index).sum);
+            let us = self.us(self.times(index).sum);
             let rejected = self.sum(|census| of(census).rejected_count);
             let failed = self.sum(|census| of(census).failed_count);
             if calls + rejected > 0 {
@@ -438,9 +445,12 @@ impl View<'_> {
     }
 
     fn latencies(&self, text: &mut String) {
+        if self.config.value("latency-tracking") == "no" {
+            return;
+        }
         let shares = self.config.value("latency-tracking-info-percentiles");
         for (index, command) in COMMANDS.iter().enumerate() {
-            let times = slowlog::times(&self.lanes, index);
+            let times = self.times(index);
             if times.count() == 0 {
                 continue;
             }

@@ -21,6 +21,7 @@ mod settings;
 mod signature;
 mod slowlog;
 mod stalls;
+mod times;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -37,7 +38,6 @@ use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, Contro
 use crate::replies::Content;
 use crate::request::Args;
 use crate::stats::Traffic;
-use crate::timing::Slow;
 use crate::{Now, Settings};
 use config::Config;
 use latency::Delays;
@@ -45,6 +45,7 @@ use monitors::Monitor;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
 use stalls::StallLog;
+use times::OwnTimes;
 
 /// What only the machine knows, asked when somebody wants to see it.
 pub trait Machine {
@@ -125,6 +126,7 @@ pub struct Control {
     /// Who has said SHUTDOWN: they see the connection close.
     enders: Vec<Asker>,
     rates: info::Rates,
+    times: OwnTimes,
     slow: SlowLog,
     delays: Delays,
     monitors: Vec<Monitor>,
@@ -187,6 +189,7 @@ impl Control {
             shutdown: None,
             enders: Vec::new(),
             rates: info::Rates::default(),
+            times: OwnTimes::new(lane_count),
             slow: SlowLog::default(),
             delays: Delays::default(),
             monitors: Vec::new(),
@@ -248,7 +251,6 @@ impl Control {
 
     /// What lanes tell without being asked.
     fn hear_notes(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
-        let count_max = self.config.value("slowlog-max-len").parse().unwrap_or(0);
         loop {
             let control = &mut self.peer(lane).control_in;
             let Some(frame) = control.peek() else { break };
@@ -256,7 +258,7 @@ impl Control {
             let parcel = control.take_parcel();
             control.pop();
             match (head.kind, parcel) {
-                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.note_slow(*slow, count_max),
+                (ControlKind::Slow, Some(Parcel::Slow(slow))) => self.note_slow(*slow),
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => self.pass_lines(lane, &lines),
                 (ControlKind::MonitorGone, None) => self.end_monitor(lane, head.target),
                 (ControlKind::Stall, Some(Parcel::Stall(stall))) => {
@@ -269,23 +271,6 @@ impl Control {
             }
         }
         self.peer(lane).control_in.release();
-    }
-
-    /// A command took long: for SLOWLOG, for LATENCY, or for both.
-    fn note_slow(&mut self, slow: Slow, count_max: usize) {
-        let (threshold_ms, ms) = (self.latency_threshold_ms(), slow.us / 1000);
-        if threshold_ms > 0 && threshold_ms <= ms {
-            let event = if slow.is_fast { "fast-command" } else { "command" };
-            self.delays.note(event, slow.unix_s, ms);
-        }
-        let log_us: Option<u64> = self.config.value("slowlog-log-slower-than").parse().ok();
-        if log_us.is_some_and(|log_us| log_us <= slow.us) {
-            self.slow.note(slow, count_max);
-        }
-    }
-
-    fn latency_threshold_ms(&self) -> u64 {
-        self.config.value("latency-monitor-threshold").parse().unwrap_or(0)
     }
 
     fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
@@ -311,7 +296,10 @@ impl Control {
     fn consider(&mut self, asker: Asker, question: Question, now: Now, machine: &mut impl Machine) {
         let mut out = Vec::new();
         let (lanes, order) = match self.begin(asker, &question, now, machine, &mut out) {
-            Begun::Answered => return self.answer(asker, &out),
+            Begun::Answered => {
+                self.answer(asker, &out);
+                return self.took(asker, &question, now);
+            }
             Begun::Ending => return self.enders.push(asker),
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
@@ -351,6 +339,7 @@ impl Control {
                     let mut out = Vec::new();
                     self.conclude(&question, reports, now, machine, &mut out);
                     self.answer(asker, &out);
+                    self.took(asker, &question, now);
                 }
             }
         }
@@ -468,9 +457,13 @@ impl Control {
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::Debug => debug::conclude(args, reports, out),
+            Id::ConfigResetstat => {
+                self.times = OwnTimes::new(self.lane_count);
+                out.put(OK);
+            }
             Id::LatencyHistogram => {
                 let view = self.view(question, &reports, now, machine);
-                slowlog::histogram(args, &view.lanes, view.settings.meter_per_us, proto, out);
+                slowlog::histogram(args, &view, proto, out);
             }
             Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
             Id::MemoryDoctor => {
@@ -595,6 +588,7 @@ impl Control {
             identity: &self.identity,
             config: &self.config,
             settings: &self.settings,
+            times: &self.times,
             from: &question.from,
             lanes,
             signatures: Vec::new(),

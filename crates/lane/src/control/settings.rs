@@ -60,7 +60,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("disable-thp", YesNo, "yes").fixed(),
     setting("cluster-allow-replica-migration", YesNo, "yes"),
     setting("replica-announced", YesNo, "yes"),
-    setting("latency-tracking", YesNo, "yes"),
+    setting("latency-tracking", YesNo, "yes").effective(),
     setting("aof-disable-auto-gc", YesNo, "no"),
     setting("replica-ignore-disk-write-errors", YesNo, "no"),
     setting("aclfile", Text, "").fixed(),
@@ -196,7 +196,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("bind", Text, "127.0.0.1 -::1")
         .chosen_at_start("Failed to bind to specified addresses: they are chosen at the start"),
     setting("replicaof", Text, "").alias("slaveof").fixed(),
-    setting("latency-tracking-info-percentiles", Percentiles, "50 99 99.9"),
+    setting("latency-tracking-info-percentiles", Percentiles, "50 99 99.9").effective(),
     setting("use-exit-on-panic", YesNo, "no").hidden(),
     setting("rdb-key-save-delay", Number(-INT - 1, INT), "0").hidden(),
     setting("key-load-delay", Number(-INT - 1, INT), "0").hidden(),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use wire::command::{COMMANDS, Command};
 use wire::reply::{self, OK, Proto, Put};
 
-use crate::admin::Census;
+use super::info::View;
 use crate::histogram::Histogram;
 use crate::request::Args;
 use crate::timing::Slow;
@@ -67,17 +67,6 @@ impl SlowLog {
     }
 }
 
-/// The times of a command over several lanes.
-pub(super) fn times(lanes: &[(u16, &Census)], command: usize) -> Histogram {
-    let mut sum = Histogram::default();
-    for (_, census) in lanes {
-        if let Some(times) = &census.times[command] {
-            sum.merge(times);
-        }
-    }
-    sum
-}
-
 /// How many of the times are below each power of two microseconds and not below the one before.
 fn powers(times: &Histogram, meter_per_us: u64) -> [u64; POWER_COUNT] {
     let mut counts = [0; POWER_COUNT];
@@ -90,13 +79,7 @@ fn powers(times: &Histogram, meter_per_us: u64) -> [u64; POWER_COUNT] {
 }
 
 /// LATENCY HISTOGRAM [command …]: for each called one its calls, and how many took less than 1, 2, 4, … microseconds.
-pub(super) fn histogram(
-    args: Args<'_>,
-    lanes: &[(u16, &Census)],
-    meter_per_us: u64,
-    proto: Proto,
-    out: &mut impl Put,
-) {
+pub(super) fn histogram(args: Args<'_>, view: &View<'_>, proto: Proto, out: &mut impl Put) {
     let is_wanted = |command: &Command| {
         args.len() == 2
             || (2..args.len()).any(|index| {
@@ -109,7 +92,7 @@ pub(super) fn histogram(
         .iter()
         .enumerate()
         .filter(|(_, command)| is_wanted(command))
-        .map(|(index, command)| (command, powers(&times(lanes, index), meter_per_us)))
+        .map(|(index, command)| (command, powers(&view.times(index), view.settings.meter_per_us)))
         .filter(|(_, buckets)| buckets.iter().any(|&count| count > 0))
         .collect();
     let put_number =

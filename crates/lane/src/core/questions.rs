@@ -31,8 +31,9 @@ impl Core {
                 return;
             }
             self.questioners.pop_front();
-            let lane = self.id;
-            let question = self.transactions.get_mut(handle).expect("it waits for an answer").question(lane);
+            let (lane, now_ns) = (self.id, self.space.now.mono_ns);
+            let transaction = self.transactions.get_mut(handle).expect("it waits for an answer");
+            let question = transaction.question(lane, now_ns);
             let head = AskHead {
                 client: handle.to_bits(),
                 slot: 0,

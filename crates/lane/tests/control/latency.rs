@@ -14,9 +14,9 @@ fn nothing_is_remembered_unless_it_is_asked_for() {
         world.ask(&client, "LATENCY GRAPH command"),
         "-ERR No samples available for event 'command'\r\n"
     );
-    world.ask(&client, "CONFIG SET latency-monitor-threshold 1");
+    world.ask(&client, "CONFIG SET latency-monitor-threshold 100");
     world.ask(&client, "PING");
-    assert_eq!(world.ask(&client, "LATENCY LATEST"), "*0\r\n", "a microsecond is less than a millisecond");
+    assert_eq!(world.ask(&client, "LATENCY LATEST"), "*0\r\n", "a microsecond is less than that");
     assert!(world.ask(&client, "LATENCY DOCTOR").contains("No latency spike was observed"));
 }
 
@@ -52,4 +52,50 @@ fn slow_commands_are_events_and_no_more_than_that() {
     assert_eq!(world.ask(&client, "LATENCY RESET none command"), ":1\r\n");
     assert_eq!(world.ask(&client, "LATENCY RESET"), ":1\r\n");
     assert_eq!(world.ask(&client, "LATENCY LATEST"), "*0\r\n");
+}
+
+#[test]
+fn a_command_of_the_control_thread_takes_until_its_answer() {
+    let mut world = World::with(2, &[("enable-debug-command", "yes")]);
+    let client = world.connect();
+    world.ask(&client, "CONFIG SET latency-monitor-threshold 5 slowlog-log-slower-than 5000");
+    world.ask(&client, "CONFIG RESETSTAT");
+    world.ask(&client, "DEBUG SLEEP 0.006");
+    world.ask(&client, "MULTI");
+    world.ask(&client, "DEBUG SLEEP 0.007");
+    world.ask(&client, "EXEC");
+    assert_eq!(world.ask(&client, "SLOWLOG LEN"), ":2\r\n", "what is slow is the command, not EXEC or MULTI");
+    let slow = world.ask(&client, "SLOWLOG GET 1");
+    assert!(slow.contains("$5\r\nDEBUG\r\n$5\r\nSLEEP\r\n$5\r\n0.007\r\n"), "{slow}");
+    let latest = world.ask(&client, "LATENCY LATEST");
+    assert!(latest.starts_with("*1\r\n*4\r\n$7\r\ncommand\r\n"), "{latest}");
+    let histogram = world.ask(&client, "LATENCY HISTOGRAM debug config");
+    assert!(
+        histogram.contains("$16\r\nconfig|resetstat\r\n*4\r\n$5\r\ncalls\r\n:1\r\n"),
+        "the reset itself is counted afterwards, as in Redis: {histogram}"
+    );
+    assert!(histogram.contains("$5\r\ndebug\r\n*4\r\n$5\r\ncalls\r\n:2\r\n"), "{histogram}");
+    assert!(!histogram.contains("config|set"), "it was before the reset: {histogram}");
+    // On a lane's own port only what that lane's clients asked for is seen.
+    let seen = |world: &mut World, lane: usize| {
+        let node = world.connect_to(lane);
+        world.ask(&node, "LATENCY HISTOGRAM debug") != "*0\r\n"
+    };
+    assert!(seen(&mut world, 0) != seen(&mut world, 1));
+}
+
+#[test]
+fn percentiles_are_shown_as_they_are_set_or_not_at_all() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "PING");
+    world.ask(&client, "CONFIG SET latency-tracking-info-percentiles 50.0");
+    let names = world.ask(&client, "CONFIG GET latency-tracking-info-percentiles");
+    assert!(names.ends_with("$2\r\n50\r\n"), "{names}");
+    let info = world.ask(&client, "INFO latencystats");
+    assert!(info.contains("latency_percentiles_usec_ping:p50=1.000\r\n"), "{info}");
+    world.ask(&client, "CONFIG SET latency-tracking no");
+    assert!(world.ask(&client, "INFO latencystats").ends_with("# Latencystats\r\n\r\n"));
+    world.ask(&client, "CONFIG SET latency-tracking yes");
+    assert!(world.ask(&client, "INFO latencystats").contains("_ping:"));
 }
