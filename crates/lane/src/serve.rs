@@ -5,7 +5,7 @@
 //! batch overlap instead of following one another, and the lane's own code stays in the cache between two system calls.
 
 use net::{Close, Need, Net, Stream};
-use store::{Key, WARM_COUNT_MAX};
+use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
 use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
 use wire::route::Slot;
@@ -22,7 +22,7 @@ use crate::timing::Extent;
 use crate::turn::Meter;
 
 /// Commands decoded before the first of them runs: as many of one client, or a few more when several make up the batch.
-pub(crate) const AHEAD_MAX: usize = WARM_COUNT_MAX;
+pub(crate) const AHEAD_MAX: usize = 16;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
@@ -69,8 +69,10 @@ pub(crate) fn serve_client<N: Net>(
         let limits = limits(core, client);
         if client.gather.is_none() {
             if !std::mem::take(&mut ahead.is_fresh) {
-                ahead.look(core, client, &input[used..], &limits, share.commands_left.max(1));
-                warm(core, std::slice::from_ref(ahead));
+                let mut approaches = core.space.shard.approaches();
+                let count_max = share.commands_left.max(1);
+                ahead.look(core, client, &input[used..], &limits, count_max, &mut approaches);
+                approaches.arrive();
             }
             let step = ahead.ended.take();
             let count = ahead.count;
@@ -239,7 +241,6 @@ struct Frame {
 pub(crate) struct Ahead {
     frames: Vec<Frame>,
     count: usize,
-    db: u16,
     /// What ended the look; `None`: there may be more.
     ended: Option<Step>,
     /// None of them has run: they were decoded by [`Ahead::prepare`].
@@ -255,6 +256,7 @@ impl Ahead {
         client: &mut Client,
         net: &mut N,
         count_max: usize,
+        approaches: &mut Approaches<'_>,
     ) -> usize {
         self.is_fresh = false;
         self.count = 0;
@@ -263,18 +265,25 @@ impl Ahead {
             return AHEAD_MAX;
         }
         let limits = limits(core, client);
-        self.look(core, client, input, &limits, count_max);
+        self.look(core, client, input, &limits, count_max, approaches);
         self.is_fresh = true;
         self.count
     }
 
-    /// Decodes up to `count_max` commands.
-    fn look(&mut self, core: &Core, client: &mut Client, input: &[u8], limits: &Limits, count_max: usize) {
+    /// Decodes up to `count_max` commands, and begins to look for their keys.
+    fn look(
+        &mut self,
+        core: &Core,
+        client: &mut Client,
+        input: &[u8],
+        limits: &Limits,
+        count_max: usize,
+        approaches: &mut Approaches<'_>,
+    ) {
         // What a client may send depends on whether AUTH, which may be the next command, has succeeded.
         let count_max = if client.is_authenticated { count_max.min(AHEAD_MAX) } else { 1 };
         let mut at = 0;
         self.count = 0;
-        self.db = client.db;
         self.ended = None;
         while self.count < count_max {
             if self.frames.len() == self.count {
@@ -290,7 +299,11 @@ impl Ahead {
                     frame.command = (!words.is_empty()).then(|| resolve_name(words.get(0), args));
                     frame.route = match frame.command {
                         Some(Ok(command)) if command.scope == Scope::Key => {
-                            Some(route(core, words.get(usize::from(command.keys.first))))
+                            let route = route(core, words.get(usize::from(command.keys.first)));
+                            if core.map.owner(route.slot).0 == core.id {
+                                approaches.begin(client.db, route.slot.number(), route.hash);
+                            }
+                            Some(route)
                         }
                         _ => None,
                     };
@@ -308,28 +321,6 @@ impl Ahead {
     /// Not all that was decoded has run: the decoder begins again in front of the first that has not.
     fn forget(&mut self, client: &mut Client) {
         client.decoder = Decoder::default();
-    }
-}
-
-/// Brings near what the commands at hand will look at.
-pub(crate) fn warm(core: &Core, aheads: &[Ahead]) {
-    let mut keys = [Key { db: 0, partition: 0, hash: 0, bytes: &[] }; WARM_COUNT_MAX];
-    let mut key_count = 0;
-    for ahead in aheads {
-        for route in ahead.frames[..ahead.count].iter().filter_map(|frame| frame.route) {
-            if core.map.owner(route.slot).0 == core.id {
-                keys[key_count] =
-                    Key { db: ahead.db, partition: route.slot.number(), hash: route.hash, bytes: &[] };
-                key_count += 1;
-                if key_count == WARM_COUNT_MAX {
-                    core.space.shard.warm(&keys);
-                    key_count = 0;
-                }
-            }
-        }
-    }
-    if key_count > 1 {
-        core.space.shard.warm(&keys[..key_count]);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::room::Room;
-use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client, warm};
+use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::tally::ErrorCode;
@@ -407,6 +407,7 @@ impl Lane {
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
         while clients_left > 0 && commands_left > 0 && bytes_left > 0 {
             let mut at_hand = 0;
+            let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && at_hand < AHEAD_MAX.min(commands_left) {
                 clients_left -= 1;
                 let handle = self.ready.pop_front().expect("counted");
@@ -419,10 +420,11 @@ impl Lane {
                     self.aheads.push(Ahead::default());
                 }
                 let ahead = &mut self.aheads[self.batch.len()];
-                at_hand += ahead.prepare(&self.core, client, net, commands_left.min(COMMANDS_PER_CLIENT));
+                let count_max = commands_left.min(COMMANDS_PER_CLIENT);
+                at_hand += ahead.prepare(&self.core, client, net, count_max, &mut approaches);
                 self.batch.push(handle);
             }
-            warm(&self.core, &self.aheads[..self.batch.len()]);
+            approaches.arrive();
             for (ahead, handle) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");
                 let mut share = Share {

@@ -442,6 +442,12 @@ impl Arena {
         self.memory.bytes_mut(at, N).first_chunk_mut().expect("N bytes were asked for")
     }
 
+    /// Asks the memory for the line that this lies in.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, handle: u32, offset: usize) {
+        self.memory.prefetch(handle as usize * GRANULE + offset);
+    }
+
     #[inline(always)]
     pub(crate) fn u32(&self, handle: u32, offset: usize) -> u32 {
         u32::from_le_bytes(*self.array(handle, offset))

@@ -48,14 +48,17 @@ impl Database {
         Database { number, count: 0, expiring: 0, size: 0, groups: Vec::new(), pieces: Vec::new() }
     }
 
+    /// Where a partition's head is, if it was made: nothing of the head is read.
+    #[inline]
+    pub(crate) fn head(&self, partition: u16) -> Option<&Partition> {
+        let at = usize::from(partition);
+        self.pieces.get(at / PIECE)?.as_ref()?.get(at % PIECE)
+    }
+
     /// A partition as it is; an empty one if it never held a key.
     #[inline]
     pub(crate) fn partition(&self, partition: u16) -> Partition {
-        let at = usize::from(partition);
-        match self.pieces.get(at / PIECE) {
-            Some(Some(piece)) => piece[at % PIECE],
-            _ => Partition::default(),
-        }
+        self.head(partition).copied().unwrap_or_default()
     }
 
     /// Sees to it that a partition has its head.

@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod approach;
 mod arena;
 mod audit;
 mod budget;
@@ -26,6 +27,7 @@ mod entry;
 mod evict;
 mod hash;
 mod pile;
+mod prefetch;
 mod recency;
 mod region;
 mod rope;
@@ -34,10 +36,10 @@ mod shard;
 mod shelf;
 mod table;
 mod tend;
-mod warm;
 mod wheel;
 mod width;
 
+pub use approach::Approaches;
 pub use budget::Budget;
 pub use effect::{Change, Effect, Expiry, Full, Key, NewValue, Outcome, What};
 pub use entry::{Entry, INLINE_SIZE_MAX, Type, Value};
@@ -46,4 +48,3 @@ pub use region::Region;
 pub use rope::{CHUNK_SIZE, Chunk, Graveyard, ROPE_SIZE_MAX, Rope, RopeBuilder};
 pub use shard::{Config, KEY_SIZE_MAX, Memory, PARTITIONS_MAX, Recency, Shard};
 pub use tend::Tended;
-pub use warm::WARM_COUNT_MAX;

@@ -1,4 +1,4 @@
-//! The memory of a shard, handed in from outside. The only module here with `unsafe`.
+//! The memory of a shard, handed in from outside. With `prefetch` the only module that has `unsafe`.
 #![expect(
     unsafe_code,
     reason = "a mapped range becomes a slice in one place, with the caller's debts listed"
@@ -6,6 +6,8 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+
+use crate::prefetch::prefetch;
 
 const PAGE_SIZE: usize = 4096;
 
@@ -75,6 +77,12 @@ impl Region {
         assert!(at <= self.size && len <= self.size - at, "a handle lies in the region");
         // SAFETY: as for `bytes`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
+    }
+
+    /// Asks the memory for the line that byte `at` lies in, if there is one.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, at: usize) {
+        prefetch(self.base.as_ptr().wrapping_add(at));
     }
 
     /// Copies bytes from one place to another; the two may overlap.

@@ -53,7 +53,7 @@ impl Slot {
     }
 }
 
-const fn is_inner(link: u32) -> bool {
+pub(crate) const fn is_inner(link: u32) -> bool {
     link & 1 == 1
 }
 
@@ -103,10 +103,16 @@ pub(crate) fn bucket(arena: &Arena, root: u32, hash: u64) -> u32 {
     let mut link = root;
     let mut level = 0;
     while is_inner(link) {
-        link = arena.u32(link & !1, 4 * nibble(hash, level));
+        link = child(arena, link, hash, level);
         level += 1;
     }
     link
+}
+
+/// The link in an inner node, `level` below the root, that leads towards `hash`.
+#[inline(always)]
+pub(crate) fn child(arena: &Arena, inner: u32, hash: u64, level: usize) -> u32 {
+    arena.u32(inner & !1, 4 * nibble(hash, level))
 }
 
 /// The first entry of a bucket that has the hash's tag, or any other of its links, and looked at no further. Without a

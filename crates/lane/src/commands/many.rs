@@ -1,11 +1,14 @@
 //! Several strings, a budget's worth of keys a step.
 
-use store::{Budget, Effect, Expiry, Key, WARM_COUNT_MAX};
+use store::{Budget, Effect, Expiry, Key};
 use wire::reply::{self, OK, Put};
 
 use super::string::new_value;
 use crate::keyspace::{Call, Keyspace, OOM, Progress, Step, put_value};
 use crate::replies::Sink;
+
+/// Keys that are approached together.
+const APPROACH_COUNT: usize = 16;
 
 /// Arguments from `progress` on, as far as the budget goes: where the step ends, and whether that is the end.
 fn slice(
@@ -35,12 +38,14 @@ pub(crate) fn mget(
     let mut index = start;
     while index < stop {
         // Their cache misses overlap.
-        let mut keys = [nothing; WARM_COUNT_MAX];
-        let batch = &mut keys[..WARM_COUNT_MAX.min(stop - index)];
+        let mut keys = [nothing; APPROACH_COUNT];
+        let batch = &mut keys[..APPROACH_COUNT.min(stop - index)];
+        let mut approaches = space.shard.approaches();
         for (nth, key) in batch.iter_mut().enumerate() {
             *key = space.key(call, index + nth);
+            approaches.begin(key.db, key.partition, key.hash);
         }
-        space.shard.warm(batch);
+        approaches.arrive();
         for key in batch {
             index += 1;
             match space.look_up(key) {
