@@ -51,6 +51,9 @@ pub(crate) struct Client {
     pub(crate) proto: Proto,
     pub(crate) db: u16,
     pub(crate) is_authenticated: bool,
+    /// While it has not said the password: since when. It stands among [`crate::core::Core::strangers`] at most once.
+    pub(crate) stranger_since_ns: u64,
+    pub(crate) is_noted_stranger: bool,
     pub(crate) decoder: Decoder,
     /// A frame too large to look at whole, as far as it has come.
     pub(crate) gather: Option<Box<Gather>>,
@@ -160,6 +163,9 @@ impl Client {
             proto: Proto::Resp2,
             db: 0,
             is_authenticated,
+            stranger_since_ns: now_ns,
+            // The lane notes who comes as one.
+            is_noted_stranger: !is_authenticated,
             decoder: Decoder::default(),
             gather: None,
             replies: Replies::default(),

@@ -121,7 +121,7 @@ pub(crate) struct Core {
     /// What the clients hold, apart from what the net keeps for them.
     pub(crate) clients_size: u64,
     /// Clients that have not said the password, in the order in which they came, and since when. Those that have said it
-    /// or have gone stay until it would be their turn.
+    /// or have gone stay until it would be their turn. One that became a stranger again meanwhile goes to the end then.
     pub(crate) strangers: VecDeque<(Handle<Client>, u64)>,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,

@@ -389,6 +389,7 @@ impl Core {
             now: self.space.now,
             local: caller.client.local,
         };
+        let was_authenticated = caller.client.is_authenticated;
         let wish = connection::run(caller.client, &call, &around, &mut sink);
         for code in content.take_errors() {
             caller.client.replies.note_error(code);
@@ -399,8 +400,8 @@ impl Core {
             Wish::Nothing => Flow::Next,
             Wish::Leave => Flow::Leave,
             Wish::Reset => {
-                if !caller.client.is_authenticated {
-                    self.strangers.push_back((caller.handle, self.space.now.mono_ns));
+                if was_authenticated && !caller.client.is_authenticated {
+                    self.note_stranger(caller.client, caller.handle);
                 }
                 caller.client.multi = None;
                 self.forget_watch(caller.client, caller.handle);

@@ -17,6 +17,7 @@ use net::{Close, ConnId, Need, Net, Stream};
 
 use crate::Settings;
 use crate::client::Client;
+use crate::core::Core;
 use crate::peers::{ControlHead, ControlKind};
 use crate::recent::Recent;
 use crate::slab::Handle;
@@ -97,6 +98,16 @@ impl Watchman {
     }
 }
 
+impl Core {
+    /// Somebody has not said the password, or not since RESET: its time begins.
+    pub(crate) fn note_stranger(&mut self, client: &mut Client, handle: Handle<Client>) {
+        client.stranger_since_ns = self.space.now.mono_ns;
+        if !std::mem::replace(&mut client.is_noted_stranger, true) {
+            self.strangers.push_back((handle, client.stranger_since_ns));
+        }
+    }
+}
+
 impl Lane {
     /// A turn's share of looking after clients. True when there is more to do at once.
     pub(crate) fn watch_clients<N: Net>(&mut self, net: &mut N) -> bool {
@@ -145,10 +156,14 @@ impl Lane {
         let now_ns = self.core.space.now.mono_ns;
         for _ in 0..STRANGERS_PER_TURN {
             let Some(&(handle, since_ns)) = self.core.strangers.front() else { return };
-            let stranger = self.clients.get(handle).filter(|client| !client.is_authenticated);
-            let is_late = since_ns.saturating_add(STRANGER_NS) <= now_ns;
-            match stranger {
-                Some(client) if is_late => net.close(client.conn, Close::Now),
+            let client = self.clients.get_mut(handle);
+            let is_late = |since_ns: u64| since_ns.saturating_add(STRANGER_NS) <= now_ns;
+            match client {
+                Some(client) if client.is_authenticated => client.is_noted_stranger = false,
+                Some(client) if since_ns < client.stranger_since_ns => {
+                    self.core.strangers.push_back((handle, client.stranger_since_ns));
+                }
+                Some(client) if is_late(since_ns) => net.close(client.conn, Close::Now),
                 Some(_) => return,
                 None => {}
             }

@@ -265,6 +265,30 @@ fn a_stranger_that_says_no_password_in_ten_seconds_is_closed() {
 }
 
 #[test]
+fn a_stranger_has_its_time_from_when_it_became_one() {
+    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    // Behind this one, which says nothing, the client stays noted when it has said the password.
+    let silent = world.connect(0);
+    world.round();
+    let mut client = world.connect(0);
+    for second in 0..20 {
+        match second {
+            1 => assert_eq!(ask(&mut world, &mut client, &[b"AUTH", b"secret"], 5), "+OK\r\n"),
+            8 => assert_eq!(ask(&mut world, &mut client, &[b"RESET"], 8), "+RESET\r\n"),
+            // Who is a stranger gains no time by it.
+            15 => assert_eq!(ask(&mut world, &mut client, &[b"RESET"], 8), "+RESET\r\n"),
+            _ => {}
+        }
+        for _ in 0..3 {
+            world.round();
+        }
+        assert_eq!(silent.end.at_end(), second > 9, "after {second} seconds");
+        assert_eq!(client.end.at_end(), second > 17, "after {second} seconds");
+        world.pass(1_000_000_000);
+    }
+}
+
+#[test]
 fn an_output_limit_below_what_is_noticed_anyway_holds() {
     let mut world = world(|settings| settings.output_size_max = 50_000);
     let mut client = world.connect_with(0, 1 << 16, 1 << 12);
