@@ -14,7 +14,8 @@ use wire::route::PartitionMap;
 use crate::admin::{Order, Pause};
 use crate::board::Board;
 use crate::client::{Client, Port};
-use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
+use crate::commands::{self, Progress, Step};
+use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
@@ -225,7 +226,7 @@ impl Core {
         key_range(call.command, call.args.len()).step_by(step).any(|index| {
             let is_held =
                 |name: LockName| self.locks.conflicts(name.db, name.key.expect("a key's name"), mode);
-            self.space.lock_names(call, index).any(is_held)
+            commands::lock_names(&self.space, call, index).any(is_held)
         })
     }
 
@@ -243,7 +244,7 @@ impl Core {
             }
         }
         let mut progress = Progress::default();
-        match self.space.run(call, &mut progress, sink, &mut SLICE.clone()) {
+        match commands::run(&mut self.space, call, &mut progress, sink, &mut SLICE.clone()) {
             Step::Done => Ran::Done,
             Step::More => {
                 assert!(
@@ -277,7 +278,7 @@ impl Core {
         let call = Call { command, args, db, proto, route, port };
         let step = usize::from(command.keys.step.max(1));
         for index in key_range(command, args.len()).step_by(step) {
-            for name in self.space.lock_names(&call, index) {
+            for name in commands::lock_names(&self.space, &call, index) {
                 names.push(name, mode);
             }
         }

@@ -1,22 +1,16 @@
-//! What commands mean to the data of this lane. Direct and forwarded commands, parts of transactions and slices all
-//! come through [`Keyspace::run`]; what they do to the shard goes through [`Keyspace::commit`].
+//! The data of this lane as commands see it: keys are looked up and watched here, and all that changes goes through
+//! [`Keyspace::commit`].
 
 use std::collections::VecDeque;
 
-use store::{
-    Budget, Change, Effect, Entry, Expiry, Key, NewValue, ROPE_SIZE_MAX, Rope, RopeBuilder, Shard, Value,
-};
-use wire::command::{Command, Id};
+use store::{Budget, Change, Effect, Entry, Expiry, Key, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
+use wire::command::Command;
 use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
 use crate::Now;
 use crate::client::Port;
-use crate::cluster;
-use crate::commands::lcs::{self, Lcs};
-use crate::commands::scan::{self, Walk};
-use crate::commands::{counter, database, expiry, generic, many, object, range, string};
-use crate::locks::{LockName, Locks};
+use crate::locks::Locks;
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
@@ -41,36 +35,6 @@ pub(crate) struct Call<'a> {
     pub(crate) route: Option<Route>,
     /// The door its client came through.
     pub(crate) port: Port,
-}
-
-/// How far a command has come that takes more than one step.
-#[derive(Default)]
-pub(crate) struct Progress {
-    /// Where it goes on: an argument's index, a partition, a byte.
-    pub(crate) at: u64,
-    /// What it counts.
-    pub(crate) count: i64,
-    /// What else it keeps from step to step.
-    pub(crate) state: Option<Box<State>>,
-}
-
-/// See [`Progress::state`].
-pub(crate) enum State {
-    /// A new value, aside until it is whole.
-    Writing(RopeBuilder),
-    /// KEYS and SCAN.
-    Walking(Walk),
-    /// LCS.
-    Comparing(Lcs),
-}
-
-/// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// The command is over and its reply written.
-    Done,
-    /// Its work ran out; it goes on from its progress.
-    More,
 }
 
 /// The shard and those who listen to its changes.
@@ -118,67 +82,6 @@ impl Keyspace {
             bulk_size_max,
             chance,
         }
-    }
-
-    /// Runs a command, or the next slice of it. Keys are locked and belong to this lane; arity is checked.
-    #[inline]
-    pub(crate) fn run(
-        &mut self,
-        call: &Call<'_>,
-        progress: &mut Progress,
-        sink: &mut Sink<'_>,
-        budget: &mut Budget,
-    ) -> Step {
-        match call.command.id {
-            Id::Get => string::get(self, call, sink),
-            Id::Set => string::set(self, call, sink),
-            Id::Setnx => string::setnx(self, call, sink),
-            Id::Setex => string::setex(self, call, sink, expiry::SECONDS),
-            Id::Psetex => string::setex(self, call, sink, expiry::MILLISECONDS),
-            Id::Getset => string::getset(self, call, sink),
-            Id::Getdel => string::getdel(self, call, sink),
-            Id::Getex => string::getex(self, call, sink),
-            Id::Strlen => range::strlen(self, call, sink),
-            Id::Getrange | Id::Substr => range::getrange(self, call, sink),
-            Id::Append => return range::append(self, call, progress, sink, budget),
-            Id::Setrange => return range::setrange(self, call, progress, sink, budget),
-            Id::Lcs => return lcs::lcs(self, call, progress, sink, budget),
-            Id::Incr => counter::add(self, call, sink, Ok(1)),
-            Id::Decr => counter::add(self, call, sink, Ok(-1)),
-            Id::Incrby => counter::add(self, call, sink, counter::parse_step(call)),
-            Id::Decrby => {
-                counter::add(self, call, sink, counter::parse_step(call).and_then(counter::negated));
-            }
-            Id::Incrbyfloat => counter::add_float(self, call, sink),
-            Id::Mget => return many::mget(self, call, progress, sink, budget),
-            Id::Mset => return many::mset(self, call, progress, sink, budget),
-            Id::Msetnx => return many::msetnx(self, call, progress, sink, budget),
-            Id::Del | Id::Unlink => return generic::del(self, call, progress, sink, budget),
-            Id::Exists | Id::Touch => return generic::exists(self, call, progress, sink, budget),
-            Id::Rename | Id::Renamenx => generic::rename(self, call, sink),
-            Id::Copy => generic::copy(self, call, sink),
-            Id::Move => generic::move_key(self, call, sink),
-            Id::Type => generic::type_of(self, call, sink),
-            Id::ObjectEncoding | Id::ObjectFreq | Id::ObjectIdletime | Id::ObjectRefcount => {
-                object::object(self, call, sink);
-            }
-            Id::Expire | Id::Pexpire | Id::Expireat | Id::Pexpireat => expiry::expire(self, call, sink),
-            Id::Ttl | Id::Pttl | Id::Expiretime | Id::Pexpiretime => expiry::ttl(self, call, sink),
-            Id::Persist => expiry::persist(self, call, sink),
-            Id::Dbsize => database::dbsize(self, call, sink),
-            Id::Flushall | Id::Flushdb => return database::flush(self, call, progress, sink, budget),
-            Id::Swapdb => database::swap(self, call, sink),
-            Id::Keys => return scan::keys(self, call, progress, sink, budget),
-            Id::Scan => return scan::scan(self, call, progress, sink, budget),
-            Id::Randomkey => return scan::random_key(self, call, sink, budget),
-            Id::MemoryUsage => generic::memory_usage(self, call, sink),
-            Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => cluster::keys_in_slot(self, call, sink),
-            _ => {
-                let name = call.command.name;
-                reply::error(sink, &format!("ERR the command '{name}' is not served yet"));
-            }
-        }
-        Step::Done
     }
 
     /// The key that is argument `index`.
@@ -348,14 +251,6 @@ impl Keyspace {
         }
         let is_short = self.tend_room(locks);
         tended.more || is_short
-    }
-
-    /// The locks on the key that is argument `index`: usually one, on MOVE's key in both databases.
-    pub(crate) fn lock_names(&self, call: &Call<'_>, index: usize) -> impl Iterator<Item = LockName> + use<> {
-        let hash = self.key(call, index).hash;
-        let databases =
-            generic::databases_of_key(call.command, call.args, index, call.db, self.database_count);
-        databases.into_iter().flatten().map(move |db| LockName { db, key: Some(hash) })
     }
 }
 

@@ -9,7 +9,8 @@ use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
-use crate::keyspace::{Call, Keyspace, OOM, Progress, Route, Step};
+use crate::commands::{self, Progress, Step};
+use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -360,7 +361,7 @@ impl Part {
                     let call =
                         Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
                     let mut sink = Sink::Part(&mut self.content);
-                    let step = space.run(&call, &mut self.progress, &mut sink, budget);
+                    let step = commands::run(space, &call, &mut self.progress, &mut sink, budget);
                     if *is_inner {
                         space.tally.looks = looks;
                     }

@@ -7,8 +7,9 @@ use wire::route::SLOTS;
 
 use super::SYNTAX;
 use super::generic::swapped_databases;
+use super::{Progress, Step};
 use crate::client::Port;
-use crate::keyspace::{Call, Keyspace, Progress, Step};
+use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
 
 /// DBSIZE. As in Redis, keys whose time has come count until they are taken out.

@@ -6,8 +6,9 @@ use wire::number::parse_i64;
 use wire::reply::{self, OK, Put};
 
 use super::{NOT_AN_INTEGER, SYNTAX};
+use super::{Progress, Step};
 use crate::client::Port;
-use crate::keyspace::{Call, Keyspace, OOM, Progress, Step, put_value};
+use crate::keyspace::{Call, Keyspace, OOM, put_value};
 use crate::replies::Sink;
 use crate::request::Args;
 

@@ -17,7 +17,8 @@ use wire::number::parse_i64;
 use wire::reply::{self, Proto, Put};
 
 use super::{NOT_AN_INTEGER, SYNTAX};
-use crate::keyspace::{Call, Keyspace, Progress, State, Step};
+use super::{Progress, State, Step};
+use crate::keyspace::{Call, Keyspace};
 use crate::replies::{Content, Sink};
 use crate::request::Args;
 

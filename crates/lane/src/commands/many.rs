@@ -4,7 +4,8 @@ use store::{Budget, Effect, Expiry, Key};
 use wire::reply::{self, OK, Put};
 
 use super::string::new_value;
-use crate::keyspace::{Call, Keyspace, OOM, Progress, Step, put_value};
+use super::{Progress, Step};
+use crate::keyspace::{Call, Keyspace, OOM, put_value};
 use crate::replies::Sink;
 
 /// Keys that are approached together.

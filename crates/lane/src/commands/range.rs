@@ -12,7 +12,8 @@ use wire::reply::{self, Put};
 
 use super::NOT_AN_INTEGER;
 use super::string::new_value;
-use crate::keyspace::{Call, Keyspace, OOM, Progress, State, Step};
+use super::{Progress, State, Step};
+use crate::keyspace::{Call, Keyspace, OOM};
 use crate::replies::Sink;
 use crate::request::Arg;
 

@@ -9,8 +9,9 @@ use wire::reply;
 use wire::route::SLOTS;
 
 use super::{NOT_AN_INTEGER, SYNTAX};
+use super::{Progress, State, Step};
 use crate::client::Port;
-use crate::keyspace::{Call, Keyspace, Progress, State, Step};
+use crate::keyspace::{Call, Keyspace};
 use crate::replies::{Content, Sink};
 
 /// A match that takes more looks at bytes than this goes on in later slices: pattern and key together can take
