@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use net::Handover;
-use ring::{Consumer, Mailbox, Producer, credit, frame_size, payload_max, ring};
+use ring::{Consumer, HEADER_SIZE, Mailbox, Producer, credit, frame_size, memory_size, payload_max, ring};
 
 use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
@@ -26,11 +26,14 @@ use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
 use crate::transaction::{Go, Grant, Prepare, Results};
 
-/// Rings of all pairs together stay below this, so that 94 lanes are affordable.
+/// Bytes of all pairs' rings together, slots included, up to 95 lanes; more lanes have the smallest rings.
 const RINGS_SIZE_MAX: usize = 64 * 1024 * 1024;
 /// Nothing is gained by a larger ring: this is more than the asks that a turn's budget of commands can make.
 const ASKS_SIZE_MAX: usize = 128 * 1024;
-const ASKS_SIZE_MIN: usize = 2 * 1024;
+/// Five long answers may be under way, or fourteen short ones.
+const ASKS_SIZE_MIN: usize = 1024;
+/// Bytes of a reply that fit into a short answer.
+const SHORT_SIZE: usize = 48;
 /// A longer ask or answer moves as a parcel.
 const INLINE_SIZE_MAX: usize = 512;
 
@@ -52,8 +55,8 @@ pub(crate) enum Parcel {
     Results(Box<Results>),
     /// A connection that changes lanes.
     Handover(Box<Handover>),
-    /// From the control thread.
-    Order(Order),
+    /// From the control thread. (In place it would make every slot of every ring half as large again.)
+    Order(Box<Order>),
     /// To the control thread.
     Report(Box<Report>),
     /// A slow command, for the control thread's log.
@@ -174,6 +177,8 @@ pub(crate) struct Peer {
     answer_credit_max: usize,
     /// Frames of our control ring that are not reserved for a part or a handover.
     control_credit: usize,
+    /// The same when nothing is under way.
+    control_credit_max: usize,
     inline_size_max: usize,
 }
 
@@ -181,7 +186,7 @@ impl Peer {
     /// The charge of an answer of this kind.
     pub(crate) fn charge(&self, answer: AnswerSize) -> u16 {
         let size = match answer {
-            AnswerSize::Short => ANSWER_HEADER + 48,
+            AnswerSize::Short => ANSWER_HEADER + SHORT_SIZE,
             AnswerSize::Long => ANSWER_HEADER + self.inline_size_max,
         };
         u16::try_from(frame_size(size)).expect("an inline answer is below 64 KiB")
@@ -261,7 +266,7 @@ impl Peer {
     /// Asserts that all credit has come back, as it has when nothing is under way.
     pub(crate) fn audit(&self) {
         assert!(self.answer_credit == self.answer_credit_max, "an answer brings its credit back");
-        assert!(self.control_credit == CONTROL_FRAMES_MAX, "a part that is over gives its place back");
+        assert!(self.control_credit == self.control_credit_max, "a part that is over gives its place back");
     }
 
     /// Credit that came back with an answer.
@@ -322,7 +327,7 @@ impl Peer {
         self.answer_credit -= usize::from(charge);
         let kind = AskKind::Order;
         let head = AskHead { client: ticket, slot: 0, charge, db: 0, id: 0, key_slot: 0, proto: 0, kind };
-        self.asks.push(&[&head.encode(0)], Some(Parcel::Order(order)));
+        self.asks.push(&[&head.encode(0)], Some(Parcel::Order(Box::new(order))));
         Ok(())
     }
 
@@ -340,7 +345,7 @@ impl Peer {
     /// Tells something for which no part has reserved the place; false, and nothing is taken, when there is none to
     /// spare just now. Half of the ring is never reserved.
     pub(crate) fn try_tell(&mut self, head: ControlHead, parcel: &mut Option<Parcel>) -> bool {
-        let reserve = CONTROL_FRAMES_MAX * frame_size(CONTROL_SIZE);
+        let reserve = self.control_credit_max * frame_size(CONTROL_SIZE);
         let has_room = self.control.free() > reserve;
         if has_room {
             self.control.push(&[&head.encode()], parcel.take());
@@ -357,8 +362,12 @@ impl Peer {
     }
 }
 
-/// Parts and handovers in flight from one lane to another; more wait at home.
+/// Parts in flight from one lane to another; more wait at home.
 const CONTROL_FRAMES_MAX: usize = 64;
+/// Bytes of the ask ring for each of them where rings are small.
+const ASKS_SIZE_PER_CONTROL_FRAME: usize = 96;
+/// Control frames for which no part reserves the place, at the least.
+const TOLD_FRAMES_MIN: usize = 10;
 
 impl AskHead {
     fn encode(&self, count: u16) -> [u8; ASK_HEADER] {
@@ -493,6 +502,50 @@ impl Links {
     }
 }
 
+/// How large the rings of each pair are, bytes.
+struct Sizes {
+    asks: usize,
+    answers: usize,
+    control: usize,
+    /// Frames of the control ring that parts may reserve.
+    control_frames: usize,
+}
+
+impl Sizes {
+    /// The largest that stay within [`RINGS_SIZE_MAX`] for all pairs together, the control thread's included.
+    fn of_server(lane_count: usize) -> Sizes {
+        let pair_count = (lane_count + 1) * lane_count;
+        let mut sizes = Sizes::of_pair(ASKS_SIZE_MAX);
+        while ASKS_SIZE_MIN < sizes.asks && RINGS_SIZE_MAX < sizes.memory() * pair_count {
+            sizes = Sizes::of_pair(sizes.asks / 2);
+        }
+        sizes
+    }
+
+    fn of_pair(asks: usize) -> Sizes {
+        let control_frames = CONTROL_FRAMES_MAX.min(asks / ASKS_SIZE_PER_CONTROL_FRAME);
+        // What is free is told up to half of the ring, less a header.
+        let control = 2 * ((control_frames + TOLD_FRAMES_MIN) * frame_size(CONTROL_SIZE) + HEADER_SIZE);
+        let control = control.next_power_of_two();
+        Sizes { asks, answers: 2 * asks, control, control_frames }
+    }
+
+    /// Asks, answers, control: bytes, and the parcels that may be under way. As many as there are frames, so that room for
+    /// a frame is room for its parcel; of answers as many as there is credit for at once.
+    fn rings(&self) -> [(usize, usize); 3] {
+        [
+            (self.asks, self.asks / frame_size(ASK_HEADER)),
+            (self.answers, self.answers / frame_size(ANSWER_HEADER + SHORT_SIZE)),
+            (self.control, self.control / frame_size(CONTROL_SIZE)),
+        ]
+    }
+
+    /// Bytes of memory behind one pair's rings.
+    fn memory(&self) -> usize {
+        self.rings().map(|(size, parcels)| memory_size::<Parcel>(size, parcels)).iter().sum()
+    }
+}
+
 /// The rings between `lane_count` lanes and the control thread, whose links come last.
 pub fn mesh(lane_count: usize) -> Vec<Links> {
     mesh_placed(lane_count, &mut |_| {})
@@ -503,17 +556,9 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
 /// thread, the last number, has no cpu of its own.
 pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links> {
     let node_count = lane_count + 1;
-    let pair_size_max = RINGS_SIZE_MAX / (node_count * node_count);
-    let mut asks_size = ASKS_SIZE_MAX;
-    // asks + answers of twice the size + control of an eighth, at least 4 KiB
-    while ASKS_SIZE_MIN < asks_size && pair_size_max < 3 * asks_size + asks_size / 8 {
-        asks_size /= 2;
-    }
-    let answers_size = 2 * asks_size;
-    let control_size = (CONTROL_FRAMES_MAX * 2 * frame_size(CONTROL_SIZE)).next_power_of_two();
-    let inline_size_max = INLINE_SIZE_MAX.min(payload_max(asks_size) / 4);
-    let answer_credit = credit(answers_size, ANSWER_HEADER + inline_size_max);
-    let parcels_of = |size: usize, frame: usize| size / frame_size(frame);
+    let sizes = Sizes::of_server(lane_count);
+    let inline_size_max = INLINE_SIZE_MAX.min(payload_max(sizes.asks) / 4);
+    let answer_credit = credit(sizes.answers, ANSWER_HEADER + inline_size_max);
 
     let mut mailboxes: Vec<Arc<Mailbox>> = Vec::new();
     let mut senders: Vec<Vec<Option<[Producer<Parcel>; 3]>>> = Vec::new();
@@ -526,9 +571,7 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
         place(to);
         mailboxes.push(Arc::new(Mailbox::new()));
         for from in (0..node_count).filter(|&from| from != to) {
-            let asks = ring(asks_size, parcels_of(asks_size, ASK_HEADER));
-            let answers = ring(answers_size, parcels_of(answers_size, ANSWER_HEADER));
-            let control = ring(control_size, parcels_of(control_size, CONTROL_SIZE));
+            let [asks, answers, control] = sizes.rings().map(|(size, parcels)| ring(size, parcels));
             senders[from][to] = Some([asks.0, answers.0, control.0]);
             receivers[to][from] = Some([asks.1, answers.1, control.1]);
         }
@@ -551,7 +594,8 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
                 control_in,
                 answer_credit,
                 answer_credit_max: answer_credit,
-                control_credit: CONTROL_FRAMES_MAX,
+                control_credit: sizes.control_frames,
+                control_credit_max: sizes.control_frames,
                 inline_size_max,
             })
         });
@@ -563,6 +607,45 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rings_stay_affordable() {
+        let of_server = |lanes: usize| Sizes::of_server(lanes).memory() * (lanes + 1) * lanes;
+        for lanes in 1..=95 {
+            assert!(of_server(lanes) <= RINGS_SIZE_MAX, "{lanes} lanes: {} bytes", of_server(lanes));
+        }
+        let asks = [1, 8, 16, 32, 64, 94, 251].map(|lanes| Sizes::of_server(lanes).asks / 1024);
+        assert_eq!(asks, [128, 128, 32, 8, 2, 1, 1]);
+        let memory = [128, 32, 8, 2, 1].map(|asks| Sizes::of_pair(asks * 1024).memory());
+        assert_eq!(memory, [533_632, 140_416, 42_112, 13_440, 7_296], "docs/rings.md tells these numbers");
+        assert_eq!(of_server(251) >> 20, 440, "and this one");
+    }
+
+    /// At any number of lanes parts and handovers have room, wherever the ring's last frame ended; and a short answer is
+    /// charged no more than a long one, which the slots for answers' parcels rely on.
+    #[test]
+    fn small_rings_carry_what_lanes_say() {
+        let head = ControlHead { target: 0, round: 0, kind: ControlKind::Withdraw };
+        for lanes in [1, 16, 32, 48, 64, 94] {
+            let mut links = mesh(lanes);
+            let (first, control) = links.split_at_mut(lanes);
+            let peer = first[0].peers[lanes].as_mut().expect("the control thread is a peer");
+            let other = control[0].peers[0].as_mut().expect("a lane is a peer");
+            assert!(peer.charge(AnswerSize::Short) <= peer.charge(AnswerSize::Long));
+            assert!(5 * usize::from(peer.charge(AnswerSize::Long)) <= peer.answer_credit_max);
+            assert!(peer.can_prepare());
+            for _ in 0..200 {
+                for told in 0..TOLD_FRAMES_MIN {
+                    assert!(peer.try_tell(head, &mut None), "{lanes} lanes, {told} told");
+                }
+                peer.publish();
+                while other.control_in.peek().is_some() {
+                    other.control_in.pop();
+                }
+                other.control_in.release();
+            }
+        }
+    }
 
     /// Each lane's rings come after its place is taken, and so do its ends.
     #[test]

@@ -168,7 +168,11 @@ impl Core {
                     let Some(Parcel::Order(order)) = order else {
                         unreachable!("asks carry what their kind says")
                     };
-                    self.orders.push_back(Ordered { ticket: head.client, charge: head.charge, order });
+                    self.orders.push_back(Ordered {
+                        ticket: head.client,
+                        charge: head.charge,
+                        order: *order,
+                    });
                 }
                 AskKind::Question | AskKind::ExecQuestion => {
                     unreachable!("only the control thread is asked questions")
