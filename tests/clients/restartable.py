@@ -9,6 +9,7 @@ clients of it. Such a program gets the shared port and a lane's port, and says w
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
@@ -71,11 +72,17 @@ def check_direct(before, after, requests_count_min=1000):
         raise AssertionError(f"{direct} requests were direct, {forwarded} forwarded, {moved} moved")
 
 
-def toolchain(name):
-    """The path of a compiler or interpreter; without it the test is skipped."""
+def toolchain(name, version_min=None):
+    """The path of a compiler or interpreter; without it, or with one below `version_min`, the test is skipped."""
     path = shutil.which(name)
     if path is None:
-        raise unittest.SkipTest(f"{name} is not installed")
+        raise unittest.SkipTest(f"{name} is not installed: run 'make setup'")
+    if version_min is not None:
+        said = subprocess.run([path, "version" if name == "go" else "--version"], capture_output=True, text=True).stdout
+        version = re.search(r"(\d+)\.(\d+)", said)
+        if version is None or tuple(map(int, version.groups())) < version_min:
+            wanted = ".".join(map(str, version_min))
+            raise unittest.SkipTest(f"{name} {version[0] if version else 'of no known version'} is older than {wanted}")
     return path
 
 
@@ -86,9 +93,10 @@ def made(name):
     return directory / name
 
 
-def build(command, directory):
+def build(command, directory, **environment):
     """Runs a step that makes a client program, and shows what it said when it fails."""
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX)
+    done = subprocess.run(
+        command, cwd=directory, env={**os.environ, **environment}, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX)
     if done.returncode != 0:
         raise AssertionError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
 

@@ -3,10 +3,12 @@
 
 A test reaches the server under test through `server()`. It runs on a free port of 127.0.0.1 with two lanes, so that
 commands cross lanes, and is ended by its pid whatever happens. A test that restarts its server or counts what arrives
-has one of its own (restartable.py). A client whose compiler or interpreter is missing is skipped and said to be; redis-py
-and redis-cli must be there. Run by `make test-clients`; one file alone with `run.py redis_py`.
+has one of its own (restartable.py). A client whose compiler or interpreter is missing or too old is skipped: the last
+lines say so with the reason and the count, and so does the end of `make test`. redis-py and redis-cli must be there. Run
+by `make test-clients`; one file alone with `run.py redis_py`.
 """
 
+import os
 import pathlib
 import sys
 import unittest
@@ -27,6 +29,13 @@ def server():
     return _running[0]
 
 
+def note_skipped(lines):
+    """Leaves what was skipped where `make test` looks for it at its end."""
+    directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE.parent.parent / "target")) / "skipped"
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "clients").write_text("".join(f"{line}\n" for line in lines))
+
+
 def main():
     # The tests import this file as a module; they must see the server that this run starts.
     sys.modules["run"] = sys.modules["__main__"]
@@ -43,9 +52,12 @@ def main():
     finally:
         code = server().end()
     failed = len(result.failures) + len(result.errors)
-    for test, reason in result.skipped:
-        print(f"skipped: {test.id().partition('.')[0]}: {reason}")
-    print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed")
+    skipped = [f"{test.id().partition('.')[0]}: {reason}" for test, reason in result.skipped]
+    for line in skipped:
+        print(f"skipped: {line}")
+    print(f"{result.testsRun - failed - len(skipped)} passed, {failed} failed, {len(skipped)} skipped")
+    if len(sys.argv) == 1:
+        note_skipped(skipped)
     if code != 0:
         print(f"the server ended with {code} when it was asked to end; it must be 0", file=sys.stderr)
     sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 and code == 0 else 1)

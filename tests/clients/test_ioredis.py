@@ -5,10 +5,13 @@ import unittest
 
 from restartable import HERE, build, converse, made, toolchain
 
+# What ioredis 6 asks for.
+NODE_VERSION_MIN = (20, 0)
+
 
 class Ioredis(unittest.TestCase):
     def test_all(self):
-        node, npm = toolchain("node"), toolchain("npm")
+        node, npm = toolchain("node", NODE_VERSION_MIN), toolchain("npm")
         directory = made("node")
         directory.mkdir(exist_ok=True)
         lock, installed = HERE / "node/package-lock.json", directory / "installed"
