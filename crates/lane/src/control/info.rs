@@ -225,7 +225,8 @@ impl View<'_> {
 
     fn memory(&self, text: &mut String) {
         let (used, peak) = (self.used_size(), self.peak_size());
-        let resident = self.resident_size;
+        let (resident, active) = (self.resident_size, self.sum(|census| census.memory.resident));
+        let dataset = self.sum(|census| census.memory.entries + census.memory.ropes);
         let maxmemory = self.config.value("maxmemory");
         lines!(text;
             "used_memory" used,
@@ -234,13 +235,14 @@ impl View<'_> {
             "used_memory_rss_human" human(resident),
             "used_memory_peak" peak,
             "used_memory_peak_human" human(peak),
-            "used_memory_peak_perc" format_args!("{}%", ratio(used.saturating_mul(100), peak)),
+            "used_memory_peak_perc" percent(used, peak),
             "used_memory_overhead" self.sum(|census| census.memory.heads + census.stats.clients_size),
             "used_memory_startup" 0,
-            "used_memory_dataset" self.sum(|census| census.memory.entries + census.memory.ropes),
+            "used_memory_dataset" dataset,
+            "used_memory_dataset_perc" percent(dataset, used),
             "allocator_allocated" used,
-            "allocator_active" self.sum(|census| census.memory.resident),
-            "allocator_resident" self.sum(|census| census.memory.resident),
+            "allocator_active" active,
+            "allocator_resident" active,
             "total_system_memory" self.memory_size,
             "total_system_memory_human" human(self.memory_size),
             "used_memory_lua" 0,
@@ -252,11 +254,19 @@ impl View<'_> {
             "number_of_libraries" 0,
             "used_memory_vm_functions" 0,
             "used_memory_vm_total" 0,
+            "used_memory_vm_total_human" "0B",
             "used_memory_functions" 0,
             "used_memory_scripts" 0,
+            "used_memory_scripts_human" "0B",
             "maxmemory" maxmemory,
             "maxmemory_human" human(maxmemory.parse().unwrap_or(0)),
             "maxmemory_policy" self.config.value("maxmemory-policy"),
+            "allocator_frag_ratio" ratio(active, used),
+            "allocator_frag_bytes" active.saturating_sub(used),
+            "allocator_rss_ratio" ratio(active, active),
+            "allocator_rss_bytes" 0,
+            "rss_overhead_ratio" ratio(resident, active),
+            "rss_overhead_bytes" resident.saturating_sub(active),
             "mem_fragmentation_ratio" ratio(resident, used),
             "mem_fragmentation_bytes" resident.saturating_sub(used),
             "mem_not_counted_for_evict" 0,
@@ -319,6 +329,8 @@ impl View<'_> {
             "total_net_repl_output_bytes" 0,
             "instantaneous_input_kbps" ratio(self.bytes_per_second.0, 1024),
             "instantaneous_output_kbps" ratio(self.bytes_per_second.1, 1024),
+            "instantaneous_input_repl_kbps" "0.00",
+            "instantaneous_output_repl_kbps" "0.00",
             "rejected_connections" self.sum(|census| census.stats.clients_rejected),
             "sync_full" 0,
             "sync_partial_ok" 0,
@@ -529,6 +541,11 @@ fn human(size: u64) -> String {
             format!("{}.{:02}{name}", hundredths / 100, hundredths % 100)
         }
     }
+}
+
+/// `a` of `b` in percent, with two decimals.
+fn percent(a: u64, b: u64) -> String {
+    format!("{}%", ratio(a.saturating_mul(100), b))
 }
 
 /// `a / b` with two decimals; 0 without `b`.
