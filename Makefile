@@ -48,6 +48,9 @@ format: need-toolchain
 lint: need-toolchain
 	@echo "== lint"
 	@$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	@echo "== links of docstrings"
+	@RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" \
+		$(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
 
 # Advisories need a database from the network, so they are a target of their own.
 .PHONY: deny

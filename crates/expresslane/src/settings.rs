@@ -62,7 +62,8 @@ Every flag is also a key of the configuration file and an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
 Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.
-The sentence on stderr says what to change when it exits with 1 (the machine or the file) or 2 (the flags).";
+
+Exit codes: 0 ended when asked to, 1 it can't start or was cut off (one sentence says what to do), 2 a flag is wrong.";
 
 const STATS_LONG: &str = "Show how a running server is, lane by lane.
 

@@ -27,7 +27,7 @@ const RECEIVE_SIZE: usize = 64 * 1024;
 const REPLIES_SIZE: usize = 256 * 1024;
 /// Events fetched by one `epoll_wait`; more stay in the kernel for the next one.
 const EVENTS_COUNT: usize = 1024;
-/// Largest constant, in bytes: a reply must fit [`REPLIES_SIZE`] with its framing.
+/// Largest constant, in bytes: a reply must fit `REPLIES_SIZE` with its framing.
 pub const REPLY_SIZE_MAX: usize = 128 * 1024;
 
 /// One connection: how far the request under way is counted, and what the client is still owed.

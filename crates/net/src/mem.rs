@@ -2,7 +2,7 @@
 //!
 //! It behaves as sockets do: a bounded buffer in each direction, so that a client that does not read is felt; clients
 //! that end their sending side, go away, or cut the connection. The decisions are those of
-//! [`Readiness`](crate::readiness::Readiness), the same that run over epoll; only the kernel is made up.
+//! [`Readiness`], the same that run over epoll; only the kernel is made up.
 //!
 //! Nothing here knows threads or time; all of it is `Send`, so that nets of several lanes may also run on several.
 

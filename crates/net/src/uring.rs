@@ -156,7 +156,7 @@ impl Conn {
     }
 }
 
-/// A [`Net`] over `io_uring`. It belongs to the thread that made it: the kernel serves nobody else.
+/// A [`Net`](crate::Net) over `io_uring`. It belongs to the thread that made it: the kernel serves nobody else.
 pub struct Uring {
     conns: Slots<Conn>,
     limits: Limits,
@@ -199,7 +199,7 @@ impl Uring {
     /// Without listeners, for the calling thread.
     ///
     /// # Errors
-    /// The kernel does not give one; [`probe`] says why in words.
+    /// The kernel does not give one; [`probe()`] says why in words.
     pub fn new(limits: Limits) -> io::Result<Uring> {
         assert!(0 < limits.clients_per_turn && 0 < limits.send_size, "a turn may do something");
         let buffers_count = limits.clients_per_turn.clamp(16, 1024).next_power_of_two();

@@ -1,6 +1,6 @@
 //! Whole servers in one thread, under one seed: lanes, clients, a clock and chance that are all arguments.
 //!
-//! [`run`] plays a seed: clients ask for random things over connections that are cut, slow, late and lost, lanes take
+//! [`run()`] plays a seed: clients ask for random things over connections that are cut, slow, late and lost, lanes take
 //! turns in any order and sleep when they say so. What clients see is held against a model:
 //!
 //! * `object`, `linear`: for each thing there is an order of what happened to it that explains every reply, and that

@@ -529,7 +529,7 @@ impl Control {
         machine.rewrite(&self.config.changed()).map_err(|why| format!("Rewriting config file: {why}"))
     }
 
-    /// SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]
+    /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
     fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
         let mut how = Shutdown::Drain;
         let (mut saves, mut aborts) = (false, false);

@@ -36,7 +36,7 @@ impl SlowLog {
         out.put(OK);
     }
 
-    /// SLOWLOG GET [count]; -1 is all.
+    /// `SLOWLOG GET [count]`; -1 is all.
     pub(super) fn get(&self, args: Args<'_>, out: &mut impl Put) {
         let count = match args.len() {
             2 => 10,
