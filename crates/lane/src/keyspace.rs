@@ -43,6 +43,8 @@ pub(crate) struct Keyspace {
     pub(crate) watches: Watches,
     /// Requests too heavy to be dropped in one go.
     graves: VecDeque<Request>,
+    /// Their pages.
+    grave_pages: usize,
     pub(crate) room: Room,
     pub(crate) now: Now,
     /// What commands came to.
@@ -55,6 +57,11 @@ pub(crate) struct Keyspace {
     /// State of [`Keyspace::draw`].
     chance: u64,
 }
+
+/// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
+/// are many in the bytes of a turn are small, and dropped together.
+const PAGES_PER_TURN: usize = 8;
+const PAGES_PER_TURN_MAX: usize = 512;
 
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -74,6 +81,7 @@ impl Keyspace {
             shard,
             watches: Watches::default(),
             graves: VecDeque::new(),
+            grave_pages: 0,
             room,
             now,
             tally: Tally::default(),
@@ -227,30 +235,37 @@ impl Keyspace {
     /// Drops a request: a light one now, a heavy one page by page in [`Keyspace::tend`].
     pub(crate) fn discard(&mut self, request: Request) {
         if !request.is_light() {
+            self.grave_pages += request.page_count();
             self.graves.push_back(request);
+        }
+    }
+
+    /// Drops pages of heavy requests: the more wait the more, so that they go as fast as they come.
+    fn drop_requests(&mut self) {
+        let mut pages_left = (PAGES_PER_TURN + self.grave_pages / 8).min(PAGES_PER_TURN_MAX);
+        while pages_left > 0
+            && let Some(request) = self.graves.front_mut()
+        {
+            let shard = &mut self.shard;
+            if request.drop_page(&mut |rope| shard.retire(rope)) {
+                (pages_left, self.grave_pages) = (pages_left - 1, self.grave_pages - 1);
+            } else {
+                self.graves.pop_front();
+            }
         }
     }
 
     /// The lane's housekeeping, a budget's worth: expiry that leaves locked keys alone, growth, freeing. True when there
     /// is more to do at once.
     pub(crate) fn tend(&mut self, locks: &Locks, budget: &mut Budget) -> bool {
-        while let Some(request) = self.graves.front_mut() {
-            if budget.is_spent() {
-                return true;
-            }
-            budget.spend(128, 0);
-            let shard = &mut self.shard;
-            if !request.drop_page(&mut |rope| shard.retire(rope)) {
-                self.graves.pop_front();
-            }
-        }
+        self.drop_requests();
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let tended = self.shard.tend(self.now.unix_ms, budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
-        tended.more || is_short
+        tended.more || is_short || !self.graves.is_empty()
     }
 }
 

@@ -187,6 +187,11 @@ impl Request {
         self.pages.len() <= 1 && self.size <= FLAT_SIZE_MAX
     }
 
+    /// Pages that [`Request::drop_page`] has to drop.
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
     /// Drops one page, handing its ropes to `retire`; false when none is left. For requests that are not light.
     pub(crate) fn drop_page(&mut self, retire: &mut impl FnMut(Rope)) -> bool {
         let Some(page) = self.pages.pop() else { return false };

@@ -401,3 +401,27 @@ fn clients_that_may_not_be_closed_do_not_hide_those_of_other_lanes() {
     }
     assert!(world.is_asleep(), "and then there is nothing to do");
 }
+
+#[test]
+fn long_values_written_over_and_over_are_freed_as_fast_as_they_come() {
+    let mut world = world(1, |_| {});
+    let mut mortal = world.connect(0);
+    world.exchange(&mut mortal, &command(&[b"SET", b"mortal", b"1", b"PX", b"10"]), 5, 50);
+    let mut clients: Vec<Client> = (0..8).map(|_| world.connect(0)).collect();
+    for round in 0..400 {
+        for (number, client) in clients.iter_mut().enumerate() {
+            let size = [33_000, 40_000, 100_000, 200_000][(round + number) % 4];
+            let value = vec![b'v'; size];
+            if round % 3 == 0 {
+                client.send(&command(&[b"MSET", b"a", &value, b"b", &value]));
+            } else {
+                client.send(&command(&[b"SET", b"c", &value]));
+            }
+            client.pump();
+        }
+        world.round();
+        let size = held(&world);
+        assert!(size < 16 * MIB, "{size} bytes are held of three keys after {round} rounds");
+    }
+    assert_eq!(world.lanes[0].shard().count(0), 3, "what ends meanwhile ends");
+}

@@ -243,6 +243,9 @@ impl RopeBuilder {
     }
 }
 
+/// Elements that are freed in a call of [`Graveyard::catch_up`] at most.
+const CATCH_UP_MAX: usize = 256;
+
 /// Where ropes go to be freed in steps: 512 MB are 8,192 chunks, too much for one turn.
 #[derive(Debug, Default)]
 pub struct Graveyard {
@@ -272,6 +275,13 @@ impl Graveyard {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.ropes.is_empty() && self.nodes.is_empty() && self.chunks.is_empty()
+    }
+
+    /// Frees the more the more waits, so that what comes in every turn goes in every turn.
+    pub(crate) fn catch_up(&mut self) {
+        let waiting = usize::try_from(self.size).unwrap_or(usize::MAX) / CHUNK_SIZE;
+        let count = u32::try_from(waiting.min(CATCH_UP_MAX)).expect("a few hundred");
+        self.free(&mut Budget::new(count, u32::MAX));
     }
 
     /// Frees until nothing is left or the budget is spent. A chunk, node or root is one element.

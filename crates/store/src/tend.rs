@@ -28,6 +28,7 @@ impl Shard {
         let mut more = budget.half(|budget| self.take_out_due(now_ms, budget, hold));
         more |= budget.half(|budget| self.reap(budget));
         budget.half(|budget| self.graveyard.free(budget));
+        self.graveyard.catch_up();
         more |= !self.graveyard.is_empty();
         more |= budget.half(|budget| self.compact(budget));
         more |= self.arena.warm(budget);
