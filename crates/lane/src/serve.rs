@@ -1,10 +1,11 @@
 //! One client's share of a turn: its input becomes commands, commands become replies.
 //!
-//! Commands that have arrived together are decoded together, up to [`AHEAD_MAX`] of them, of one client that pipelines or
-//! of several that do not, and what their keys need is brought near before the first one runs: the cache misses of a
-//! batch overlap instead of following one another, and the lane's own code stays in the cache between two system calls.
+//! Commands that have arrived together, of one client that pipelines or of several that do not, go through each stage
+//! together: all are received, then all are decoded, up to [`AHEAD_MAX`] of a client, then all run. What their keys need is
+//! brought near meanwhile, so that the cache misses of a batch overlap; and a stage's code, which a system call drives
+//! out of the cache, is fetched once for all.
 
-use net::{Close, Need, Net, Stream};
+use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
 use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
@@ -43,6 +44,15 @@ pub(crate) enum End {
     Settles,
     /// It is halted although it has all its replies: a ring has no room for its command, or it does not read.
     Parched,
+}
+
+/// Receives for a client that is about to be served; how many bytes there are then. One in the middle of something large
+/// receives when its turn comes.
+pub(crate) fn receive<N: Net>(client: &Client, net: &mut N) -> usize {
+    if client.gather.is_some() {
+        return INPUT_MAX;
+    }
+    net.stream(client.conn, client.need).map_or(0, |stream| stream.input.len())
 }
 
 /// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
@@ -248,8 +258,7 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Receives for a client and decodes up to `count_max` commands of what has arrived, before it is served. Gives how
-    /// many are at hand; a client that sends something large counts as many.
+    /// Decodes up to `count_max` commands of what has been received from a client, before it is served.
     pub(crate) fn prepare<N: Net>(
         &mut self,
         core: &Core,
@@ -257,17 +266,15 @@ impl Ahead {
         net: &mut N,
         count_max: usize,
         approaches: &mut Approaches<'_>,
-    ) -> usize {
+    ) {
         self.is_fresh = false;
-        self.count = 0;
-        let Some(Stream { input, .. }) = net.stream(client.conn, client.need) else { return 0 };
         if client.gather.is_some() {
-            return AHEAD_MAX;
+            return;
         }
+        let Some(Stream { input, .. }) = net.stream(client.conn, Need::Rest) else { return };
         let limits = limits(core, client);
         self.look(core, client, input, &limits, count_max, approaches);
         self.is_fresh = true;
-        self.count
     }
 
     /// Decodes up to `count_max` commands, and begins to look for their keys.

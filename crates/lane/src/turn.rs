@@ -18,7 +18,7 @@ use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::room::Room;
-use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client};
+use crate::serve::{AHEAD_MAX, Ahead, End, Share, receive, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::tally::ErrorCode;
@@ -35,6 +35,8 @@ const COMMANDS_PER_CLIENT: usize = 64;
 const BYTES_PER_CLIENT: usize = 64 * 1024;
 /// Bytes taken in or answered in a turn, over all clients.
 const BYTES_PER_TURN: usize = 256 * 1024;
+/// Bytes that have arrived from clients that are served together: enough for a dozen short commands.
+const BATCH_SIZE: usize = 1024;
 /// Asks of each other lane served in a turn.
 const ASKS_PER_PEER: usize = 256;
 /// Steps of parts and transactions in a turn.
@@ -406,9 +408,8 @@ impl Lane {
         let mut bytes_left = BYTES_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
         while clients_left > 0 && commands_left > 0 && bytes_left > 0 {
-            let mut at_hand = 0;
-            let mut approaches = self.core.space.shard.approaches();
-            while clients_left > 0 && self.batch.len() < AHEAD_MAX && at_hand < AHEAD_MAX.min(commands_left) {
+            let mut input_size = 0;
+            while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 clients_left -= 1;
                 let handle = self.ready.pop_front().expect("counted");
                 let Some(client) = self.clients.get_mut(handle) else { continue };
@@ -416,13 +417,17 @@ impl Lane {
                 if client.is_blocked || client.is_leaving {
                     continue;
                 }
-                if self.aheads.len() == self.batch.len() {
-                    self.aheads.push(Ahead::default());
-                }
-                let ahead = &mut self.aheads[self.batch.len()];
-                let count_max = commands_left.min(COMMANDS_PER_CLIENT);
-                at_hand += ahead.prepare(&self.core, client, net, count_max, &mut approaches);
+                input_size += receive(client, net);
                 self.batch.push(handle);
+            }
+            if self.aheads.len() < self.batch.len() {
+                self.aheads.resize_with(self.batch.len(), Ahead::default);
+            }
+            let mut approaches = self.core.space.shard.approaches();
+            for (ahead, handle) in self.aheads.iter_mut().zip(&self.batch) {
+                let client = self.clients.get_mut(*handle).expect("clients leave between turns");
+                let count_max = commands_left.min(COMMANDS_PER_CLIENT);
+                ahead.prepare(&self.core, client, net, count_max, &mut approaches);
             }
             approaches.arrive();
             for (ahead, handle) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
