@@ -99,3 +99,15 @@ fn percentiles_are_shown_as_they_are_set_or_not_at_all() {
     world.ask(&client, "CONFIG SET latency-tracking yes");
     assert!(world.ask(&client, "INFO latencystats").contains("_ping:"));
 }
+
+#[test]
+fn exec_is_not_logged_as_slow() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "CONFIG SET slowlog-log-slower-than 0");
+    for command in ["MULTI", "PING", "EXEC"] {
+        world.ask(&client, command);
+    }
+    let log = world.ask(&client, "SLOWLOG GET");
+    assert!(log.contains("$5\r\nMULTI\r\n") && !log.contains("EXEC"), "{log}");
+}
