@@ -334,7 +334,8 @@ impl Control {
             gather.reports.push((lane, *report));
             gather.awaited -= 1;
             if gather.awaited == 0 {
-                let Gather { asked, reports, .. } = self.gathers.remove(&head.target).expect("just seen");
+                let Gather { asked, mut reports, .. } = self.gathers.remove(&head.target).expect("just seen");
+                reports.sort_by_key(|(lane, _)| *lane);
                 if let Some((asker, question)) = asked {
                     let mut out = Vec::new();
                     self.conclude(&question, reports, now, machine, &mut out);

@@ -156,3 +156,19 @@ fn what_another_lane_asks_and_what_takes_slices_is_named_too() {
     assert!(line.contains("longest of them: get for another lane, 3000 us, 2 arguments, "), "{line}");
     assert!(!line.contains("foo"), "keys may be secret: {line}");
 }
+
+/// Also when one of them has reported late, because it slept.
+#[test]
+fn lanes_stand_in_the_order_of_their_numbers() {
+    let mut world = World::with(2, &[("enable-debug-command", "yes")]);
+    let [sleeper, other] = [(); 2].map(|()| {
+        let client = world.connect();
+        world.ask(&client, "PING");
+        client
+    });
+    // A command has twenty rounds of a millisecond to be answered.
+    assert_eq!(world.ask(&sleeper, "DEBUG SLEEP 0.03"), "");
+    let info = world.ask(&other, "INFO lanes");
+    let names: Vec<_> = info.lines().filter(|line| line.starts_with("lane")).map(|line| &line[..5]).collect();
+    assert_eq!(names, ["lane0", "lane1"]);
+}
