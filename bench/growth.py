@@ -107,7 +107,7 @@ def show(facts, rows, options):
         line += f"{row['latency_ns']['count']:>13,}"
         if row["kind"] != "clock":
             turn = row["turn_us_max"]
-            line += f"{'' if turn is None else f'{turn:,} µs':>14}{row['preemptions']:>11,}"
+            line += f"{'' if turn is None else f'{turn:,.0f} µs':>14}{row['preemptions']:>11,}"
             line += f"{row['cpu_us_per_request']:>16.2f}"
         print(line.rstrip())
     print("clock: gaps of 1 µs and more of a thread that only reads the clock; preempted: times that the kernel took the "

@@ -9,6 +9,7 @@ use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
 use crate::Now;
+use crate::chance::Chance;
 use crate::client::Port;
 use crate::locks::Locks;
 use crate::replies::Sink;
@@ -55,7 +56,7 @@ pub(crate) struct Keyspace {
     /// `proto-max-bulk-len`: longer strings are refused.
     pub(crate) bulk_size_max: u64,
     /// State of [`Keyspace::draw`].
-    chance: u64,
+    chance: Chance,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -76,7 +77,7 @@ impl Keyspace {
         room: Room,
     ) -> Keyspace {
         // As secret as the table's own seed, and as repeatable.
-        let chance = shard.key(0, 0, &cursor_after.to_le_bytes()).hash;
+        let chance = Chance::new(shard.key(0, 0, &cursor_after.to_le_bytes()).hash);
         Keyspace {
             shard,
             watches: Watches::default(),
@@ -131,13 +132,10 @@ impl Keyspace {
         found
     }
 
-    /// The next random number: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
+    /// The next random number.
     #[inline]
     pub(crate) fn draw(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.chance.next()
     }
 
     /// Whether a string of `size` bytes with `added` more is longer than strings may be.

@@ -20,6 +20,7 @@
 
 mod admin;
 mod board;
+mod chance;
 mod client;
 mod cluster;
 mod commands;

@@ -22,6 +22,7 @@ use wire::command::{Command, Flag};
 
 use crate::SLICE;
 use crate::board::Board;
+use crate::chance::Chance;
 use crate::core::Core;
 use crate::keyspace::Keyspace;
 use crate::lease::Lease;
@@ -50,8 +51,8 @@ pub(crate) struct Room {
     size_max: u64,
     mark: u64,
     policy: Policy,
-    /// Where the drawing of samples has come to (splitmix64).
-    chance: u64,
+    /// Draws the samples.
+    chance: Chance,
     /// What another lane was promised.
     debt: Option<Debt>,
     /// Bytes that were wanted when the account was found spent.
@@ -78,7 +79,7 @@ impl Room {
             size_max: u64::MAX,
             mark: u64::MAX,
             policy: Policy::NoEviction,
-            chance: 0,
+            chance: Chance::new(0),
             debt: None,
             wanted: 0,
             ask_at_ns: 0,
@@ -153,13 +154,6 @@ pub(crate) fn growth(command: &Command, args: &Args<'_>) -> Option<u64> {
 pub(crate) fn growth_of(args: &Args<'_>, range: Range<usize>) -> u64 {
     let entry_count = range.len().div_ceil(2) as u64;
     range.map(|index| args.get(index).size() as u64).sum::<u64>() + entry_count * ENTRY_SIZE
-}
-
-fn draw(chance: &mut u64) -> u64 {
-    *chance = chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*chance ^ (*chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 impl Keyspace {
@@ -261,7 +255,7 @@ impl Keyspace {
     fn evict(&mut self, locks: &Locks, target: u64, budget: &mut Budget) -> Evicted {
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let Keyspace { shard, room, .. } = self;
-        let evicted = shard.evict(room.policy, target, &mut || draw(&mut room.chance), budget, &is_locked);
+        let evicted = shard.evict(room.policy, target, &mut || room.chance.next(), budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }

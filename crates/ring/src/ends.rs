@@ -281,6 +281,21 @@ impl<P: Send> Consumer<P> {
         Some(unsafe { self.memory.payload(self.popped, payload_size(header)) })
     }
 
+    /// The payloads of the frames that wait, the front one first, as far as this end has looked; all stay where they are.
+    #[inline]
+    pub fn ahead(&self) -> impl Iterator<Item = &[u8]> {
+        let mut next = self.popped;
+        std::iter::from_fn(move || {
+            if next == self.published_seen {
+                return None;
+            }
+            let (position, header) = self.frame_at(next);
+            next = position.wrapping_add(frame_size(payload_size(header)));
+            // SAFETY: as for `peek`; releasing takes `&mut self`.
+            Some(unsafe { self.memory.payload(position, payload_size(header)) })
+        })
+    }
+
     /// The front frame's parcel, if it carries one that is not taken yet. Its slot is free again after the next
     /// [`release`](Self::release), even if the frame stays.
     #[inline]
@@ -353,15 +368,23 @@ impl<P: Send> Consumer<P> {
                 return None;
             }
         }
-        // SAFETY: popped lies before published, at the start of a frame or of padding, and stays the consumer's.
-        let header = unsafe { self.memory.read_header(self.popped) };
+        let (position, header) = self.frame_at(self.popped);
+        self.popped = position;
+        Some(header)
+    }
+
+    /// The frame at a position before `published_seen`, or behind the padding there: where it is, and its header.
+    #[inline]
+    fn frame_at(&self, position: usize) -> (usize, Header) {
+        // SAFETY: the position lies before published, at the start of a frame or of padding, and stays the consumer's.
+        let header = unsafe { self.memory.read_header(position) };
         if header.kind != PADDING {
-            return Some(header);
+            return (position, header);
         }
         let size = self.memory.size();
-        self.popped = self.popped.wrapping_add(size - offset(self.popped, size));
+        let position = position.wrapping_add(size - offset(position, size));
         // SAFETY: padding is pushed with the frame behind it, so that one is published too.
-        Some(unsafe { self.memory.read_header(self.popped) })
+        (position, unsafe { self.memory.read_header(position) })
     }
 }
 

@@ -101,6 +101,10 @@ fn run_against_queue(chance: &mut Chance, size: usize, parcels: usize, start: us
                 assert_eq!(from.is_empty(), oracle.published == 0, "seed {seed} step {step}");
                 let want = oracle.frames.front().filter(|_| 0 < oracle.published);
                 assert_eq!(from.peek(), want.map(|frame| &frame.payload[..]), "seed {seed} step {step}");
+                let ahead: Vec<_> = from.ahead().collect();
+                let all = oracle.frames.iter().take(oracle.published).map(|frame| &frame.payload[..]);
+                assert!(all.take(ahead.len()).eq(ahead.iter().copied()), "seed {seed} step {step}");
+                assert_eq!(ahead.first().copied(), want.map(|frame| &frame.payload[..]));
             }
         }
         assert_eq!(alive.load(Ordering::Relaxed), oracle.parcels_in_slots, "seed {seed} step {step}");

@@ -11,7 +11,7 @@ use super::{Core, Ordered, Pending, Ran};
 use crate::client::Port;
 use crate::keyspace::{Call, Route};
 use crate::part::Origin;
-use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel};
+use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
@@ -36,6 +36,9 @@ pub(crate) enum Told {
 
 /// Frames of lines, 64 KiB each at most, that are taken in a turn.
 const LINES_PER_TURN: usize = 4;
+
+/// Asks that are looked at before the first of them runs.
+const ASKS_AHEAD: usize = 16;
 
 impl Core {
     /// Takes all answers of a lane. `deliver` gets the inline ones, client and slot first.
@@ -127,16 +130,20 @@ impl Core {
         if lane < self.lane_count {
             self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
         }
-        while served < count
-            && let Some(frame) = peer.asks_in.peek()
-        {
+        let mut routes = [None; ASKS_AHEAD];
+        while served < count && !peer.asks_in.is_empty() {
+            let place = served % ASKS_AHEAD;
+            if place == 0 {
+                routes = self.approach_asks(&peer, &mut spans);
+            }
+            let frame = peer.asks_in.peek().expect("just looked");
             served += 1;
             let head = AskHead::decode(frame, &mut spans);
             let mut extent = Extent { arg_count: spans.len(), size: frame.len() };
             match head.kind {
                 AskKind::Inline => {
                     let args = Args::Frame { bytes: frame, spans: &spans };
-                    let answer = self.serve_ask(lane, &head, args);
+                    let answer = self.serve_ask(lane, &head, args, routes[place]);
                     peer.asks_in.pop();
                     if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
@@ -148,7 +155,7 @@ impl Core {
                     };
                     peer.asks_in.pop();
                     extent = Extent::of(&request);
-                    if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request)) {
+                    if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request), None) {
                         peer.answer(head, &self.reply, content);
                     }
                     self.space.discard(*request);
@@ -190,15 +197,44 @@ impl Core {
         served
     }
 
+    /// Brings near what the next asks will look at, as is done for clients' commands; where their keys belong. Asks that
+    /// arrive later have none.
+    fn approach_asks(&self, peer: &Peer, spans: &mut Vec<(u32, u32)>) -> [Option<Route>; ASKS_AHEAD] {
+        let mut routes = [None; ASKS_AHEAD];
+        let mut approaches = self.space.shard.approaches();
+        for (route, frame) in routes.iter_mut().zip(peer.asks_in.ahead()) {
+            let head = AskHead::decode(frame, spans);
+            if matches!(head.kind, AskKind::Inline) {
+                *route = self.route_of(&head, Args::Frame { bytes: frame, spans });
+                if let Some(Route { slot, hash }) = *route {
+                    approaches.begin(head.db, slot.number(), hash);
+                }
+            }
+        }
+        approaches.arrive();
+        routes
+    }
+
+    /// Where the key of an ask that has one belongs.
+    fn route_of(&self, head: &AskHead, args: Args<'_>) -> Option<Route> {
+        let command = &COMMANDS[usize::from(head.id)];
+        let slot = Slot::new(head.key_slot).filter(|_| command.scope == Scope::Key)?;
+        let bytes = args.flat(usize::from(command.keys.first));
+        Some(Route { slot, hash: self.space.shard.key(head.db, slot.number(), bytes).hash })
+    }
+
     /// Runs a command of another lane's client. The reply's bytes are in `self.reply`; without an answer it has to wait.
-    fn serve_ask(&mut self, lane: u16, head: &AskHead, args: Args<'_>) -> Option<(AnswerHead, Content)> {
+    fn serve_ask(
+        &mut self,
+        lane: u16,
+        head: &AskHead,
+        args: Args<'_>,
+        route: Option<Route>,
+    ) -> Option<(AnswerHead, Content)> {
         self.stats.asks_served += 1;
         let command = &COMMANDS[usize::from(head.id)];
         let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
-        let route = Slot::new(head.key_slot).filter(|_| command.scope == Scope::Key).map(|slot| {
-            let bytes = args.flat(usize::from(command.keys.first));
-            Route { slot, hash: self.space.shard.key(head.db, slot.number(), bytes).hash }
-        });
+        let route = route.or_else(|| self.route_of(head, args));
         let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
         let asker = (lane, head.client);
         let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
