@@ -22,7 +22,7 @@ use crate::tally::ErrorCode;
 use crate::timing::Extent;
 use crate::turn::Meter;
 
-/// Commands decoded before the first of them runs: as many of one client, or a few more when several make up the batch.
+/// Commands of one client that are decoded before the first of them runs, and clients in a batch.
 pub(crate) const AHEAD_MAX: usize = 16;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
