@@ -12,11 +12,9 @@
 //! At a rate the thread never sleeps, for a sleeper's wake-up would be counted as the server's time: give it a core. The
 //! time of day is an argument, so that a test can stop it.
 
-mod chance;
 mod keys;
 mod record;
 mod request;
-mod schedule;
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -26,6 +24,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use wire::client::Counter;
 
+pub use crate::engine::schedule::Pace;
+use crate::engine::schedule::Schedule;
 use crate::socket::{self, CONNECTION_EVENTS, Over, Poll};
 use keys::Keys;
 pub use keys::{Order, Owner};
@@ -33,8 +33,6 @@ use record::Record;
 pub use record::Report;
 pub use request::Command;
 use request::Request;
-pub use schedule::Pace;
-use schedule::Schedule;
 
 /// Bytes asked for in one `recv`.
 const RECEIVE_SIZE: usize = 64 * 1024;

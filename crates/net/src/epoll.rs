@@ -74,6 +74,12 @@ pub struct Socket {
     unix: bool,
 }
 
+impl Socket {
+    pub(crate) fn connected(fd: OwnedFd, unix: bool) -> Socket {
+        Socket { fd, unix }
+    }
+}
+
 impl Linux {
     fn new(limits: Limits) -> io::Result<Linux> {
         let epoll = sys::epoll()?;

@@ -249,6 +249,15 @@ pub struct Handover {
     pub local: Address,
 }
 
+impl Handover {
+    /// A stream socket that this program has connected, for [`Net::take`] of an [`epoll::Epoll`]. Nothing has been written to it or
+    /// read from it, and it does not block.
+    pub fn connected(fd: std::os::fd::OwnedFd, peer: Address, local: Address) -> Handover {
+        let socket = epoll::Socket::connected(fd, peer == Address::Unix);
+        Handover { carrier: kernel::Carrier::System(socket), listener: ListenerId(u32::MAX), peer, local }
+    }
+}
+
 /// Connections as bytes in and bytes out. No call blocks.
 pub trait Net {
     /// Begins a turn and appends what has happened since the last call to `events`, within [`Limits`].

@@ -220,10 +220,24 @@ impl Counter {
     /// # Errors
     /// As [`Parser::next`], and nesting beyond [`DEPTH_MAX`].
     pub fn next(&mut self, input: &[u8]) -> Result<(Option<Outcome>, usize), ReplyError> {
+        self.next_seen(input, &mut |_| {})
+    }
+
+    /// The same, and `see` is shown every element on the way.
+    ///
+    /// # Errors
+    /// As [`Counter::next`].
+    #[inline]
+    pub fn next_seen(
+        &mut self,
+        input: &[u8],
+        see: &mut impl FnMut(&Element<'_>),
+    ) -> Result<(Option<Outcome>, usize), ReplyError> {
         let mut at = 0;
         loop {
             let (element, size) = self.parser.next(&input[at..])?;
             at += size;
+            see(&element);
             let (outcome, whole) = match element {
                 Element::Need => return Ok((None, at)),
                 Element::Error(_) => (Outcome::Error, true),

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use wire::route::{PartitionMap, Slot};
 
-use super::chance::Chance;
+use crate::chance::Chance;
 
 /// What stands before the digits.
 pub(super) const PREFIX: &[u8] = b"key:";
@@ -91,7 +91,10 @@ impl Keys {
         let pool = &mut self.pools[index];
         let count = pool.count();
         let at = match self.order {
-            Order::Random => self.chance.below(count),
+            Order::Random => {
+                let count = u64::try_from(count).expect("a length fits 64 bits");
+                usize::try_from(self.chance.below(count)).expect("below a length")
+            }
             Order::Ascending => {
                 let at = pool.next;
                 pool.next = (at + 1) % count;

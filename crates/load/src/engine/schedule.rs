@@ -4,9 +4,8 @@
 //! if it is sent late because the server, or this program, was held up. Counting from the sending would leave out exactly
 //! the requests that had to wait (coordinated omission; Tene, "How NOT to Measure Latency").
 
-use std::time::Duration;
-
-use super::chance::Chance;
+use crate::chance::Chance;
+use crate::float::{float, nanoseconds};
 
 /// How requests follow one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,19 +59,10 @@ impl Schedule {
         self.due_ns = match self.pace {
             Pace::Closed => self.began_ns,
             // From the beginning each time, so that rounding does not add up.
-            Pace::Even(rate) => {
-                #[expect(clippy::cast_precision_loss, reason = "a count of requests is far below 2^53")]
-                let since_s = self.count as f64 / rate;
-                self.began_ns.saturating_add(nanoseconds(since_s))
-            }
+            Pace::Even(rate) => self.began_ns.saturating_add(nanoseconds(float(self.count) / rate)),
             Pace::Poisson(rate) => self.due_ns.saturating_add(nanoseconds(-self.chance.share().ln() / rate)),
         };
     }
-}
-
-fn nanoseconds(seconds: f64) -> u64 {
-    let exact = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-    u64::try_from(exact.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,0 +1,118 @@
+//! What a server is spoken to in: requests are put, replies are counted. A protocol is a value of a type, so that an engine's
+//! loop is compiled for each.
+//!
+//! Requests are prepared: a text whose key digits are overwritten, and for what is set a value out of one long filler. A value
+//! says whose it is: its first twelve bytes are its key's digits, the rest is the filler's at the same place. So whoever gets
+//! it back can tell.
+
+pub mod memcached;
+pub mod resp;
+
+use net::Output;
+
+use crate::engine::keys::DIGITS_COUNT;
+use crate::workload::Sizes;
+
+/// How a request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// With a value, or with what amounts to "done".
+    Value,
+    /// There is nothing.
+    Miss,
+    /// With an error.
+    Error,
+    /// It was no answer: something that the server says by itself.
+    Aside,
+}
+
+/// A part of a reply that somebody may want to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The text of an error.
+    Error(&'a [u8]),
+    /// The next bytes of a value.
+    Bytes(&'a [u8]),
+}
+
+/// How one kind of server is spoken to.
+pub trait Protocol {
+    /// How far the reply under way of one connection is read.
+    type Reading: Default;
+
+    /// Appends the request of the mix's `operation`-th operation. `key` tells the number of a key each time it is called; `size`
+    /// is that of the value, if one is set.
+    fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output);
+
+    /// Reads on until an answer ends or the input does, and returns how many bytes are dealt with. `see` is shown what is in it.
+    ///
+    /// # Errors
+    /// Why the bytes are no reply. The connection is then of no use.
+    fn next(
+        reading: &mut Self::Reading,
+        input: &[u8],
+        see: &mut impl FnMut(Part<'_>),
+    ) -> Result<(Option<Answer>, usize), String>;
+}
+
+/// The values that are set: what they look like for each key and size.
+pub(crate) struct Values {
+    filler: Vec<u8>,
+}
+
+impl Values {
+    pub(crate) fn new(sizes: &Sizes) -> Values {
+        // Letters and digits that do not compress to nothing, the same in every run.
+        let mut chance = crate::chance::Chance::new(0x005E_ED0F_7A1E);
+        let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+        let filler =
+            (0..sizes.max()).map(|_| letters[usize::try_from(chance.below(64)).expect("below 64")]).collect();
+        Values { filler }
+    }
+
+    /// Appends the value of a key, whose digits these are.
+    #[inline]
+    pub(crate) fn put(&self, digits: &[u8], size: usize, output: &mut Output) {
+        let head_size = size.min(DIGITS_COUNT);
+        output.extend(&digits[..head_size]);
+        output.extend(&self.filler[head_size..size]);
+    }
+
+    /// Whether these bytes stand at `at` of the value with these digits.
+    pub(crate) fn matches(&self, digits: &[u8], at: usize, bytes: &[u8]) -> bool {
+        let end = at + bytes.len();
+        if end > self.filler.len() {
+            return false;
+        }
+        let head_size = DIGITS_COUNT.saturating_sub(at).min(bytes.len());
+        (head_size == 0 || bytes[..head_size] == digits[at..at + head_size])
+            && bytes[head_size..] == self.filler[at + head_size..end]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_known_by_any_part_of_it() {
+        let values = Values::new(&Sizes::Uniform(0, 40));
+        for size in [0, 1, 11, 12, 13, 40] {
+            let mut output = Output::new();
+            values.put(b"000000000042", size, &mut output);
+            let value: Vec<u8> = output.pieces().flatten().copied().collect();
+            assert_eq!(value.len(), size);
+            for cut in 0..=size {
+                assert!(values.matches(b"000000000042", 0, &value[..cut]));
+                assert!(values.matches(b"000000000042", cut, &value[cut..]));
+            }
+            if size > 11 {
+                assert!(!values.matches(b"000000000043", 0, &value), "another key's");
+            }
+            if size > 12 {
+                assert!(!values.matches(b"000000000042", 1, &value[..size - 1]), "displaced");
+            }
+        }
+        assert!(!values.matches(b"000000000042", 30, &[b'x'; 20]), "longer than any");
+    }
+}
