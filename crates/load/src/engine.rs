@@ -262,12 +262,12 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
     }
 
     /// A second that is over. To be cleared and given back.
-    pub fn take_second(&mut self) -> Option<Box<Second>> {
+    pub fn take_second(&mut self) -> Option<Second> {
         self.record.take()
     }
 
     /// Gives a second back that was looked at.
-    pub fn give_back(&mut self, second: Box<Second>) {
+    pub fn give_back(&mut self, second: Second) {
         self.record.give_back(second);
     }
 
@@ -510,7 +510,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
 #[derive(Debug)]
 pub struct End {
     /// The second that the end cut.
-    pub last: Box<Second>,
+    pub last: Second,
     /// What share of a second it is.
     pub last_share: f64,
     /// Requests that were never answered.

@@ -6,11 +6,6 @@ pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// A length of something in memory as a float.
-pub(crate) fn float_of(count: usize) -> f64 {
-    float(u64::try_from(count).expect("a length fits 64 bits"))
-}
-
 /// Seconds as whole nanoseconds; what is negative or no number is none, what is too long is the longest.
 pub(crate) fn nanoseconds(seconds: f64) -> u64 {
     let is_some = seconds > 0.0;

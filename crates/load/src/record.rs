@@ -10,6 +10,7 @@
 //! program's own error. All three are histograms of nanoseconds at 0.1 %.
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 
 use crate::workload::Operation;
 
@@ -28,13 +29,15 @@ pub fn times() -> Histogram<u64> {
 }
 
 /// One kind of operation in one second.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperationSecond {
     /// Which.
     pub operation: Operation,
     /// Intended to received.
+    #[serde(with = "packed")]
     pub response: Histogram<u64>,
     /// Sent to received.
+    #[serde(with = "packed")]
     pub service: Histogram<u64>,
     /// Replies that are errors. They are in the histograms, too.
     pub errors: u64,
@@ -64,13 +67,14 @@ impl OperationSecond {
 }
 
 /// One second of a load.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Second {
     /// Counted from the first request, from 0. A reply belongs to the second in which it was received.
     pub number: u32,
     /// In the order of the workload's mix.
     pub operations: Vec<OperationSecond>,
     /// Intended to sent, of what was sent in this second.
+    #[serde(with = "packed")]
     pub send_lag: Histogram<u64>,
     /// Replies received in each tenth of it, and the sum of their response times in nanoseconds.
     pub parts: [(u64, u64); PARTS],
@@ -145,6 +149,37 @@ impl Second {
     }
 }
 
+/// Histograms as text: HdrHistogram's V2 form, deflated, in base64, as its log files and other languages' libraries read it.
+pub(crate) mod packed {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use hdrhistogram::Histogram;
+    use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
+    use serde::de::Error as _;
+    use serde::ser::Error as _;
+    use serde::{Deserialize, Deserializer as De, Serializer as Ser};
+
+    pub(crate) fn serialize<S: Ser>(histogram: &Histogram<u64>, out: S) -> Result<S::Ok, S::Error> {
+        let mut bytes = Vec::new();
+        V2DeflateSerializer::new().serialize(histogram, &mut bytes).map_err(S::Error::custom)?;
+        out.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(crate) fn deserialize<'de, D: De<'de>>(from: D) -> Result<Histogram<u64>, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+        let bytes = STANDARD.decode(text.as_bytes()).map_err(D::Error::custom)?;
+        let read: Histogram<u64> = Deserializer::new()
+            .deserialize(&mut bytes.as_slice())
+            .map_err(|error| D::Error::custom(format!("a histogram cannot be read: {error:?}")))?;
+        // Into our own shape, whatever shape the file's had.
+        let mut histogram = super::times();
+        for value in read.iter_recorded() {
+            histogram.saturating_record_n(value.value_iterated_to(), value.count_at_value());
+        }
+        Ok(histogram)
+    }
+}
+
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -157,18 +192,18 @@ pub(crate) enum Ending {
 /// The second under way, and those that are over.
 pub(crate) struct Record {
     began_ns: u64,
-    current: Box<Second>,
+    current: Second,
     /// Where the current second ends.
     end_ns: u64,
     /// Whole seconds that nobody has fetched yet.
-    over: Vec<Box<Second>>,
+    over: Vec<Second>,
     /// Cleared ones, so that a new second costs no memory that was never touched.
-    spare: Vec<Box<Second>>,
+    spare: Vec<Second>,
 }
 
 impl Record {
     pub(crate) fn new(operations: &[Operation], began_ns: u64) -> Record {
-        let second = || Box::new(Second::new(operations.iter().copied()));
+        let second = || Second::new(operations.iter().copied());
         let spare = vec![second(), second()];
         Record { began_ns, current: second(), end_ns: began_ns + SECOND_NS, over: Vec::new(), spare }
     }
@@ -183,7 +218,7 @@ impl Record {
 
     #[cold]
     fn close(&mut self) {
-        let mut next = self.spare.pop().unwrap_or_else(|| Box::new(Second::new(operations(&self.current))));
+        let mut next = self.spare.pop().unwrap_or_else(|| Second::new(operations(&self.current)));
         next.number = self.current.number + 1;
         self.over.push(std::mem::replace(&mut self.current, next));
         self.end_ns += SECOND_NS;
@@ -231,17 +266,17 @@ impl Record {
     }
 
     /// A second that is over, oldest first. Give it back, cleared, with [`Record::give_back`].
-    pub(crate) fn take(&mut self) -> Option<Box<Second>> {
+    pub(crate) fn take(&mut self) -> Option<Second> {
         if self.over.is_empty() { None } else { Some(self.over.remove(0)) }
     }
 
-    pub(crate) fn give_back(&mut self, mut second: Box<Second>) {
+    pub(crate) fn give_back(&mut self, mut second: Second) {
         second.clear();
         self.spare.push(second);
     }
 
     /// The second under way, which the end of the run cut; what share of it there is.
-    pub(crate) fn last(self, now_ns: u64) -> (Box<Second>, f64) {
+    pub(crate) fn last(self, now_ns: u64) -> (Second, f64) {
         let since_ns = now_ns.saturating_sub(self.end_ns - SECOND_NS).min(SECOND_NS);
         (self.current, crate::float::float(since_ns) / crate::float::float(SECOND_NS))
     }
@@ -281,6 +316,23 @@ mod tests {
         assert_eq!(last.parts[0], (2, 2_002 * MS));
         assert!(last.operations[1].response.max().abs_diff(2_001 * MS) < 3 * MS);
         assert!(last.operations[1].service.max().abs_diff(2_000 * MS) < 3 * MS);
+    }
+
+    #[test]
+    fn a_second_is_saved_as_text() {
+        let mut second = Second::new([Operation::Get, Operation::Mget(7)].into_iter());
+        for ns in [1, 999, 12_345, 7_654_321, TIME_NS_MAX] {
+            second.operations[0].response.record(ns).unwrap();
+            second.send_lag.record_n(ns, ns).unwrap();
+        }
+        second.parts[9] = (1, 2);
+        let text = serde_json::to_string(&second).unwrap();
+        let read: Second = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, second);
+        assert!(text.len() < 1500, "{} bytes", text.len());
+        for (from, to) in [("HISTF", "HISTE"), ("\"service\":\"H", "\"service\":\"!")] {
+            assert!(serde_json::from_str::<Second>(&text.replace(from, to)).is_err());
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Pair<'_> {
     }
 
     fn seconds(&mut self) -> Vec<Second> {
-        std::iter::from_fn(|| self.engine.take_second()).map(|second| *second).collect()
+        std::iter::from_fn(|| self.engine.take_second()).collect()
     }
 }
 
