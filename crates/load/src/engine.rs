@@ -26,7 +26,7 @@ use crate::protocol::{Answer, Part, Protocol, Values};
 use crate::record::{Ending, Record, Second};
 use crate::workload::{Operation, Sizes, Workload};
 use keys::{DIGITS_COUNT, Keys, write_digits};
-pub use nodes::Nodes;
+pub use nodes::{Node, Nodes};
 pub use schedule::Pace;
 use schedule::Schedule;
 

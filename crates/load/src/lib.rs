@@ -6,11 +6,13 @@
 //! is an older, smaller load for the programs in `bench/`.
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 
+pub mod connect;
 pub mod drive;
 pub mod engine;
 pub mod floor;
 pub mod protocol;
 pub mod record;
+pub mod result;
 mod socket;
 pub mod spin;
 pub mod summary;

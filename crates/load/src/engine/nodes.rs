@@ -3,6 +3,9 @@
 
 use wire::route::{SLOTS, Slot};
 
+/// A node's address, as the server names it, and its ranges of slots, both ends included.
+pub type Node = (String, Vec<(u16, u16)>);
+
 /// The nodes of a server, and which slots each serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes {
@@ -18,11 +21,11 @@ impl Nodes {
         Nodes { addresses: Vec::new(), owners: Vec::new() }
     }
 
-    /// These nodes, by their addresses, with their ranges of slots, both ends included.
+    /// These nodes.
     ///
     /// # Errors
     /// A slot that nobody serves, or none like it.
-    pub fn of(nodes: Vec<(String, Vec<(u16, u16)>)>) -> Result<Nodes, String> {
+    pub fn of(nodes: Vec<Node>) -> Result<Nodes, String> {
         let mut owners = vec![usize::MAX; usize::from(SLOTS)];
         let mut addresses = Vec::new();
         for (index, (address, ranges)) in nodes.into_iter().enumerate() {

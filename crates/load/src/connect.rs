@@ -1,0 +1,412 @@
+//! Connecting: addresses, passwords, the protocol's version, and whose keys are whose in a cluster. All of it happens before the
+//! clock starts, one question after the other, and may block.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use net::{Address, Handover};
+use serde::{Deserialize, Serialize};
+use wire::client::{Collector, Reply, command};
+
+use crate::engine::{Node, Nodes};
+
+/// How long a connection, and each answer before the load begins, may take.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// Where Redis listens.
+pub const PORT_DEFAULT: u16 = 6379;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Endpoint {
+    /// A host's name or address, and a port.
+    Tcp(String, u16),
+    /// A path.
+    Unix(PathBuf),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Endpoint::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Endpoint::Tcp(host, port) => write!(f, "{host}:{port}"),
+            Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    /// `HOST:PORT`, `HOST`, `:PORT`, `[::1]:PORT` or `unix:PATH`.
+    fn from_str(text: &str) -> Result<Endpoint, String> {
+        let wrong = || format!("'{text}' is no address: HOST:PORT, HOST, :PORT, [IPV6]:PORT or unix:PATH");
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::Unix(PathBuf::from(path))) };
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
+                (host, rest.strip_prefix(':'))
+            }
+            None => match text.rsplit_once(':') {
+                // Two colons outside of brackets are IPv6 without a port.
+                Some((host, _)) if host.contains(':') => (text, None),
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        let port = match port {
+            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?,
+            None => PORT_DEFAULT,
+        };
+        if text.is_empty() {
+            return Err(wrong());
+        }
+        let host = if host.is_empty() { "127.0.0.1" } else { host };
+        Ok(Endpoint::Tcp(host.to_owned(), port))
+    }
+}
+
+impl TryFrom<String> for Endpoint {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Endpoint, String> {
+        text.parse()
+    }
+}
+
+impl From<Endpoint> for String {
+    fn from(endpoint: Endpoint) -> String {
+        endpoint.to_string()
+    }
+}
+
+/// What servers are spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dialect {
+    /// Redis' protocol as it is when a connection begins.
+    #[default]
+    Resp2,
+    /// Redis' protocol after HELLO 3.
+    Resp3,
+    /// memcached's text protocol.
+    Memcached,
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Dialect::Resp2 => "resp2",
+            Dialect::Resp3 => "resp3",
+            Dialect::Memcached => "memcached",
+        })
+    }
+}
+
+/// How a connection introduces itself.
+#[derive(Clone, Debug, Default)]
+pub struct Login {
+    /// What it speaks.
+    pub dialect: Dialect,
+    /// Whose password it is; none: the default user's.
+    pub user: Option<String>,
+    /// None: it says none.
+    pub password: Option<String>,
+    /// The database that it selects.
+    pub database: u32,
+}
+
+/// A connection that has introduced itself and may be asked.
+pub struct Connected {
+    stream: Stream,
+    peer: Address,
+    local: Address,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Connected {
+    /// Connects, and says what there is to say.
+    ///
+    /// # Errors
+    /// Nobody listens there, or the server refuses: in words that name the address.
+    pub fn new(endpoint: &Endpoint, login: &Login) -> io::Result<Connected> {
+        let wrong =
+            |error: io::Error| io::Error::new(error.kind(), format!("{endpoint}: {}", explained(&error)));
+        let mut connected = Connected::open(endpoint).map_err(wrong)?;
+        connected.introduce(login).map_err(wrong)?;
+        Ok(connected)
+    }
+
+    fn open(endpoint: &Endpoint) -> io::Result<Connected> {
+        let (stream, peer, local) = match endpoint {
+            Endpoint::Tcp(host, port) => {
+                let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    result = TcpStream::connect_timeout(&address, PATIENCE);
+                    if result.is_ok() {
+                        break;
+                    }
+                }
+                let stream = result?;
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+                (Stream::Tcp(stream), Address::Inet(peer), Address::Inet(local))
+            }
+            Endpoint::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                (Stream::Unix(stream), Address::Unix, Address::Unix)
+            }
+        };
+        Ok(Connected { stream, peer, local })
+    }
+
+    fn introduce(&mut self, login: &Login) -> io::Result<()> {
+        if login.dialect == Dialect::Memcached {
+            return Ok(());
+        }
+        let mut words: Vec<&[u8]> = Vec::new();
+        let user = login.user.as_deref().unwrap_or("default").as_bytes();
+        if login.dialect == Dialect::Resp3 {
+            words.extend([b"HELLO".as_slice(), b"3"]);
+            if let Some(password) = &login.password {
+                words.extend([b"AUTH".as_slice(), user, password.as_bytes()]);
+            }
+        } else if let Some(password) = &login.password {
+            words.push(b"AUTH");
+            words.extend(login.user.as_ref().map(|_| user));
+            words.push(password.as_bytes());
+        }
+        if !words.is_empty() {
+            self.ask(&words)?;
+        }
+        if login.database > 0 {
+            self.ask(&[b"SELECT", login.database.to_string().as_bytes()])?;
+        }
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// An error for an answer, nonsense, or none within [`PATIENCE`].
+    pub fn ask(&mut self, words: &[&[u8]]) -> io::Result<Reply> {
+        let mut request = Vec::new();
+        command(&mut request, words);
+        self.write_all(&request)?;
+        let (mut collector, mut input) = (Collector::default(), Vec::new());
+        loop {
+            let mut part = [0; 4096];
+            let size = self.read(&mut part)?;
+            if size == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+            }
+            input.extend_from_slice(&part[..size]);
+            let (reply, used) = collector.next(&input).map_err(io::Error::other)?;
+            input.drain(..used);
+            match reply {
+                None => {}
+                Some(Reply::Error(text)) => {
+                    return Err(io::Error::other(String::from_utf8_lossy(&text).into_owned()));
+                }
+                Some(reply) => return Ok(reply),
+            }
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(into),
+            Stream::Unix(stream) => stream.read(into),
+        }
+    }
+
+    /// For a net, which may read and write from now on.
+    ///
+    /// # Errors
+    /// The socket cannot be made not to block.
+    pub fn into_handover(self) -> io::Result<Handover> {
+        let fd = match self.stream {
+            Stream::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                OwnedFd::from(stream)
+            }
+            Stream::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                OwnedFd::from(stream)
+            }
+        };
+        Ok(Handover::connected(fd, self.peer, self.local))
+    }
+}
+
+/// The nodes of the cluster that `endpoint` belongs to, and where each is.
+///
+/// # Errors
+/// It belongs to none, or the cluster is not whole.
+pub fn cluster(endpoint: &Endpoint, login: &Login) -> io::Result<(Nodes, Vec<Endpoint>)> {
+    let mut connected = Connected::new(endpoint, login)?;
+    let reply = connected.ask(&[b"CLUSTER", b"SLOTS"]);
+    let reply = reply.map_err(|error| io::Error::other(format!("{endpoint}: CLUSTER SLOTS: {error}")))?;
+    let host = if let Endpoint::Tcp(host, _) = endpoint { host } else { "" };
+    let nodes = slots(&reply, host).map_err(|problem| io::Error::other(format!("{endpoint}: {problem}")))?;
+    let endpoints = nodes.iter().map(|(address, _)| address.parse());
+    let endpoints = endpoints.collect::<Result<Vec<Endpoint>, String>>().map_err(io::Error::other)?;
+    Ok((Nodes::of(nodes).map_err(io::Error::other)?, endpoints))
+}
+
+/// What CLUSTER SLOTS says: of each master its address, as MOVED names it, and its ranges. A master without a host is at the one
+/// that was asked.
+fn slots(reply: &Reply, host: &str) -> Result<Vec<Node>, String> {
+    let wrong = || "CLUSTER SLOTS answers in a form that is not Redis'".to_owned();
+    let Reply::Array(ranges) = reply else { return Err(wrong()) };
+    let mut nodes: Vec<Node> = Vec::new();
+    for range in ranges {
+        let Reply::Array(parts) = range else { return Err(wrong()) };
+        let [Reply::Integer(first), Reply::Integer(last), Reply::Array(master), ..] = &parts[..] else {
+            return Err(wrong());
+        };
+        let [name, Reply::Integer(port), ..] = &master[..] else { return Err(wrong()) };
+        let name = name.bytes().map(String::from_utf8_lossy).filter(|name| !name.is_empty());
+        let address = format!("{}:{port}", name.as_deref().unwrap_or(host));
+        let (first, last) = (u16::try_from(*first), u16::try_from(*last));
+        let (Ok(first), Ok(last)) = (first, last) else { return Err(wrong()) };
+        match nodes.iter_mut().find(|(known, _)| *known == address) {
+            Some((_, ranges)) => ranges.push((first, last)),
+            None => nodes.push((address, vec![(first, last)])),
+        }
+    }
+    if nodes.is_empty() { Err("it serves no slots: it is no cluster".to_owned()) } else { Ok(nodes) }
+}
+
+/// What the commonest errors mean, and what to do.
+fn explained(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "nobody listens there: is the server running?".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            format!("no answer within {} s: is it this protocol's server?", PATIENCE.as_secs())
+        }
+        io::ErrorKind::NotFound => format!("{error}: is the path or name right?"),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn addresses_are_written_as_people_do() {
+        for (text, want) in [
+            ("localhost:7000", "localhost:7000"),
+            ("localhost", "localhost:6379"),
+            (":7000", "127.0.0.1:7000"),
+            ("[::1]:7000", "[::1]:7000"),
+            ("::1", "[::1]:6379"),
+            ("[::1]", "[::1]:6379"),
+            ("unix:/tmp/s", "unix:/tmp/s"),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), want, "{text}");
+        }
+        for text in ["", "a:", "a:0", "a:70000", "a:x", "unix:", "[::1"] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
+        }
+    }
+
+    fn server(replies: Vec<&'static [u8]>) -> (Endpoint, std::thread::JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = Endpoint::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let thread = std::thread::Builder::new().spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut seen = Vec::new();
+            for reply in replies {
+                let mut part = [0; 1000];
+                let size = stream.read(&mut part).unwrap();
+                seen.extend_from_slice(&part[..size]);
+                stream.write_all(reply).unwrap();
+            }
+            seen
+        });
+        (endpoint, thread.unwrap())
+    }
+
+    fn check(login: &Login, replies: Vec<&'static [u8]>, want: &str) {
+        let (endpoint, thread) = server(replies);
+        let connected = Connected::new(&endpoint, login).unwrap();
+        let seen = String::from_utf8(thread.join().unwrap()).unwrap();
+        let words: Vec<&str> = seen.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
+        assert_eq!(words.join(" ").trim(), want);
+        connected.into_handover().unwrap();
+    }
+
+    #[test]
+    fn connections_introduce_themselves() {
+        let password = Some("secret".to_owned());
+        let ok: &[u8] = b"+OK\r\n";
+        check(&Login::default(), vec![], "");
+        check(&Login { database: 3, ..Login::default() }, vec![ok], "SELECT 3");
+        check(&Login { password: password.clone(), ..Login::default() }, vec![ok], "AUTH secret");
+        let user = Some("me".to_owned());
+        check(&Login { user, password: password.clone(), ..Login::default() }, vec![ok], "AUTH me secret");
+        let resp3 = Login { dialect: Dialect::Resp3, password, ..Login::default() };
+        check(&resp3, vec![b"%1\r\n+proto\r\n:3\r\n"], "HELLO 3 AUTH default secret");
+    }
+
+    #[test]
+    fn a_refusal_is_the_servers_words() {
+        let (endpoint, thread) = server(vec![b"-WRONGPASS no\r\n"]);
+        let login = Login { password: Some("x".to_owned()), ..Login::default() };
+        let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(problem, format!("{endpoint}: WRONGPASS no"));
+        thread.join().unwrap();
+        let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
+        assert!(problem.contains("nobody listens there"), "{problem}");
+    }
+
+    #[test]
+    fn a_cluster_tells_its_nodes() {
+        let (endpoint, thread) = server(vec![
+            b"*3\r\n*3\r\n:0\r\n:99\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$1\r\na\r\n\
+              *4\r\n:100\r\n:16382\r\n*2\r\n$0\r\n\r\n:7001\r\n*2\r\n$1\r\nx\r\n:1\r\n\
+              *3\r\n:16383\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n",
+        ]);
+        let (nodes, endpoints) = cluster(&endpoint, &Login::default()).unwrap();
+        thread.join().unwrap();
+        assert_eq!(nodes.addresses(), ["127.0.0.1:7000", "127.0.0.1:7001"]);
+        assert_eq!(endpoints[1], Endpoint::Tcp("127.0.0.1".to_owned(), 7001));
+        let owner = |slot| nodes.owner(wire::route::Slot::new(slot).unwrap());
+        assert_eq!((owner(99), owner(100), owner(16383)), (0, 1, 0));
+        for reply in [
+            &b"*0\r\n"[..],
+            b"+OK\r\n",
+            b"*1\r\n:1\r\n",
+            b"-ERR This instance has cluster support disabled\r\n",
+        ] {
+            let (endpoint, thread) = server(vec![reply]);
+            let problem = cluster(&endpoint, &Login::default()).unwrap_err().to_string();
+            assert!(problem.starts_with(&endpoint.to_string()), "{problem}");
+            thread.join().unwrap();
+        }
+    }
+}
