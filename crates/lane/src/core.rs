@@ -19,6 +19,7 @@ use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
+use crate::pause::Held;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -126,7 +127,7 @@ pub(crate) struct Core {
     pub(crate) strangers: VecDeque<(Handle<Client>, u64)>,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
-    pub(crate) held: Vec<Handle<Client>>,
+    pub(crate) held: Held,
     /// How long commands took, and turns.
     pub(crate) timing: Timing,
     spans: Vec<(u32, u32)>,
@@ -170,7 +171,7 @@ impl Core {
             clients_size: 0,
             strangers: VecDeque::new(),
             pause: None,
-            held: Vec::new(),
+            held: Held::default(),
             timing,
             spans: Vec::new(),
             reply: Vec::new(),
@@ -183,6 +184,7 @@ impl Core {
             || !self.heard.is_empty()
             || !self.untold.is_empty()
             || !self.orders.is_empty()
+            || self.held.are_released()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.

@@ -457,6 +457,7 @@ impl Core {
     pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
         self.forget_watch(&mut client, handle);
         self.end_monitor(&mut client, handle);
+        self.let_go(&mut client);
         if let Some(multi) = client.multi.take() {
             self.forget_queue(*multi);
         }

@@ -6,7 +6,7 @@
 //! * `turn`: the round, clients in and out; `serve`: one client's share of it; `client`, `slab`: who they are;
 //! * `dispatch`: from a decoded command to what happens; `core`: the lane without its clients;
 //! * `oversight`: what stands before commands while clients are paused, somebody monitors or the order is strict;
-//!   `monitor`: what those see;
+//!   `pause`: who is held back; `monitor`: what those see;
 //! * `keyspace`, `commands`, `connection`, `cluster`, `help`: what commands mean; `request`: their arguments;
 //! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share
 //!   what there is;
@@ -39,6 +39,7 @@ mod multi;
 mod orders;
 mod oversight;
 mod part;
+mod pause;
 mod peers;
 mod recent;
 mod replies;

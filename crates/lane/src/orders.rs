@@ -122,7 +122,7 @@ impl Lane {
             turn_longest: self.core.timing.turn_longest,
             traffic: Traffic::of(&net.counters()).since(self.traffic_then),
             ring_depth: self.core.ring_depth(),
-            blocked_count: self.core.held.len() as u64,
+            blocked_count: self.core.held.count as u64,
         }
     }
 

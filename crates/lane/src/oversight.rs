@@ -43,8 +43,7 @@ impl Core {
         };
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
             if self.pause.is_some_and(|pause| pause.holds(command, caller.client)) {
-                caller.client.is_held = true;
-                self.held.push(caller.handle);
+                self.hold(caller.client);
                 return halt(input);
             }
             if caller.client.is_monitor

@@ -155,6 +155,7 @@ impl Lane {
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
             self.end_pause();
         }
+        self.release_held();
         let command_count = self.serve_clients(meter, net);
         let watches = self.watch_clients(net);
         self.obey(net);
@@ -303,12 +304,9 @@ impl Lane {
         }
     }
 
-    /// Clients that were held back go on.
-    pub(crate) fn end_pause(&mut self) {
-        self.core.set_pause(None);
-        for handle in std::mem::take(&mut self.core.held) {
-            let Some(client) = self.clients.get_mut(handle) else { continue };
-            client.is_held = false;
+    /// A client's input may hold a command that can be served.
+    pub(crate) fn enqueue(&mut self, handle: Handle<Client>) {
+        if let Some(client) = self.clients.get_mut(handle) {
             enqueue(&mut self.ready, handle, client);
         }
     }
@@ -400,9 +398,7 @@ impl Lane {
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         // Whatever lets an ask go, an answer comes before or with it, and brings this turn about.
         for handle in std::mem::take(&mut self.parched) {
-            if let Some(client) = self.clients.get_mut(handle) {
-                enqueue(&mut self.ready, handle, client);
-            }
+            self.enqueue(handle);
         }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;

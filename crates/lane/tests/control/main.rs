@@ -7,6 +7,7 @@ mod holding;
 mod latency;
 mod monitor;
 mod multi;
+mod pause;
 mod seen;
 mod tally;
 mod world;

@@ -1,0 +1,67 @@
+//! CLIENT PAUSE: whose next command it holds back, and how they go on when it is over.
+//!
+//! Nobody keeps a list of those it holds: each client says so itself, and they are counted. So clients that come, send and
+//! go while it lasts leave nothing behind. When it ends, one round over the clients finds them, some a turn.
+
+use crate::client::Client;
+use crate::core::Core;
+use crate::turn::Lane;
+
+/// Clients looked at in a turn for whether they were held back.
+const CLIENTS_PER_TURN: usize = 128;
+
+/// Clients that a pause holds back.
+#[derive(Default)]
+pub(crate) struct Held {
+    pub(crate) count: usize,
+    /// The client's place to look at next.
+    next: usize,
+    /// Places still to be looked at in the round that lets them go on.
+    left: usize,
+}
+
+impl Held {
+    /// Whether the round is not over.
+    pub(crate) fn are_released(&self) -> bool {
+        self.left > 0
+    }
+}
+
+impl Core {
+    /// A client waits for the end of the pause in front of its next command.
+    pub(crate) fn hold(&mut self, client: &mut Client) {
+        self.held.count += usize::from(!std::mem::replace(&mut client.is_held, true));
+    }
+
+    /// It waits no more: the pause is over for it, or it has gone.
+    pub(crate) fn let_go(&mut self, client: &mut Client) {
+        self.held.count -= usize::from(std::mem::take(&mut client.is_held));
+    }
+}
+
+impl Lane {
+    /// Ends the pause. Those that it held back go on by [`Lane::release_held`].
+    pub(crate) fn end_pause(&mut self) {
+        self.core.set_pause(None);
+        self.core.held.left = self.clients.place_count();
+    }
+
+    /// Lets a turn's share of those go on that the last pause held back. Whom the next one holds already is held again
+    /// when its command is looked at.
+    pub(crate) fn release_held(&mut self) {
+        for _ in 0..self.core.held.left.min(CLIENTS_PER_TURN) {
+            if self.core.held.count == 0 {
+                self.core.held.left = 0;
+                return;
+            }
+            let held = &mut self.core.held;
+            (held.next, held.left) = ((held.next + 1) % self.clients.place_count(), held.left - 1);
+            let Some((handle, _)) = self.clients.at(held.next) else { continue };
+            let client = self.clients.get_mut(handle).expect("just looked at");
+            if client.is_held {
+                self.core.let_go(client);
+                self.enqueue(handle);
+            }
+        }
+    }
+}

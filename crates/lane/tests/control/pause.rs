@@ -1,0 +1,91 @@
+//! CLIENT PAUSE: whom it holds back, and how they go on when it is over.
+
+use super::world::World;
+
+/// Clients looked at in a turn when a pause has ended, as the lane bounds them.
+const LOOKS_PER_TURN: usize = 128;
+
+fn send(client: &net::mem::Client, words: &[&[u8]]) {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, words);
+    client.write(&bytes);
+}
+
+/// Clients that say SET while a pause holds writes back.
+fn hold(world: &mut World, count: usize) -> Vec<net::mem::Client> {
+    let held: Vec<_> = (0..count).map(|_| world.connect()).collect();
+    for other in &held {
+        send(other, &[b"SET", b"k", b"v"]);
+    }
+    // A turn accepts some of them.
+    for _ in 0..count / 8 {
+        world.round(1000);
+    }
+    held
+}
+
+fn blocked_count(world: &mut World, client: &net::mem::Client) -> usize {
+    let info = world.ask(client, "INFO clients");
+    let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:"));
+    line.and_then(|count| count.parse().ok()).expect("INFO says how many are held back")
+}
+
+#[test]
+fn clients_that_go_during_a_pause_leave_nothing_behind() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "CLIENT PAUSE 1000000 WRITE");
+    for _ in 0..50 {
+        let other = world.connect();
+        send(&other, &[b"SET", b"k", b"v"]);
+        world.round(1000);
+        other.cut();
+        world.round(1000);
+    }
+    let stays = world.connect();
+    send(&stays, &[b"SET", b"k", b"v"]);
+    assert_eq!(blocked_count(&mut world, &client), 1, "the one that is still there");
+    world.ask(&client, "CLIENT UNPAUSE");
+    assert_eq!(stays.read_all(), b"+OK\r\n");
+    assert_eq!(blocked_count(&mut world, &client), 0);
+}
+
+#[test]
+fn those_that_a_pause_held_go_on_some_a_turn() {
+    let mut world = World::new(1);
+    let (client, watcher) = (world.connect(), world.connect());
+    world.ask(&client, "CLIENT PAUSE 1000000 WRITE");
+    let held = hold(&mut world, 1000);
+    assert_eq!(blocked_count(&mut world, &watcher), held.len());
+    send(&client, &[b"CLIENT", b"UNPAUSE"]);
+    let (mut served_count, mut rounds) = (0, 0);
+    while served_count < held.len() {
+        world.round(1000);
+        let now_served = held.iter().filter(|other| !other.read_all().is_empty()).count();
+        assert!(now_served <= LOOKS_PER_TURN, "{now_served} clients went on in one turn");
+        (served_count, rounds) = (served_count + now_served, rounds + 1);
+        assert!(rounds < 100, "{served_count} of {} go on", held.len());
+    }
+    assert_eq!(blocked_count(&mut world, &watcher), 0);
+}
+
+#[test]
+fn a_pause_that_begins_while_clients_go_on_holds_them_again() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "CLIENT PAUSE 1000000 WRITE");
+    let held = hold(&mut world, 1000);
+    assert_eq!(blocked_count(&mut world, &client), held.len());
+    send(&client, &[b"CLIENT", b"UNPAUSE"]);
+    send(&client, &[b"CLIENT", b"PAUSE", b"1000000", b"WRITE"]);
+    for _ in 0..20 {
+        world.round(1000);
+    }
+    let served_count = held.iter().filter(|other| !other.read_all().is_empty()).count();
+    client.read_all();
+    assert_eq!(blocked_count(&mut world, &client), held.len() - served_count, "each once");
+    world.ask(&client, "CLIENT UNPAUSE");
+    let rest = held.iter().filter(|other| !other.read_all().is_empty()).count();
+    assert_eq!(served_count + rest, held.len());
+    assert_eq!(blocked_count(&mut world, &client), 0);
+}
