@@ -2,6 +2,7 @@
 //! [`Keyspace::commit`].
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use store::{Budget, Change, Effect, Entry, Expiry, Key, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
 use wire::command::Command;
@@ -16,7 +17,7 @@ use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::tally::Tally;
-use crate::watch::{WatchName, WatcherId, Watches};
+use crate::watch::{Round, WatchName, WatcherId, Watches};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -181,22 +182,29 @@ impl Keyspace {
         }
     }
 
-    /// A partition is about to be emptied: watched keys that it holds change, others stay absent. How many are watched.
-    pub(crate) fn touch_watched_partition(&mut self, db: u16, partition: u16) -> usize {
+    /// Some partitions of database `db` are about to become what those of `other` are now, or, without one, empty: watched
+    /// keys that either holds change, those that neither holds stay absent. A step of it; `None` when all of them are
+    /// marked, else what to go on with. Nobody else changes those partitions meanwhile.
+    pub(crate) fn touch_watched(
+        &mut self,
+        round: Option<Round>,
+        db: u16,
+        partitions: RangeInclusive<u16>,
+        other: Option<u16>,
+        budget: &mut Budget,
+    ) -> Option<Round> {
+        if self.watches.is_empty() {
+            return None;
+        }
         let (shard, now_ms) = (&self.shard, self.now.unix_ms);
-        self.watches.touch_partition(db, partition, |partition, bytes| {
-            shard.get(&shard.key(db, partition, bytes), now_ms).is_some()
-        })
-    }
-
-    /// Database `db` is about to become what `other` is now: watched keys that either holds change, those that neither
-    /// holds stay absent.
-    pub(crate) fn touch_watched_database(&mut self, db: u16, other: u16) {
-        let (shard, now_ms) = (&self.shard, self.now.unix_ms);
-        self.watches.touch_database(db, |partition, bytes| {
+        let mut round = round
+            .filter(|round| round.is_within(db, &partitions))
+            .unwrap_or_else(|| self.watches.begin_round(db, partitions));
+        let is_over = self.watches.touch_round(&mut round, budget, |partition, bytes| {
             let exists = |db| shard.get(&shard.key(db, partition, bytes), now_ms).is_some();
-            exists(db) || exists(other)
+            exists(db) || other.is_some_and(exists)
         });
+        (!is_over).then_some(round)
     }
 
     /// Begins to watch a key for a client.

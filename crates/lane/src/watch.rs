@@ -2,6 +2,9 @@
 //! a change costs the same however many watch, and EXEC compares under its locks, so that check and lock are one round.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use store::Budget;
 
 /// A client's watching, from its first WATCH to the EXEC, DISCARD or UNWATCH that ends it. A later round of the same
 /// client has another number, so that a late "unwatch" cannot end it.
@@ -25,6 +28,23 @@ struct Watched {
     watcher_count: usize,
     /// The number of its last change, counted over all keys.
     changed: u64,
+}
+
+/// A round over watched keys, which takes as many steps as it needs. What it marks has changed when it began: who begins to
+/// watch meanwhile knows nothing of it.
+pub(crate) struct Round {
+    next: WatchName,
+    last: WatchName,
+    change: u64,
+}
+
+impl Round {
+    /// Whether it is about these partitions.
+    pub(crate) fn is_within(&self, db: u16, partitions: &RangeInclusive<u16>) -> bool {
+        self.last.db == db
+            && partitions.contains(&self.next.partition)
+            && self.last.partition == *partitions.end()
+    }
 }
 
 /// When a client began to watch a key.
@@ -70,39 +90,34 @@ impl Watches {
         }
     }
 
-    /// Every watched key of a partition for which `changes` says so; how many there were to ask.
-    pub(crate) fn touch_partition(
-        &mut self,
-        db: u16,
-        partition: u16,
-        changes: impl FnMut(u16, &[u8]) -> bool,
-    ) -> usize {
-        self.touch_partitions(db, partition, partition, changes)
-    }
-
-    /// Every watched key of a database for which `changes` says so; it is told the key's partition.
-    pub(crate) fn touch_database(&mut self, db: u16, changes: impl FnMut(u16, &[u8]) -> bool) {
-        self.touch_partitions(db, 0, u16::MAX, changes);
-    }
-
-    fn touch_partitions(
-        &mut self,
-        db: u16,
-        first: u16,
-        last: u16,
-        mut changes: impl FnMut(u16, &[u8]) -> bool,
-    ) -> usize {
+    /// Begins a round over the watched keys of some partitions of a database, all of which are about to change at once.
+    pub(crate) fn begin_round(&mut self, db: u16, partitions: RangeInclusive<u16>) -> Round {
         self.change_newest += 1;
-        let mut asked = 0;
-        let from = WatchName { db, partition: first, hash: 0 };
-        let to = WatchName { db, partition: last, hash: u64::MAX };
-        for (name, watched) in self.by_name.range_mut(from..=to) {
-            asked += 1;
-            if changes(name.partition, &watched.key) {
-                watched.changed = self.change_newest;
+        let next = WatchName { db, partition: *partitions.start(), hash: 0 };
+        let last = WatchName { db, partition: *partitions.end(), hash: u64::MAX };
+        Round { next, last, change: self.change_newest }
+    }
+
+    /// Goes on with a round, a unit of work for each watched key: those change for which `changes` says so, which is told
+    /// the key's partition. True when the round is over.
+    pub(crate) fn touch_round(
+        &mut self,
+        round: &mut Round,
+        budget: &mut Budget,
+        mut changes: impl FnMut(u16, &[u8]) -> bool,
+    ) -> bool {
+        for (name, watched) in self.by_name.range_mut(round.next..=round.last) {
+            if budget.is_spent() {
+                round.next = *name;
+                return false;
+            }
+            budget.spend(1, 0);
+            // One that has changed since the round began keeps its number.
+            if watched.changed < round.change && changes(name.partition, &watched.key) {
+                watched.changed = round.change;
             }
         }
-        asked
+        true
     }
 
     /// Whether a key that this client watches has changed since.
@@ -137,6 +152,17 @@ impl Watches {
 mod tests {
     use super::*;
 
+    /// A round in one step.
+    fn touch_all(
+        watches: &mut Watches,
+        db: u16,
+        partitions: RangeInclusive<u16>,
+        changes: impl FnMut(u16, &[u8]) -> bool,
+    ) {
+        let mut round = watches.begin_round(db, partitions);
+        assert!(watches.touch_round(&mut round, &mut Budget::new(u32::MAX, 1), changes));
+    }
+
     #[test]
     fn a_change_is_seen_by_those_who_watch_and_only_in_their_round() {
         let mut watches = Watches::default();
@@ -152,17 +178,65 @@ mod tests {
         watches.unwatch(first);
         watches.touch(WatchName { db: 1, ..name });
         watches.touch(WatchName { partition: 4, ..name });
-        assert_eq!(watches.touch_partition(0, 2, |_, _| true), 0);
-        assert_eq!(watches.touch_partition(0, 3, |_, key| key != b"key"), 1);
+        touch_all(&mut watches, 0, 2..=2, |_, _| true);
+        touch_all(&mut watches, 0, 3..=3, |_, key| key != b"key");
         assert!(!watches.is_dirty(second));
-        assert_eq!(watches.touch_partition(0, 3, |_, key| key == b"key"), 1);
+        touch_all(&mut watches, 0, 3..=3, |_, key| key == b"key");
         assert!(watches.is_dirty(second));
         watches.unwatch(second);
         assert!(watches.is_empty() && watches.by_name.is_empty());
         // Who comes later knows nothing of earlier changes, whole databases' neither.
         watches.watch(first, name, b"key", 0);
         assert!(!watches.is_dirty(first));
-        watches.touch_database(0, |partition, _| partition == 3);
+        touch_all(&mut watches, 0, 0..=u16::MAX, |partition, _| partition == 3);
         assert!(watches.is_dirty(first));
+    }
+
+    #[test]
+    fn a_round_goes_on_where_it_stopped_and_passes_over_those_who_come_meanwhile() {
+        const COUNT: u16 = 1000;
+        let mut watches = Watches::default();
+        let watcher = |client| WatcherId { lane: 0, client, round: 0 };
+        let name = |partition| WatchName { db: 0, partition, hash: u64::from(partition) << 50 };
+        for partition in 0..COUNT {
+            watches.watch(watcher(u64::from(partition)), name(partition), b"key", 0);
+        }
+        let mut round = watches.begin_round(0, 0..=u16::MAX);
+        let mut steps = 1;
+        let (late, changed) = (watcher(5000), watcher(5001));
+        while !watches.touch_round(&mut round, &mut Budget::new(10, 1), |partition, _| partition % 3 > 0) {
+            steps += 1;
+            if steps == 50 {
+                watches.watch(late, name(1), b"key", 0);
+                watches.watch(late, name(COUNT - 2), b"key", 0);
+                watches.watch(changed, name(COUNT - 2), b"key", 0);
+            }
+            if steps == 60 {
+                watches.touch(name(COUNT - 2));
+            }
+        }
+        assert_eq!(steps, COUNT / 10, "no step looks at more than its budget, and no key is looked at twice");
+        for partition in 0..COUNT {
+            let is_dirty = partition % 3 > 0 || partition == COUNT - 2;
+            assert_eq!(watches.is_dirty(watcher(u64::from(partition))), is_dirty, "{partition}");
+        }
+        assert!(watches.is_dirty(changed) && watches.is_dirty(late), "somebody else has changed it");
+    }
+
+    #[test]
+    fn who_begins_to_watch_during_a_round_is_not_told_of_it() {
+        let mut watches = Watches::default();
+        let watcher = |client| WatcherId { lane: 0, client, round: 0 };
+        let name = |partition| WatchName { db: 0, partition, hash: 0 };
+        for partition in 0..20 {
+            watches.watch(watcher(0), name(partition), b"key", 0);
+        }
+        let mut round = watches.begin_round(0, 0..=u16::MAX);
+        assert!(!watches.touch_round(&mut round, &mut Budget::new(10, 1), |_, _| true));
+        for partition in [5, 15] {
+            watches.watch(watcher(1), name(partition), b"key", 0);
+        }
+        assert!(watches.touch_round(&mut round, &mut Budget::new(100, 1), |_, _| true));
+        assert!(watches.is_dirty(watcher(0)) && !watches.is_dirty(watcher(1)));
     }
 }

@@ -78,7 +78,7 @@ fn many(name: &str, with_values: bool) -> Vec<Vec<u8>> {
 
 fn check(world: &mut World, words: &[Vec<u8>], rounds_min: usize) {
     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-    let is_held = words[0] == b"flushall";
+    let is_held = matches!(words[0], b"flushall" | b"swapdb");
     let rounds = rounds_of(world, &words, if is_held { FLUSH_ROUNDS_MAX } else { GET_ROUNDS_MAX });
     assert!(rounds >= rounds_min, "{} took {rounds} rounds", String::from_utf8_lossy(words[0]));
 }
@@ -134,6 +134,56 @@ fn emptying_costs_what_is_there() {
         let rounds = rounds_of(&mut world, &[b"flushall"], FLUSH_ROUNDS_MAX);
         assert!(rounds <= FLUSH_ROUNDS_MAX, "{rounds} rounds over {lane_count} lanes");
         assert_eq!(world.lanes.iter().map(|lane| lane.stats().keys).sum::<u64>(), 0);
+    }
+}
+
+/// Clients that watch a thousand keys each, which exist or do not.
+fn watchers(world: &mut World, count: usize, key: impl Fn(usize, usize) -> String) -> Vec<Client> {
+    let mut watchers = Vec::new();
+    for watcher in 0..count {
+        let mut client = world.connect(0);
+        let keys: Vec<String> = (0..1000).map(|number| key(watcher, number)).collect();
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"watch"[..]).chain(keys.iter().map(|key| key.as_bytes())).collect();
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &words);
+        wire::client::command(&mut bytes, &[b"multi"]);
+        wire::client::command(&mut bytes, &[b"ping"]);
+        assert_eq!(world.exchange(&mut client, &bytes, 19, 50), b"+OK\r\n+OK\r\n+QUEUED\r\n");
+        watchers.push(client);
+    }
+    watchers
+}
+
+/// Emptying or exchanging databases marks the keys that clients watch, some of them a slice; nobody else waits longer.
+#[test]
+fn keys_that_many_clients_watch() {
+    let exec = b"*1\r\n$4\r\nexec\r\n";
+    for lane_count in [1, 4] {
+        for (words, key_is) in [
+            (&[&b"swapdb"[..], b"0", b"1"][..], "any"),
+            (&[b"swapdb", b"1", b"0"], "any"),
+            (&[b"flushall"], "of one partition"),
+        ] {
+            let mut world = World::quiet(lane_count);
+            let tag = if key_is == "any" { "" } else { "{tag}" };
+            let mut watchers = watchers(&mut world, 20, |watcher, number| format!("{tag}k:{watcher}:{number}"));
+            let mut client = world.connect(0);
+            let mut bytes = Vec::new();
+            // It exists, and the other clients' do not.
+            wire::client::command(&mut bytes, &[b"set", format!("{tag}k:7:999").as_bytes(), b"v"]);
+            assert_eq!(world.exchange(&mut client, &bytes, 5, 20), b"+OK\r\n");
+            let mut again = self::watchers(&mut world, 1, |_, number| format!("{tag}k:7:{number}"));
+            let words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();
+            // 20,000 keys, of which a turn looks at 4,096 on each lane.
+            let lanes_busy = if key_is == "any" { lane_count } else { 1 };
+            check(&mut world, &words, usize::from(5 / lanes_busy).max(2));
+            for (number, watcher) in watchers.iter_mut().enumerate() {
+                let want: &[u8] = if number == 7 { b"*-1\r\n" } else { b"*1\r\n+PONG\r\n" };
+                assert_eq!(world.exchange(watcher, exec, want.len(), 50), want, "{number} after {words:?}");
+            }
+            assert_eq!(world.exchange(&mut again[0], exec, 5, 50), b"*-1\r\n", "it saw the key");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whole databases: their size, emptying and exchanging them.
 
+use std::ops::RangeInclusive;
+
 use store::{Budget, Effect};
 use wire::command::Id;
 use wire::reply::{self, OK, Put};
@@ -7,7 +9,7 @@ use wire::route::SLOTS;
 
 use super::SYNTAX;
 use super::generic::swapped_databases;
-use super::{Progress, Step};
+use super::{Progress, State, Step};
 use crate::client::Port;
 use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
@@ -51,28 +53,67 @@ pub(crate) fn flush(
             progress.at = partitions * (u64::from(nth) + 1);
             continue;
         };
-        let watched_count = space.touch_watched_partition(db, partition);
-        budget.spend(1 + usize::from(partition - from) / EMPTY_PER_UNIT + watched_count, 0);
+        budget.spend(1 + usize::from(partition - from) / EMPTY_PER_UNIT, 0);
+        // With many watched keys it is looked at again, and those before it are not.
+        progress.at += u64::from(partition - from);
+        if !touch_watched(space, progress, db, partition..=partition, None, budget) {
+            return Step::More;
+        }
         space.shard.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");
-        progress.at += u64::from(partition - from) + 1;
+        progress.at += 1;
     }
     sink.put(OK);
     Step::Done
 }
 
-/// This lane's part of SWAPDB, under locks on both databases on all lanes.
-pub(crate) fn swap(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
+/// This lane's part of SWAPDB, under locks on both databases on all lanes. `at` counts those whose watched keys are marked;
+/// then they are exchanged in one step, whatever they hold.
+pub(crate) fn swap(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
     if call.port == Port::Lane {
-        return reply::error(sink, "ERR SWAPDB is not allowed in cluster mode");
+        reply::error(sink, "ERR SWAPDB is not allowed in cluster mode");
+        return Step::Done;
     }
     let (a, b) = match swapped_databases(call.args, space.database_count) {
         Ok(pair) => pair,
-        Err(text) => return reply::error(sink, text),
+        Err(text) => {
+            reply::error(sink, text);
+            return Step::Done;
+        }
     };
     if a != b {
-        space.touch_watched_database(a, b);
-        space.touch_watched_database(b, a);
+        let pairs = [(a, b), (b, a)];
+        while let Some(&(db, other)) = usize::try_from(progress.at).ok().and_then(|at| pairs.get(at)) {
+            if !touch_watched(space, progress, db, 0..=u16::MAX, Some(other), budget) {
+                return Step::More;
+            }
+            progress.at += 1;
+        }
         space.shard.commit(Effect::SwapDatabases { a, b }).expect("exchanging takes no memory");
     }
     sink.put(OK);
+    Step::Done
+}
+
+/// A step of [`Keyspace::touch_watched`]; true when all of them are marked.
+fn touch_watched(
+    space: &mut Keyspace,
+    progress: &mut Progress,
+    db: u16,
+    partitions: RangeInclusive<u16>,
+    other: Option<u16>,
+    budget: &mut Budget,
+) -> bool {
+    let round = match progress.state.take().map(|state| *state) {
+        Some(State::Touching(round)) => Some(round),
+        _ => None,
+    };
+    let round = space.touch_watched(round, db, partitions, other, budget);
+    progress.state = round.map(|round| Box::new(State::Touching(round)));
+    progress.state.is_none()
 }

@@ -22,6 +22,7 @@ use crate::cluster;
 use crate::keyspace::{Call, Keyspace};
 use crate::locks::LockName;
 use crate::replies::Sink;
+use crate::watch::Round;
 
 use lcs::Lcs;
 use scan::Walk;
@@ -50,6 +51,8 @@ pub(crate) enum State {
     Walking(Walk),
     /// LCS.
     Comparing(Lcs),
+    /// FLUSHDB, FLUSHALL and SWAPDB, at the keys that clients watch.
+    Touching(Round),
 }
 
 /// How a step ended.
@@ -108,7 +111,7 @@ pub(crate) fn run(
         Id::Persist => expiry::persist(space, call, sink),
         Id::Dbsize => database::dbsize(space, call, sink),
         Id::Flushall | Id::Flushdb => return database::flush(space, call, progress, sink, budget),
-        Id::Swapdb => database::swap(space, call, sink),
+        Id::Swapdb => return database::swap(space, call, progress, sink, budget),
         Id::Keys => return scan::keys(space, call, progress, sink, budget),
         Id::Scan => return scan::scan(space, call, progress, sink, budget),
         Id::Randomkey => return scan::random_key(space, call, sink, budget),

@@ -127,8 +127,8 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     SlowlogReset "slowlog|reset" 2 since "2.2.12" [Admin Loading Stale] []
         [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
         "O(N) for N entries" "Empties the slow log"
-    Swapdb "swapdb" 3 since "4.0.0" [Write Fast] [Keyspace Dangerous] [] AllLanes(AllOk), Constant, []
-        "O(1)" "Swaps two databases"
+    Swapdb "swapdb" 3 since "4.0.0" [Write Fast] [Keyspace Dangerous] [] AllLanes(AllOk), Sliced, []
+        "O(N) for N keys of the two that clients watch" "Swaps two databases"
     Time "time" 1 since "2.6.0" [Loading Stale Fast] [] [] Connection, Constant, ["nondeterministic_output"]
         "O(1)" "The server's time in seconds and microseconds"
 };
