@@ -13,7 +13,7 @@ pub struct Board {
     client_ids: AtomicU64,
     /// Clients of all lanes, those on their way from one to another included.
     client_count: AtomicUsize,
-    /// Clients of each lane.
+    /// Clients of each lane, and those on their way to it.
     loads: Vec<AtomicU32>,
     /// Somebody answers what lanes ask the control thread.
     is_attended: AtomicBool,
@@ -64,10 +64,19 @@ impl Board {
         self.client_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A lane's count of clients has changed.
-    pub(crate) fn set_load(&self, lane: u16, count: usize) {
-        let count = u32::try_from(count).expect("clients are fewer than 2^32");
-        self.loads[usize::from(lane)].store(count, Ordering::Relaxed);
+    /// A client has come to a lane, or is about to: who looks for the lightest lane sees it from now on.
+    pub(crate) fn burden(&self, lane: u16) {
+        self.loads[usize::from(lane)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A client of a lane, or one on its way to it, has gone.
+    pub(crate) fn relieve(&self, lane: u16) {
+        self.loads[usize::from(lane)].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Clients of a lane, and those on their way to it.
+    pub(crate) fn load(&self, lane: u16) -> u32 {
+        self.loads[usize::from(lane)].load(Ordering::Relaxed)
     }
 
     /// What a lane's clients hold has changed.
@@ -91,7 +100,7 @@ impl Board {
 
     /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.
     pub(crate) fn lighter_lane(&self, lane: u16) -> Option<u16> {
-        let load = |lane: &u16| self.loads[usize::from(*lane)].load(Ordering::Relaxed);
+        let load = |lane: &u16| self.load(*lane);
         let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
         let lightest = (0..count).min_by_key(load)?;
         (load(&lightest) + 1 < load(&lane)).then_some(lightest)

@@ -213,6 +213,7 @@ impl Lane {
     pub fn audit(&self) {
         assert!(self.is_idle(), "an idle lane has nothing under way");
         assert!(self.clients.is_empty(), "clients that have gone are forgotten");
+        assert!(self.core.board.load(self.core.id) == 0, "nobody is on the way to it");
         self.core.audit();
     }
 
@@ -253,6 +254,7 @@ impl Lane {
             }
             return net.close(conn, Close::AfterFlush);
         }
+        self.core.board.burden(self.core.id);
         self.admit(conn, door, ends);
         if door == Port::Shared
             && let Some(lane) = self.core.board.lighter_lane(self.core.id)
@@ -276,7 +278,6 @@ impl Lane {
         if !is_authenticated {
             self.core.strangers.push_back((handle, now_ns));
         }
-        self.core.board.set_load(self.core.id, self.clients.len());
         handle
     }
 
@@ -286,21 +287,28 @@ impl Lane {
         self.forget(conn);
         let mut parcel = Some(Parcel::Handover(Box::new(handover)));
         let head = ControlHead { target: 0, round: 0, kind: ControlKind::Handover };
+        self.core.board.burden(lane);
         if self.core.peer(lane).try_tell(head, &mut parcel) {
             self.core.stats.handovers += 1;
         } else if let Some(Parcel::Handover(handover)) = parcel {
+            self.core.board.relieve(lane);
+            self.core.board.burden(self.core.id);
             self.take(*handover, net);
         }
     }
 
-    /// Lets a connection in that a lane gives. Should the system not, its client has gone.
+    /// Lets a connection in that a lane gives, and that has been this lane's burden since. Should the system not, its client
+    /// has gone.
     fn take<N: Net>(&mut self, handover: Handover, net: &mut N) {
         let ends = Ends { peer: handover.peer, local: handover.local };
         match net.take(handover) {
             Some(conn) => {
                 self.admit(conn, Port::Shared, ends);
             }
-            None => self.core.board.dismiss(),
+            None => {
+                self.core.board.relieve(self.core.id);
+                self.core.board.dismiss();
+            }
         }
     }
 
@@ -337,7 +345,7 @@ impl Lane {
         let client = self.clients.remove(handle).expect("a known connection has a client");
         self.core.clients_size -= client.weighed();
         self.core.forget_client(client, handle);
-        self.core.board.set_load(self.core.id, self.clients.len());
+        self.core.board.relieve(self.core.id);
         true
     }
 

@@ -167,7 +167,8 @@ fn keys_that_many_clients_watch() {
         ] {
             let mut world = World::quiet(lane_count);
             let tag = if key_is == "any" { "" } else { "{tag}" };
-            let mut watchers = watchers(&mut world, 20, |watcher, number| format!("{tag}k:{watcher}:{number}"));
+            let mut watchers =
+                watchers(&mut world, 20, |watcher, number| format!("{tag}k:{watcher}:{number}"));
             let mut client = world.connect(0);
             let mut bytes = Vec::new();
             // It exists, and the other clients' do not.
