@@ -239,7 +239,7 @@ impl Core {
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
         match self.space.room_for(call.command, &call.args, &self.locks) {
             Evicted::Enough => {}
-            Evicted::More => return Ran::Waits,
+            Evicted::More | Evicted::Held => return Ran::Waits,
             Evicted::Nothing => {
                 reply::error(sink, OOM);
                 return Ran::Done;

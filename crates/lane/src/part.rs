@@ -22,6 +22,10 @@ use crate::watch::WatcherId;
 /// Names entered or given back in one step.
 pub(crate) const NAMES_PER_STEP: usize = 256;
 
+/// Slices of looking for something to evict, in which only keys were seen that others have locked, before a command is
+/// refused: a few thousand keys.
+const VAIN_SLICES_MAX: u32 = 16;
+
 /// Locks to take, in pages of [`NAMES_PER_STEP`].
 #[derive(Default)]
 pub(crate) struct Names {
@@ -124,6 +128,8 @@ pub(crate) struct Part {
     watcher: Option<WatcherId>,
     /// Bytes for which room has to be made first; `None`: there is enough, or it adds nothing.
     growth: Option<u64>,
+    /// Slices in which nothing could be evicted for it.
+    vain_slices: u32,
     /// Bytes that are kept free for it.
     reserved: u64,
     grant: Grant,
@@ -171,6 +177,7 @@ impl Part {
             releases: true,
             watcher: None,
             growth,
+            vain_slices: 0,
             reserved: 0,
             grant: Grant::default(),
             jobs: VecDeque::from([job]),
@@ -203,6 +210,7 @@ impl Part {
             releases: prepare.goes,
             watcher: prepare.watcher,
             growth: prepare.growth,
+            vain_slices: 0,
             reserved: 0,
             grant: Grant::default(),
             jobs: prepare.jobs.into(),
@@ -319,11 +327,16 @@ impl Part {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
         match space.make_room(locks, size, budget) {
             Evicted::More => return false,
+            // Who holds them may wait for this one.
+            Evicted::Held if self.vain_slices < VAIN_SLICES_MAX => {
+                self.vain_slices += 1;
+                return false;
+            }
             Evicted::Enough => {
                 self.reserved = size;
                 space.reserve(size);
             }
-            Evicted::Nothing => self.grant.lacks_room = true,
+            Evicted::Held | Evicted::Nothing => self.grant.lacks_room = true,
         }
         self.growth = None;
         true

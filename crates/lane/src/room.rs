@@ -233,6 +233,8 @@ impl Keyspace {
         match evicted {
             Evicted::More => return true,
             Evicted::Enough => {}
+            // Whatever lets go of keys brings another turn about.
+            Evicted::Held => {}
             // A promise is worth what may go.
             Evicted::Nothing => self.room.owe_less(self.shard.held()),
         }

@@ -436,3 +436,48 @@ fn long_values_written_over_and_over_are_freed_as_fast_as_they_come() {
     overwrite(1, [33_000, 40_000, 100_000, 200_000]);
     overwrite(4, [33_000; 4]);
 }
+
+/// While a transaction holds all but one in fifty keys of a full lane, writes to it find those few. What needs more than
+/// they are is refused, and does not wait for the others.
+#[test]
+fn a_lane_whose_keys_are_nearly_all_locked_evicts_the_others() {
+    let limit = 4 * MIB;
+    let mut world = world(2, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::AllKeysRandom;
+    });
+    let mut client = world.connect(0);
+    let (near, far) = (tag_of(0, 2), tag_of(1, 2));
+    let prefix = format!("{{{near}}}");
+    fill(&mut world, &mut client, &prefix, 6400, limit);
+    // It has its locks on lane 0, and waits for lane 1, which takes no turn.
+    let mut words = vec![b"MGET".to_vec(), format!("{{{far}}}").into_bytes()];
+    let locked = (0..6400).filter(|number| number % 50 > 0);
+    words.extend(locked.map(|number| format!("{prefix}:{number:08}").into_bytes()));
+    client.send(&command(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()));
+    // The second connection of two goes to the other lane.
+    let (_idle, mut other) = (world.connect(0), world.connect(0));
+    for _ in 0..100 {
+        client.pump();
+        world.turn(0);
+    }
+    assert!(world.lanes[0].stats().transactions > 0 && client.received.is_empty(), "it is under way");
+    // The other lane keeps its floor of 64 KiB: the first value takes the place of some forty keys.
+    let free_size = usize::try_from(limit - held(&world)).expect("there is some") - 64 * 1024;
+    for (size, want) in [(free_size + 40_000, "+OK"), (free_size + 400_000, "-OOM")] {
+        other.send(&command(&[b"SET", format!("{prefix}:{size}").as_bytes(), &vec![b'n'; size]]));
+        for _ in 0..100 {
+            other.pump();
+            world.turn(0);
+        }
+        other.pump();
+        let got = String::from_utf8(std::mem::take(&mut other.received)).expect("text");
+        assert!(got.starts_with(want), "{size} bytes: {got:?}");
+        assert!(held(&world) <= limit);
+    }
+    for _ in 0..200 {
+        world.round();
+        client.pump();
+    }
+    assert!(client.received.starts_with(b"*"), "it has its reply");
+}

@@ -88,7 +88,9 @@ pub enum Evicted {
     Enough,
     /// The budget is spent and there is more to evict.
     More,
-    /// Nothing is left that the policy lets go, or transactions hold what was looked at.
+    /// The budget is spent, and transactions hold all that was looked at: another look may find something else.
+    Held,
+    /// Nothing is left that the policy lets go.
     Nothing,
 }
 
@@ -112,9 +114,10 @@ impl Shard {
     ) -> Evicted {
         // What was flushed is room already: it goes first.
         self.reap(budget);
+        let (mut has_evicted, mut has_missed) = (false, false);
         while self.held() - self.graveyard.size() > target {
             if budget.is_spent() {
-                return Evicted::More;
+                return if has_missed && !has_evicted { Evicted::Held } else { Evicted::More };
             }
             if policy == Policy::NoEviction {
                 return Evicted::Nothing;
@@ -124,10 +127,12 @@ impl Shard {
             if policy == Policy::VolatileTtl || sample.count == 0 && policy.weight() == Weight::Expiring {
                 self.sample_wheel(policy, &mut sample, budget);
             }
-            sample.entries[..sample.count].sort_unstable();
-            if !self.evict_one(&sample, hold) {
+            if sample.count == 0 {
                 return Evicted::Nothing;
             }
+            sample.entries[..sample.count].sort_unstable();
+            let is_one_gone = self.evict_one(&sample, hold);
+            (has_evicted, has_missed) = (has_evicted | is_one_gone, has_missed | !is_one_gone);
         }
         Evicted::Enough
     }
