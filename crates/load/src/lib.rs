@@ -15,6 +15,7 @@ pub mod record;
 pub mod result;
 mod socket;
 pub mod spin;
+pub mod statistics;
 pub mod summary;
 pub mod workload;
 
