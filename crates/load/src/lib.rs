@@ -5,10 +5,12 @@
 //! answers each request with a constant. A measurement of a server stands beside the floor of the same run. [`drive`]
 //! is an older, smaller load for the programs in `bench/`.
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
+//! [`environment`] reads what a number was measured on, and says in what two such places differ.
 
 pub mod connect;
 pub mod drive;
 pub mod engine;
+pub mod environment;
 pub mod floor;
 pub mod protocol;
 pub mod record;
