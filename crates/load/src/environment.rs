@@ -2,7 +2,8 @@
 //!
 //! [`Environment::capture`] reads the machine, the kernel, the network and the limits from the files below a root (`/`, or
 //! a made-up tree in tests). [`difference`] lays two captures side by side; where something differs that nobody declared,
-//! a claim about A and B is withheld.
+//! a claim about A and B is withheld. [`counters`] are the kernel's counts per second during a run, [`quiet`] says before
+//! it whether others are using the machine.
 //!
 //! What cannot be read is "not exposed here" and never a guess. Names of users, serial numbers, addresses, environment
 //! variables and secrets stay out; `privacy` holds the rules. Not here: the build of the load generator itself, and what
@@ -11,6 +12,7 @@
 //! Queueing disciplines of links, RSS indirection and features beyond the offloads need netlink and are not read yet.
 
 mod cgroup;
+pub mod counters;
 mod cpus;
 mod difference;
 mod ethtool;
@@ -22,6 +24,7 @@ mod platform;
 mod privacy;
 mod processor;
 mod programs;
+pub mod quiet;
 mod system;
 #[cfg(test)]
 mod tests;
