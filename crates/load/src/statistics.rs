@@ -17,18 +17,30 @@
 //! steady          where the warm-up ends, and whether it does
 //! trend           the straight line: drift, roughness, steps
 //! effective       how many independent requests a run is worth
+//! quantiles       is p99.9 resolved?
+//! columns         the bucket-weighted mean of published benchmarks
+//! predictability  spread over load, tail gap, wobble
+//! little          requests in flight: do the figures fit together?
+//! published       the same question, asked of published results
+//! fanout          servers that can work in parallel within a deadline
 //! ```
 //!
 //! Percentages on the screen are shares here: 0.05 is 5 %. Times are nanoseconds unless a name says otherwise.
 
 pub mod claim;
+pub mod columns;
 mod describe;
 pub mod effective;
+pub mod fanout;
 pub mod holm;
 mod interval;
+pub mod little;
 pub mod order;
 pub mod paired;
 pub mod planning;
+pub mod predictability;
+pub mod published;
+pub mod quantiles;
 pub mod signed_rank;
 pub mod steady;
 pub mod student;

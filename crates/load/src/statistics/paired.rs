@@ -2,7 +2,7 @@
 //!
 //! Each pair gives one number, dᵢ = ln(bᵢ / aᵢ): what drifts slowly over the experiment touches both runs of a pair and
 //! falls out, and a factor is the same however large the metric is. Estimate and interval come from the signed ranks of
-//! these ([`signed_rank`](super::signed_rank)), with Student's t beside them. A bootstrap is left out on purpose: over
+//! these ([`signed_rank`]), with Student's t beside them. A bootstrap is left out on purpose: over
 //! ten pairs its nominal 95 % cover 90 %.
 
 use std::fmt;

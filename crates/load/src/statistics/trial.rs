@@ -1,7 +1,7 @@
 //! The whole procedure on simulated machines: how often does it call what is not there, and miss what is?
 //!
 //! A run's metric is exp(effect of its arm + noise of its moment). Runs happen one after the other, in the order that
-//! [`order`](super::order) gives, so that what drifts, wanders or steps meets both arms as it would on a machine; then
+//! [`order`] gives, so that what drifts, wanders or steps meets both arms as it would on a machine; then
 //! [`Change`] and [`Verdict`] see the pairs and nothing else. As repeatable as the seed.
 
 use rand_distr::{Distribution, Exp1, StandardNormal, StudentT};
