@@ -48,7 +48,7 @@ fn f64_of(count: usize) -> f64 {
 }
 
 /// Cpus in the kernel's mask for this thread (`sched_getaffinity(2)`); taskset and cpusets both show here.
-fn allowed_cpus() -> io::Result<Vec<usize>> {
+pub(crate) fn allowed_cpus() -> io::Result<Vec<usize>> {
     let mut words = [0_u64; MASK_WORDS];
     // SAFETY: `words` is writable for the size passed, which is all that the kernel fills.
     let filled = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&words), words.as_mut_ptr().cast()) };
@@ -71,6 +71,23 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     // SAFETY: `words` is readable for the size passed.
     let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&words), words.as_ptr().cast()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Wakes the calling thread's sleeps when they are due: the kernel may otherwise put them together, 50 us late
+/// (`PR_SET_TIMERSLACK`).
+pub(crate) fn set_timer_slack() {
+    let slack_ns: libc::c_ulong = 1;
+    // SAFETY: a number for the kernel; nothing is written.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
+}
+
+/// CPU time of the calling thread, in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is there for the kernel to fill.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// The calling thread's number in the kernel: its folder in /proc/self/task.

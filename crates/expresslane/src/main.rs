@@ -1,6 +1,7 @@
 //! The `expresslane` program: reads its settings, starts its threads, and says in one sentence why it can't.
 
 mod attendant;
+mod bench;
 mod clock;
 mod control;
 mod machine;
@@ -24,6 +25,13 @@ fn main() -> ExitCode {
     let result = match settings::parse(std::env::args_os(), read_file) {
         Ok(Verb::Serve(settings)) => serve::serve(&settings).inspect_err(|problem| log(problem)),
         Ok(Verb::Stats(settings)) => stats::stats(&settings).inspect_err(|problem| say(problem)),
+        Ok(Verb::Bench(verb)) => match bench::bench(&verb) {
+            Ok(()) => Ok(()),
+            Err(trouble) => {
+                say(&trouble.problem);
+                return ExitCode::from(trouble.code);
+            }
+        },
         Err(Refusal::Usage(error)) => error.exit(),
         Err(Refusal::File(problem)) => Err(problem).inspect_err(|problem| log(problem)),
     };

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use rewrite::rewrite;
-use value::whole;
+
 pub(crate) use value::{
     BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimit,
-    OutputLimits, Policy, Size, Span,
+    OutputLimits, Policy, Size, Span, whole,
 };
 
 /// An in-memory database in which every core is an isolated lane that Redis clients can talk to.
@@ -42,6 +42,9 @@ pub(crate) enum Verb {
     /// Show how a running server is, lane by lane
     #[command(long_about = STATS_LONG, after_long_help = STATS_EXAMPLES)]
     Stats(StatsSettings),
+    /// Load a server and show how it answers
+    #[command(subcommand, arg_required_else_help = true)]
+    Bench(crate::bench::BenchVerb),
 }
 
 const SERVE_LONG: &str = "Serve the database.
@@ -305,7 +308,7 @@ mod tests {
         arguments.extend(flags.iter().map(OsString::from));
         match parse(arguments, |_| Ok(file.to_owned())) {
             Ok(Verb::Serve(settings)) => Ok(settings),
-            Ok(Verb::Stats(_)) => Err("another verb".to_owned()),
+            Ok(_) => Err("another verb".to_owned()),
             Err(Refusal::Usage(error)) => Err(one_line(&error)),
             Err(Refusal::File(problem)) => Err(problem),
         }

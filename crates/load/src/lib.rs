@@ -7,6 +7,7 @@
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
 
+pub mod analysis;
 pub mod connect;
 pub mod drive;
 pub mod engine;

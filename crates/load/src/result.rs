@@ -213,35 +213,41 @@ pub fn read(mut file: impl BufRead) -> Result<Saved, String> {
         if (number == 1) != matches!(line, Line::Head(_)) {
             return Err(format!("line {number} stands in the wrong place: a result begins with its head"));
         }
-        take(&mut saved, line).map_err(|problem| format!("line {number}: {problem}"))?;
+        saved.take(line).map_err(|problem| format!("line {number}: {problem}"))?;
     }
     if saved.head.schema == 0 { Err("it is empty".to_owned()) } else { Ok(saved) }
 }
 
-fn take(saved: &mut Saved, line: Line) -> Result<(), String> {
-    match line {
-        Line::Head(head) if head.schema == 0 || head.schema > SCHEMA => {
-            return Err(format!(
-                "it is of form {}, and this program reads up to {SCHEMA}: take the one that wrote it ({})",
-                head.schema, head.version
-            ));
+impl Saved {
+    /// One more line.
+    ///
+    /// # Errors
+    /// Why it can't stand there.
+    pub fn take(&mut self, line: Line) -> Result<(), String> {
+        match line {
+            Line::Head(head) if head.schema == 0 || head.schema > SCHEMA => {
+                return Err(format!(
+                    "it is of form {}, and this program reads up to {SCHEMA}: take the one that wrote it ({})",
+                    head.schema, head.version
+                ));
+            }
+            Line::Head(head) => self.head = head,
+            Line::Environment(surroundings) => self.surroundings.push(surroundings),
+            Line::Run(head) => self.runs.push(Run { head, ..Run::default() }),
+            Line::Second(second) => self.run(second.run)?.seconds.push(second),
+            Line::RunEnd(end) => {
+                let run = self.run(end.run)?;
+                run.end = Some(end);
+            }
+            Line::End => self.is_complete = true,
         }
-        Line::Head(head) => saved.head = head,
-        Line::Environment(surroundings) => saved.surroundings.push(surroundings),
-        Line::Run(head) => saved.runs.push(Run { head, ..Run::default() }),
-        Line::Second(second) => run(saved, second.run)?.seconds.push(second),
-        Line::RunEnd(end) => {
-            let run = run(saved, end.run)?;
-            run.end = Some(end);
-        }
-        Line::End => saved.is_complete = true,
+        Ok(())
     }
-    Ok(())
-}
 
-fn run(saved: &mut Saved, number: u32) -> Result<&mut Run, String> {
-    let run = saved.runs.iter_mut().rev().find(|run| run.head.run == number);
-    run.ok_or_else(|| format!("run {number} has not begun"))
+    fn run(&mut self, number: u32) -> Result<&mut Run, String> {
+        let run = self.runs.iter_mut().rev().find(|run| run.head.run == number);
+        run.ok_or_else(|| format!("run {number} has not begun"))
+    }
 }
 
 #[cfg(test)]

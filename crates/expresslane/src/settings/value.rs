@@ -343,7 +343,7 @@ impl FromStr for OutputLimits {
 }
 
 /// Reads a whole number in a range; the message names both ends.
-pub(super) fn whole<T>(min: T, max: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+pub(crate) fn whole<T>(min: T, max: T) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
 where
     T: FromStr + PartialOrd + fmt::Display + Copy + Send + Sync + 'static,
 {

@@ -1,0 +1,56 @@
+//! Where a result goes: into a file, line by line as it comes, and into memory for what is said at the end.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use load::result::{Head, Line, SCHEMA, Saved, write};
+
+/// Takes lines in.
+pub(super) struct Journal {
+    file: Option<(PathBuf, File)>,
+    saved: Saved,
+    /// Why the file ends before the result does.
+    broken: Option<String>,
+}
+
+impl Journal {
+    /// Begins with a head of that kind. Without a path nothing is written.
+    pub(super) fn begin(
+        path: Option<&Path>,
+        kind: &str,
+        plan: serde_json::Value,
+        now_unix_ms: u64,
+    ) -> Result<Journal, String> {
+        let file = path.map(|path| match File::create(path) {
+            Ok(file) => Ok((path.to_owned(), file)),
+            Err(error) => Err(format!("{}: {error}; name another file for the result", path.display())),
+        });
+        let mut journal = Journal { file: file.transpose()?, saved: Saved::default(), broken: None };
+        journal.put(Line::Head(Head {
+            schema: SCHEMA,
+            kind: kind.to_owned(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            began_unix_ms: now_unix_ms,
+            plan,
+        }));
+        Ok(journal)
+    }
+
+    /// One more line. A file that can't be written any more is given up, and said so at the end; the load goes on.
+    pub(super) fn put(&mut self, line: Line) {
+        if let Some((path, file)) = &mut self.file
+            && let Err(error) = write(file, &line)
+        {
+            self.broken = Some(format!("{}: {error}; it holds what came before", path.display()));
+            self.file = None;
+        }
+        self.saved.take(line).expect("lines are put in their order");
+    }
+
+    /// It is whole.
+    pub(super) fn end(mut self) -> (Saved, Option<String>) {
+        self.put(Line::End);
+        (self.saved, self.broken)
+    }
+}

@@ -1,0 +1,228 @@
+//! `expresslane bench run`: one load of one server.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use load::analysis::Figures;
+use load::analysis::gates::{Colour, gates};
+use load::engine::Pace;
+use load::record::Second;
+use load::result::{Line, RunEnd, RunHead, Saved, SavedSecond};
+use load::workload::{Distribution, Mix, Operation, Workload};
+
+use super::Trouble;
+use super::crew::{Order, Outcome, load};
+use super::journal::Journal;
+use super::settings::{Arrivals, OutputSettings, PaceSettings, RunSettings};
+use super::stop::Stop;
+use crate::clock::Clock;
+use crate::machine;
+
+/// Requests that a preload has under way on a connection.
+const PRELOAD_PIPELINE: u32 = 100;
+
+/// Loads, and says what came of it.
+pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
+    let order = order(settings).map_err(|problem| Trouble { problem, code: 2 })?;
+    let stop =
+        Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
+    let clock = Clock::new();
+    let head = head(&order, &settings.pace, now_unix_ms(&clock));
+    let plan = serde_json::Value::Null;
+    let mut journal = Journal::begin(settings.output.result.as_deref(), "run", plan, now_unix_ms(&clock))
+        .map_err(Trouble::load)?;
+    let mut live = Live::new(&settings.output);
+    if settings.workload.preload {
+        preload(&order, &stop, &mut live).map_err(Trouble::load)?;
+    }
+    journal.put(Line::Run(head));
+    let outcome = load(&order, &stop, |second| {
+        live.second(second);
+        let second = SavedSecond { run: 0, second: second.clone(), counters: Default::default() };
+        journal.put(Line::Second(second));
+    })
+    .map_err(Trouble::load)?;
+    live.clear();
+    journal.put(Line::RunEnd(end(0, &outcome)));
+    let (saved, broken) = journal.end();
+    say(&brief(&saved));
+    if let Some(problem) = broken {
+        return Err(Trouble::load(problem));
+    }
+    match outcome.failure {
+        Some(failure) => Err(Trouble::load(format!("{}: {failure}", order.endpoint))),
+        None => Ok(()),
+    }
+}
+
+/// Sets every key once.
+pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(), String> {
+    let order = Order {
+        pipeline: PRELOAD_PIPELINE,
+        pace: Pace::Closed,
+        workload: Workload {
+            operations: Mix(vec![(Operation::Set, 1)]),
+            key_distribution: Distribution::Sequential,
+            verify: false,
+            ..order.workload.clone()
+        },
+        duration: Duration::MAX,
+        requests_max: order.workload.key_count,
+        ..order.clone()
+    };
+    let mut faults = 0;
+    let outcome = load(&order, stop, |second| {
+        faults += second.faults();
+        live.second(second);
+    })?;
+    let text = || outcome.error_texts.first().map(|error| error.text.clone()).unwrap_or_default();
+    match outcome.failure {
+        Some(failure) => Err(format!("{}: while the keys were set: {failure}", order.endpoint)),
+        None if faults > 0 => Err(format!("{}: {faults} keys could not be set: {}", order.endpoint, text())),
+        None => Ok(()),
+    }
+}
+
+/// What the settings mean, checked against this machine and the server.
+fn order(settings: &RunSettings) -> Result<Order, String> {
+    let PaceSettings {
+        connections, pipeline, rate, arrivals, duration, requests, threads, cpus, wait, ..
+    } = &settings.pace;
+    let workload = settings.workload.workload();
+    let has_many = workload.operations.0.iter().any(|(operation, _)| matches!(operation, Operation::Mget(_)));
+    if settings.target.cluster && has_many {
+        return Err("mget and --cluster don't go together: its keys would belong to several nodes".to_owned());
+    }
+    if settings.target.cluster && settings.target.login().dialect == load::connect::Dialect::Memcached {
+        return Err("--cluster follows a Redis Cluster: memcached has none".to_owned());
+    }
+    let cpus = cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default();
+    let allowed = machine::allowed_cpus().map_err(|error| error.to_string())?;
+    if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+        return Err(format!("this process may not run on cpu {cpu} of --cpus: it may on {allowed:?}"));
+    }
+    Ok(Order {
+        endpoint: settings.target.address.clone(),
+        login: settings.target.login(),
+        is_cluster: settings.target.cluster,
+        connection_count: *connections,
+        pipeline: *pipeline,
+        thread_count: *threads,
+        cpus,
+        pace: match (rate, arrivals) {
+            (None, _) => Pace::Closed,
+            (Some(rate), Arrivals::Poisson) => Pace::Poisson(*rate),
+            (Some(rate), Arrivals::Even) => Pace::Even(*rate),
+        },
+        waiting: *wait,
+        workload,
+        duration: *duration,
+        requests_max: requests.unwrap_or(u64::MAX),
+        seed: settings.workload.seed,
+    })
+}
+
+/// The order as a result's head of a run.
+pub(super) fn head(order: &Order, pace: &PaceSettings, began_unix_ms: u64) -> RunHead {
+    RunHead {
+        address: order.endpoint.to_string(),
+        protocol: order.login.dialect.to_string(),
+        connection_count: order.connection_count,
+        pipeline: order.pipeline,
+        thread_count: u32::from(order.thread_count),
+        rate: order.pace.rate(),
+        arrivals: match order.pace {
+            Pace::Closed => "",
+            Pace::Even(_) => "even",
+            Pace::Poisson(_) => "poisson",
+        }
+        .to_owned(),
+        warm_up_s: pace.warm_up,
+        duration_s: order.duration.as_secs_f64(),
+        seed: order.seed,
+        workload: order.workload.clone(),
+        began_unix_ms,
+        ..RunHead::default()
+    }
+}
+
+/// The outcome as a result's line.
+pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
+    RunEnd {
+        run,
+        failure: outcome.failure.as_ref().map(ToString::to_string),
+        was_stopped: outcome.was_stopped,
+        elapsed_ns: outcome.elapsed_ns,
+        last_share: outcome.last_share,
+        answered: outcome.answered,
+        unanswered: outcome.unanswered,
+        error_texts: outcome.error_texts.clone(),
+        thread_use: outcome.thread_use.clone(),
+        server_cpu_ns: None,
+    }
+}
+
+fn now_unix_ms(clock: &Clock) -> u64 {
+    u64::try_from(clock.now().unix_ms).unwrap_or(0)
+}
+
+fn say(text: &str) {
+    // Whoever read the output may have gone.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// A line on the terminal that tells how it goes.
+pub(super) struct Live {
+    is_on: bool,
+}
+
+impl Live {
+    pub(super) fn new(output: &OutputSettings) -> Live {
+        Live { is_on: !output.quiet && std::io::stderr().is_terminal() }
+    }
+
+    fn second(&mut self, second: &Second) {
+        if !self.is_on {
+            return;
+        }
+        let response = second.response();
+        let faults = second.faults();
+        let faults = if faults > 0 { format!("  {faults} errors") } else { String::new() };
+        let line = format!(
+            "\r\x1b[K{:>4} s  {:>9}/s  p50 {}  p99 {}{faults}",
+            second.number + 1,
+            second.count(),
+            microseconds(response.value_at_quantile(0.5)),
+            microseconds(response.value_at_quantile(0.99)),
+        );
+        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    }
+
+    fn clear(&mut self) {
+        if self.is_on {
+            let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
+        }
+    }
+}
+
+/// The run in a few lines.
+fn brief(saved: &Saved) -> String {
+    let mut text = String::new();
+    for run in &saved.runs {
+        let figures = Figures::of(run);
+        let response = &figures.total.response;
+        text += &format!("{:.0} replies a second over {:.0} s", figures.total.per_second, figures.duration_s);
+        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
+            text += &format!("  {name} {}", microseconds(response.value_at_quantile(quantile)));
+        }
+        text.push('\n');
+        for gate in gates(run, &figures).iter().filter(|gate| gate.colour > Colour::Green) {
+            text += &format!("{:?}: {}\n", gate.colour, gate.words);
+        }
+    }
+    text
+}
+
+fn microseconds(ns: u64) -> String {
+    format!("{}.{} us", ns / 1000, ns / 100 % 10)
+}

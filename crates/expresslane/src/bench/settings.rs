@@ -1,0 +1,230 @@
+//! What `expresslane bench` can be told. Names are those of memtier_benchmark and redis-benchmark where they have them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Subcommand, ValueEnum};
+use load::connect::{Dialect, Endpoint, Login};
+use load::workload::{Distribution, KEY_COUNT_MAX, Mix, Sizes, Workload};
+
+use crate::settings::{CpuList, whole};
+
+/// Threads of one load at most.
+pub(crate) const THREADS_MAX: u16 = 256;
+/// Connections of one load at most.
+pub(crate) const CONNECTIONS_MAX: u32 = 60_000;
+/// Requests that a connection sends at once, at most.
+pub(crate) const PIPELINE_MAX: u32 = 10_000;
+
+/// What `bench` is asked to do.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum BenchVerb {
+    /// Load one server and show how it answers
+    #[command(long_about = RUN_LONG, after_long_help = RUN_EXAMPLES)]
+    Run(Box<RunSettings>),
+}
+
+const RUN_LONG: &str = "Load one server and show how it answers.
+
+Without --rate each connection sends its next requests when the last are answered (a closed loop): that shows the most a \
+server can do, and says little of waiting. With --rate requests are due by a schedule, whatever the server does, and each \
+counts from when it was due: that is what users feel.";
+
+const RUN_EXAMPLES: &str = "Examples:
+  expresslane bench run
+      GET of 10,000 keys at 127.0.0.1:6379, 50 connections, 10 s
+  expresslane bench run --preload --rate 20000 --duration 30s --operations get:9,set:1
+      20,000 requests a second with random gaps; a tenth of them sets
+  expresslane bench run 10.0.0.5:7000 --cluster --connections 100 --threads 4 --cpus 2-5
+      a Redis Cluster, each request sent to the node that owns its key
+  expresslane bench run :11211 --protocol memcached --result run.jsonl
+      memcached; everything that was seen is kept, a line of JSON a second
+
+Workloads: --operations get:9,set:1   get set del incr mget10 ping, with weights
+           --value-size 100 | 10-1000 | 64:3,1024:1   fixed, uniform, listed with weights
+           --key-distribution uniform | zipf:0.99 | hot:20:95 | sequential
+
+Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was
+seen can't be trusted or errors came back (the summary says which).";
+
+/// The server, and how it is spoken to.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TargetSettings {
+    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
+    pub(crate) address: Endpoint,
+    /// What the server speaks
+    #[arg(long, value_enum, default_value_t = Protocol::Resp2)]
+    pub(crate) protocol: Protocol,
+    /// Follow a Redis Cluster: learn its slots and its moves, send each request to the owner of its key
+    #[arg(long)]
+    pub(crate) cluster: bool,
+    /// The user who logs in
+    #[arg(long, value_name = "NAME", requires = "password")]
+    pub(crate) user: Option<String>,
+    /// Its password. Other users of the machine see flags: prefer the environment
+    #[arg(short = 'a', long, value_name = "PASSWORD", env = "REDISCLI_AUTH", hide_env_values = true)]
+    pub(crate) password: Option<String>,
+    /// The database that is used
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) database: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    /// Redis' protocol
+    Resp2,
+    /// Redis' protocol after HELLO 3
+    Resp3,
+    /// memcached's text protocol
+    Memcached,
+}
+
+impl TargetSettings {
+    pub(crate) fn login(&self) -> Login {
+        Login {
+            dialect: match self.protocol {
+                Protocol::Resp2 => Dialect::Resp2,
+                Protocol::Resp3 => Dialect::Resp3,
+                Protocol::Memcached => Dialect::Memcached,
+            },
+            user: self.user.clone(),
+            password: self.password.clone().filter(|password| !password.is_empty()),
+            database: self.database,
+        }
+    }
+}
+
+/// What is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct WorkloadSettings {
+    /// What is done, with weights
+    #[arg(long, help_heading = "Workload", value_name = "MIX", default_value = "get")]
+    pub(crate) operations: Mix,
+    /// Keys that there are: the prefix and twelve digits, from 0
+    #[arg(long, help_heading = "Workload", value_name = "COUNT", default_value_t = 10_000, value_parser = whole::<u64>(1, KEY_COUNT_MAX))]
+    pub(crate) keys: u64,
+    /// What stands before the digits
+    #[arg(long, help_heading = "Workload", value_name = "TEXT", default_value = "key:")]
+    pub(crate) key_prefix: String,
+    /// Which of them are asked for
+    #[arg(long, help_heading = "Workload", value_name = "DISTRIBUTION", default_value = "uniform")]
+    pub(crate) key_distribution: Distribution,
+    /// Bytes of the values that are set
+    #[arg(long, help_heading = "Workload", value_name = "SIZES", default_value = "100")]
+    pub(crate) value_size: Sizes,
+    /// Seconds after which what is set expires
+    #[arg(long, help_heading = "Workload", value_name = "SECONDS", value_parser = whole::<u32>(1, u32::MAX))]
+    pub(crate) ttl: Option<u32>,
+    /// Look at every value that GET brings back; they must come from a load with the same sizes
+    #[arg(long, help_heading = "Workload")]
+    pub(crate) verify: bool,
+    /// Set every key once before the load begins
+    #[arg(long, help_heading = "Workload")]
+    pub(crate) preload: bool,
+    /// The same seed asks for the same keys at the same times
+    #[arg(long, help_heading = "Workload", value_name = "NUMBER", default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+impl WorkloadSettings {
+    pub(crate) fn workload(&self) -> Workload {
+        Workload {
+            operations: self.operations.clone(),
+            key_count: self.keys,
+            key_prefix: self.key_prefix.clone(),
+            key_distribution: self.key_distribution,
+            value_size: self.value_size.clone(),
+            ttl_s: self.ttl,
+            verify: self.verify,
+        }
+    }
+}
+
+/// How hard, how long, and from where.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct PaceSettings {
+    /// Connections over all threads
+    #[arg(short, long, help_heading = "Load", value_name = "COUNT", default_value_t = 50, value_parser = whole::<u32>(1, CONNECTIONS_MAX))]
+    pub(crate) connections: u32,
+    /// Requests that a connection sends at once in a closed loop
+    #[arg(short = 'P', long, help_heading = "Load", value_name = "COUNT", default_value_t = 1, value_parser = whole::<u32>(1, PIPELINE_MAX), conflicts_with = "rate")]
+    pub(crate) pipeline: u32,
+    /// Requests a second over all connections, whatever the server does; without it a closed loop
+    #[arg(short, long, help_heading = "Load", value_name = "PER-SECOND", value_parser = rate)]
+    pub(crate) rate: Option<f64>,
+    /// How requests at a rate follow one another
+    #[arg(long, help_heading = "Load", value_enum, default_value_t = Arrivals::Poisson, requires = "rate")]
+    pub(crate) arrivals: Arrivals,
+    /// How long requests are begun, the warm-up included
+    #[arg(short, long, help_heading = "Load", value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Duration,
+    /// Ends after so many requests, if that is earlier
+    #[arg(short = 'n', long, help_heading = "Load", value_name = "COUNT", value_parser = whole::<u64>(1, u64::MAX))]
+    pub(crate) requests: Option<u64>,
+    /// Seconds at the front that don't count; without it as many as the load takes to become steady
+    #[arg(long, help_heading = "Load", value_name = "SECONDS", value_parser = whole::<u32>(0, 86_400))]
+    pub(crate) warm_up: Option<u32>,
+    /// Threads that load
+    #[arg(short, long, help_heading = "Load", value_name = "COUNT", default_value_t = 1, value_parser = whole::<u16>(1, THREADS_MAX))]
+    pub(crate) threads: u16,
+    /// Where the threads are pinned, one each; without it the kernel decides
+    #[arg(long, help_heading = "Load", value_name = "LIST")]
+    pub(crate) cpus: Option<CpuList>,
+    /// How a thread at a rate waits for what is due: asleep, or awake on a core of its own
+    #[arg(long, help_heading = "Load", value_enum, default_value_t = Waiting::Sleep)]
+    pub(crate) wait: Waiting,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Arrivals {
+    /// Independent of one another: exponential gaps
+    Poisson,
+    /// Evenly spaced
+    Even,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Waiting {
+    /// In the kernel, to the nanosecond it can; microseconds late
+    Sleep,
+    /// By looking at the clock all the time: needs a core that nothing else needs
+    Spin,
+}
+
+/// What becomes of what was seen.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct OutputSettings {
+    /// Keep everything in this file: a line of JSON a second, written as it comes
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) result: Option<PathBuf>,
+    /// Print the summary as JSON
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Say nothing while the load runs
+    #[arg(short, long, help_heading = "Output")]
+    pub(crate) quiet: bool,
+    /// Load although the machine is busy with something else
+    #[arg(long, help_heading = "Output")]
+    pub(crate) noisy: bool,
+}
+
+/// All settings of `expresslane bench run`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunSettings {
+    #[command(flatten)]
+    pub(crate) target: TargetSettings,
+    #[command(flatten)]
+    pub(crate) workload: WorkloadSettings,
+    #[command(flatten)]
+    pub(crate) pace: PaceSettings,
+    #[command(flatten)]
+    pub(crate) output: OutputSettings,
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
+        _ => Err("it is a number above zero, up to a billion".to_owned()),
+    }
+}

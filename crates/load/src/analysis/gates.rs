@@ -1,0 +1,230 @@
+//! What makes a run doubtful. The bounds are fixed here, before any run, and hold for both sides of a comparison: a run beyond
+//! a red one is no evidence, and takes its pair with it.
+//!
+//! | gate | amber | red |
+//! |---|---|---|
+//! | errors | | any |
+//! | send lag: p99 ÷ p50 of the response | 5 % | 20 % |
+//! | achieved ÷ offered, at a rate | 99.5 % | 99 % |
+//! | Little: X·S ÷ (connections × pipeline), closed | 0.95 | 0.90 |
+//! | the busiest load thread's share of its core | 80 % | 95 % |
+//! | others' CPU, steal, pressure | see [`crate::environment::quiet`] | |
+//!
+//! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Figures, Window};
+use crate::float::float;
+use crate::result::Run;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Colour {
+    /// As it should be.
+    Green,
+    /// To be said beside the figures.
+    Amber,
+    /// The figures are no evidence.
+    Red,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    /// What.
+    pub name: String,
+    /// What came out.
+    pub value: f64,
+    /// How bad that is.
+    pub colour: Colour,
+    /// In a sentence that says what to do; of a green one what was seen.
+    pub words: String,
+}
+
+/// Shares of time that a kernel counter reports per second, with the bounds of amber and red.
+const MACHINE: [(&str, &str, f64, f64); 2] = [
+    ("steal", "the hypervisor took {} of the cpus: use a machine of your own", 0.01, 0.05),
+    ("pressure", "tasks waited for a cpu for {} of the time: end what else runs", 0.25, 0.60),
+];
+
+/// Of a run, in the order of the table.
+pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
+    let mut gates = Vec::new();
+    let total = &figures.total;
+    let end = run.end.clone().unwrap_or_default();
+    if run.end.is_none() {
+        gates.push(red("end", 0.0, "the file is cut: nobody knows how the run ended".to_owned()));
+    }
+    if let Some(failure) = &end.failure {
+        gates.push(red("failure", 0.0, failure.clone()));
+    }
+    if end.was_stopped {
+        gates.push(amber("stopped", 0.0, "it was stopped by hand before its time".to_owned()));
+    }
+    let all: u64 = run.seconds.iter().map(|second| second.second.faults()).sum();
+    if all > 0 {
+        let text = end.error_texts.first().map_or("a value that was not set", |error| error.text.as_str());
+        gates.push(red("errors", float(all), format!("{all} replies are errors or wrong, such as: {text}")));
+    }
+    if end.unanswered > 0 && !end.was_stopped {
+        gates.push(red(
+            "unanswered",
+            float(end.unanswered),
+            format!("{} requests were never answered", end.unanswered),
+        ));
+    }
+    if total.count > 0 {
+        let lag = float(figures.send_lag.value_at_quantile(0.99));
+        let share = lag / float(total.response.value_at_quantile(0.5).max(1));
+        if run.head.rate.is_some() {
+            let words = format!(
+                "requests left up to {:.0} us late (p99): give the load a core of its own, or --wait spin",
+                lag / 1e3
+            );
+            gates.push(above("send lag", share, 0.05, 0.20, words));
+        }
+        if let Some(rate) = run.head.rate.filter(|_| figures.duration_s >= 1.0) {
+            let achieved = total.per_second / rate;
+            let words = format!(
+                "{:.1} % of the rate was answered: it is more than the server can do",
+                achieved * 100.0
+            );
+            gates.push(below("achieved", achieved, 0.995, 0.99, words));
+        } else if run.head.rate.is_none() {
+            let places = f64::from(run.head.connection_count.max(1)) * f64::from(run.head.pipeline.max(1));
+            let little = total.per_second * total.service.mean() / 1e9 / places;
+            let words = format!(
+                "{:.0} % of a connection's time was spent outside the server: the load was the limit",
+                (1.0 - little) * 100.0
+            );
+            gates.push(below("Little", little, 0.95, 0.90, words));
+        }
+    }
+    if let Some(most) = end.thread_use.iter().copied().reduce(f64::max) {
+        let words =
+            format!("a thread of the load used {:.0} % of its core: use more --threads", most * 100.0);
+        gates.push(above("load cpu", most, 0.80, 0.95, words));
+    }
+    let window = Window::of(run);
+    for (name, words, amber, red) in MACHINE {
+        let values: Vec<f64> =
+            window.seconds.iter().filter_map(|second| second.counters.get(name).copied()).collect();
+        if values.is_empty() {
+            continue;
+        }
+        let mean = values.iter().sum::<f64>() / float(u64::try_from(values.len()).expect("64 bits"));
+        gates.push(above(name, mean, amber, red, words.replace("{}", &format!("{:.0} %", mean * 100.0))));
+    }
+    if window.is_steady == Some(false) {
+        gates.push(amber("steady", 0.0, "no end of the warm-up was seen: let it run longer".to_owned()));
+    }
+    gates
+}
+
+/// The worst of them.
+pub fn worst(gates: &[Gate]) -> Colour {
+    gates.iter().map(|gate| gate.colour).max().unwrap_or(Colour::Green)
+}
+
+fn gate(name: &str, value: f64, colour: Colour, words: String) -> Gate {
+    Gate { name: name.to_owned(), value, colour, words }
+}
+
+fn red(name: &str, value: f64, words: String) -> Gate {
+    gate(name, value, Colour::Red, words)
+}
+
+fn amber(name: &str, value: f64, words: String) -> Gate {
+    gate(name, value, Colour::Amber, words)
+}
+
+fn above(name: &str, value: f64, amber: f64, red: f64, words: String) -> Gate {
+    let colour = match value {
+        value if value > red => Colour::Red,
+        value if value > amber => Colour::Amber,
+        _ => Colour::Green,
+    };
+    gate(name, value, colour, words)
+}
+
+fn below(name: &str, value: f64, amber: f64, red: f64, words: String) -> Gate {
+    let colour = match value {
+        value if value < red => Colour::Red,
+        value if value < amber => Colour::Amber,
+        _ => Colour::Green,
+    };
+    gate(name, value, colour, words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::tests::run;
+    use crate::engine::ErrorText;
+    use crate::result::RunHead;
+
+    fn of(run: &Run) -> Vec<(String, Colour)> {
+        gates(run, &Figures::of(run)).into_iter().map(|gate| (gate.name, gate.colour)).collect()
+    }
+
+    fn check(run: &Run, name: &str, want: Colour) {
+        let gates = of(run);
+        let found = gates.iter().find(|(known, _)| known == name);
+        assert_eq!(found.map(|(_, colour)| *colour), Some(want), "{name} of {gates:?}");
+    }
+
+    /// At 2,000 a second, as was asked.
+    fn open() -> Run {
+        let head = RunHead { rate: Some(2000.0), warm_up_s: Some(0), ..RunHead::default() };
+        run(head, &[(1_000_000, 200), (1_000_000, 200)])
+    }
+
+    /// 1,000 a second with 500 µs of service each are half a connection's time.
+    fn closed() -> Run {
+        let head = RunHead { warm_up_s: Some(0), connection_count: 1, pipeline: 1, ..RunHead::default() };
+        run(head, &[(1_000_000, 100), (1_000_000, 100)])
+    }
+
+    #[test]
+    fn a_good_run_is_green() {
+        assert!(of(&open()).iter().all(|(_, colour)| *colour == Colour::Green), "{:?}", of(&open()));
+        assert_eq!(of(&open()).len(), 3, "send lag, achieved, load cpu");
+    }
+
+    #[test]
+    fn each_gate_closes() {
+        check(&closed(), "Little", Colour::Red);
+        let mut slow = open();
+        slow.head.rate = Some(2015.0);
+        check(&slow, "achieved", Colour::Amber);
+        slow.head.rate = Some(2100.0);
+        check(&slow, "achieved", Colour::Red);
+        let mut late = open();
+        late.seconds[1].second.send_lag.record_n(100_000, 1000).unwrap();
+        check(&late, "send lag", Colour::Amber);
+        late.seconds[1].second.send_lag.record_n(900_000, 1000).unwrap();
+        check(&late, "send lag", Colour::Red);
+        let mut busy = open();
+        busy.end.as_mut().unwrap().thread_use = vec![0.2, 0.97];
+        check(&busy, "load cpu", Colour::Red);
+        let mut failed = open();
+        failed.seconds[0].second.operations[0].errors = 1;
+        let end = failed.end.as_mut().unwrap();
+        end.error_texts = vec![ErrorText { text: "OOM".to_owned(), count: 1 }];
+        end.failure = Some("gone".to_owned());
+        end.unanswered = 3;
+        check(&failed, "errors", Colour::Red);
+        check(&failed, "failure", Colour::Red);
+        check(&failed, "unanswered", Colour::Red);
+        let mut stolen = open();
+        stolen.seconds[0].counters.insert("steal".to_owned(), 0.09);
+        check(&stolen, "steal", Colour::Red);
+        stolen.seconds[1].counters.insert("steal".to_owned(), 0.0);
+        check(&stolen, "steal", Colour::Amber);
+        let mut cut = open();
+        cut.end = None;
+        check(&cut, "end", Colour::Red);
+    }
+}
