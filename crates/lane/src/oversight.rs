@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, halt};
 use crate::monitor;
 use crate::multi::is_queued;
+use crate::request::Args;
 
 impl Core {
     /// What every client's next command is asked has changed.
@@ -64,16 +65,28 @@ impl Core {
         if !self.is_shown(caller.client, command) || is_queued(caller.client, command.id) {
             return self.dispatch_muted(caller, resolved, input);
         }
-        let mut words = Vec::new();
-        monitor::put_words(&mut words, command, input.args());
+        // It waits until all before it is answered, and is looked at again with each answer.
+        if command.id == Id::Exec && !caller.client.is_even() {
+            return halt(input);
+        }
+        let words_of = |args: Args<'_>| {
+            let mut words = Vec::new();
+            monitor::put_words(&mut words, command, args);
+            words
+        };
         let runs = caller.client.multi.as_deref().filter(|multi| command.id == Id::Exec && !multi.is_broken);
         let waits = runs.is_some();
+        // What stays in the input is written once it has not halted.
+        let (view, words) = match &input {
+            Input::View { input, ranges, .. } if !waits => (Some(Args::View { input, ranges }), Vec::new()),
+            _ => (None, words_of(input.args())),
+        };
         self.monitoring.exec = runs.map(|multi| Box::new(self.exec_lines(caller.client, multi, &words)));
         let moved_count = self.stats.commands_moved;
         let flow = self.dispatch_muted(caller, resolved, input);
         self.monitoring.exec = None;
         if !waits && !matches!(flow, Flow::Halt(_)) && self.stats.commands_moved == moved_count {
-            self.show(caller.client, &words);
+            self.show(caller.client, &view.map_or(words, words_of));
         }
         flow
     }

@@ -1,39 +1,17 @@
 //! What a request costs, in things that can be counted: allocations and system calls. Time is not measured here.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod counting;
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use counting::allocation_count;
 use lane::{Board, Lane, Meter, Now, Settings, Setup, mesh};
 use net::epoll::{Epoll, Share, TcpOptions};
 use net::{Address, Counters, Limits, Net, Wait};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: everything is passed on to the system's allocator; counting touches a plain cell of this thread.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 struct Still;
 
@@ -97,9 +75,9 @@ impl Server {
             client.write_all(request).expect("the request is short");
         }
         let before = self.net.counters();
-        let allocations = ALLOCATIONS.with(Cell::get);
+        let allocations = allocation_count();
         self.turn();
-        let allocations = ALLOCATIONS.with(Cell::get) - allocations;
+        let allocations = allocation_count() - allocations;
         let after = self.net.counters();
         let mut got = vec![0; reply.len()];
         for client in &mut self.clients {

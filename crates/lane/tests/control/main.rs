@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
+#[path = "../counting/mod.rs"]
+mod counting;
 mod debug;
 mod holding;
 mod latency;

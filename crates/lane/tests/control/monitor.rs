@@ -1,5 +1,6 @@
 //! MONITOR: what is seen of other clients' commands, by whom, and until when.
 
+use crate::counting::allocation_count;
 use crate::world::World;
 
 /// A line without its time and its client.
@@ -183,4 +184,53 @@ fn nobody_waits_for_a_monitor_and_what_is_dropped_is_counted() {
         info.split("monitor_lines_dropped:").nth(1).unwrap().trim_end().parse().expect("a number");
     assert!(dropped > 0, "one EXEC has more to show than a turn's frames hold");
     assert_eq!(lines.split_terminator("\r\n").count() + dropped, 202, "each command is seen or counted");
+}
+
+/// EXEC stands behind asks that are answered one after the other. Each answer lets it try again, and none of the tries
+/// writes lines for the commands queued.
+#[test]
+fn an_exec_that_waits_is_written_once() {
+    const ASKED_COUNT: usize = 60;
+    const QUEUED_COUNT: usize = 200;
+    let mut world = World::new(2);
+    // The second connection goes to lane 1; the keys of foo are there.
+    let (client, monitor, other) = (world.connect(), world.connect(), world.connect());
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    for key in ["{foo}a", "{foo}b"] {
+        world.ask(&other, &format!("SET {key} {}", "x".repeat(1000)));
+    }
+    // What comes first waits for the keys, and all behind it in its lane wait for it; later a turn answers some of them.
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"LCS", b"{foo}a", b"{foo}b", b"LEN"]);
+    other.write(&bytes);
+    world.round(1000);
+    bytes.clear();
+    wire::client::command(&mut bytes, &[b"GETDEL", b"{foo}a"]);
+    for _ in 1..ASKED_COUNT {
+        wire::client::command(&mut bytes, &[b"STRLEN", b"{foo}a"]);
+    }
+    wire::client::command(&mut bytes, &[b"MULTI"]);
+    for _ in 0..QUEUED_COUNT {
+        wire::client::command(&mut bytes, &[b"SET", b"bar", b"1"]);
+    }
+    wire::client::command(&mut bytes, &[b"EXEC"]);
+    client.write(&bytes);
+    let mut received = Vec::new();
+    let (mut busy_rounds, mut rounds) = (0, 0);
+    while received.iter().filter(|&&byte| byte == b'\n').count() < ASKED_COUNT + 2 * QUEUED_COUNT + 3 {
+        let before = allocation_count();
+        world.round(1000);
+        // Two for each line.
+        busy_rounds += usize::from(QUEUED_COUNT as u64 <= allocation_count() - before);
+        received.extend(client.read_all());
+        rounds += 1;
+        assert!(rounds < 1000, "{}", String::from_utf8_lossy(&received));
+    }
+    for _ in 0..20 {
+        world.round(1000);
+    }
+    let seen = String::from_utf8(monitor.read_all()).unwrap();
+    assert_eq!(shown(&seen).iter().filter(|line| line.contains("SET\" \"bar")).count(), QUEUED_COUNT);
+    // Queueing, beginning, running and answering them.
+    assert!(rounds > 15 && busy_rounds <= 6, "{busy_rounds} of {rounds} rounds");
 }
