@@ -287,8 +287,7 @@ impl Ahead {
         count_max: usize,
         approaches: &mut Approaches<'_>,
     ) {
-        // What a client may send depends on whether AUTH, which may be the next command, has succeeded.
-        let count_max = if client.is_authenticated { count_max.min(AHEAD_MAX) } else { 1 };
+        let count_max = count_max.min(ahead_max(client));
         let mut at = 0;
         self.count = 0;
         self.ended = None;
@@ -329,6 +328,19 @@ impl Ahead {
     fn forget(&mut self, client: &mut Client) {
         client.decoder = Decoder::default();
     }
+}
+
+/// Commands of a client that are worth decoding now. Those behind one that halts are decoded again when it goes on.
+#[inline]
+fn ahead_max(client: &Client) -> usize {
+    if !client.is_authenticated {
+        // What it may send depends on whether AUTH, which may be the next command, has succeeded.
+        return 1;
+    }
+    let slot_count = client.replies.slot_count();
+    // Halted before, it has place for as many as replies have left since.
+    let slot_count_max = if client.is_halted { client.halted_slot_count } else { SLOTS_MAX };
+    slot_count_max.saturating_sub(slot_count).clamp(1, AHEAD_MAX)
 }
 
 fn limits(core: &Core, client: &Client) -> Limits {
@@ -383,5 +395,47 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
                 return Gathered::Broken(error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use net::{Address, Net};
+
+    use super::*;
+    use crate::client::{Ends, Port};
+
+    /// As many commands are decoded as may be dispatched: with so many slots open now, and so many when it halted, if it did.
+    fn check(slot_count: usize, halted_slot_count: Option<usize>, want: usize) {
+        let mut net = net::mem::Mem::new(net::Limits::default());
+        let (_, port) = net.listen();
+        let _client = port.connect();
+        let mut events = Vec::new();
+        net.poll(&mut events);
+        let Some(net::Event::Opened { conn, .. }) = events.first() else { panic!("{events:?}") };
+        let ends = Ends { peer: Address::Unix, local: Address::Unix };
+        let mut client = Client::new(*conn, Port::Shared, ends, 1, 0, true);
+        for _ in 0..slot_count {
+            client.replies.open();
+        }
+        client.is_halted = halted_slot_count.is_some();
+        client.halted_slot_count = halted_slot_count.unwrap_or_default();
+        assert_eq!(ahead_max(&client), want, "{slot_count} slots, halted with {halted_slot_count:?}");
+        client.is_authenticated = false;
+        assert_eq!(ahead_max(&client), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_dispatched_is_not_decoded() {
+        check(0, None, AHEAD_MAX);
+        check(SLOTS_MAX - 20, None, AHEAD_MAX);
+        check(SLOTS_MAX - 3, None, 3);
+        check(SLOTS_MAX, None, 1);
+        check(SLOTS_MAX - 5, Some(SLOTS_MAX), 5);
+        check(10, Some(SLOTS_MAX), AHEAD_MAX);
+        // No place in a ring, before any reply or behind some; and a barrier that has its reply.
+        check(0, Some(0), 1);
+        check(7, Some(9), 2);
+        check(0, Some(1), 1);
     }
 }
