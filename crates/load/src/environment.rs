@@ -9,7 +9,8 @@
 //! variables and secrets stay out; `privacy` holds the rules. Not here: the build of the load generator itself, and what
 //! a server answers to INFO; the caller knows them and gives them as [`Program`]s.
 //!
-//! Queueing disciplines of links, RSS indirection and features beyond the offloads need netlink and are not read yet.
+//! Not read yet: queueing disciplines of links, RSS indirection and features beyond the offloads, which need netlink, and the
+//! speed of memory, which lies in a table for root beside serial numbers.
 
 mod cgroup;
 pub mod counters;
@@ -83,7 +84,7 @@ impl Environment {
     /// Reads everything below `root`. `system` answers what files do not tell (use [`Silent`] for a tree that is not this
     /// machine's), `programs` are the servers and clients of the run; their binaries are looked up below the root, too.
     ///
-    /// Takes milliseconds (tens on hundreds of cpus) and disturbs what runs meanwhile: not for the span of a measurement.
+    /// Takes tens of milliseconds, more on hundreds of cpus, and disturbs what runs meanwhile: not for the span of a measurement.
     pub fn capture(root: &Path, system: &dyn System, programs: &[Program]) -> Environment {
         Environment::read(&Below::new(root), system, programs)
     }

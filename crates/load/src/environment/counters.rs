@@ -214,8 +214,9 @@ impl Sampler {
         Sampler { root: root.to_path_buf(), cpus, pids }
     }
 
-    /// Reads all counters now. A few dozen small files and four for each thread of the processes: well below a millisecond
-    /// for a server of some threads.
+    /// Reads all counters now: seven files, one for each process and two for each of its threads. The kernel adds up
+    /// /proc/stat while it is read, which takes milliseconds on a machine of hundreds of cpus: not for a thread that
+    /// measures.
     pub fn sample(&self, now_ns: u64) -> Counters {
         self.read(&Below::new(&self.root), now_ns)
     }

@@ -13,7 +13,7 @@ pub struct Program {
     /// What it is in the run, the same on both sides: `server`, `load`.
     pub role: String,
     /// The program and its arguments. The values of long names such as `--password` are hidden; whoever gives a secret after
-    /// a single letter hides it before.
+    /// a single letter hides it before. Addresses stay: the command is printed to be repeated.
     pub command: Vec<String>,
     /// What the program says of itself when asked for its version.
     pub version: Option<String>,

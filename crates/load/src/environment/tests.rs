@@ -253,19 +253,44 @@ fn programs_have_command_version_and_hash() {
 #[test]
 fn start_and_end_of_a_quiet_run_differ_in_values_of_the_moment_alone() {
     let start = capture(INTEL);
+    let meminfo =
+        Tree::parse(INTEL).text("proc/meminfo").expect("recorded").replace("389000000", "380000000");
     let end = Tree::parse(INTEL)
         .with("proc/uptime", "350999.00 0.00\n")
+        .with("proc/meminfo", &meminfo)
         .with("proc/loadavg", "2.0 1.0 0.5 3/80 11207\n")
         .with("sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq", "3100000\n");
     let rows = difference(&start, &Environment::read(&end, &Silent, &[]), &[] as &[&str]);
     let of_the_moment = rows.iter().filter(|row| row.kind == Kind::Volatile).map(|row| row.name.as_str());
-    assert_eq!(of_the_moment.collect::<Vec<_>>(), ["frequency now (cpu 0)", "uptime", "load"]);
+    assert_eq!(of_the_moment.collect::<Vec<_>>(), ["frequency now (cpu 0)", "available", "uptime", "load"]);
     assert_eq!(unexplained(&rows).count(), 0);
 
     let stirred = Tree::parse(INTEL).with("proc/irq/131/smp_affinity_list", "3\n");
     let rows = difference(&start, &Environment::read(&stirred, &Silent, &[]), &[] as &[&str]);
     let names = unexplained(&rows).map(|row| format!("{}/{}", row.group, row.name));
     assert_eq!(names.collect::<Vec<_>>(), ["link ens1f0/interrupts"]);
+}
+
+#[test]
+fn links_with_a_device_are_shown_before_those_that_are_too_many() {
+    let mut text =
+        "=== sys/class/net/zz0/device/driver -> ice\n=== sys/class/net/bonding_masters\n\n".to_owned();
+    for link in 0..40 {
+        text.push_str(&format!("=== sys/class/net/veth{link}/mtu\n1500\n"));
+    }
+    let environment = capture(&text);
+    let links: Vec<&str> =
+        environment.groups.iter().filter_map(|group| group.name.strip_prefix("link ")).collect();
+    assert_eq!((links.len(), &links[..3]), (32, &["zz0", "veth0", "veth1"][..]));
+    assert_eq!(environment.item("links", "count").map(Item::shown), Some("41"));
+}
+
+#[test]
+fn links_whose_names_are_hidden_are_told_apart() {
+    let text = "=== sys/class/net/enx001122aabbcc/mtu\n1500\n=== sys/class/net/enx001122aabbcd/mtu\n9000\n";
+    let environment = capture(text);
+    let mtu = |link| environment.item(link, "mtu").map(Item::shown);
+    assert_eq!((mtu("link enx(hidden)"), mtu("link enx(hidden)+")), (Some("1500"), Some("9000")));
 }
 
 #[test]
@@ -317,6 +342,7 @@ fn files_below_a_root_are_read_and_nothing_else() {
     fs::create_dir_all(root.join("sys/class/net/eth0/device")).expect("a folder");
     std::os::unix::fs::symlink("../../../../bus/drivers/ice", root.join("sys/class/net/eth0/device/driver"))
         .expect("a link");
+    write("sys/firmware/devicetree/base/model", b"Made-up board\0");
     write("usr/bin/server", b"abc");
     let program =
         Program { role: "server".to_owned(), binary: Some("/usr/bin/server".into()), ..Program::default() };
@@ -325,6 +351,7 @@ fn files_below_a_root_are_read_and_nothing_else() {
 
     let shown = |group, name| environment.item(group, name).map(Item::shown);
     assert_eq!(shown("platform", "product"), Some("Board\u{fffd}"));
+    assert_eq!(shown("platform", "device tree model"), Some("Made-up board"));
     assert_eq!(shown("mitigations", "l1tf"), Some(""));
     assert_eq!(shown("link eth0", "driver"), Some("ice"));
     assert_eq!(shown("link eth0", "mtu"), Some("1500"));

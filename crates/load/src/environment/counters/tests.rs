@@ -140,13 +140,14 @@ fn processes_are_summed_over_their_threads() {
             "700 (se (r) ver) R 1 700 700 0 -1 4194304 100 0 0 0 250 150 0 0 20 0 2 0 9000 1000\n",
         )
         .with("proc/700/task/700/schedstat", "3000000000 300000000 600\n")
-        // A thread that has begun since counts from zero.
+        // Threads that have begun since count from zero, also with the number of one that ended.
+        .with("proc/700/task/701/schedstat", "1000 5000 1\n")
         .with("proc/700/task/702/schedstat", "500000000 0 1\n")
         .with("proc/700/task/702/status", "voluntary_ctxt_switches:\t6\nnonvoluntary_ctxt_switches:\t2\n");
     let rates = rates(&sampler(&[], &[700]), &later);
     check(rates.process_user, Some(0.5), "user");
     check(rates.process_system, Some(0.5), "system");
-    check(rates.process_ran, Some(0.75), "ran");
+    check(rates.process_ran, Some(0.7500005), "ran");
     check(rates.process_waited, Some(0.1), "waited");
     check(rates.process_switches_voluntary, Some(3.0), "voluntary");
     check(rates.process_switches_involuntary, Some(1.0), "involuntary");
