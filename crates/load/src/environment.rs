@@ -1,7 +1,7 @@
 //! What a number was measured on: read before and after each run, on both sides, so that two runs can be told apart.
 //!
 //! [`Environment::capture`] reads the machine, the kernel, the network and the limits from the files below a root (`/`, or
-//! a made-up tree in tests). [`difference`] lays two captures side by side; where something differs that nobody declared,
+//! a made-up tree in tests). [`difference()`] lays two captures side by side; where something differs that nobody declared,
 //! a claim about A and B is withheld. [`counters`] are the kernel's counts per second during a run, [`quiet`] says before
 //! it whether others are using the machine.
 //!
