@@ -1,0 +1,251 @@
+//! Frames that lanes exchange, byte by byte. They are little-endian.
+//! ```text
+//! ask       0 client u64 | 8 slot u32 | 12 charge u16 | 14 db u16 | 16 id u16 | 18 key slot u16 | 20 proto u8 | 21 kind u8
+//!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments
+//! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
+//! control   0 part or client u64 | 8 round u32 | 12 kind u8 | 13 – to 16
+//! ```
+
+use std::sync::Arc;
+
+use net::Handover;
+
+use crate::admin::{Order, Question, Report};
+use crate::replies::Content;
+use crate::request::Request;
+use crate::timing::{Slow, Stall};
+use crate::transaction::{Go, Prepare, Results};
+
+pub(super) const ASK_HEADER: usize = 24;
+pub(super) const ANSWER_HEADER: usize = 16;
+pub(super) const CONTROL_SIZE: usize = 16;
+
+/// An owned object that moves to another lane with a frame.
+pub(crate) enum Parcel {
+    /// A reply too long for its frame.
+    Content(Box<Content>),
+    /// A command too long for its frame.
+    Request(Box<Request>),
+    /// A transaction's part on another lane.
+    Prepare(Box<Prepare>),
+    /// What a granted part does next.
+    Go(Box<Go>),
+    /// What it did.
+    Results(Box<Results>),
+    /// A connection that changes lanes.
+    Handover(Box<Handover>),
+    /// From the control thread. (In place it would make every slot of every ring half as large again.)
+    Order(Box<Order>),
+    /// To the control thread.
+    Report(Box<Report>),
+    /// A slow command, for the control thread's log.
+    Slow(Box<Slow>),
+    /// What clients that monitor see: whole lines.
+    Lines(Arc<Vec<u8>>),
+    /// A turn that took too long, for the control thread's log.
+    Stall(Box<Stall>),
+    /// A command for the control thread.
+    Question(Box<Question>),
+}
+
+/// What an ask carries besides the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum AskKind {
+    Inline = 0,
+    Request = 1,
+    Prepare = 2,
+    Order = 3,
+    Question = 4,
+    /// As `Question`, by a transaction.
+    ExecQuestion = 5,
+}
+
+/// What an answer carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum AnswerKind {
+    Inline = 0,
+    Content = 1,
+    Granted = 2,
+    Refused = 3,
+    Results = 4,
+    Report = 5,
+    /// To a transaction's question.
+    Exec = 6,
+}
+
+/// What a control frame says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum ControlKind {
+    Go = 0,
+    Withdraw = 1,
+    Handover = 2,
+    Unwatch = 3,
+    Slow = 4,
+    /// Give me room: the target is how many bytes of the lease.
+    Yield = 5,
+    /// Here is room: likewise.
+    Lend = 6,
+    /// Look whether clients hold too much.
+    Crowded = 10,
+    /// What clients that monitor see.
+    Lines = 7,
+    /// This client monitors no more.
+    MonitorGone = 8,
+    /// A turn took too long.
+    Stall = 9,
+}
+
+/// The fixed part of an ask.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AskHead {
+    pub(crate) client: u64,
+    pub(crate) slot: u32,
+    /// Bytes of the answer ring that the asker gave up for the answer; comes back with it.
+    pub(crate) charge: u16,
+    pub(crate) db: u16,
+    pub(crate) id: u16,
+    pub(crate) key_slot: u16,
+    pub(crate) proto: u8,
+    pub(crate) kind: AskKind,
+}
+
+/// The fixed part of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnswerHead {
+    /// A client of the asking lane, or a transaction of it.
+    pub(crate) target: u64,
+    pub(crate) slot: u32,
+    pub(crate) charge: u16,
+    pub(crate) kind: AnswerKind,
+}
+
+/// The fixed part of a control frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ControlHead {
+    pub(crate) target: u64,
+    /// Of a client's watching; 0 otherwise.
+    pub(crate) round: u32,
+    pub(crate) kind: ControlKind,
+}
+
+impl AskHead {
+    pub(super) fn encode(&self, count: u16) -> [u8; ASK_HEADER] {
+        let mut bytes = [0; ASK_HEADER];
+        bytes[0..8].copy_from_slice(&self.client.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.charge.to_le_bytes());
+        bytes[14..16].copy_from_slice(&self.db.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.id.to_le_bytes());
+        bytes[18..20].copy_from_slice(&self.key_slot.to_le_bytes());
+        bytes[20] = self.proto;
+        bytes[21] = self.kind as u8;
+        bytes[22..24].copy_from_slice(&count.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an ask's head, and into `spans` where its arguments are.
+    pub(crate) fn decode(frame: &[u8], spans: &mut Vec<(u32, u32)>) -> AskHead {
+        let count = usize::from(u16_at(frame, 22));
+        let mut start = u32::try_from(ASK_HEADER + 4 * count).expect("an ask's frame is short");
+        let base = start;
+        spans.clear();
+        for index in 0..count {
+            let end = base + u32_at(frame, ASK_HEADER + 4 * index);
+            spans.push((start, end));
+            start = end;
+        }
+        AskHead {
+            client: u64_at(frame, 0),
+            slot: u32_at(frame, 8),
+            charge: u16_at(frame, 12),
+            db: u16_at(frame, 14),
+            id: u16_at(frame, 16),
+            key_slot: u16_at(frame, 18),
+            proto: frame[20],
+            kind: match frame[21] {
+                0 => AskKind::Inline,
+                1 => AskKind::Request,
+                2 => AskKind::Prepare,
+                3 => AskKind::Order,
+                4 => AskKind::Question,
+                5 => AskKind::ExecQuestion,
+                _ => unreachable!("lanes send the kinds that there are"),
+            },
+        }
+    }
+}
+
+impl AnswerHead {
+    pub(super) fn encode(&self) -> [u8; ANSWER_HEADER] {
+        let mut bytes = [0; ANSWER_HEADER];
+        bytes[0..8].copy_from_slice(&self.target.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.charge.to_le_bytes());
+        bytes[14] = self.kind as u8;
+        bytes
+    }
+
+    /// Reads an answer's head and the bytes behind it.
+    pub(crate) fn decode(frame: &[u8]) -> (AnswerHead, &[u8]) {
+        let head = AnswerHead {
+            target: u64_at(frame, 0),
+            slot: u32_at(frame, 8),
+            charge: u16_at(frame, 12),
+            kind: match frame[14] {
+                0 => AnswerKind::Inline,
+                1 => AnswerKind::Content,
+                2 => AnswerKind::Granted,
+                3 => AnswerKind::Refused,
+                4 => AnswerKind::Results,
+                5 => AnswerKind::Report,
+                6 => AnswerKind::Exec,
+                _ => unreachable!("lanes send the kinds that there are"),
+            },
+        };
+        (head, &frame[ANSWER_HEADER..])
+    }
+}
+
+impl ControlHead {
+    pub(super) fn encode(&self) -> [u8; CONTROL_SIZE] {
+        let mut bytes = [0; CONTROL_SIZE];
+        bytes[0..8].copy_from_slice(&self.target.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.round.to_le_bytes());
+        bytes[12] = self.kind as u8;
+        bytes
+    }
+
+    pub(crate) fn decode(frame: &[u8]) -> ControlHead {
+        ControlHead {
+            target: u64_at(frame, 0),
+            round: u32_at(frame, 8),
+            kind: match frame[12] {
+                0 => ControlKind::Go,
+                1 => ControlKind::Withdraw,
+                2 => ControlKind::Handover,
+                3 => ControlKind::Unwatch,
+                4 => ControlKind::Slow,
+                5 => ControlKind::Yield,
+                6 => ControlKind::Lend,
+                10 => ControlKind::Crowded,
+                7 => ControlKind::Lines,
+                8 => ControlKind::MonitorGone,
+                9 => ControlKind::Stall,
+                _ => unreachable!("lanes send the kinds that there are"),
+            },
+        }
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
