@@ -16,7 +16,8 @@ use super::quantiles::count_within;
 use super::{Interval, Level};
 use crate::float::float;
 
-/// Late answers up to which the interval is exact; beyond, the score interval is the same to three digits.
+/// Late answers up to which the interval is exact; beyond, the score interval is the same to three digits, and its upper end,
+/// which counts, is the one further out.
 const EXACT_COUNT_MAX: f64 = 1_000.0;
 /// Halvings in the search for the end of an exact interval: past a double's digits, also near zero.
 const HALVINGS: usize = 100;
@@ -147,8 +148,8 @@ fn score_interval(events: f64, count: f64, level: Level) -> Interval {
     Interval::new((2.0 * events + z * z - 1.0 - below) / whole, (2.0 * events + z * z + 1.0 + above) / whole)
 }
 
-/// The value below which a beta variable lies with this probability. By halving: statrs' own inverse (AS 109) stops short
-/// where one shape is a million times the other.
+/// The value below which a beta variable lies with this probability. By halving: statrs' own inverse (AS 109) has four digits
+/// left where one shape is a million times the other, and does not return where it is a hundred million times.
 fn beta_quantile(probability: f64, shape_a: f64, shape_b: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..HALVINGS {

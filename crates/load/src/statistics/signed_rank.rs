@@ -177,6 +177,13 @@ mod tests {
                 "{confidence}: {exact} {approximate}"
             );
         }
+        for sum in [500, 640, 915] {
+            let exact = cumulative(EXACT_COUNT_MAX, sum);
+            let approximate = normal_cumulative((sum as f64 + 0.5 - mean) / deviation);
+            assert!((exact - approximate).abs() < 1e-3, "P(W ≤ {sum}): {exact} {approximate}");
+        }
+        // One more, and the approximation is used: 660 of 1,891 for 61.
+        assert!((cumulative(EXACT_COUNT_MAX + 1, 672) - cumulative(EXACT_COUNT_MAX, 640)).abs() < 5e-3);
         // Tables end at 100: 1,955 there.
         assert!(critical_value(100, Level::NINETY_FIVE).unwrap().abs_diff(1955) <= 1);
     }

@@ -154,6 +154,16 @@ impl Verdict {
     }
 }
 
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.word, self.pairs_needed) {
+            (Word::CantTell, Some(count)) => write!(f, "{}: {count} pairs would", self.word),
+            (Word::Same, _) => write!(f, "{} within {} %", self.word, (self.margin.share() * 1e4).round() / 1e2),
+            (word, _) => word.fmt(f),
+        }
+    }
+}
+
 /// "It costs nothing": whether B is not worse than A by more than the margin. Holds when even the bad end of the interval
 /// is not, fails when even the good end is.
 pub fn not_worse(change: &Change, direction: Direction, margin: Margin) -> Answer {
@@ -263,10 +273,14 @@ mod tests {
         let needed = verdict.pairs_needed.unwrap();
         assert!((128..=132).contains(&needed), "{needed}");
         assert!((verdict.smallest_effect - 0.15).abs() < 0.01, "{verdict:?}");
-        // Narrow enough by the formula, but off-centre: more than there are is asked for, never fewer.
-        let verdict =
-            Verdict::on(&change(0.028, -0.001, 0.0501), Direction::LowerIsBetter, Margin::FIVE_PERCENT);
+        // Enough by the formula, but the ranks say otherwise: more than there are is asked for, never fewer.
+        let mut unlucky = change(0.028, -0.001, 0.0501);
+        unlucky.log_deviation = 0.01;
+        let verdict = Verdict::on(&unlucky, Direction::LowerIsBetter, Margin::FIVE_PERCENT);
         assert_eq!((verdict.word, verdict.pairs_needed), (Word::CantTell, Some(11)));
+        assert_eq!(verdict.to_string(), "can't tell: 11 pairs would");
+        let same = Verdict::on(&change(0.01, -0.03, 0.04), Direction::LowerIsBetter, Margin::FIVE_PERCENT);
+        assert_eq!(same.to_string(), "same within 5 %");
     }
 
     #[test]
