@@ -6,6 +6,7 @@
 //! is an older, smaller load for the programs in `bench/`.
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
+//! [`statistics`] says what may be claimed from it all.
 
 pub mod analysis;
 pub mod connect;

@@ -1,6 +1,6 @@
 //! Which run comes first: chance, balanced and repeatable.
 //!
-//! A block of A and then a block of B calls a drift of 5 % a difference in three experiments of four; always A before B
+//! A block of A and then a block of B calls a drift of 5 % a difference in two experiments of three; always A before B
 //! calls a small advantage of the first a difference in one of six. A fair coin inside each pair does neither. (Abedi and
 //! Brecht, "Conducting Repeatable Experiments in Highly Variable Cloud Computing Environments", ICPE 2017.)
 

@@ -126,12 +126,16 @@ mod tests {
         assert!(lowest < highest);
         assert_eq!(count_within(&histogram, highest - 1), 0, "perhaps in time is late");
         assert_eq!(count_within(&histogram, highest), 1);
+        histogram.record_n(1_000_000, 999).unwrap();
+        let median = Percentile::of(&histogram, 0.5, 1.0, Level::NINETY_FIVE).unwrap();
+        assert_eq!((median.low_ns, median.high_ns), (Some(lowest), Some(highest)), "anywhere in the bucket");
         assert_eq!(Percentile::of(&times(), 0.5, 1.0, Level::NINETY_FIVE), None);
     }
 
     #[test]
     fn resolution_is_ten_requests() {
         assert!(is_resolved(1_000.0, 0.99) && !is_resolved(999.0, 0.99));
+        assert!(is_resolved(100_000.0, 0.9999), "1 − 0.9999 is a little less than it should be");
         assert!(is_resolved(10_000.0, 0.999) && !is_resolved(9_990.0, 0.999));
     }
 }

@@ -227,6 +227,30 @@ mod tests {
     }
 
     #[test]
+    fn a_small_step_is_none_however_sure() {
+        let step =
+            |height: f64| trend_of(&series(1, 0.5, |index| if index >= 25 { height } else { 0.0 })).step;
+        assert!(step(3.0).is_none() && step(8.0).is_some());
+    }
+
+    #[test]
+    fn most_wanders_are_taken_for_neither_step_nor_drift() {
+        let wander = |seed| {
+            let mut chance = Chance::new(seed);
+            let wander = (0..600).scan(0.0, move |state, _| {
+                *state = 0.9 * *state + 4.0 * normal(&mut chance);
+                Some(100.0 + *state)
+            });
+            trend_of(&wander.collect::<Vec<f64>>())
+        };
+        let trends: Vec<Trend> = (0..50).map(wander).collect();
+        let steps = trends.iter().filter(|trend| trend.step.is_some()).count();
+        let drifting = trends.iter().filter(|trend| trend.is_drifting()).count();
+        // Taken for independent points, 46 and 21: what is slow beside the run is hard to tell from either.
+        assert!(steps <= 18 && drifting <= 12, "{steps} steps, {drifting} drifts");
+    }
+
+    #[test]
     fn a_long_series_is_fitted_in_blocks() {
         let long: Vec<f64> = (0..36_000).map(|index| if index < 18_000 { 100.0 } else { 110.0 }).collect();
         let step = trend_of(&long).step.unwrap();

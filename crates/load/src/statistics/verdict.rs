@@ -158,7 +158,9 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.word, self.pairs_needed) {
             (Word::CantTell, Some(count)) => write!(f, "{}: {count} pairs would", self.word),
-            (Word::Same, _) => write!(f, "{} within {} %", self.word, (self.margin.share() * 1e4).round() / 1e2),
+            (Word::Same, _) => {
+                write!(f, "{} within {} %", self.word, (self.margin.share() * 1e4).round() / 1e2)
+            }
             (word, _) => word.fmt(f),
         }
     }
