@@ -15,7 +15,7 @@
 mod cgroup;
 pub mod counters;
 mod cpus;
-mod difference;
+pub mod difference;
 mod ethtool;
 mod files;
 mod kernel;
@@ -110,6 +110,11 @@ impl Environment {
         let group = self.groups.iter().find(|known| known.name == group)?;
         group.items.iter().find(|item| item.name == name)
     }
+}
+
+/// A command line as it may be published: the values of `--password` and its like are hidden.
+pub fn published(command: &[String]) -> Vec<String> {
+    privacy::words(command)
 }
 
 impl Item {

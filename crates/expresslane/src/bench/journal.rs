@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use load::environment::published;
 use load::result::{Head, Line, SCHEMA, Saved, write};
 
 /// Takes lines in.
@@ -29,7 +30,7 @@ impl Journal {
         journal.put(Line::Head(Head {
             schema: SCHEMA,
             kind: kind.to_owned(),
-            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            command: command(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             began_unix_ms: now_unix_ms,
             plan,
@@ -53,4 +54,16 @@ impl Journal {
         self.put(Line::End);
         (self.saved, self.broken)
     }
+}
+
+/// This program's command line, as it may be published.
+fn command() -> Vec<String> {
+    let mut words: Vec<String> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    for at in 1..words.len() {
+        if words[at - 1] == "-a" {
+            words[at] = "(hidden)".to_owned();
+        }
+    }
+    published(&words)
 }

@@ -5,12 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use super::gates::{Colour, Gate, gates, worst};
 use super::{Figures, Metric};
+use crate::environment::Environment;
+use crate::environment::difference::{self, Row};
 use crate::result::{Run, Saved};
 use crate::statistics::Level;
 use crate::statistics::claim::Claim;
 use crate::statistics::paired::{Change, log_ratios};
 use crate::statistics::planning::NoiseFloor;
 use crate::statistics::verdict::{Answer, Margin, Verdict};
+
+/// The items of the environment that tell the server's program.
+const SERVER_PROGRAM: &str = "programs/server *";
 
 /// What was declared before the first run. The `plan` of the result's head holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,6 +90,8 @@ pub struct Comparison {
     pub metrics: Vec<Compared>,
     /// What becomes of each claim. None: its metric is not told.
     pub claims: Vec<(Claim, Option<Answer>)>,
+    /// The machine beside A and beside B. Empty: nobody looked.
+    pub differences: Vec<Row>,
 }
 
 impl Comparison {
@@ -125,7 +132,8 @@ impl Comparison {
         });
         let claims = claims.collect();
         let floor = NoiseFloor::of(&floor_pairs, Level::NINETY_FIVE).ok();
-        Some(Comparison { declared, pairs, floor, metrics, claims })
+        let differences = differences(saved, &declared.may_differ);
+        Some(Comparison { declared, pairs, floor, metrics, claims, differences })
     }
 
     /// The metric that was declared.
@@ -133,12 +141,35 @@ impl Comparison {
         &self.metrics[0]
     }
 
-    /// Of all claims together; without claims none.
+    /// Of all claims together; without claims none. A difference between the two sides that nobody declared withholds them.
     pub fn answer(&self) -> Option<Answer> {
+        if self.unexplained().next().is_some() {
+            return (!self.claims.is_empty()).then_some(Answer::CantTell);
+        }
         let answers: Vec<Answer> =
             self.claims.iter().map(|(_, answer)| answer.unwrap_or(Answer::CantTell)).collect();
         (!answers.is_empty()).then(|| Answer::of_all(&answers))
     }
+
+    /// What differs between the two sides beside what was declared.
+    pub fn unexplained(&self) -> impl Iterator<Item = &Row> {
+        difference::unexplained(&self.differences)
+    }
+}
+
+/// What A's and B's first captures differ in. The server's program is what is compared, and may always differ.
+fn differences(saved: &Saved, may_differ: &[String]) -> Vec<Row> {
+    let of_arm = |arm: &str| {
+        let run = |number: u32| saved.runs.iter().find(|run| run.head.run == number);
+        let found = saved
+            .surroundings
+            .iter()
+            .find(|surroundings| surroundings.run.and_then(run).is_some_and(|run| run.head.arm == arm));
+        serde_json::from_value::<Environment>(found?.environment.clone()).ok()
+    };
+    let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) else { return Vec::new() };
+    let declared: Vec<&str> = may_differ.iter().map(String::as_str).chain([SERVER_PROGRAM]).collect();
+    difference::difference(&a, &b, &declared)
 }
 
 /// The declared metric by itself, the others together.
@@ -179,7 +210,7 @@ fn pairs(runs: &[Run], figures: &[Figures], arms: (&str, &str)) -> Vec<Pair> {
 mod tests {
     use super::*;
     use crate::analysis::tests::run;
-    use crate::result::{Head, RunHead};
+    use crate::result::{Head, RunHead, Surroundings};
     use crate::statistics::verdict::Word;
 
     /// Ten pairs in which B takes so much of A's time, and four of A with itself; all but `noise` alike.
@@ -263,6 +294,31 @@ mod tests {
             (comparison.pairs[3].dropped[0].name.as_str(), comparison.primary().pairs.len()),
             ("failure", 9)
         );
+    }
+
+    /// Everything else being equal is part of the claim.
+    #[test]
+    fn an_undeclared_difference_withholds_the_claim() {
+        let environment = |governor: &str| {
+            serde_json::json!({"groups": [{"name": "processor", "items": [
+                {"name": "governor", "value": governor, "expected": "equal"}]}, {"name": "programs", "items": [
+                {"name": "server sha256", "value": governor, "expected": "equal"}]}]})
+        };
+        for (may_differ, want) in [("", Answer::CantTell), ("governor", Answer::Holds)] {
+            let mut saved = saved(0.7, &["p99 falls by >= 20 %"]);
+            saved.head.plan["declared"]["may_differ"] = serde_json::json!([may_differ]);
+            for (arm, governor) in [("a", "performance"), ("b", "powersave")] {
+                let run = saved.runs.iter().find(|run| run.head.arm == arm).unwrap().head.run;
+                saved.surroundings.push(Surroundings {
+                    side: "client".to_owned(),
+                    at: "start".to_owned(),
+                    run: Some(run),
+                    environment: environment(governor),
+                });
+            }
+            let comparison = Comparison::of(&saved).unwrap();
+            assert_eq!(comparison.answer(), Some(want), "{may_differ}");
+        }
     }
 
     #[test]

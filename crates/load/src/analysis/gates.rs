@@ -8,7 +8,8 @@
 //! | achieved ÷ offered, at a rate | 99.5 % | 99 % |
 //! | Little: X·S ÷ (connections × pipeline), closed | 0.95 | 0.90 |
 //! | the busiest load thread's share of its core | 80 % | 95 % |
-//! | others' CPU, steal, pressure | see [`crate::environment::quiet`] | |
+//! | steal: other machines' share of the cpus | 1 % | 5 % |
+//! | pressure: share of the time in which a task waited for a cpu | 25 % | 60 % |
 //!
 //! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
 
@@ -16,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Figures, Window};
 use crate::float::float;
-use crate::result::Run;
+use crate::result::{Run, SavedSecond};
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -42,12 +43,6 @@ pub struct Gate {
     /// In a sentence that says what to do; of a green one what was seen.
     pub words: String,
 }
-
-/// Shares of time that a kernel counter reports per second, with the bounds of amber and red.
-const MACHINE: [(&str, &str, f64, f64); 2] = [
-    ("steal", "the hypervisor took {} of the cpus: use a machine of your own", 0.01, 0.05),
-    ("pressure", "tasks waited for a cpu for {} of the time: end what else runs", 0.25, 0.60),
-];
 
 /// Of a run, in the order of the table.
 pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
@@ -108,19 +103,35 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
         gates.push(above("load cpu", most, 0.80, 0.95, words));
     }
     let window = Window::of(run);
-    for (name, words, amber, red) in MACHINE {
-        let values: Vec<f64> =
-            window.seconds.iter().filter_map(|second| second.counters.get(name).copied()).collect();
-        if values.is_empty() {
-            continue;
-        }
-        let mean = values.iter().sum::<f64>() / float(u64::try_from(values.len()).expect("64 bits"));
-        gates.push(above(name, mean, amber, red, words.replace("{}", &format!("{:.0} %", mean * 100.0))));
+    if let Some(share) = mean(&window, steal) {
+        let words =
+            format!("the hypervisor took {:.0} % of the cpus: use a machine of your own", share * 100.0);
+        gates.push(above("steal", share, 0.01, 0.05, words));
+    }
+    if let Some(share) = mean(&window, |second| second.counters.get("pressure_cpu").copied()) {
+        let words =
+            format!("tasks waited for a cpu in {:.0} % of the time: end what else runs", share * 100.0);
+        gates.push(above("pressure", share, 0.25, 0.60, words));
     }
     if window.is_steady == Some(false) {
         gates.push(amber("steady", 0.0, "no end of the warm-up was seen: let it run longer".to_owned()));
     }
     gates
+}
+
+/// The share of all cpu time in a second that other machines took.
+fn steal(second: &SavedSecond) -> Option<f64> {
+    let stolen = *second.counters.get("cpu_steal")?;
+    let names = ["cpu_user", "cpu_system", "cpu_softirq", "cpu_irq", "cpu_idle", "cpu_iowait"];
+    let others: f64 = names.into_iter().filter_map(|name| second.counters.get(name)).sum();
+    (others + stolen > 0.0).then(|| stolen / (others + stolen))
+}
+
+/// Over the seconds that tell.
+fn mean(window: &Window<'_>, of: impl Fn(&SavedSecond) -> Option<f64>) -> Option<f64> {
+    let values: Vec<f64> = window.seconds.iter().filter_map(of).collect();
+    let count = float(u64::try_from(values.len()).expect("a length fits 64 bits"));
+    (count > 0.0).then(|| values.iter().sum::<f64>() / count)
 }
 
 /// The worst of them.
@@ -219,9 +230,11 @@ mod tests {
         check(&failed, "failure", Colour::Red);
         check(&failed, "unanswered", Colour::Red);
         let mut stolen = open();
-        stolen.seconds[0].counters.insert("steal".to_owned(), 0.09);
+        let counters =
+            |steal: f64| [("cpu_steal".to_owned(), steal), ("cpu_idle".to_owned(), 2.0 - steal)].into();
+        stolen.seconds[0].counters = counters(0.18);
         check(&stolen, "steal", Colour::Red);
-        stolen.seconds[1].counters.insert("steal".to_owned(), 0.0);
+        stolen.seconds[1].counters = counters(0.0);
         check(&stolen, "steal", Colour::Amber);
         let mut cut = open();
         cut.end = None;

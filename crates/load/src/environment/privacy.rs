@@ -110,7 +110,7 @@ fn parameters(text: &str) -> Vec<&str> {
 /// A command with secrets and homes hidden: the value of arguments named after a [secret](SECRET_WORDS), as `--name=value`
 /// or as the argument that follows, what stands before the `@` of an address, and the user's name in a home directory.
 /// A secret after a single letter (`-a PASSWORD`) cannot be told from other values: whoever composes the command knows.
-pub(super) fn command(arguments: &[String]) -> String {
+pub(super) fn words(arguments: &[String]) -> Vec<String> {
     let mut shown = Vec::new();
     let mut is_value_hidden = false;
     for argument in arguments {
@@ -129,7 +129,12 @@ pub(super) fn command(arguments: &[String]) -> String {
             _ => without_home(&without_user(argument)),
         });
     }
-    shown.join(" ")
+    shown
+}
+
+/// The same in one line.
+pub(super) fn command(arguments: &[String]) -> String {
+    words(arguments).join(" ")
 }
 
 fn is_secret(name: &str) -> bool {
