@@ -4,11 +4,15 @@
 //! settings ──▶ order (one load) ──▶ crew (threads, each an engine) ──seconds──▶ journal (file and memory) ──▶ summary, report
 //! ```
 
+mod compare;
 mod crew;
 mod journal;
 mod run;
 mod settings;
 mod stop;
+mod watch;
+
+use std::io::Write;
 
 pub(crate) use settings::BenchVerb;
 
@@ -21,6 +25,11 @@ pub(crate) struct Trouble {
 }
 
 impl Trouble {
+    /// A flag or a file that is wrong.
+    fn usage(problem: impl Into<String>) -> Trouble {
+        Trouble { problem: problem.into(), code: 2 }
+    }
+
     /// A load that can't be made, or was cut off.
     fn load(problem: impl Into<String>) -> Trouble {
         Trouble { problem: problem.into(), code: 1 }
@@ -31,5 +40,11 @@ impl Trouble {
 pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
     match verb {
         BenchVerb::Run(settings) => run::run(settings),
+        BenchVerb::Compare(settings) => compare::compare(settings),
     }
+}
+
+/// On standard output. Whoever read it may have gone.
+fn say(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }

@@ -36,9 +36,16 @@ impl Clock {
         clippy::disallowed_methods,
         reason = "this is where the binary reads the clocks that others are given"
     )]
-    fn mono_ns(&self) -> u64 {
+    pub(crate) fn mono_ns(&self) -> u64 {
         // 2^64 ns are 584 years.
         u64::try_from(Instant::now().duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Clock {
+    /// Milliseconds since 1970.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        u64::try_from(self.now().unix_ms).unwrap_or(0)
     }
 }
 

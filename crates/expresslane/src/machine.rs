@@ -66,11 +66,28 @@ const MASK_WORDS: usize = 8192 / 64;
 /// # Errors
 /// `EINVAL`: the cpu is not there or not allowed.
 pub(crate) fn pin(cpu: usize) -> io::Result<()> {
+    pin_to(&[cpu])
+}
+
+/// Lets the calling thread, and what it starts from now on, run on these cpus alone.
+///
+/// # Errors
+/// `EINVAL`: none of them is there or allowed.
+pub(crate) fn pin_to(cpus: &[usize]) -> io::Result<()> {
     let mut words = [0_u64; MASK_WORDS];
-    words[cpu / 64] |= 1 << (cpu % 64);
+    for cpu in cpus {
+        words[cpu / 64] |= 1 << (cpu % 64);
+    }
     // SAFETY: `words` is readable for the size passed.
     let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&words), words.as_ptr().cast()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Asks a process to end (SIGTERM). One that has ended is no error: its number is ours until it was waited for.
+pub(crate) fn terminate(pid: u32) {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return };
+    // SAFETY: two numbers for the kernel.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
 }
 
 /// Wakes the calling thread's sleeps when they are due: the kernel may otherwise put them together, 50 us late

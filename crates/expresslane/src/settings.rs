@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use file::meant;
 pub(crate) use rewrite::rewrite;
 
 pub(crate) use value::{

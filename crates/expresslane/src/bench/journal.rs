@@ -49,6 +49,11 @@ impl Journal {
         self.saved.take(line).expect("lines are put in their order");
     }
 
+    /// Everything until now.
+    pub(super) fn saved(&self) -> &Saved {
+        &self.saved
+    }
+
     /// It is whole.
     pub(super) fn end(mut self) -> (Saved, Option<String>) {
         self.put(Line::End);

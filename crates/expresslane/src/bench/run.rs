@@ -4,7 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use load::analysis::Figures;
-use load::analysis::gates::{Colour, gates};
+use load::analysis::gates::{Colour, gates, worst};
+use load::connect::Endpoint;
 use load::engine::Pace;
 use load::record::Second;
 use load::result::{Line, RunEnd, RunHead, Saved, SavedSecond};
@@ -13,8 +14,9 @@ use load::workload::{Distribution, Mix, Operation, Workload};
 use super::Trouble;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
-use super::settings::{Arrivals, OutputSettings, PaceSettings, RunSettings};
+use super::settings::{Arrivals, LoadSettings, OutputSettings, PaceSettings, RunSettings};
 use super::stop::Stop;
+use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine;
 
@@ -23,36 +25,49 @@ const PRELOAD_PIPELINE: u32 = 100;
 
 /// Loads, and says what came of it.
 pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
-    let order = order(settings).map_err(|problem| Trouble { problem, code: 2 })?;
+    let order = order(&settings.address, &settings.load).map_err(Trouble::usage)?;
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
     let clock = Clock::new();
-    let head = head(&order, &settings.pace, now_unix_ms(&clock));
-    let plan = serde_json::Value::Null;
-    let mut journal = Journal::begin(settings.output.result.as_deref(), "run", plan, now_unix_ms(&clock))
-        .map_err(Trouble::load)?;
+    let mut journal =
+        Journal::begin(settings.output.result.as_deref(), "run", serde_json::Value::Null, clock.unix_ms())
+            .map_err(Trouble::load)?;
     let mut live = Live::new(&settings.output);
-    if settings.workload.preload {
+    let quiet = watch::quiet(clock);
+    if watch::is_noisy(&quiet) && !settings.output.noisy {
+        live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
+    }
+    if settings.load.workload.preload {
         preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
-    journal.put(Line::Run(head));
+    journal.put(Line::Run(head(&order, &settings.load.pace, clock.unix_ms())));
+    let mut watch = Watch::begin(clock, watch::server_pid(&order.endpoint, &order.login));
     let outcome = load(&order, &stop, |second| {
         live.second(second);
-        let second = SavedSecond { run: 0, second: second.clone(), counters: Default::default() };
-        journal.put(Line::Second(second));
+        let counters = watch.second();
+        journal.put(Line::Second(SavedSecond { run: 0, second: second.clone(), counters }));
     })
     .map_err(Trouble::load)?;
     live.clear();
-    journal.put(Line::RunEnd(end(0, &outcome)));
+    let mut end = end(0, &outcome);
+    end.server_cpu_ns = watch.server_cpu_ns();
+    journal.put(Line::RunEnd(end));
     let (saved, broken) = journal.end();
-    say(&brief(&saved));
+    super::say(&brief(&saved));
     if let Some(problem) = broken {
         return Err(Trouble::load(problem));
     }
-    match outcome.failure {
-        Some(failure) => Err(Trouble::load(format!("{}: {failure}", order.endpoint))),
-        None => Ok(()),
+    if let Some(failure) = outcome.failure {
+        return Err(Trouble::load(format!("{}: {failure}", order.endpoint)));
     }
+    let run = &saved.runs[0];
+    if worst(&gates(run, &Figures::of(run))) == Colour::Red {
+        return Err(Trouble {
+            problem: "what was seen can't be trusted; the summary says why".to_owned(),
+            code: 3,
+        });
+    }
+    Ok(())
 }
 
 /// Sets every key once.
@@ -84,7 +99,7 @@ pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(),
 }
 
 /// What the settings mean, checked against this machine and the server.
-fn order(settings: &RunSettings) -> Result<Order, String> {
+pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order, String> {
     let PaceSettings {
         connections, pipeline, rate, arrivals, duration, requests, threads, cpus, wait, ..
     } = &settings.pace;
@@ -102,7 +117,7 @@ fn order(settings: &RunSettings) -> Result<Order, String> {
         return Err(format!("this process may not run on cpu {cpu} of --cpus: it may on {allowed:?}"));
     }
     Ok(Order {
-        endpoint: settings.target.address.clone(),
+        endpoint: address.clone(),
         login: settings.target.login(),
         is_cluster: settings.target.cluster,
         connection_count: *connections,
@@ -162,26 +177,27 @@ pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
     }
 }
 
-fn now_unix_ms(clock: &Clock) -> u64 {
-    u64::try_from(clock.now().unix_ms).unwrap_or(0)
-}
-
-fn say(text: &str) {
-    // Whoever read the output may have gone.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
-
 /// A line on the terminal that tells how it goes.
 pub(super) struct Live {
+    is_quiet: bool,
+    /// A terminal, on which a line can be written over.
     is_on: bool,
 }
 
 impl Live {
     pub(super) fn new(output: &OutputSettings) -> Live {
-        Live { is_on: !output.quiet && std::io::stderr().is_terminal() }
+        Live { is_quiet: output.quiet, is_on: !output.quiet && std::io::stderr().is_terminal() }
     }
 
-    fn second(&mut self, second: &Second) {
+    /// A line that stays.
+    pub(super) fn line(&mut self, text: &str) {
+        if !self.is_quiet {
+            self.clear();
+            let _ = writeln!(std::io::stderr().lock(), "{text}");
+        }
+    }
+
+    pub(super) fn second(&mut self, second: &Second) {
         if !self.is_on {
             return;
         }
@@ -198,7 +214,7 @@ impl Live {
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         if self.is_on {
             let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
         }

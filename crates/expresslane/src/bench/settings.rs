@@ -22,7 +22,40 @@ pub(crate) enum BenchVerb {
     /// Load one server and show how it answers
     #[command(long_about = RUN_LONG, after_long_help = RUN_EXAMPLES)]
     Run(Box<RunSettings>),
+    /// Compare two set-ups fairly, in pairs of runs
+    #[command(long_about = COMPARE_LONG, after_long_help = COMPARE_EXAMPLE)]
+    Compare(CompareSettings),
 }
+
+const COMPARE_LONG: &str = "Compare two set-ups fairly, in pairs of runs.
+
+A TOML file says what is declared before the first run, the load, and how each server is started. First A runs against itself, which shows what this machine's noise is; then A and B run in pairs, in random order inside each, with a fresh server and the same keys and times for both. The answer is the change of one declared metric with its exact 95 % interval, and it may be: can't tell.";
+
+const COMPARE_EXAMPLE: &str = "A file:
+  metric = \"p99\"                        mean p50 p90 p99 p99.9 p99.99 tail-gap wobble throughput server-cpu
+  margin-percent = 5                    changes below it are not worth speaking of
+  pairs = 10                            that count; floor-pairs = 4 of A with itself before them
+  claims = [\"p99 falls by >= 20 %\", \"throughput not worse than -2 %\"]
+  may-differ = [\"governor\"]             of the environment, beside the servers themselves
+  [load]                                flags of bench run without their dashes
+  rate = 20000
+  duration = \"10s\"
+  preload = true
+  cpus = \"1\"
+  [a]
+  name = \"redis\"
+  address = \"127.0.0.1:6390\"
+  start = [\"redis-server\", \"--port\", \"6390\", \"--save\", \"\"]
+  cpus = \"0\"
+  [b]
+  name = \"expresslane\"
+  address = \"127.0.0.1:6391\"
+  start = [\"expresslane\", \"serve\", \"--port\", \"6391\", \"--lanes\", \"1\", \"--lane-ports\", \"off\"]
+  cpus = \"0\"
+  before = []                           commands for sh before it starts, after = [] when it has ended
+
+Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or
+the file is wrong; 3 it can't be told; 4 a claim fails.";
 
 const RUN_LONG: &str = "Load one server and show how it answers.
 
@@ -47,12 +80,9 @@ Workloads: --operations get:9,set:1   get set del incr mget10 ping, with weights
 Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was
 seen can't be trusted or errors came back (the summary says which).";
 
-/// The server, and how it is spoken to.
+/// How the server is spoken to.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TargetSettings {
-    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
-    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
-    pub(crate) address: Endpoint,
     /// What the server speaks
     #[arg(long, value_enum, default_value_t = Protocol::Resp2)]
     pub(crate) protocol: Protocol,
@@ -209,15 +239,35 @@ pub(crate) struct OutputSettings {
     pub(crate) noisy: bool,
 }
 
-/// All settings of `expresslane bench run`.
+/// What a load is, wherever its server is.
 #[derive(Clone, Debug, clap::Args)]
-pub(crate) struct RunSettings {
+pub(crate) struct LoadSettings {
     #[command(flatten)]
     pub(crate) target: TargetSettings,
     #[command(flatten)]
     pub(crate) workload: WorkloadSettings,
     #[command(flatten)]
     pub(crate) pace: PaceSettings,
+}
+
+/// All settings of `expresslane bench compare`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CompareSettings {
+    /// The file that describes the comparison
+    #[arg(value_name = "FILE")]
+    pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputSettings,
+}
+
+/// All settings of `expresslane bench run`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunSettings {
+    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
+    pub(crate) address: Endpoint,
+    #[command(flatten)]
+    pub(crate) load: LoadSettings,
     #[command(flatten)]
     pub(crate) output: OutputSettings,
 }

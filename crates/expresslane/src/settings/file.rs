@@ -85,7 +85,7 @@ fn unknown(serve: &Command, key: &str) -> String {
 }
 
 /// The name nearest to what was written.
-pub(super) fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let alike = names.map(|name| (strsim::jaro_winkler(written, name), name));
     alike.filter(|(alike, _)| *alike >= ALIKE_MIN).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }

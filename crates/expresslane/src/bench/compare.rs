@@ -1,0 +1,221 @@
+//! `expresslane bench compare`: two set-ups in pairs of runs, in random order inside each pair, a fresh server for each run.
+//!
+//! ```text
+//! A A | A A | …      the machine's own noise: what pairs differ by when nothing does
+//! B A | A B | …      the comparison; what a red gate closes on is dropped with its pair, and another pair run for it
+//! ```
+
+mod plan;
+mod server;
+mod text;
+
+use std::path::Path;
+
+use load::analysis::Figures;
+use load::analysis::comparison::Comparison;
+use load::analysis::gates::{Colour, gates, worst};
+use load::environment::{Environment, Kernel, Program};
+use load::result::{Line, SavedSecond, Surroundings};
+use load::statistics::order::{PairOrder, pairs_balanced};
+use load::statistics::verdict::{Answer, Word};
+
+use super::Trouble;
+use super::crew::{Order, load};
+use super::journal::Journal;
+use super::run::{self, Live};
+use super::settings::{CompareSettings, LoadSettings};
+use super::stop::Stop;
+use super::watch::{self, Watch};
+use crate::clock::Clock;
+use plan::{Plan, SetUp};
+use server::Server;
+
+/// For every so many pairs that are to count one more may be run for one that was dropped.
+const SPARE_PART: u32 = 2;
+/// Pairs that are dropped one after the other before the comparison is given up.
+const DROPPED_MAX: u32 = 4;
+
+/// Runs the plan, and says what came of it.
+pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
+    let name = settings.plan.display();
+    let text = std::fs::read_to_string(&settings.plan)
+        .map_err(|error| Trouble::usage(format!("{name}: {error}; name a readable TOML file")))?;
+    let (plan, load) = Plan::parse(&text).map_err(|problem| Trouble::usage(format!("{name}: {problem}")))?;
+    let stop =
+        Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
+    let clock = Clock::new();
+    let quiet = watch::quiet(clock);
+    if watch::is_noisy(&quiet) && !settings.output.noisy {
+        return Err(Trouble::load(quiet.complaints.join("; ")));
+    }
+    let saved_plan = serde_json::json!({ "declared": plan.declared(), "file": &plan });
+    let journal = Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
+        .map_err(Trouble::load)?;
+    let live = Live::new(&settings.output);
+    let mut comparing = Comparing { plan: &plan, load: &load, stop, clock, journal, live, runs_count: 0 };
+    let problem = comparing.all_pairs().err();
+    let is_stopped = comparing.stop.is_set();
+    let (saved, broken) = comparing.journal.end();
+    let comparison = Comparison::of(&saved).expect("the head declares a comparison");
+    super::say(&if settings.output.json { text::json(&comparison) } else { text::text(&comparison) });
+    match problem.or(broken) {
+        Some(problem) if !is_stopped => Err(Trouble::load(problem)),
+        _ => verdict(&comparison),
+    }
+}
+
+/// What the program ends with.
+fn verdict(comparison: &Comparison) -> Result<(), Trouble> {
+    let word = comparison.primary().verdict.map(|verdict| verdict.word);
+    match (comparison.answer(), word) {
+        (Some(Answer::Fails), _) => Err(Trouble { problem: "a claim fails".to_owned(), code: 4 }),
+        (Some(Answer::Holds), _) | (None, Some(Word::Better | Word::Worse | Word::Same)) => Ok(()),
+        (None, Some(Word::BetterButSmall | Word::WorseButSmall)) => Ok(()),
+        _ => Err(Trouble { problem: "it can't be told; the summary says why".to_owned(), code: 3 }),
+    }
+}
+
+struct Comparing<'a> {
+    plan: &'a Plan,
+    load: &'a LoadSettings,
+    stop: Stop,
+    clock: Clock,
+    journal: Journal,
+    live: Live,
+    runs_count: u32,
+}
+
+/// One half of a pair.
+struct Half<'a> {
+    arm: &'static str,
+    setup: &'a SetUp,
+    pair: u32,
+}
+
+impl<'a> Comparing<'a> {
+    fn all_pairs(&mut self) -> Result<(), String> {
+        let (a, b) = (&self.plan.a, &self.plan.b);
+        self.block(self.plan.floor_pairs, ("a1", a), ("a2", a))?;
+        self.block(self.plan.pairs, ("a", a), ("b", b))
+    }
+
+    /// Pairs of two arms until so many count.
+    fn block(
+        &mut self,
+        wanted: u32,
+        first: (&'static str, &'a SetUp),
+        second: (&'static str, &'a SetUp),
+    ) -> Result<(), String> {
+        let most = wanted + wanted / SPARE_PART;
+        // As many of each order among those that are wanted; those that replace a dropped one by themselves.
+        let size = |count: u32| usize::try_from(count).expect("32 bits");
+        let spares = pairs_balanced(size(most - wanted), !self.plan.seed);
+        let orders = pairs_balanced(size(wanted), self.plan.seed).into_iter().chain(spares);
+        let (mut counted, mut dropped) = (0, 0);
+        for (pair, order) in (0..most).zip(orders) {
+            if counted == wanted || self.stop.is_set() {
+                break;
+            }
+            let half = |(arm, setup): (&'static str, &'a SetUp)| Half { arm, setup, pair };
+            let halves = match order {
+                PairOrder::AThenB => [half(first), half(second)],
+                PairOrder::BThenA => [half(second), half(first)],
+            };
+            let mut is_good = true;
+            for half in halves {
+                is_good &= self.half(&half)?;
+            }
+            self.tell(pair, order, first.0, second.0, is_good);
+            counted += u32::from(is_good);
+            dropped = if is_good { 0 } else { dropped + 1 };
+            if dropped == DROPPED_MAX {
+                return Err(format!("{DROPPED_MAX} pairs one after the other had to be dropped: see above"));
+            }
+        }
+        Ok(())
+    }
+
+    /// One run; whether it may count.
+    fn half(&mut self, half: &Half<'_>) -> Result<bool, String> {
+        let login = self.load.target.login();
+        let setup = half.setup;
+        let server = Server::start(setup, &login, half.arm, &self.stop)?;
+        let mut order = run::order(setup.address(), self.load)?;
+        order.seed = self.plan.seed.wrapping_add(u64::from(half.pair));
+        if self.load.workload.preload {
+            run::preload(&order, &self.stop, &mut self.live)?;
+        }
+        let number = self.runs_count;
+        self.runs_count += 1;
+        if half.pair == 0 {
+            self.journal.put(environment(number, setup, &order));
+        }
+        let mut head = run::head(&order, &self.load.pace, self.clock.unix_ms());
+        (head.run, head.arm, head.pair) = (number, half.arm.to_owned(), Some(half.pair));
+        self.journal.put(Line::Run(head));
+        let mut watch = Watch::begin(self.clock, server.pid);
+        let (journal, live) = (&mut self.journal, &mut self.live);
+        let outcome = load(&order, &self.stop, |second| {
+            live.second(second);
+            let counters = watch.second();
+            journal.put(Line::Second(SavedSecond { run: number, second: second.clone(), counters }));
+        })?;
+        let mut end = run::end(number, &outcome);
+        end.server_cpu_ns = watch.server_cpu_ns();
+        self.journal.put(Line::RunEnd(end));
+        self.live.clear();
+        server.end()?;
+        let run = self.journal.saved().runs.last().expect("one has just ended");
+        Ok(worst(&gates(run, &Figures::of(run))) < Colour::Red)
+    }
+
+    /// A line a pair, as they come.
+    fn tell(&mut self, pair: u32, order: PairOrder, first: &str, second: &str, is_good: bool) {
+        let runs = &self.journal.saved().runs;
+        let [.., one, two] = &runs[..] else { return };
+        let value = |run| self.plan.metric.of(run, &Figures::of(run));
+        let (one_value, two_value) = (value(one), value(two));
+        let (a, b) = if order == PairOrder::AThenB { (one_value, two_value) } else { (two_value, one_value) };
+        let shown = |value: Option<f64>| {
+            value.map_or_else(|| "?".to_owned(), |value| text::value(self.plan.metric, value))
+        };
+        let why: Vec<String> = [one, two]
+            .into_iter()
+            .flat_map(|run| gates(run, &Figures::of(run)))
+            .filter(|gate| gate.colour == Colour::Red)
+            .map(|gate| gate.words)
+            .collect();
+        let sequence = if order == PairOrder::AThenB {
+            format!("{first} {second}")
+        } else {
+            format!("{second} {first}")
+        };
+        let metric = self.plan.metric;
+        let fate = if is_good { "ok".to_owned() } else { format!("dropped: {}", why.join("; ")) };
+        self.live.line(&format!(
+            "pair {pair:>3}  {sequence:<6} {metric} {:>12} | {:>12}  {fate}",
+            shown(a),
+            shown(b)
+        ));
+    }
+}
+
+/// The machine beside a set-up, while its server runs.
+fn environment(run: u32, setup: &SetUp, order: &Order) -> Line {
+    let words = setup.start.clone().unwrap_or_default();
+    let binary = words.first().map(|word| Path::new(word).to_owned()).filter(|path| path.is_absolute());
+    let server = Program { role: "server".to_owned(), command: words, version: None, binary };
+    let load = Program {
+        role: "load".to_owned(),
+        command: vec![format!("{} threads", order.thread_count)],
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        binary: std::env::current_exe().ok(),
+    };
+    let environment = Environment::capture(Path::new("/"), &Kernel::new(), &[server, load]);
+    Line::Environment(Surroundings {
+        side: "client".to_owned(),
+        at: "start".to_owned(),
+        run: Some(run),
+        environment: serde_json::to_value(environment).expect("an environment has text for keys"),
+    })
+}

@@ -1,0 +1,261 @@
+//! The file that describes a comparison: what is declared before the first run, the load, and the two set-ups.
+
+use clap::{Args, Command, FromArgMatches};
+use load::analysis::Metric;
+use load::analysis::comparison::Declared;
+use load::connect::Endpoint;
+use load::statistics::claim::Claim;
+use load::statistics::verdict::Margin;
+use serde::{Deserialize, Serialize};
+
+use crate::bench::settings::LoadSettings;
+use crate::settings::{CpuList, meant};
+
+/// Pairs of A and B at most.
+const PAIRS_MAX: u32 = 1000;
+
+/// The whole file.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(in crate::bench) struct Plan {
+    /// What the verdict is on.
+    #[serde(default = "default_metric")]
+    pub(in crate::bench) metric: Metric,
+    /// Changes below so many percent are not worth speaking of.
+    #[serde(default = "default_margin")]
+    margin_percent: f64,
+    /// Pairs of A and B that are to count.
+    #[serde(default = "default_pairs")]
+    pub(in crate::bench) pairs: u32,
+    /// Pairs of A with itself before them.
+    #[serde(default = "default_floor_pairs")]
+    pub(in crate::bench) floor_pairs: u32,
+    /// Of the order inside pairs, of keys and times.
+    #[serde(default = "default_seed")]
+    pub(in crate::bench) seed: u64,
+    /// What is claimed of the change from A to B.
+    #[serde(default)]
+    claims: Vec<Claim>,
+    /// Names of what differs on purpose in the environment.
+    #[serde(default)]
+    may_differ: Vec<String>,
+    /// Flags of `bench run`, without their dashes.
+    #[serde(default)]
+    load: toml::Table,
+    /// The set-up that is there.
+    pub(in crate::bench) a: SetUp,
+    /// The set-up that is proposed.
+    pub(in crate::bench) b: SetUp,
+}
+
+/// One of the two servers.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(in crate::bench) struct SetUp {
+    /// What it is called in the report.
+    pub(in crate::bench) name: Option<String>,
+    /// Where it listens.
+    #[serde(default = "default_address")]
+    pub(in crate::bench) address: Option<Endpoint>,
+    /// The program and its arguments; none: it runs already, and is not started anew for each run.
+    pub(in crate::bench) start: Option<Vec<String>>,
+    /// Variables of its environment.
+    #[serde(default)]
+    pub(in crate::bench) environment: std::collections::BTreeMap<String, String>,
+    /// Where it is pinned, as in 0-3,8.
+    pub(in crate::bench) cpus: Option<String>,
+    /// Commands before it is started, for `sh -c`; each must succeed.
+    #[serde(default)]
+    pub(in crate::bench) before: Vec<String>,
+    /// Commands after it has ended.
+    #[serde(default)]
+    pub(in crate::bench) after: Vec<String>,
+}
+
+fn default_metric() -> Metric {
+    Metric::P99
+}
+
+fn default_margin() -> f64 {
+    5.0
+}
+
+fn default_pairs() -> u32 {
+    10
+}
+
+fn default_floor_pairs() -> u32 {
+    4
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_address() -> Option<Endpoint> {
+    None
+}
+
+/// The keys of each table, for whoever mistypes one.
+const KEYS: [(&str, &[&str]); 3] = [
+    (
+        "",
+        &[
+            "metric",
+            "margin-percent",
+            "pairs",
+            "floor-pairs",
+            "seed",
+            "claims",
+            "may-differ",
+            "load",
+            "a",
+            "b",
+        ],
+    ),
+    ("a", &["name", "address", "start", "environment", "cpus", "before", "after"]),
+    ("b", &["name", "address", "start", "environment", "cpus", "before", "after"]),
+];
+
+impl Plan {
+    /// Reads the file's text. An error is one sentence that says what to change.
+    pub(in crate::bench) fn parse(text: &str) -> Result<(Plan, LoadSettings), String> {
+        let table: toml::Table =
+            text.parse().map_err(|error: toml::de::Error| one_line(&error.to_string()))?;
+        for (section, keys) in KEYS {
+            let inside = if section.is_empty() {
+                Some(&table)
+            } else {
+                table.get(section).and_then(|it| it.as_table())
+            };
+            for key in inside.into_iter().flat_map(|table| table.keys()) {
+                if !keys.contains(&key.as_str()) {
+                    let hint = meant(key, keys.iter().copied()).map(|it| format!("; did you mean `{it}`?"));
+                    let under =
+                        if section.is_empty() { String::new() } else { format!(" under [{section}]") };
+                    return Err(format!("there is no key `{key}`{under}{}", hint.unwrap_or_default()));
+                }
+            }
+        }
+        let plan: Plan = table.try_into().map_err(|error: toml::de::Error| one_line(&error.to_string()))?;
+        if plan.pairs == 0 || plan.pairs > PAIRS_MAX || plan.floor_pairs > PAIRS_MAX {
+            return Err(format!("pairs are 1 to {PAIRS_MAX}, floor-pairs up to as many"));
+        }
+        Margin::new(plan.margin_percent / 100.0).ok_or("margin-percent is a number above zero")?;
+        for (name, setup) in [("a", &plan.a), ("b", &plan.b)] {
+            if setup.address.is_none() {
+                return Err(format!("[{name}] needs the `address` where its server listens"));
+            }
+            if setup.start.as_ref().is_some_and(Vec::is_empty) {
+                return Err(format!("`start` of [{name}] is a list of words, the program first"));
+            }
+            setup.cpus().map_err(|problem| format!("`cpus` of [{name}]: {problem}"))?;
+        }
+        for claim in &plan.claims {
+            claim.metric.parse::<Metric>().map_err(|problem| format!("`{claim}`: {problem}"))?;
+        }
+        let load = load_settings(&plan.load)?;
+        Ok((plan, load))
+    }
+
+    /// What the analysis needs to know, and a reader before the first run.
+    pub(in crate::bench) fn declared(&self) -> Declared {
+        Declared {
+            name_a: self.a.name.clone().unwrap_or_else(|| "A".to_owned()),
+            name_b: self.b.name.clone().unwrap_or_else(|| "B".to_owned()),
+            metric: self.metric,
+            margin: Margin::new(self.margin_percent / 100.0).expect("checked when it was read"),
+            claims: self.claims.clone(),
+            may_differ: self.may_differ.clone(),
+        }
+    }
+}
+
+impl SetUp {
+    pub(in crate::bench) fn cpus(&self) -> Result<Vec<usize>, String> {
+        self.cpus.as_ref().map_or(Ok(Vec::new()), |text| text.parse::<CpuList>().map(|list| list.0))
+    }
+
+    pub(in crate::bench) fn address(&self) -> &Endpoint {
+        self.address.as_ref().expect("checked when it was read")
+    }
+}
+
+/// The keys of `[load]` as the flags they are, so that there is one parser and one set of messages.
+fn load_settings(table: &toml::Table) -> Result<LoadSettings, String> {
+    let command = LoadSettings::augment_args(Command::new("load").no_binary_name(true));
+    let mut words = Vec::new();
+    for (key, value) in table {
+        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        if !known.contains(&key.as_str()) {
+            let hint = meant(key, known.into_iter()).map(|it| format!("; did you mean `{it}`?"));
+            return Err(format!("there is no key `{key}` under [load]{}", hint.unwrap_or_default()));
+        }
+        match value {
+            toml::Value::Boolean(true) => words.push(format!("--{key}")),
+            toml::Value::Boolean(false) => {}
+            toml::Value::String(text) => words.push(format!("--{key}={text}")),
+            toml::Value::Integer(number) => words.push(format!("--{key}={number}")),
+            toml::Value::Float(number) => words.push(format!("--{key}={number}")),
+            _ => return Err(format!("`{key}` under [load] is a string, a number, true or false")),
+        }
+    }
+    let matches = command.try_get_matches_from(words).map_err(|error| {
+        let text = error.to_string();
+        let message = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        format!("[load]: {}", one_line(message).replace("--", ""))
+    })?;
+    LoadSettings::from_arg_matches(&matches).map_err(|error| one_line(&error.to_string()))
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETUPS: &str = "[a]\naddress = \":1\"\n[b]\naddress = \"unix:/s\"\n";
+
+    #[test]
+    fn a_plan_is_read() {
+        let text = format!(
+            "pairs = 12\nclaims = [\"p99 falls by >= 20 %\"]\n[load]\nrate = 20000\nduration = \"5s\"\nverify = true\n{SETUPS}\
+             start = [\"redis-server\", \"--port\", \"1\"]\ncpus = \"0-1\"\n"
+        );
+        let (plan, load) = Plan::parse(&text).unwrap();
+        assert_eq!((plan.pairs, plan.floor_pairs, plan.metric), (12, 4, Metric::P99));
+        assert_eq!(
+            (load.pace.rate, load.pace.duration.as_secs(), load.workload.verify),
+            (Some(20000.0), 5, true)
+        );
+        assert_eq!(plan.b.cpus().unwrap(), [0, 1]);
+        assert!((plan.declared().margin.share() - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_what_was_meant() {
+        for (text, want) in [
+            (format!("piars = 3\n{SETUPS}"), "`piars`; did you mean `pairs`?"),
+            (format!("{SETUPS}cpu = \"1\"\n"), "no key `cpu` under [b]; did you mean `cpus`?"),
+            (format!("{SETUPS}[load]\nrates = 3\n"), "no key `rates` under [load]; did you mean `rate`?"),
+            (format!("{SETUPS}[load]\nrate = -3\n"), "[load]: invalid value"),
+            (format!("{SETUPS}[load]\nrate = [3]\n"), "`rate` under [load] is"),
+            (format!("claims = [\"p98 falls by >= 20 %\"]\n{SETUPS}"), "'p98' is no metric"),
+            (format!("claims = [\"it is nice\"]\n{SETUPS}"), "is no claim"),
+            (format!("metric = \"p98\"\n{SETUPS}"), "'p98' is no metric"),
+            (format!("pairs = 0\n{SETUPS}"), "pairs are 1 to"),
+            (format!("margin-percent = -1\n{SETUPS}"), "margin-percent is"),
+            (format!("{SETUPS}start = []\n"), "`start` of [b] is a list"),
+            (format!("{SETUPS}cpus = \"x\"\n"), "`cpus` of [b]"),
+            ("[a]\n[b]\n".to_owned(), "[a] needs the `address`"),
+            ("[a]\naddress = \":1\"\n".to_owned(), "missing field `b`"),
+            ("pairs = \n".to_owned(), "line 1"),
+        ] {
+            let problem = Plan::parse(&text).map(|_| ()).unwrap_err();
+            assert!(problem.contains(want), "{text}: {problem}");
+            assert!(!problem.contains('\n'), "{problem}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the machine does beside a load: its counters once a second, and the server's CPU time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use load::connect::{Connected, Dialect, Endpoint, Login};
+use load::environment::counters::{Counters, Sampler};
+use load::environment::quiet::{Noise, Quiet};
+use wire::client::Reply;
+
+use crate::clock::Clock;
+
+/// Seconds that are watched before a load, to see whether the machine is quiet.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The counters of a run.
+pub(super) struct Watch {
+    clock: Clock,
+    sampler: Sampler,
+    last: Counters,
+    server: Option<(Sampler, Counters)>,
+}
+
+impl Watch {
+    /// From now on, with the server's process if it is on this machine.
+    pub(super) fn begin(clock: Clock, server_pid: Option<u32>) -> Watch {
+        let root = Path::new("/");
+        let pids = [Some(std::process::id()), server_pid].into_iter().flatten().collect();
+        let sampler = Sampler::new(root, Vec::new(), pids);
+        let last = sampler.sample(clock.mono_ns());
+        let server = server_pid.map(|pid| {
+            let sampler = Sampler::new(root, Vec::new(), vec![pid]);
+            let first = sampler.sample(clock.mono_ns());
+            (sampler, first)
+        });
+        Watch { clock, sampler, last, server }
+    }
+
+    /// The rates since this was last asked.
+    pub(super) fn second(&mut self) -> BTreeMap<String, f64> {
+        let now = self.sampler.sample(self.clock.mono_ns());
+        let rates = now.since(&self.last);
+        self.last = now;
+        let named = rates.iter().flat_map(|rates| rates.named());
+        named.filter_map(|(name, rate)| Some((name.to_owned(), rate?))).collect()
+    }
+
+    /// CPU time of the server since the beginning, in nanoseconds.
+    pub(super) fn server_cpu_ns(&self) -> Option<u64> {
+        let (sampler, first) = self.server.as_ref()?;
+        let rates = sampler.sample(self.clock.mono_ns()).since(first)?;
+        let seconds = rates.process_ran? * rates.seconds;
+        u64::try_from(std::time::Duration::try_from_secs_f64(seconds).ok()?.as_nanos()).ok()
+    }
+}
+
+/// Looks for a second whether something else runs.
+pub(super) fn quiet(clock: Clock) -> Quiet {
+    let root = Path::new("/");
+    let sampler = Sampler::new(root, Vec::new(), vec![std::process::id()]);
+    let before = sampler.sample(clock.mono_ns());
+    #[expect(clippy::disallowed_methods, reason = "nothing else is to be done meanwhile")]
+    std::thread::sleep(LOOK);
+    Quiet::look(root, &before, &sampler.sample(clock.mono_ns()))
+}
+
+/// Whether a load would say more of others than of the server.
+pub(super) fn is_noisy(quiet: &Quiet) -> bool {
+    quiet.noise == Noise::Noisy
+}
+
+/// The process of the server that listens at a loopback address or a path, if it tells. It must be there: in another
+/// namespace the number is somebody else's, and then the port it says is not the one asked.
+pub(super) fn server_pid(endpoint: &Endpoint, login: &Login) -> Option<u32> {
+    let is_here = match endpoint {
+        Endpoint::Tcp(host, _) => matches!(host.as_str(), "localhost" | "::1") || host.starts_with("127."),
+        Endpoint::Unix(_) => true,
+    };
+    if !is_here || login.dialect == Dialect::Memcached {
+        return None;
+    }
+    let reply = Connected::new(endpoint, login).ok()?.ask(&[b"INFO", b"server"]).ok()?;
+    let bytes = match &reply {
+        Reply::Verbatim(_, bytes) => bytes,
+        reply => reply.bytes()?,
+    };
+    let text = String::from_utf8_lossy(bytes);
+    let pid = text.lines().find_map(|line| line.strip_prefix("process_id:"))?.trim().parse().ok()?;
+    Path::new(&format!("/proc/{pid}/task")).exists().then_some(pid)
+}
