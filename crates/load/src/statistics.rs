@@ -29,7 +29,7 @@
 
 pub mod claim;
 pub mod columns;
-mod describe;
+pub(crate) mod describe;
 pub mod effective;
 pub mod fanout;
 pub mod holm;
