@@ -30,6 +30,11 @@ impl Trouble {
         Trouble { problem: problem.into(), code: 2 }
     }
 
+    /// Somebody pressed Ctrl-C: as shells see a program that a SIGINT ended.
+    fn stopped() -> Trouble {
+        Trouble { problem: "stopped by hand; what came until then is kept".to_owned(), code: 130 }
+    }
+
     /// A load that can't be made, or was cut off.
     fn load(problem: impl Into<String>) -> Trouble {
         Trouble { problem: problem.into(), code: 1 }

@@ -59,8 +59,9 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let comparison = Comparison::of(&saved).expect("the head declares a comparison");
     super::say(&if settings.output.json { text::json(&comparison) } else { text::text(&comparison) });
     match problem.or(broken) {
-        Some(problem) if !is_stopped => Err(Trouble::load(problem)),
-        _ => verdict(&comparison),
+        _ if is_stopped => Err(Trouble::stopped()),
+        Some(problem) => Err(Trouble::load(problem)),
+        None => verdict(&comparison),
     }
 }
 

@@ -60,6 +60,9 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     if let Some(failure) = outcome.failure {
         return Err(Trouble::load(format!("{}: {failure}", order.endpoint)));
     }
+    if outcome.was_stopped {
+        return Err(Trouble::stopped());
+    }
     let run = &saved.runs[0];
     if worst(&gates(run, &Figures::of(run))) == Colour::Red {
         return Err(Trouble {

@@ -55,7 +55,7 @@ const COMPARE_EXAMPLE: &str = "A file:
   before = []                           commands for sh before it starts, after = [] when it has ended
 
 Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or
-the file is wrong; 3 it can't be told; 4 a claim fails.";
+the file is wrong; 3 it can't be told; 4 a claim fails; 130 stopped by Ctrl-C.";
 
 const RUN_LONG: &str = "Load one server and show how it answers.
 
@@ -78,7 +78,7 @@ Workloads: --operations get:9,set:1   get set del incr mget10 ping, with weights
            --key-distribution uniform | zipf:0.99 | hot:20:95 | sequential
 
 Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was
-seen can't be trusted or errors came back (the summary says which).";
+seen can't be trusted or errors came back (the summary says which), 130 stopped by Ctrl-C, with what there is until then.";
 
 /// How the server is spoken to.
 #[derive(Clone, Debug, clap::Args)]

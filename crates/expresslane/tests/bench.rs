@@ -1,0 +1,313 @@
+//! `expresslane bench` as its user meets it: against this server, against made-up ones, against nobody.
+//!
+//! Loads here end after so many requests, and nothing is asked about time: a machine that runs tests is busy. A busy machine
+//! may make a run doubtful (exit code 3), which is as good as 0 here unless the test is about it.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
+
+mod server;
+
+use std::io::{BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use load::result::{Saved, read};
+use server::{Folder, Served, Server, free_port};
+
+fn bench(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
+    command.arg("bench").args(words).env_remove("REDISCLI_AUTH").stdin(Stdio::null());
+    command
+}
+
+/// A load that goes through, whatever the machine did meanwhile.
+#[track_caller]
+fn done(words: &[&str]) -> String {
+    let output = bench(words).output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[track_caller]
+fn refused(words: &[&str], code: i32, want: &str) -> Output {
+    let output = bench(words).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains(want), "{text}");
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    output
+}
+
+fn saved(path: &str) -> Saved {
+    read(BufReader::new(std::fs::File::open(path).unwrap())).unwrap()
+}
+
+/// Replies, misses, and what is wrong or an error, of the whole run.
+fn counts(saved: &Saved) -> (u64, u64, u64) {
+    let seconds = saved.runs.iter().flat_map(|run| &run.seconds);
+    let operations = seconds.flat_map(|second| &second.second.operations);
+    operations.fold((0, 0, 0), |sum, operation| {
+        let faults = operation.errors + operation.wrong;
+        (sum.0 + operation.count(), sum.1 + operation.misses, sum.2 + faults)
+    })
+}
+
+#[test]
+fn a_load_asks_as_often_as_it_was_told_and_sees_what_it_set() {
+    let served = Served::start("bench-load", &["--lanes", "2"]);
+    let folder = Folder::new("bench-load-result");
+    let (address, result) = (format!(":{}", served.port()), folder.path("result.jsonl"));
+    for more in [
+        &["--pipeline", "16"][..],
+        &["--rate", "20000"],
+        &["--rate", "20000", "--arrivals", "even", "--wait", "spin"],
+        &["--protocol", "resp3", "--threads", "3", "--connections", "7"],
+    ] {
+        let words = [
+            "run",
+            &address,
+            "--preload",
+            "--verify",
+            "--operations",
+            "get:3,set:1,mget5:1",
+            "--keys",
+            "500",
+        ];
+        let rest =
+            ["--value-size", "5-300", "--requests", "3001", "--duration", "1h", "--result", &result, "-q"];
+        let text = done(&[&words[..], &rest, more].concat());
+        assert!(text.contains("replies a second"), "{text}");
+        let saved = saved(&result);
+        assert!(saved.is_complete);
+        assert_eq!(counts(&saved), (3001, 0, 0), "{more:?}");
+        let end = saved.runs[0].end.as_ref().unwrap();
+        assert_eq!((end.answered, end.unanswered, &end.failure), (3001, 0, &None));
+        assert!(end.server_cpu_ns.is_some(), "the server's process is on this machine");
+    }
+}
+
+/// The keys were set with other sizes, and some are gone.
+#[test]
+fn values_that_are_not_what_was_set_are_seen() {
+    let served = Served::start("bench-verify", &["--lanes", "1"]);
+    let folder = Folder::new("bench-verify-result");
+    let (address, result) = (format!(":{}", served.port()), folder.path("result.jsonl"));
+    let words = ["run", &address, "--keys", "100", "--requests", "1000", "-q"];
+    done(&[&words[..], &["--preload", "--value-size", "30"]].concat());
+    let mut client = served.talk();
+    assert_eq!(client.say("DEL key:000000000042"), ":1");
+    let output = refused(
+        &[
+            &words[..],
+            &["--verify", "--value-size", "31", "--key-distribution", "sequential", "--result", &result],
+        ]
+        .concat(),
+        3,
+        "can't be trusted",
+    );
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("990 replies are errors or wrong"),
+        "{output:?}"
+    );
+    assert_eq!(counts(&saved(&result)), (1000, 10, 990));
+}
+
+#[test]
+fn a_cluster_is_asked_lane_by_lane() {
+    let folder = Folder::new("bench-cluster");
+    // Two ports in a row that were free.
+    let base: u16 = free_port().parse::<u16>().unwrap().min(65_000);
+    let lanes = base.to_string();
+    let flags = ["--port", "0", "--lane-ports", &lanes, "--lanes", "2"];
+    let server = Server::start(&folder, &flags);
+    let (address, result) = (format!(":{base}"), folder.path("result.jsonl"));
+    let words =
+        ["run", &address, "--cluster", "--preload", "--verify", "--keys", "1000", "--requests", "5000"];
+    done(&[&words[..], &["--result", &result, "-q"]].concat());
+    let saved = saved(&result);
+    assert_eq!(counts(&saved), (5000, 0, 0));
+    let moved: u64 = saved.runs[0].seconds.iter().map(|second| second.second.moved).sum();
+    assert_eq!(moved, 0, "each request goes to the lane that owns its key");
+    for lane in [base, base + 1] {
+        let info = server::Talk::to(&lane.to_string()).say("DBSIZE");
+        let count: u64 = info.strip_prefix(':').unwrap().parse().unwrap();
+        assert!((300..700).contains(&count), "both lanes have keys: {count}");
+    }
+    drop(server);
+    refused(&["run", &address, "--cluster"], 1, "nobody listens there");
+    let served = Served::start("bench-no-cluster", &["--lanes", "1"]);
+    let port = format!(":{}", served.port());
+    refused(&["run", &port, "--cluster", "--operations", "mget10"], 2, "--cluster don't go together");
+}
+
+/// A server that answers GETs, and does something when it has answered so many.
+fn made_up(count: u64, act: impl Fn(&TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (act, answered) = (Arc::new(act), Arc::new(AtomicU64::new(0)));
+    std::thread::Builder::new()
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let (act, answered) = (Arc::clone(&act), Arc::clone(&answered));
+                let answer = move || answer(stream.unwrap(), count, &*act, &answered);
+                std::thread::Builder::new().spawn(answer).unwrap();
+            }
+        })
+        .unwrap();
+    address
+}
+
+fn answer(mut stream: TcpStream, count: u64, act: &dyn Fn(&TcpStream), answered: &AtomicU64) {
+    let (mut input, mut part) = (Vec::new(), [0; 65_536]);
+    loop {
+        let Ok(size @ 1..) = stream.read(&mut part) else { return };
+        input.extend_from_slice(&part[..size]);
+        while let Some(at) = input.windows(4).position(|word| word == b"\r\nke" || word == b"serv") {
+            let is_info = &input[at..at + 4] == b"serv";
+            input.drain(..at + 4);
+            if is_info {
+                stream.write_all(b"-ERR unknown\r\n").unwrap();
+                continue;
+            }
+            if stream.write_all(b"$1\r\nx\r\n").is_err() {
+                return;
+            }
+            if answered.fetch_add(1, Ordering::SeqCst) + 1 == count {
+                act(&stream);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_server_that_goes_away_ends_the_run_and_leaves_what_was_seen() {
+    let folder = Folder::new("bench-gone");
+    let result = folder.path("result.jsonl");
+    let address = made_up(500, |stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
+    let words = ["run", &address, "--duration", "1h", "--result", &result, "-q"];
+    let output = refused(&words, 1, "the server closed a connection");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("Red: "), "{output:?}");
+    let saved = saved(&result);
+    let end = saved.runs[0].end.as_ref().unwrap();
+    assert!(end.failure.is_some() && end.answered >= 400, "{end:?}");
+}
+
+#[test]
+fn whoever_stops_a_run_gets_what_there_is() {
+    let folder = Folder::new("bench-stopped");
+    let result = folder.path("result.jsonl");
+    let pid = Arc::new(AtomicU64::new(0));
+    let who = Arc::clone(&pid);
+    let address = made_up(500, move |_| {
+        let pid = i32::try_from(who.load(Ordering::SeqCst)).unwrap();
+        // SAFETY: the child is waited for only after this.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGINT) }, 0);
+    });
+    let words = ["run", &address, "--duration", "1h", "--result", &result, "-q"];
+    let child = bench(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The run begins after a second in which it looks whether the machine is quiet.
+    pid.store(u64::from(child.id()), Ordering::SeqCst);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("stopped by hand"), "{output:?}");
+    let saved = saved(&result);
+    assert!(saved.is_complete && saved.runs[0].end.as_ref().unwrap().was_stopped);
+    assert!(counts(&saved).0 >= 500);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_a_sentence() {
+    let address = format!("127.0.0.1:{}", free_port());
+    refused(&["run", &address], 1, "nobody listens there");
+    refused(&["run", "nowhere:0"], 2, "is no address");
+    refused(&["run", &address, "--operations", "got"], 2, "'got' is no operation");
+    refused(&["run", &address, "--rate", "0"], 2, "above zero");
+    refused(&["run", &address, "--cpus", "8000"], 2, "may not run on cpu 8000");
+    refused(&["run", &address, "--result", "/no/such/folder"], 1, "name another file");
+    let served = Served::start("bench-words", &["--lanes", "1", "--requirepass", "secret"]);
+    let port = format!(":{}", served.port());
+    refused(&["run", &port, "-a", "wrong"], 1, "WRONGPASS");
+    let output = refused(&["run", &port, "--requests", "10", "-q"], 3, "can't be trusted");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("NOAUTH"), "{output:?}");
+    let full = ["run", &port, "-a", "secret", "--requests", "10", "-q", "--result", "/dev/full"];
+    refused(&full, 1, "it holds what came before");
+}
+
+#[test]
+fn passwords_are_not_kept() {
+    let served = Served::start("bench-secret", &["--lanes", "1", "--requirepass", "tell-nobody"]);
+    let folder = Folder::new("bench-secret-result");
+    let (address, result) = (format!(":{}", served.port()), folder.path("result.jsonl"));
+    for words in [&["-a", "tell-nobody"][..], &["--password", "tell-nobody"], &["--password=tell-nobody"]] {
+        done(&[&["run", &address, "--requests", "10", "-q", "--result", &result][..], words].concat());
+        let text = std::fs::read_to_string(&result).unwrap();
+        assert!(text.contains("--requests") && !text.contains("tell-nobody"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_comparison_runs_its_plan() {
+    let folder = Folder::new("bench-compare");
+    let (plan, result) = (folder.path("plan.toml"), folder.path("result.jsonl"));
+    let (port, program) = (free_port(), env!("CARGO_BIN_EXE_expresslane"));
+    let setup = |name: &str| {
+        format!(
+            "[{name}]\nname = \"{name}\"\naddress = \":{port}\"\nstart = [\"{program}\", \"serve\", \"--port\", \"{port}\", \
+             \"--lanes\", \"1\", \"--lane-ports\", \"off\"]\nbefore = [\"echo {name} >> {}\"]\n",
+            folder.path("order")
+        )
+    };
+    let text = format!(
+        "pairs = 2\nfloor-pairs = 1\n[load]\nkeys = 100\npreload = true\nrequests = 500\nduration = \"1h\"\n{}{}",
+        setup("a"),
+        setup("b")
+    );
+    std::fs::write(&plan, text).unwrap();
+    let output = bench(&["compare", &plan, "--noisy", "--result", &result]).output().unwrap();
+    // Two pairs tell nothing, and a busy machine may make all of them doubtful.
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
+    let saved = saved(&result);
+    assert_eq!((saved.head.kind.as_str(), saved.is_complete), ("compare", true));
+    assert!(saved.runs.len() >= 6, "{}", saved.runs.len());
+    assert!(saved.runs.iter().all(|run| run.end.as_ref().unwrap().answered == 500));
+    assert!(saved.surroundings.len() >= 2);
+    let order = std::fs::read_to_string(folder.path("order")).unwrap();
+    let want: Vec<&str> = saved.runs.iter().map(|run| if run.head.arm == "b" { "b" } else { "a" }).collect();
+    assert_eq!(order.split_whitespace().collect::<Vec<_>>(), want, "a server of its own for each run");
+    let seeds = |pair: u32| -> Vec<u64> {
+        let of = saved.runs.iter().filter(|run| run.head.pair == Some(pair) && run.head.arm.len() == 1);
+        of.map(|run| run.head.seed).collect()
+    };
+    assert_eq!(seeds(0)[0], seeds(0)[1], "both sides of a pair are asked the same");
+    assert_ne!(seeds(0)[0], seeds(1)[0]);
+}
+
+#[test]
+fn a_comparison_that_cannot_run_says_why() {
+    let folder = Folder::new("bench-compare-bad");
+    let plan = folder.path("plan.toml");
+    let check = |a: &str, code: i32, want: &str| {
+        let text =
+            format!("pairs = 1\n[load]\nrequests = 10\n[a]\n{a}\n[b]\naddress = \":{}\"\n", free_port());
+        std::fs::write(&plan, text).unwrap();
+        refused(&["compare", &plan, "--noisy", "-q"], code, want);
+    };
+    let address = format!("address = \":{}\"\n", free_port());
+    check("", 2, "[a] needs the `address`");
+    check(&address, 1, "nobody listens there");
+    check(&format!("{address}start = [\"no-such-program\"]"), 1, "`no-such-program` can't be started");
+    check(&format!("{address}start = [\"sh\", \"-c\", \"echo went wrong; exit 3\"]"), 1, "went wrong");
+    check(
+        &format!("{address}start = [\"true\"]\nbefore = [\"echo no >&2; false\"]"),
+        1,
+        "`echo no >&2; false` failed",
+    );
+    let served = Served::start("bench-compare-busy", &["--lanes", "1"]);
+    check(
+        &format!("address = \":{}\"\nstart = [\"true\"]", served.port()),
+        1,
+        "something listens there already",
+    );
+    refused(&["compare", &folder.path("nothing.toml")], 2, "name a readable TOML file");
+}
