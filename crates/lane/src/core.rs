@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use store::{Budget, Evicted};
+use store::Budget;
 use wire::command::{Command, Work as Cost};
 use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
@@ -23,7 +23,7 @@ use crate::pause::Held;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
-use crate::room::growth;
+use crate::room::{Made, growth};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
 use crate::timing::{StretchKind, Timing};
@@ -205,6 +205,7 @@ impl Core {
             peer.audit();
         }
         assert!(self.space.room.reserved == 0, "what is over needs no room");
+        assert!(self.space.room.waiter_count == 0, "nobody waits for room");
         self.space.shard.audit();
     }
 
@@ -238,9 +239,9 @@ impl Core {
     #[inline]
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
         match self.space.room_for(call.command, &call.args, &self.locks) {
-            Evicted::Enough => {}
-            Evicted::More | Evicted::Held => return Ran::Waits,
-            Evicted::Nothing => {
+            Made::Enough => {}
+            Made::More | Made::Held | Made::Short(_) => return Ran::Waits,
+            Made::Nothing => {
                 reply::error(sink, OOM);
                 return Ran::Done;
             }

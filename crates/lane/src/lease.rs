@@ -107,11 +107,15 @@ impl Lease {
 
     /// Sets `maxmemory`; 0 is no limit. What is borrowed stays so until [`Lease::excess`] is paid back.
     pub(crate) fn set_limit(&mut self, size_max: u64) {
-        let lane_count = u64::try_from(self.account().shares.len()).expect("lanes are counted in 16 bits");
-        self.terms = (size_max > 0).then(|| Terms::new(size_max, lane_count));
+        self.terms = (size_max > 0).then(|| Terms::new(size_max, self.lane_count()));
         if self.terms.is_none() {
             self.repay(self.borrowed);
         }
+    }
+
+    /// Lanes that share the account.
+    pub(crate) fn lane_count(&self) -> u64 {
+        u64::try_from(self.account().shares.len()).expect("lanes are counted in 16 bits")
     }
 
     /// Whether there is a limit.
@@ -122,6 +126,11 @@ impl Lease {
     /// Bytes that this lane may hold.
     pub(crate) fn size(&self) -> u64 {
         self.terms.map_or(u64::MAX, |terms| terms.floor + self.borrowed)
+    }
+
+    /// Bytes that this lane may hold when the others have given it all they can.
+    pub(crate) fn size_max(&self) -> u64 {
+        self.terms.map_or(u64::MAX, |terms| terms.floor + terms.pool)
     }
 
     /// Bytes that move at once; 0 without a limit.
@@ -179,6 +188,19 @@ impl Lease {
         richer.sort_unstable_by(|a, b| b.cmp(a));
         let (ahead, lane) = *richer.get(passed.checked_rem(richer.len())?)?;
         Some((lane, ahead / 2))
+    }
+
+    /// A lane that has borrowed anything, and how much: the one that has most, or, `passed` times, the next.
+    pub(crate) fn lender(&self, passed: usize) -> Option<(u16, u64)> {
+        let lanes = 0..u16::try_from(self.account().shares.len()).expect("lanes are counted in 16 bits");
+        let mut lenders: Vec<(u64, u16)> = lanes
+            .filter(|lane| *lane != self.lane)
+            .map(|lane| (self.account().share(lane), lane))
+            .filter(|(share, _)| 0 < *share)
+            .collect();
+        lenders.sort_unstable_by(|a, b| b.cmp(a));
+        let (share, lane) = *lenders.get(passed.checked_rem(lenders.len())?)?;
+        Some((lane, share))
     }
 
     /// Takes up to `size` bytes out of the lease, to be given to another lane by [`Lease::receive`]: how many.

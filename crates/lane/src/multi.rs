@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use store::Evicted;
 use wire::command::{Command, Flag, Id, Scope};
 use wire::reply::{OK, Put};
 use wire::route::Slot;
@@ -13,6 +12,7 @@ use crate::dispatch::{Caller, Flow, Input, KEY_TOO_LONG, key_of};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
 use crate::request::Request;
+use crate::room::Made;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
 
@@ -102,7 +102,7 @@ impl Core {
             || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
         let refusal = if command.flags.has(Flag::NoMulti) {
             "ERR Command not allowed inside a transaction"
-        } else if self.space.room_for(command, &args, &self.locks) == Evicted::Nothing {
+        } else if self.space.room_for(command, &args, &self.locks) == Made::Nothing {
             OOM
         } else if has_long_key() {
             KEY_TOO_LONG

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use store::{Budget, Evicted};
+use store::Budget;
 use wire::command::{Command, Work as Cost};
 use wire::reply::{self, Proto};
 
@@ -14,6 +14,7 @@ use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
+use crate::room::Made;
 use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::transaction::Grant;
@@ -130,6 +131,8 @@ pub(crate) struct Part {
     growth: Option<u64>,
     /// Slices in which nothing could be evicted for it.
     vain_slices: u32,
+    /// When it gives up to wait for a larger lease.
+    lease_until_ns: Option<u64>,
     /// Bytes that are kept free for it.
     reserved: u64,
     grant: Grant,
@@ -178,6 +181,7 @@ impl Part {
             watcher: None,
             growth,
             vain_slices: 0,
+            lease_until_ns: None,
             reserved: 0,
             grant: Grant::default(),
             jobs: VecDeque::from([job]),
@@ -211,6 +215,7 @@ impl Part {
             watcher: prepare.watcher,
             growth: prepare.growth,
             vain_slices: 0,
+            lease_until_ns: None,
             reserved: 0,
             grant: Grant::default(),
             jobs: prepare.jobs.into(),
@@ -311,6 +316,7 @@ impl Part {
             }
             State::Releasing => {
                 space.release(std::mem::take(&mut self.reserved));
+                space.end_wait_for_lease(&mut self.lease_until_ns);
                 budget.spend(NAMES_PER_STEP, 0);
                 if locks.release(holder, NAMES_PER_STEP) {
                     let outcomes = std::mem::take(&mut self.outcomes);
@@ -326,18 +332,20 @@ impl Part {
     fn has_room(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> bool {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
         match space.make_room(locks, size, budget) {
-            Evicted::More => return false,
+            Made::More => return false,
+            Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => return false,
             // Who holds them may wait for this one.
-            Evicted::Held if self.vain_slices < VAIN_SLICES_MAX => {
+            Made::Held if self.vain_slices < VAIN_SLICES_MAX => {
                 self.vain_slices += 1;
                 return false;
             }
-            Evicted::Enough => {
+            Made::Enough => {
                 self.reserved = size;
                 space.reserve(size);
             }
-            Evicted::Held | Evicted::Nothing => self.grant.lacks_room = true,
+            Made::Held | Made::Short(_) | Made::Nothing => self.grant.lacks_room = true,
         }
+        space.end_wait_for_lease(&mut self.lease_until_ns);
         self.growth = None;
         true
     }

@@ -12,7 +12,9 @@
 //! lane 3 (tight)  ── yield, bytes wanted ──▶  lane 0 (largest lease): evicts, a turn's share at a time
 //! lane 3          ◀── lend, bytes given  ──   lane 0
 //! ```
-//! So leases of lanes that need room become even, and those of lanes that need none go to the others.
+//! So leases of lanes that need room become even, and those of lanes that need none go to the others. A command that needs
+//! more than its lane could hold then waits, for [`WAIT_NS`] at most, while its lane asks one lane after the other for all that
+//! it lacks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -41,6 +43,41 @@ const LOOKS_PER_TURN: Budget = Budget::new(256, u32::MAX);
 /// A lane that got no answer to a `yield` asks again after this time: the other may owe somebody else first.
 const ASK_AGAIN_NS: u64 = 1_000_000;
 
+/// A command that needs more than this lane can make room for waits so long for other lanes to give of theirs.
+const WAIT_NS: u64 = 100_000_000;
+/// Meanwhile one lane after the other is asked, each after so long: it may have thousands of keys to evict.
+const ASK_NEXT_NS: u64 = WAIT_NS / 8;
+
+/// After one has waited in vain no other one waits for so long, unless a lane gives something: with a policy that spares
+/// keys all lanes may be full of those, and every write would wait.
+const NO_WAIT_NS: u64 = 1_000_000_000;
+
+/// Whether there is room for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// There is.
+    Enough,
+    /// There may be after more work here.
+    More,
+    /// All keys that were looked at are locked: there may be later.
+    Held,
+    /// Not within this lane's lease, whatever goes. With so large a lease there may be.
+    Short(u64),
+    /// There is none, and nothing may go.
+    Nothing,
+}
+
+impl From<Evicted> for Made {
+    fn from(evicted: Evicted) -> Made {
+        match evicted {
+            Evicted::Enough => Made::Enough,
+            Evicted::More => Made::More,
+            Evicted::Held => Made::Held,
+            Evicted::Nothing => Made::Nothing,
+        }
+    }
+}
+
 /// A lane's lease, and what may go to stay within it.
 pub(crate) struct Room {
     lease: Lease,
@@ -61,12 +98,22 @@ pub(crate) struct Room {
     ask_at_ns: u64,
     /// Lanes that were asked since one has given something.
     asked_count: usize,
+    /// Commands that wait for other lanes to give room.
+    pub(crate) waiter_count: usize,
+    /// Bytes that the lease lacks for one of them.
+    short: u64,
+    /// Lanes that had nothing to give since one has given something.
+    refusal_count: u64,
+    /// Until when none waits.
+    no_wait_until_ns: u64,
 }
 
 #[derive(Clone, Copy)]
 struct Debt {
     to: u16,
     size: u64,
+    /// It hears of it also when it gets nothing.
+    is_awaited: bool,
 }
 
 impl Room {
@@ -84,6 +131,10 @@ impl Room {
             wanted: 0,
             ask_at_ns: 0,
             asked_count: 0,
+            waiter_count: 0,
+            short: 0,
+            refusal_count: 0,
+            no_wait_until_ns: 0,
         }
     }
 
@@ -119,10 +170,11 @@ impl Room {
         self.measure();
     }
 
-    /// Another lane asks for a part of the lease. One debt at a time: who is not heard asks again.
-    pub(crate) fn owe(&mut self, to: u16, size: u64) {
-        if self.debt.is_none() && self.policy != Policy::NoEviction {
-            self.debt = Some(Debt { to, size });
+    /// Another lane asks for a part of the lease. One debt at a time, and none while a command waits here for others to
+    /// give: who is not heard asks again.
+    pub(crate) fn owe(&mut self, to: u16, size: u64, is_awaited: bool) {
+        if self.debt.is_none() && self.waiter_count == 0 && self.policy != Policy::NoEviction {
+            self.debt = Some(Debt { to, size, is_awaited });
             self.measure();
         }
     }
@@ -136,10 +188,28 @@ impl Room {
         }
     }
 
-    /// Another lane has given what it was asked for.
-    pub(crate) fn receive(&mut self, size: u64) {
+    /// What comes of the lane's own keys being too few for a command: with another `data` bytes of lease it has room, if
+    /// other lanes may give as much.
+    fn short_of(&self, data: u64, now_ns: u64) -> Made {
+        let lease = data.saturating_add(self.taken()).saturating_add(self.lease.unit());
+        let is_vain = self.policy == Policy::NoEviction || now_ns < self.no_wait_until_ns;
+        let may_come = self.lease.size() < lease && lease <= self.lease.size_max();
+        if may_come && !is_vain { Made::Short(lease) } else { Made::Nothing }
+    }
+
+    /// Another lane has given what it was asked for, or as much as it had.
+    pub(crate) fn receive(&mut self, size: u64, now_ns: u64) {
+        if size == 0 {
+            // The next one may have something. When none has, nobody waits for it.
+            self.ask_at_ns = 0;
+            self.refusal_count += 1;
+            if self.lease.lane_count() <= self.refusal_count {
+                self.no_wait_until_ns = now_ns.saturating_add(NO_WAIT_NS);
+            }
+            return;
+        }
         self.lease.receive(size);
-        (self.ask_at_ns, self.asked_count) = (0, 0);
+        (self.ask_at_ns, self.asked_count, self.refusal_count, self.no_wait_until_ns) = (0, 0, 0, 0);
         self.measure();
     }
 }
@@ -178,30 +248,60 @@ impl Keyspace {
     /// and nothing may go, the command is refused. One that sets several keys is measured beforehand, however much room
     /// there seems to be: once it has begun it is not refused half-way. More than a slice of them waits for its turn.
     #[inline]
-    pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, locks: &Locks) -> Evicted {
+    pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, locks: &Locks) -> Made {
         let is_measured = self.is_tight() || command.keys.step > 1;
         if is_measured
             && self.room.lease.is_limited()
             && let Some(size) = growth(command, args)
         {
             if command.keys.step > 1 && u64::from(SLICE.bytes) < size {
-                return Evicted::More;
+                return Made::More;
             }
             return self.make_room(locks, size, &mut LOOKS_PER_COMMAND.clone());
         }
-        Evicted::Enough
+        Made::Enough
     }
 
-    /// Makes room for `size` bytes more. [`Evicted::Nothing`] when there is none and nothing may go.
-    pub(crate) fn make_room(&mut self, locks: &Locks, size: u64, budget: &mut Budget) -> Evicted {
+    /// Makes room for `size` bytes more, with what is left of the account and what this lane may evict.
+    pub(crate) fn make_room(&mut self, locks: &Locks, size: u64, budget: &mut Budget) -> Made {
         if !self.room.lease.is_limited() {
-            return Evicted::Enough;
+            return Made::Enough;
         }
         self.room.grow(self.shard.held().saturating_add(size));
-        // What never fits must not cost the others their place.
-        let Some(target) = self.room.mark.checked_sub(size) else { return Evicted::Nothing };
+        // What does not fit must not cost the others their place.
+        let Some(target) = self.room.mark.checked_sub(size) else {
+            return self.room.short_of(size, self.now.mono_ns);
+        };
         let evicted = self.evict(locks, target, budget);
-        if self.shard.held().saturating_add(size) <= self.room.size_max { Evicted::Enough } else { evicted }
+        let data = self.shard.held().saturating_add(size);
+        match evicted {
+            _ if data <= self.room.size_max => Made::Enough,
+            Evicted::Nothing => self.room.short_of(data, self.now.mono_ns),
+            evicted => evicted.into(),
+        }
+    }
+
+    /// A command waits for a lease of `size` bytes; `until_ns` is when it gives up, set the first time. False when that is
+    /// over.
+    pub(crate) fn wait_for_lease(&mut self, size: u64, until_ns: &mut Option<u64>) -> bool {
+        let now_ns = self.now.mono_ns;
+        if until_ns.is_none() {
+            self.room.waiter_count += 1;
+            // Who was asked for less, or did not give it, is asked again.
+            (self.room.ask_at_ns, self.room.asked_count, self.room.refusal_count) = (0, 0, 0);
+        }
+        let until_ns = *until_ns.get_or_insert(now_ns.saturating_add(WAIT_NS));
+        self.room.short = self.room.short.max(size.saturating_sub(self.room.lease.size()));
+        let has_time = now_ns < until_ns;
+        if !has_time {
+            self.room.no_wait_until_ns = now_ns.saturating_add(NO_WAIT_NS);
+        }
+        has_time
+    }
+
+    /// It waits no more, if it did.
+    pub(crate) fn end_wait_for_lease(&mut self, until_ns: &mut Option<u64>) {
+        self.room.waiter_count -= usize::from(until_ns.take().is_some());
     }
 
     /// Keeps room that was made for somebody who takes some turns to fill it.
@@ -246,12 +346,14 @@ impl Keyspace {
     fn give_back(&mut self) {
         let held = self.shard.held();
         let taken = self.room.taken();
-        let Room { lease, debt, .. } = &mut self.room;
+        let Room { lease, debt, waiter_count, .. } = &mut self.room;
         let owed = debt.map_or(0, |debt| debt.size);
         let needed = held.saturating_add(taken).saturating_add(lease.unit()).saturating_add(owed);
         let excess = lease.excess();
         lease.repay(excess.min(lease.size().saturating_sub(needed)));
-        lease.shrink_to(needed);
+        if *waiter_count == 0 {
+            lease.shrink_to(needed);
+        }
     }
 
     fn evict(&mut self, locks: &Locks, target: u64, budget: &mut Budget) -> Evicted {
@@ -268,7 +370,7 @@ impl Keyspace {
 impl Core {
     /// Pays what this lane owes another, and asks another for what it lacks. After the turn's housekeeping.
     pub(crate) fn settle_room(&mut self) {
-        if self.space.room.debt.is_none() && self.space.room.wanted == 0 {
+        if self.space.room.debt.is_none() && self.space.room.wanted == 0 && self.space.room.short == 0 {
             return;
         }
         self.pay();
@@ -277,7 +379,7 @@ impl Core {
 
     /// Hands over what was promised once it is free, or as much as can be freed.
     fn pay(&mut self) {
-        let Some(Debt { to, size }) = self.space.room.debt else { return };
+        let Some(Debt { to, size, is_awaited }) = self.space.room.debt else { return };
         if self.space.room.size_max < self.space.shard.held() {
             return;
         }
@@ -285,7 +387,8 @@ impl Core {
         self.space.room.debt = None;
         self.space.room.measure();
         let head = ControlHead { target: given, round: 0, kind: ControlKind::Lend };
-        if given > 0 && !self.peer(to).try_tell(head, &mut None) {
+        // A word to a lane that does not wait would only wake it, to ask once more.
+        if (given > 0 || is_awaited) && !self.peer(to).try_tell(head, &mut None) {
             // The other finds it in the account.
             self.space.room.lease.receive(given);
             self.space.room.lease.repay(given);
@@ -296,14 +399,20 @@ impl Core {
         let now_ns = self.space.now.mono_ns;
         let room = &mut self.space.room;
         let wanted = std::mem::take(&mut room.wanted).max(room.lease.unit());
+        let short = std::mem::take(&mut room.short);
         if room.policy == Policy::NoEviction || now_ns < room.ask_at_ns {
             return;
         }
-        let Some((lane, even)) = room.lease.richer(room.asked_count) else { return };
+        // For a command that waits lanes give what they have, otherwise until both have the same.
+        let (kind, lender, wanted, pause_ns) = match short {
+            0 => (ControlKind::Yield, room.lease.richer(room.asked_count), wanted, ASK_AGAIN_NS),
+            short => (ControlKind::Need, room.lease.lender(room.asked_count), short, ASK_NEXT_NS),
+        };
+        let Some((lane, spare)) = lender else { return };
         // One that gives nothing has no key that may go: the next time another one is asked.
         room.asked_count += 1;
-        room.ask_at_ns = now_ns.saturating_add(ASK_AGAIN_NS);
-        let head = ControlHead { target: wanted.min(even), round: 0, kind: ControlKind::Yield };
+        room.ask_at_ns = now_ns.saturating_add(pause_ns);
+        let head = ControlHead { target: wanted.min(spare), round: 0, kind };
         // Without a place for the question it is asked again, if it still matters.
         let _ = self.peer(lane).try_tell(head, &mut None);
     }

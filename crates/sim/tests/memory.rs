@@ -359,6 +359,97 @@ fn a_large_value_finds_its_room_among_many_small_ones() {
     }
 }
 
+/// All lanes are evenly full, and what comes is larger than the part of one: the others give what it lacks.
+#[test]
+fn what_is_larger_than_a_lanes_part_finds_room_on_the_others() {
+    let limit = 16 * MIB;
+    for policy in [Policy::AllKeysLru, Policy::NoEviction] {
+        let mut world = world(4, |settings| {
+            settings.memory_size_max = limit;
+            settings.policy = policy;
+        });
+        let mut client = world.connect(0);
+        fill(&mut world, &mut client, "key", 25_000, limit);
+        let key = format!("{{{}}}:large", tag_of(2, 4));
+        // The second time it replaces itself. What sets several keys is measured however much room there seems to be.
+        for size in [7 << 20, 7 << 20, 10 << 20] {
+            let before: u64 = world.lanes.iter().map(|lane| lane.stats().keys).sum();
+            let reply =
+                world.exchange(&mut client, &command(&[b"MSET", key.as_bytes(), &vec![b'v'; size]]), 4, 6000);
+            let want: &[u8] = if policy == Policy::AllKeysLru { b"+OK" } else { b"-OOM" };
+            assert!(reply.starts_with(want), "{policy:?}, {size}: {}", String::from_utf8_lossy(&reply));
+            rounds(&mut world, 3000);
+            assert!(held(&world) <= limit, "{} bytes are held", held(&world));
+            let after: u64 = world.lanes.iter().map(|lane| lane.stats().keys).sum();
+            assert!(policy == Policy::AllKeysLru || before == after, "{before} keys, then {after}");
+        }
+        world.exchange(&mut client, &command(&[b"FLUSHALL"]), 5, 3000);
+        rounds(&mut world, 3000);
+        let reply =
+            world.exchange(&mut client, &command(&[b"MSET", key.as_bytes(), &[b'v'; 14 << 20]]), 4, 6000);
+        assert!(reply.starts_with(b"+OK"), "everything is given back");
+    }
+}
+
+/// One lane holds all; another one, which had no key yet, is sent more than its floor.
+#[test]
+fn a_first_large_value_waits_for_its_room() {
+    let limit = 16 * MIB;
+    let mut world = world(4, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::AllKeysLru;
+    });
+    let mut client = world.connect(0);
+    fill(&mut world, &mut client, &format!("{{{}}}", tag_of(1, 4)), 20_000, limit);
+    // What sets several keys is measured however much room there seems to be.
+    let key = format!("{{{}}}:large", tag_of(2, 4));
+    let reply =
+        world.exchange(&mut client, &command(&[b"MSET", key.as_bytes(), &[b'v'; 1_000_000]]), 4, 6000);
+    assert_eq!(String::from_utf8_lossy(&reply), "+OK\r\n");
+}
+
+/// No key of any lane may go: one write waits for room, and those after it are refused at once.
+#[test]
+fn nobody_waits_for_room_that_does_not_come() {
+    let limit = 16 * MIB;
+    let mut world = world(4, |settings| {
+        settings.memory_size_max = limit;
+        settings.policy = Policy::VolatileLru;
+    });
+    let mut client = world.connect(0);
+    let key = format!("{{{}}}:late", tag_of(2, 4));
+    fill(&mut world, &mut client, &format!("{{{}}}", tag_of(1, 4)), 20_000, limit);
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        client.send(&command(&[b"MSET", key.as_bytes(), &[b'v'; 1_000_000]]));
+        let mut rounds = 0;
+        while client.received.is_empty() {
+            client.pump();
+            world.round();
+            rounds += 1;
+            assert!(rounds < 10_000, "it has an answer");
+        }
+        let got = String::from_utf8(std::mem::take(&mut client.received)).expect("text");
+        assert!(got.starts_with("-OOM"), "{got} after {waits:?}");
+        waits.push(rounds);
+    }
+    assert!(waits[0] < 2200 && waits[1..].iter().all(|&rounds| rounds < 100), "{waits:?} rounds of 50 µs");
+    let replies = fill(&mut world, &mut client, &format!("{{{}}}", tag_of(2, 4)), 400, limit);
+    assert!(replies.refused_count > 100, "it is full");
+    // Lanes that lack room and cannot have it do not wake one another for ever.
+    let turns = |world: &World| world.lanes.iter().map(|lane| lane.stats().turns).sum::<u64>();
+    let before = turns(&world);
+    for _ in 0..20_000 {
+        (0..4).for_each(|lane| world.turn_if_due(lane));
+        world.pass(50_000);
+    }
+    assert!(
+        turns(&world) - before < 1000 && world.is_asleep(),
+        "{} turns in a second",
+        turns(&world) - before
+    );
+}
+
 #[test]
 fn a_lane_with_nothing_to_spare_does_not_hide_one_that_has() {
     let limit = 16 * MIB;

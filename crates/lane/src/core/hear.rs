@@ -109,8 +109,11 @@ impl Core {
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
                 }
-                (ControlKind::Yield, None) => self.space.room.owe(lane, head.target),
-                (ControlKind::Lend, None) => self.space.room.receive(head.target),
+                (ControlKind::Yield, None) => self.space.room.owe(lane, head.target, false),
+                (ControlKind::Need, None) => self.space.room.owe(lane, head.target, true),
+                (ControlKind::Lend, None) => {
+                    self.space.room.receive(head.target, self.space.now.mono_ns);
+                }
                 // The turn that hears it looks.
                 (ControlKind::Crowded, None) => {}
                 _ => unreachable!("control frames carry what their kind says"),

@@ -86,6 +86,8 @@ pub(crate) enum ControlKind {
     Slow = 4,
     /// Give me room: the target is how many bytes of the lease.
     Yield = 5,
+    /// As `Yield`, for a command that waits: who has nothing says so.
+    Need = 11,
     /// Here is room: likewise.
     Lend = 6,
     /// Look whether clients hold too much.
@@ -230,6 +232,7 @@ impl ControlHead {
                 4 => ControlKind::Slow,
                 5 => ControlKind::Yield,
                 6 => ControlKind::Lend,
+                11 => ControlKind::Need,
                 10 => ControlKind::Crowded,
                 7 => ControlKind::Lines,
                 8 => ControlKind::MonitorGone,
