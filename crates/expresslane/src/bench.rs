@@ -8,6 +8,7 @@ mod compare;
 mod crew;
 mod journal;
 mod run;
+mod search;
 mod settings;
 mod stop;
 mod watch;
@@ -45,6 +46,7 @@ impl Trouble {
 pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
     match verb {
         BenchVerb::Run(settings) => run::run(settings),
+        BenchVerb::Search(settings) => search::search(settings),
         BenchVerb::Compare(settings) => compare::compare(settings),
     }
 }

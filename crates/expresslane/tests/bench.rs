@@ -246,6 +246,26 @@ fn passwords_are_not_kept() {
     }
 }
 
+/// A bound that is always kept, up to the most that is allowed: one that is at least so much. And one that never is.
+#[test]
+fn a_search_ends() {
+    let served = Served::start("bench-search", &["--lanes", "1"]);
+    let folder = Folder::new("bench-search-result");
+    let (address, result) = (format!(":{}", served.port()), folder.path("result.jsonl"));
+    let words = ["search", &address, "--preload", "--keys", "100", "--duration", "100ms", "-q"];
+    let rest = ["--from", "3000", "--most", "3000", "--json", "--result", &result];
+    let keep = |bound: &'static str| [&words[..], &rest, &["--keep", bound]].concat();
+    let output = refused(&keep("p50<1ns"), 3, "not a sure one");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["found"]["rate"], serde_json::Value::Null, "{found}");
+    let saved = saved(&result);
+    let rates: Vec<f64> = saved.runs.iter().map(|run| run.head.rate.unwrap()).collect();
+    assert_eq!(rates[..3], [3000.0, 1500.0, 750.0]);
+    assert_eq!((saved.head.kind.as_str(), saved.is_complete), ("search", true));
+    refused(&["search", "--keep", "p98<1ms"], 2, "is no bound");
+    refused(&["search", "--rate", "5"], 2, "--from says where it begins");
+}
+
 #[test]
 fn a_comparison_runs_its_plan() {
     let folder = Folder::new("bench-compare");

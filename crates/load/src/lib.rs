@@ -17,6 +17,7 @@ pub mod floor;
 pub mod protocol;
 pub mod record;
 pub mod result;
+pub mod search;
 mod socket;
 pub mod spin;
 pub mod statistics;

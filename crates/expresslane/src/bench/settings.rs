@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use load::connect::{Dialect, Endpoint, Login};
+use load::search::Bound;
 use load::workload::{Distribution, KEY_COUNT_MAX, Mix, Sizes, Workload};
 
 use crate::settings::{CpuList, whole};
@@ -22,10 +23,28 @@ pub(crate) enum BenchVerb {
     /// Load one server and show how it answers
     #[command(long_about = RUN_LONG, after_long_help = RUN_EXAMPLES)]
     Run(Box<RunSettings>),
+    /// Find the highest rate at which a server keeps a bound
+    #[command(long_about = SEARCH_LONG, after_long_help = SEARCH_EXAMPLES)]
+    Search(Box<SearchSettings>),
     /// Compare two set-ups fairly, in pairs of runs
     #[command(long_about = COMPARE_LONG, after_long_help = COMPARE_EXAMPLE)]
     Compare(CompareSettings),
 }
+
+const SEARCH_LONG: &str = "Find the highest rate at which a server keeps a bound.
+
+Each step is a run at one rate. It passes if the upper end of the percentile's 95 % interval is below the bound, 99 % of the rate \
+was answered and the load itself was on time. The rate doubles until a step fails, then the span is halved down to 3 %, and the \
+answer has to pass three times more.";
+
+const SEARCH_EXAMPLES: &str = "Examples:
+  expresslane bench search --keep 'p99<500us' --preload
+      from 1,000 requests a second upwards, steps of 10 s
+  expresslane bench search :7000 --cluster --keep 'p99.9<2ms' --from 50000 --duration 30s --cpus 2-5 --threads 4
+      the tail of a cluster; ten replies above the percentile are needed at least
+
+Exit codes: 0 found and confirmed; 1 the server can't be loaded; 2 a flag is wrong; 3 the load was the limit, the answer was not \
+confirmed, or no rate keeps the bound; 130 stopped by Ctrl-C.";
 
 const COMPARE_LONG: &str = "Compare two set-ups fairly, in pairs of runs.
 
@@ -256,6 +275,27 @@ pub(crate) struct CompareSettings {
     /// The file that describes the comparison
     #[arg(value_name = "FILE")]
     pub(crate) plan: PathBuf,
+    #[command(flatten)]
+    pub(crate) output: OutputSettings,
+}
+
+/// All settings of `expresslane bench search`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SearchSettings {
+    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
+    pub(crate) address: Endpoint,
+    /// What is to be kept: p50, p90, p99, p99.9 or p99.99 below a time
+    #[arg(long, value_name = "BOUND", default_value = "p99<1ms")]
+    pub(crate) keep: Bound,
+    /// The rate at which the search begins
+    #[arg(long, value_name = "PER-SECOND", default_value = "1000", value_parser = rate)]
+    pub(crate) from: f64,
+    /// The highest rate that is tried
+    #[arg(long, value_name = "PER-SECOND", default_value = "1000000000", value_parser = rate)]
+    pub(crate) most: f64,
+    #[command(flatten)]
+    pub(crate) load: LoadSettings,
     #[command(flatten)]
     pub(crate) output: OutputSettings,
 }

@@ -1,0 +1,138 @@
+//! `expresslane bench search`: the highest rate at which one server keeps a bound.
+
+use std::time::Duration;
+
+use load::engine::Pace;
+use load::result::{Line, SavedSecond};
+use load::search::{Bound, Found, Search, Step};
+
+use super::Trouble;
+use super::crew::{Order, load};
+use super::journal::Journal;
+use super::run::{self, Live};
+use super::settings::{Arrivals, SearchSettings};
+use super::stop::Stop;
+use super::watch::{self, Watch};
+use crate::clock::Clock;
+
+/// Searches, and says what was found.
+pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
+    let mut order = run::order(&settings.address, &settings.load).map_err(Trouble::usage)?;
+    if settings.load.pace.rate.is_some() {
+        return Err(Trouble::usage(
+            "a search chooses its rates: --from says where it begins, --rate is for run",
+        ));
+    }
+    let stop =
+        Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
+    let clock = Clock::new();
+    let plan = serde_json::json!({ "bound": settings.keep, "from": settings.from, "most": settings.most });
+    let mut journal = Journal::begin(settings.output.result.as_deref(), "search", plan, clock.unix_ms())
+        .map_err(Trouble::load)?;
+    let mut live = Live::new(&settings.output);
+    let quiet = watch::quiet(clock);
+    if watch::is_noisy(&quiet) && !settings.output.noisy {
+        live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
+    }
+    if settings.load.workload.preload {
+        run::preload(&order, &stop, &mut live).map_err(Trouble::load)?;
+    }
+    let server_pid = watch::server_pid(&order.endpoint, &order.login);
+    let mut search = Search::new(settings.from, settings.most.max(settings.from));
+    for number in 0.. {
+        let Some(rate) = search.next() else { break };
+        order.pace = match settings.load.pace.arrivals {
+            Arrivals::Poisson => Pace::Poisson(rate),
+            Arrivals::Even => Pace::Even(rate),
+        };
+        order.seed = settings.load.workload.seed.wrapping_add(u64::from(number));
+        let step = step(number, &order, settings, &mut journal, &mut live, &stop, clock, server_pid)
+            .map_err(Trouble::load)?;
+        if stop.is_set() {
+            break;
+        }
+        search.take(step.failed);
+        live.line(&line(&step, settings.keep));
+        settle(&stop);
+    }
+    let (_, broken) = journal.end();
+    let found = search.found();
+    super::say(&if settings.output.json {
+        format!("{}\n", serde_json::json!({ "bound": settings.keep, "found": found }))
+    } else {
+        format!("{}\n", sentence(&found, settings.keep))
+    });
+    if stop.is_set() {
+        return Err(Trouble::stopped());
+    }
+    if let Some(problem) = broken {
+        return Err(Trouble::load(problem));
+    }
+    if found.is_confirmed && !found.is_at_least {
+        return Ok(());
+    }
+    Err(Trouble { problem: "the answer is not a sure one; the line above says why".to_owned(), code: 3 })
+}
+
+/// One run at one rate.
+#[expect(clippy::too_many_arguments, reason = "what all steps share, and which one it is")]
+fn step(
+    number: u32,
+    order: &Order,
+    settings: &SearchSettings,
+    journal: &mut Journal,
+    live: &mut Live,
+    stop: &Stop,
+    clock: Clock,
+    server_pid: Option<u32>,
+) -> Result<Step, String> {
+    let mut head = run::head(order, &settings.load.pace, clock.unix_ms());
+    head.run = number;
+    head.level = order.pace.rate().map(|rate| ("rate".to_owned(), rate));
+    journal.put(Line::Run(head));
+    let mut watch = Watch::begin(clock, server_pid);
+    let outcome = load(order, stop, |second| {
+        live.second(second);
+        let counters = watch.second();
+        journal.put(Line::Second(SavedSecond { run: number, second: second.clone(), counters }));
+    })?;
+    let mut end = run::end(number, &outcome);
+    end.server_cpu_ns = watch.server_cpu_ns();
+    journal.put(Line::RunEnd(end));
+    live.clear();
+    let run = journal.saved().runs.last().expect("one has just ended");
+    Ok(Step::of(run, settings.keep))
+}
+
+/// What a step left waiting in the server is not the next one's.
+#[expect(clippy::disallowed_methods, reason = "nothing else is to be done meanwhile")]
+fn settle(stop: &Stop) {
+    if !stop.is_set() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn line(step: &Step, bound: Bound) -> String {
+    let us =
+        |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{}.{}", ns / 1000, ns / 100 % 10));
+    let name = bound.to_string();
+    let name = name.split('<').next().unwrap_or_default();
+    let (value, high) = step.percentile.map_or((None, None), |it| (Some(it.value_ns), it.high_ns));
+    let fate = step.failed.map_or_else(|| "passes".to_owned(), |reason| format!("fails: {reason}"));
+    format!("{:>12.0}/s  {name} {:>10} us  at most {:>10} us  {fate}", step.rate, us(value), us(high))
+}
+
+fn sentence(found: &Found, bound: Bound) -> String {
+    let Some(rate) = found.rate else {
+        let why =
+            found.beyond.map_or_else(String::new, |(rate, reason)| format!(": at {rate:.0}/s {reason}"));
+        return format!("No rate that was tried keeps {bound}{why}.");
+    };
+    let sure = if found.is_confirmed { "confirmed three times" } else { "not confirmed" };
+    let beyond = found.beyond.map_or_else(
+        || "nothing higher was allowed (--most)".to_owned(),
+        |(rate, reason)| format!("at {rate:.0}/s {reason}"),
+    );
+    let least = if found.is_at_least { "at least " } else { "" };
+    format!("{bound} is kept up to {least}{rate:.0} requests a second ({sure}); {beyond}.")
+}
