@@ -6,7 +6,7 @@
 //! is an older, smaller load for the programs in `bench/`.
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
-//! [`statistics`] says what may be claimed from it all.
+//! [`statistics`] says what may be claimed from it all, and [`report`] writes it down for readers.
 
 pub mod analysis;
 pub mod connect;
@@ -16,6 +16,7 @@ pub mod environment;
 pub mod floor;
 pub mod protocol;
 pub mod record;
+pub mod report;
 pub mod result;
 pub mod search;
 mod socket;

@@ -1,0 +1,273 @@
+//! The one sentence a report begins with, its verdict, and the few numbers beside it.
+
+use super::figures::{extent, kept};
+use super::label::{label, shown, shown_or_not};
+use super::number;
+use super::view::{Compared, Placed, View, middle, quantile_ns};
+use crate::analysis::Metric;
+use crate::analysis::gates::{Colour, worst};
+use crate::float::float;
+use crate::statistics::Interval;
+use crate::statistics::Level;
+use crate::statistics::paired::Change;
+use crate::statistics::signed_rank;
+use crate::statistics::verdict::{self, Verdict, Word};
+
+/// Metrics in frames, besides the declared one.
+const TILES: [Metric; 5] = [Metric::Throughput, Metric::P50, Metric::P99, Metric::TailGap, Metric::Wobble];
+
+/// One number in a frame.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Tile {
+    pub(crate) title: String,
+    pub(crate) big: String,
+    pub(crate) lines: Vec<String>,
+    /// A change and its interval, as shares, to be drawn.
+    pub(crate) change: Option<(f64, Interval)>,
+}
+
+/// What the report says first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) sentence: String,
+    /// The verdict on what is compared, with what it rests on; of claims, each.
+    pub(crate) verdicts: Vec<(Tone, String, String)>,
+    pub(crate) tiles: Vec<Tile>,
+}
+
+/// How a verdict is coloured. Its words say the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Open,
+}
+
+pub(crate) fn answer(view: &View<'_>) -> Answer {
+    if view.is_comparison() {
+        return compared(view);
+    }
+    let counted: Vec<&Placed<'_>> = view.runs.iter().filter(|run| run.count() > 0).collect();
+    match counted[..] {
+        [] => {
+            let sentence = "Nothing was measured: no run has a single reply.".to_owned();
+            Answer { sentence, ..Answer::default() }
+        }
+        [run] => single(run),
+        _ => several(view, &counted),
+    }
+}
+
+fn single(run: &Placed<'_>) -> Answer {
+    let mut told = Vec::new();
+    let mut not_told = Vec::new();
+    for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)] {
+        match quantile_ns(run.response(), quantile) {
+            Some(ns) => told.push(format!("{name} {}", number::time(ns))),
+            None => not_told.push(name),
+        }
+    }
+    let mut sentence = format!("{} requests/s {}", number::plain(run.rate()), pace(run));
+    if !told.is_empty() {
+        sentence += &format!(": response time {}", told.join(", "));
+    }
+    sentence.push('.');
+    if !not_told.is_empty() {
+        sentence += &format!(" Too few requests to tell {}.", not_told.join(", "));
+    }
+    if worst(&run.gates) == Colour::Red {
+        sentence = format!("No measurement of the server, see below: {sentence}");
+    }
+    let tiles = TILES.into_iter().map(|metric| Tile {
+        title: label(metric).to_owned(),
+        big: shown_or_not(metric, run.value(metric)),
+        lines: Vec::new(),
+        change: None,
+    });
+    Answer { sentence, verdicts: Vec::new(), tiles: tiles.collect() }
+}
+
+/// How requests followed one another.
+pub(crate) fn pace(run: &Placed<'_>) -> String {
+    let head = &run.run.head;
+    let over = format!("over {} connections", number::count(u64::from(head.connection_count)));
+    match head.rate {
+        Some(rate) => format!("{over}, {} asked for", number::plain(rate)),
+        None if head.pipeline > 1 => format!("{over}, {} at once on each", head.pipeline),
+        None => over,
+    }
+}
+
+fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
+    let rates = extent(counted.iter().map(|run| run.rate())).unwrap_or_default();
+    let best = counted.iter().find(|run| run.rate() >= rates.1);
+    let mut sentence = match (kept(view), view.swept(), best.and_then(|best| best.level())) {
+        (Some((rate, bound)), ..) => format!(
+            "{} requests/s is the highest rate tried that kept {} of the responses within {}",
+            number::plain(rate),
+            number::percentile(bound.quantile),
+            number::time(float(bound.ns))
+        ),
+        (None, Some(name), Some(level)) => format!(
+            "At most {} requests/s, at {} {}",
+            number::plain(rates.1),
+            number::plain(level),
+            super::doubts::clipped(name)
+        ),
+        _ => format!(
+            "{} runs, {} to {} requests/s",
+            counted.len(),
+            number::plain(rates.0),
+            number::plain(rates.1)
+        ),
+    };
+    if let Some((low, high)) = extent(counted.iter().map(|run| run.response().mean())) {
+        sentence +=
+            &format!(". The mean response lies between {} and {}.", number::time(low), number::time(high));
+    }
+    let tiles = TILES.into_iter().filter_map(|metric| {
+        let run = middle(counted, metric)?;
+        let ends = extent(counted.iter().filter_map(|run| run.value(metric)))?;
+        Some(Tile {
+            title: format!("{}, middle of {} runs", label(metric), counted.len()),
+            big: run.value(metric).map(|value| shown(metric, value))?,
+            lines: vec![format!("{} to {}", shown(metric, ends.0), shown(metric, ends.1))],
+            change: None,
+        })
+    });
+    Answer { sentence, verdicts: Vec::new(), tiles: tiles.collect() }
+}
+
+fn compared(view: &View<'_>) -> Answer {
+    let pairs = format!("{} pairs, {} left out.", view.pairs.len(), view.pairs_excluded.len());
+    let tiles = tiles(view);
+    let Some((primary, (change, verdict))) =
+        view.compared.first().and_then(|primary| Some((primary, primary.judged?)))
+    else {
+        let needed = signed_rank::count_min(Level::NINETY_FIVE);
+        let counted = view.pairs.len() - view.pairs_excluded.len();
+        let why = if counted < needed {
+            format!("{counted} pairs count, and an interval needs {needed}")
+        } else {
+            "what was declared can't be told from every pair".to_owned()
+        };
+        return Answer { sentence: format!("No claim: {why}. {pairs}"), verdicts: Vec::new(), tiles };
+    };
+    let mut sentence = format!("{}.", capital(&moved(view, primary, &change, verdict.word)));
+    let second = if primary.metric == Metric::Throughput { Metric::P99 } else { Metric::Throughput };
+    let second = view.compared.iter().find(|other| other.metric == second);
+    if let Some((other, (change, verdict))) = second.and_then(|other| Some((other, other.judged?))) {
+        sentence += &format!(" {}.", capital(&moved(view, other, &change, verdict.word)));
+    }
+    sentence += &format!(" {pairs}");
+    if view.is_withheld() {
+        let sentence = format!("No claim is made, see below. Measured: {sentence}");
+        return Answer { sentence, verdicts: Vec::new(), tiles };
+    }
+    let mut verdicts =
+        vec![(tone(verdict.word), verdict.word.to_string(), rests_on(view, primary, &change, &verdict))];
+    verdicts.extend(claims(view));
+    Answer { sentence, verdicts, tiles }
+}
+
+fn claims(view: &View<'_>) -> Vec<(Tone, String, String)> {
+    let Some(comparison) = &view.comparison else { return Vec::new() };
+    let claims = comparison.claims.iter().map(|(claim, answer)| {
+        let found = view.compared.iter().find(|compared| compared.name == claim.metric);
+        let interval = match found.and_then(|compared| compared.judged) {
+            Some((change, _)) => number::change_interval(change.share_interval()),
+            None => "not told by these runs".to_owned(),
+        };
+        let rest = format!("the claim “{claim}”: {interval}");
+        match answer {
+            Some(answer @ verdict::Answer::Holds) => (Tone::Good, answer.to_string(), rest),
+            Some(answer @ verdict::Answer::Fails) => (Tone::Bad, answer.to_string(), rest),
+            _ => (Tone::Open, verdict::Answer::CantTell.to_string(), rest),
+        }
+    });
+    claims.collect()
+}
+
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
+}
+
+/// "with B, p99 response fell by 47 % against A (95 %: −50 % to −43 %)".
+fn moved(view: &View<'_>, compared: &Compared, change: &Change, word: Word) -> String {
+    let (share, interval) = (change.share(), number::change_interval(change.share_interval()));
+    let confidence = number::percent_short(change.level.confidence());
+    let (a, b) = (&view.declared.name_a, &view.declared.name_b);
+    let what = compared.label;
+    match word {
+        Word::Same => {
+            let margin = number::percent_short(view.declared.margin.share());
+            format!("{what} is the same with {b} as with {a}, within {margin} ({confidence}: {interval})")
+        }
+        Word::CantTell => format!(
+            "whether {what} differs between {a} and {b} can't be told: {} ({confidence}: {interval})",
+            number::change(share)
+        ),
+        _ => {
+            let verb = if share < 0.0 { "fell" } else { "rose" };
+            let size = number::percent(share.abs());
+            format!("with {b}, {what} {verb} by {size} against {a} ({confidence}: {interval})")
+        }
+    }
+}
+
+fn rests_on(view: &View<'_>, compared: &Compared, change: &Change, verdict: &Verdict) -> String {
+    let mut text = format!(
+        "{}; {} pairs with this noise show a change of {} in four experiments of five",
+        compared.label,
+        change.pairs_count,
+        number::percent(verdict.smallest_effect)
+    );
+    if let Some(floor) = view.comparison.as_ref().and_then(|comparison| comparison.floor) {
+        let count = floor.pairs_count;
+        text += &format!(
+            "; A against itself differed by {} ({count} pairs)",
+            number::percent(floor.log_deviation)
+        );
+    }
+    if let Some(needed) = verdict.pairs_needed {
+        text += &format!("; {needed} pairs would tell");
+    }
+    if change.disagreement.is_some() {
+        let student = change.student.interval.map(f64::exp_m1);
+        text += &format!("; Student's t disagrees: {}", number::change_interval(student));
+    }
+    text
+}
+
+fn tone(word: Word) -> Tone {
+    match word {
+        Word::Better | Word::BetterButSmall | Word::Same => Tone::Good,
+        Word::CantTell => Tone::Open,
+        Word::Worse | Word::WorseButSmall => Tone::Bad,
+    }
+}
+
+fn tiles(view: &View<'_>) -> Vec<Tile> {
+    let is_shown = |index: usize, compared: &Compared| {
+        index == 0 || view.comparison.is_none() || TILES.contains(&compared.metric)
+    };
+    let shown = view.compared.iter().enumerate().filter(|(index, compared)| is_shown(*index, compared));
+    shown.map(|(_, compared)| tile(view, compared)).collect()
+}
+
+fn tile(view: &View<'_>, compared: &Compared) -> Tile {
+    let (a, b) = (compared.median(|pair| pair.0), compared.median(|pair| pair.1));
+    let mut lines = vec![format!("{} {a} → {} {b}", view.declared.name_a, view.declared.name_b)];
+    if let Some((change, verdict)) = &compared.judged {
+        lines.insert(0, format!("{} · {}", number::change_interval(change.share_interval()), verdict.word));
+    }
+    Tile {
+        title: compared.label.to_owned(),
+        big: compared
+            .judged
+            .map_or_else(|| "no interval".to_owned(), |(change, _)| number::change(change.share())),
+        lines,
+        change: compared.judged.map(|(change, _)| (change.share(), change.share_interval())),
+    }
+}

@@ -1,0 +1,244 @@
+//! Reports of made-up results: what a reader sees, and that no result, however odd, breaks the page.
+
+#[path = "../../examples/report/made_up.rs"]
+mod made_up;
+
+use std::collections::BTreeMap;
+
+use load::record::{Second, TIME_NS_MAX};
+use load::report::{PAGE_SIZE_MAX, page};
+use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
+use load::workload::{Sizes, Workload};
+use made_up::{Asked, Chance, Server};
+
+/// A text that breaks a page that forgets to escape.
+const HOSTILE: &str = "</script><script>alert(1)</script>\"'&<b>\u{0}";
+
+/// What holds for every page.
+fn check(saved: &Saved) -> String {
+    let page = page(saved);
+    assert!(page.len() <= PAGE_SIZE_MAX, "{} bytes", page.len());
+    for banned in ["http:", "https:", "src=", "url(", "@import", "<link", "alert(1)</script>"] {
+        assert!(!page.contains(banned), "{banned} in {page}");
+    }
+    for tag in ["div", "table", "tr", "svg", "figure", "details", "ul", "h1", "h2", "h3", "section", "main"] {
+        let (opened, closed) = (format!("<{tag}"), format!("</{tag}>"));
+        let opened = page
+            .match_indices(&opened)
+            .filter(|(at, _)| page[at + opened.len()..].starts_with([' ', '>', '\n']));
+        assert_eq!(opened.count(), page.matches(&closed).count(), "{tag}");
+    }
+    for picture in page.split("<svg").skip(1).filter_map(|rest| rest.split("</svg>").next()) {
+        assert!(!picture.contains("NaN") && !picture.contains("inf "), "{picture}");
+    }
+    assert_eq!(page.matches("<h1>").count(), 1);
+    assert_eq!(page.matches("<figure").count(), page.matches("role=\"img\"").count());
+    assert_eq!(page.matches("<figure").count(), page.matches("<summary>The numbers").count());
+    page
+}
+
+fn ids(page: &str) -> Vec<&str> {
+    page.split("<figure id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
+}
+
+fn headline(page: &str) -> &str {
+    page.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next()).unwrap_or_default()
+}
+
+#[test]
+fn a_comparison_says_what_changed_before_anything_else() {
+    let saved = made_up::compare(2, 10, 0.7);
+    let page = check(&saved);
+    let headline = headline(&page);
+    assert!(headline.starts_with("With lanes on, p99 response fell by 3"), "{headline}");
+    assert!(headline.contains("10 pairs, 0 left out."), "{headline}");
+    assert!(page.contains("<b class=\"better\">better</b>"));
+    assert_eq!(ids(&page), ["paired", "percentiles", "strips", "fanout", "heat", "split", "order"]);
+    assert!(page.contains("differs as declared") && !page.contains("differs, unexplained"));
+    assert_eq!(page, load::report::page(&saved), "the same result makes the same page");
+}
+
+#[test]
+fn nothing_is_claimed_of_machines_that_differ() {
+    let mut saved = made_up::compare(2, 6, 0.7);
+    saved.head.plan["declared"]["may_differ"] = serde_json::json!([]);
+    let page = check(&saved);
+    assert!(headline(&page).starts_with("No claim is made"), "{}", headline(&page));
+    assert!(page.contains("differs, unexplained") && page.contains("sysctl/net.core.busy_poll"));
+    assert!(!page.contains("class=\"better\""));
+}
+
+#[test]
+fn a_red_run_takes_its_pair_with_it() {
+    let mut saved = made_up::compare(2, 7, 0.7);
+    saved.runs[4].end.as_mut().unwrap().failure = Some(HOSTILE.to_owned());
+    let page = check(&saved);
+    assert!(headline(&page).contains("7 pairs, 1 left out."), "{}", headline(&page));
+    assert_eq!(page.matches("<td>left out").count(), 2);
+    saved.runs.truncate(10);
+    let page = check(&saved);
+    assert!(headline(&page).starts_with("No claim: 4 pairs count"), "{}", headline(&page));
+}
+
+#[test]
+fn each_kind_of_result_has_its_figures() {
+    let all = ["percentiles", "strips", "fanout", "heat", "split"];
+    for (saved, first) in [
+        (made_up::single(1), &[][..]),
+        (made_up::sweep(3), &["paired", "connections"]),
+        (made_up::search(4), &["load-curve"]),
+        (made_up::sizes(5), &["sizes"]),
+    ] {
+        let page = check(&saved);
+        assert_eq!(ids(&page), [first, &all].concat(), "{}", saved.head.kind);
+    }
+}
+
+#[test]
+fn a_search_says_the_highest_rate_that_kept_the_bound() {
+    let page = check(&made_up::search(4));
+    assert!(
+        headline(&page).contains("is the highest rate tried that kept 99 % of the responses within 1.00 ms")
+    );
+    assert!(page.contains("<li class=\"red\"><b>Achieved</b>"), "the rate that was not reached");
+}
+
+#[test]
+fn a_run_says_what_it_cannot_tell() {
+    let mut saved = made_up::single(1);
+    saved.runs[0].seconds.truncate(4);
+    for second in &mut saved.runs[0].seconds {
+        second.second.clear();
+        second.second.operations[0].response.record_n(50_000, 100).unwrap();
+        second.second.operations[0].service.record_n(40_000, 100).unwrap();
+    }
+    saved.is_complete = false;
+    saved.runs[0].end = None;
+    let page = check(&saved);
+    let headline = headline(&page);
+    assert!(headline.starts_with("No measurement of the server, see below"), "{headline}");
+    assert!(headline.ends_with("Too few requests to tell p99, p99.9, p99.99."), "{headline}");
+    assert!(
+        page.contains("<li class=\"amber\"><b>Cut file</b>") && page.contains("<li class=\"red\"><b>End</b>")
+    );
+}
+
+#[test]
+fn pictures_are_drawn_as_they_were() {
+    let mut chance = Chance(9);
+    let server = Server { body_ns: 50e3, tail_ns: 200e3, wobble: 0.05 };
+    let run = made_up::run(&Asked { seconds: 9, mix: "get", ..Asked::default() }, server, &mut chance);
+    let head = Head { schema: SCHEMA, kind: "run".to_owned(), ..Head::default() };
+    let saved = Saved { head, surroundings: Vec::new(), runs: vec![run], is_complete: true };
+    let page = check(&saved);
+    for (id, want) in [("strips", include_str!("strips.svg")), ("split", include_str!("split.svg"))] {
+        let from = page.find(&format!("aria-labelledby=\"{id}-title")).unwrap();
+        let from = page[..from].rfind("<svg").unwrap();
+        let svg = page[from..].split_inclusive("</svg>").next().unwrap();
+        assert_eq!(svg.trim(), want.trim(), "{id}");
+    }
+}
+
+fn once_in(chance: &mut Chance, count: u64) -> bool {
+    chance.bits().is_multiple_of(count)
+}
+
+/// Any result, most of them impossible.
+fn odd(chance: &mut Chance, run_count: u32) -> Saved {
+    let kinds = ["run", "search", "compare", "reproduce", HOSTILE];
+    let arms = ["", "a", "b", "a1", HOSTILE];
+    let pick = |chance: &mut Chance, count: usize| usize::try_from(chance.bits() % count as u64).unwrap_or(0);
+    let floats = [0.0, 1.0, -1.0, 0.5, 10.0, 1e9, 1e300, f64::MIN_POSITIVE, f64::NAN, f64::INFINITY];
+    let float = |chance: &mut Chance| floats[pick(chance, floats.len())];
+    let declared = serde_json::json!({
+        "name_a": HOSTILE, "name_b": "B", "metric": "wobble", "margin": 0.05, "claims": ["p50 falls by >= 3 %"],
+    });
+    let plans = [
+        serde_json::Value::Null,
+        serde_json::json!({ "declared": declared }),
+        serde_json::json!({"declared": 1}),
+    ];
+    let mut saved = Saved {
+        head: Head {
+            schema: SCHEMA,
+            kind: kinds[pick(chance, kinds.len())].to_owned(),
+            command: vec![HOSTILE.to_owned(); pick(chance, 3)],
+            version: HOSTILE.to_owned(),
+            began_unix_ms: chance.bits() >> pick(chance, 64),
+            plan: plans[pick(chance, plans.len())].clone(),
+        },
+        surroundings: vec![Surroundings {
+            side: "server".to_owned(),
+            at: "start".to_owned(),
+            run: Some(0),
+            environment: serde_json::json!({"groups": [{"name": HOSTILE, "items": []}]}),
+        }],
+        runs: Vec::new(),
+        is_complete: once_in(chance, 2),
+    };
+    for number in 0..run_count {
+        let mix: load::workload::Mix =
+            ["get", "get:1,set:1", "mget7"][pick(chance, 3)].parse().expect("a mix");
+        let names: Vec<_> = mix.0.iter().map(|(operation, _)| *operation).collect();
+        let is_swept = once_in(chance, 3);
+        let head = RunHead {
+            run: number,
+            arm: arms[pick(chance, arms.len())].to_owned(),
+            pair: (!once_in(chance, 3)).then_some(number / 2),
+            level: is_swept.then(|| ("connections".to_owned(), float(chance))),
+            rate: (once_in(chance, 2)).then(|| float(chance)),
+            connection_count: [0, 1, 50, u32::MAX][pick(chance, 4)],
+            pipeline: [0, 1, u32::MAX][pick(chance, 3)],
+            warm_up_s: [None, Some(0), Some(2), Some(u32::MAX)][pick(chance, 4)],
+            duration_s: float(chance),
+            workload: Workload {
+                operations: mix,
+                value_size: Sizes::Fixed(pick(chance, 3)),
+                ..Workload::default()
+            },
+            began_unix_ms: chance.bits() >> pick(chance, 64),
+            ..RunHead::default()
+        };
+        let second_count = [0, 1, 2, 12][pick(chance, 4)];
+        let seconds = (0..second_count).map(|index: u32| {
+            let mut second = Second::new(names.iter().copied());
+            second.number = if once_in(chance, 50) { u32::MAX } else { index };
+            for operation in &mut second.operations {
+                for _ in 0..pick(chance, 4) {
+                    let ns = chance.bits() >> pick(chance, 64);
+                    let count = 1 + (chance.bits() >> (24 + pick(chance, 40)));
+                    operation.response.saturating_record_n(ns.min(TIME_NS_MAX), count);
+                    operation.service.saturating_record_n(ns / 2, count);
+                }
+                operation.errors = chance.bits() % 3;
+            }
+            second.send_lag.saturating_record_n(chance.bits() >> pick(chance, 64), 5);
+            second.parts[3] = (chance.bits() % 9, chance.bits() >> 8);
+            let counters =
+                BTreeMap::from([("steal".to_owned(), float(chance)), (HOSTILE.to_owned(), float(chance))]);
+            SavedSecond { run: number, second, counters }
+        });
+        let seconds: Vec<SavedSecond> = seconds.collect();
+        let end = RunEnd {
+            run: number,
+            failure: (once_in(chance, 9)).then(|| HOSTILE.to_owned()),
+            last_share: float(chance),
+            answered: chance.bits() % 1000,
+            unanswered: chance.bits() % 2,
+            thread_use: vec![float(chance); pick(chance, 3)],
+            server_cpu_ns: Some(chance.bits()),
+            ..RunEnd::default()
+        };
+        let end = (!once_in(chance, 5)).then_some(end);
+        saved.runs.push(Run { head, seconds, end });
+    }
+    saved
+}
+
+#[test]
+fn no_result_breaks_the_page() {
+    let mut chance = Chance(77);
+    for count in (0..24).chain([100]) {
+        check(&odd(&mut chance, count % 12 + count / 100 * 96));
+    }
+}
