@@ -1,0 +1,156 @@
+//! Transactions of this lane's clients: a [`Transaction`] decides what comes next, and here it happens. Parts of this lane and
+//! of others are asked for, told and withdrawn alike.
+
+use std::ops::Range;
+
+use super::{Core, Delivery, Runnable};
+use crate::client::Port;
+use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::slab::Handle;
+use crate::transaction::{After, Go, PartAnswer, Surroundings, Transaction};
+
+impl Core {
+    /// Begins a transaction. Its reply will come as a delivery.
+    pub(crate) fn begin_transaction(&mut self, transaction: Transaction) {
+        self.stats.transactions += 1;
+        let handle = self.transactions.insert(transaction);
+        self.step_transaction(handle);
+    }
+
+    pub(super) fn step_transaction(&mut self, handle: Handle<Transaction>) {
+        let Some(transaction) = self.transactions.get_mut(handle) else { return };
+        let all = match transaction.port {
+            Port::Shared => 0..self.lane_count,
+            Port::Lane => self.id..self.id + 1,
+        };
+        let around = Surroundings {
+            lane: self.id,
+            map: &self.map,
+            all,
+            database_count: self.settings.database_count,
+            settings: &self.settings,
+        };
+        let after = transaction.step(&mut self.space, &around);
+        self.follow(handle, after);
+    }
+
+    pub(super) fn follow(&mut self, handle: Handle<Transaction>, after: After) {
+        match after {
+            After::Rest => {}
+            After::Again => self.runnable.push_back(Runnable::Transaction(handle)),
+            After::Prepare(lanes) => {
+                // One that goes from lane to lane holds locks already: behind others it could wait for those who wait for it.
+                let holds_locks = lanes.start > 0;
+                let must_queue = !holds_locks && !self.starved.is_empty();
+                if must_queue || !self.try_prepare(handle, lanes.clone()) {
+                    if holds_locks {
+                        self.starved.push_front((handle, lanes));
+                    } else {
+                        self.starved.push_back((handle, lanes));
+                    }
+                }
+            }
+            After::Ask => {
+                self.questioners.push_back(handle);
+                self.ask_control();
+            }
+            After::Go(gos) => self.tell_parts(handle, gos),
+            After::Withdraw(lanes) => {
+                for index in lanes {
+                    let (lane, part) = self.part_of(handle, index);
+                    if lane == self.id {
+                        self.withdraw_part(part);
+                    } else {
+                        let head = ControlHead { target: part, round: 0, kind: ControlKind::Withdraw };
+                        self.peer(lane).tell(head, None);
+                    }
+                }
+            }
+            After::Reply(mut content, gos) => {
+                let transaction = self.transactions.get_mut(handle).expect("it has just spoken");
+                let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
+                let unwatch = transaction.take_watched();
+                let watching = transaction.begun_watch();
+                let (lines, has_run) = (transaction.lines.take(), !transaction.is_aborted());
+                let stand_in = transaction.stand_in.take().filter(|_| has_run);
+                if content.has_erred() {
+                    self.space.tally.failed(transaction.id(), content.take_errors());
+                }
+                if let Some(lines) = lines {
+                    self.show_exec(&lines, has_run);
+                }
+                self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching, stand_in });
+                if let Some((id, lanes)) = unwatch {
+                    self.unwatch(id, lanes);
+                }
+                if gos.is_empty() {
+                    self.end_transaction(handle);
+                } else {
+                    self.tell_parts(handle, gos);
+                }
+            }
+            After::Ended => self.end_transaction(handle),
+        }
+    }
+
+    fn end_transaction(&mut self, handle: Handle<Transaction>) {
+        let transaction = self.transactions.remove(handle).expect("a transaction ends once");
+        transaction.discard(&mut self.space);
+    }
+
+    fn part_of(&self, handle: Handle<Transaction>, index: usize) -> (u16, u64) {
+        let part = &self.transactions.get(handle).expect("a transaction tells its own parts").lanes[index];
+        (part.lane, part.part)
+    }
+
+    fn tell_parts(&mut self, handle: Handle<Transaction>, gos: Vec<(usize, Go)>) {
+        for (index, go) in gos {
+            let (lane, part) = self.part_of(handle, index);
+            if lane == self.id {
+                self.part_goes(part, go);
+            } else {
+                let head = ControlHead { target: part, round: 0, kind: ControlKind::Go };
+                self.peer(lane).tell(head, Some(Parcel::Go(Box::new(go))));
+            }
+        }
+    }
+
+    /// Asks these lanes if there is credit for all of them: holding some while waiting for credit could be waiting for
+    /// oneself.
+    pub(super) fn try_prepare(&mut self, handle: Handle<Transaction>, lanes: Range<usize>) -> bool {
+        let Some(transaction) = self.transactions.get_mut(handle) else { return true };
+        let others = transaction.lanes[lanes.clone()].iter().map(|part| part.lane);
+        for lane in others.filter(|&lane| lane != self.id) {
+            if !self.peers[usize::from(lane)].as_mut().expect("another lane").can_prepare() {
+                return false;
+            }
+        }
+        let board = &self.board;
+        transaction.begin(|| board.fresh_number());
+        for index in lanes {
+            let transaction = self.transactions.get_mut(handle).expect("it is being asked for");
+            let lane = transaction.lanes[index].lane;
+            let prepare = transaction.prepare(handle, index);
+            if lane == self.id {
+                self.admit_prepared(lane, prepare);
+            } else {
+                self.peer(lane).prepare(prepare);
+            }
+        }
+        true
+    }
+
+    pub(super) fn hear_part(&mut self, handle: Handle<Transaction>, lane: u16, answer: PartAnswer) {
+        let ended = match &answer {
+            PartAnswer::Granted { .. } => false,
+            PartAnswer::Refused => true,
+            PartAnswer::Results(results) => results.ended,
+        };
+        if ended && lane != self.id {
+            self.peer(lane).part_ended();
+        }
+        let transaction = self.transactions.get_mut(handle).expect("a transaction outlives its parts");
+        let after = transaction.hear(lane, answer);
+        self.follow(handle, after);
+    }
+}
