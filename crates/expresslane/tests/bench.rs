@@ -87,6 +87,22 @@ fn a_load_asks_as_often_as_it_was_told_and_sees_what_it_set() {
     }
 }
 
+/// What a program reads; docs name nothing that is not there.
+#[test]
+fn an_account_is_json() {
+    let served = Served::start("bench-json", &["--lanes", "1"]);
+    let address = format!(":{}", served.port());
+    let text = done(&["run", &address, "--requests", "2000", "-q", "--json", "--operations", "get,set"]);
+    let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let run = &object["runs"][0];
+    assert_eq!(
+        (&run["address"], &run["rate"]),
+        (&format!("127.0.0.1{address}").into(), &serde_json::Value::Null)
+    );
+    assert_eq!(run["operations"].as_array().unwrap().len(), 2);
+    assert!(run["thread_use"][0].is_f64() && run["total"]["response_ns"]["p50"].is_u64(), "{text}");
+}
+
 /// The keys were set with other sizes, and some are gone.
 #[test]
 fn values_that_are_not_what_was_set_are_seen() {

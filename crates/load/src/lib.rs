@@ -9,6 +9,7 @@
 //! [`statistics`] says what may be claimed from it all, and [`report`] writes it down for readers.
 
 pub mod analysis;
+pub mod bare;
 pub mod connect;
 pub mod drive;
 pub mod engine;

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use load::analysis::Figures;
+use load::analysis::account::Account;
 use load::analysis::gates::{Colour, gates, worst};
 use load::connect::Endpoint;
 use load::engine::Pace;
@@ -53,7 +54,12 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     end.server_cpu_ns = watch.server_cpu_ns();
     journal.put(Line::RunEnd(end));
     let (saved, broken) = journal.end();
-    super::say(&brief(&saved));
+    super::say(&if settings.output.json {
+        let account = serde_json::to_string(&Account::of(&saved));
+        format!("{}\n", account.expect("an account has text for keys and finite numbers"))
+    } else {
+        brief(&saved)
+    });
     if let Some(problem) = broken {
         return Err(Trouble::load(problem));
     }

@@ -14,9 +14,11 @@ use crate::workload::Distribution;
 
 /// Digits of a key's number.
 pub(crate) const DIGITS_COUNT: usize = 12;
-/// Drawn keys that wait for a node at most. A node that is asked so much less than the others gets its keys late, and
-/// beyond that fewer than its share.
+/// Drawn keys that wait for a node at most. What is drawn beyond that, while a node answers nobody, is drawn for nobody: chance
+/// is the same afterwards.
 const WAITING_MAX: usize = 1024;
+/// Keys drawn in search of one of a node's at most. A node that owns less of what is asked for gets others' keys.
+const DRAWS_MAX: usize = 100_000;
 
 /// Draws the numbers of keys.
 pub(crate) struct Keys {
@@ -113,7 +115,7 @@ impl Keys {
         if let Some(number) = self.waiting[node].pop_front() {
             return number;
         }
-        loop {
+        for _ in 0..DRAWS_MAX {
             let number = self.next();
             let of = owner(self.slot(number));
             if of == node {
@@ -124,11 +126,9 @@ impl Keys {
             }
             if self.waiting[of].len() < WAITING_MAX {
                 self.waiting[of].push_back(number);
-            } else if self.chance.below(WAITING_MAX as u64) == 0 {
-                // This node owns next to nothing of what is asked for; it is no reason to search for ever.
-                return number;
             }
         }
+        self.next()
     }
 
     /// Where a key belongs.
@@ -232,6 +232,17 @@ mod tests {
             let node = round % 4;
             let number = keys.next_of(node, owner);
             assert_eq!(owner(Slot::of(format!("key:{number:012}").as_bytes())), node);
+        }
+    }
+
+    /// However long one of the nodes answers nobody.
+    #[test]
+    fn a_node_that_lags_does_not_cost_the_others_their_keys() {
+        let mut keys = Keys::new(10_000, "key:", Distribution::Uniform, (0, 1), 7);
+        let owner = |slot: Slot| usize::from(slot.number() / 8192);
+        for _ in 0..20_000 {
+            let number = keys.next_of(0, owner);
+            assert_eq!(owner(Slot::of(format!("key:{number:012}").as_bytes())), 0);
         }
     }
 
