@@ -6,6 +6,9 @@
 //!                     └──▶ export                                        JSON, CSV, .hgrm
 //! ```
 //!
+//! A plan may hold, besides what [`analysis`](crate::analysis) reads from it: `bound`, the response time that is still good,
+//! as in `p99<500us`; `is_quick`, true for a shortened experiment, which is marked on every figure.
+//!
 //! Nothing here measures, reads a clock or draws chance: the same result gives the same bytes, at any later time. The
 //! numbers are those of [`analysis`](crate::analysis) and [`statistics`](crate::statistics). What a result has no data for is left out, and what too few
 //! requests tell is "not resolved".
@@ -13,12 +16,14 @@
 mod answer;
 mod date;
 mod doubts;
+pub mod export;
 mod figures;
 mod label;
 mod number;
 mod page;
+mod summary;
 mod svg;
 mod view;
 
 pub use page::{PAGE_SIZE_MAX, page};
-pub use view::{Bound, Drawn};
+pub use summary::summary;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use load::record::Second;
 use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
+use load::search::{Bound, Search, Step};
 use load::workload::{Mix, Operation, Sizes, Workload};
 
 /// Requests that are drawn in each second; each stands for as many as the rate needs.
@@ -151,13 +152,14 @@ fn second(
 ) -> SavedSecond {
     let mut second = Second::new(names.iter().copied());
     second.number = number;
-    let each = whole(asked.rate / DRAWN_PER_SECOND as f64);
+    let count = whole(asked.rate);
     let mut luck = (server.wobble * chance.normal()).exp();
     // The first seconds are cold; one later second has a noisy neighbour.
     luck *= if number < 2 { 2.5 } else { 1.0 };
     let is_disturbed = number > 4 && chance.share() < server.wobble / 4.0;
     luck *= if is_disturbed { 1.6 } else { 1.0 };
     for drawn in 0..DRAWN_PER_SECOND {
+        let each = (count + drawn) / DRAWN_PER_SECOND;
         let mut service = server.body_ns * luck * (0.16 * chance.normal()).exp();
         if chance.share() < 1.0 / 50.0 {
             service += server.tail_ns * luck * chance.exponential();
@@ -274,29 +276,37 @@ pub(crate) fn sweep(seed: u64) -> Saved {
         let declared = serde_json::json!({
             "name_a": "one thread", "name_b": "lanes", "metric": "throughput", "margin": 0.05,
         });
-        serde_json::json!({ "declared": declared, "report": { "is_quick": true } })
+        serde_json::json!({ "declared": declared, "is_quick": true })
     })
 }
 
-/// Rates up to where the server can no more.
+/// A search for the highest rate of a server that has no more than 90,000 requests a second.
 pub(crate) fn search(seed: u64) -> Saved {
     let mut chance = Chance(seed);
     let capacity = 90_000.0_f64;
-    let rates = [10e3, 20e3, 40e3, 60e3, 75e3, 80e3, 85e3, 95e3];
-    let runs = rates.into_iter().zip(0..).map(|(rate, number)| {
-        let load: f64 = (rate / capacity).min(0.995);
+    let bound: Bound = "p99<2ms".parse().expect("a bound");
+    let (from, most) = (10e3, 1e6);
+    let mut search = Search::new(from, most);
+    let mut runs = Vec::new();
+    while let Some(rate) = search.next() {
+        let load = (rate / capacity).min(0.97);
         let server = Server { body_ns: 40e3 / (1.0 - load), tail_ns: 120e3 / (1.0 - load), wobble: 0.05 };
-        let asked =
-            Asked { run: number, level: Some(("requests/s", rate)), rate, seconds: 10, ..Asked::default() };
+        let number = u32::try_from(runs.len()).unwrap_or(0);
+        // What is asked for beyond its capacity does not come.
+        let answered = rate.min(capacity);
+        let asked = Asked {
+            run: number,
+            level: Some(("rate", rate)),
+            rate: answered,
+            seconds: 8,
+            ..Asked::default()
+        };
         let mut run = run(&asked, server, &mut chance);
-        if rate > capacity {
-            // What is asked for does not come.
-            run.head.rate = Some(rate * 1.06);
-        }
-        run
-    });
-    let runs = runs.collect();
-    saved("search", runs, serde_json::json!({"report": {"bound": {"quantile": 0.99, "ns": 1_000_000}}}))
+        run.head.rate = Some(rate);
+        search.take(Step::of(&run, bound).failed);
+        runs.push(run);
+    }
+    saved("search", runs, serde_json::json!({"bound": bound, "from": from, "most": most}))
 }
 
 /// Values from 128 bytes to 16 KiB.

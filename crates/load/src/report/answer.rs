@@ -1,12 +1,12 @@
 //! The one sentence a report begins with, its verdict, and the few numbers beside it.
 
-use super::figures::{extent, kept};
+use super::figures::{extent, level_text};
 use super::label::{label, shown, shown_or_not};
 use super::number;
 use super::view::{Compared, Placed, View, middle, quantile_ns};
 use crate::analysis::Metric;
 use crate::analysis::gates::{Colour, worst};
-use crate::float::float;
+use crate::search::Found;
 use crate::statistics::Interval;
 use crate::statistics::Level;
 use crate::statistics::paired::Change;
@@ -101,19 +101,11 @@ pub(crate) fn pace(run: &Placed<'_>) -> String {
 fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
     let rates = extent(counted.iter().map(|run| run.rate())).unwrap_or_default();
     let best = counted.iter().find(|run| run.rate() >= rates.1);
-    let mut sentence = match (kept(view), view.swept(), best.and_then(|best| best.level())) {
-        (Some((rate, bound)), ..) => format!(
-            "{} requests/s is the highest rate tried that kept {} of the responses within {}",
-            number::plain(rate),
-            number::percentile(bound.quantile),
-            number::time(float(bound.ns))
-        ),
-        (None, Some(name), Some(level)) => format!(
-            "At most {} requests/s, at {} {}",
-            number::plain(rates.1),
-            number::plain(level),
-            super::doubts::clipped(name)
-        ),
+    let mut sentence = match (&view.found, view.swept(), best.and_then(|best| best.level())) {
+        (Some(found), ..) => searched(view, found),
+        (None, Some(name), Some(level)) => {
+            format!("At most {} requests/s, at {}", number::plain(rates.1), level_text(name, level))
+        }
         _ => format!(
             "{} runs, {} to {} requests/s",
             counted.len(),
@@ -136,6 +128,27 @@ fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
         })
     });
     Answer { sentence, verdicts: Vec::new(), tiles: tiles.collect() }
+}
+
+/// "52,000 requests/s is the highest rate at which p99<500us surely holds".
+fn searched(view: &View<'_>, found: &Found) -> String {
+    let bound = view.bound.map_or_else(String::new, |bound| bound.to_string());
+    let mut sentence = match found.rate {
+        Some(rate) if found.is_at_least => {
+            format!("{bound} surely holds at {} requests/s, and the server may do more", number::plain(rate))
+        }
+        Some(rate) => {
+            format!("{} requests/s is the highest rate at which {bound} surely holds", number::plain(rate))
+        }
+        None => format!("{bound} holds at no rate that was tried"),
+    };
+    if found.rate.is_some() && !found.is_confirmed {
+        sentence += ", not confirmed by repeating it";
+    }
+    if let Some((rate, reason)) = found.beyond {
+        sentence += &format!("; at {} {reason}", number::plain(rate));
+    }
+    sentence
 }
 
 fn compared(view: &View<'_>) -> Answer {

@@ -13,7 +13,7 @@ mod split;
 mod strips;
 mod sweep;
 
-use super::view::{Arm, Bound, Placed, View, quantile_ns};
+use super::view::{Arm, View};
 
 /// Rows of a table behind a figure.
 pub(crate) const ROWS_MAX: usize = 200;
@@ -78,20 +78,18 @@ pub(crate) fn named(view: &View<'_>, arm: Arm, what: &str) -> String {
 /// Where on a sweep single distributions are taken from: ` at 100 connections`, or nothing.
 pub(crate) fn at_level(view: &View<'_>) -> String {
     match (view.swept(), view.level_shown()) {
-        (Some(name), Some(level)) => format!(" at {} {name}", super::number::plain(level)),
+        (Some(name), Some(level)) => format!(" at {}", level_text(name, level)),
         _ => String::new(),
     }
 }
 
-/// The highest rate that kept the bound that was asked for. None: no bound, or nothing kept it.
-pub(crate) fn kept(view: &View<'_>) -> Option<(f64, Bound)> {
-    let bound = view.drawn.bound?;
-    let within = |run: &&Placed<'_>| {
-        let ns = quantile_ns(run.response(), bound.quantile);
-        !run.is_excluded && ns.is_some_and(|ns| ns <= crate::float::float(bound.ns))
-    };
-    let rates = view.runs.iter().filter(within).map(|run| run.rate());
-    rates.reduce(f64::max).map(|rate| (rate, bound))
+/// A place on a sweep: `100 connections`, `85,000 requests/s`.
+pub(crate) fn level_text(name: &str, level: f64) -> String {
+    let level = super::number::plain(level);
+    match name {
+        "rate" => format!("{level} requests/s"),
+        name => format!("{level} {}", super::doubts::clipped(name)),
+    }
 }
 
 /// The least and the greatest. None: no number at all.

@@ -15,7 +15,7 @@ pub(crate) fn label(metric: Metric) -> &'static str {
         Metric::P999 => "p99.9 response",
         Metric::P9999 => "p99.99 response",
         Metric::TailGap => "tail gap, p99.9 − p50",
-        Metric::Wobble => "wobble of the p99 from second to second",
+        Metric::Wobble => "wobble of the p99",
         Metric::ServerCpu => "server CPU a request",
     }
 }

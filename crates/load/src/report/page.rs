@@ -97,7 +97,7 @@ fn document(view: &View<'_>, answer: &Answer, figures: &[Figure]) -> String {
 
 fn first(view: &View<'_>, answer: &Answer) -> Markup {
     html! {
-        h1 { @if view.drawn.is_quick { span.quick { "quick" } " " } (answer.sentence) }
+        h1 { @if view.is_quick { span.quick { "quick" } " " } (answer.sentence) }
         @for (tone, word, rest) in &answer.verdicts {
             p.verdict { b class=(tone_class(*tone)) { (word) } " " (rest) }
         }
@@ -180,8 +180,8 @@ fn whisker(share: f64, (low, high): (f64, f64)) -> Markup {
 fn shown(view: &View<'_>, figure: &Figure) -> Markup {
     html! {
         figure id=(figure.id) {
-            h3 { (figure.title) @if view.drawn.is_quick { " " span.quick { "quick" } } }
-            p { (figure.finding) }
+            h3 { (figure.title) @if view.is_quick { " " span.quick { "quick" } } }
+            p { (capital(&figure.finding)) }
             @if figure.has_arms && view.is_comparison() {
                 div.legend { @for arm in view.arms() { span { (sample(arm)) " " (view.name(arm)) } } }
             }

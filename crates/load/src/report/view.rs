@@ -1,13 +1,13 @@
 //! A result as figures see it: set-ups, levels, what is compared, and what speaks against it.
 
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
 
 use crate::analysis::comparison::{Comparison, Declared};
 use crate::analysis::gates::{Colour, Gate, gates, worst};
 use crate::analysis::{Figures, Metric, Window};
 use crate::float::float;
 use crate::result::{Run, Saved, SavedSecond};
+use crate::search::{Bound, Found, Search, Step};
 use crate::statistics::Level;
 use crate::statistics::paired::Change;
 use crate::statistics::predictability::{LevelRun, SpreadOverLoad, SweepLevel};
@@ -17,25 +17,6 @@ use crate::statistics::verdict::{Direction, Margin, Verdict};
 use super::doubts::{self, Doubt};
 use super::label::{label, shown};
 use super::number;
-
-/// What a report is to be drawn with besides what was declared. Stands in a result's plan under `report`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Drawn {
-    /// The response time that is still good.
-    pub bound: Option<Bound>,
-    /// Shortened: marked on every figure.
-    pub is_quick: bool,
-}
-
-/// "So many of the requests within so long."
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Bound {
-    /// The share of the requests: 0.99.
-    pub quantile: f64,
-    /// The time, in nanoseconds.
-    pub ns: u64,
-}
 
 /// Which set-up. A run that names none is A's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +122,12 @@ pub(crate) struct Compared {
 pub(crate) struct View<'a> {
     pub(crate) saved: &'a Saved,
     pub(crate) declared: Declared,
-    pub(crate) drawn: Drawn,
+    /// The response time that is still good.
+    pub(crate) bound: Option<Bound>,
+    /// Shortened: marked on every figure.
+    pub(crate) is_quick: bool,
+    /// What a search found.
+    pub(crate) found: Option<Found>,
     pub(crate) runs: Vec<Placed<'a>>,
     /// About the whole.
     pub(crate) doubts: Vec<Doubt>,
@@ -168,7 +154,7 @@ impl<'a> View<'a> {
             claims: Vec::new(),
             may_differ: Vec::new(),
         });
-        let drawn: Drawn = serde_json::from_value(read("report")).unwrap_or_default();
+        let bound: Option<Bound> = serde_json::from_value(read("bound")).ok();
         let mut runs: Vec<Placed<'a>> = saved.runs.iter().map(placed).collect();
         let mut pairs: Vec<u32> =
             runs.iter().filter(|run| run.arm != Arm::Floor).filter_map(|run| run.run.head.pair).collect();
@@ -184,7 +170,9 @@ impl<'a> View<'a> {
             saved,
             doubts: doubts::of_whole(saved, &declared.may_differ, is_read),
             declared,
-            drawn,
+            is_quick: read("is_quick").as_bool().unwrap_or(false),
+            found: bound.and_then(|bound| found(saved, bound)),
+            bound,
             runs,
             comparison: None,
             compared: Vec::new(),
@@ -362,6 +350,18 @@ pub(crate) fn middle<'r, 'a>(runs: &[&'r Placed<'a>], metric: Metric) -> Option<
         runs.iter().map(|run| (run.value(metric).unwrap_or(f64::MAX), run.run.head.run, *run)).collect();
     runs.sort_by(|left, right| left.0.total_cmp(&right.0).then(left.1.cmp(&right.1)));
     runs.get(runs.len().saturating_sub(1) / 2).map(|(.., run)| *run)
+}
+
+/// What a search found, from its runs: the same steps are taken again.
+fn found(saved: &Saved, bound: Bound) -> Option<Found> {
+    let number = |key: &str| saved.head.plan.get(key)?.as_f64();
+    let (from, most) = (number("from")?, number("most")?);
+    if saved.head.kind != "search" || saved.runs.is_empty() || from <= 0.0 || most < from {
+        return None;
+    }
+    let mut search = Search::new(from, most);
+    saved.runs.iter().for_each(|run| search.take(Step::of(run, bound).failed));
+    Some(search.found())
 }
 
 /// Whether a pair has a half that is missing or red.

@@ -6,7 +6,8 @@ mod made_up;
 use std::collections::BTreeMap;
 
 use load::record::{Second, TIME_NS_MAX};
-use load::report::{PAGE_SIZE_MAX, page};
+use load::report::export::{hgrm, json, runs_csv, seconds_csv};
+use load::report::{PAGE_SIZE_MAX, page, summary};
 use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
 use load::workload::{Sizes, Workload};
 use made_up::{Asked, Chance, Server};
@@ -32,9 +33,27 @@ fn check(saved: &Saved) -> String {
         assert!(!picture.contains("NaN") && !picture.contains("inf "), "{picture}");
     }
     assert_eq!(page.matches("<h1>").count(), 1);
+    check_texts(saved);
     assert_eq!(page.matches("<figure").count(), page.matches("role=\"img\"").count());
     assert_eq!(page.matches("<figure").count(), page.matches("<summary>The numbers").count());
     page
+}
+
+/// What holds for every text beside the page.
+fn check_texts(saved: &Saved) {
+    let summary = summary(saved);
+    assert!(summary.lines().all(|line| line.chars().count() <= 80), "{summary}");
+    let json: serde_json::Value = serde_json::from_str(&json(saved).expect("a form")).expect("JSON");
+    assert_eq!(json["runs"].as_array().map(Vec::len), Some(saved.runs.len()));
+    assert!(saved.runs.iter().all(|run| hgrm(run).lines().count() > 4));
+    let second_count: usize = saved.runs.iter().map(|run| run.seconds.len()).sum();
+    for (table, row_count) in [(runs_csv(saved), saved.runs.len()), (seconds_csv(saved), second_count)] {
+        // A quoted cell may hold commas and a line's end.
+        let plain: String = table.split('"').step_by(2).collect();
+        assert_eq!(plain.lines().count(), row_count + 1, "{table}");
+        let width = plain.lines().next().map_or(0, |head| head.split(',').count());
+        assert!(plain.lines().all(|line| line.split(',').count() == width), "{table}");
+    }
 }
 
 fn ids(page: &str) -> Vec<&str> {
@@ -56,6 +75,12 @@ fn a_comparison_says_what_changed_before_anything_else() {
     assert_eq!(ids(&page), ["paired", "percentiles", "strips", "fanout", "heat", "split", "order"]);
     assert!(page.contains("differs as declared") && !page.contains("differs, unexplained"));
     assert_eq!(page, load::report::page(&saved), "the same result makes the same page");
+}
+
+#[test]
+fn a_terminal_shows_the_same_in_80_columns() {
+    assert_eq!(summary(&made_up::compare(2, 6, 0.7)), include_str!("compare.txt"));
+    assert_eq!(summary(&made_up::search(4)), include_str!("search.txt"));
 }
 
 #[test]
@@ -95,12 +120,12 @@ fn each_kind_of_result_has_its_figures() {
 }
 
 #[test]
-fn a_search_says_the_highest_rate_that_kept_the_bound() {
+fn a_search_says_what_holds_and_what_failed_beyond() {
     let page = check(&made_up::search(4));
-    assert!(
-        headline(&page).contains("is the highest rate tried that kept 99 % of the responses within 1.00 ms")
-    );
-    assert!(page.contains("<li class=\"red\"><b>Achieved</b>"), "the rate that was not reached");
+    let headline = headline(&page);
+    assert!(headline.contains("is the highest rate at which p99&lt;2000us surely holds"), "{headline}");
+    assert!(headline.contains("; at 8") && headline.contains(" the bound was not kept"), "{headline}");
+    assert!(page.contains("<li class=\"red\"><b>Achieved</b>"), "160,000 were never answered");
 }
 
 #[test]
@@ -131,6 +156,9 @@ fn pictures_are_drawn_as_they_were() {
     let head = Head { schema: SCHEMA, kind: "run".to_owned(), ..Head::default() };
     let saved = Saved { head, surroundings: Vec::new(), runs: vec![run], is_complete: true };
     let page = check(&saved);
+    assert_eq!(summary(&saved), include_str!("run.txt"));
+    assert_eq!(seconds_csv(&saved), include_str!("seconds.csv"));
+    assert_eq!(hgrm(&saved.runs[0]), include_str!("run.hgrm"));
     for (id, want) in [("strips", include_str!("strips.svg")), ("split", include_str!("split.svg"))] {
         let from = page.find(&format!("aria-labelledby=\"{id}-title")).unwrap();
         let from = page[..from].rfind("<svg").unwrap();

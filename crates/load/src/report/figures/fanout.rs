@@ -59,8 +59,8 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
 }
 
 fn deadline_ns(view: &View<'_>) -> Option<u64> {
-    if let Some(bound) = view.drawn.bound {
-        return Some(bound.ns);
+    if let Some(bound) = view.bound {
+        return Some(bound.below_ns);
     }
     let mut all = times();
     for run in view.shown(*view.arms().first()?) {
@@ -93,10 +93,12 @@ fn curve(view: &View<'_>, arm: Arm, deadline_ns: u64) -> Option<Curve> {
 
 fn draw(drawing: &mut Drawing, curve: &Curve, level: &Axis, upright: &Axis) {
     let class = curve.arm.class();
-    let places =
-        || (0..=PLACES).map(|place| 10_f64.powf(f64::from(place) / f64::from(PLACES) * SERVERS_MAX.log10()));
+    let places = (0..=PLACES)
+        .map(|place| whole(10_f64.powf(f64::from(place) / f64::from(PLACES) * SERVERS_MAX.log10())));
+    let mut places: Vec<u64> = places.collect();
+    places.dedup();
     let points = |of: &dyn Fn(u64) -> f64| -> Vec<(f64, f64)> {
-        places().map(|servers| (level.at(servers), upright.at(of(whole(servers))))).collect()
+        places.iter().map(|servers| (level.at(float(*servers)), upright.at(of(*servers)))).collect()
     };
     let together = |servers| all_in_time_same_second(&curve.seconds, servers).unwrap_or(0.0);
     drawing.curve(&format!("pale {class}"), &points(&together));

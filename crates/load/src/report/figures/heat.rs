@@ -13,7 +13,9 @@ use crate::statistics::quantiles::is_resolved;
 
 const TOP: f64 = 34.0;
 const MAP: f64 = 190.0;
-const STRIP: f64 = 26.0;
+const STRIP: f64 = 38.0;
+/// What of it is for the counter's name.
+const NAME: f64 = 18.0;
 const GAP: f64 = 54.0;
 /// Columns of the map; a longer run has several seconds in each.
 const COLUMNS_MAX: usize = 120;
@@ -144,7 +146,7 @@ fn strips(drawing: &mut Drawing, map: &Map<'_, '_>, top: f64) {
     for (index, (name, values)) in map.counters.iter().enumerate() {
         let bottom = top + (index + 1) as f64 * STRIP;
         let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
-        let upright = Axis::new(Scale::Linear, Unit::Plain, (0.0, most), (bottom, bottom - STRIP + 6.0));
+        let upright = Axis::new(Scale::Linear, Unit::Plain, (0.0, most), (bottom, bottom - STRIP + NAME));
         let mut path = format!("M{} {}", Short(LEFT), Short(bottom));
         for (column, value) in values.iter().enumerate() {
             let (x, y) = (LEFT + (column + 1) as f64 * width, upright.at(*value));
@@ -155,11 +157,11 @@ fn strips(drawing: &mut Drawing, map: &Map<'_, '_>, top: f64) {
         drawing.line("grid", (LEFT, bottom), (RIGHT, bottom));
         drawing.text(
             "tick minor",
-            (LEFT + 4.0, bottom - 7.0),
+            (LEFT, bottom - STRIP + 14.0),
             Anchor::Start,
             &clipped(name).replace('_', " "),
         );
-        drawing.text("tick minor", (RIGHT - 4.0, bottom - 7.0), Anchor::End, &number::short(most));
+        drawing.text("tick minor", (RIGHT, bottom - STRIP + 14.0), Anchor::End, &number::short(most));
     }
 }
 

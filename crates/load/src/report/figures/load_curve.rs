@@ -27,8 +27,9 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let (first, last) = extent(points().map(|at| at.level))?;
     let quantiles = QUANTILES.map(|(_, quantile, _)| quantile);
     let times = points().flat_map(|at| quantiles.into_iter().filter_map(|quantile| at.of(value(quantile))));
-    let bound = view.drawn.bound;
-    let ends = times.flat_map(|spread| [spread.low, spread.high]).chain(bound.map(|bound| float(bound.ns)));
+    let bound = view.bound;
+    let ends =
+        times.flat_map(|spread| [spread.low, spread.high]).chain(bound.map(|bound| float(bound.below_ns)));
     let (low, high) = extent(ends)?;
     let bottom = HEIGHT - FOOT;
     let level = Axis::new(Scale::Linear, Unit::Plain, (first.min(0.0), last), (LEFT, RIGHT - MARGIN));
@@ -37,9 +38,13 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     drawing.rows(&upright, "response time");
     drawing.columns(&level, TOP, bottom, "requests asked for a second");
     if let Some(bound) = bound {
-        let y = upright.at(float(bound.ns));
+        let y = upright.at(float(bound.below_ns));
         drawing.line("rule", (LEFT, y), (RIGHT, y));
-        let text = format!("{} within {}", number::percentile(bound.quantile), number::time(float(bound.ns)));
+        let text = format!(
+            "{} within {}",
+            number::percentile(bound.quantile),
+            number::short_time(float(bound.below_ns))
+        );
         drawing.text("note minor", (LEFT + 6.0, y - 6.0), Anchor::Start, &text);
     }
     for (arm, levels) in &lines {

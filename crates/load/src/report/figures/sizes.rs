@@ -11,6 +11,8 @@ const TOP: f64 = 34.0;
 const HEIGHT: f64 = 340.0;
 /// Room at the right for the names of the lines.
 const MARGIN: f64 = 64.0;
+/// Height of a line's name on a telephone.
+const LETTERS: f64 = 22.0;
 /// The weights that lines of a set-up have, in the order of the mix.
 const WEIGHTS: [&str; 3] = ["line", "slim", "thin"];
 
@@ -39,6 +41,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let mut drawing = Drawing::new(HEIGHT);
     drawing.rows(&upright, "mean response time");
     drawing.columns(&level, TOP, bottom, "size of a value");
+    let mut ends: Vec<(f64, f64, Arm, String)> = Vec::new();
     for (arm, levels) in &lines {
         for (operation, weight) in operations.iter().zip(WEIGHTS) {
             let places = levels.iter().filter_map(|at| Some((at.level, at.of(mean_of(*operation))?.mean)));
@@ -49,11 +52,16 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
                 let told = format!("{operation}, {} bytes: {}", number::plain(size), number::time(ns));
                 drawing.mark(arm.class(), *arm == Arm::B, (level.at(size), upright.at(ns)), &told);
             }
-            if let Some((x, y)) = points.last() {
-                let name = operation.to_string();
-                drawing.text(&format!("tag {}", arm.class()), (x + 8.0, y + 4.0), Anchor::Start, &name);
-            }
+            ends.extend(points.last().map(|(x, y)| (*y, *x, *arm, operation.to_string())));
         }
+    }
+    // Names of lines that end side by side stand below one another.
+    ends.sort_by(|left, right| left.0.total_cmp(&right.0));
+    let mut free = TOP;
+    for (y, x, arm, name) in ends {
+        let y = (y + 4.0).max(free);
+        drawing.text(&format!("tag {}", arm.class()), (x + 8.0, y), Anchor::Start, &name);
+        free = y + LETTERS;
     }
     let title = "Response time over the size of values".to_owned();
     let finding = finding(view, &lines, &operations);
