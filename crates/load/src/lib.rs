@@ -15,6 +15,7 @@ pub mod drive;
 pub mod engine;
 pub mod environment;
 pub mod floor;
+pub mod oracle;
 pub mod protocol;
 pub mod record;
 pub mod report;
