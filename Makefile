@@ -34,7 +34,7 @@ setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
 # ---- proof: what CI runs ----
 
 .PHONY: test
-test: format lint deny test-rust test-loom test-clients test-bench test-instructions ## Everything that CI runs
+test: format lint deny test-rust test-loom test-self test-clients test-bench test-instructions ## Everything that CI runs
 	@if [ -n "$$(cat $(SKIPPED)/* 2>/dev/null)" ]; then \
 		echo "make test: passed, but for $$(cat $(SKIPPED)/* | wc -l) skipped:"; cat $(SKIPPED)/* | sed 's/^/  /'; \
 	else echo "make test: all of it passed"; fi
@@ -74,6 +74,13 @@ test-rust: need-toolchain
 test-loom: need-toolchain
 	@echo "== loom: the ring and the bell"
 	@RUSTFLAGS="--cfg loom" $(CARGO) test --quiet --locked -p ring --test loom --target-dir $(TARGET)/loom
+
+# The load generator against answers that are known: exact ones in memory, live ones with room for a busy machine.
+.PHONY: test-self
+test-self: build
+	@echo "== the load generator's own test"
+	@$(TARGET)/release/expresslane bench self-test --quick >$(TARGET)/self-test.txt 2>&1 || { \
+		cat $(TARGET)/self-test.txt; exit 1; }
 
 .PHONY: test-clients
 test-clients: build $(CLIENTS)/ready ## Clients that others wrote, against the built server

@@ -9,6 +9,7 @@ mod crew;
 mod journal;
 mod run;
 mod search;
+mod self_test;
 mod settings;
 mod stop;
 mod watch;
@@ -48,6 +49,7 @@ pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
         BenchVerb::Run(settings) => run::run(settings),
         BenchVerb::Search(settings) => search::search(settings),
         BenchVerb::Compare(settings) => compare::compare(settings),
+        BenchVerb::SelfTest(settings) => self_test::self_test(settings),
     }
 }
 

@@ -71,7 +71,7 @@ fn trials(count: usize) -> Vec<Check> {
 }
 
 fn whole_path(count: usize, different_max: usize) -> Vec<Check> {
-    let mut seeds = Chance::new(11);
+    let mut seeds = Chance::new(20_26);
     let p50_ns = 1e9 * std::f64::consts::LN_2 / (SERVICES - ARRIVALS);
     // A fifth more at the median, for everybody.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "tens of microseconds")]
