@@ -16,6 +16,9 @@ use crate::statistics::verdict::{self, Verdict, Word};
 /// Metrics in frames, besides the declared one.
 const TILES: [Metric; 5] = [Metric::Throughput, Metric::P50, Metric::P99, Metric::TailGap, Metric::Wobble];
 
+/// Claims that are shown.
+const CLAIMS_MAX: usize = 20;
+
 /// One number in a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tile {
@@ -185,13 +188,13 @@ fn compared(view: &View<'_>) -> Answer {
 
 fn claims(view: &View<'_>) -> Vec<(Tone, String, String)> {
     let Some(comparison) = &view.comparison else { return Vec::new() };
-    let claims = comparison.claims.iter().map(|(claim, answer)| {
+    let claims = comparison.claims.iter().take(CLAIMS_MAX).map(|(claim, answer)| {
         let found = view.compared.iter().find(|compared| compared.name == claim.metric);
         let interval = match found.and_then(|compared| compared.judged) {
             Some((change, _)) => number::change_interval(change.share_interval()),
             None => "not told by these runs".to_owned(),
         };
-        let rest = format!("the claim “{claim}”: {interval}");
+        let rest = format!("the claim “{}”: {interval}", super::doubts::clipped(&claim.to_string()));
         match answer {
             Some(answer @ verdict::Answer::Holds) => (Tone::Good, answer.to_string(), rest),
             Some(answer @ verdict::Answer::Fails) => (Tone::Bad, answer.to_string(), rest),

@@ -40,15 +40,21 @@ pub fn page(saved: &Saved) -> String {
     let view = View::of(saved);
     let mut figures = figures::all(&view);
     let answer = answer(&view);
-    let mut text = document(&view, &answer, &figures);
-    // Every part has its limit; should their sum ever be too large, pictures go before words do, the last first.
+    let mut text = document(&view, &answer, &figures, ENVIRONMENT_ROWS_MAX);
+    // Every part has its limit; should their sum ever be too large, pictures go before words do, the last first, and the
+    // machines, whose values are foreign and long, last of all.
     while text.len() > PAGE_SIZE_MAX && figures.pop().is_some() {
-        text = document(&view, &answer, &figures);
+        text = document(&view, &answer, &figures, ENVIRONMENT_ROWS_MAX);
+    }
+    let mut rows = ENVIRONMENT_ROWS_MAX;
+    while text.len() > PAGE_SIZE_MAX && rows > 0 {
+        rows /= 2;
+        text = document(&view, &answer, &figures, rows);
     }
     text
 }
 
-fn document(view: &View<'_>, answer: &Answer, figures: &[Figure]) -> String {
+fn document(view: &View<'_>, answer: &Answer, figures: &[Figure], machine_rows_max: usize) -> String {
     let head = &view.saved.head;
     let title = format!("Expresslane bench {}", clipped(&head.kind));
     let whole = html! {
@@ -83,7 +89,7 @@ fn document(view: &View<'_>, answer: &Answer, figures: &[Figure]) -> String {
                     }
                     h2 { "How it was measured" }
                     (method(view))
-                    (machines(view))
+                    (machines(view, machine_rows_max))
                     h2 { "Every run" }
                     (runs(view))
                 }
@@ -181,7 +187,7 @@ fn shown(view: &View<'_>, figure: &Figure) -> Markup {
     html! {
         figure id=(figure.id) {
             h3 { (figure.title) @if view.is_quick { " " span.quick { "quick" } } }
-            p { (capital(&figure.finding)) }
+            p { @if view.is_comparison() { (figure.finding) } @else { (capital(&figure.finding)) } }
             @if figure.has_arms && view.is_comparison() {
                 div.legend { @for arm in view.arms() { span { (sample(arm)) " " (view.name(arm)) } } }
             }
@@ -308,7 +314,7 @@ fn command(words: &[String]) -> String {
             format!("'{}'", word.replace('\'', r"'\''"))
         }
     });
-    const WORDS_MAX: usize = 200;
+    const WORDS_MAX: usize = 60;
     quoted.take(WORDS_MAX).collect::<Vec<_>>().join(" ")
 }
 
@@ -318,7 +324,7 @@ fn clipped_plan(plan: &serde_json::Value) -> String {
     text.chars().take(CHARS_MAX).collect()
 }
 
-fn machines(view: &View<'_>) -> Markup {
+fn machines(view: &View<'_>, rows_max: usize) -> Markup {
     let sides = sides(view.saved);
     html! {
         @if !sides.is_empty() { h2 { "The machines" } }
@@ -329,25 +335,25 @@ fn machines(view: &View<'_>) -> Markup {
             @if differing.is_empty() {
                 p { "No difference was seen." }
             } @else {
-                (machine_rows(&differing, (&first.0, &second.0)))
+                (machine_rows(&differing, (&first.0, &second.0), rows_max))
             }
             @if !same.is_empty() {
                 details {
                     summary { "What is the same (" (same.len()) ")" }
-                    (machine_rows(&same, (&first.0, &second.0)))
+                    (machine_rows(&same, (&first.0, &second.0), rows_max))
                 }
             }
         }
     }
 }
 
-fn machine_rows(rows: &[&Row], (a, b): (&str, &str)) -> Markup {
+fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Machines" {
             table.machines {
                 thead { tr { th scope="col" { "what" } th scope="col" { (a) } th scope="col" { (b) } th scope="col" { "same?" } } }
                 tbody {
-                    @for row in rows.iter().take(ENVIRONMENT_ROWS_MAX) {
+                    @for row in rows.iter().take(rows_max) {
                         tr class=[kind_class(row.kind)] {
                             td { (clipped(&row.group)) " / " (clipped(&row.name)) }
                             td { (clipped(exposed(row.a.as_ref()))) }
@@ -358,6 +364,7 @@ fn machine_rows(rows: &[&Row], (a, b): (&str, &str)) -> Markup {
                 }
             }
         }
+        @if rows.len() > rows_max { p { "And " (rows.len() - rows_max) " more rows: they are in the result's file." } }
     }
 }
 

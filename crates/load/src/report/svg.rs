@@ -100,6 +100,11 @@ impl Axis {
         self.from + share * (self.to - self.from)
     }
 
+    /// Whether it lies inside, and not at an end because it is further out.
+    pub(crate) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     fn place(&self, value: f64) -> f64 {
         match self.scale {
             Scale::Linear => value,

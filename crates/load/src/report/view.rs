@@ -14,7 +14,7 @@ use crate::statistics::predictability::{LevelRun, SpreadOverLoad, SweepLevel};
 use crate::statistics::quantiles::is_resolved;
 use crate::statistics::verdict::{Direction, Margin, Verdict};
 
-use super::doubts::{self, Doubt};
+use super::doubts::{self, Doubt, clipped};
 use super::label::{label, shown};
 use super::number;
 
@@ -146,7 +146,7 @@ impl<'a> View<'a> {
         let read = |key: &str| plan.get(key).cloned().unwrap_or_default();
         let declared: Option<Declared> = serde_json::from_value(read("declared")).ok();
         let is_read = declared.is_some() || read("declared").is_null();
-        let declared = declared.unwrap_or_else(|| Declared {
+        let mut declared = declared.unwrap_or_else(|| Declared {
             name_a: "A".to_owned(),
             name_b: "B".to_owned(),
             metric: Metric::P99,
@@ -154,6 +154,8 @@ impl<'a> View<'a> {
             claims: Vec::new(),
             may_differ: Vec::new(),
         });
+        declared.name_a = clipped(&declared.name_a);
+        declared.name_b = clipped(&declared.name_b);
         let bound: Option<Bound> = serde_json::from_value(read("bound")).ok();
         let mut runs: Vec<Placed<'a>> = saved.runs.iter().map(placed).collect();
         let mut pairs: Vec<u32> =
@@ -225,9 +227,12 @@ impl<'a> View<'a> {
         self.runs.iter().find_map(|run| run.run.head.level.as_ref()).map(|(name, _)| name.as_str())
     }
 
-    /// The level at which single distributions are shown: the highest that every set-up has runs at that count, or any.
+    /// The level at which single distributions are shown: what a search found, or the highest that every set-up has runs at that count, or any.
     pub(crate) fn level_shown(&self) -> Option<f64> {
         let levels = self.levels();
+        if let Some(rate) = self.found.and_then(|found| found.rate).filter(|rate| levels.contains(rate)) {
+            return Some(rate);
+        }
         let has = |level: &f64| self.arms().iter().all(|arm| !self.counted_at(*arm, Some(*level)).is_empty());
         levels.iter().copied().rfind(has).or(levels.last().copied())
     }

@@ -264,6 +264,21 @@ fn odd(chance: &mut Chance, run_count: u32) -> Saved {
 }
 
 #[test]
+fn a_machine_of_many_long_words_leaves_room_for_the_answer() {
+    let mut saved = made_up::compare(2, 6, 0.7);
+    for surroundings in &mut saved.surroundings {
+        let items = (0..5_000).map(|number| {
+            serde_json::json!({"name": number.to_string(), "value": "<\"".repeat(500), "expected": "volatile"})
+        });
+        let groups = serde_json::json!([{"name": "long", "items": items.collect::<Vec<_>>()}]);
+        surroundings.environment = serde_json::json!({ "groups": groups });
+    }
+    let page = check(&saved);
+    assert!(headline(&page).starts_with("With lanes on, p99 response fell"));
+    assert!(page.contains(" more rows: they are in the result's file."));
+}
+
+#[test]
 fn no_result_breaks_the_page() {
     let mut chance = Chance(77);
     for count in (0..24).chain([100]) {

@@ -8,7 +8,7 @@ use crate::statistics::verdict::Direction;
 
 const TOP: f64 = 20.0;
 const ROW: f64 = 58.0;
-/// Changes beyond so much are drawn at the edge.
+/// Changes beyond so much are never in the frame.
 const CHANGE_MAX: f64 = 9.0;
 /// Lines that dots of one row are spread over, so that equal ones are seen apart.
 const LANES: usize = 3;
@@ -17,14 +17,17 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let shown: Vec<&Compared> = view.compared.iter().filter(|compared| !compared.values.is_empty()).collect();
     let primary = shown.first()?;
     let margin = view.declared.margin.share();
-    let changes = shown.iter().flat_map(|compared| compared.values.iter().map(share));
-    let ends = shown.iter().filter_map(|compared| compared.judged).flat_map(|(change, _)| {
-        let interval = change.share_interval();
-        [interval.low, interval.high]
+    // One wild pair may not squeeze all others: the frame holds the intervals, and dots beyond it lie hollow at its edge.
+    let held = shown.iter().flat_map(|compared| match compared.judged {
+        Some((change, _)) => {
+            let interval = change.share_interval();
+            vec![interval.low, change.share(), interval.high]
+        }
+        None => compared.values.iter().map(share).collect(),
     });
     let around = [-1.5 * margin, 1.5 * margin];
-    let (low, high) = extent(changes.chain(ends).chain(around).map(|share| share.min(CHANGE_MAX)))?;
-    let room = (high - low) * 0.03;
+    let (low, high) = extent(held.chain(around).map(|share| share.min(CHANGE_MAX)))?;
+    let room = (high - low) * 0.12;
     let level = Axis::new(Scale::Linear, Unit::Change, (low - room, high + room), (LEFT, RIGHT));
     let bottom = TOP + shown.len() as f64 * ROW;
     let mut drawing = Drawing::new(bottom + FOOT);
@@ -40,7 +43,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let finding = finding(primary);
     let svg = drawing.finish("paired", &title, &finding);
     let reading = "A dot is one pair of runs. The thick mark is the estimate, the bar its 95 % interval; no change is the dashed \
-                   line, and the grey band what was said beforehand to be too small to speak of.";
+                   line, and the grey band what was said beforehand to be too small to speak of. Hollow dots lie further out than the frame.";
     Some(Figure { id: "paired", title, finding, reading, svg, table: table(&shown), has_arms: false })
 }
 
@@ -59,7 +62,8 @@ fn row(drawing: &mut Drawing, compared: &Compared, level: &Axis, top: f64) {
     for (index, pair) in compared.values.iter().enumerate() {
         let y = middle + ((index % LANES) as f64 - 1.0) * 5.0;
         let told = format!("pair {}: {}", index + 1, number::change(share(pair)));
-        drawing.mark("faint a", false, (level.at(share(pair)), y), &told);
+        let class = if level.holds(share(pair)) { "faint a" } else { "hollow a" };
+        drawing.mark(class, false, (level.at(share(pair)), y), &told);
     }
     if let Some((change, _)) = &compared.judged {
         let interval = change.share_interval();
