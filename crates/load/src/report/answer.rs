@@ -3,7 +3,7 @@
 use super::figures::{extent, level_text};
 use super::label::{label, shown, shown_or_not};
 use super::number;
-use super::view::{Compared, Placed, View, middle, quantile_ns};
+use super::view::{Arm, Compared, Placed, View, middle, quantile_ns};
 use crate::analysis::Metric;
 use crate::analysis::gates::{Colour, worst};
 use crate::search::Found;
@@ -116,9 +116,16 @@ fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
             number::plain(rates.1)
         ),
     };
+    // Of a search the steps that failed say nothing of the rate that was found.
+    let found = view.found.and_then(|found| found.rate).map(|_| view.shown(Arm::A));
+    let counted = found.as_deref().filter(|runs| !runs.is_empty()).unwrap_or(counted);
     if let Some((low, high)) = extent(counted.iter().map(|run| run.response().mean())) {
-        sentence +=
-            &format!(". The mean response lies between {} and {}.", number::time(low), number::time(high));
+        let here = if found.is_some() { "there " } else { "" };
+        sentence += &format!(
+            ". The mean response {here}lies between {} and {}.",
+            number::time(low),
+            number::time(high)
+        );
     }
     let tiles = TILES.into_iter().filter_map(|metric| {
         let run = middle(counted, metric)?;

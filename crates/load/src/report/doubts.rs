@@ -1,6 +1,6 @@
 //! What speaks against believing a number: shown above the number, never below it.
 
-use crate::analysis::gates::Colour;
+use crate::analysis::gates::{Colour, Gate};
 use crate::environment::{Environment, NOT_EXPOSED, difference, unexplained};
 use crate::result::{Saved, Surroundings};
 
@@ -58,7 +58,7 @@ pub(crate) fn of_whole(saved: &Saved, may_differ: &[String], is_question_read: b
 pub(crate) fn all(view: &View<'_>) -> Vec<Doubt> {
     let mut all = view.doubts.clone();
     for run in &view.runs {
-        for gate in run.gates.iter().filter(|gate| gate.colour != Colour::Green) {
+        for gate in run.gates.iter().filter(|gate| gate.colour != Colour::Green && !is_answer(view, gate)) {
             let number = run.run.head.run;
             match all.iter_mut().find(|doubt| (doubt.colour, &doubt.kind) == (gate.colour, &gate.name)) {
                 Some(doubt) => doubt.runs.push(number),
@@ -73,6 +73,11 @@ pub(crate) fn all(view: &View<'_>) -> Vec<Doubt> {
     }
     all.sort_by_key(|doubt| std::cmp::Reverse(doubt.colour));
     all
+}
+
+/// A rate that was not answered is what a search looks for, and no reason to doubt it.
+fn is_answer(view: &View<'_>, gate: &Gate) -> bool {
+    view.found.is_some() && gate.name == "achieved"
 }
 
 /// The environments that must be alike, two by two with their names: A and B, on each side; start and end where there is
