@@ -135,7 +135,7 @@ def show(facts, rounds, rates):
                 got = statistics.median(ratios[peer])
                 if got > bound:
                     over.append(f"{cell}: {got:.2f} × {peer}, promised {bound:.2f}")
-    lags = [rate["runs"][0]["send_lag_ns"]["p99"] / 1000 for rate in rates]
+    lags = [rate["runs"][0]["send_lag_p99_ns"] / 1000 for rate in rates]
     shares = [max(rate["runs"][0]["thread_use"]) for rate in rates]
     print(f"\nat {RATE:,}/s: send lag p99 {spread(lags)} µs, share of a core {spread(shares)}")
     if statistics.median(lags) > LAG_US_MAX:

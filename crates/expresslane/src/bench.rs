@@ -7,6 +7,7 @@
 mod compare;
 mod crew;
 mod journal;
+mod report;
 mod run;
 mod search;
 mod self_test;
@@ -50,6 +51,7 @@ pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
         BenchVerb::Search(settings) => search::search(settings),
         BenchVerb::Compare(settings) => compare::compare(settings),
         BenchVerb::SelfTest(settings) => self_test::self_test(settings),
+        BenchVerb::Report(settings) => report::report(settings),
     }
 }
 

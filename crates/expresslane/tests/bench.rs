@@ -77,7 +77,7 @@ fn a_load_asks_as_often_as_it_was_told_and_sees_what_it_set() {
         let rest =
             ["--value-size", "5-300", "--requests", "3001", "--duration", "1h", "--result", &result, "-q"];
         let text = done(&[&words[..], &rest, more].concat());
-        assert!(text.contains("replies a second"), "{text}");
+        assert!(text.contains("replies, "), "{text}");
         let saved = saved(&result);
         assert!(saved.is_complete);
         assert_eq!(counts(&saved), (3001, 0, 0), "{more:?}");
@@ -87,20 +87,45 @@ fn a_load_asks_as_often_as_it_was_told_and_sees_what_it_set() {
     }
 }
 
-/// What a program reads; docs name nothing that is not there.
+/// The same for a program that reads it, on the spot and from the file, and as files for other programs.
 #[test]
-fn an_account_is_json() {
-    let served = Served::start("bench-json", &["--lanes", "1"]);
-    let address = format!(":{}", served.port());
-    let text = done(&["run", &address, "--requests", "2000", "-q", "--json", "--operations", "get,set"]);
+fn a_result_is_told_again() {
+    let served = Served::start("bench-again", &["--lanes", "1"]);
+    let folder = Folder::new("bench-again-files");
+    let (address, result) = (format!(":{}", served.port()), folder.path("result.jsonl"));
+    let paths = ["html", "hgrm", "csv", "runs.csv"].map(|name| folder.path(name));
+    let [html, hgrm, csv, runs_csv] = &paths;
+    let files = ["--html", html, "--hgrm", hgrm, "--csv", csv, "--runs-csv", runs_csv];
+    let words = [
+        "run",
+        &address,
+        "--requests",
+        "2000",
+        "-q",
+        "--json",
+        "--operations",
+        "get,set",
+        "--result",
+        &result,
+    ];
+    let text = done(&[&words[..], &files].concat());
     let object: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let run = &object["runs"][0];
-    assert_eq!(
-        (&run["address"], &run["rate"]),
-        (&format!("127.0.0.1{address}").into(), &serde_json::Value::Null)
+    assert!(
+        object["runs"][0]["thread_use"][0].is_f64() && object["runs"][0]["metrics"]["p50_ns"].is_f64(),
+        "{text}"
     );
-    assert_eq!(run["operations"].as_array().unwrap().len(), 2);
-    assert!(run["thread_use"][0].is_f64() && run["total"]["response_ns"]["p50"].is_u64(), "{text}");
+    let written = paths.each_ref().map(|path| std::fs::read_to_string(path).unwrap());
+    assert!(written[0].starts_with("<!DOCTYPE html>") && written[1].contains("Percentile"));
+    let again = done(&[&["report", &result, "--json"][..], &files].concat());
+    assert_eq!(again, text, "the file tells what the run told");
+    assert_eq!(paths.each_ref().map(|path| std::fs::read_to_string(path).unwrap()), written);
+    // Told up to where it was cut.
+    let whole = std::fs::read(&result).unwrap();
+    std::fs::write(&result, &whole[..whole.len() / 2]).unwrap();
+    assert!(done(&["report", &result]).contains("cut"));
+    std::fs::write(&result, "hello\n").unwrap();
+    refused(&["report", &result], 1, "line 1 is no line of a result");
+    refused(&["report", &folder.path("nothing")], 1, "name a file that --result has written");
 }
 
 /// The keys were set with other sizes, and some are gone.
@@ -203,7 +228,7 @@ fn a_server_that_goes_away_ends_the_run_and_leaves_what_was_seen() {
     let address = made_up(500, |stream| stream.shutdown(std::net::Shutdown::Both).unwrap());
     let words = ["run", &address, "--duration", "1h", "--result", &result, "-q"];
     let output = refused(&words, 1, "the server closed a connection");
-    assert!(String::from_utf8_lossy(&output.stdout).contains("Red: "), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("RED"), "{output:?}");
     let saved = saved(&result);
     let end = saved.runs[0].end.as_ref().unwrap();
     assert!(end.failure.is_some() && end.answered >= 400, "{end:?}");
@@ -229,7 +254,8 @@ fn whoever_stops_a_run_gets_what_there_is() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("stopped by hand"), "{output:?}");
     let saved = saved(&result);
     assert!(saved.is_complete && saved.runs[0].end.as_ref().unwrap().was_stopped);
-    assert!(counts(&saved).0 >= 500);
+    // The last replies may be on their way still.
+    assert!(counts(&saved).0 >= 400);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What a saved result means: which seconds of a run count, its figures, what makes it doubtful, and what two set-ups compare
 //! to. Pure, from the saved lines alone, so that a report written years later says what the screen said.
 
-pub mod account;
 pub mod comparison;
 pub mod gates;
 mod metric;

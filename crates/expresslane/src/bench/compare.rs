@@ -7,7 +7,6 @@
 
 mod plan;
 mod server;
-mod text;
 
 use std::path::Path;
 
@@ -22,6 +21,7 @@ use load::statistics::verdict::{Answer, Word};
 use super::Trouble;
 use super::crew::{Order, load};
 use super::journal::Journal;
+use super::report;
 use super::run::{self, Live};
 use super::settings::{CompareSettings, LoadSettings};
 use super::stop::Stop;
@@ -57,7 +57,8 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let is_stopped = comparing.stop.is_set();
     let (saved, broken) = comparing.journal.end();
     let comparison = Comparison::of(&saved).expect("the head declares a comparison");
-    super::say(&if settings.output.json { text::json(&comparison) } else { text::text(&comparison) });
+    report::tell(&saved, settings.output.json);
+    report::write(&saved, &settings.output.wanted)?;
     match problem.or(broken) {
         _ if is_stopped => Err(Trouble::stopped()),
         Some(problem) => Err(Trouble::load(problem)),
@@ -177,9 +178,8 @@ impl<'a> Comparing<'a> {
         let value = |run| self.plan.metric.of(run, &Figures::of(run));
         let (one_value, two_value) = (value(one), value(two));
         let (a, b) = if order == PairOrder::AThenB { (one_value, two_value) } else { (two_value, one_value) };
-        let shown = |value: Option<f64>| {
-            value.map_or_else(|| "?".to_owned(), |value| text::value(self.plan.metric, value))
-        };
+        let shown =
+            |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| self.plan.metric.shown(value));
         let why: Vec<String> = [one, two]
             .into_iter()
             .flat_map(|run| gates(run, &Figures::of(run)))

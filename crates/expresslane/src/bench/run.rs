@@ -4,17 +4,17 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use load::analysis::Figures;
-use load::analysis::account::Account;
 use load::analysis::gates::{Colour, gates, worst};
 use load::connect::Endpoint;
 use load::engine::Pace;
 use load::record::Second;
-use load::result::{Line, RunEnd, RunHead, Saved, SavedSecond};
+use load::result::{Line, RunEnd, RunHead, SavedSecond};
 use load::workload::{Distribution, Mix, Operation, Workload};
 
 use super::Trouble;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
+use super::report;
 use super::settings::{Arrivals, LoadSettings, OutputSettings, PaceSettings, RunSettings};
 use super::stop::Stop;
 use super::watch::{self, Watch};
@@ -54,12 +54,8 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     end.server_cpu_ns = watch.server_cpu_ns();
     journal.put(Line::RunEnd(end));
     let (saved, broken) = journal.end();
-    super::say(&if settings.output.json {
-        let account = serde_json::to_string(&Account::of(&saved));
-        format!("{}\n", account.expect("an account has text for keys and finite numbers"))
-    } else {
-        brief(&saved)
-    });
+    report::tell(&saved, settings.output.json);
+    report::write(&saved, &settings.output.wanted)?;
     if let Some(problem) = broken {
         return Err(Trouble::load(problem));
     }
@@ -228,24 +224,6 @@ impl Live {
             let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
         }
     }
-}
-
-/// The run in a few lines.
-fn brief(saved: &Saved) -> String {
-    let mut text = String::new();
-    for run in &saved.runs {
-        let figures = Figures::of(run);
-        let response = &figures.total.response;
-        text += &format!("{:.0} replies a second over {:.0} s", figures.total.per_second, figures.duration_s);
-        for (name, quantile) in [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)] {
-            text += &format!("  {name} {}", microseconds(response.value_at_quantile(quantile)));
-        }
-        text.push('\n');
-        for gate in gates(run, &figures).iter().filter(|gate| gate.colour > Colour::Green) {
-            text += &format!("{:?}: {}\n", gate.colour, gate.words);
-        }
-    }
-    text
 }
 
 fn microseconds(ns: u64) -> String {

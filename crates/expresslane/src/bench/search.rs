@@ -9,6 +9,7 @@ use load::search::{Bound, Found, Search, Step};
 use super::Trouble;
 use super::crew::{Order, load};
 use super::journal::Journal;
+use super::report;
 use super::run::{self, Live};
 use super::settings::{Arrivals, SearchSettings};
 use super::stop::Stop;
@@ -55,13 +56,14 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         live.line(&line(&step, settings.keep));
         settle(&stop);
     }
-    let (_, broken) = journal.end();
+    let (saved, broken) = journal.end();
     let found = search.found();
     super::say(&if settings.output.json {
         format!("{}\n", serde_json::json!({ "bound": settings.keep, "found": found }))
     } else {
         format!("{}\n", sentence(&found, settings.keep))
     });
+    report::write(&saved, &settings.output.wanted)?;
     if stop.is_set() {
         return Err(Trouble::stopped());
     }

@@ -32,6 +32,9 @@ pub(crate) enum BenchVerb {
     /// Check this instrument against answers that are known
     #[command(long_about = SELF_TEST_LONG)]
     SelfTest(SelfTestSettings),
+    /// Tell a saved result again: as text, as a page for a browser, as tables
+    #[command(long_about = REPORT_LONG)]
+    Report(ReportSettings),
 }
 
 const SELF_TEST_LONG: &str = "Check this instrument against answers that are known.
@@ -92,6 +95,11 @@ const COMPARE_EXAMPLE: &str = "A file:
 
 Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or
 the file is wrong; 3 it can't be told; 4 a claim fails; 130 stopped by Ctrl-C.";
+
+const REPORT_LONG: &str = "Tell a saved result again.
+
+Everything is computed from the file alone, so a report can be made years later and says what the screen said. A file that was \
+cut, by Ctrl-C or a full disk, is told up to there, and marked so.";
 
 const RUN_LONG: &str = "Load one server and show how it answers.
 
@@ -258,12 +266,44 @@ pub(crate) enum Waiting {
     Spin,
 }
 
+/// Files that are written beside the summary.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Wanted {
+    /// Write a report that a browser shows, in one file that needs no network
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write the percentiles of the response as HdrHistogram's plotters read them; of several runs FILE.0, FILE.1 and so on
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) hgrm: Option<PathBuf>,
+    /// Write a line of CSV for each second
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a line of CSV for each run
+    #[arg(long, help_heading = "Output", value_name = "FILE")]
+    pub(crate) runs_csv: Option<PathBuf>,
+}
+
+/// All settings of `expresslane bench report`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReportSettings {
+    /// A file that --result has written; one that was cut is read up to there
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Print the summary as JSON
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
 /// What becomes of what was seen.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OutputSettings {
     /// Keep everything in this file: a line of JSON a second, written as it comes
     #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub(crate) result: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
     /// Print the summary as JSON
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,

@@ -70,6 +70,15 @@ impl Metric {
         !matches!(self, Metric::Throughput | Metric::Wobble)
     }
 
+    /// A value with its unit, for a terminal.
+    pub fn shown(self, value: f64) -> String {
+        match self {
+            Metric::Throughput => format!("{value:.0}/s"),
+            Metric::Wobble => format!("{:.1} %", value * 100.0),
+            _ => format!("{:.1} us", value / 1000.0),
+        }
+    }
+
     /// Of a run. None: the run does not tell, or too few requests lie beyond the percentile.
     pub fn of(self, run: &Run, figures: &Figures) -> Option<f64> {
         let response = &figures.total.response;

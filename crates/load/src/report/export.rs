@@ -219,6 +219,8 @@ struct OneRun {
     metrics: BTreeMap<String, Option<f64>>,
     service_ns: BTreeMap<&'static str, Option<f64>>,
     send_lag_p99_ns: u64,
+    /// Of each thread of the load, the share of its core.
+    thread_use: Vec<f64>,
     in_flight: f64,
     in_flight_offered: Option<f64>,
 }
@@ -276,6 +278,7 @@ fn one_run(run: &Placed<'_>) -> OneRun {
             .map(|(name, quantile)| (*name, quantile_ns(run.service(), *quantile)))
             .collect(),
         send_lag_p99_ns: run.figures.send_lag.value_at_quantile(0.99),
+        thread_use: run.run.end.as_ref().map_or_else(Vec::new, |end| end.thread_use.clone()),
         in_flight: run.in_flight(),
         in_flight_offered: run.offered_in_flight(),
     }
