@@ -157,6 +157,13 @@ bench-memory: build ## Resident bytes per key: this server and Debian's redis-se
 	@$(call need,redis-server,redis-server)
 	@$(PYTHON) bench/memory.py $(ARGS)
 
+# The quick form; `target/release/expresslane bench reproduce all` is the full one, unattended over hours.
+.PHONY: reproduce
+reproduce: build ## The five published experiments, quick form (15 minutes); ARGS="--noisy" on a busy machine
+	@$(call need,redis-server,redis-server)
+	@$(TARGET)/release/expresslane bench reproduce all --quick --result $(TARGET)/reproduce.jsonl $(ARGS) || { code=$$?; [ $$code = 3 ] || exit $$code; }
+	@echo "everything that was seen: $(TARGET)/reproduce.jsonl"
+
 # ---- what must be there ----
 
 need = command -v $(1) >/dev/null || { echo "$(1) is missing: run 'make setup', or install $(2)"; exit 1; }

@@ -8,6 +8,7 @@ mod compare;
 mod crew;
 mod journal;
 mod report;
+mod reproduce;
 mod run;
 mod search;
 mod self_test;
@@ -52,6 +53,7 @@ pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
         BenchVerb::Compare(settings) => compare::compare(settings),
         BenchVerb::SelfTest(settings) => self_test::self_test(settings),
         BenchVerb::Report(settings) => report::report(settings),
+        BenchVerb::Reproduce(settings) => reproduce::reproduce(settings),
     }
 }
 

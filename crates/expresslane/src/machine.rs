@@ -83,6 +83,25 @@ pub(crate) fn pin_to(cpus: &[usize]) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets every thread of a process run on these cpus, wherever it was pinned. A thread that ends meanwhile is no error.
+///
+/// # Errors
+/// The process is not there.
+pub(crate) fn move_threads(pid: u32, cpus: &[usize]) -> io::Result<()> {
+    let mut words = [0_u64; MASK_WORDS];
+    for cpu in cpus {
+        words[cpu / 64] |= 1 << (cpu % 64);
+    }
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let Some(tid) = task?.file_name().to_str().and_then(|name| name.parse::<libc::pid_t>().ok()) else {
+            continue;
+        };
+        // SAFETY: `words` is readable for the size passed; a number that names no thread any more is refused.
+        unsafe { libc::sched_setaffinity(tid, mem::size_of_val(&words), words.as_ptr().cast()) };
+    }
+    Ok(())
+}
+
 /// Asks a process to end (SIGTERM). One that has ended is no error: its number is ours until it was waited for.
 pub(crate) fn terminate(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };

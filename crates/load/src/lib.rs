@@ -7,6 +7,7 @@
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
 //! [`statistics`] says what may be claimed from it all, and [`report`] writes it down for readers.
+//! [`experiments`] are five published ones, as data.
 
 pub mod analysis;
 pub mod bare;
@@ -14,6 +15,7 @@ pub mod connect;
 pub mod drive;
 pub mod engine;
 pub mod environment;
+pub mod experiments;
 pub mod floor;
 pub mod oracle;
 pub mod protocol;

@@ -77,6 +77,9 @@ pub struct Surroundings {
 pub struct RunHead {
     /// Counted from 0, in the order in which they ran.
     pub run: u32,
+    /// Which published experiment it repeats: `E1` … `E5`, or empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub experiment: String,
     /// Which set-up: `a`, `b`, or empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arm: String,

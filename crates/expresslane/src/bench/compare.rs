@@ -5,8 +5,8 @@
 //! B A | A B | …      the comparison; what a red gate closes on is dropped with its pair, and another pair run for it
 //! ```
 
-mod plan;
-mod server;
+pub(super) mod plan;
+pub(super) mod server;
 
 use std::path::Path;
 
@@ -202,7 +202,7 @@ impl<'a> Comparing<'a> {
 }
 
 /// The machine beside a set-up, while its server runs.
-fn environment(run: u32, setup: &SetUp, order: &Order) -> Line {
+pub(super) fn environment(run: u32, setup: &SetUp, order: &Order) -> Line {
     let words = setup.start.clone().unwrap_or_default();
     let binary = words.first().map(|word| Path::new(word).to_owned()).filter(|path| path.is_absolute());
     let server = Program { role: "server".to_owned(), command: words, version: None, binary };

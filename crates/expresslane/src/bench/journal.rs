@@ -54,6 +54,12 @@ impl Journal {
         &self.saved
     }
 
+    /// Keeps no seconds of runs in memory any more; the file has them. A second is up to a megabyte, and a long experiment has
+    /// thousands.
+    pub(super) fn forget_seconds(&mut self) {
+        self.saved.runs.iter_mut().for_each(|run| run.seconds = Vec::new());
+    }
+
     /// It is whole.
     pub(super) fn end(mut self) -> (Saved, Option<String>) {
         self.put(Line::End);

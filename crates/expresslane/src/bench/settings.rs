@@ -1,5 +1,7 @@
 //! What `expresslane bench` can be told. Names are those of memtier_benchmark and redis-benchmark where they have them.
 
+pub(crate) mod reproduce;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,6 +37,9 @@ pub(crate) enum BenchVerb {
     /// Tell a saved result again: as text, as a page for a browser, as tables
     #[command(long_about = REPORT_LONG)]
     Report(ReportSettings),
+    /// Repeat the published experiments, and print them beside what was published
+    #[command(long_about = reproduce::LONG, after_long_help = reproduce::EXAMPLES)]
+    Reproduce(reproduce::ReproduceSettings),
 }
 
 const SELF_TEST_LONG: &str = "Check this instrument against answers that are known.

@@ -107,6 +107,7 @@ pub(crate) fn run(asked: &Asked, server: Server, chance: &mut Chance) -> Run {
     let operations: Mix = asked.mix.parse().expect("a mix");
     let head = RunHead {
         run: asked.run,
+        experiment: String::new(),
         arm: asked.arm.to_owned(),
         pair: asked.pair,
         level: asked.level.map(|(name, value)| (name.to_owned(), value)),

@@ -19,17 +19,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// One that answers.
-pub(super) struct Server<'a> {
+pub(in crate::bench) struct Server<'a> {
     setup: &'a SetUp,
     child: Option<Child>,
     log: PathBuf,
     /// Its process, if it is on this machine.
-    pub(super) pid: Option<u32>,
+    pub(in crate::bench) pid: Option<u32>,
 }
 
 impl<'a> Server<'a> {
     /// Starts it, or finds it, and waits until it answers. `letter` names its log.
-    pub(super) fn start(
+    pub(in crate::bench) fn start(
         setup: &'a SetUp,
         login: &Login,
         letter: &str,
@@ -125,7 +125,7 @@ impl<'a> Server<'a> {
     }
 
     /// Ends it, if it was started here.
-    pub(super) fn end(mut self) -> Result<(), String> {
+    pub(in crate::bench) fn end(mut self) -> Result<(), String> {
         self.shut();
         let after = if self.setup.start.is_some() { &self.setup.after[..] } else { &[] };
         after.iter().try_for_each(|command| shell(command))

@@ -1,0 +1,370 @@
+//! `expresslane bench reproduce`: the published experiments, each a set of set-ups that run in pairs.
+//!
+//! ```text
+//! preset ──▶ planned (what shrinks, what is missing) ──▶ pair after pair: set-ups in random order, each with fresh servers
+//!                                                             └─ keys set, levels in random order ──▶ journal, measured
+//! measured ──▶ evaluation ──▶ text, JSON
+//! ```
+
+mod setup;
+mod text;
+
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use load::connect::{Connected, Endpoint, Login};
+use load::engine::Pace;
+use load::experiments::{Evaluation, Measured, Planned, Preset, Scale};
+use load::record::Second;
+use load::result::{Line, RunHead, SavedSecond};
+use load::statistics::order::{PairOrder, levels_shuffled, pairs_balanced};
+use wire::client::Reply;
+
+use super::Trouble;
+use super::compare::environment;
+use super::compare::server::Server;
+use super::crew::{Order, Outcome, load};
+use super::journal::Journal;
+use super::run::{self, Live};
+use super::settings::Waiting;
+use super::settings::reproduce::ReproduceSettings;
+use super::stop::Stop;
+use super::watch::{self, Watch};
+use crate::clock::Clock;
+use crate::machine::{self, Facts};
+use setup::{Fleet, Place, Target, fleet};
+
+/// In the full form, for every so many pairs that are to count one more may run for one that was dropped.
+const SPARE_PART: u32 = 2;
+/// How long copies may take until they have all keys.
+const COPY_PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at a copy.
+const LOOK: Duration = Duration::from_millis(20);
+/// Of the order inside pairs, of keys and times.
+const SEED: u64 = 1;
+
+/// Runs what was asked for, and says what came of it.
+pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
+    let facts =
+        Facts::read().map_err(|error| Trouble::load(format!("the machine can't be read: {error}")))?;
+    let place = place(settings, &facts)?;
+    let stop =
+        Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
+    let clock = Clock::new();
+    let quiet = watch::quiet(clock);
+    if watch::is_noisy(&quiet) && !settings.output.noisy {
+        return Err(Trouble::load(quiet.complaints.join("; ")));
+    }
+    let plans: Vec<Planned> =
+        settings.experiments.0.iter().map(|id| planned(settings, Preset::of(*id), &place, &facts)).collect();
+    let saved_plan = serde_json::json!({ "experiments": &plans });
+    let journal = Journal::begin(settings.output.result.as_deref(), "reproduce", saved_plan, clock.unix_ms())
+        .map_err(Trouble::load)?;
+    let live = Live::new(&settings.output);
+    let mut reproducing =
+        Reproducing { place, stop, clock, journal, live, runs_count: 0, measured: Vec::new() };
+    let mut evaluations = Vec::new();
+    let mut problem = None;
+    for planned in &plans {
+        // One that can't be run does not keep the others from it.
+        let result = reproducing.experiment(planned);
+        let evaluation = Evaluation::of(planned, &reproducing.measured);
+        if !settings.output.json {
+            super::say(&text::text(&evaluation));
+        }
+        evaluations.push(evaluation);
+        if reproducing.stop.is_set() {
+            break;
+        }
+        if let Err(why) = result {
+            let named = format!("{}: {why}", planned.id);
+            reproducing.live.line(&named);
+            problem = problem.or(Some(named));
+        }
+    }
+    let is_stopped = reproducing.stop.is_set();
+    let (_, broken) = reproducing.journal.end();
+    super::say(&if settings.output.json { text::json(&evaluations) } else { text::ending(&evaluations) });
+    match problem.or(broken) {
+        _ if is_stopped => Err(Trouble::stopped()),
+        Some(problem) => Err(Trouble::load(problem)),
+        None if evaluations.iter().any(Evaluation::tells) => Ok(()),
+        None => Err(Trouble { problem: "it can't be told; the lines above say why".to_owned(), code: 3 }),
+    }
+}
+
+/// Where everything runs, with the peer looked for before the first run.
+fn place(settings: &ReproduceSettings, facts: &Facts) -> Result<Place, Trouble> {
+    let program = std::env::current_exe()
+        .map_err(|error| Trouble::load(format!("this program can't find itself: {error}")))?;
+    let peer = settings.peer.clone();
+    if !setup::is_self(&peer) && !is_installed(&peer) {
+        return Err(Trouble::load(format!(
+            "`{peer}` is not to be found: install it (Debian: apt-get install redis-server), or name another --peer"
+        )));
+    }
+    let program = program.to_string_lossy().into_owned();
+    Place::new(facts.cpus.clone(), settings.instances, settings.port, peer, program).map_err(Trouble::load)
+}
+
+/// Whether a program is there, by its path or below PATH.
+fn is_installed(program: &str) -> bool {
+    if program.contains('/') {
+        return Path::new(program).exists();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).exists())
+}
+
+/// An experiment as it is going to run.
+fn planned(settings: &ReproduceSettings, preset: &Preset, place: &Place, facts: &Facts) -> Planned {
+    let count = |cpus: &[usize]| u32::try_from(cpus.len()).expect("cpus are few");
+    let instances = count(&place.server_cpus);
+    let threads = instances.min(count(&place.load_cpus));
+    let mut scale = Scale::new(preset, settings.quick, instances, threads, facts.memory_size);
+    scale.pairs = settings.pairs.unwrap_or(scale.pairs);
+    if let Some(duration) = settings.level_duration {
+        scale.level_s = duration.as_secs_f64();
+        scale.warm_up_s = 0;
+    }
+    if let Some(levels) = &settings.levels {
+        scale.levels.retain(|level| levels.contains(level));
+    }
+    Planned::new(preset, scale, &settings.peer, settings.price, count(&place.cpus))
+}
+
+struct Reproducing {
+    place: Place,
+    stop: Stop,
+    clock: Clock,
+    journal: Journal,
+    live: Live,
+    runs_count: u32,
+    measured: Vec<Measured>,
+}
+
+/// A set-up's part of a pair.
+struct Half<'a> {
+    planned: &'a Planned,
+    arm: &'a str,
+    pair: u32,
+    fleet: &'a Fleet,
+}
+
+impl Reproducing {
+    /// Pairs until so many count. With more than two set-ups a pair is one run of each.
+    fn experiment(&mut self, planned: &Planned) -> Result<(), String> {
+        let wanted = planned.scale.pairs;
+        let most = if planned.scale.is_quick { wanted } else { wanted + wanted / SPARE_PART };
+        let arms: Vec<&str> = planned.arms.iter().map(|arm| arm.arm.as_str()).collect();
+        let orders = pairs_balanced(usize::try_from(most).expect("32 bits"), SEED);
+        let mut counted = 0;
+        for (pair, order) in (0..most).zip(orders) {
+            if counted == wanted {
+                break;
+            }
+            let in_order = match (&arms[..], order) {
+                ([a, b], PairOrder::AThenB) => vec![*a, *b],
+                ([a, b], PairOrder::BThenA) => vec![*b, *a],
+                (arms, _) => levels_shuffled(arms, SEED + u64::from(pair)),
+            };
+            let from = self.measured.len();
+            for arm in in_order {
+                let fleet = fleet(planned, arm, &self.place);
+                self.half(&Half { planned, arm, pair, fleet: &fleet })?;
+                if self.stop.is_set() {
+                    return Ok(());
+                }
+            }
+            let doubts = self.measured[from..].iter().flat_map(|run| &run.doubts).count();
+            counted += u32::from(doubts == 0);
+            let fate = if doubts == 0 { "ok".to_owned() } else { format!("{doubts} doubts") };
+            self.live.line(&format!("{} pair {} of {wanted}: {fate}", planned.id, pair + 1));
+        }
+        Ok(())
+    }
+
+    /// Fresh servers, and all levels on them.
+    fn half(&mut self, half: &Half<'_>) -> Result<(), String> {
+        let login = Login::default();
+        let mut servers = Vec::new();
+        for (index, setup) in half.fleet.servers.iter().enumerate() {
+            let letter = format!("{}-{index}", half.arm.replace(' ', ""));
+            let server = Server::start(setup, &login, &letter, &self.stop)?;
+            if let (true, Some(pid)) = (half.fleet.is_loose, server.pid) {
+                machine::move_threads(pid, &self.place.cpus)
+                    .map_err(|error| format!("the server's threads can't be let loose: {error}"))?;
+            }
+            servers.push(server);
+        }
+        let pids: Vec<Option<u32>> = servers.iter().map(|server| server.pid).collect();
+        let levels = &half.planned.scale.levels;
+        if levels.is_empty() {
+            self.level(half, None, &pids, true)?;
+        } else {
+            let shuffled = levels_shuffled(levels, SEED + u64::from(half.pair));
+            let sets_anew = half.planned.id == load::experiments::Id::E3;
+            for (at, level) in shuffled.into_iter().enumerate() {
+                if self.stop.is_set() {
+                    break;
+                }
+                self.level(half, Some(level), &pids, at == 0 || sets_anew)?;
+            }
+        }
+        // The copies before their master.
+        servers.into_iter().rev().try_for_each(Server::end)
+    }
+
+    /// One level: a run for each load. `sets` the keys before.
+    fn level(
+        &mut self,
+        half: &Half<'_>,
+        level: Option<u32>,
+        pids: &[Option<u32>],
+        sets: bool,
+    ) -> Result<(), String> {
+        let orders: Vec<Order> = half.fleet.targets.iter().map(|target| order(half, target, level)).collect();
+        if sets {
+            self.set_keys(half.fleet, &orders[0])?;
+            if self.stop.is_set() {
+                return Ok(());
+            }
+        }
+        let first = self.runs_count;
+        let mut watches = Vec::new();
+        for ((number, order), pid) in (first..).zip(&orders).zip(pids) {
+            if half.pair == 0 && level == half.planned.scale.levels.first().copied() {
+                self.journal.put(environment(number, &half.fleet.servers[0], order));
+            }
+            self.journal.put(Line::Run(self.head(half, order, level, number)));
+            watches.push(Watch::begin(self.clock, *pid));
+        }
+        self.runs_count += u32::try_from(orders.len()).expect("instances are few");
+        let outcomes = self.together(&orders, first, &mut watches)?;
+        let mut problem = None;
+        for ((number, outcome), watch) in (first..).zip(&outcomes).zip(&watches) {
+            let mut end = run::end(number, outcome);
+            end.server_cpu_ns = watch.server_cpu_ns();
+            self.journal.put(Line::RunEnd(end));
+            let of = || format!("{} of {}", half.arm, half.planned.id);
+            problem = problem.or(outcome.failure.as_ref().map(|failure| format!("{}: {failure}", of())));
+        }
+        self.live.clear();
+        let runs = &self.journal.saved().runs;
+        self.measured.extend(runs[runs.len() - orders.len()..].iter().map(Measured::of));
+        self.journal.forget_seconds();
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// All loads at once, their seconds into the journal as they come.
+    fn together(
+        &mut self,
+        orders: &[Order],
+        first: u32,
+        watches: &mut [Watch],
+    ) -> Result<Vec<Outcome>, String> {
+        let (out, seconds) = channel();
+        let stop = self.stop.clone();
+        std::thread::scope(|scope| {
+            let loads: Vec<_> = orders
+                .iter()
+                .enumerate()
+                .map(|(index, order)| {
+                    let (stop, out) = (&stop, out.clone());
+                    scope.spawn(move || one(order, stop, index, &out))
+                })
+                .collect();
+            drop(out);
+            for (index, second) in seconds {
+                self.live.second(&second);
+                let run = first + u32::try_from(index).expect("instances are few");
+                let counters = watches[index].second();
+                self.journal.put(Line::Second(SavedSecond { run, second, counters }));
+            }
+            loads.into_iter().map(|load| load.join().expect("a load's thread ends by itself")).collect()
+        })
+    }
+
+    fn head(&self, half: &Half<'_>, order: &Order, level: Option<u32>, number: u32) -> RunHead {
+        let sweep = Preset::of(half.planned.id).sweep.name();
+        RunHead {
+            run: number,
+            experiment: half.planned.id.to_string(),
+            arm: half.arm.to_owned(),
+            pair: Some(half.pair),
+            level: level.map(|level| (sweep.to_owned(), f64::from(level))),
+            address: order.endpoint.to_string(),
+            protocol: order.login.dialect.to_string(),
+            connection_count: order.connection_count,
+            pipeline: order.pipeline,
+            thread_count: u32::from(order.thread_count),
+            warm_up_s: Some(half.planned.scale.warm_up_s),
+            duration_s: order.duration.as_secs_f64(),
+            seed: order.seed,
+            workload: order.workload.clone(),
+            began_unix_ms: self.clock.unix_ms(),
+            ..RunHead::default()
+        }
+    }
+
+    /// Every key of the first server; then its copies have them too.
+    fn set_keys(&mut self, fleet: &Fleet, order: &Order) -> Result<(), String> {
+        let first = fleet.servers[0].address().clone();
+        let order = Order { endpoint: first, is_cluster: false, ..order.clone() };
+        run::preload(&order, &self.stop, &mut self.live)?;
+        self.live.clear();
+        if !fleet.are_copies {
+            return Ok(());
+        }
+        fleet.servers[1..]
+            .iter()
+            .try_for_each(|copy| self.await_copy(copy.address(), order.workload.key_count))
+    }
+
+    fn await_copy(&self, endpoint: &Endpoint, key_count: u64) -> Result<(), String> {
+        let mut connected = Connected::new(endpoint, &Login::default()).map_err(|error| error.to_string())?;
+        for _ in 0..COPY_PATIENCE.as_millis() / LOOK.as_millis() {
+            let reply = connected.ask(&[b"DBSIZE"]).map_err(|error| format!("{endpoint}: {error}"))?;
+            if matches!(reply, Reply::Integer(count) if u64::try_from(count) == Ok(key_count))
+                || self.stop.is_set()
+            {
+                return Ok(());
+            }
+            pause();
+        }
+        Err(format!("{endpoint}: the copy does not have all keys within {} s", COPY_PATIENCE.as_secs()))
+    }
+}
+
+/// One of the loads that run together.
+fn one(order: &Order, stop: &Stop, index: usize, out: &Sender<(usize, Second)>) -> Result<Outcome, String> {
+    load(order, stop, |second| {
+        out.send((index, second.clone())).expect("whoever started this load waits for it");
+    })
+}
+
+/// A load of a level.
+fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
+    let preset = Preset::of(half.planned.id);
+    Order {
+        endpoint: target.endpoint.clone(),
+        login: Login::default(),
+        is_cluster: target.is_cluster,
+        connection_count: preset.connections_at(level) * target.instances,
+        pipeline: preset.pipeline,
+        thread_count: target.thread_count,
+        cpus: target.cpus.clone(),
+        pace: Pace::Closed,
+        waiting: Waiting::Sleep,
+        workload: preset.workload(level),
+        duration: Duration::from_secs_f64(half.planned.scale.level_s),
+        requests_max: u64::MAX,
+        seed: SEED + u64::from(half.pair),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever waits for a copy has nothing else to do")]
+fn pause() {
+    std::thread::sleep(LOOK);
+}

@@ -1,0 +1,84 @@
+//! What `expresslane bench reproduce` can be told.
+
+use std::time::Duration;
+
+use load::experiments::Id;
+
+use super::OutputSettings;
+use crate::settings::whole;
+
+/// Ports that set-ups take from the first on: one for each lane, or instance.
+const PORTS_COUNT: u16 = 512;
+
+pub(crate) const LONG: &str = "Repeat the published experiments, and print them beside what was published.
+
+E1 is the predictability of Redis with ADQ over 10 to 100 connections, E2 the tail of Aerospike with ADQ, E3 Couchbase's latency by size of values, E4 its throughput in batches, E5 the recipe of ten ingredients. Mix, keys, sizes and levels are the published ones; instances, client processes and time shrink, each shown as published -> here. Two set-ups run in pairs, in random order, with a fresh server each: a peer (redis-server) and this server. What differs from the published protocol or topology is named, and then nothing is called reproduced.";
+
+pub(crate) const EXAMPLES: &str = "Examples:
+  expresslane bench reproduce all --quick --result quick.jsonl
+      all five in a quarter of an hour; too few pairs to call a difference
+  expresslane bench reproduce E1
+      the full form: ten pairs of ten levels of half a minute, nearly two hours
+  expresslane bench reproduce E5 --price 5000 --peer valkey-server
+      the recipe, per core and per dollar, with another peer
+  expresslane bench reproduce E3 --peer expresslane
+      this server against itself: what of a difference is noise
+
+Exit codes: 0 done, and something can be told; 1 it can't be run, or a server died (one sentence says what to do); 2 a flag is wrong;
+3 done, and nothing can be told (the quick form never can); 130 stopped by Ctrl-C, with what there is until then.";
+
+/// All settings of `expresslane bench reproduce`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReproduceSettings {
+    /// E1, E2, E3, E4, E5 or all
+    #[arg(value_name = "EXPERIMENT")]
+    pub(crate) experiments: Experiments,
+    /// Short levels and few pairs, marked on every line
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// The server that ours stands beside: one with Redis' flags, or expresslane for itself
+    #[arg(long, value_name = "PROGRAM", default_value = "redis-server")]
+    pub(crate) peer: String,
+    /// Pairs of runs that are to count; without it 10, of the quick form 3
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, 1000))]
+    pub(crate) pairs: Option<u32>,
+    /// Server instances of E1 and lanes of E5, a cpu each; without it half of the cpus
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, 256))]
+    pub(crate) instances: Option<u32>,
+    /// First of the ports of the servers, which must be free
+    #[arg(long, value_name = "PORT", default_value_t = 16_390, value_parser = whole::<u16>(1, u16::MAX - PORTS_COUNT))]
+    pub(crate) port: u16,
+    /// What the machine costs, for requests a second per dollar
+    #[arg(long, value_name = "DOLLARS", value_parser = price)]
+    pub(crate) price: Option<f64>,
+    /// How long a level takes, to try things out
+    #[arg(long, hide = true, value_parser = humantime::parse_duration)]
+    pub(crate) level_duration: Option<Duration>,
+    /// The levels that are run, to try things out
+    #[arg(long, hide = true, value_delimiter = ',')]
+    pub(crate) levels: Option<Vec<u32>>,
+    #[command(flatten)]
+    pub(crate) output: OutputSettings,
+}
+
+/// One, or all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Experiments(pub(crate) Vec<Id>);
+
+impl std::str::FromStr for Experiments {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Experiments, String> {
+        if text.eq_ignore_ascii_case("all") {
+            return Ok(Experiments(Id::ALL.to_vec()));
+        }
+        text.parse().map(|id| Experiments(vec![id]))
+    }
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(price) if price > 0.0 && price.is_finite() => Ok(price),
+        _ => Err("it is a number of dollars above zero".to_owned()),
+    }
+}
