@@ -427,6 +427,9 @@ mod tests {
         }
         assert!(kept.windows(2).all(|two| two[0].0 < two[1].0), "in order");
         assert_eq!(thinned(&points[..400], POINTS_MAX), points[..400]);
+        let falling: Vec<(f64, f64)> =
+            (0..5_000).map(|index| (f64::from(index), f64::from(5_000 - index))).collect();
+        assert!(thinned(&falling, POINTS_MAX).windows(2).all(|two| two[0].0 < two[1].0), "falling, in order");
     }
 
     #[test]

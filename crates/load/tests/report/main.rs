@@ -33,6 +33,7 @@ fn check(saved: &Saved) -> String {
         assert!(!picture.contains("NaN") && !picture.contains("inf "), "{picture}");
     }
     assert_eq!(page.matches("<h1>").count(), 1);
+    assert!(!page.contains('\0'));
     check_texts(saved);
     assert_eq!(page.matches("<figure").count(), page.matches("role=\"img\"").count());
     assert_eq!(page.matches("<figure").count(), page.matches("<summary>The numbers").count());
@@ -97,6 +98,7 @@ fn nothing_is_claimed_of_machines_that_differ() {
 fn a_red_run_takes_its_pair_with_it() {
     let mut saved = made_up::compare(2, 7, 0.7);
     saved.runs[4].end.as_mut().unwrap().failure = Some(HOSTILE.to_owned());
+    saved.head.plan["declared"]["name_a"] = serde_json::json!(HOSTILE);
     let page = check(&saved);
     assert!(headline(&page).contains("7 pairs, 1 left out."), "{}", headline(&page));
     assert_eq!(page.matches("<td>left out").count(), 2);
