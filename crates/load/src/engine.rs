@@ -24,7 +24,7 @@ use net::{ConnId, Event, Need, Net, Stream};
 use crate::chance::Chance;
 use crate::protocol::{Answer, Part, Protocol, Values};
 use crate::record::{Ending, Record, Second};
-use crate::workload::{Operation, Sizes, Workload};
+use crate::workload::{Distribution, Operation, Sizes, Workload};
 use keys::{DIGITS_COUNT, Keys, write_digits};
 pub use nodes::{Node, Nodes};
 pub use schedule::Pace;
@@ -130,6 +130,8 @@ struct Connection<R> {
     is_wrong: bool,
     /// A closed pace: since when the next batch could begin.
     free_since_ns: u64,
+    /// Requests answered here since it was last free; before the first as many as a batch has.
+    answered_count: usize,
 }
 
 /// An error's text, and how often it came.
@@ -193,6 +195,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
                 value_size: 0,
                 is_wrong: false,
                 free_since_ns: began_ns,
+                answered_count: plan.pipeline,
             }
         });
         let connections: Vec<_> = connections.collect();
@@ -341,20 +344,31 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
 
     /// In a closed pace: the next batch of each connection whose last one is answered.
     fn begin_batches<N: Net>(&mut self, now_ns: u64, net: &mut N) {
+        let is_one = self.nodes.count() == 1;
+        // Every key in its turn, whoever owns it: else a node that is quicker would begin anew before the others are through.
+        let is_sequence = self.plan.workload.key_distribution == Distribution::Sequential;
         let mut free = std::mem::take(&mut self.free);
         for index in free.drain(..) {
-            let Connection { node, free_since_ns, .. } = self.connections[index];
-            for _ in 0..self.plan.pipeline {
+            let Connection { node, free_since_ns, answered_count, .. } = self.connections[index];
+            self.connections[index].answered_count = 0;
+            let count = if is_sequence && !is_one { answered_count } else { self.plan.pipeline };
+            for _ in 0..count {
                 if self.is_over(now_ns) {
                     break;
                 }
-                let key = if self.nodes.count() == 1 {
-                    self.keys.next()
+                if is_one {
+                    let key = self.keys.next();
+                    self.begin(index, key, free_since_ns, net);
+                } else if is_sequence {
+                    let key = self.keys.next();
+                    let slot = self.keys.slot(key);
+                    let index = self.turn_of(self.nodes.owner(slot));
+                    self.begin(index, key, free_since_ns, net);
                 } else {
                     let nodes = &self.nodes;
-                    self.keys.next_of(node, |slot| nodes.owner(slot))
-                };
-                self.begin(index, key, free_since_ns, net);
+                    let key = self.keys.next_of(node, |slot| nodes.owner(slot));
+                    self.begin(index, key, free_since_ns, net);
+                }
             }
         }
         self.free = free;
@@ -501,6 +515,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
                 _ => Ending::Value,
             };
             self.answered += 1;
+            connection.answered_count += 1;
             self.record.received(operation, ending, asked.intended_ns, asked.sent_ns, now_ns);
         }
     }

@@ -262,6 +262,39 @@ fn a_cluster_is_followed() {
     }
 }
 
+/// As a preload must: also when one of the nodes is ten times slower than the other.
+#[test]
+fn a_sequence_goes_through_all_keys_of_all_nodes() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let nodes = vec![("a:1".to_owned(), vec![(0, 8191)]), ("b:2".to_owned(), vec![(8192, 16383)])];
+    let mut plan = plan(Pace::Closed);
+    plan.workload.key_distribution = Distribution::Sequential;
+    plan.workload.key_count = 5000;
+    (plan.pipeline, plan.requests_max) = (20, 5000);
+    let mut pair = pair(plan, Nodes::of(nodes).unwrap(), 4, &clock);
+    let mut seen = std::collections::BTreeMap::new();
+    let mut next = pair.turn();
+    for round in 0_u64.. {
+        if next == Ok(Next::Over) {
+            break;
+        }
+        assert!(pair.engine.in_flight() <= 80, "as many as the connections' batches");
+        for end in 0..4 {
+            if end % 2 == 1 && round % 10 > 0 {
+                continue;
+            }
+            for words in pair.asked(end) {
+                assert_eq!(usize::from(Slot::of(&words[1]).number() / 8192), end % 2);
+                *seen.entry(words[1].clone()).or_insert(0) += 1;
+                pair.ends[end].write(b"$2\r\nok\r\n");
+            }
+        }
+        next = pair.turn();
+    }
+    assert!(seen.len() == 5000 && seen.values().all(|count| *count == 1), "{}", seen.len());
+}
+
 #[test]
 fn errors_are_counted_with_their_texts() {
     let time = Cell::new(0);
