@@ -5,7 +5,7 @@
 //! the memory back, so that a load never waits for whoever writes its results down.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -23,8 +23,6 @@ use crate::machine;
 
 /// How long an engine sleeps at most before it looks whether it is to stop.
 const SLEEP_NS_MAX: u64 = 100_000_000;
-/// How long whoever waits for seconds waits before it looks around.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// One load.
 #[derive(Clone, Debug)]
@@ -145,7 +143,7 @@ pub(super) fn load(order: &Order, stop: &Stop, mut each: impl FnMut(&Second)) ->
     for thread in threads {
         assert!(thread.join().is_ok(), "a load's thread ends by itself");
     }
-    Ok(outcome(dones, stop, &mut each))
+    Ok(outcome(dones, stop))
 }
 
 /// Connections per thread that leave each thread one to each node.
@@ -188,50 +186,59 @@ fn u64_of(count: usize) -> u64 {
     u64::try_from(count).expect("64 bits")
 }
 
+/// Seconds that not all engines are through with, by their number, with how many have handed theirs over whole.
+#[derive(Default)]
+struct UnderWay(BTreeMap<u32, (Second, usize)>);
+
+impl UnderWay {
+    /// One engine's second, or, of one that has ended, what there is of it.
+    fn add(&mut self, second: &Second, is_whole: bool) {
+        match self.0.get_mut(&second.number) {
+            Some((sum, count)) => {
+                sum.add(second);
+                *count += usize::from(is_whole);
+            }
+            None => {
+                self.0.insert(second.number, (second.clone(), usize::from(is_whole)));
+            }
+        }
+    }
+
+    /// The oldest, if the engines that still run are all through with it.
+    fn take(&mut self, running_count: usize) -> Option<Second> {
+        let oldest = self.0.first_entry()?;
+        (running_count == 0 || oldest.get().1 >= running_count).then(|| oldest.remove().0)
+    }
+}
+
 /// Adds the engines' seconds, and shows each when the last engine is through with it.
 fn gather(
     messages: &Receiver<Message>,
     returns: &[Sender<Second>],
     each: &mut impl FnMut(&Second),
 ) -> Vec<Done> {
-    let mut under_way: BTreeMap<u32, (Second, usize)> = BTreeMap::new();
-    let mut dones = Vec::new();
-    let mut running = returns.len();
-    loop {
-        match messages.recv_timeout(LOOK) {
-            Ok(Message::Second(index, second)) => {
-                match under_way.get_mut(&second.number) {
-                    Some((sum, count)) => {
-                        sum.add(&second);
-                        *count += 1;
-                    }
-                    None => {
-                        under_way.insert(second.number, (second.clone(), 1));
-                    }
-                }
+    let mut under_way = UnderWay::default();
+    let mut dones: Vec<Done> = Vec::new();
+    while dones.len() < returns.len() {
+        match messages.recv().expect("a thread says that it is done before it ends") {
+            Message::Second(index, second) => {
+                under_way.add(&second, true);
                 // Nobody is there any more: the engine has ended.
                 let _ = returns[index].send(second);
             }
-            Ok(Message::Done(done)) => {
+            Message::Done(done) => {
+                under_way.add(&done.end.last, false);
                 dones.push(done);
-                running -= 1;
             }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
         }
-        while let Some(entry) = under_way.first_entry()
-            && entry.get().1 >= running.max(1)
-            && running > 0
-        {
-            each(&entry.remove().0);
+        while let Some(second) = under_way.take(returns.len() - dones.len()) {
+            each(&second);
         }
     }
-    // Engines that ended earlier than others left seconds with fewer of them.
-    under_way.into_values().for_each(|(second, _)| each(&second));
     dones
 }
 
-fn outcome(dones: Vec<Done>, stop: &Stop, each: &mut impl FnMut(&Second)) -> Outcome {
+fn outcome(dones: Vec<Done>, stop: &Stop) -> Outcome {
     let mut outcome = Outcome {
         failure: None,
         was_stopped: stop.is_set(),
@@ -242,33 +249,23 @@ fn outcome(dones: Vec<Done>, stop: &Stop, each: &mut impl FnMut(&Second)) -> Out
         error_texts: Vec::new(),
         thread_use: Vec::new(),
     };
-    let mut last: Option<Second> = None;
+    let last = dones.iter().map(|done| done.end.last.number).max();
     for Done { end, failure, cpu_use } in dones {
         outcome.failure = outcome.failure.or(failure);
         outcome.elapsed_ns = outcome.elapsed_ns.max(end.elapsed_ns);
         outcome.answered += end.answered;
         outcome.unanswered += end.unanswered;
         outcome.thread_use.push(cpu_use);
+        if Some(end.last.number) == last {
+            outcome.last_share = outcome.last_share.max(end.last_share);
+        }
         for text in end.error_texts {
             match outcome.error_texts.iter_mut().find(|known| known.text == text.text) {
                 Some(known) => known.count += text.count,
                 None => outcome.error_texts.push(text),
             }
         }
-        match &mut last {
-            Some(last) if last.number == end.last.number => {
-                last.add(&end.last);
-                outcome.last_share = outcome.last_share.max(end.last_share);
-            }
-            Some(last) if last.number > end.last.number => each(&end.last),
-            _ => {
-                let before = last.replace(end.last);
-                before.iter().for_each(&mut *each);
-                outcome.last_share = end.last_share;
-            }
-        }
     }
-    last.iter().for_each(each);
     outcome
 }
 
@@ -335,4 +332,37 @@ fn work<P: Protocol>(part: Part, protocol: P) {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run are far below 2^53")]
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::workload::Operation;
+
+    fn second(number: u32, begun: u64) -> Second {
+        Second { number, begun, ..Second::new([Operation::Get].into_iter()) }
+    }
+
+    /// One engine of three ends early: its last second is part of the others', and none comes twice or out of order.
+    #[test]
+    fn a_second_is_shown_once_all_are_through_with_it() {
+        let mut under_way = UnderWay::default();
+        let mut shown = Vec::new();
+        let mut step = |number: u32, begun: u64, is_whole: bool, running_count: usize| {
+            under_way.add(&second(number, begun), is_whole);
+            while let Some(second) = under_way.take(running_count) {
+                shown.push((second.number, second.begun));
+            }
+        };
+        step(0, 1, true, 3);
+        step(1, 1, true, 3);
+        step(0, 10, true, 3);
+        step(0, 100, true, 3);
+        step(1, 10, true, 3);
+        step(1, 100, false, 2);
+        step(2, 1, true, 2);
+        step(2, 10, false, 1);
+        step(3, 1, false, 0);
+        assert_eq!(shown, [(0, 111), (1, 111), (2, 11), (3, 1)]);
+    }
 }

@@ -344,7 +344,7 @@ pub(crate) struct CompareSettings {
 /// All settings of `expresslane bench search`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SearchSettings {
-    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
+    /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
     pub(crate) address: Endpoint,
     /// What is to be kept: p50, p90, p99, p99.9 or p99.99 below a time
@@ -365,7 +365,7 @@ pub(crate) struct SearchSettings {
 /// All settings of `expresslane bench run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunSettings {
-    /// Where the server listens: HOST:PORT, :PORT, [IPV6]:PORT or unix:PATH
+    /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
     pub(crate) address: Endpoint,
     #[command(flatten)]
