@@ -303,6 +303,17 @@ mod tests {
         assert_eq!(run.seconds, [first.clone(), second.clone()]);
     }
 
+    /// A report made from the file says what the screen said, to the last digit.
+    #[test]
+    fn numbers_come_back_as_they_were() {
+        let mut chance = crate::chance::Chance::new(7);
+        for _ in 0..1000 {
+            let end = RunEnd { last_share: chance.share() * 1e-3, ..RunEnd::default() };
+            let text = serde_json::to_string(&end).unwrap();
+            assert_eq!(serde_json::from_str::<RunEnd>(&text).unwrap(), end, "{text}");
+        }
+    }
+
     #[test]
     fn a_file_is_of_use_wherever_it_is_cut() {
         let file = written(&lines());
