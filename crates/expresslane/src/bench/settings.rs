@@ -265,7 +265,7 @@ pub(crate) enum Arrivals {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Waiting {
-    /// In the kernel, to the nanosecond it can; microseconds late
+    /// In the kernel: later by a wake-up, which the send lag shows
     Sleep,
     /// By looking at the clock all the time: needs a core that nothing else needs
     Spin,
