@@ -51,14 +51,19 @@ pub(crate) fn answer(view: &View<'_>) -> Answer {
         return compared(view);
     }
     let counted: Vec<&Placed<'_>> = view.runs.iter().filter(|run| run.count() > 0).collect();
-    match counted[..] {
+    let mut answer = match counted[..] {
         [] => {
             let sentence = "Nothing was measured: no run has a single reply.".to_owned();
             Answer { sentence, ..Answer::default() }
         }
         [run] => single(run),
         _ => several(view, &counted),
+    };
+    if view.saved.head.kind == "compare" {
+        answer.sentence =
+            format!("Nothing can be told of A and B: none of their pairs was run. {}", answer.sentence);
     }
+    answer
 }
 
 fn single(run: &Placed<'_>) -> Answer {
@@ -126,6 +131,10 @@ fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
             number::time(low),
             number::time(high)
         );
+    }
+    // A searched server is judged by its steps, which are meant to fail beyond what was found.
+    if view.found.is_none() && counted.iter().all(|run| worst(&run.gates) == Colour::Red) {
+        sentence = format!("No measurement of the server, see below: {sentence}");
     }
     let tiles = TILES.into_iter().filter_map(|metric| {
         let run = middle(counted, metric)?;

@@ -107,6 +107,25 @@ fn a_red_run_takes_its_pair_with_it() {
     assert!(headline(&page).starts_with("No claim: 4 pairs count"), "{}", headline(&page));
 }
 
+/// A machine so noisy that A does not even agree with itself: what its runs did is no answer to what was asked.
+#[test]
+fn a_comparison_that_ends_before_its_pairs_says_so_first() {
+    let mut saved = made_up::compare(2, 7, 0.7);
+    for run in &mut saved.runs {
+        run.head.arm = "a1".to_owned();
+    }
+    let said = headline(&check(&saved)).to_owned();
+    assert!(said.starts_with("Nothing can be told of A and B") && !said.contains("No measurement"), "{said}");
+    for run in &mut saved.runs {
+        run.end.as_mut().unwrap().failure = Some("gone".to_owned());
+    }
+    let page = check(&saved);
+    assert!(headline(&page).contains("No measurement of the server"), "{}", headline(&page));
+    saved.runs.truncate(1);
+    let page = check(&saved);
+    assert!(headline(&page).starts_with("Nothing can be told of A and B"), "{}", headline(&page));
+}
+
 #[test]
 fn each_kind_of_result_has_its_figures() {
     let all = ["percentiles", "strips", "fanout", "heat", "split"];
