@@ -116,10 +116,10 @@ test-redis-suite: build ## Redis' own test suite against the built server (tests
 # Counted, not timed: the same number whatever else the machine does.
 .PHONY: test-instructions
 test-instructions: need-toolchain
-	@echo "== instructions per GET and SET"
+	@echo "== instructions per GET, SET and request of the load"
 	@$(call need,valgrind,valgrind)
-	@$(CARGO) build --quiet --release --locked -p sim --example instructions
-	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples/instructions
+	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example engine
+	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long
 test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Instructions per GET and SET, counted by callgrind: repeatable whatever else the machine does.
+"""Instructions per GET and SET, and per request of the load, counted by callgrind: repeatable whatever else the machine does.
 
-The program is crates/sim/examples/instructions.rs: one lane over memory, sixteen commands at a time. Two runs of different
-length are counted, so that start-up cancels out. The result is compared with the record in bench/instructions.json: more than
-2 % above it, or above the ceiling, fails. After an intended change write the new record with --write.
+The programs are crates/sim/examples/instructions.rs, one lane over memory, and crates/load/examples/engine.rs, one engine of the
+load over memory; both send sixteen commands at a time. Two runs of different length are counted, so that start-up cancels out.
+The result is compared with the record in bench/instructions.json: more than 2 % above it, or above the ceiling, fails. After an
+intended change write the new record with --write.
 
-    bench/instructions.py PROGRAM [--write]
+    bench/instructions.py FOLDER-OF-BUILT-EXAMPLES [--write]
 """
 
 import json
@@ -19,6 +20,8 @@ import sys
 RECORD = pathlib.Path(__file__).with_name("instructions.json")
 TOLERANCE = 0.02
 COUNTS = (16_000, 48_000)
+# Of each record, the program and its first argument.
+PROGRAMS = {"get": ("instructions", "get"), "set": ("instructions", "set"), "load": ("engine", "16")}
 # memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere.
 PINNED = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,-AVX512F,-AVX512VL,-AVX512BW"}
 
@@ -46,8 +49,9 @@ def main() -> int:
         sys.exit("valgrind is missing: apt-get install valgrind")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     failed = False
-    for kind in ("get", "set"):
-        few, many = (count(arguments[0], kind, commands) for commands in COUNTS)
+    for kind, (program, argument) in PROGRAMS.items():
+        program = os.path.join(arguments[0], program)
+        few, many = (count(program, argument, commands) for commands in COUNTS)
         each = (many - few) / (COUNTS[1] - COUNTS[0])
         known = record.get(kind, {})
         limit = min(known.get("record", each) * (1 + TOLERANCE), known.get("ceiling", each))

@@ -19,7 +19,7 @@ pub(crate) mod schedule;
 use std::collections::VecDeque;
 use std::fmt;
 
-use net::{ConnId, Event, Need, Net, Stream};
+use net::{ConnId, Event, Need, Net, Output, Stream};
 
 use crate::chance::Chance;
 use crate::protocol::{Answer, Part, Protocol, Values};
@@ -322,17 +322,19 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
                 return Err(Failure::Behind);
             }
             let key = self.keys.next();
-            let node = if self.nodes.count() == 1 { 0 } else { self.nodes.owner(self.keys.slot(key)) };
-            let index = self.turn_of(node);
-            self.begin(index, key, due_ns, net);
+            let index = self.connection_for(key);
+            // A connection that is gone is told of in the next poll, and ends the run.
+            let Some(output) = net.output(self.connections[index].conn) else { return Ok(Next::Replies) };
+            self.begin(index, key, due_ns, output);
             self.schedule.advance();
             due_ns = self.schedule.due_ns().expect("a rate has times");
         }
         Ok(Next::At(due_ns))
     }
 
-    /// The connections of a node take turns.
-    fn turn_of(&mut self, node: usize) -> usize {
+    /// One to the node that owns the key. The connections of a node take turns.
+    fn connection_for(&mut self, key: u32) -> usize {
+        let node = if self.nodes.count() == 1 { 0 } else { self.nodes.owner(self.keys.slot(key)) };
         let count = self.connections.len();
         let mut index = self.turns[node];
         while self.connections[index].node != node {
@@ -349,26 +351,29 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         let is_sequence = self.plan.workload.key_distribution == Distribution::Sequential;
         let mut free = std::mem::take(&mut self.free);
         for index in free.drain(..) {
-            let Connection { node, free_since_ns, answered_count, .. } = self.connections[index];
+            let Connection { conn, node, free_since_ns, answered_count, .. } = self.connections[index];
             self.connections[index].answered_count = 0;
-            let count = if is_sequence && !is_one { answered_count } else { self.plan.pipeline };
-            for _ in 0..count {
+            if is_sequence && !is_one {
+                for _ in 0..answered_count {
+                    if self.is_over(now_ns) {
+                        break;
+                    }
+                    let key = self.keys.next();
+                    let index = self.connection_for(key);
+                    let Some(output) = net.output(self.connections[index].conn) else { break };
+                    self.begin(index, key, free_since_ns, output);
+                }
+                continue;
+            }
+            let Some(output) = net.output(conn) else { continue };
+            for _ in 0..self.plan.pipeline {
                 if self.is_over(now_ns) {
                     break;
                 }
-                if is_one {
-                    let key = self.keys.next();
-                    self.begin(index, key, free_since_ns, net);
-                } else if is_sequence {
-                    let key = self.keys.next();
-                    let slot = self.keys.slot(key);
-                    let index = self.turn_of(self.nodes.owner(slot));
-                    self.begin(index, key, free_since_ns, net);
-                } else {
-                    let nodes = &self.nodes;
-                    let key = self.keys.next_of(node, |slot| nodes.owner(slot));
-                    self.begin(index, key, free_since_ns, net);
-                }
+                let nodes = &self.nodes;
+                let key =
+                    if is_one { self.keys.next() } else { self.keys.next_of(node, |slot| nodes.owner(slot)) };
+                self.begin(index, key, free_since_ns, output);
             }
         }
         self.free = free;
@@ -377,13 +382,14 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
     /// Requests whose key has moved, to whom it belongs now.
     fn ask_again<N: Net>(&mut self, net: &mut N) {
         for asked in std::mem::take(&mut self.moved) {
-            let slot = self.keys.slot(asked.key);
-            let index = self.turn_of(self.nodes.owner(slot));
-            self.put(index, asked, net);
+            let index = self.connection_for(asked.key);
+            let Some(output) = net.output(self.connections[index].conn) else { continue };
+            self.put(index, asked, output);
         }
     }
 
-    fn begin<N: Net>(&mut self, index: usize, key: u32, intended_ns: u64, net: &mut N) {
+    #[inline]
+    fn begin(&mut self, index: usize, key: u32, intended_ns: u64, output: &mut Output) {
         let operations = &self.plan.workload.operations.0;
         let mut operation = 0;
         if operations.len() > 1 {
@@ -407,13 +413,12 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         };
         self.started += 1;
         self.record.begun(self.started - self.answered);
-        self.put(index, asked, net);
+        self.put(index, asked, output);
     }
 
-    fn put<N: Net>(&mut self, index: usize, asked: Asked, net: &mut N) {
+    #[inline]
+    fn put(&mut self, index: usize, asked: Asked, output: &mut Output) {
         let connection = &mut self.connections[index];
-        // A connection that is gone is told of in the next poll, and ends the run.
-        let Some(output) = net.output(connection.conn) else { return };
         let mut first = Some(asked.key);
         let keys = &mut self.keys;
         let mut key = || first.take().unwrap_or_else(|| keys.next());

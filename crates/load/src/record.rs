@@ -189,10 +189,25 @@ pub(crate) enum Ending {
     Wrong,
 }
 
+/// The times of a request that is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    operation: usize,
+    intended_ns: u64,
+    sent_ns: u64,
+    received_ns: u64,
+}
+
 /// The second under way, and those that are over.
+///
+/// Requests that leave together, or are answered together, have the same times: they are counted, and recorded as one.
 pub(crate) struct Record {
     began_ns: u64,
     current: Second,
+    /// Answered ones that are not recorded yet, and how many.
+    answered: (Times, u64),
+    /// The send lag of those that are sent and not recorded yet, and how many.
+    sent: (u64, u64),
     /// Where the current second ends.
     end_ns: u64,
     /// Whole seconds that nobody has fetched yet.
@@ -205,7 +220,15 @@ impl Record {
     pub(crate) fn new(operations: &[Operation], began_ns: u64) -> Record {
         let second = || Second::new(operations.iter().copied());
         let spare = vec![second(), second()];
-        Record { began_ns, current: second(), end_ns: began_ns + SECOND_NS, over: Vec::new(), spare }
+        Record {
+            began_ns,
+            current: second(),
+            answered: Default::default(),
+            sent: (0, 0),
+            end_ns: began_ns + SECOND_NS,
+            over: Vec::new(),
+            spare,
+        }
     }
 
     /// Goes on to the second of that time. Seconds in which nothing happened are recorded as such.
@@ -218,6 +241,8 @@ impl Record {
 
     #[cold]
     fn close(&mut self) {
+        self.settle_answered();
+        self.settle_sent();
         let mut next = self.spare.pop().unwrap_or_else(|| Second::new(operations(&self.current)));
         next.number = self.current.number + 1;
         self.over.push(std::mem::replace(&mut self.current, next));
@@ -232,7 +257,17 @@ impl Record {
 
     #[inline]
     pub(crate) fn sent(&mut self, lag_ns: u64) {
-        self.current.send_lag.saturating_record(lag_ns);
+        if lag_ns != self.sent.0 {
+            self.settle_sent();
+            self.sent.0 = lag_ns;
+        }
+        self.sent.1 += 1;
+    }
+
+    fn settle_sent(&mut self) {
+        let (lag_ns, count) = self.sent;
+        self.current.send_lag.saturating_record_n(lag_ns, count);
+        self.sent.1 = 0;
     }
 
     pub(crate) fn moved(&mut self) {
@@ -248,21 +283,36 @@ impl Record {
         sent_ns: u64,
         now_ns: u64,
     ) {
-        let response_ns = now_ns.saturating_sub(intended_ns);
         let record = &mut self.current.operations[operation];
-        record.response.saturating_record(response_ns);
-        record.service.saturating_record(now_ns.saturating_sub(sent_ns));
         match ending {
             Ending::Value => {}
             Ending::Miss => record.misses += 1,
             Ending::Error => record.errors += 1,
             Ending::Wrong => record.wrong += 1,
         }
-        let since_ns = now_ns.saturating_sub(self.end_ns - SECOND_NS);
+        let times = Times { operation, intended_ns, sent_ns, received_ns: now_ns };
+        if times != self.answered.0 {
+            self.settle_answered();
+            self.answered.0 = times;
+        }
+        self.answered.1 += 1;
+    }
+
+    fn settle_answered(&mut self) {
+        let (Times { operation, intended_ns, sent_ns, received_ns }, count) = self.answered;
+        self.answered.1 = 0;
+        if count == 0 {
+            return;
+        }
+        let response_ns = received_ns.saturating_sub(intended_ns);
+        let record = &mut self.current.operations[operation];
+        record.response.saturating_record_n(response_ns, count);
+        record.service.saturating_record_n(received_ns.saturating_sub(sent_ns), count);
+        let since_ns = received_ns.saturating_sub(self.end_ns - SECOND_NS);
         let part = usize::try_from(since_ns / (SECOND_NS / 10)).expect("a tenth of a second");
         let part = &mut self.current.parts[part.min(PARTS - 1)];
-        part.0 += 1;
-        part.1 = part.1.saturating_add(response_ns);
+        part.0 += count;
+        part.1 = part.1.saturating_add(response_ns.saturating_mul(count));
     }
 
     /// A second that is over, oldest first. Give it back, cleared, with [`Record::give_back`].
@@ -276,7 +326,9 @@ impl Record {
     }
 
     /// The second under way, which the end of the run cut; what share of it there is.
-    pub(crate) fn last(self, now_ns: u64) -> (Second, f64) {
+    pub(crate) fn last(mut self, now_ns: u64) -> (Second, f64) {
+        self.settle_answered();
+        self.settle_sent();
         let since_ns = now_ns.saturating_sub(self.end_ns - SECOND_NS).min(SECOND_NS);
         (self.current, crate::float::float(since_ns) / crate::float::float(SECOND_NS))
     }
@@ -316,6 +368,31 @@ mod tests {
         assert_eq!(last.parts[0], (2, 2_002 * MS));
         assert!(last.operations[1].response.max().abs_diff(2_001 * MS) < 3 * MS);
         assert!(last.operations[1].service.max().abs_diff(2_000 * MS) < 3 * MS);
+    }
+
+    /// Those of a batch have the same times. However they are mixed with others, each is recorded, in its own second.
+    #[test]
+    fn what_is_recorded_as_one_counts_as_many() {
+        let mut record = Record::new(&[Operation::Get, Operation::Set], 0);
+        for at_ms in [999, 1_000] {
+            record.advance(at_ms * MS);
+            for (operation, since_ms, count) in [(0, 3, 16), (1, 3, 2), (0, 3, 1), (0, 4, 1)] {
+                for _ in 0..count {
+                    record.sent(since_ms * MS);
+                    let intended_ns = (at_ms - since_ms) * MS;
+                    record.received(operation, Ending::Miss, intended_ns, intended_ns + MS, at_ms * MS);
+                }
+            }
+        }
+        let first = record.take().unwrap();
+        let (last, _) = record.last(1_000 * MS);
+        for (second, part) in [(first, PARTS - 1), (last, 0)] {
+            assert_eq!(second.operations.iter().map(OperationSecond::count).collect::<Vec<u64>>(), [18, 2]);
+            assert_eq!((second.operations[0].misses, second.send_lag.len()), (18, 20));
+            assert_eq!(second.parts[part], (20, (19 * 3 + 4) * MS));
+            let above = |ns: u64| second.operations[0].service.count_between(ns + ns / 500, u64::MAX);
+            assert_eq!((above(2 * MS), above(3 * MS)), (1, 0));
+        }
     }
 
     #[test]

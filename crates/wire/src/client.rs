@@ -14,6 +14,9 @@ pub const LINE_SIZE_MAX: usize = 64 * 1024;
 /// Deepest nesting of a reply. A deeper one ends the connection. (COMMAND DOCS has nine levels.)
 pub const DEPTH_MAX: usize = 64;
 
+/// Digits of a bulk's size that [`Counter::whole_bulk`] reads.
+const BULK_DIGITS_MAX: usize = 9;
+
 /// Appends a command as an array of bulk strings.
 pub fn command(out: &mut impl Put, args: &[&[u8]]) {
     reply::array(out, args.len());
@@ -258,6 +261,31 @@ impl Counter {
                 return Ok((Some(outcome), at));
             }
         }
+    }
+
+    /// A bulk string that is a reply by itself and is there as a whole: its bytes, and how many to consume. That is what most
+    /// replies are, and this is the short way; on None [`Counter::next_seen`] tells what there is.
+    #[inline]
+    pub fn whole_bulk<'a>(&self, input: &'a [u8]) -> Option<(&'a [u8], usize)> {
+        if self.outcome.is_some() || self.parser.scanned > 0 || *input.first()? != b'$' {
+            return None;
+        }
+        let (mut size, mut at) = (0, 1);
+        // More digits go the long way.
+        while let digit @ b'0'..=b'9' = *input.get(at)? {
+            if at > BULK_DIGITS_MAX {
+                return None;
+            }
+            size = size * 10 + usize::from(digit - b'0');
+            at += 1;
+        }
+        let value_at = at + 2;
+        let end = value_at + size + 2;
+        let is_framed = at > 1
+            && end <= input.len()
+            && input[at..value_at] == *b"\r\n"
+            && input[end - 2..end] == *b"\r\n";
+        is_framed.then(|| (&input[value_at..end - 2], end))
     }
 
     /// One element is whole: is the reply?

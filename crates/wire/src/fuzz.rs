@@ -1,7 +1,7 @@
 //! Bodies of the fuzz targets: what must hold for any bytes. The targets under `fuzz/` call them with bytes of a fuzzer,
 //! the tests with bytes of a seeded generator.
 
-use crate::client::{Collector, Counter, ReplyError};
+use crate::client::{Collector, Counter, Outcome, ReplyError};
 use crate::extended;
 use crate::glob::{self, Case, Verdict};
 use crate::reply::Proto;
@@ -89,7 +89,14 @@ fn collect(input: &[u8], piece: usize) -> (Vec<crate::client::Reply>, usize, Opt
     let (mut collected, mut counted, mut arrived) = (0, 0, 0);
     while arrived < input.len() {
         arrived = arrived.saturating_add(piece).min(input.len());
-        while let Ok((end, size)) = counter.next(&input[counted..arrived]) {
+        loop {
+            let rest = &input[counted..arrived];
+            let short = counter.whole_bulk(rest).map(|(value, size)| (value.len(), size));
+            let Ok((end, size)) = counter.next(rest) else { break };
+            if let Some((value_size, whole_size)) = short {
+                assert_eq!((end, size), (Some(Outcome::Value), whole_size), "the short way is the same way");
+                assert!(value_size + b"$0\r\n\r\n".len() <= size);
+            }
             counted += size;
             if end.is_none() {
                 break;

@@ -167,7 +167,11 @@ fn whole(number: f64) -> u64 {
 /// Writes the number over all of `digits`, with leading zeros.
 #[inline]
 pub(crate) fn write_digits(digits: &mut [u8], mut number: u32) {
+    digits.fill(b'0');
     for digit in digits.iter_mut().rev() {
+        if number == 0 {
+            break;
+        }
         *digit = b'0' + u8::try_from(number % 10).expect("a digit");
         number /= 10;
     }

@@ -1,5 +1,7 @@
 //! Redis' protocol, and so Valkey's, Dragonfly's and ours.
 
+use std::ops::Range;
+
 use net::Output;
 use wire::client::{Counter, Element, Kind, Outcome};
 use wire::reply::Put;
@@ -16,12 +18,13 @@ pub struct Resp {
 
 /// A request as bytes, made once.
 struct Request {
-    /// Up to the first key.
+    /// Up to the end of the first key, whose digits are overwritten.
     head: Vec<u8>,
-    /// One key with what frames it; the digits are overwritten.
-    key: Vec<u8>,
-    digits_at: usize,
-    /// How often the key follows.
+    /// Where in it the key begins, with what frames it.
+    key_at: usize,
+    /// Its digits.
+    digits: Range<usize>,
+    /// How many keys there are.
     key_count: u16,
     /// Whether a value follows, and what then.
     value: Option<Vec<u8>>,
@@ -54,11 +57,13 @@ impl Request {
         let arg_count = 1 + usize::from(key_count) + if is_set { 1 + tail_count } else { 0 };
         let mut head = format!("*{arg_count}\r\n").into_bytes();
         bulk(&mut head, name.as_bytes());
-        let mut key = Vec::new();
-        let name = [workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat();
-        bulk(&mut key, &name);
-        let digits_at = key.len() - DIGITS_COUNT - 2;
-        Request { head, key, digits_at, key_count, value: is_set.then_some(tail) }
+        let key_at = head.len();
+        if key_count > 0 {
+            bulk(&mut head, &[workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat());
+        }
+        let digits_end = head.len() - b"\r\n".len();
+        let digits = digits_end.saturating_sub(DIGITS_COUNT)..digits_end;
+        Request { head, key_at, digits, key_count, value: is_set.then_some(tail) }
     }
 }
 
@@ -82,15 +87,18 @@ impl Protocol for Resp {
     #[inline]
     fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output) {
         let request = &mut self.requests[operation];
-        output.extend(&request.head);
-        let digits = request.digits_at..request.digits_at + DIGITS_COUNT;
+        let mut from = 0;
         for _ in 0..request.key_count {
-            write_digits(&mut request.key[digits.clone()], key());
-            output.extend(&request.key);
+            write_digits(&mut request.head[request.digits.clone()], key());
+            output.extend(&request.head[from..]);
+            from = request.key_at;
+        }
+        if request.key_count == 0 {
+            output.extend(&request.head);
         }
         if let Some(tail) = &request.value {
             wire::reply::bulk_header(&mut Out(output), size);
-            self.values.put(&request.key[digits], size, output);
+            self.values.put(&request.head[request.digits.clone()], size, output);
             output.extend(tail);
         }
     }
@@ -101,6 +109,10 @@ impl Protocol for Resp {
         input: &[u8],
         see: &mut impl FnMut(Part<'_>),
     ) -> Result<(Option<Answer>, usize), String> {
+        if let Some((value, size)) = reading.whole_bulk(input) {
+            see(Part::Bytes(value));
+            return Ok((Some(Answer::Value), size));
+        }
         let mut is_error = false;
         let result = reading.next_seen(input, &mut |element| match element {
             Element::Bytes(bytes) if is_error => see(Part::Error(bytes)),
