@@ -157,12 +157,12 @@ bench-memory: build ## Resident bytes per key: this server and Debian's redis-se
 	@$(call need,redis-server,redis-server)
 	@$(PYTHON) bench/memory.py $(ARGS)
 
-# The quick form; `target/release/expresslane bench reproduce all` is the full one, unattended over hours.
+# The quick form; `target/release/expresslane bench reproduce all` is the full one, unattended over hours. The links of E3 and E4 need root.
 .PHONY: reproduce
-reproduce: build ## The five published experiments, quick form (15 minutes); ARGS="--noisy" on a busy machine
+reproduce: build ## The five published experiments, quick form (17 minutes); ARGS="--noisy" on a busy machine
 	@$(call need,redis-server,redis-server)
-	@$(TARGET)/release/expresslane bench reproduce all --quick --result $(TARGET)/reproduce.jsonl $(ARGS) || { code=$$?; [ $$code = 3 ] || exit $$code; }
-	@echo "everything that was seen: $(TARGET)/reproduce.jsonl"
+	@$(TARGET)/release/expresslane bench reproduce all --quick --result $(TARGET)/reproduce.jsonl --html $(TARGET)/reproduce.html $(ARGS) || { code=$$?; [ $$code = 3 ] || exit $$code; }
+	@echo "the report: $(TARGET)/reproduce.html; everything that was seen: $(TARGET)/reproduce.jsonl"
 
 # ---- what must be there ----
 

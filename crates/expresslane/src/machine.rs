@@ -132,6 +132,14 @@ pub(crate) fn thread_id() -> i32 {
     unsafe { libc::gettid() }
 }
 
+/// Whether a process of this name runs, as far as /proc is open.
+pub(crate) fn is_running(name: &str) -> bool {
+    let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
+    folders
+        .filter_map(|folder| fs::read_to_string(folder.path().join("comm")).ok())
+        .any(|own| own.trim() == name)
+}
+
 /// The memory node of a cpu, from its folder's `nodeN` link. `None`: the machine has but one, or does not say.
 pub(crate) fn node_of(cpu: usize) -> Option<u16> {
     let folder = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;

@@ -1,5 +1,5 @@
-//! `expresslane bench reproduce` as its user meets it. The peer is this server itself, or a few lines of shell: no Redis is needed,
-//! and levels are so short that their figures mean nothing.
+//! `expresslane bench reproduce` as its user meets it. The peer is this server itself, or a few lines of shell, or redis-server where
+//! it is installed; levels are so short that their figures mean nothing. Links are made where this process may.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
@@ -21,10 +21,30 @@ fn port() -> String {
     (8_000 + program * 1_280 + test * 128).to_string()
 }
 
+/// However it ends, no link stays behind.
 fn reproduce(words: &[&str]) -> Output {
+    let (output, pid) = killable(words);
+    assert!(!names_of_links().contains(&link_of(pid)), "{output:?}");
+    output
+}
+
+/// What came of it, and the number that it had.
+fn killable(words: &[&str]) -> (Output, u32) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
     command.args(["bench", "reproduce"]).args(words).args(["--noisy", "-q"]).stdin(Stdio::null());
-    command.output().unwrap()
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    (child.wait_with_output().unwrap(), pid)
+}
+
+fn link_of(pid: u32) -> String {
+    format!("expresslane-{pid}")
+}
+
+/// The network namespaces that have names. A system without them has none.
+fn names_of_links() -> Vec<String> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
 #[track_caller]
@@ -44,10 +64,12 @@ fn refused(words: &[&str], code: i32, want: &str) -> String {
 /// An experiment of this server against itself, so small that nothing can be told: the text, and what was kept.
 #[track_caller]
 fn tiny(experiment: &str, more: &[&str]) -> (String, Saved) {
-    let folder = Folder::new(&format!("reproduce-{experiment}"));
+    let folder = Folder::new(&format!("reproduce-{experiment}-{}", more.join("-").replace('/', "")));
     let (result, port) = (folder.path("result.jsonl"), port());
-    let words = [experiment, "--peer", "expresslane", "--port", &port, "--level-duration", "200ms"];
-    let output = reproduce(&[&words[..], &["--pairs", "1", "--result", &result], more].concat());
+    let words =
+        [experiment, "--port", &port, "--level-duration", "200ms", "--pairs", "1", "--result", &result];
+    let peer = if more.contains(&"--peer") { &[][..] } else { &["--peer", "expresslane"] };
+    let output = reproduce(&[&words[..], peer, more].concat());
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let saved = read(BufReader::new(std::fs::File::open(&result).unwrap())).unwrap();
     assert!(saved.is_complete);
@@ -84,16 +106,43 @@ fn a_sweep_runs_each_level_of_both_set_ups() {
         assert!(text.contains(want), "{want}: {text}");
     }
     assert!(text.lines().filter(|line| !line.is_empty()).all(|line| line.starts_with("quick ")), "{text}");
-    let evaluations = load::experiments::Evaluation::of_saved(&saved).unwrap();
-    let spread = &evaluations[0].rows[0];
-    assert!(spread.from.is_some() && spread.to.is_some(), "the file tells what the screen told");
 }
 
+/// A master and its copy, each with a load of its own, on as many cpus as there are.
 #[test]
-fn batches_and_sizes_are_those_of_the_preset() {
-    let (text, saved) = tiny("E4", &[]);
+fn several_instances_are_a_master_and_copies() {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    }
+    let (text, saved) = tiny("E1", &["--levels", "10", "--instances", "2", "--peer", "redis-server"]);
+    let of = |arm: &'static str| saved.runs.iter().filter(move |run| run.head.arm == arm);
+    let mut addresses: Vec<&str> = of("a").map(|run| run.head.address.as_str()).collect();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 2, "{addresses:?}");
+    assert!(of("a").all(|run| run.head.connection_count == 10));
+    let lanes: Vec<u32> = of("b").map(|run| run.head.connection_count).collect();
+    assert_eq!(lanes, [20], "two lanes, one load over both");
+    assert!(text.contains("instances: 94 -> 2") && text.contains("a load an instance"), "{text}");
+}
+
+/// The machine decides whether there are links; each way everything that was planned ran, or is missing with the reason.
+#[test]
+fn batches_go_over_links_where_they_may_be_made() {
+    let folder = Folder::new("reproduce-links");
+    let page = folder.path("report.html");
+    let (text, saved) = tiny("E4", &["--html", &page]);
     assert!(text.contains("RESP stand-in") && text.contains("(2.00 M)"), "{text}");
-    assert_eq!(saved.runs.len(), 2);
+    let mut arms: Vec<&str> = saved.runs.iter().map(|run| run.head.arm.as_str()).collect();
+    arms.sort_unstable();
+    let is_linked = !text.contains("not here: links of 1 and 10 Gbit/s: ");
+    let want: &[&str] = if is_linked {
+        &["1 Gbit/s", "10 Gbit/s", "peer 1 Gbit/s", "peer 10 Gbit/s", "peer unshaped", "unshaped"]
+    } else {
+        &["a", "b"]
+    };
+    arms.retain(|arm| !arm.starts_with("uring"));
+    assert_eq!(arms, want, "{text}");
     for run in &saved.runs {
         let head = &run.head;
         assert_eq!((head.connection_count, head.pipeline, head.workload.key_count), (8, 50, 100_000));
@@ -101,12 +150,21 @@ fn batches_and_sizes_are_those_of_the_preset() {
             (head.workload.operations.to_string().as_str(), head.level.clone()),
             ("get:7,set:3", None)
         );
+        let is_far = ["198.18.", "198.19."].iter().any(|network| head.address.starts_with(network));
+        assert_eq!(is_far, is_linked, "{}", head.address);
     }
-    let (text, saved) = tiny("E3", &["--levels", "128,1024", "--json"]);
-    let mut sizes: Vec<String> =
-        saved.runs.iter().map(|run| run.head.workload.value_size.to_string()).collect();
-    sizes.sort();
-    assert_eq!(sizes, ["1024", "1024", "128", "128"]);
+    assert!(std::fs::read_to_string(&page).unwrap().contains("RESP stand-in"));
+}
+
+#[test]
+fn sizes_are_those_of_the_preset() {
+    let (text, saved) = tiny("E3", &["--levels", "128,1024", "--json", "--links", "off"]);
+    for arm in ["a", "b"] {
+        let of_arm = saved.runs.iter().filter(|run| run.head.arm == arm);
+        let mut sizes: Vec<String> = of_arm.map(|run| run.head.workload.value_size.to_string()).collect();
+        sizes.sort();
+        assert_eq!(sizes, ["1024", "128"], "{arm}");
+    }
     let evaluations: serde_json::Value = serde_json::from_str(&text).unwrap();
     let row = &evaluations[0]["rows"][0];
     assert_eq!(row["name"], "1024 B mean of both");
@@ -133,11 +191,11 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     refused(&["E6"], 2, "'E6' is no experiment");
     refused(&["E1", "--price", "0"], 2, "dollars above zero");
     refused(&["E1", "--peer", "no-such-server"], 1, "`no-such-server` is not to be found");
-    refused(&["E1", "--peer", "expresslane", "--instances", "256"], 1, "are too few for 256");
+    refused(&["E1", "--links", "some"], 2, "possible values: auto, off");
     refused(&["E1", "--peer", "expresslane", "--result", "/no/such/folder"], 1, "name another file");
     let served = Served::start("reproduce-busy", &["--lanes", "1"]);
     if served.port().parse::<u16>().unwrap() < 65_000 {
-        let words = ["E4", "--peer", "expresslane", "--port", served.port(), "--level-duration", "100ms"];
+        let words = ["E4", "--peer", "expresslane", "--links", "off", "--port", served.port()];
         refused(&words, 1, "something listens there already");
     }
 }
@@ -185,4 +243,27 @@ fn whoever_stops_it_gets_what_there_is() {
     let words = ["E4", "--peer", &peer, "--port", &port(), "--level-duration", "100ms", "--pairs", "2"];
     let text = refused(&words, 130, "stopped by hand");
     assert!(text.contains("E4: no repetition"), "{text}");
+}
+
+/// A program that is killed can't take its link away. The next one does.
+#[test]
+fn what_a_killed_program_left_is_removed() {
+    let folder = Folder::new("reproduce-killed");
+    let peer = script(&folder, "kill -KILL $PPID");
+    let words = |peer: &str| {
+        ["E4", "--peer", peer, "--level-duration", "100ms", "--pairs", "1", "--port"].map(str::to_owned)
+    };
+    let run = |peer: &str| {
+        let (words, port) = (words(peer), port());
+        let words: Vec<&str> = words.iter().map(String::as_str).chain([port.as_str()]).collect();
+        killable(&words)
+    };
+    let (output, pid) = run(&peer);
+    assert_eq!(output.status.code(), None, "{output:?}");
+    if !names_of_links().contains(&link_of(pid)) {
+        eprintln!("skipped: no links can be made here");
+        return;
+    }
+    run(&script(&folder, "exit 3"));
+    assert!(!names_of_links().contains(&link_of(pid)), "the next one tidies up");
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! presets   what was published: mix, keys, sizes, levels, protocol, figures          never changes
 //! scale     how much of it this machine and this hour hold: "published → here"       instances, clients, time alone shrink
+//! setups    the servers, links and backends that are compared here, step by step     more than two where there are axes
 //! measured  a run in the numbers that the experiments are about                      one a set-up, pair and level
 //! evaluate  measured runs ──▶ rows beside the published ones, changes, one finding
 //! ```
@@ -11,13 +12,21 @@
 //! set-ups of this machine differ under the published load, and nothing about the published difference.
 
 mod evaluate;
+mod finding;
+mod measure;
 mod measured;
 mod presets;
 mod recipe;
+mod repetition;
 mod scale;
+mod setups;
 
-pub use evaluate::{Evaluation, Finding, Row, Unit};
+pub use evaluate::{Evaluation, Limited, Point, Row};
+pub use finding::Finding;
+pub use measure::{Figure, Measure, Unit};
 pub use measured::Measured;
-pub use presets::{Figure, Id, Measure, Preset, Sweep};
-pub use recipe::{Ingredient, Recipe, State, Step, ingredients, recipes, steps};
-pub use scale::{Arm, Missing, Planned, Scale, Shrunk};
+pub use presets::{Id, Preset, Sweep};
+pub use recipe::{Ingredient, Recipe, State, ingredients, recipes, steps};
+pub use repetition::{KIND, Repetition};
+pub use scale::{Missing, Planned, Scale, Shrunk, Tuned};
+pub use setups::{Arm, LINKS_GIGABITS, Link, Offer, Server, Step};

@@ -16,6 +16,7 @@
 mod answer;
 mod date;
 mod doubts;
+mod experiments;
 pub mod export;
 mod figures;
 mod label;
@@ -25,5 +26,6 @@ mod summary;
 mod svg;
 mod view;
 
+pub use experiments::page as experiments_page;
 pub use page::{PAGE_SIZE_MAX, page};
 pub use summary::summary;

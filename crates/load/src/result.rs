@@ -199,7 +199,25 @@ pub fn write(out: &mut impl Write, line: &Line) -> io::Result<()> {
 ///
 /// # Errors
 /// A line that is none, with its number; a newer form; no head.
-pub fn read(mut file: impl BufRead) -> Result<Saved, String> {
+pub fn read(file: impl BufRead) -> Result<Saved, String> {
+    read_runs(file, |_| {})
+}
+
+/// What kind of a result a file holds, from its first line.
+///
+/// # Errors
+/// As [`read`].
+pub fn kind(mut file: impl BufRead) -> Result<String, String> {
+    let mut text = Vec::new();
+    file.read_until(b'\n', &mut text).map_err(|error| format!("line 1: {error}"))?;
+    Ok(read(&text[..])?.head.kind)
+}
+
+/// As [`read`], and shows each run when its end has been read: whoever takes from it what is wanted may give its seconds up.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_runs(mut file: impl BufRead, mut each: impl FnMut(&mut Run)) -> Result<Saved, String> {
     let mut saved = Saved::default();
     let mut text = Vec::new();
     for number in 1.. {
@@ -216,7 +234,11 @@ pub fn read(mut file: impl BufRead) -> Result<Saved, String> {
         if (number == 1) != matches!(line, Line::Head(_)) {
             return Err(format!("line {number} stands in the wrong place: a result begins with its head"));
         }
+        let ended = if let Line::RunEnd(end) = &line { Some(end.run) } else { None };
         saved.take(line).map_err(|problem| format!("line {number}: {problem}"))?;
+        if let Some(run) = ended.and_then(|run| saved.run(run).ok()) {
+            each(run);
+        }
     }
     if saved.head.schema == 0 { Err("it is empty".to_owned()) } else { Ok(saved) }
 }

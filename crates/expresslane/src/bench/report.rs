@@ -1,24 +1,59 @@
 //! `expresslane bench report`: a saved result, told again: in 80 columns, as a page, as tables for other programs.
+//!
+//! Of experiments there may be more than memory holds: they are measured run by run while their file is read, and the tables of
+//! single seconds, which need all of it, are made only when they are asked for.
 
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
+use load::experiments::{KIND, Repetition};
 use load::report::export::{hgrm, json, runs_csv, seconds_csv};
-use load::report::{page, summary};
-use load::result::{Saved, read};
+use load::report::{experiments_page, page, summary};
+use load::result::{Saved, kind, read};
 
 use super::Trouble;
+use super::reproduce::text;
 use super::settings::{ReportSettings, Wanted};
 
 /// Reads the file, and writes what is wanted.
 pub(super) fn report(settings: &ReportSettings) -> Result<(), Trouble> {
     let name = settings.file.display();
-    let file = File::open(&settings.file)
-        .map_err(|error| Trouble::load(format!("{name}: {error}; name a file that --result has written")))?;
-    let saved = read(BufReader::new(file)).map_err(|problem| Trouble::load(format!("{name}: {problem}")))?;
-    tell(&saved, settings.json);
-    write(&saved, &settings.wanted)
+    let open = || {
+        File::open(&settings.file)
+            .map(BufReader::new)
+            .map_err(|error| Trouble::load(format!("{name}: {error}; name a file that --result has written")))
+    };
+    let wrong = |problem: String| Trouble::load(format!("{name}: {problem}"));
+    if kind(open()?).map_err(wrong)? != KIND {
+        let saved = read(open()?).map_err(wrong)?;
+        tell(&saved, settings.json);
+        return write(&saved, &settings.wanted);
+    }
+    let repetition = Repetition::read(open()?).map_err(wrong)?;
+    let evaluations = repetition.evaluations();
+    if settings.json {
+        super::say(&text::json(&evaluations));
+    } else {
+        evaluations.iter().for_each(|evaluation| super::say(&text::text(evaluation)));
+        super::say(&text::ending(&evaluations));
+    }
+    write_page(&repetition, &settings.wanted)?;
+    let wanted = Wanted { html: None, ..settings.wanted.clone() };
+    if [&wanted.csv, &wanted.runs_csv, &wanted.hgrm].iter().all(|file| file.is_none()) {
+        return Ok(());
+    }
+    write(&read(open()?).map_err(wrong)?, &wanted)
+}
+
+/// Writes the page of experiments, if it is wanted.
+pub(super) fn write_page(repetition: &Repetition, wanted: &Wanted) -> Result<(), Trouble> {
+    let Some(path) = &wanted.html else { return Ok(()) };
+    put(path, experiments_page(repetition))
+}
+
+fn put(path: &Path, text: String) -> Result<(), Trouble> {
+    std::fs::write(path, text).map_err(|error| Trouble::load(format!("{}: {error}", path.display())))
 }
 
 /// The summary on standard output, for people or for programs.
@@ -32,9 +67,6 @@ pub(super) fn tell(saved: &Saved, is_json: bool) {
 
 /// Writes the files that are wanted beside the summary.
 pub(super) fn write(saved: &Saved, wanted: &Wanted) -> Result<(), Trouble> {
-    let put = |path: &Path, text: String| {
-        std::fs::write(path, text).map_err(|error| Trouble::load(format!("{}: {error}", path.display())))
-    };
     if let Some(path) = &wanted.html {
         put(path, page(saved))?;
     }

@@ -6,8 +6,9 @@
 //! measured ──▶ evaluation ──▶ text, JSON
 //! ```
 
+mod link;
 mod setup;
-mod text;
+pub(super) mod text;
 
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
@@ -15,7 +16,9 @@ use std::time::Duration;
 
 use load::connect::{Connected, Endpoint, Login};
 use load::engine::Pace;
-use load::experiments::{Evaluation, Measured, Planned, Preset, Scale};
+use load::experiments::{
+    Arm, Evaluation, Id, KIND, Link, Measured, Offer, Planned, Preset, Repetition, Scale,
+};
 use load::record::Second;
 use load::result::{Line, RunHead, SavedSecond};
 use load::statistics::order::{PairOrder, levels_shuffled, pairs_balanced};
@@ -26,14 +29,16 @@ use super::compare::environment;
 use super::compare::server::Server;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
+use super::report;
 use super::run::{self, Live};
 use super::settings::Waiting;
-use super::settings::reproduce::ReproduceSettings;
+use super::settings::reproduce::{Links, ReproduceSettings};
 use super::stop::Stop;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine::{self, Facts};
-use setup::{Fleet, Place, Target, fleet};
+use link::Cable;
+use setup::{Fleet, Host, Place, Target, fleet};
 
 /// In the full form, for every so many pairs that are to count one more may run for one that was dropped.
 const SPARE_PART: u32 = 2;
@@ -46,6 +51,12 @@ const SEED: u64 = 1;
 
 /// Runs what was asked for, and says what came of it.
 pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
+    let wanted = &settings.output.wanted;
+    if [&wanted.csv, &wanted.runs_csv, &wanted.hgrm].iter().any(|file| file.is_some()) {
+        return Err(Trouble::usage(
+            "tables are made from the file of --result: bench report FILE --csv FILE",
+        ));
+    }
     let facts =
         Facts::read().map_err(|error| Trouble::load(format!("the machine can't be read: {error}")))?;
     let place = place(settings, &facts)?;
@@ -56,12 +67,17 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     if watch::is_noisy(&quiet) && !settings.output.noisy {
         return Err(Trouble::load(quiet.complaints.join("; ")));
     }
+    let mut live = Live::new(&settings.output);
+    for name in link::remove_leftovers() {
+        live.line(&format!("{name}: a link that a killed program had left; it is removed"));
+    }
+    let offer = offer(settings, &place);
+    let plans = settings.experiments.0.iter();
     let plans: Vec<Planned> =
-        settings.experiments.0.iter().map(|id| planned(settings, Preset::of(*id), &place, &facts)).collect();
+        plans.map(|id| planned(settings, Preset::of(*id), &place, &facts, &offer)).collect();
     let saved_plan = serde_json::json!({ "experiments": &plans });
-    let journal = Journal::begin(settings.output.result.as_deref(), "reproduce", saved_plan, clock.unix_ms())
+    let journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
         .map_err(Trouble::load)?;
-    let live = Live::new(&settings.output);
     let mut reproducing =
         Reproducing { place, stop, clock, journal, live, runs_count: 0, measured: Vec::new() };
     let mut evaluations = Vec::new();
@@ -84,8 +100,9 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
         }
     }
     let is_stopped = reproducing.stop.is_set();
-    let (_, broken) = reproducing.journal.end();
+    let (saved, broken) = reproducing.journal.end();
     super::say(&if settings.output.json { text::json(&evaluations) } else { text::ending(&evaluations) });
+    report::write_page(&Repetition { saved, measured: reproducing.measured }, &settings.output.wanted)?;
     match problem.or(broken) {
         _ if is_stopped => Err(Trouble::stopped()),
         Some(problem) => Err(Trouble::load(problem)),
@@ -117,11 +134,42 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&folders).any(|folder| folder.join(program).exists())
 }
 
+fn count(count: usize) -> u32 {
+    u32::try_from(count).expect("cpus and instances are few")
+}
+
+/// What the machine has, tried where that is the only way to know.
+fn offer(settings: &ReproduceSettings, place: &Place) -> Offer {
+    let wanted = |ids: &[Id]| settings.experiments.0.iter().any(|id| ids.contains(id));
+    let links = match settings.links {
+        Links::Off => Err("left out (--links off)".to_owned()),
+        Links::Auto if wanted(&[Id::E3, Id::E4]) => link::may_be_laid(),
+        Links::Auto => Ok(()),
+    };
+    let nodes: std::collections::BTreeSet<Option<u16>> =
+        place.cpus.iter().map(|cpu| machine::node_of(*cpu)).collect();
+    Offer {
+        peer: settings.peer.clone(),
+        price: settings.price,
+        cpus_count: count(place.cpus.len()),
+        server_cpus_count: count(place.server_cpus.len()),
+        links,
+        io_uring: net::uring::probe().map_err(|why| why.to_string()),
+        nodes_count: count(nodes.len()),
+        has_irqbalance: machine::is_running("irqbalance"),
+    }
+}
+
 /// An experiment as it is going to run.
-fn planned(settings: &ReproduceSettings, preset: &Preset, place: &Place, facts: &Facts) -> Planned {
-    let count = |cpus: &[usize]| u32::try_from(cpus.len()).expect("cpus are few");
-    let instances = count(&place.server_cpus);
-    let threads = instances.min(count(&place.load_cpus));
+fn planned(
+    settings: &ReproduceSettings,
+    preset: &Preset,
+    place: &Place,
+    facts: &Facts,
+    offer: &Offer,
+) -> Planned {
+    let instances = count(place.instances);
+    let threads = instances.min(count(place.load_cpus.len()));
     let mut scale = Scale::new(preset, settings.quick, instances, threads, facts.memory_size);
     scale.pairs = settings.pairs.unwrap_or(scale.pairs);
     if let Some(duration) = settings.level_duration {
@@ -131,7 +179,7 @@ fn planned(settings: &ReproduceSettings, preset: &Preset, place: &Place, facts: 
     if let Some(levels) = &settings.levels {
         scale.levels.retain(|level| levels.contains(level));
     }
-    Planned::new(preset, scale, &settings.peer, settings.price, count(&place.cpus))
+    Planned::new(preset, scale, offer)
 }
 
 struct Reproducing {
@@ -147,9 +195,22 @@ struct Reproducing {
 /// A set-up's part of a pair.
 struct Half<'a> {
     planned: &'a Planned,
-    arm: &'a str,
+    arm: &'a Arm,
     pair: u32,
     fleet: &'a Fleet,
+    /// What lies between, where it is not loopback.
+    cable: Option<&'a Cable>,
+}
+
+impl Half<'_> {
+    /// The link as the keys are set over it: unshaped; or as it is in the experiment.
+    fn shape(&self, is_setting: bool) -> Result<(), String> {
+        let gigabits = match self.arm.link {
+            Link::Gigabits(gigabits) if !is_setting => Some(gigabits),
+            _ => None,
+        };
+        self.cable.map_or(Ok(()), |cable| cable.shape(gigabits))
+    }
 }
 
 impl Reproducing {
@@ -157,7 +218,11 @@ impl Reproducing {
     fn experiment(&mut self, planned: &Planned) -> Result<(), String> {
         let wanted = planned.scale.pairs;
         let most = if planned.scale.is_quick { wanted } else { wanted + wanted / SPARE_PART };
-        let arms: Vec<&str> = planned.arms.iter().map(|arm| arm.arm.as_str()).collect();
+        let arms: Vec<&Arm> = planned.arms.iter().collect();
+        let is_linked = planned.arms.iter().any(|arm| arm.link != Link::Loopback);
+        let cable = if is_linked { Some(Cable::lay()?) } else { None };
+        // Those that the finding rests on decide how many pairs there are.
+        let first = planned.steps.first().map(|step| [&step.from, &step.to]);
         let orders = pairs_balanced(usize::try_from(most).expect("32 bits"), SEED);
         let mut counted = 0;
         for (pair, order) in (0..most).zip(orders) {
@@ -171,14 +236,16 @@ impl Reproducing {
             };
             let from = self.measured.len();
             for arm in in_order {
-                let fleet = fleet(planned, arm, &self.place);
-                self.half(&Half { planned, arm, pair, fleet: &fleet })?;
+                let fleet = fleet(planned, arm, &self.place, &Host::of(arm.link, cable.as_ref()));
+                self.half(&Half { planned, arm, pair, fleet: &fleet, cable: cable.as_ref() })?;
                 if self.stop.is_set() {
                     return Ok(());
                 }
             }
-            let doubts = self.measured[from..].iter().flat_map(|run| &run.doubts).count();
-            counted += u32::from(doubts == 0);
+            let runs = || self.measured[from..].iter();
+            let doubts = runs().flat_map(|run| &run.doubts).count();
+            let is_of_first = |run: &&Measured| first.is_some_and(|arms| arms.contains(&&run.arm));
+            counted += u32::from(runs().filter(is_of_first).all(|run| run.doubts.is_empty()));
             let fate = if doubts == 0 { "ok".to_owned() } else { format!("{doubts} doubts") };
             self.live.line(&format!("{} pair {} of {wanted}: {fate}", planned.id, pair + 1));
         }
@@ -188,9 +255,10 @@ impl Reproducing {
     /// Fresh servers, and all levels on them.
     fn half(&mut self, half: &Half<'_>) -> Result<(), String> {
         let login = Login::default();
+        half.shape(true)?;
         let mut servers = Vec::new();
         for (index, setup) in half.fleet.servers.iter().enumerate() {
-            let letter = format!("{}-{index}", half.arm.replace(' ', ""));
+            let letter = format!("{}-{index}", half.arm.arm.replace([' ', '/'], ""));
             let server = Server::start(setup, &login, &letter, &self.stop)?;
             if let (true, Some(pid)) = (half.fleet.is_loose, server.pid) {
                 machine::move_threads(pid, &self.place.cpus)
@@ -204,7 +272,7 @@ impl Reproducing {
             self.level(half, None, &pids, true)?;
         } else {
             let shuffled = levels_shuffled(levels, SEED + u64::from(half.pair));
-            let sets_anew = half.planned.id == load::experiments::Id::E3;
+            let sets_anew = half.planned.id == Id::E3;
             for (at, level) in shuffled.into_iter().enumerate() {
                 if self.stop.is_set() {
                     break;
@@ -226,11 +294,13 @@ impl Reproducing {
     ) -> Result<(), String> {
         let orders: Vec<Order> = half.fleet.targets.iter().map(|target| order(half, target, level)).collect();
         if sets {
+            half.shape(true)?;
             self.set_keys(half.fleet, &orders[0])?;
             if self.stop.is_set() {
                 return Ok(());
             }
         }
+        half.shape(false)?;
         let first = self.runs_count;
         let mut watches = Vec::new();
         for ((number, order), pid) in (first..).zip(&orders).zip(pids) {
@@ -238,7 +308,7 @@ impl Reproducing {
                 self.journal.put(environment(number, &half.fleet.servers[0], order));
             }
             self.journal.put(Line::Run(self.head(half, order, level, number)));
-            watches.push(Watch::begin(self.clock, *pid));
+            watches.push(Watch::among(self.clock, *pid, pids));
         }
         self.runs_count += u32::try_from(orders.len()).expect("instances are few");
         let outcomes = self.together(&orders, first, &mut watches)?;
@@ -247,7 +317,7 @@ impl Reproducing {
             let mut end = run::end(number, outcome);
             end.server_cpu_ns = watch.server_cpu_ns();
             self.journal.put(Line::RunEnd(end));
-            let of = || format!("{} of {}", half.arm, half.planned.id);
+            let of = || format!("{} of {}", half.arm.name, half.planned.id);
             problem = problem.or(outcome.failure.as_ref().map(|failure| format!("{}: {failure}", of())));
         }
         self.live.clear();
@@ -291,7 +361,7 @@ impl Reproducing {
         RunHead {
             run: number,
             experiment: half.planned.id.to_string(),
-            arm: half.arm.to_owned(),
+            arm: half.arm.arm.clone(),
             pair: Some(half.pair),
             level: level.map(|level| (sweep.to_owned(), f64::from(level))),
             address: order.endpoint.to_string(),
@@ -322,19 +392,31 @@ impl Reproducing {
             .try_for_each(|copy| self.await_copy(copy.address(), order.workload.key_count))
     }
 
+    /// Until a copy says that it follows its master, and has all of its keys.
     fn await_copy(&self, endpoint: &Endpoint, key_count: u64) -> Result<(), String> {
         let mut connected = Connected::new(endpoint, &Login::default()).map_err(|error| error.to_string())?;
         for _ in 0..COPY_PATIENCE.as_millis() / LOOK.as_millis() {
-            let reply = connected.ask(&[b"DBSIZE"]).map_err(|error| format!("{endpoint}: {error}"))?;
-            if matches!(reply, Reply::Integer(count) if u64::try_from(count) == Ok(key_count))
-                || self.stop.is_set()
-            {
+            let mut ask =
+                |words: &[&[u8]]| connected.ask(words).map_err(|error| format!("{endpoint}: {error}"));
+            let size = ask(&[b"DBSIZE"])?;
+            let state = ask(&[b"INFO", b"replication"])?;
+            let has_all = matches!(size, Reply::Integer(count) if u64::try_from(count) == Ok(key_count));
+            if (has_all && follows(&state)) || self.stop.is_set() {
                 return Ok(());
             }
             pause();
         }
         Err(format!("{endpoint}: the copy does not have all keys within {} s", COPY_PATIENCE.as_secs()))
     }
+}
+
+/// Whether a copy's own description says that its master is there.
+fn follows(state: &Reply) -> bool {
+    let bytes = match state {
+        Reply::Verbatim(_, bytes) => Some(&bytes[..]),
+        reply => reply.bytes(),
+    };
+    bytes.is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("master_link_status:up"))
 }
 
 /// One of the loads that run together.

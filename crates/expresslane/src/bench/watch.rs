@@ -24,8 +24,13 @@ pub(super) struct Watch {
 impl Watch {
     /// From now on, with the server's process if it is on this machine.
     pub(super) fn begin(clock: Clock, server_pid: Option<u32>) -> Watch {
+        Watch::among(clock, server_pid, &[server_pid])
+    }
+
+    /// Of one of several servers that are loaded at once: what all of them do is not somebody else's.
+    pub(super) fn among(clock: Clock, server_pid: Option<u32>, all_pids: &[Option<u32>]) -> Watch {
         let root = Path::new("/");
-        let pids = [Some(std::process::id()), server_pid].into_iter().flatten().collect();
+        let pids = all_pids.iter().copied().flatten().chain([std::process::id()]).collect();
         let sampler = Sampler::new(root, Vec::new(), pids);
         let last = sampler.sample(clock.mono_ns());
         let server = server_pid.map(|pid| {

@@ -19,6 +19,11 @@ use super::{Figures, Window};
 use crate::float::float;
 use crate::result::{Run, SavedSecond};
 
+/// Gates of a closed loop that say that the load was the limit, and not that anything went wrong.
+pub const LOAD_LIMIT: [&str; 2] = ["Little", "load cpu"];
+/// The gate that says that tasks waited for a cpu, whose ever they were.
+pub const PRESSURE: &str = "pressure";
+
 /// Standard deviations by which a count of independent arrivals may be off: beyond that lies one run in 16,000.
 const CHANCE_DEVIATIONS: f64 = 4.0;
 
@@ -114,7 +119,7 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
     if let Some(share) = mean(&window, |second| second.counters.get("pressure_cpu").copied()) {
         let words =
             format!("tasks waited for a cpu in {:.0} % of the time: end what else runs", share * 100.0);
-        gates.push(above("pressure", share, 0.25, 0.60, words));
+        gates.push(above(PRESSURE, share, 0.25, 0.60, words));
     }
     if window.is_steady == Some(false) {
         gates.push(amber("steady", 0.0, "no end of the warm-up was seen: let it run longer".to_owned()));

@@ -2,47 +2,24 @@
 //!
 //! The sample is the pair. A pair counts for a step if both of its set-ups ran whole and no red gate closed on them. Where not
 //! one pair counts, the figures of the doubtful ones are shown, as doubtful, and nothing is concluded from them.
+//!
+//! A run in which the load was the limit counts: its server is at least as good as it says. What follows from that is in
+//! [`finding`](super::finding).
 
 use serde::Serialize;
 
+use super::finding::{Finding, bound, finding, judge};
+use super::measure::{Figure, Measure, Unit};
 use super::measured::Measured;
-use super::presets::{Figure, Id, Measure, Preset};
-use super::recipe::Step;
-use super::scale::{Arm, Planned};
+use super::presets::{Id, Preset};
+use super::scale::Planned;
+use super::setups::{Arm, Step};
 use crate::float::float;
-use crate::result::Saved;
 use crate::statistics::Level;
 use crate::statistics::describe::median;
 use crate::statistics::paired::Change;
 use crate::statistics::predictability::{LevelRun, SpreadOverLoad, SweepLevel};
-use crate::statistics::verdict::{Margin, Verdict, Word};
-
-/// How a row's values are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
-    /// Nanoseconds.
-    Time,
-    /// So many a second.
-    PerSecond,
-    /// A share of 1.
-    Share,
-    /// A plain number.
-    Ratio,
-}
-
-impl Unit {
-    fn of(measure: Measure) -> Unit {
-        match measure {
-            Measure::SpreadShare | Measure::Little => Unit::Ratio,
-            Measure::Slow => Unit::Share,
-            Measure::PerInstance | Measure::Throughput | Measure::PerCore | Measure::PerDollar => {
-                Unit::PerSecond
-            }
-            _ => Unit::Time,
-        }
-    }
-}
+use crate::statistics::verdict::{Margin, Verdict};
 
 /// One number in two set-ups, beside what was published of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,24 +42,40 @@ pub struct Row {
     pub pairs_count: u32,
     /// Not one pair counts: the values are those of the doubtful ones.
     pub is_doubtful: bool,
+    /// In some of these runs the load was the limit: of the first set-up, of the second.
+    pub is_load_limited: [bool; 2],
     /// With its interval, from six pairs on.
     pub change: Option<Change>,
     /// Of the first row by itself, of the others together (Holm). None: nothing is concluded, or neither way is good.
     pub verdict: Option<Verdict>,
 }
 
-/// What it comes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "is", content = "word")]
-pub enum Finding {
-    /// Protocol and topology are the published ones, and every headline is reached by the whole interval.
-    Reproduced,
-    /// They are, and a headline is missed by the whole interval.
-    NotReproduced,
-    /// They are, and it can't be told.
-    CantTell,
-    /// They are not: what is said of the two set-ups of this machine. None: too few pairs.
-    StandIn(Option<Word>),
+/// One run's first number, to be drawn.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// The set-up.
+    pub arm: String,
+    /// The pair.
+    pub pair: u32,
+    /// Where on the sweep; none: nothing is swept.
+    pub level: Option<f64>,
+    /// In [`Evaluation::point_unit`].
+    pub value: f64,
+    /// A red gate closed on it.
+    pub is_doubtful: bool,
+}
+
+/// Runs of a set-up in which the load was the limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Limited {
+    /// The set-up.
+    pub arm: String,
+    /// So many …
+    pub count: u32,
+    /// … of so many.
+    pub of: u32,
+    /// How it was seen in the first of them.
+    pub words: String,
 }
 
 /// All of it.
@@ -96,6 +89,14 @@ pub struct Evaluation {
     pub pairs_count: u32,
     /// Runs that don't count: the set-up, the pair, and why.
     pub dropped: Vec<(String, u32, String)>,
+    /// Where the load was the limit.
+    pub limited: Vec<Limited>,
+    /// Every whole run.
+    pub points: Vec<Point>,
+    /// What the points are.
+    pub point_name: &'static str,
+    /// How they are written.
+    pub point_unit: Unit,
     /// What it comes to.
     pub finding: Finding,
     /// What a careful reader finds in the published figures.
@@ -113,19 +114,25 @@ impl Evaluation {
         pairs.dedup();
         let table = Table { planned, preset, runs: &runs, pairs: &pairs };
         let mut rows = Vec::new();
-        for (at, step) in planned.steps.iter().enumerate() {
-            // The numbers of the whole stand once; of a rung its rate is told.
-            let figures = if at == 0 { preset.figures } else { &preset.figures[..1] };
-            rows.extend(figures.iter().filter_map(|figure| table.row(figure, step, at == 0)));
+        for step in &planned.steps {
+            let figures = if step.is_whole { preset.figures } else { &preset.figures[..1] };
+            rows.extend(figures.iter().filter_map(|figure| table.row(figure, step)));
         }
         judge(&mut rows);
+        rows.iter_mut().for_each(bound);
         let dropped = runs.iter().flat_map(|run| {
             let why = if run.is_whole { run.doubts.clone() } else { vec!["it was cut".to_owned()] };
             why.into_iter().map(|why| (run.arm.clone(), run.pair, why))
         });
         let mut dropped: Vec<(String, u32, String)> = dropped.collect();
         dropped.dedup_by(|later, earlier| (&later.0, later.1) == (&earlier.0, earlier.1));
+        let (point_name, point_unit) = point_of(planned.id);
+        let whole = || runs.iter().filter(|run| run.is_whole);
         Evaluation {
+            limited: planned.arms.iter().filter_map(|arm| limited(arm, whole())).collect(),
+            points: whole().filter_map(|run| point(planned.id, run)).collect(),
+            point_name,
+            point_unit,
             planned: planned.clone(),
             finding: finding(planned, &rows),
             rows,
@@ -134,54 +141,41 @@ impl Evaluation {
             readers_check: preset.readers_check().map(|check| check.to_string()),
         }
     }
+}
 
-    /// Every experiment of a saved result. None: it holds none.
-    pub fn of_saved(saved: &Saved) -> Option<Vec<Evaluation>> {
-        let planned: Vec<Planned> =
-            serde_json::from_value(saved.head.plan.get("experiments")?.clone()).ok()?;
-        let runs: Vec<Measured> = saved.runs.iter().map(Measured::of).collect();
-        Some(planned.iter().map(|planned| Evaluation::of(planned, &runs)).collect())
+/// What is drawn of a run, and its unit.
+fn point_of(id: Id) -> (&'static str, Unit) {
+    match id {
+        Id::E1 => ("mean round trip", Unit::Time),
+        Id::E2 => ("p99", Unit::Time),
+        Id::E3 => ("mean of GETs' mean and SETs' mean", Unit::Time),
+        Id::E4 => ("operations a second", Unit::PerSecond),
+        Id::E5 => ("requests a second", Unit::PerSecond),
     }
+}
 
-    /// Whether something can be told at all.
-    pub fn tells(&self) -> bool {
-        !matches!(self.finding, Finding::CantTell | Finding::StandIn(None | Some(Word::CantTell)))
-    }
+fn point(id: Id, run: &Measured) -> Option<Point> {
+    let value = match id {
+        Id::E1 => run.mean_ns,
+        Id::E2 => run.p99_ns?,
+        Id::E3 => f64::midpoint(run.get_mean_ns?, run.set_mean_ns?),
+        Id::E4 | Id::E5 => run.per_second,
+    };
+    let is_doubtful = !run.doubts.is_empty();
+    Some(Point { arm: run.arm.clone(), pair: run.pair, level: run.level, value, is_doubtful })
+}
 
-    /// The finding in a sentence.
-    pub fn sentence(&self) -> String {
-        let Some(row) = self.rows.first() else { return "Nothing ran.".to_owned() };
-        let name = |arm: &str| self.planned.arm(arm).map_or(arm, |arm| &arm.name).to_owned();
-        let (from, to) = (name(&row.step.from), name(&row.step.to));
-        let change = row.change.as_ref().map_or_else(String::new, |change| {
-            let interval = change.share_interval();
-            format!(
-                ", {} {:+.1} % ({:+.1} .. {:+.1})",
-                row.name,
-                change.share() * 100.0,
-                interval.low * 100.0,
-                interval.high * 100.0
-            )
-        });
-        match self.finding {
-            Finding::Reproduced => format!("Reproduced{change}."),
-            Finding::NotReproduced => format!("Not reproduced{change}."),
-            Finding::CantTell => format!("Can't tell whether it is reproduced{change}."),
-            Finding::StandIn(None) => format!(
-                "No repetition of what was published, and {} pairs are too few to tell {to} from {from}.",
-                row.pairs_count
-            ),
-            Finding::StandIn(Some(Word::CantTell)) => format!(
-                "No repetition of what was published; can't tell whether {to} differs from {from}{change}."
-            ),
-            Finding::StandIn(Some(Word::Same)) => {
-                format!("No repetition of what was published; {to} is the same as {from}{change}.")
-            }
-            Finding::StandIn(Some(word)) => {
-                format!("No repetition of what was published; {to} is {word} than {from}{change}.")
-            }
-        }
-    }
+/// None: the load was never the limit of this set-up.
+fn limited<'a>(arm: &Arm, runs: impl Iterator<Item = &'a &'a Measured>) -> Option<Limited> {
+    let runs: Vec<&&Measured> = runs.filter(|run| run.arm == arm.arm).collect();
+    let limited: Vec<&String> = runs.iter().filter_map(|run| run.load_limits.first()).collect();
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    Some(Limited {
+        arm: arm.arm.clone(),
+        words: (*limited.first()?).clone(),
+        count: count(limited.len()),
+        of: count(runs.len()),
+    })
 }
 
 /// The runs of an experiment by set-up and pair.
@@ -194,7 +188,7 @@ struct Table<'a> {
 
 impl Table<'_> {
     /// None: it was not measured, as a size that was left out.
-    fn row(&self, figure: &Figure, step: &Step, is_whole: bool) -> Option<Row> {
+    fn row(&self, figure: &Figure, step: &Step) -> Option<Row> {
         let both = |pair: &u32| Some((self.of(&step.from, *pair)?, self.of(&step.to, *pair)?));
         let complete: Vec<_> = self.pairs.iter().filter_map(both).collect();
         let is_good = |runs: &[&Measured]| runs.iter().all(|run| run.doubts.is_empty());
@@ -207,23 +201,30 @@ impl Table<'_> {
         let value = |arm: &Arm, runs: &[&Measured]| self.value(figure.measure, arm, runs);
         let values: Vec<(f64, f64)> =
             shown.iter().filter_map(|(a, b)| Some((value(from, a)?, value(to, b)?))).collect();
-        if values.is_empty() && figure.values.is_empty() {
+        let published: Vec<f64> =
+            step.published.iter().filter_map(|at| figure.values.get(*at)).copied().collect();
+        if values.is_empty() && published.is_empty() {
             return None;
         }
         // A measure that some pairs don't tell is none of these pairs.
         let is_told = !is_doubtful && values.len() == good.len();
         let change = if is_told { Change::of(&values, Level::NINETY_FIVE).ok() } else { None };
+        let is_limited = |runs: &[&Measured]| runs.iter().any(|run| !run.load_limits.is_empty());
         let middle = |of: fn(&(f64, f64)) -> f64| median(&values.iter().map(of).collect::<Vec<f64>>());
         Some(Row {
-            name: if is_whole { figure.name.to_owned() } else { step.name.clone() },
+            name: if step.is_whole { figure.name.to_owned() } else { step.name.clone() },
             step: step.clone(),
             unit: Unit::of(figure.measure),
-            published: if is_whole { figure.values.to_vec() } else { Vec::new() },
-            headline_percent: figure.headline_percent.filter(|_| is_whole),
+            headline_percent: figure.headline_percent.filter(|_| !published.is_empty()),
+            published,
             from: middle(|pair| pair.0),
             to: middle(|pair| pair.1),
             pairs_count,
             is_doubtful,
+            is_load_limited: [
+                shown.iter().any(|(from, _)| is_limited(from)),
+                shown.iter().any(|(_, to)| is_limited(to)),
+            ],
             change,
             verdict: change.as_ref().and_then(|change| {
                 Some(Verdict::on(change, figure.measure.direction()?, Margin::FIVE_PERCENT))
@@ -295,44 +296,12 @@ impl Table<'_> {
     }
 }
 
-/// The first row by itself, the others together.
-fn judge(rows: &mut [Row]) {
-    let Some((_, others)) = rows.split_first_mut() else { return };
-    let told: Vec<&mut Row> = others.iter_mut().filter(|row| row.verdict.is_some()).collect();
-    let changes: Vec<_> = told.iter().filter_map(|row| Some((row.change?, row.verdict?.direction))).collect();
-    for (row, verdict) in told.into_iter().zip(Verdict::on_each(&changes, Margin::FIVE_PERCENT)) {
-        row.verdict = Some(verdict);
-    }
-}
-
-fn finding(planned: &Planned, rows: &[Row]) -> Finding {
-    if !planned.mismatches.is_empty() {
-        let verdict = rows.first().and_then(|row| row.verdict);
-        return Finding::StandIn(verdict.map(|verdict| verdict.word));
-    }
-    let mut finding = if planned.id == Id::E5 { Finding::CantTell } else { Finding::Reproduced };
-    for row in rows {
-        let Some(headline) = row.headline_percent else { continue };
-        let Some(change) = &row.change else { return Finding::CantTell };
-        let interval = change.share_interval();
-        // As gains: the headline's own direction is up.
-        let sign = headline.signum();
-        let ends = [interval.low * 100.0 * sign, interval.high * 100.0 * sign];
-        if ends.iter().all(|end| *end < headline.abs()) {
-            return Finding::NotReproduced;
-        }
-        if ends.iter().any(|end| *end <= headline.abs()) {
-            finding = Finding::CantTell;
-        }
-    }
-    finding
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiments::Scale;
-    use crate::result::{Head, Run, RunEnd, RunHead};
+    use crate::experiments::setups::tests::offer;
+    use crate::statistics::verdict::Word;
 
     fn near(got: Option<f64>, want: f64) {
         assert!(got.is_some_and(|got| (got / want - 1.0).abs() < 1e-6), "{got:?} for {want}");
@@ -341,7 +310,7 @@ mod tests {
     fn planned(id: Id) -> Planned {
         let preset = Preset::of(id);
         let scale = Scale::new(preset, false, 1, 1, 64 << 30);
-        Planned::new(preset, scale, "redis-server", Some(1_000.0), 2)
+        Planned::new(preset, scale, &offer(2))
     }
 
     /// A whole run of a set-up, in a closed loop without a client's own time.
@@ -463,8 +432,8 @@ mod tests {
     fn get_and_set_apart_and_then_their_mean() {
         let mut runs = Vec::new();
         for size in Preset::of(Id::E3).sweep.levels() {
-            for arm in ["a", "b"] {
-                runs.push(measured(Id::E3, arm, 0, Some(*size), 1_000.0 + f64::from(*size)));
+            for arm in &planned(Id::E3).arms {
+                runs.push(measured(Id::E3, &arm.arm, 0, Some(*size), 1_000.0 + f64::from(*size)));
             }
         }
         let evaluation = Evaluation::of(&planned(Id::E3), &runs);
@@ -472,13 +441,13 @@ mod tests {
         near(row(&evaluation, "1024 B SET").from, 2_054.0);
         near(evaluation.rows[0].from, 2_034.0);
         near(row(&evaluation, "1024 B as mixed").from, 2_024.0);
-        assert_eq!(evaluation.rows[0].published, [203e3, 122e3, 59e3]);
+        assert_eq!(evaluation.rows[0].published, [203e3, 122e3]);
         // A size that was left out has no row.
         runs.retain(|run| run.level != Some(16_384.0));
         let mut planned = planned(Id::E3);
         planned.scale.levels.pop();
         let fewer = Evaluation::of(&planned, &runs);
-        assert_eq!(evaluation.rows.len() - fewer.rows.len(), 3);
+        assert_eq!(evaluation.rows.len() - fewer.rows.len(), 2 * 3, "of two whole steps");
     }
 
     #[test]
@@ -503,23 +472,5 @@ mod tests {
         assert_eq!((rung.step.from.as_str(), rung.verdict.unwrap().word), ("start", Word::Better));
         assert_eq!(row(&evaluation, "whole less load pinned").step.from, "full");
         assert_eq!(evaluation.finding, Finding::StandIn(Some(Word::Better)));
-    }
-
-    /// From the lines of a file, as a report does it.
-    #[test]
-    fn a_saved_result_is_evaluated_from_its_lines() {
-        let planned = planned(Id::E4);
-        let mut saved = Saved {
-            head: Head { plan: serde_json::json!({ "experiments": [planned] }), ..Head::default() },
-            ..Saved::default()
-        };
-        let head =
-            RunHead { experiment: "E4".to_owned(), arm: "a".to_owned(), pair: Some(0), ..RunHead::default() };
-        saved.runs.push(Run { head, end: Some(RunEnd::default()), ..Run::default() });
-        let evaluations = Evaluation::of_saved(&saved).unwrap();
-        let [only] = &evaluations[..] else { panic!("one experiment") };
-        assert_eq!((only.pairs_count, only.rows[0].published.as_slice()), (1, &[2e6][..]));
-        assert_eq!(only.dropped[0].2, "it was cut", "a run without a reply tells nothing");
-        assert_eq!(Evaluation::of_saved(&Saved::default()), None);
     }
 }

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use super::presets::Preset;
-use crate::analysis::Figures;
-use crate::analysis::gates::{Colour, gates};
+use crate::analysis::gates::{Colour, Gate, LOAD_LIMIT, PRESSURE, gates};
+use crate::analysis::{Figures, Window};
 use crate::float::float;
 use crate::result::Run;
 use crate::statistics::columns::Columns;
@@ -14,6 +14,8 @@ use crate::workload::Operation;
 /// Width of the buckets of the published histogram, and where the last begins: 40 … 600 µs.
 const BUCKET_NS: u64 = 40_000;
 const BUCKETS_COUNT: u64 = 15;
+/// Up to this share of the cpus others don't matter: where tasks waited nevertheless, they were the load's and the server's own.
+const OTHERS_SHARE_MAX: f64 = 0.05;
 
 /// Of one run. Times are sent to received, in nanoseconds, unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -50,6 +52,8 @@ pub struct Measured {
     pub is_whole: bool,
     /// What its red gates say. Empty: it counts.
     pub doubts: Vec<String>,
+    /// How it is seen that the load was the limit. Empty: it was not. The server is at least as good as this run says.
+    pub load_limits: Vec<String>,
 }
 
 impl Measured {
@@ -65,7 +69,9 @@ impl Measured {
         let printed = Columns::at(&thresholds_ns).and_then(|columns| columns.of(service));
         let beyond = (1.0 - 0.99) * float(service.len());
         let within = float(count_within(service, Preset::SLOW_NS));
-        let doubts = gates(run, &figures).into_iter().filter(|gate| gate.colour == Colour::Red);
+        let red = gates(run, &figures).into_iter().filter(|gate| gate.colour == Colour::Red);
+        let (limits, doubts): (Vec<Gate>, Vec<Gate>) =
+            red.filter(|gate| is_told(run, gate)).partition(|gate| LOAD_LIMIT.contains(&gate.name.as_str()));
         let ended = run.end.as_ref().is_some_and(|end| !end.was_stopped && end.failure.is_none());
         Measured {
             experiment: run.head.experiment.clone(),
@@ -86,9 +92,38 @@ impl Measured {
             get_mean_ns: mean_of(Operation::Get),
             set_mean_ns: mean_of(Operation::Set),
             is_whole: ended && figures.total.count > 0,
-            doubts: doubts.map(|gate| gate.words).collect(),
+            doubts: doubts.into_iter().map(|gate| gate.words).collect(),
+            load_limits: limits.into_iter().map(|gate| gate.words).collect(),
         }
     }
+}
+
+/// Whether a red gate says something of an experiment's run. Two are always red in some of them:
+///
+/// - With one request in flight nothing waits inside the load: its own time between two requests is in no round trip.
+/// - Set-ups in which server and load share cpus, or fill them, have tasks that wait for one. That is what is measured; only
+///   somebody else's tasks are a disturbance.
+fn is_told(run: &Run, gate: &Gate) -> bool {
+    let in_flight = u64::from(run.head.connection_count) * u64::from(run.head.pipeline);
+    match gate.name.as_str() {
+        "Little" => in_flight > 1,
+        PRESSURE => others_share(run).is_none_or(|share| share > OTHERS_SHARE_MAX),
+        _ => true,
+    }
+}
+
+/// The share of all cpus that ran neither the load nor its server, over the seconds that count. None: the kernel doesn't say.
+fn others_share(run: &Run) -> Option<f64> {
+    let (mut others, mut all) = (0.0, 0.0);
+    for second in Window::of(run).seconds {
+        let sum = |names: &[&str]| -> Option<f64> {
+            names.iter().map(|name| second.counters.get(*name)).sum::<Option<f64>>()
+        };
+        let busy = sum(&["cpu_user", "cpu_system", "cpu_softirq", "cpu_irq"])?;
+        others += (busy - sum(&["process_ran"])?).max(0.0);
+        all += busy + sum(&["cpu_idle", "cpu_iowait"])?;
+    }
+    (all > 0.0).then(|| others / all)
 }
 
 #[cfg(test)]
@@ -144,5 +179,46 @@ mod tests {
         let mut faulty = whole;
         faulty.seconds[0].second.operations[0].errors = 1;
         assert!(Measured::of(&faulty).doubts.iter().any(|doubt| doubt.contains("errors")));
+    }
+
+    fn with_counters(run: &mut Run, counters: &[(&str, f64)]) {
+        let counters = counters.iter().map(|(name, value)| ((*name).to_owned(), *value));
+        run.seconds[0].counters = counters.collect();
+    }
+
+    /// 1,000 a second with 500 µs of service each are half a connection's time.
+    #[test]
+    fn a_load_that_is_the_limit_is_a_word_and_no_doubt() {
+        let closed = |connection_count: u32, per_second: u64| {
+            let head = RunHead { connection_count, ..head() };
+            let mut run = run(head, &[(1_000_000, per_second / 10), (1_000_000, per_second / 10)]);
+            run.end.as_mut().unwrap().thread_use = vec![0.5];
+            run
+        };
+        let limited = Measured::of(&closed(2, 2_000));
+        assert!(limited.load_limits[0].contains("the load was the limit"), "{limited:?}");
+        assert_eq!(limited.doubts, [""; 0]);
+        let single = Measured::of(&closed(1, 1_000));
+        assert_eq!((single.load_limits.len(), single.doubts.len()), (0, 0), "{single:?}");
+        let mut busy = closed(1, 1_000);
+        busy.end.as_mut().unwrap().thread_use = vec![0.97];
+        assert!(Measured::of(&busy).load_limits[0].contains("97 % of its core"));
+    }
+
+    #[test]
+    fn tasks_that_wait_are_a_doubt_if_others_made_them_wait() {
+        let pressed = |ran: f64| {
+            let mut run = run(RunHead { connection_count: 1, ..head() }, &[(1_000_000, 100)]);
+            let own = ("process_ran", ran);
+            let cpu = [("cpu_user", 1.2), ("cpu_system", 0.5), ("cpu_softirq", 0.2), ("cpu_irq", 0.0)];
+            let rest = [("cpu_idle", 0.1), ("cpu_iowait", 0.0), ("pressure_cpu", 0.9), own];
+            with_counters(&mut run, &[&cpu[..], &rest[..]].concat());
+            Measured::of(&run).doubts
+        };
+        assert_eq!(pressed(1.85), [""; 0], "a fortieth of the cpus is nobody's");
+        assert!(pressed(1.5)[0].contains("tasks waited for a cpu"));
+        let mut blind = run(RunHead { connection_count: 1, ..head() }, &[(1_000_000, 100)]);
+        with_counters(&mut blind, &[("pressure_cpu", 0.9)]);
+        assert_eq!(Measured::of(&blind).doubts.len(), 1, "who knows whose tasks they were");
     }
 }

@@ -7,7 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scale::{Arm, Missing};
+use super::scale::Missing;
+use super::setups::{Arm, Step, step, whole};
 
 /// Which of the ingredients that can be switched are in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,17 +34,6 @@ const SWITCHES: [Switch; 4] = [
     ("load pinned", |recipe| &mut recipe.load_pinned),
     ("own cores", |recipe| &mut recipe.own_cores),
 ];
-
-/// A change from one set-up to another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
-    /// What is different; empty where an experiment has but one.
-    pub name: String,
-    /// From this arm …
-    pub from: String,
-    /// … to this one.
-    pub to: String,
-}
 
 /// The whole recipe's arm.
 pub(crate) const FULL: &str = "full";
@@ -77,22 +67,21 @@ pub fn recipes(own_lanes_count: u32) -> Vec<(String, Recipe)> {
 /// What is compared with what: the start with the whole first, then each rung with the one below, then the whole with itself less
 /// one ingredient, then a peer with the whole.
 pub fn steps(recipes: &[(String, Recipe)], peer: Option<&Arm>) -> Vec<Step> {
-    let step = |name: String, from: &str, to: &str| Step { name, from: from.to_owned(), to: to.to_owned() };
-    let mut steps = vec![step("whole recipe".to_owned(), START, FULL)];
+    let mut steps = vec![whole("whole recipe", START, FULL, &[0, 1, 2])];
     let rungs = &recipes[..=SWITCHES.len()];
     for (pair, (name, _)) in rungs.windows(2).zip(SWITCHES) {
-        steps.push(step(format!("+ {name}"), &pair[0].0, &pair[1].0));
+        steps.push(step(&format!("+ {name}"), &pair[0].0, &pair[1].0));
     }
-    let whole = rungs[SWITCHES.len()].1;
+    let full = rungs[SWITCHES.len()].1;
     for (name, switch) in SWITCHES {
-        let mut without = whole;
+        let mut without = full;
         *switch(&mut without) = false;
         // The last rung's own step has said it already.
         if let Some((arm, _)) = recipes[rungs.len()..].iter().find(|(_, known)| *known == without) {
-            steps.push(step(format!("whole less {name}"), FULL, arm));
+            steps.push(step(&format!("whole less {name}"), FULL, arm));
         }
     }
-    steps.extend(peer.map(|peer| step(format!("{} to whole", peer.name), &peer.arm, FULL)));
+    steps.extend(peer.map(|peer| step("peer to whole", &peer.arm, FULL)));
     steps
 }
 
@@ -217,7 +206,7 @@ mod tests {
             assert_eq!(step.name.starts_with('+'), to[at], "{step:?}");
         }
         assert_eq!(steps.len(), 1 + 4 + 3);
-        let peer = Arm { arm: "peer".to_owned(), name: "redis-server".to_owned(), cores: 1 };
+        let peer = Arm { arm: "peer".to_owned(), name: "redis-server".to_owned(), ..Arm::default() };
         let last = super::steps(&recipes, Some(&peer)).pop().unwrap();
         assert_eq!((last.from.as_str(), last.to.as_str()), ("peer", "full"));
     }

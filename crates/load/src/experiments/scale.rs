@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::presets::{Id, Preset, Sweep};
-use super::recipe::{self, Recipe, Step};
+use super::recipe::{self, Recipe};
+use super::setups::{self, Arm, Offer, Step};
 
-/// Pairs of the quick form: too few for an interval, so it never calls a difference.
-const PAIRS_QUICK: u32 = 3;
+/// Pairs of the quick form, and of those with a dozen of set-ups and levels to run: too few for an interval, so it never calls
+/// a difference.
+const PAIRS_QUICK: (u32, u32) = (3, 2);
 /// Pairs of the full form.
 const PAIRS_FULL: u32 = 10;
 /// Seconds of a level in the quick form, in a sweep and alone.
@@ -58,15 +60,13 @@ pub struct Missing {
     pub why: String,
 }
 
-/// A set-up.
+/// A thing of the published tuning that this machine has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Arm {
-    /// As the runs name it.
-    pub arm: String,
-    /// As people do.
-    pub name: String,
-    /// Cores that its server has.
-    pub cores: u32,
+pub struct Tuned {
+    /// What.
+    pub what: String,
+    /// How it is had here.
+    pub how: String,
 }
 
 /// An experiment as it is going to run here. The plan of the result's head holds it.
@@ -87,6 +87,9 @@ pub struct Planned {
     pub mismatches: Vec<String>,
     /// What is smaller.
     pub shrunk: Vec<Shrunk>,
+    /// E2: what both sides of the published comparison have and so do both of ours.
+    #[serde(default)]
+    pub tuned: Vec<Tuned>,
     /// What can't be had.
     pub missing: Vec<Missing>,
     /// What the machine costs, in dollars.
@@ -115,7 +118,11 @@ impl Scale {
         let fits = |level: &u32| preset.data_size(Some(*level)) * MEMORY_PER_BYTE <= memory_size;
         Scale {
             is_quick,
-            pairs: if is_quick { PAIRS_QUICK } else { PAIRS_FULL },
+            pairs: match (is_quick, preset.id) {
+                (true, Id::E3 | Id::E4) => PAIRS_QUICK.1,
+                (true, _) => PAIRS_QUICK.0,
+                (false, _) => PAIRS_FULL,
+            },
             level_s,
             warm_up_s: if is_quick { WARM_UP_QUICK_S } else { WARM_UP_FULL_S },
             instances,
@@ -126,35 +133,23 @@ impl Scale {
 }
 
 impl Planned {
-    /// Of an experiment, with `peer` as the set-up that is there and a server of ours, each with `instances` cores.
-    pub fn new(preset: &Preset, scale: Scale, peer: &str, price: Option<f64>, cpus_count: u32) -> Planned {
-        let instances = scale.instances;
-        let arm =
-            |arm: &str, name: &str, cores: u32| Arm { arm: arm.to_owned(), name: name.to_owned(), cores };
-        let (arms, recipes, steps) = if preset.id == Id::E5 {
-            let recipes = recipe::recipes(instances);
-            let cores = |recipe: &Recipe| if recipe.own_cores { instances } else { cpus_count };
-            let mut arms: Vec<Arm> =
-                recipes.iter().map(|(name, recipe)| arm(name, name, cores(recipe))).collect();
-            let peer = arm("peer", peer, 1);
-            let steps = recipe::steps(&recipes, Some(&peer));
-            arms.push(peer);
-            (arms, recipes, steps)
-        } else {
-            let cores = if preset.id == Id::E1 { instances } else { 1 };
-            let step = Step { name: String::new(), from: "a".to_owned(), to: "b".to_owned() };
-            (vec![arm("a", peer, cores), arm("b", "expresslane", cores)], Vec::new(), vec![step])
-        };
+    /// Of an experiment, with what this machine offers.
+    pub fn new(preset: &Preset, scale: Scale, offer: &Offer) -> Planned {
+        let (arms, steps, recipes) = setups::of(preset, scale.instances, offer);
+        let (tuned, untuned) = tuning(preset, offer);
+        let mut missing = missing(preset, &scale, offer);
+        missing.splice(0..0, untuned);
         Planned {
             id: preset.id,
             arms,
             steps,
             recipes,
-            mismatches: mismatches(preset, &scale),
-            shrunk: shrunk(preset, &scale),
-            missing: missing(preset, &scale),
+            mismatches: mismatches(preset, &scale, offer),
+            shrunk: shrunk(preset, &scale, offer),
+            tuned,
+            missing,
             scale,
-            price,
+            price: offer.price,
         }
     }
 
@@ -165,17 +160,31 @@ impl Planned {
 }
 
 /// Where protocol or topology part from what was published.
-fn mismatches(preset: &Preset, scale: &Scale) -> Vec<String> {
+fn mismatches(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<String> {
     let mut mismatches = Vec::new();
     if let Some(protocol) = preset.foreign_protocol {
         mismatches.push(format!("RESP stands in for {protocol} protocol"));
     }
-    mismatches.push(format!("published: {}; here: one server and another", preset.compared));
+    let here = match preset.id {
+        Id::E2 => "without what ADQ adds, so two servers instead",
+        Id::E3 | Id::E4 if offer.links.is_ok() => "a virtual link inside one machine, shaped",
+        Id::E5 => "as far as this machine has them",
+        _ => "one server and another",
+    };
+    mismatches.push(format!("published: {}; here: {here}", preset.compared));
     if preset.id == Id::E1 {
         mismatches.push(match scale.instances {
             1 => "one instance is no master with read-only copies".to_owned(),
             _ => "lanes divide the keys among them; the published instances hold all of them each".to_owned(),
         });
+        if scale.instances > offer.server_cpus_count {
+            mismatches.push(format!(
+                "{} instances share {} cpu{}",
+                scale.instances,
+                offer.server_cpus_count,
+                plural(offer.server_cpus_count)
+            ));
+        }
     }
     if scale.levels.len() < preset.sweep.levels().len() {
         mismatches.push(format!("{} of {} levels", scale.levels.len(), preset.sweep.levels().len()));
@@ -184,15 +193,15 @@ fn mismatches(preset: &Preset, scale: &Scale) -> Vec<String> {
 }
 
 /// Instances, client processes and time, each as published and here.
-fn shrunk(preset: &Preset, scale: &Scale) -> Vec<Shrunk> {
+fn shrunk(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Shrunk> {
     let mut rows = Vec::new();
     let mut row = |what: &str, published: String, here: String| {
         rows.push(Shrunk { what: what.to_owned(), published, here });
     };
     let is_swept = matches!(preset.sweep, Sweep::Connections(_));
-    let instances = if is_swept || preset.id == Id::E5 { scale.instances } else { 1 };
+    let instances = if is_swept { scale.instances } else { 1 };
     if preset.id == Id::E5 {
-        row("server cores", "12".to_owned(), instances.to_string());
+        row("server cores", "12".to_owned(), offer.server_cpus_count.to_string());
     } else {
         row("instances", preset.instances.to_string(), instances.to_string());
         let threads = if is_swept { scale.load_threads } else { 1 };
@@ -201,7 +210,10 @@ fn shrunk(preset: &Preset, scale: &Scale) -> Vec<Shrunk> {
             1 => processes.to_string(),
             loops => format!("{processes} of {loops} event loops"),
         };
-        row("client processes", published, format!("1 of {threads} event loop{}", plural(threads)));
+        let loops = format!("1 of {threads} event loop{}", plural(threads));
+        // A process has its load, as published; they are one process here, and the lanes' load is one that is routed.
+        let here = if is_swept && instances > 1 { format!("{loops}, a load an instance") } else { loops };
+        row("client processes", published, here);
     }
     let form = if scale.is_quick { ", quick" } else { "" };
     row(
@@ -220,45 +232,72 @@ fn plural(count: u32) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
+/// Why nothing of a network card can be had.
+const NO_CARD: &str = "server and load are one machine, and no card lies between them";
+
+/// E2: what the published table says of both sides, as far as it is had here; and the rest, with what ADQ adds to its own side.
+fn tuning(preset: &Preset, offer: &Offer) -> (Vec<Tuned>, Vec<Missing>) {
+    if preset.id != Id::E2 {
+        return (Vec::new(), Vec::new());
+    }
+    let nodes = format!(
+        "server and load are pinned, each to cpus of its own; this machine has {} memory node{}",
+        offer.nodes_count,
+        plural(offer.nodes_count)
+    );
+    let mut tuned = vec![Tuned { what: "NUMA pinning".to_owned(), how: nodes }];
+    let mut missing = Vec::new();
+    let mut lacks =
+        |what: &str, why: &str| missing.push(Missing { what: what.to_owned(), why: why.to_owned() });
+    if offer.has_irqbalance {
+        lacks("irqbalance off", "it runs: end it before (systemctl stop irqbalance)");
+    } else {
+        tuned.push(Tuned { what: "irqbalance off".to_owned(), how: "it does not run".to_owned() });
+    }
+    lacks("interrupt moderation fixed", NO_CARD);
+    lacks("interrupts affinitized", NO_CARD);
+    let added = [
+        "busy polling of epoll",
+        "the NAPI id of a socket",
+        "mqprio with a shaper",
+        "flower filters",
+        "symmetric queues",
+    ];
+    for what in added {
+        lacks(&format!("ADQ side: {what}"), NO_CARD);
+    }
+    (tuned, missing)
+}
+
 /// What this machine or this program does not have, with the reason.
-fn missing(preset: &Preset, scale: &Scale) -> Vec<Missing> {
-    let no_card = "server and load are one machine, and loopback has no card";
+fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
     let mut list: Vec<(String, String)> = match preset.id {
         Id::E1 => vec![
-            ("the change from without to with ADQ".to_owned(), no_card.to_owned()),
+            ("the change from without to with ADQ".to_owned(), NO_CARD.to_owned()),
             (
                 "lanes with a full copy each".to_owned(),
                 "this server has no copied placement; a lane holds its own keys".to_owned(),
             ),
         ],
-        Id::E2 => [
-            "busy polling of epoll",
-            "the NAPI id of a socket",
-            "mqprio with a shaper",
-            "flower filters",
-            "symmetric queues",
-        ]
-        .map(|what| (what.to_owned(), no_card.to_owned()))
-        .into(),
-        Id::E3 => vec![
-            (
-                "links of 1 and 10 Gbit/s".to_owned(),
-                "loopback has no speed, and no link is shaped".to_owned(),
-            ),
-            ("the user-level stack".to_owned(), "this server has none".to_owned()),
-        ],
+        Id::E2 => Vec::new(),
+        Id::E3 => vec![("the user-level stack, 122 > 59 us".to_owned(), "this server has none".to_owned())],
         Id::E4 => vec![
-            (
-                "links of 1 and 10 Gbit/s".to_owned(),
-                "loopback has no speed, and no link is shaped".to_owned(),
-            ),
+            ("the user-level stack".to_owned(), "this server has none".to_owned()),
             ("1024 vBuckets over 8 nodes".to_owned(), "the protocol's, which RESP stands in for".to_owned()),
         ],
         Id::E5 => recipe::missing().into_iter().map(|missing| (missing.what, missing.why)).collect(),
     };
+    if matches!(preset.id, Id::E3 | Id::E4) {
+        if let Err(why) = &offer.links {
+            list.push(("links of 1 and 10 Gbit/s".to_owned(), why.clone()));
+        }
+        if let Err(why) = &offer.io_uring {
+            list.push(("io_uring, to stand beside epoll".to_owned(), why.clone()));
+        }
+    }
     if preset.id == Id::E5 {
-        list.push(("busy polling".to_owned(), format!("{no_card}, so there is no queue to poll")));
-        if scale.instances == 1 {
+        list.push(("busy polling".to_owned(), format!("{NO_CARD}, so there is no queue to poll")));
+        if offer.server_cpus_count == 1 {
             list.push((
                 "the whole recipe less client routes".to_owned(),
                 "with one lane nothing is forwarded".to_owned(),
@@ -276,6 +315,7 @@ fn missing(preset: &Preset, scale: &Scale) -> Vec<Missing> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::setups::tests::offer;
     use super::*;
 
     const PLENTY: u64 = 64 << 30;
@@ -283,7 +323,7 @@ mod tests {
     fn planned(id: Id, is_quick: bool, instances: u32) -> Planned {
         let preset = Preset::of(id);
         let scale = Scale::new(preset, is_quick, instances, instances, PLENTY);
-        Planned::new(preset, scale, "redis-server", None, 2 * instances)
+        Planned::new(preset, scale, &offer(2 * instances))
     }
 
     fn here<'a>(planned: &'a Planned, what: &str) -> (&'a str, &'a str) {
@@ -296,6 +336,8 @@ mod tests {
         let sweep = planned(Id::E1, true, 1);
         assert_eq!(here(&sweep, "instances"), ("94", "1"));
         assert_eq!(here(&sweep, "client processes"), ("94", "1 of 1 event loop"));
+        let many = planned(Id::E1, true, 2);
+        assert_eq!(here(&many, "client processes").1, "1 of 2 event loops, a load an instance");
         assert_eq!(here(&sweep, "a level"), ("30 s a level", "3 s, 1 s of warm-up, quick"));
         let tail = planned(Id::E2, false, 4);
         assert_eq!(here(&tail, "instances"), ("2", "1"));
@@ -314,11 +356,11 @@ mod tests {
             assert_eq!(full.scale.levels, Preset::of(id).sweep.levels(), "levels don't shrink");
             let levels = f64::from(u32::try_from(quick.scale.levels.len().max(1)).unwrap());
             let arms = f64::from(u32::try_from(quick.arms.len()).unwrap());
-            // Two seconds beside each level for starting and setting keys.
-            quick_s += f64::from(quick.scale.pairs) * arms * levels * (quick.scale.level_s + 2.0);
+            // A second and a half beside each level for starting and setting keys.
+            quick_s += f64::from(quick.scale.pairs) * arms * levels * (quick.scale.level_s + 1.5);
             assert!(quick.scale.pairs < 6 && quick.scale.is_quick);
         }
-        assert!(quick_s < 1_000.0, "{quick_s}");
+        assert!(quick_s < 1_200.0, "{quick_s}");
     }
 
     #[test]
@@ -339,8 +381,51 @@ mod tests {
         let preset = Preset::of(Id::E3);
         let scale = Scale::new(preset, true, 1, 1, 2 << 30);
         assert_eq!(scale.levels.last(), Some(&8_192), "1.6 GB need more than 3.2 GB");
-        let planned = Planned::new(preset, scale, "redis-server", None, 2);
+        let planned = Planned::new(preset, scale, &offer(2));
         assert!(planned.missing.iter().any(|missing| missing.what == "value-size 16384"));
         assert!(planned.mismatches.iter().any(|why| why == "7 of 8 levels"));
+    }
+
+    fn lacks(planned: &Planned, what: &str) -> Option<String> {
+        planned.missing.iter().find(|missing| missing.what == what).map(|missing| missing.why.clone())
+    }
+
+    #[test]
+    fn what_the_machine_does_not_offer_is_missing_with_its_reason() {
+        let preset = Preset::of(Id::E3);
+        let planned = |offer: &Offer| Planned::new(preset, Scale::new(preset, true, 1, 1, PLENTY), offer);
+        let mut offer = offer(2);
+        let all = planned(&offer);
+        assert_eq!(all.missing.len(), 1, "{:?}", all.missing);
+        offer.links = Err("no root: be it".to_owned());
+        offer.io_uring = Err("forbidden".to_owned());
+        let fewer = planned(&offer);
+        assert_eq!(lacks(&fewer, "links of 1 and 10 Gbit/s").unwrap(), "no root: be it");
+        assert_eq!(lacks(&fewer, "io_uring, to stand beside epoll").unwrap(), "forbidden");
+        assert!(fewer.arms.iter().all(|arm| arm.link == setups::Link::Loopback));
+    }
+
+    /// Four things on both sides, five on one: each is had or missing.
+    #[test]
+    fn the_tuned_machine_is_described_line_by_line() {
+        let preset = Preset::of(Id::E2);
+        let mut offer = offer(2);
+        let planned = |offer: &Offer| Planned::new(preset, Scale::new(preset, true, 1, 1, PLENTY), offer);
+        let quiet = planned(&offer);
+        assert_eq!((quiet.tuned.len(), quiet.missing.len()), (2, 7));
+        offer.has_irqbalance = true;
+        let busy = planned(&offer);
+        assert_eq!((busy.tuned.len(), busy.missing.len()), (1, 8));
+        assert!(lacks(&busy, "irqbalance off").unwrap().contains("systemctl stop irqbalance"));
+        let added = busy.missing.iter().filter(|missing| missing.what.starts_with("ADQ side"));
+        assert_eq!(added.count(), 5);
+    }
+
+    #[test]
+    fn instances_that_share_cpus_say_so() {
+        let preset = Preset::of(Id::E1);
+        let planned = Planned::new(preset, Scale::new(preset, true, 3, 1, PLENTY), &offer(4));
+        assert!(planned.mismatches.iter().any(|why| why == "3 instances share 2 cpus"), "{planned:?}");
+        assert_eq!(planned.arms[0].cores, 2);
     }
 }

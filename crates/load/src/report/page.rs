@@ -23,16 +23,16 @@ pub const PAGE_SIZE_MAX: usize = 1_000_000;
 /// Runs in the table of all runs; a result with more says so.
 const RUNS_MAX: usize = 300;
 /// Rows in the table of the machines, each.
-const ENVIRONMENT_ROWS_MAX: usize = 600;
+pub(super) const ENVIRONMENT_ROWS_MAX: usize = 600;
 /// Runs named in a doubt.
 const NAMED_MAX: usize = 12;
 /// Half the width of the drawn interval of a tile, in its units, and the greatest change that fits.
 const TILE_WIDTH: f64 = 160.0;
 
-const STYLE: &str = include_str!("style.css");
-const SCRIPT: &str = include_str!("script.js");
+pub(super) const STYLE: &str = include_str!("style.css");
+pub(super) const SCRIPT: &str = include_str!("script.js");
 /// Nothing may be fetched, and nothing sent.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
 
 /// The report of a result, at most [`PAGE_SIZE_MAX`] bytes. The same result gives the same page.
@@ -114,7 +114,7 @@ fn first(view: &View<'_>, answer: &Answer) -> Markup {
     }
 }
 
-fn tone_class(tone: Tone) -> &'static str {
+pub(super) fn tone_class(tone: Tone) -> &'static str {
     match tone {
         Tone::Good => "better",
         Tone::Bad => "worse",
@@ -211,7 +211,7 @@ fn sample(arm: Arm) -> Markup {
     }
 }
 
-fn table(table: &Table) -> Markup {
+pub(super) fn table(table: &Table) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Table" {
             table {
@@ -304,7 +304,7 @@ fn facts(head: &crate::result::RunHead) -> Markup {
 }
 
 /// Words as a shell takes them.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     let quoted = words.iter().map(|word| {
         let word = clipped(word);
@@ -347,7 +347,7 @@ fn machines(view: &View<'_>, rows_max: usize) -> Markup {
     }
 }
 
-fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
+pub(super) fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Machines" {
             table.machines {

@@ -57,6 +57,9 @@ pub(in crate::bench) struct SetUp {
     /// Where it listens.
     #[serde(default = "default_address")]
     pub(in crate::bench) address: Option<Endpoint>,
+    /// What stands before the program's words: that which starts it elsewhere, and keeps its process' number.
+    #[serde(skip)]
+    pub(in crate::bench) wrapper: Vec<String>,
     /// The program and its arguments; none: it runs already, and is not started anew for each run.
     pub(in crate::bench) start: Option<Vec<String>>,
     /// Variables of its environment.

@@ -63,7 +63,8 @@ impl<'a> Server<'a> {
     /// The child gets this thread's cpus, so it is pinned before its first instruction.
     fn spawn(&self, words: &[String]) -> io::Result<Child> {
         let log = File::create(&self.log)?;
-        let mut command = Command::new(&words[0]);
+        let words: Vec<&String> = self.setup.wrapper.iter().chain(words).collect();
+        let mut command = Command::new(words[0]);
         command.args(&words[1..]).envs(&self.setup.environment);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let cpus = self.setup.cpus().map_err(io::Error::other)?;

@@ -4,10 +4,12 @@
 //! peer          a process for each instance, one cpu each; the first is the master, the others copy it     a load for each
 //! expresslane   one process, a lane for each instance, each on its port and cpu                            one load, routed
 //! ```
+//! Where there are more instances than cpus they share them, and the plan says so.
 
 use load::connect::Endpoint;
-use load::experiments::{Id, Planned, Recipe};
+use load::experiments::{Arm, Id, Link, Planned, Recipe, Server};
 
+use super::link::Cable;
 use crate::bench::compare::plan::SetUp;
 use crate::machine::list_of;
 
@@ -27,6 +29,8 @@ pub(super) struct Place {
     /// Those of servers, and those of loads.
     pub(super) server_cpus: Vec<usize>,
     pub(super) load_cpus: Vec<usize>,
+    /// Instances of E1.
+    pub(super) instances: usize,
     /// First of the ports.
     pub(super) port: u16,
     /// The peer's program, and this one.
@@ -35,7 +39,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of these cpus: so many for servers, or half; the others are the load's.
+    /// Of these cpus: one for each instance as far as there are, or half, for servers; the others are the load's.
     ///
     /// # Errors
     /// There are too few, in a sentence.
@@ -46,18 +50,34 @@ impl Place {
         peer: String,
         program: String,
     ) -> Result<Place, String> {
-        let wanted = instances.map_or(cpus.len() / 2, |count| usize::try_from(count).expect("32 bits"));
-        if cpus.len() < 2 || wanted >= cpus.len() {
-            return Err(format!(
-                "{} cpu(s) are too few for {wanted} server instance(s) and a load with one of its own: use fewer \
-                 --instances, or a machine with at least {}",
-                cpus.len(),
-                wanted.max(1) + 1
-            ));
-        }
-        let (server_cpus, load_cpus) = cpus.split_at(wanted.max(1));
+        let Some(spare) = cpus.len().checked_sub(1).filter(|spare| *spare > 0) else {
+            return Err("one cpu is too few for a server and a load: use a machine with two".to_owned());
+        };
+        let half = cpus.len() / 2;
+        let instances = instances.map_or(half, |count| usize::try_from(count).expect("32 bits"));
+        let (server_cpus, load_cpus) = cpus.split_at(instances.min(spare));
         let (server_cpus, load_cpus) = (server_cpus.to_vec(), load_cpus.to_vec());
-        Ok(Place { cpus, server_cpus, load_cpus, port, peer, program })
+        Ok(Place { cpus, server_cpus, load_cpus, instances, port, peer, program })
+    }
+}
+
+/// Where servers are, seen from the load.
+#[derive(Clone, Debug)]
+pub(super) struct Host {
+    pub(super) address: String,
+    /// What starts a program there.
+    pub(super) wrapper: Vec<String>,
+}
+
+impl Host {
+    /// At the far end of a link, or here.
+    pub(super) fn of(link: Link, cable: Option<&Cable>) -> Host {
+        match (link, cable) {
+            (Link::Unshaped | Link::Gigabits(_), Some(cable)) => {
+                Host { address: cable.far_address.clone(), wrapper: cable.far_words() }
+            }
+            _ => Host { address: "127.0.0.1".to_owned(), wrapper: Vec::new() },
+        }
     }
 }
 
@@ -87,33 +107,40 @@ pub(super) struct Target {
 }
 
 /// The set-up of an experiment's arm.
-pub(super) fn fleet(planned: &Planned, arm: &str, place: &Place) -> Fleet {
-    if let Some((_, recipe)) = planned.recipes.iter().find(|(name, _)| name == arm) {
-        return of_recipe(*recipe, place);
+pub(super) fn fleet(planned: &Planned, arm: &Arm, place: &Place, host: &Host) -> Fleet {
+    if let Some((_, recipe)) = planned.recipes.iter().find(|(name, _)| *name == arm.arm) {
+        return of_recipe(*recipe, place, host);
     }
-    let is_ours = arm == "b" || place.peer == SELF;
-    let instances = if planned.id == Id::E1 { place.server_cpus.len() } else { 1 };
-    if is_ours { lanes(instances, place) } else { processes(instances, place) }
+    let instances = if planned.id == Id::E1 { place.instances } else { 1 };
+    let is_self = is_self(&place.peer);
+    match arm.server {
+        Server::Peer | Server::PeerAsInstalled if is_self => lanes(instances, &[], place, host),
+        Server::Peer => processes(instances, place, host),
+        Server::PeerAsInstalled => as_installed(place, host),
+        Server::Lanes => lanes(instances, &[], place, host),
+        Server::LanesOverUring => lanes(instances, &["--io", "uring"], place, host),
+        Server::AllLanes => {
+            let mut fleet = lanes(place.server_cpus.len(), &[], place, host);
+            // The lanes are what is compared, and not a load for each of them.
+            fleet.targets.iter_mut().for_each(|target| target.instances = 1);
+            fleet
+        }
+    }
 }
 
 /// Processes that speak Redis' flags.
-fn processes(instances: usize, place: &Place) -> Fleet {
-    let folder = std::env::temp_dir().to_string_lossy().into_owned();
+fn processes(instances: usize, place: &Place, host: &Host) -> Fleet {
     let server = |index: usize| {
-        let mut words: Vec<String> =
-            ["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", &folder]
-                .map(str::to_owned)
-                .into();
-        words.insert(0, place.peer.clone());
-        words.extend(["--port".to_owned(), port(place, index).to_string()]);
+        let mut words = peer_words(place, host, index, &["--save", "", "--appendonly", "no"]);
         if index > 0 {
-            words.extend(["--replicaof", "127.0.0.1", &place.port.to_string()].map(str::to_owned));
+            words.extend(["--replicaof", &host.address, &place.port.to_string()].map(str::to_owned));
             words.extend(["--repl-diskless-sync-delay", "0"].map(str::to_owned));
         }
-        setup(&place.peer, port(place, index), words, &place.server_cpus[index..=index])
+        let cpu = place.server_cpus[index % place.server_cpus.len()];
+        setup(&place.peer, port(place, index), words, &[cpu], host)
     };
     let target = |index: usize| Target {
-        endpoint: endpoint(port(place, index)),
+        endpoint: endpoint(host, port(place, index)),
         is_cluster: false,
         instances: 1,
         thread_count: 1,
@@ -127,15 +154,37 @@ fn processes(instances: usize, place: &Place) -> Fleet {
     }
 }
 
+/// A peer's program with its address, its folder and some more; everything else is its own.
+fn peer_words(place: &Place, host: &Host, index: usize, more: &[&str]) -> Vec<String> {
+    let folder = std::env::temp_dir().to_string_lossy().into_owned();
+    let port = port(place, index).to_string();
+    let words: &[&str] = &[&place.peer, "--bind", &host.address, "--dir", &folder];
+    // A namespace of its own needs no protection from others.
+    let open: &[&str] = if host.wrapper.is_empty() { &[] } else { &["--protected-mode", "no"] };
+    [words, open, more, &["--port", &port]].concat().into_iter().map(str::to_owned).collect()
+}
+
+/// One process with its own defaults, wherever the kernel places it. Nothing is saved: the published ones are in memory only, and
+/// a file that is left would be loaded by the next.
+fn as_installed(place: &Place, host: &Host) -> Fleet {
+    let words = peer_words(place, host, 0, &["--save", ""]);
+    let server = setup(&place.peer, place.port, words, &place.cpus, host);
+    Fleet { servers: vec![server], ..processes(1, place, host) }
+}
+
 /// This server, with a lane for each instance.
-fn lanes(instances: usize, place: &Place) -> Fleet {
-    let cpus = &place.server_cpus[..instances];
+fn lanes(instances: usize, more: &[&str], place: &Place, host: &Host) -> Fleet {
+    let cpus = &place.server_cpus[..instances.min(place.server_cpus.len())];
     let threads = instances.min(place.load_cpus.len());
+    let mut server = serve(place, host, true, cpus, instances);
+    if let Some(words) = &mut server.start {
+        words.extend(more.iter().map(|word| (*word).to_owned()));
+    }
     Fleet {
-        servers: vec![serve(place, true, cpus)],
+        servers: vec![server],
         are_copies: false,
         targets: vec![Target {
-            endpoint: endpoint(place.port + 1),
+            endpoint: endpoint(host, place.port + 1),
             is_cluster: true,
             instances: count(instances),
             thread_count: u16::try_from(threads).unwrap_or(u16::MAX),
@@ -146,15 +195,15 @@ fn lanes(instances: usize, place: &Place) -> Fleet {
 }
 
 /// This server as a recipe has it. The load is one thread in all of them, or it would be what is switched.
-fn of_recipe(recipe: Recipe, place: &Place) -> Fleet {
+fn of_recipe(recipe: Recipe, place: &Place, host: &Host) -> Fleet {
     let cpus = if recipe.own_cores { &place.server_cpus } else { &place.cpus };
     // The last one: the first is where a lane and the system's own work are.
     let load_cpus = if recipe.load_pinned { vec![place.cpus[place.cpus.len() - 1]] } else { Vec::new() };
     Fleet {
-        servers: vec![serve(place, recipe.routes, cpus)],
+        servers: vec![serve(place, host, recipe.routes, cpus, cpus.len())],
         are_copies: false,
         targets: vec![Target {
-            endpoint: endpoint(place.port + u16::from(recipe.routes)),
+            endpoint: endpoint(host, place.port + u16::from(recipe.routes)),
             is_cluster: recipe.routes,
             instances: 1,
             thread_count: 1,
@@ -164,33 +213,32 @@ fn of_recipe(recipe: Recipe, place: &Place) -> Fleet {
     }
 }
 
-/// With a lane on each of these cpus, all at one port, and each at its own above it or not.
-fn serve(place: &Place, has_lane_ports: bool, cpus: &[usize]) -> SetUp {
+/// With so many lanes, one on each of these cpus where there are as many, all at one port, and each at its own above it or not.
+fn serve(place: &Place, host: &Host, has_lane_ports: bool, cpus: &[usize], lanes: usize) -> SetUp {
     let shared = place.port.to_string();
     let own = if has_lane_ports { (place.port + 1).to_string() } else { "off".to_owned() };
-    let (lanes, list) = (cpus.len().to_string(), list_of(cpus));
-    let words = [
-        &place.program,
-        "serve",
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &shared,
-        "--lane-ports",
-        &own,
-        "--lanes",
-        &lanes,
-        "--cpus",
-        &list,
-    ];
-    setup(SELF, place.port, words.map(str::to_owned).into(), &[])
+    // More lanes than cpus can't be pinned one by one: they share what the process has.
+    let is_shared = lanes > cpus.len();
+    let (lanes, list) = (lanes.to_string(), list_of(cpus));
+    let mut words =
+        vec![&place.program, "serve", "--bind", &host.address, "--port", &shared, "--lane-ports", &own];
+    if !host.wrapper.is_empty() {
+        words.extend(["--protected-mode", "no"]);
+    }
+    words.extend(["--lanes", &lanes]);
+    if !is_shared {
+        words.extend(["--cpus", &list]);
+    }
+    let words = words.into_iter().map(str::to_owned).collect();
+    setup(SELF, place.port, words, if is_shared { cpus } else { &[] }, host)
 }
 
-fn setup(name: &str, port: u16, start: Vec<String>, cpus: &[usize]) -> SetUp {
+fn setup(name: &str, port: u16, start: Vec<String>, cpus: &[usize], host: &Host) -> SetUp {
     SetUp {
         name: Some(name.to_owned()),
-        address: Some(endpoint(port)),
+        address: Some(endpoint(host, port)),
         start: Some(start),
+        wrapper: host.wrapper.clone(),
         cpus: (!cpus.is_empty()).then(|| list_of(cpus)),
         ..SetUp::default()
     }
@@ -200,8 +248,8 @@ fn port(place: &Place, index: usize) -> u16 {
     place.port + u16::try_from(index).expect("instances are few")
 }
 
-fn endpoint(port: u16) -> Endpoint {
-    Endpoint::Tcp("127.0.0.1".to_owned(), port)
+fn endpoint(host: &Host, port: u16) -> Endpoint {
+    Endpoint::Tcp(host.address.clone(), port)
 }
 
 fn count(count: usize) -> u32 {
@@ -211,17 +259,40 @@ fn count(count: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::experiments::{Preset, Scale};
+    use load::experiments::{Offer, Preset, Scale};
 
     fn place(cpus: usize, peer: &str) -> Place {
         Place::new((0..cpus).collect(), None, 7000, peer.to_owned(), "/bin/expresslane".to_owned()).unwrap()
     }
 
+    fn here() -> Host {
+        Host::of(Link::Loopback, None)
+    }
+
+    fn far() -> Host {
+        Host { address: "198.18.0.2".to_owned(), wrapper: vec!["ip".to_owned(), "exec".to_owned()] }
+    }
+
+    /// With links and `io_uring`.
     fn planned(id: Id, place: &Place) -> Planned {
         let preset = Preset::of(id);
-        let instances = count(place.server_cpus.len());
-        let scale = Scale::new(preset, true, instances, instances, 64 << 30);
-        Planned::new(preset, scale, &place.peer, None, count(place.cpus.len()))
+        let scale = Scale::new(preset, true, count(place.instances), 1, 64 << 30);
+        let offer = Offer {
+            peer: place.peer.clone(),
+            price: None,
+            cpus_count: count(place.cpus.len()),
+            server_cpus_count: count(place.server_cpus.len()),
+            links: Ok(()),
+            io_uring: Ok(()),
+            nodes_count: 1,
+            has_irqbalance: false,
+        };
+        Planned::new(preset, scale, &offer)
+    }
+
+    fn of(id: Id, arm: &str, place: &Place, host: &Host) -> Fleet {
+        let planned = planned(id, place);
+        fleet(&planned, planned.arm(arm).unwrap(), place, host)
     }
 
     fn words(fleet: &Fleet, index: usize) -> String {
@@ -232,8 +303,12 @@ mod tests {
     fn half_of_the_cpus_are_the_servers() {
         let place = place(6, "redis-server");
         assert_eq!((&place.server_cpus[..], &place.load_cpus[..]), (&[0, 1, 2][..], &[3, 4, 5][..]));
-        for (cpus, instances) in [(1, None), (0, None), (2, Some(2)), (4, Some(9))] {
-            let problem = Place::new((0..cpus).collect(), instances, 1, String::new(), String::new());
+        for (cpus, instances, servers) in [(2, Some(2), 1), (4, Some(9), 3), (4, Some(1), 1), (3, None, 1)] {
+            let place = Place::new((0..cpus).collect(), instances, 1, String::new(), String::new()).unwrap();
+            assert_eq!((place.server_cpus.len(), place.load_cpus.len()), (servers, cpus - servers), "{cpus}");
+        }
+        for cpus in [0, 1] {
+            let problem = Place::new((0..cpus).collect(), None, 1, String::new(), String::new());
             assert!(problem.unwrap_err().contains("too few"), "{cpus}");
         }
     }
@@ -241,39 +316,78 @@ mod tests {
     #[test]
     fn a_peer_is_a_master_and_copies_each_on_a_cpu() {
         let place = place(6, "redis-server");
-        let fleet = fleet(&planned(Id::E1, &place), "a", &place);
+        let fleet = of(Id::E1, "a", &place, &here());
         assert_eq!((fleet.servers.len(), fleet.targets.len(), fleet.are_copies), (3, 3, true));
         assert!(!words(&fleet, 0).contains("--replicaof"), "{}", words(&fleet, 0));
         for index in 1..3 {
             let words = words(&fleet, index);
-            assert!(
-                words.contains(&format!("--port {} --replicaof 127.0.0.1 7000", 7000 + index)),
-                "{words}"
-            );
+            let (own, master) = (format!("--port {} ", 7000 + index), "--replicaof 127.0.0.1 7000");
+            assert!(words.contains(&own) && words.contains(master), "{words}");
             assert_eq!(fleet.servers[index].cpus, Some(index.to_string()));
             assert_eq!(fleet.targets[index].cpus, [index + 3]);
         }
-        assert_eq!(super::fleet(&planned(Id::E2, &place), "a", &place).servers.len(), 1);
+        assert_eq!(of(Id::E2, "a", &place, &here()).servers.len(), 1);
+    }
+
+    #[test]
+    fn instances_without_cpus_of_their_own_share_them() {
+        let mut place = place(4, "redis-server");
+        place.instances = 5;
+        let peers = of(Id::E1, "a", &place, &here());
+        let cpus: Vec<&str> = peers.servers.iter().filter_map(|server| server.cpus.as_deref()).collect();
+        assert_eq!(cpus, ["0", "1", "0", "1", "0"]);
+        let loads: Vec<usize> = peers.targets.iter().flat_map(|target| target.cpus.clone()).collect();
+        assert_eq!(loads, [2, 3, 2, 3, 2]);
+        let lanes = of(Id::E1, "b", &place, &here());
+        assert!(words(&lanes, 0).ends_with("--lanes 5"), "{}", words(&lanes, 0));
+        assert_eq!((lanes.servers[0].cpus.as_deref(), lanes.targets[0].instances), (Some("0-1"), 5));
     }
 
     #[test]
     fn lanes_are_one_process_and_one_routed_load() {
         let place = place(6, "redis-server");
-        let fleet = fleet(&planned(Id::E1, &place), "b", &place);
+        let fleet = of(Id::E1, "b", &place, &here());
         assert!(words(&fleet, 0).contains("--port 7000 --lane-ports 7001 --lanes 3 --cpus 0-2"));
         let [target] = &fleet.targets[..] else { panic!("one load") };
         assert_eq!((target.is_cluster, target.instances, target.thread_count), (true, 3, 3));
         let myself = self::place(2, SELF);
-        let a = super::fleet(&planned(Id::E4, &myself), "a", &myself);
-        assert!(words(&a, 0).starts_with("/bin/expresslane serve"));
+        for arm in ["a", "installed"] {
+            assert!(words(&of(Id::E2, arm, &myself, &here()), 0).starts_with("/bin/expresslane serve"));
+        }
+    }
+
+    /// As installed it is free to go anywhere, and has no flag but what keeps it apart; the lanes are pinned, under one load.
+    #[test]
+    fn the_default_machine_is_not_tuned() {
+        let place = place(4, "redis-server");
+        let installed = of(Id::E2, "installed", &place, &here());
+        assert_eq!(installed.servers[0].cpus.as_deref(), Some("0-3"));
+        assert!(!words(&installed, 0).contains("appendonly"), "{}", words(&installed, 0));
+        let lanes = of(Id::E2, "lanes", &place, &here());
+        assert!(words(&lanes, 0).ends_with("--lanes 2 --cpus 0-1"), "{}", words(&lanes, 0));
+        assert_eq!((lanes.targets[0].instances, lanes.targets[0].is_cluster), (1, true));
+    }
+
+    /// Servers are started at the far end, listen there to whoever comes over the link, and are asked there.
+    #[test]
+    fn over_a_link_everything_is_at_the_far_end() {
+        let place = place(2, "redis-server");
+        for arm in ["1 Gbit/s", "peer 1 Gbit/s", "uring unshaped"] {
+            let fleet = of(Id::E3, arm, &place, &far());
+            let words = words(&fleet, 0);
+            assert!(words.contains("--bind 198.18.0.2") && words.contains("--protected-mode no"), "{words}");
+            assert_eq!(words.contains("--io uring"), arm == "uring unshaped", "{words}");
+            assert_eq!(fleet.servers[0].wrapper, ["ip", "exec"]);
+            assert!(fleet.targets[0].endpoint.to_string().starts_with("198.18.0.2:"), "{fleet:?}");
+        }
+        assert_eq!(Host::of(Link::Unshaped, None).address, "127.0.0.1");
     }
 
     #[test]
     fn a_recipe_decides_ports_cpus_and_pins() {
         let place = place(4, "redis-server");
-        let planned = planned(Id::E5, &place);
         let check = |arm: &str, ports: &str, lanes: &str, is_loose: bool, load_cpus: &[usize]| {
-            let fleet = fleet(&planned, arm, &place);
+            let fleet = of(Id::E5, arm, &place, &here());
             assert!(words(&fleet, 0).contains(ports), "{arm}: {}", words(&fleet, 0));
             assert!(words(&fleet, 0).ends_with(lanes), "{arm}: {}", words(&fleet, 0));
             assert_eq!((fleet.is_loose, &fleet.targets[0].cpus[..]), (is_loose, load_cpus), "{arm}");
@@ -286,6 +400,6 @@ mod tests {
         check("+ load pinned", own, "--lanes 4 --cpus 0-3", false, &[3]);
         check("full", own, "--lanes 2 --cpus 0-1", false, &[3]);
         check("- client routes", shared, "--lanes 2 --cpus 0-1", false, &[3]);
-        assert!(words(&fleet(&planned, "peer", &place), 0).starts_with("redis-server --bind"));
+        assert!(words(&of(Id::E5, "peer", &place, &here()), 0).starts_with("redis-server --bind"));
     }
 }

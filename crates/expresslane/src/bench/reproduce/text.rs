@@ -6,7 +6,7 @@ use load::experiments::{Evaluation, Finding, Id, Preset, Row, State, Unit, ingre
 const WIDTH: usize = 80;
 
 /// All that is said of one experiment.
-pub(super) fn text(evaluation: &Evaluation) -> String {
+pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
     let planned = &evaluation.planned;
     let preset = Preset::of(planned.id);
     let mark = if planned.scale.is_quick { "quick " } else { "" };
@@ -24,9 +24,10 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     page.text += &format!("{mark}{header}\n");
     let mut step = None;
     for row in &evaluation.rows {
-        if planned.id != Id::E5 && step.as_ref() != Some(&row.step) {
+        if planned.id != Id::E5 && row.step.is_whole && step.as_ref() != Some(&row.step) {
             let name = |arm: &str| planned.arm(arm).map_or(String::new(), |arm| arm.name.clone());
-            page.line("  ", &format!("from {} to {}", name(&row.step.from), name(&row.step.to)));
+            let apart = if row.step.published.is_empty() { " (was not published)" } else { "" };
+            page.line("  ", &format!("from {} to {}{apart}", name(&row.step.from), name(&row.step.to)));
             step = Some(row.step.clone());
         }
         page.row(row, is_stand_in);
@@ -47,6 +48,16 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
             );
         }
     }
+    for limited in &evaluation.limited {
+        let name = planned.arm(&limited.arm).map_or("", |arm| &arm.name);
+        page.line(
+            "  load-limited: ",
+            &format!("{name}, {} of {} runs: {}", limited.count, limited.of, limited.words),
+        );
+    }
+    for tuned in &planned.tuned {
+        page.line("  on both sides: ", &format!("{}: {}", tuned.what, tuned.how));
+    }
     for row in &planned.shrunk {
         page.line("  ", &format!("{}: {} -> {}", row.what, row.published, row.here));
     }
@@ -63,7 +74,7 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
 }
 
 /// A line an experiment, after all of them.
-pub(super) fn ending(evaluations: &[Evaluation]) -> String {
+pub(in crate::bench) fn ending(evaluations: &[Evaluation]) -> String {
     let mut text = "\n".to_owned();
     for evaluation in evaluations {
         let mark = if evaluation.planned.scale.is_quick { "quick " } else { "" };
@@ -80,7 +91,7 @@ pub(super) fn ending(evaluations: &[Evaluation]) -> String {
 }
 
 /// One array.
-pub(super) fn json(evaluations: &[Evaluation]) -> String {
+pub(in crate::bench) fn json(evaluations: &[Evaluation]) -> String {
     let text = serde_json::to_string(evaluations).expect("evaluations have text for keys");
     format!("{text}\n")
 }
@@ -138,12 +149,18 @@ impl Page {
         if let Some(change) = &row.change {
             let interval = change.share_interval();
             let word = row.verdict.map_or_else(|| "neither way is good".to_owned(), |it| it.to_string());
+            let limited = match row.is_load_limited {
+                [false, false] => "",
+                [false, true] => ", load-limited (to)",
+                [true, false] => ", load-limited (from)",
+                [true, true] => ", load-limited",
+            };
             let headline =
                 row.headline_percent.map_or_else(String::new, |it| format!(", headline {it:+.0} %"));
             self.line(
                 "    ",
                 &format!(
-                    "95 %: {:+.1} .. {:+.1}: {word}{headline}",
+                    "95 %: {:+.1} .. {:+.1}: {word}{limited}{headline}",
                     interval.low * 100.0,
                     interval.high * 100.0
                 ),
@@ -179,13 +196,23 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::experiments::{Measured, Planned, Scale};
+    use load::experiments::{Measured, Offer, Planned, Scale};
 
     /// Both set-ups' round trips rise with the connections; B's by half as much.
     fn evaluation(id: Id, is_quick: bool, pairs: u32) -> Evaluation {
         let preset = Preset::of(id);
         let scale = Scale::new(preset, is_quick, 1, 1, 64 << 30);
-        let planned = Planned::new(preset, scale, "redis-server", Some(1_000.0), 2);
+        let offer = Offer {
+            peer: "redis-server".to_owned(),
+            price: Some(1_000.0),
+            cpus_count: 2,
+            server_cpus_count: 1,
+            links: Ok(()),
+            io_uring: Ok(()),
+            nodes_count: 1,
+            has_irqbalance: false,
+        };
+        let planned = Planned::new(preset, scale, &offer);
         let levels: Vec<Option<u32>> = match preset.sweep.levels() {
             [] => vec![None],
             levels => levels.iter().copied().map(Some).collect(),

@@ -42,12 +42,15 @@ pub(crate) struct ReproduceSettings {
     /// Pairs of runs that are to count; without it 10, of the quick form 3
     #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, 1000))]
     pub(crate) pairs: Option<u32>,
-    /// Server instances of E1 and lanes of E5, a cpu each; without it half of the cpus
+    /// Server instances of E1, each with a cpu as far as there are; without it half of the cpus, which are E5's lanes, too
     #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, 256))]
     pub(crate) instances: Option<u32>,
     /// First of the ports of the servers, which must be free
     #[arg(long, value_name = "PORT", default_value_t = 16_390, value_parser = whole::<u16>(1, u16::MAX - PORTS_COUNT))]
     pub(crate) port: u16,
+    /// The links of E3 and E4, which need root: made where they may be, or left out
+    #[arg(long, value_enum, default_value_t = Links::Auto)]
+    pub(crate) links: Links,
     /// What the machine costs, for requests a second per dollar
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     pub(crate) price: Option<f64>,
@@ -59,6 +62,15 @@ pub(crate) struct ReproduceSettings {
     pub(crate) levels: Option<Vec<u32>>,
     #[command(flatten)]
     pub(crate) output: OutputSettings,
+}
+
+/// Whether links are made and shaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Links {
+    /// Network namespaces with a virtual link between them, removed again at the end
+    Auto,
+    /// Everything over loopback
+    Off,
 }
 
 /// One, or all.

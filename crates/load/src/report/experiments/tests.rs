@@ -1,0 +1,134 @@
+//! The page as its reader finds it: what stands where, what is marked, and that nothing foreign is markup.
+
+use super::*;
+use crate::experiments::{Measured, Offer, Planned, Scale};
+use crate::report::PAGE_SIZE_MAX;
+use crate::result::Head;
+
+/// All five, each set-up half as slow as the one before it.
+fn repetition(is_quick: bool, pairs: u32, peer: &str) -> Repetition {
+    let offer = Offer {
+        peer: peer.to_owned(),
+        price: Some(1_000.0),
+        cpus_count: 2,
+        server_cpus_count: 1,
+        links: Ok(()),
+        io_uring: Err("forbidden by <policy>".to_owned()),
+        nodes_count: 1,
+        has_irqbalance: true,
+    };
+    let (mut plans, mut measured) = (Vec::new(), Vec::new());
+    for id in Id::ALL {
+        let preset = Preset::of(id);
+        let planned = Planned::new(preset, Scale::new(preset, is_quick, 1, 1, 64 << 30), &offer);
+        let levels: Vec<Option<u32>> = match preset.sweep.levels() {
+            [] => vec![None],
+            levels => levels.iter().copied().map(Some).collect(),
+        };
+        for pair in 0..pairs {
+            for (at, arm) in (1_u32..).zip(&planned.arms) {
+                for level in &levels {
+                    let noise = 1.0 + f64::from((pair + at) % 3) * 0.004;
+                    let mean_ns = f64::from(level.unwrap_or(50) + 400) * 2_000.0 / f64::from(at) * noise;
+                    measured.push(Measured {
+                        experiment: id.to_string(),
+                        arm: arm.arm.clone(),
+                        pair,
+                        level: level.map(f64::from),
+                        connection_count: preset.connections_at(*level),
+                        per_second: 1e10 / mean_ns,
+                        mean_ns,
+                        get_mean_ns: Some(mean_ns),
+                        set_mean_ns: Some(mean_ns),
+                        p99_ns: Some(mean_ns),
+                        is_whole: true,
+                        doubts: if pair == 1 {
+                            vec!["the hypervisor took 9 %".to_owned()]
+                        } else {
+                            Vec::new()
+                        },
+                        load_limits: if at == 2 { vec!["97 % of its core".to_owned()] } else { Vec::new() },
+                        ..Measured::default()
+                    });
+                }
+            }
+        }
+        plans.push(planned);
+    }
+    let head = Head {
+        plan: serde_json::json!({ "experiments": plans }),
+        command: vec!["expresslane".to_owned(), "bench".to_owned(), "reproduce".to_owned()],
+        ..Head::default()
+    };
+    Repetition { saved: Saved { head, is_complete: true, ..Saved::default() }, measured }
+}
+
+/// Between the beginning of an experiment's section and its end.
+fn section(page: &str, id: Id) -> String {
+    let from = page.find(&format!("<section id=\"{id}\">")).unwrap();
+    let to = page[from..].find("</section>").unwrap();
+    page[from..from + to].to_owned()
+}
+
+#[test]
+fn five_verdicts_come_first() {
+    let page = page(&repetition(false, 10, "redis-server"));
+    let first = page.find("<section id=").unwrap();
+    for id in Id::ALL {
+        assert!(page[..first].contains(&format!("href=\"#{id}\"")), "{id}");
+    }
+    assert_eq!(page[..first].matches("no repetition").count(), 5);
+    assert!(page[..first].contains("none can be repeated as published"));
+    let body = &page[page.find("<body>").unwrap()..];
+    assert!(!body.contains("quick"), "the full form bears no mark");
+}
+
+#[test]
+fn what_stands_in_is_headed_and_its_published_figures_are_grey() {
+    let page = page(&repetition(false, 10, "redis-server"));
+    for id in Id::ALL {
+        let section = section(&page, id);
+        let stands_in = matches!(id, Id::E2 | Id::E3 | Id::E4);
+        assert_eq!(section.contains("RESP stand-in"), stands_in, "{id}");
+        assert_eq!(section.contains("class=\"stand-in\">("), stands_in, "{id}");
+        assert!(section.contains("Published → here") && section.contains("not to be had here"), "{id}");
+        assert!(section.contains("Runs that don't count ("), "{id}");
+    }
+    let tail = section(&page, Id::E2);
+    // The default machine's table has no column of published figures.
+    let apart = &tail[tail.find("as installed → ").unwrap()..];
+    assert!(!apart[..apart.find("</table>").unwrap()].contains("stand-in"), "{apart}");
+    assert!(tail.contains("(600 µs → 320 µs)") && tail.contains("2,919 in flight"));
+    assert!(section(&page, Id::E1).contains("load-limited in the second"));
+    assert!(section(&page, Id::E3).contains("(203 µs → 122 µs)"));
+}
+
+#[test]
+fn the_quick_form_is_marked_wherever_a_number_stands() {
+    let page = page(&repetition(true, 2, "redis-server"));
+    for id in Id::ALL {
+        let section = section(&page, id);
+        for (open, close) in [("<h2>", "</h2>"), ("<h3>", "</h3>"), ("<tbody><tr><td>", "</tbody>")] {
+            let mut rest = section.as_str();
+            while let Some(at) = rest.find(open) {
+                let part = &rest[at..][..rest[at..].find(close).unwrap()];
+                // Tables of numbers; those of words have no verdict.
+                if open.starts_with("<h") || part.contains("pairs, too few") {
+                    assert!(part.contains("quick"), "{id}: {part}");
+                }
+                rest = &rest[at + open.len()..];
+            }
+        }
+        assert!(section.contains("of the quick form"), "{id}");
+    }
+}
+
+#[test]
+fn foreign_words_are_text_and_the_page_is_small() {
+    let page = page(&repetition(false, 15, "<script>alert(1)</script>"));
+    assert!(!page.contains("<script>alert"), "a peer's name is no markup");
+    assert!(page.contains("forbidden by &lt;policy&gt;"));
+    assert!(page.len() < PAGE_SIZE_MAX, "{}", page.len());
+    assert!(!page.contains("http://") && !page.contains("https://"));
+    assert!(self::page(&Repetition::default()).contains("Nothing was measured."));
+}
