@@ -182,31 +182,46 @@ impl<P: Send> Producer<P> {
     /// [`room_inline`](Self::room_inline) for one without.
     #[inline]
     pub fn push(&mut self, parts: &[&[u8]], parcel: Option<P>) {
-        // Saturating: a sum that wrapped would pass the assertion and be copied whole.
+        // Saturating: a sum that wrapped would pass the assertion for room.
         let payload_size = parts.iter().fold(0, |size: usize, part| size.saturating_add(part.len()));
-        assert!(self.room_inline(payload_size), "a frame is pushed where there is room");
         assert!(parcel.is_none() || self.room_parcel(), "a parcel is pushed where there is a slot");
+        let kind = if parcel.is_some() { PARCEL } else { INLINE };
+        let mut payload = self.begin(payload_size, kind);
+        for part in parts {
+            payload.split_off_mut(..part.len()).expect("as long as all parts").copy_from_slice(part);
+        }
+        if let Some(parcel) = parcel {
+            // SAFETY: fewer than `parcels` slots are full, by the assertion, so the next one is there and empty.
+            unsafe { self.memory.put_parcel(self.parcels_pushed, parcel) };
+            self.parcels_pushed = self.parcels_pushed.wrapping_add(1);
+        }
+    }
+
+    /// As [`push`](Self::push), for a frame without a parcel whose payload is written where it will lie: what is returned
+    /// holds old bytes, and is written before the next [`publish`](Self::publish).
+    #[inline]
+    pub fn push_in_place(&mut self, payload_size: usize) -> &mut [u8] {
+        self.begin(payload_size, INLINE)
+    }
+
+    /// Puts a frame's header behind what was written; its payload is still to be.
+    #[inline]
+    fn begin(&mut self, payload_size: usize, kind: u32) -> &mut [u8] {
+        assert!(self.room_inline(payload_size), "a frame is pushed where there is room");
         let frame_size = frame_size(payload_size);
         let span = span(self.written, frame_size, self.memory.size());
         if frame_size < span {
-            // SAFETY: [written, written + span) is free, by the first assertion: the consumer released it and
+            // SAFETY: [written, written + span) is free, by the assertion: the consumer released it and
             // sees nothing of it before `publish`. Positions are multiples of 8, as all spans are.
             unsafe { self.memory.write_header(self.written, Header { size: 0, kind: PADDING }) };
         }
         let start = self.written.wrapping_add(span - frame_size);
-        let kind = if parcel.is_some() { PARCEL } else { INLINE };
         let size = u32::try_from(payload_size).expect("a payload is smaller than RING_SIZE_MAX");
         // SAFETY: free and aligned as above; `span` has put the frame where it does not cross the ring's end.
-        unsafe {
-            self.memory.write_header(start, Header { size, kind });
-            self.memory.write_payload(start, parts);
-        }
-        if let Some(parcel) = parcel {
-            // SAFETY: fewer than `parcels` slots are full, by the second assertion, so the next one is there and empty.
-            unsafe { self.memory.put_parcel(self.parcels_pushed, parcel) };
-            self.parcels_pushed = self.parcels_pushed.wrapping_add(1);
-        }
+        unsafe { self.memory.write_header(start, Header { size, kind }) };
         self.written = self.written.wrapping_add(span);
+        // SAFETY: as above; `publish`, which hands it over, takes `&mut self`.
+        unsafe { self.memory.payload_mut(start, payload_size) }
     }
 
     /// Shows the consumer everything pushed so far, with one store. True if there was anything: then set the sender's

@@ -28,7 +28,7 @@ const ALIGN: usize = 8;
 /// Padding at the ring's end comes on top; [`credit`] has it already subtracted.
 #[must_use]
 pub const fn frame_size(payload_size: usize) -> usize {
-    (HEADER_SIZE + payload_size).next_multiple_of(ALIGN)
+    (HEADER_SIZE + payload_size + ALIGN - 1) & !(ALIGN - 1)
 }
 
 /// The largest payload, in bytes, that a ring of `ring_size` bytes carries.

@@ -104,21 +104,18 @@ impl<P> Memory<P> {
         unsafe { self.bytes.add(at).cast::<Header>().read() }
     }
 
-    /// Writes `parts`, one after the other, as the payload of the frame at `position`.
+    /// The payload of the frame at `position`, to be written.
     ///
     /// # Safety
-    /// The frame of that payload lies inside the ring without crossing its end, and until the caller's next release
-    /// store no other thread touches it.
+    /// The frame of `payload_size` bytes of payload lies inside the ring without crossing its end, nobody else touches
+    /// it while the slice lives, and no other thread until the caller's next release store.
     #[inline]
-    pub(crate) unsafe fn write_payload(&self, position: usize, parts: &[&[u8]]) {
-        let mut at = offset(position, self.size) + HEADER_SIZE;
-        for part in parts {
-            self.witness_write(at, part.len());
-            // SAFETY: inside the frame and nobody else's, as the caller promises; `part` cannot overlap it, as a
-            // shared slice outside the ring or of a frame that is still unreleased.
-            unsafe { self.bytes.add(at).copy_from_nonoverlapping(NonNull::from(*part).cast(), part.len()) };
-            at += part.len();
-        }
+    #[expect(clippy::mut_from_ref, reason = "a view of memory of its own, as a pointer is")]
+    pub(crate) unsafe fn payload_mut(&self, position: usize, payload_size: usize) -> &mut [u8] {
+        let at = offset(position, self.size) + HEADER_SIZE;
+        self.witness_write(at, payload_size);
+        // SAFETY: inside, initialised (zeroes at least), and nobody else's meanwhile, as the caller promises.
+        unsafe { slice::from_raw_parts_mut(self.bytes.add(at).as_ptr(), payload_size) }
     }
 
     /// The payload of the frame at `position`.

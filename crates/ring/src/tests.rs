@@ -143,7 +143,13 @@ fn push(
     let parcel = (slot_free && chance.below(2) == 0).then(|| Parcel::new(chance.next(), alive));
     let number = parcel.as_ref().map(|parcel| parcel.number);
     oracle.parcels_in_slots += usize::from(parcel.is_some());
-    to.push(&[head, b"", tail], parcel);
+    if parcel.is_none() && chance.below(2) == 0 {
+        let place = to.push_in_place(payload_size);
+        assert_eq!(place.len(), payload_size);
+        place.copy_from_slice(&payload);
+    } else {
+        to.push(&[head, b"", tail], parcel);
+    }
     oracle.frames.push_back(Frame { payload, parcel: number });
 }
 

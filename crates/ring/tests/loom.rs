@@ -34,7 +34,7 @@ fn frames_cross_whole_and_in_order_over_the_end() {
                 while !to.room(FRAMES[usize::from(number)]) {
                     thread::yield_now();
                 }
-                to.push(&[&[number; 24][..FRAMES[usize::from(number)]]], None);
+                to.push_in_place(FRAMES[usize::from(number)]).fill(number);
                 to.publish();
             }
         });
