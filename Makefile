@@ -116,9 +116,9 @@ test-redis-suite: build ## Redis' own test suite against the built server (tests
 # Counted, not timed: the same number whatever else the machine does.
 .PHONY: test-instructions
 test-instructions: need-toolchain
-	@echo "== instructions per GET, SET and request of the load"
+	@echo "== instructions per GET, SET, forwarded GET and request of the load"
 	@$(call need,valgrind,valgrind)
-	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example engine
+	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example forward --example engine
 	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long

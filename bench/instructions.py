@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Instructions per GET and SET, and per request of the load, counted by callgrind: repeatable whatever else the machine does.
+"""Instructions per GET, SET and forwarded GET, and per request of the load, counted by callgrind: repeatable whatever else the
+machine does.
 
-The programs are crates/sim/examples/instructions.rs, one lane over memory, and crates/load/examples/engine.rs, one engine of the
-load over memory; both send sixteen commands at a time. Two runs of different length are counted, so that start-up cancels out.
-The result is compared with the record in bench/instructions.json: more than 2 % above it, or above the ceiling, fails. After an
-intended change write the new record with --write.
+The programs are crates/sim/examples/instructions.rs, one lane over memory; crates/sim/examples/forward.rs, two lanes over memory,
+whose turns alone are counted, with all keys on the clients' lane or all on the other; and crates/load/examples/engine.rs, one
+engine of the load over memory. All send sixteen commands at a time. Two runs of different length are counted, so that start-up
+cancels out. The result is compared with the record in bench/instructions.json: more than 2 % above it, or above the ceiling,
+fails, and so does a forwarded GET that costs more than twice a direct one. After an intended change write the new record with
+--write.
 
     bench/instructions.py FOLDER-OF-BUILT-EXAMPLES [--write]
 """
@@ -19,24 +22,33 @@ import sys
 
 RECORD = pathlib.Path(__file__).with_name("instructions.json")
 TOLERANCE = 0.02
-COUNTS = (16_000, 48_000)
-# Of each record, the program and its first argument.
-PROGRAMS = {"get": ("instructions", "get"), "set": ("instructions", "set"), "load": ("engine", "16")}
+# A forwarded GET, both lanes together, beside a direct one.
+RATIO_MAX = 2.0
+TURNS_ONLY = ["--toggle-collect=forward::serve"]
+# Of each record: the program, its first argument, what callgrind is told besides, the second arguments of the two runs, and how
+# many commands one of those counts for.
+PROGRAMS = {
+    "get": ("instructions", "get", [], (16_000, 48_000), 1),
+    "set": ("instructions", "set", [], (16_000, 48_000), 1),
+    "load": ("engine", "16", [], (16_000, 48_000), 1),
+    "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),
+    "forwarded": ("forward", "forwarded", TURNS_ONLY, (10, 30), 800),
+}
 # memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere.
 PINNED = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,-AVX512F,-AVX512VL,-AVX512BW"}
 
 
-def count(program: str, kind: str, commands: int) -> int:
+def count(program: str, options: list[str], kind: str, size: int) -> int:
     """Instructions of one whole run."""
     run = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", program, kind, str(commands)],
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *options, program, kind, str(size)],
         env={**os.environ, **PINNED},
         capture_output=True,
         text=True,
         check=False,
     )
     found = re.search(r"Collected : (\d+)", run.stderr)
-    if run.returncode != 0 or not found:
+    if run.returncode != 0 or not found or found.group(1) == "0":
         sys.exit(f"callgrind failed on {program}:\n{run.stderr[-2000:]}")
     return int(found.group(1))
 
@@ -49,10 +61,11 @@ def main() -> int:
         sys.exit("valgrind is missing: apt-get install valgrind")
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     failed = False
-    for kind, (program, argument) in PROGRAMS.items():
+    found = {}
+    for kind, (program, argument, options, sizes, commands) in PROGRAMS.items():
         program = os.path.join(arguments[0], program)
-        few, many = (count(program, argument, commands) for commands in COUNTS)
-        each = (many - few) / (COUNTS[1] - COUNTS[0])
+        few, many = (count(program, options, argument, size) for size in sizes)
+        each = found[kind] = (many - few) / ((sizes[1] - sizes[0]) * commands)
         known = record.get(kind, {})
         limit = min(known.get("record", each) * (1 + TOLERANCE), known.get("ceiling", each))
         verdict = "ok" if each <= limit else f"too many: at most {limit:.0f}"
@@ -60,6 +73,9 @@ def main() -> int:
         failed |= each > limit
         if "--write" in sys.argv:
             record[kind] = {"record": round(each, 1), "ceiling": known.get("ceiling", round(each * 1.2))}
+    ratio = found["forwarded"] / found["direct"]
+    print(f"forwarded: {ratio:.2f} x direct: {'ok' if ratio <= RATIO_MAX else f'too many: at most {RATIO_MAX}'}")
+    failed |= ratio > RATIO_MAX
     if "--write" in sys.argv:
         RECORD.write_text(json.dumps(record, indent=2) + "\n")
         return 0

@@ -131,7 +131,6 @@ pub(crate) struct Core {
     pub(crate) held: Held,
     /// How long commands took, and turns.
     pub(crate) timing: Timing,
-    spans: Vec<(u32, u32)>,
     reply: Vec<u8>,
 }
 
@@ -174,7 +173,6 @@ impl Core {
             pause: None,
             held: Held::default(),
             timing,
-            spans: Vec::new(),
             reply: Vec::new(),
         }
     }

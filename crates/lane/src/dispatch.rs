@@ -50,10 +50,19 @@ impl Caller<'_> {
     }
 }
 
+/// Whose a key is.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner {
+    /// This lane's, which keeps it there.
+    Here(Route),
+    /// Another lane's.
+    Other { lane: u16, slot: Slot },
+}
+
 /// A command's words, as they came in.
 pub(crate) enum Input<'a> {
-    /// In the connection's input. Where a command of one key belongs has been found beforehand.
-    View { input: &'a [u8], ranges: &'a ArgRanges, route: Option<Route> },
+    /// In the connection's input. Whose the key of a command is that has one has been found beforehand.
+    View { input: &'a [u8], ranges: &'a ArgRanges, owner: Option<Owner> },
     /// Gathered over several turns.
     Owned(Request),
 }
@@ -68,9 +77,9 @@ impl Input<'_> {
     }
 
     #[inline]
-    pub(crate) fn route(&self) -> Option<Route> {
+    fn owner(&self) -> Option<Owner> {
         match self {
-            Input::View { route, .. } => *route,
+            Input::View { owner, .. } => *owner,
             Input::Owned(_) => None,
         }
     }
@@ -174,31 +183,48 @@ impl Core {
 
     #[inline]
     fn dispatch_key(&mut self, caller: &mut Caller<'_>, command: &'static Command, input: Input<'_>) -> Flow {
-        let slot = match input.route() {
-            // What has a route lay in the input whole, and so did its key.
-            Some(route) => route.slot,
-            None => match key_of(input.args().get(usize::from(command.keys.first))) {
-                Some(key) => Slot::of(key),
-                None => return caller.refuse(KEY_TOO_LONG),
-            },
-        };
-        let owner = self.map.owner(slot).0;
-        if owner == self.id {
-            return self.run_here(caller, command, input);
+        match self.owner_of_key(command, &input) {
+            Some(Owner::Here(route)) => self.run_here(caller, command, input, Some(route)),
+            Some(Owner::Other { lane, slot }) => self.ask(caller, lane, command, input, slot),
+            None => caller.refuse(KEY_TOO_LONG),
         }
-        self.ask(caller, owner, command, input, slot)
+    }
+
+    /// Whose the one key of a command is; none when it is too long for a key.
+    #[inline]
+    pub(crate) fn owner_of_key(&self, command: &Command, input: &Input<'_>) -> Option<Owner> {
+        input
+            .owner()
+            .or_else(|| key_of(input.args().get(usize::from(command.keys.first))).map(|key| self.owner(key)))
+    }
+
+    /// Whose a key is.
+    #[inline]
+    pub(crate) fn owner(&self, key: &[u8]) -> Owner {
+        let slot = Slot::of(key);
+        let lane = self.map.owner(slot).0;
+        if lane != self.id {
+            return Owner::Other { lane, slot };
+        }
+        Owner::Here(Route { slot, hash: self.space.shard.key(0, slot.number(), key).hash })
     }
 
     /// The keys are all here.
     #[inline]
-    fn run_here(&mut self, caller: &mut Caller<'_>, command: &'static Command, input: Input<'_>) -> Flow {
+    fn run_here(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: Input<'_>,
+        route: Option<Route>,
+    ) -> Flow {
         self.stats.commands_direct += 1;
         let call = Call {
             command,
             args: input.args(),
             db: caller.client.db,
             proto: caller.client.proto,
-            route: input.route(),
+            route,
             port: caller.client.port,
         };
         let ran = if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
@@ -214,7 +240,7 @@ impl Core {
             proto: caller.client.proto,
             db: caller.client.db,
             command,
-            route: input.route(),
+            route,
             request: input.into_request(),
         };
         match ran {
@@ -240,7 +266,7 @@ impl Core {
             return caller.refuse(&text);
         }
         let args = input.args();
-        let size = (0..args.len()).map(|index| args.get(index).size()).sum();
+        let size = args.size();
         let answer = answer_size(command.id);
         let peer = self.peers[usize::from(owner)].as_mut().expect("another lane");
         let charge = peer.charge(answer);
@@ -259,7 +285,7 @@ impl Core {
         };
         match input {
             Input::Owned(request) => peer.ask_owned(head, request),
-            Input::View { .. } => peer.ask(head, args, size, &mut self.scratch),
+            Input::View { .. } => peer.ask(head, args, size),
         }
         self.stats.commands_forwarded += 1;
         if command.barrier { Flow::Block } else { Flow::Next }
@@ -302,7 +328,7 @@ impl Core {
             return self.watch(caller, command, input);
         }
         if is_one_lane && owner == self.id {
-            return self.run_here(caller, command, input);
+            return self.run_here(caller, command, input, None);
         }
         if is_one_lane || caller.client.port == Port::Lane && owner != self.id {
             return self.ask(caller, owner, command, input, slot);
@@ -329,7 +355,7 @@ impl Core {
         let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
         let owner = if caller.client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
         if owner == self.id {
-            return self.run_here(caller, command, input);
+            return self.run_here(caller, command, input, None);
         }
         self.ask(caller, owner, command, input, slot)
     }

@@ -3,12 +3,11 @@
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
-use wire::route::Slot;
 
 use crate::admin::Pause;
 use crate::client::Hush;
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, halt};
+use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::monitor;
 use crate::multi::is_queued;
 use crate::request::Args;
@@ -54,8 +53,10 @@ impl Core {
             }
         }
         if self.settings.is_strict && command.scope == Scope::Key && !is_queued(caller.client, command.id) {
-            let key = input.args().flat(usize::from(command.keys.first));
-            let owner = self.map.owner(input.route().map_or_else(|| Slot::of(key), |route| route.slot)).0;
+            let owner = match self.owner_of_key(command, &input) {
+                Some(Owner::Other { lane, .. }) => lane,
+                Some(Owner::Here(_)) | None => self.id,
+            };
             // All that is not answered was asked of one lane, which keeps its order.
             if !caller.client.is_even() && owner != caller.client.asked_lane {
                 return halt(input);

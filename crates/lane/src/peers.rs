@@ -21,19 +21,21 @@ use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::transaction::{Grant, Prepare};
 
-use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE};
+use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, args_size};
 pub(crate) use frames::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel};
 pub use mesh::{Links, mesh, mesh_placed};
 
 /// Bytes of a reply that fit into a short answer.
 const SHORT_SIZE: usize = 48;
+/// Answers after which it is looked at again how long they are.
+const ANSWERS_PER_LOOK: usize = 1024;
 
 /// How long an answer may be without becoming a parcel, which is what it costs in credit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AnswerSize {
     /// A status, a number, a null.
     Short,
-    /// A value.
+    /// A value: as long as values have been lately.
     Long,
 }
 
@@ -56,52 +58,68 @@ pub(crate) struct Peer {
     /// The same when nothing is under way.
     control_credit_max: usize,
     inline_size_max: usize,
+    lengths: Lengths,
+}
+
+/// How long the answers are that come from another lane: what they are charged should hold nearly all, and not much more,
+/// or few asks could be under way.
+struct Lengths {
+    /// What a long answer is taken to be, bytes.
+    long_size: usize,
+    /// The longest since the last look, and how many have come since.
+    longest: usize,
+    count: usize,
+}
+
+impl Lengths {
+    /// Until the first look, the longest that is no parcel.
+    fn new(inline_size_max: usize) -> Lengths {
+        Lengths { long_size: inline_size_max, longest: 0, count: 0 }
+    }
+
+    /// So many answers have come, the longest of them that could be no parcel `longest` bytes long.
+    #[inline]
+    fn note(&mut self, count: usize, longest: usize) {
+        self.longest = self.longest.max(longest);
+        self.count += count;
+        self.long_size = self.long_size.max(longest);
+        if self.count >= ANSWERS_PER_LOOK {
+            *self = Lengths { long_size: self.longest.max(SHORT_SIZE), longest: 0, count: 0 };
+        }
+    }
 }
 
 impl Peer {
     /// The charge of an answer of this kind.
+    #[inline]
     pub(crate) fn charge(&self, answer: AnswerSize) -> u16 {
         let size = match answer {
             AnswerSize::Short => ANSWER_HEADER + SHORT_SIZE,
-            AnswerSize::Long => ANSWER_HEADER + self.inline_size_max,
+            AnswerSize::Long => ANSWER_HEADER + self.lengths.long_size,
         };
         u16::try_from(frame_size(size)).expect("an inline answer is below 64 KiB")
     }
 
     /// Whether an ask whose arguments are `size` bytes, `count` of them, can be sent now.
+    #[inline]
     pub(crate) fn can_ask(&mut self, count: usize, size: usize, charge: u16) -> bool {
-        let payload = ASK_HEADER + if self.is_inline(count, size) { 4 * count + size } else { 0 };
-        usize::from(charge) <= self.answer_credit && self.asks.room(payload)
+        let args_size = args_size(count, size);
+        let payload_size = ASK_HEADER + if args_size <= self.inline_size_max { args_size } else { 0 };
+        usize::from(charge) <= self.answer_credit && self.asks.room(payload_size)
     }
 
-    fn is_inline(&self, count: usize, size: usize) -> bool {
-        4 * count + size <= self.inline_size_max
-    }
-
-    /// Sends a command. [`Peer::can_ask`] has just said yes.
-    pub(crate) fn ask(&mut self, mut head: AskHead, args: Args<'_>, size: usize, scratch: &mut Vec<u8>) {
+    /// Sends a command whose arguments are `size` bytes together. [`Peer::can_ask`] has just said yes.
+    #[inline]
+    pub(crate) fn ask(&mut self, head: AskHead, args: Args<'_>, size: usize) {
+        let args_size = args_size(args.len(), size);
+        if args_size > self.inline_size_max {
+            return self.ask_owned(head, args.to_request());
+        }
         self.answer_credit -= usize::from(head.charge);
-        let count = args.len();
-        if !self.is_inline(count, size) {
-            head.kind = AskKind::Request;
-            let parcel = Parcel::Request(Box::new(args.to_request()));
-            self.asks.push(&[&head.encode(0)], Some(parcel));
-            return;
-        }
-        scratch.clear();
-        let mut end = 0_u32;
-        for index in 0..count {
-            end += u32::try_from(args.get(index).size()).expect("inline arguments are short");
-            scratch.extend_from_slice(&end.to_le_bytes());
-        }
-        for index in 0..count {
-            scratch.extend_from_slice(args.flat(index));
-        }
-        let count = u16::try_from(count).expect("inline arguments are few");
-        self.asks.push(&[&head.encode(count), scratch], None);
+        head.encode_with(args, self.asks.push_in_place(ASK_HEADER + args_size));
     }
 
-    /// As [`Peer::ask`], for a command that is owned already and need not be copied.
+    /// As [`Peer::ask`], for a command that is owned and need not be copied.
     pub(crate) fn ask_owned(&mut self, mut head: AskHead, request: Request) {
         self.answer_credit -= usize::from(head.charge);
         head.kind = AskKind::Request;
@@ -145,9 +163,11 @@ impl Peer {
         assert!(self.control_credit == self.control_credit_max, "a part that is over gives its place back");
     }
 
-    /// Credit that came back with an answer.
-    pub(crate) fn credit(&mut self, charge: u16) {
-        self.answer_credit += usize::from(charge);
+    /// Credit that came back with so many answers, the longest of them `longest` bytes long.
+    #[inline]
+    pub(crate) fn credit(&mut self, charge: usize, count: usize, longest: usize) {
+        self.answer_credit += charge;
+        self.lengths.note(count, if longest <= self.inline_size_max { longest } else { 0 });
     }
 
     /// The answer to a command: within its charge as bytes, else as a parcel. It fits, by the asker's credit.
@@ -235,5 +255,43 @@ impl Peer {
         let answered = self.answers.publish();
         let told = self.control.publish();
         (asked | answered | told) && self.mailbox.post(self.me)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_answer_is_taken_to_be_as_long_as_the_longest_of_late() {
+        let mut lengths = Lengths::new(512);
+        for (count, longest, want) in [
+            (1000, 100, 512),
+            // The first look.
+            (24, 30, 100),
+            // Longer ones count at once, shorter ones with the next look.
+            (1, 300, 300),
+            (ANSWERS_PER_LOOK - 1, 120, 300),
+            (ANSWERS_PER_LOOK, 120, 120),
+            // Never less than for a short answer.
+            (ANSWERS_PER_LOOK, 5, SHORT_SIZE),
+        ] {
+            lengths.note(count, longest);
+            assert_eq!(lengths.long_size, want, "after {count} answers of up to {longest} bytes");
+        }
+    }
+
+    /// What is a parcel in any case is no reason to charge others more.
+    #[test]
+    fn credit_is_charged_for_what_fits_and_comes_back() {
+        let mut links = mesh(2);
+        let peer = links[0].peers[1].as_mut().expect("another lane");
+        let charge = peer.charge(AnswerSize::Long);
+        peer.answer_credit -= usize::from(charge);
+        peer.credit(usize::from(charge), ANSWERS_PER_LOOK, 100);
+        peer.credit(0, 1, 1 << 20);
+        assert_eq!(usize::from(peer.charge(AnswerSize::Long)), frame_size(ANSWER_HEADER + 100));
+        assert_eq!(usize::from(peer.charge(AnswerSize::Short)), frame_size(ANSWER_HEADER + SHORT_SIZE));
+        peer.audit();
     }
 }

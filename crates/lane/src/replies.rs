@@ -359,6 +359,9 @@ impl Put for Sink<'_> {
     fn put_all(&mut self, pieces: [&[u8]; 3]) {
         match self {
             Sink::Client { output, replies } if replies.is_empty() => output.extend_all(pieces),
+            Sink::Ask { bytes, content } if content.is_empty() => {
+                pieces.into_iter().for_each(|piece| bytes.extend_from_slice(piece));
+            }
             _ => pieces.into_iter().for_each(|piece| self.put(piece)),
         }
     }

@@ -57,10 +57,10 @@ pub(crate) enum Args<'a> {
     },
     /// In an ask's frame on a ring.
     Frame {
-        /// The frame's bytes.
+        /// Where each argument ends, little-endian; the next one begins there.
+        ends: &'a [[u8; 4]],
+        /// Their bytes.
         bytes: &'a [u8],
-        /// Start and end of each argument.
-        spans: &'a [(u32, u32)],
     },
     /// Owned.
     Owned(&'a Request),
@@ -72,7 +72,7 @@ impl<'a> Args<'a> {
     pub(crate) fn len(&self) -> usize {
         match self {
             Args::View { ranges, .. } => ranges.len(),
-            Args::Frame { spans, .. } => spans.len(),
+            Args::Frame { ends, .. } => ends.len(),
             Args::Owned(request) => request.len(),
         }
     }
@@ -82,9 +82,10 @@ impl<'a> Args<'a> {
     pub(crate) fn get(&self, index: usize) -> Arg<'a> {
         match self {
             Args::View { input, ranges } => Arg::Flat(ranges.get(index, input)),
-            Args::Frame { bytes, spans } => {
-                let (start, end) = spans[index];
-                Arg::Flat(&bytes[start as usize..end as usize])
+            Args::Frame { ends, bytes } => {
+                let end = |index: usize| u32::from_le_bytes(ends[index]) as usize;
+                let start = if index == 0 { 0 } else { end(index - 1) };
+                Arg::Flat(&bytes[start..end(index)])
             }
             Args::Owned(request) => request.get(index),
         }
@@ -94,6 +95,24 @@ impl<'a> Args<'a> {
     #[inline]
     pub(crate) fn flat(&self, index: usize) -> &'a [u8] {
         self.get(index).flat().unwrap_or_default()
+    }
+
+    /// Length in bytes of all of them together.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Args::View { input, ranges } => ranges.iter(input).map(<[u8]>::len).sum(),
+            _ => (0..self.len()).map(|index| self.get(index).size()).sum(),
+        }
+    }
+
+    /// Calls `take` with each of them in order. They are in one piece each.
+    #[inline]
+    pub(crate) fn each_flat(&self, mut take: impl FnMut(&[u8])) {
+        match self {
+            Args::View { input, ranges } => ranges.iter(input).for_each(take),
+            _ => (0..self.len()).for_each(|index| take(self.flat(index))),
+        }
     }
 
     /// A copy that outlives the turn.

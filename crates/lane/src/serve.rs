@@ -9,11 +9,10 @@ use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
 use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
-use wire::route::Slot;
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, SLOTS_MAX, resolve, resolve_name};
+use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX, resolve, resolve_name};
 use crate::keyspace::Route;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
@@ -103,7 +102,7 @@ pub(crate) fn serve_client<N: Net>(
                     let frame = &ahead.frames[index];
                     let bytes = &input[used..used + frame.size];
                     share.commands_left -= usize::from(!frame.ranges.is_empty());
-                    let command = Input::View { input: bytes, ranges: &frame.ranges, route: frame.route };
+                    let command = Input::View { input: bytes, ranges: &frame.ranges, owner: frame.owner };
                     let flow = match frame.command {
                         None => Flow::Next,
                         Some(resolved) => {
@@ -243,7 +242,8 @@ struct Frame {
     size: usize,
     /// `None` for an empty line, which is no command.
     command: Option<Result<&'static Command, Refusal>>,
-    route: Option<Route>,
+    /// Whose the key is of a command that has one.
+    owner: Option<Owner>,
 }
 
 /// The commands at the front of a client's input. A few per lane, used again for each client.
@@ -303,16 +303,15 @@ impl Ahead {
                     let args = Args::View { input: bytes, ranges: &frame.ranges };
                     frame.size = size;
                     frame.command = (!words.is_empty()).then(|| resolve_name(words.get(0), args));
-                    frame.route = match frame.command {
+                    frame.owner = match frame.command {
                         Some(Ok(command)) if command.scope == Scope::Key => {
-                            let route = route(core, words.get(usize::from(command.keys.first)));
-                            if core.map.owner(route.slot).0 == core.id {
-                                approaches.begin(client.db, route.slot.number(), route.hash);
-                            }
-                            Some(route)
+                            Some(core.owner(words.get(usize::from(command.keys.first))))
                         }
                         _ => None,
                     };
+                    if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
+                        approaches.begin(client.db, slot.number(), hash);
+                    }
                     at += size;
                     self.count += 1;
                 }
@@ -321,6 +320,9 @@ impl Ahead {
                     break;
                 }
             }
+        }
+        if at == input.len() {
+            self.ended = Some(Step::Need);
         }
     }
 
@@ -349,13 +351,6 @@ fn limits(core: &Core, client: &Client) -> Limits {
         authenticated: client.is_authenticated,
         ..Limits::default()
     }
-}
-
-/// Where a command belongs that has this one key.
-#[inline]
-fn route(core: &Core, key: &[u8]) -> Route {
-    let slot = Slot::of(key);
-    Route { slot, hash: core.space.shard.key(0, slot.number(), key).hash }
 }
 
 enum Gathered {

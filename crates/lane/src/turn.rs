@@ -363,19 +363,7 @@ impl Lane {
         let mut left = Senders::default();
         while let Some(sender) = senders.take_from(self.sender_next) {
             let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
-            core.hear_answers(lane, &mut |core, client, slot, reply| {
-                let handle = Handle::from_bits(client);
-                match clients.get_mut(handle) {
-                    Some(client) => {
-                        if lane == core.lane_count {
-                            core.count_control_error(client, &reply);
-                        }
-                        take_reply(client, slot, reply, net);
-                    }
-                    None => core.forget_reply(reply),
-                }
-                stirred.push(handle);
-            });
+            core.hear_answers(lane, &mut Post { clients, stirred, net });
             let is_through = core.hear_control(lane, &mut |told| match told {
                 Told::Handover(handover) => handovers.push(*handover),
                 Told::Lines(client, lines) => {
@@ -405,8 +393,11 @@ impl Lane {
     /// Says how many commands were served.
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         // Whatever lets an ask go, an answer comes before or with it, and brings this turn about.
-        for handle in std::mem::take(&mut self.parched) {
-            self.enqueue(handle);
+        let Lane { parched, clients, ready, .. } = self;
+        for handle in parched.drain(..) {
+            if let Some(client) = clients.get_mut(handle) {
+                enqueue(ready, handle, client);
+            }
         }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
@@ -479,7 +470,8 @@ impl Lane {
             }
         }
         let mut retired = Vec::new();
-        for handle in std::mem::take(&mut self.stirred) {
+        let mut stirred = std::mem::take(&mut self.stirred);
+        for handle in stirred.drain(..) {
             let Some(client) = self.clients.get_mut(handle) else { continue };
             let Some(output) = net.output(client.conn) else { continue };
             client.replies.pump(output, &mut retired);
@@ -507,6 +499,7 @@ impl Lane {
                 enqueue(&mut self.ready, handle, client);
             }
         }
+        self.stirred = stirred;
         for rope in retired {
             self.core.space.shard.retire(rope);
         }
@@ -533,20 +526,43 @@ fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client:
     }
 }
 
-fn take_reply<N: Net>(client: &mut Client, slot: u32, reply: Reply<'_>, net: &mut N) {
-    match reply {
-        Reply::Bytes(bytes) => {
-            if client.replies.is_front(slot)
-                && let Some(output) = net.output(client.conn)
-                && output.len() < OUTPUT_HIGH
-            {
-                output.extend(bytes);
-                client.replies.pass_front();
-            } else {
-                client.replies.fill_bytes(slot, bytes);
+/// Where answers find the clients that wait for them.
+pub(crate) struct Post<'a, N> {
+    clients: &'a mut Slab<Client>,
+    stirred: &'a mut Vec<Handle<Client>>,
+    net: &'a mut N,
+}
+
+impl<N: Net> Post<'_, N> {
+    /// Hands a client what a lane, or the control thread, has answered: replies, and the slots they are for.
+    pub(crate) fn deliver<'r>(
+        &mut self,
+        core: &mut Core,
+        lane: u16,
+        client: u64,
+        replies: impl Iterator<Item = (u32, Reply<'r>)>,
+    ) {
+        let handle = Handle::from_bits(client);
+        let Some(client) = self.clients.get_mut(handle) else {
+            return replies.for_each(|(_, reply)| core.forget_reply(reply));
+        };
+        self.stirred.push(handle);
+        let mut output = self.net.output(client.conn);
+        for (slot, reply) in replies {
+            if lane == core.lane_count {
+                core.count_control_error(client, &reply);
+            }
+            match (reply, &mut output) {
+                (Reply::Bytes(bytes), Some(output))
+                    if client.replies.is_front(slot) && output.len() < OUTPUT_HIGH =>
+                {
+                    output.extend(bytes);
+                    client.replies.pass_front();
+                }
+                (Reply::Bytes(bytes), _) => client.replies.fill_bytes(slot, bytes),
+                (Reply::Content(content), _) => client.replies.fill(slot, content),
             }
         }
-        Reply::Content(content) => client.replies.fill(slot, content),
     }
 }
 

@@ -2,6 +2,9 @@
 //! other lane. Two lanes in one thread over memory, so that both sides' work is in the figure and no kernel is.
 //!
 //! `cargo run --release -p sim --example forward [ROUNDS]`
+//!
+//! With `direct` or `forwarded` in front only that is run: for callgrind, told to count what happens in [`serve`].
+//! `bench/instructions.py` does that.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,8 +26,15 @@ const TURNS: usize = 6;
 const RATIO_MAX: f64 = 2.0;
 
 fn main() {
-    let rounds: usize =
-        std::env::args().nth(1).map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
+    let mut args = std::env::args().skip(1).peekable();
+    let owner = args
+        .next_if(|word| word == "direct" || word == "forwarded")
+        .map(|word| u16::from(word == "forwarded"));
+    let rounds: usize = args.next().map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
+    if let Some(owner) = owner {
+        run(owner, rounds);
+        return println!("{} commands", rounds * CLIENTS * DEPTH);
+    }
     let mut figures: Vec<(f64, f64)> = Vec::new();
     for _ in 0..5 {
         figures.push((run(0, rounds), run(1, rounds)));
@@ -85,10 +95,7 @@ fn run(owner: u16, rounds: usize) -> f64 {
             client.end.write(&batches[(round * CLIENTS + index) % batches.len()]);
         }
         let began = Instant::now();
-        for _ in 0..TURNS {
-            world.turn(0);
-            world.turn(1);
-        }
+        serve(&mut world);
         spent += began.elapsed().as_nanos();
         for client in &mut clients {
             client.received.clear();
@@ -100,4 +107,13 @@ fn run(owner: u16, rounds: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
     let mean = spent as f64 / (rounds * CLIENTS * DEPTH) as f64;
     mean
+}
+
+/// The turns of a round: what is measured. On its own, so that callgrind finds it.
+#[inline(never)]
+fn serve(world: &mut World) {
+    for _ in 0..TURNS {
+        world.turn(0);
+        world.turn(1);
+    }
 }

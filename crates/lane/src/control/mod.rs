@@ -274,11 +274,10 @@ impl Control {
     }
 
     fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
-        let mut spans = Vec::new();
         loop {
             let asks = &mut self.peer(lane).asks_in;
             let Some(frame) = asks.peek() else { break };
-            let head = AskHead::decode(frame, &mut spans);
+            let (head, _) = AskHead::decode(frame);
             let parcel = asks.take_parcel();
             asks.pop();
             let (AskKind::Question | AskKind::ExecQuestion, Some(Parcel::Question(question))) =
@@ -326,7 +325,7 @@ impl Control {
             let (head, _) = AnswerHead::decode(frame);
             let parcel = peer.answers_in.take_parcel();
             peer.answers_in.pop();
-            peer.credit(head.charge);
+            peer.credit(usize::from(head.charge), 1, 0);
             let Some(Parcel::Report(report)) = parcel else {
                 unreachable!("lanes send the control thread reports")
             };

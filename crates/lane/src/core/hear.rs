@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use net::Net;
 use wire::command::{COMMANDS, Scope};
 use wire::reply::{Proto, Put};
 use wire::route::Slot;
@@ -17,7 +18,7 @@ use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::{Extent, StretchKind};
 use crate::transaction::{Grant, PartAnswer};
-use crate::turn::Meter;
+use crate::turn::{Meter, Post};
 use crate::watch::WatcherId;
 
 /// A reply that another lane has sent.
@@ -41,32 +42,40 @@ const LINES_PER_TURN: usize = 4;
 const ASKS_AHEAD: usize = 16;
 
 impl Core {
-    /// Takes all answers of a lane. `deliver` gets the inline ones, client and slot first.
-    pub(crate) fn hear_answers(
-        &mut self,
-        lane: u16,
-        deliver: &mut impl FnMut(&mut Core, u64, u32, Reply<'_>),
-    ) {
+    /// Takes all answers of a lane; those to clients go into the post.
+    pub(crate) fn hear_answers<N: Net>(&mut self, lane: u16, post: &mut Post<'_, N>) {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
         // Parts may be told things while answers are taken, so the peer goes back for each of those.
         while let Some(frame) = peer.answers_in.peek() {
             let (head, bytes) = AnswerHead::decode(frame);
             if head.kind == AnswerKind::Inline {
-                deliver(self, head.target, head.slot, Reply::Bytes(bytes));
-                peer.credit(head.charge);
-                peer.answers_in.pop();
+                let (mut count, mut charge, mut longest) = (0, 0, 0);
+                let answers = peer.answers_in.ahead().map(AnswerHead::decode);
+                let replies = answers
+                    .take_while(|(next, _)| next.kind == AnswerKind::Inline && next.target == head.target)
+                    .map(|(next, bytes)| {
+                        count += 1;
+                        charge += usize::from(next.charge);
+                        longest = longest.max(bytes.len());
+                        (next.slot, Reply::Bytes(bytes))
+                    });
+                post.deliver(self, lane, head.target, replies);
+                peer.credit(charge, count, longest);
+                (0..count).for_each(|_| peer.answers_in.pop());
                 continue;
             }
             let number = bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
             let parcel = peer.answers_in.take_parcel();
             peer.answers_in.pop();
-            peer.credit(head.charge);
+            let size = if let Some(Parcel::Content(content)) = &parcel { content.size() } else { 0 };
+            peer.credit(usize::from(head.charge), 1, size);
             self.peers[at] = Some(peer);
             let transaction = Handle::from_bits(head.target);
             match (head.kind, parcel) {
                 (AnswerKind::Content, Some(Parcel::Content(content))) => {
-                    deliver(self, head.target, head.slot, Reply::Content(*content));
+                    let reply = (head.slot, Reply::Content(*content));
+                    post.deliver(self, lane, head.target, std::iter::once(reply));
                 }
                 (AnswerKind::Granted, None) => {
                     let answer = PartAnswer::Granted { part: number, grant: Grant::from_bits(head.slot) };
@@ -128,7 +137,6 @@ impl Core {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
         let mut served = 0;
-        let mut spans = std::mem::take(&mut self.spans);
         let mut mark = self.mark(meter);
         if lane < self.lane_count {
             self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
@@ -137,15 +145,14 @@ impl Core {
         while served < count && !peer.asks_in.is_empty() {
             let place = served % ASKS_AHEAD;
             if place == 0 {
-                routes = self.approach_asks(&peer, &mut spans);
+                routes = self.approach_asks(&peer);
             }
             let frame = peer.asks_in.peek().expect("just looked");
             served += 1;
-            let head = AskHead::decode(frame, &mut spans);
-            let mut extent = Extent { arg_count: spans.len(), size: frame.len() };
+            let (head, args) = AskHead::decode(frame);
+            let mut extent = Extent { arg_count: args.len(), size: frame.len() };
             match head.kind {
                 AskKind::Inline => {
-                    let args = Args::Frame { bytes: frame, spans: &spans };
                     let answer = self.serve_ask(lane, &head, args, routes[place]);
                     peer.asks_in.pop();
                     if let Some((head, content)) = answer {
@@ -194,7 +201,6 @@ impl Core {
             self.timing.note(StretchKind::Ask, command, extent, now.wrapping_sub(mark));
             mark = now;
         }
-        self.spans = spans;
         peer.asks_in.release();
         self.peers[at] = Some(peer);
         served
@@ -202,13 +208,13 @@ impl Core {
 
     /// Brings near what the next asks will look at, as is done for clients' commands; where their keys belong. Asks that
     /// arrive later have none.
-    fn approach_asks(&self, peer: &Peer, spans: &mut Vec<(u32, u32)>) -> [Option<Route>; ASKS_AHEAD] {
+    fn approach_asks(&self, peer: &Peer) -> [Option<Route>; ASKS_AHEAD] {
         let mut routes = [None; ASKS_AHEAD];
         let mut approaches = self.space.shard.approaches();
         for (route, frame) in routes.iter_mut().zip(peer.asks_in.ahead()) {
-            let head = AskHead::decode(frame, spans);
+            let (head, args) = AskHead::decode(frame);
             if matches!(head.kind, AskKind::Inline) {
-                *route = self.route_of(&head, Args::Frame { bytes: frame, spans });
+                *route = self.route_of(&head, args);
                 if let Some(Route { slot, hash }) = *route {
                     approaches.begin(head.db, slot.number(), hash);
                 }

@@ -1,7 +1,7 @@
 //! Frames that lanes exchange, byte by byte. They are little-endian.
 //! ```text
 //! ask       0 client u64 | 8 slot u32 | 12 charge u16 | 14 db u16 | 16 id u16 | 18 key slot u16 | 20 proto u8 | 21 kind u8
-//!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments
+//!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments, from which ends are counted
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
 //! control   0 part or client u64 | 8 round u32 | 12 kind u8 | 13 – to 16
 //! ```
@@ -12,11 +12,13 @@ use net::Handover;
 
 use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
-use crate::request::Request;
+use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
 use crate::transaction::{Go, Prepare, Results};
 
 pub(super) const ASK_HEADER: usize = 24;
+/// Bytes that say where an argument ends.
+const END_SIZE: usize = 4;
 pub(super) const ANSWER_HEADER: usize = 16;
 pub(super) const CONTROL_SIZE: usize = 16;
 
@@ -100,6 +102,12 @@ pub(crate) enum ControlKind {
     Stall = 9,
 }
 
+/// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
+#[inline]
+pub(super) fn args_size(count: usize, size: usize) -> usize {
+    END_SIZE * count + size
+}
+
 /// The fixed part of an ask.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AskHead {
@@ -134,6 +142,7 @@ pub(crate) struct ControlHead {
 }
 
 impl AskHead {
+    #[inline]
     pub(super) fn encode(&self, count: u16) -> [u8; ASK_HEADER] {
         let mut bytes = [0; ASK_HEADER];
         bytes[0..8].copy_from_slice(&self.client.to_le_bytes());
@@ -148,26 +157,21 @@ impl AskHead {
         bytes
     }
 
-    /// Reads an ask's head, and into `spans` where its arguments are.
-    pub(crate) fn decode(frame: &[u8], spans: &mut Vec<(u32, u32)>) -> AskHead {
-        let count = usize::from(u16_at(frame, 22));
-        let mut start = u32::try_from(ASK_HEADER + 4 * count).expect("an ask's frame is short");
-        let base = start;
-        spans.clear();
-        for index in 0..count {
-            let end = base + u32_at(frame, ASK_HEADER + 4 * index);
-            spans.push((start, end));
-            start = end;
-        }
-        AskHead {
-            client: u64_at(frame, 0),
-            slot: u32_at(frame, 8),
-            charge: u16_at(frame, 12),
-            db: u16_at(frame, 14),
-            id: u16_at(frame, 16),
-            key_slot: u16_at(frame, 18),
-            proto: frame[20],
-            kind: match frame[21] {
+    /// Reads an ask's head, and the arguments behind it.
+    #[inline]
+    pub(crate) fn decode(frame: &[u8]) -> (AskHead, Args<'_>) {
+        let (head, behind) = frame.split_first_chunk::<ASK_HEADER>().expect("an ask begins with its head");
+        let (ends, bytes) = behind.split_at(END_SIZE * usize::from(u16_at(head, 22)));
+        let args = Args::Frame { ends: ends.as_chunks().0, bytes };
+        let head = AskHead {
+            client: u64_at(head, 0),
+            slot: u32_at(head, 8),
+            charge: u16_at(head, 12),
+            db: u16_at(head, 14),
+            id: u16_at(head, 16),
+            key_slot: u16_at(head, 18),
+            proto: head[20],
+            kind: match head[21] {
                 0 => AskKind::Inline,
                 1 => AskKind::Request,
                 2 => AskKind::Prepare,
@@ -176,11 +180,29 @@ impl AskHead {
                 5 => AskKind::ExecQuestion,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
-        }
+        };
+        (head, args)
+    }
+
+    /// Writes the head and the arguments behind it into a frame of so many bytes as they take.
+    #[inline]
+    pub(super) fn encode_with(&self, args: Args<'_>, frame: &mut [u8]) {
+        let count = u16::try_from(args.len()).expect("inline arguments are few");
+        let (head, behind) =
+            frame.split_first_chunk_mut::<ASK_HEADER>().expect("an ask begins with its head");
+        *head = self.encode(count);
+        let (ends, mut bytes) = behind.split_at_mut(END_SIZE * usize::from(count));
+        let (mut ends, mut end) = (ends.as_chunks_mut().0.iter_mut(), 0_u32);
+        args.each_flat(|arg| {
+            end += u32::try_from(arg.len()).expect("inline arguments are short");
+            *ends.next().expect("an end for each argument") = end.to_le_bytes();
+            bytes.split_off_mut(..arg.len()).expect("room for each argument").copy_from_slice(arg);
+        });
     }
 }
 
 impl AnswerHead {
+    #[inline]
     pub(super) fn encode(&self) -> [u8; ANSWER_HEADER] {
         let mut bytes = [0; ANSWER_HEADER];
         bytes[0..8].copy_from_slice(&self.target.to_le_bytes());
@@ -191,12 +213,15 @@ impl AnswerHead {
     }
 
     /// Reads an answer's head and the bytes behind it.
+    #[inline]
     pub(crate) fn decode(frame: &[u8]) -> (AnswerHead, &[u8]) {
+        let (head, bytes) =
+            frame.split_first_chunk::<ANSWER_HEADER>().expect("an answer begins with its head");
         let head = AnswerHead {
-            target: u64_at(frame, 0),
-            slot: u32_at(frame, 8),
-            charge: u16_at(frame, 12),
-            kind: match frame[14] {
+            target: u64_at(head, 0),
+            slot: u32_at(head, 8),
+            charge: u16_at(head, 12),
+            kind: match head[14] {
                 0 => AnswerKind::Inline,
                 1 => AnswerKind::Content,
                 2 => AnswerKind::Granted,
@@ -207,7 +232,7 @@ impl AnswerHead {
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };
-        (head, &frame[ANSWER_HEADER..])
+        (head, bytes)
     }
 }
 
@@ -243,12 +268,17 @@ impl ControlHead {
     }
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
+
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
+
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ring::{Consumer, HEADER_SIZE, Mailbox, Producer, credit, frame_size, memory_size, payload_max, ring};
 
 use super::frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, Parcel};
-use super::{Peer, SHORT_SIZE};
+use super::{Lengths, Peer, SHORT_SIZE};
 
 /// Bytes of all pairs' rings together, slots included, as long as the smallest rings allow it.
 const RINGS_SIZE_MAX: usize = 64 * 1024 * 1024;
@@ -132,6 +132,7 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
                 control_credit: sizes.control_frames,
                 control_credit_max: sizes.control_frames,
                 inline_size_max,
+                lengths: Lengths::new(inline_size_max),
             })
         });
         Links { peers: peers.collect(), mailbox: Arc::clone(&mailboxes[me]) }
