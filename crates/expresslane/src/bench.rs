@@ -14,6 +14,7 @@ mod search;
 mod self_test;
 mod settings;
 mod stop;
+mod surroundings;
 mod watch;
 
 use std::io::Write;

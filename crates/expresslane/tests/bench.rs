@@ -345,6 +345,49 @@ fn a_comparison_runs_its_plan() {
     assert_ne!(seeds(0)[0], seeds(1)[0]);
 }
 
+/// Two servers that run already; all is said on the command line.
+#[test]
+fn two_addresses_are_compared() {
+    let (a, b) = (
+        Served::start("bench-address-a", &["--lanes", "1"]),
+        Served::start("bench-address-b", &["--lanes", "1"]),
+    );
+    let folder = Folder::new("bench-addresses");
+    let result = folder.path("result.jsonl");
+    let addresses = [format!(":{}", a.port()), format!(":{}", b.port())];
+    let words =
+        ["compare", &addresses[0], &addresses[1], "--noisy", "--preload", "--keys", "100", "--seed", "9"];
+    let load =
+        ["--requests", "500", "--duration", "1h", "--pairs", "2", "--floor-pairs", "1", "--metric", "p50"];
+    let rest = ["--margin-percent", "7", "--claim", "p50 falls by >= 20 %", "--result", &result, "-q"];
+    let output = bench(&[&words[..], &load, &rest].concat()).output().unwrap();
+    // Two pairs tell nothing, and a busy machine may make all of them doubtful.
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("is not started anew for each run"), "{text}");
+    let saved = saved(&result);
+    assert!(saved.is_complete && saved.runs.len() >= 6, "{}", saved.runs.len());
+    for run in &saved.runs {
+        let port = run.head.address.rsplit(':').next().unwrap();
+        assert_eq!(port, if run.head.arm == "b" { b.port() } else { a.port() }, "{}", run.head.arm);
+        assert_eq!(run.head.seed, 9 + u64::from(run.head.pair.unwrap()));
+        assert_eq!(run.end.as_ref().unwrap().answered, 500);
+    }
+    let declared = &saved.head.plan["declared"];
+    assert_eq!((declared["metric"].as_str(), declared["margin"].as_f64()), (Some("p50"), Some(0.07)));
+    assert_eq!(
+        (&declared["servers_kept"][0], &declared["servers_kept"][1]),
+        (&declared["name_a"], &declared["name_b"])
+    );
+    // Both sides' programs are in what was captured.
+    let hashes: Vec<bool> = saved
+        .surroundings
+        .iter()
+        .map(|one| one.environment.to_string().contains("\"server sha256\",\"value\":\""))
+        .collect();
+    assert!(hashes.len() >= 4 && hashes.iter().all(|has| *has), "{hashes:?}");
+}
+
 #[test]
 fn a_comparison_that_cannot_run_says_why() {
     let folder = Folder::new("bench-compare-bad");
@@ -371,5 +414,11 @@ fn a_comparison_that_cannot_run_says_why() {
         1,
         "something listens there already",
     );
-    refused(&["compare", &folder.path("nothing.toml")], 2, "name a readable TOML file");
+    refused(&["compare", &folder.path("nothing.toml")], 2, "name a readable TOML file, or two addresses");
+    refused(&["compare", &plan, "--rate", "5"], 2, "not provided");
+    refused(&["compare", ":1", ":2", "--metric", "p98"], 2, "'p98' is no metric");
+    refused(&["compare", ":1", ":2", "--margin-percent", "0"], 2, "margin-percent is");
+    refused(&["compare", ":1", ":2", "--claim", "p98 falls by >= 20 %"], 2, "'p98' is no metric");
+    refused(&["compare", ":x", ":2"], 2, "is no address");
+    refused(&["compare", ":1", ":2", "--pairs", "0"], 2, "--pairs");
 }

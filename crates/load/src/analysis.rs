@@ -10,7 +10,9 @@ use hdrhistogram::Histogram;
 use crate::float::float;
 use crate::record::{OperationSecond, Second, times};
 use crate::result::{Run, SavedSecond};
+use crate::statistics::Level;
 use crate::statistics::steady::Cut;
+use crate::statistics::trend::Trend;
 use crate::workload::Operation;
 
 pub use metric::Metric;
@@ -161,6 +163,12 @@ impl Figures {
             share.per_second = if duration_s > 0.0 { float(share.count) / duration_s } else { 0.0 };
         }
         figures
+    }
+
+    /// The line through the seconds' mean response times. None: too few seconds have replies.
+    pub fn trend(&self, level: Level) -> Option<Trend> {
+        let means: Vec<f64> = self.seconds.iter().filter_map(|second| second.mean_ns).collect();
+        Trend::of(&means, level)
     }
 }
 

@@ -18,6 +18,7 @@ mod cpus;
 pub mod difference;
 mod ethtool;
 mod files;
+mod hashes;
 mod kernel;
 mod link;
 mod memory;
@@ -34,7 +35,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use difference::{Kind, Row, difference, matches, unexplained, without_effect};
+pub use difference::{Kind, Row, changed, changes, difference, matches, unexplained, without_effect};
+pub use hashes::Hashes;
 pub use programs::Program;
 pub use system::{ANSWER_WORDS_COUNT, Answer, Kernel, Silent, System};
 
@@ -42,6 +44,9 @@ use files::{Below, Files};
 
 /// What is printed for a thing that this machine, kernel or container does not show. Usual in virtual machines.
 pub const NOT_EXPOSED: &str = "not exposed here";
+
+/// The item of the processor that counts how often heat slowed it: of the moment, but a run in which it grows is no good one.
+pub const THROTTLED: &str = "throttled by heat";
 
 /// Everything that was read at one instant, in the order in which it is printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,9 +87,9 @@ pub enum Expected {
 
 impl Environment {
     /// Reads everything below `root`. `system` answers what files do not tell (use [`Silent`] for a tree that is not this
-    /// machine's), `programs` are the servers and clients of the run; their binaries are looked up below the root, too.
+    /// machine's), `programs` are the servers and clients of the run.
     ///
-    /// Takes tens of milliseconds, more on hundreds of cpus, and disturbs what runs meanwhile: not for the span of a measurement.
+    /// Takes milliseconds, more on hundreds of cpus, and disturbs what runs meanwhile: not for the span of a measurement.
     pub fn capture(root: &Path, system: &dyn System, programs: &[Program]) -> Environment {
         Environment::read(&Below::new(root), system, programs)
     }
@@ -101,7 +106,7 @@ impl Environment {
         groups.extend(link::groups(files, system));
         groups.push(cgroup::group(files));
         groups.push(platform::services(files));
-        groups.push(programs::group(files, programs));
+        groups.push(programs::group(programs));
         Environment { groups }
     }
 

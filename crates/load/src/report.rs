@@ -27,5 +27,6 @@ mod svg;
 mod view;
 
 pub use experiments::page as experiments_page;
+pub use label::shown;
 pub use page::{PAGE_SIZE_MAX, page};
 pub use summary::summary;

@@ -16,6 +16,7 @@ use std::io::{self, BufRead, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::ErrorText;
+use crate::environment::Row;
 use crate::record::Second;
 use crate::workload::Workload;
 
@@ -158,6 +159,9 @@ pub struct RunEnd {
     /// CPU time of the server's process over the run, if it is on this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_cpu_ns: Option<u64>,
+    /// What of the machine was another at the end than before the run, values of the moment among it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machine_changes: Vec<Row>,
 }
 
 /// A file read back.

@@ -20,7 +20,7 @@ use crate::float::float;
 use crate::result::Run;
 use crate::statistics::Level;
 use crate::statistics::effective::inflation_of_events;
-use crate::statistics::quantiles::{Percentile, count_within};
+use crate::statistics::quantiles::{NAMED, Percentile, count_within, quantile_named};
 
 /// How much the rate grows while it climbs.
 const CLIMB: f64 = 2.0;
@@ -43,9 +43,6 @@ pub struct Bound {
     pub below_ns: u64,
 }
 
-/// Percentiles that a bound may be on.
-const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 /// Units of time, the longer names first.
 const UNITS: [(&str, f64); 4] = [("us", 1e3), ("ms", 1e6), ("ns", 1.0), ("s", 1e9)];
 
@@ -59,7 +56,7 @@ impl FromStr for Bound {
             )
         };
         let (name, time) = text.split_once('<').ok_or_else(wrong)?;
-        let quantile = QUANTILES.iter().find(|(known, _)| *known == name.trim()).ok_or_else(wrong)?.1;
+        let quantile = quantile_named(name.trim()).ok_or_else(wrong)?;
         let time = time.trim_start_matches('=').trim();
         let (digits, unit) =
             UNITS.iter().find_map(|(unit, ns)| Some((time.strip_suffix(unit)?, *ns))).ok_or_else(wrong)?;
@@ -75,8 +72,7 @@ impl FromStr for Bound {
 
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name =
-            QUANTILES.iter().find(|(_, quantile)| *quantile == self.quantile).map_or("", |(name, _)| name);
+        let name = NAMED.iter().find(|(_, quantile)| *quantile == self.quantile).map_or("", |(name, _)| name);
         write!(f, "{name}<{}us", float(self.below_ns) / 1e3)
     }
 }

@@ -8,13 +8,10 @@
 pub(super) mod plan;
 pub(super) mod server;
 
-use std::path::Path;
-
 use load::analysis::Figures;
 use load::analysis::comparison::Comparison;
 use load::analysis::gates::{Colour, gates, worst};
-use load::environment::{Environment, Kernel, Program};
-use load::result::{Line, SavedSecond, Surroundings};
+use load::result::{Line, SavedSecond};
 use load::statistics::order::{PairOrder, pairs_balanced};
 use load::statistics::verdict::{Answer, Word};
 
@@ -25,6 +22,7 @@ use super::report;
 use super::run::{self, Live};
 use super::settings::{CompareSettings, LoadSettings};
 use super::stop::Stop;
+use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use plan::{Plan, SetUp};
@@ -37,10 +35,10 @@ const DROPPED_MAX: u32 = 4;
 
 /// Runs the plan, and says what came of it.
 pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
-    let name = settings.plan.display();
-    let text = std::fs::read_to_string(&settings.plan)
-        .map_err(|error| Trouble::usage(format!("{name}: {error}; name a readable TOML file")))?;
-    let (plan, load) = Plan::parse(&text).map_err(|problem| Trouble::usage(format!("{name}: {problem}")))?;
+    let (plan, load) = match &settings.b {
+        Some(b) => (Plan::of_addresses(settings, b).map_err(Trouble::usage)?, settings.load.clone()),
+        None => from_file(settings).map_err(Trouble::usage)?,
+    };
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
     let clock = Clock::new();
@@ -51,8 +49,10 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let saved_plan = serde_json::json!({ "declared": plan.declared(), "file": &plan });
     let journal = Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
         .map_err(Trouble::load)?;
+    let witness = Witness::new(load.pace.threads);
     let live = Live::new(&settings.output);
-    let mut comparing = Comparing { plan: &plan, load: &load, stop, clock, journal, live, runs_count: 0 };
+    let mut comparing =
+        Comparing { plan: &plan, load: &load, stop, clock, journal, witness, live, runs_count: 0 };
     let problem = comparing.all_pairs().err();
     let is_stopped = comparing.stop.is_set();
     let (saved, broken) = comparing.journal.end();
@@ -64,6 +64,18 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
         Some(problem) => Err(Trouble::load(problem)),
         None => verdict(&comparison),
     }
+}
+
+/// The plan and the load of the file; a password alone comes from outside of it.
+fn from_file(settings: &CompareSettings) -> Result<(Plan, LoadSettings), String> {
+    let name = settings.plan.display();
+    let text = std::fs::read_to_string(&settings.plan)
+        .map_err(|error| format!("{name}: {error}; name a readable TOML file, or two addresses"))?;
+    let (plan, mut load) = Plan::parse(&text).map_err(|problem| format!("{name}: {problem}"))?;
+    let target = &settings.load.target;
+    load.target.user = load.target.user.or_else(|| target.user.clone());
+    load.target.password = load.target.password.or_else(|| target.password.clone());
+    Ok((plan, load))
 }
 
 /// What the program ends with.
@@ -83,6 +95,7 @@ struct Comparing<'a> {
     stop: Stop,
     clock: Clock,
     journal: Journal,
+    witness: Witness,
     live: Live,
     runs_count: u32,
 }
@@ -149,9 +162,8 @@ impl<'a> Comparing<'a> {
         }
         let number = self.runs_count;
         self.runs_count += 1;
-        if half.pair == 0 {
-            self.journal.put(environment(number, setup, &order));
-        }
+        let (before, news) = self.witness.before(number, half.arm, setup.start.as_deref(), server.pid);
+        news.into_iter().for_each(|line| self.journal.put(line));
         let mut head = run::head(&order, &self.load.pace, self.clock.unix_ms());
         (head.run, head.arm, head.pair) = (number, half.arm.to_owned(), Some(half.pair));
         self.journal.put(Line::Run(head));
@@ -164,6 +176,7 @@ impl<'a> Comparing<'a> {
         })?;
         let mut end = run::end(number, &outcome);
         end.server_cpu_ns = watch.server_cpu_ns();
+        end.machine_changes = self.witness.after(&before);
         self.journal.put(Line::RunEnd(end));
         self.live.clear();
         server.end()?;
@@ -178,8 +191,9 @@ impl<'a> Comparing<'a> {
         let value = |run| self.plan.metric.of(run, &Figures::of(run));
         let (one_value, two_value) = (value(one), value(two));
         let (a, b) = if order == PairOrder::AThenB { (one_value, two_value) } else { (two_value, one_value) };
-        let shown =
-            |value: Option<f64>| value.map_or_else(|| "?".to_owned(), |value| self.plan.metric.shown(value));
+        let shown = |value: Option<f64>| {
+            value.map_or_else(|| "?".to_owned(), |value| load::report::shown(self.plan.metric, value))
+        };
         let why: Vec<String> = [one, two]
             .into_iter()
             .flat_map(|run| gates(run, &Figures::of(run)))
@@ -202,21 +216,7 @@ impl<'a> Comparing<'a> {
 }
 
 /// The machine beside a set-up, while its server runs.
-pub(super) fn environment(run: u32, setup: &SetUp, order: &Order) -> Line {
-    let words = setup.start.clone().unwrap_or_default();
-    let binary = words.first().map(|word| Path::new(word).to_owned()).filter(|path| path.is_absolute());
-    let server = Program { role: "server".to_owned(), command: words, version: None, binary };
-    let load = Program {
-        role: "load".to_owned(),
-        command: vec![format!("{} threads", order.thread_count)],
-        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        binary: std::env::current_exe().ok(),
-    };
-    let environment = Environment::capture(Path::new("/"), &Kernel::new(), &[server, load]);
-    Line::Environment(Surroundings {
-        side: "client".to_owned(),
-        at: "start".to_owned(),
-        run: Some(run),
-        environment: serde_json::to_value(environment).expect("an environment has text for keys"),
-    })
+pub(super) fn environment(run: u32, setup: &SetUp, order: &Order, server_pid: Option<u32>) -> Line {
+    let mut witness = Witness::new(order.thread_count);
+    witness.before(run, "", setup.start.as_deref(), server_pid).1.expect("the first look is news")
 }

@@ -305,7 +305,7 @@ impl Reproducing {
         let mut watches = Vec::new();
         for ((number, order), pid) in (first..).zip(&orders).zip(pids) {
             if half.pair == 0 && level == half.planned.scale.levels.first().copied() {
-                self.journal.put(environment(number, &half.fleet.servers[0], order));
+                self.journal.put(environment(number, &half.fleet.servers[0], order, *pid));
             }
             self.journal.put(Line::Run(self.head(half, order, level, number)));
             watches.push(Watch::among(self.clock, *pid, pids));

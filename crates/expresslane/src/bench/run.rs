@@ -17,6 +17,7 @@ use super::journal::Journal;
 use super::report;
 use super::settings::{Arrivals, LoadSettings, OutputSettings, PaceSettings, RunSettings};
 use super::stop::Stop;
+use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine;
@@ -41,8 +42,15 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     if settings.load.workload.preload {
         preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
+    let server_pid = watch::server_pid(&order.endpoint, &order.login);
+    let mut witness = settings.output.is_kept().then(|| Witness::new(order.thread_count));
+    let before = witness.as_mut().map(|witness| {
+        let (before, news) = witness.before(0, "", None, server_pid);
+        news.into_iter().for_each(|line| journal.put(line));
+        before
+    });
     journal.put(Line::Run(head(&order, &settings.load.pace, clock.unix_ms())));
-    let mut watch = Watch::begin(clock, watch::server_pid(&order.endpoint, &order.login));
+    let mut watch = Watch::begin(clock, server_pid);
     let outcome = load(&order, &stop, |second| {
         live.second(second);
         let counters = watch.second();
@@ -52,6 +60,8 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     live.clear();
     let mut end = end(0, &outcome);
     end.server_cpu_ns = watch.server_cpu_ns();
+    end.machine_changes =
+        witness.zip(before).map_or_else(Vec::new, |(witness, before)| witness.after(&before));
     journal.put(Line::RunEnd(end));
     let (saved, broken) = journal.end();
     report::tell(&saved, settings.output.json);
@@ -179,6 +189,7 @@ pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
         error_texts: outcome.error_texts.clone(),
         thread_use: outcome.thread_use.clone(),
         server_cpu_ns: None,
+        machine_changes: Vec::new(),
     }
 }
 

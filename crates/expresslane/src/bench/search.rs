@@ -13,6 +13,7 @@ use super::report;
 use super::run::{self, Live};
 use super::settings::{Arrivals, SearchSettings};
 use super::stop::Stop;
+use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 
@@ -39,6 +40,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         run::preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
     let server_pid = watch::server_pid(&order.endpoint, &order.login);
+    let mut witness = Witness::new(order.thread_count);
     let mut search = Search::new(settings.from, settings.most.max(settings.from));
     for number in 0.. {
         let Some(rate) = search.next() else { break };
@@ -47,8 +49,9 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
             Arrivals::Even => Pace::Even(rate),
         };
         order.seed = settings.load.workload.seed.wrapping_add(u64::from(number));
-        let step = step(number, &order, settings, &mut journal, &mut live, &stop, clock, server_pid)
-            .map_err(Trouble::load)?;
+        let step =
+            step(number, &order, settings, &mut journal, &mut live, &stop, clock, server_pid, &mut witness)
+                .map_err(Trouble::load)?;
         if stop.is_set() {
             break;
         }
@@ -87,7 +90,10 @@ fn step(
     stop: &Stop,
     clock: Clock,
     server_pid: Option<u32>,
+    witness: &mut Witness,
 ) -> Result<Step, String> {
+    let (before, news) = witness.before(number, "", None, server_pid);
+    news.into_iter().for_each(|line| journal.put(line));
     let mut head = run::head(order, &settings.load.pace, clock.unix_ms());
     head.run = number;
     head.level = order.pace.rate().map(|rate| ("rate".to_owned(), rate));
@@ -100,6 +106,7 @@ fn step(
     })?;
     let mut end = run::end(number, &outcome);
     end.server_cpu_ns = watch.server_cpu_ns();
+    end.machine_changes = witness.after(&before);
     journal.put(Line::RunEnd(end));
     live.clear();
     let run = journal.saved().runs.last().expect("one has just ended");

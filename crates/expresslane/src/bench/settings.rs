@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use load::analysis::Metric;
 use load::connect::{Dialect, Endpoint, Login};
 use load::search::Bound;
+use load::statistics::claim::Claim;
 use load::workload::{Distribution, KEY_COUNT_MAX, Mix, Sizes, Workload};
 
 use crate::settings::{CpuList, whole};
@@ -30,7 +32,7 @@ pub(crate) enum BenchVerb {
     Search(Box<SearchSettings>),
     /// Compare two set-ups fairly, in pairs of runs
     #[command(long_about = COMPARE_LONG, after_long_help = COMPARE_EXAMPLE)]
-    Compare(CompareSettings),
+    Compare(Box<CompareSettings>),
     /// Check this instrument against answers that are known
     #[command(long_about = SELF_TEST_LONG)]
     SelfTest(SelfTestSettings),
@@ -73,9 +75,17 @@ confirmed, or no rate keeps the bound; 130 stopped by Ctrl-C.";
 
 const COMPARE_LONG: &str = "Compare two set-ups fairly, in pairs of runs.
 
-A TOML file says what is declared before the first run, the load, and how each server is started. First A runs against itself, which shows what this machine's noise is; then A and B run in pairs, in random order inside each, with a fresh server and the same keys and times for both. The answer is the change of one declared metric with its exact 95 % interval, and it may be: can't tell.";
+A TOML file says what is declared before the first run, the load, and how each server is started. First A runs against itself, which shows what this machine's noise is; then A and B run in pairs, in random order inside each, with a fresh server and the same keys and times for both. The answer is the change of one declared metric with its exact 95 % interval, and it may be: can't tell.
 
-const COMPARE_EXAMPLE: &str = "A file:
+Two addresses in place of the file compare two servers that run already, with the load and what is declared as flags. They can't be started anew for each run, so what one run leaves behind the next one finds: the report says so.";
+
+const COMPARE_EXAMPLE: &str = "Examples:
+  expresslane bench compare plan.toml --result compare.jsonl --html compare.html
+      what the file says, with fresh servers; everything is kept, and shown as a page
+  expresslane bench compare :6379 :7000 --preload --rate 20000 --metric p99 --claim 'p99 falls by >= 20 %'
+      A at port 6379 against B at port 7000, ten pairs of 10 s after four of A with itself
+
+A file:
   metric = \"p99\"                        mean p50 p90 p99 p99.9 p99.99 tail-gap wobble throughput server-cpu
   margin-percent = 5                    changes below it are not worth speaking of
   pairs = 10                            that count; floor-pairs = 4 of A with itself before them
@@ -320,6 +330,13 @@ pub(crate) struct OutputSettings {
     pub(crate) noisy: bool,
 }
 
+impl OutputSettings {
+    /// Whether anything of the machine is kept for later readers. A load that is only looked at captures no machine.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.result.is_some() || self.wanted.html.is_some()
+    }
+}
+
 /// What a load is, wherever its server is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadSettings {
@@ -331,14 +348,57 @@ pub(crate) struct LoadSettings {
     pub(crate) pace: PaceSettings,
 }
 
+/// The heading of what is declared before a comparison.
+const COMPARISON: &str = "Comparison";
+/// Pairs of a comparison at most.
+pub(crate) const PAIRS_MAX: u32 = 1000;
+/// What a comparison declares that says nothing of it.
+pub(crate) const METRIC: Metric = Metric::P99;
+/// See [`METRIC`].
+pub(crate) const MARGIN_PERCENT: f64 = 5.0;
+/// See [`METRIC`].
+pub(crate) const PAIRS: u32 = 10;
+/// See [`METRIC`].
+pub(crate) const FLOOR_PAIRS: u32 = 4;
+
 /// All settings of `expresslane bench compare`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(beside_addresses))]
 pub(crate) struct CompareSettings {
-    /// The file that describes the comparison
-    #[arg(value_name = "FILE")]
+    /// The file that describes the comparison; or, with B, where A's server listens
+    #[arg(value_name = "FILE|A")]
     pub(crate) plan: PathBuf,
+    /// Where B's server listens
+    #[arg(value_name = "B")]
+    pub(crate) b: Option<Endpoint>,
+    /// What the verdict is on: mean p50 p90 p99 p99.9 p99.99 tail-gap wobble throughput server-cpu
+    #[arg(long, help_heading = COMPARISON, value_name = "METRIC", default_value_t = METRIC)]
+    pub(crate) metric: Metric,
+    /// Changes below it are not worth speaking of
+    #[arg(long, help_heading = COMPARISON, value_name = "PERCENT", default_value_t = MARGIN_PERCENT)]
+    pub(crate) margin_percent: f64,
+    /// Pairs of A and B that are to count
+    #[arg(long, help_heading = COMPARISON, value_name = "COUNT", default_value_t = PAIRS, value_parser = whole::<u32>(1, PAIRS_MAX))]
+    pub(crate) pairs: u32,
+    /// Pairs of A with itself before them
+    #[arg(long, help_heading = COMPARISON, value_name = "COUNT", default_value_t = FLOOR_PAIRS, value_parser = whole::<u32>(0, PAIRS_MAX))]
+    pub(crate) floor_pairs: u32,
+    /// What is claimed of the change from A to B, as in 'p99 falls by >= 20 %'; may be given several times
+    #[arg(long, help_heading = COMPARISON, value_name = "CLAIM")]
+    pub(crate) claim: Vec<Claim>,
+    /// What of the environment differs on purpose, as in governor; may be given several times
+    #[arg(long, help_heading = COMPARISON, value_name = "NAME")]
+    pub(crate) may_differ: Vec<String>,
+    #[command(flatten)]
+    pub(crate) load: LoadSettings,
     #[command(flatten)]
     pub(crate) output: OutputSettings,
+}
+
+/// A flag that says what a file would say goes with two addresses alone. A password does not stand in files.
+fn beside_addresses(arg: clap::Arg) -> clap::Arg {
+    let is_of_both = matches!(arg.get_id().as_str(), "plan" | "b" | "user" | "password");
+    if is_of_both || arg.get_help_heading() == Some("Output") { arg } else { arg.requires("b") }
 }
 
 /// All settings of `expresslane bench search`.

@@ -34,7 +34,7 @@ impl Watch {
         let sampler = Sampler::new(root, Vec::new(), pids);
         let last = sampler.sample(clock.mono_ns());
         let server = server_pid.map(|pid| {
-            let sampler = Sampler::new(root, Vec::new(), vec![pid]);
+            let sampler = Sampler::of_process(root, pid);
             let first = sampler.sample(clock.mono_ns());
             (sampler, first)
         });

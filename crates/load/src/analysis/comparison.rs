@@ -34,6 +34,9 @@ pub struct Declared {
     /// Names of things of the environment that differ on purpose.
     #[serde(default)]
     pub may_differ: Vec<String>,
+    /// Names of set-ups whose server ran before and goes on through all runs: what one leaves behind the next finds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers_kept: Vec<String>,
 }
 
 /// A metric in both set-ups.
@@ -222,6 +225,7 @@ mod tests {
             margin: Margin::FIVE_PERCENT,
             claims: claims.iter().map(|claim| claim.parse().unwrap()).collect(),
             may_differ: Vec::new(),
+            servers_kept: Vec::new(),
         };
         let mut saved = Saved {
             head: Head {

@@ -10,14 +10,19 @@
 //! | the busiest load thread's share of its core | 80 % | 95 % |
 //! | steal: other machines' share of the cpus | 1 % | 5 % |
 //! | pressure: share of the time in which a task waited for a cpu | 25 % | 60 % |
+//! | machine: what another capture after the run finds changed, values of the moment left out but throttling | any | |
+//! | drift: the seconds' mean response from the first to the last, surely (99 %: many runs are looked at) not zero | 5 % | |
 //!
 //! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Figures, Window};
+use crate::environment::{Kind, NOT_EXPOSED, Row, THROTTLED};
 use crate::float::float;
 use crate::result::{Run, SavedSecond};
+use crate::statistics::Level;
+use crate::statistics::trend::Trend;
 
 /// Gates of a closed loop that say that the load was the limit, and not that anything went wrong.
 pub const LOAD_LIMIT: [&str; 2] = ["Little", "load cpu"];
@@ -121,10 +126,40 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
             format!("tasks waited for a cpu in {:.0} % of the time: end what else runs", share * 100.0);
         gates.push(above(PRESSURE, share, 0.25, 0.60, words));
     }
+    gates.extend(of_machine(&end.machine_changes));
     if window.is_steady == Some(false) {
         gates.push(amber("steady", 0.0, "no end of the warm-up was seen: let it run longer".to_owned()));
     }
+    if let Some(trend) = figures.trend(Level::NINETY_NINE).filter(Trend::is_drifting) {
+        let words = format!(
+            "the mean response time drifted by {:+.0} % over the run: let it run longer, or find what changes",
+            trend.drift * 100.0
+        );
+        gates.push(amber("drift", trend.drift, words));
+    }
     gates
+}
+
+/// What happened to the machine between the start and the end of a run.
+fn of_machine(changes: &[Row]) -> Option<Gate> {
+    // A count of the moment, but one that must not move: the frequency fell.
+    let is_heat = |row: &Row| row.name == THROTTLED && row.a.is_some() && row.b.is_some();
+    let told: Vec<&Row> =
+        changes.iter().filter(|row| row.kind == Kind::Unexplained || is_heat(row)).collect();
+    let first = told.first()?;
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| NOT_EXPOSED.to_owned());
+    let more = match told.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let words = format!(
+        "{}/{} was {} before the run and {} after it{more}: find what changes the machine, and keep it out",
+        first.group,
+        first.name,
+        value(&first.a),
+        value(&first.b)
+    );
+    Some(amber("machine", float(u64::try_from(told.len()).expect("a length fits 64 bits")), words))
 }
 
 /// Requests that the window was to bring. Independent arrivals are by chance more or fewer than the rate says, by 1 % of ten
@@ -279,6 +314,27 @@ mod tests {
         check(&stolen, "steal", Colour::Red);
         stolen.seconds[1].counters = counters(0.0);
         check(&stolen, "steal", Colour::Amber);
+        let mut stirred = open();
+        let row = |name: &str, a: &str, b: &str, kind| Row {
+            group: "processor".to_owned(),
+            name: name.to_owned(),
+            a: Some(a.to_owned()),
+            b: Some(b.to_owned()),
+            kind,
+        };
+        let changes = &mut stirred.end.as_mut().unwrap().machine_changes;
+        changes.push(row("frequency now (cpu 0)", "1", "2", Kind::Volatile));
+        assert!(of(&stirred).iter().all(|(name, _)| name != "machine"), "of the moment");
+        stirred.end.as_mut().unwrap().machine_changes.push(row(THROTTLED, "0", "3", Kind::Volatile));
+        check(&stirred, "machine", Colour::Amber);
+        stirred.end.as_mut().unwrap().machine_changes =
+            vec![row("governor", "performance", "powersave", Kind::Unexplained)];
+        check(&stirred, "machine", Colour::Amber);
+        let head = RunHead { rate: Some(2000.0), warm_up_s: Some(0), ..RunHead::default() };
+        let climbing: Vec<(u64, u64)> = (0..12).map(|at| (1_000_000 + at * 10_000, 200)).collect();
+        check(&run(head.clone(), &climbing), "drift", Colour::Amber);
+        let level = run(head, &[(1_000_000, 200); 12]);
+        assert!(of(&level).iter().all(|(name, _)| name != "drift"), "{:?}", of(&level));
         let mut cut = open();
         cut.end = None;
         check(&cut, "end", Colour::Red);

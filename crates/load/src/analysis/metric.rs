@@ -9,6 +9,7 @@ use super::Figures;
 use crate::float::float;
 use crate::result::Run;
 use crate::statistics::predictability::Wobble;
+use crate::statistics::quantiles::{quantile_named, quantile_ns};
 use crate::statistics::verdict::Direction;
 
 /// One number of a run.
@@ -57,6 +58,11 @@ impl Metric {
         NAMES.into_iter().map(|(metric, _)| metric)
     }
 
+    /// As files, claims and tables name it.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(metric, _)| *metric == self).map_or("", |(_, name)| name)
+    }
+
     /// Which way is good.
     pub fn direction(self) -> Direction {
         match self {
@@ -70,31 +76,14 @@ impl Metric {
         !matches!(self, Metric::Throughput | Metric::Wobble)
     }
 
-    /// A value with its unit, for a terminal.
-    pub fn shown(self, value: f64) -> String {
-        match self {
-            Metric::Throughput => format!("{value:.0}/s"),
-            Metric::Wobble => format!("{:.1} %", value * 100.0),
-            _ => format!("{:.1} us", value / 1000.0),
-        }
-    }
-
     /// Of a run. None: the run does not tell, or too few requests lie beyond the percentile.
     pub fn of(self, run: &Run, figures: &Figures) -> Option<f64> {
         let response = &figures.total.response;
-        let at = |quantile: f64| {
-            // Ten beyond it at least, with a hair for 1 − 0.99, which is not exactly a hundredth.
-            let beyond = (1.0 - quantile) * float(response.len());
-            (beyond > 9.999).then(|| float(response.value_at_quantile(quantile)))
-        };
+        let at = |metric: Metric| quantile_ns(response, quantile_named(metric.name())?);
         match self {
             Metric::Mean => (!response.is_empty()).then(|| response.mean()),
-            Metric::P50 => at(0.5),
-            Metric::P90 => at(0.9),
-            Metric::P99 => at(0.99),
-            Metric::P999 => at(0.999),
-            Metric::P9999 => at(0.9999),
-            Metric::TailGap => Some(at(0.999)? - at(0.5)?),
+            Metric::P50 | Metric::P90 | Metric::P99 | Metric::P999 | Metric::P9999 => at(self),
+            Metric::TailGap => Some(at(Metric::P999)? - at(Metric::P50)?),
             Metric::Wobble => {
                 let p99s: Option<Vec<f64>> =
                     figures.seconds.iter().map(|second| second.p99_ns.map(float)).collect();
@@ -111,8 +100,7 @@ impl Metric {
 
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(metric, _)| metric == self).map_or("", |(_, name)| name);
-        f.pad(name)
+        f.pad(self.name())
     }
 }
 

@@ -190,6 +190,8 @@ pub struct Sampler {
     root: PathBuf,
     cpus: Vec<usize>,
     pids: Vec<u32>,
+    /// Nothing is read but the processes.
+    is_process_alone: bool,
 }
 
 /// One process, with the counts of its living threads.
@@ -211,7 +213,12 @@ struct Thread {
 impl Sampler {
     /// For `cpus` (none: all of them count as chosen) and the processes `pids`.
     pub fn new(root: &Path, cpus: Vec<usize>, pids: Vec<u32>) -> Sampler {
-        Sampler { root: root.to_path_buf(), cpus, pids }
+        Sampler { root: root.to_path_buf(), cpus, pids, is_process_alone: false }
+    }
+
+    /// For one process and nothing beside it: what is not `process_*` stays none.
+    pub fn of_process(root: &Path, pid: u32) -> Sampler {
+        Sampler { is_process_alone: true, ..Sampler::new(root, Vec::new(), vec![pid]) }
     }
 
     /// Reads all counters now: seven files, one for each process and two for each of its threads. The kernel adds up
@@ -222,7 +229,10 @@ impl Sampler {
     }
 
     fn read(&self, files: &dyn Files, now_ns: u64) -> Counters {
-        let text = |path| files.text(path).unwrap_or_default();
+        let text = |path| match self.is_process_alone {
+            true => String::new(),
+            false => files.text(path).unwrap_or_default(),
+        };
         let stat = text("proc/stat");
         let all = parse::ticks(&stat, None);
         let chosen = if self.cpus.is_empty() { all } else { self.chosen(&stat) };

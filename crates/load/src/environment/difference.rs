@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Environment, Expected, Item};
+use super::{Environment, Expected, Group, Item};
 
 /// One thing on both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +53,32 @@ pub fn difference(a: &Environment, b: &Environment, declared: &[impl AsRef<str>]
         }
     }
     rows
+}
+
+/// What differs between the two, values of the moment among it: what is to be kept of an end beside its start.
+pub fn changes(start: &Environment, end: &Environment) -> Vec<Row> {
+    let mut rows = difference(start, end, &[] as &[&str]);
+    rows.retain(|row| row.kind != Kind::Same);
+    rows
+}
+
+/// The end, from its start and the [`changes`].
+pub fn changed(start: &Environment, changes: &[Row]) -> Environment {
+    let mut end = start.clone();
+    for row in changes {
+        let expected = if row.kind == Kind::Volatile { Expected::Volatile } else { Expected::Equal };
+        let item = Item { name: row.name.clone(), value: row.b.clone(), expected };
+        let index = end.groups.iter().position(|group| group.name == row.group).unwrap_or_else(|| {
+            end.groups.push(Group::new(row.group.clone()));
+            end.groups.len() - 1
+        });
+        let items = &mut end.groups[index].items;
+        match items.iter_mut().find(|known| known.name == item.name) {
+            Some(known) => *known = item,
+            None => items.push(item),
+        }
+    }
+    end
 }
 
 /// The rows that withhold a claim; none: the sides differ only where they should.
@@ -127,7 +153,6 @@ fn names(factor: &str, group: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Group;
     use super::*;
 
     fn environment(items: &[(&str, Option<&str>)], free: &str) -> Environment {
@@ -184,6 +209,24 @@ mod tests {
         let rows = difference(&a, &b, &["mtux"]);
         assert_eq!(unexplained(&rows).map(|row| row.group.as_str()).collect::<Vec<_>>(), ["link eth1"]);
         assert_eq!(unexplained(&difference(&a, &b, &["link eth1/*"])).count(), 0);
+    }
+
+    #[test]
+    fn an_end_is_its_start_and_what_changed() {
+        let start = environment(&[("x", Some("1")), ("y", Some("1")), ("z", None)], "1");
+        let mut end =
+            environment(&[("x", Some("2")), ("y", Some("1")), ("z", Some("3")), ("w", Some("4"))], "2");
+        let mut link = Group::new("link eth1");
+        link.equal("mtu", Some("9000"));
+        end.groups.push(link);
+        let changes = changes(&start, &end);
+        let names: Vec<&str> = changes.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["x", "z", "w", "free", "mtu"]);
+        assert_eq!(changed(&start, &changes), end);
+        assert_eq!(super::changes(&start, &start), []);
+        // A link that has gone is not exposed at the end.
+        let back = changed(&end, &super::changes(&end, &start));
+        assert_eq!(back.item("link eth1", "mtu").map(Item::shown), Some(super::super::NOT_EXPOSED));
     }
 
     #[test]

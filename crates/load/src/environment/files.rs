@@ -5,12 +5,13 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-use sha2::{Digest, Sha256};
 
 /// Bytes of a text that are looked at; the rest is left. /proc/stat and /proc/cpuinfo of a thousand cpus are below it.
 const TEXT_SIZE_MAX: u64 = 4 << 20;
+/// Room for a usual text: the kernel makes many of its files anew for each read, so one read should take all.
+const TEXT_SIZE_USUAL: usize = 16 << 10;
 /// Characters of a value that are kept; the cut is shown by an ellipsis.
 const VALUE_COUNT_MAX: usize = 2_000;
 /// Names of a directory that are listed; a machine with more processes shows some of them.
@@ -24,8 +25,6 @@ pub(super) trait Files {
     fn entries(&self, path: &str) -> Vec<String>;
     /// The last name of the path that a symbolic link holds.
     fn link_name(&self, path: &str) -> Option<String>;
-    /// SHA-256 of a regular file, in hexadecimal.
-    fn hash(&self, path: &str) -> Option<String>;
 
     /// The text as one value: without the blanks, line ends and zeros around it, line ends within shown as "; ".
     fn value(&self, path: &str) -> Option<String> {
@@ -52,13 +51,10 @@ impl Below {
 
 impl Files for Below {
     fn text(&self, path: &str) -> Option<String> {
-        let path = self.path(path);
-        // A pipe would hold the reader for ever.
-        if !fs::metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        let mut bytes = Vec::new();
-        File::open(path).ok()?.take(TEXT_SIZE_MAX).read_to_end(&mut bytes).ok()?;
+        // Without waiting: a pipe would hold the reader for ever.
+        let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(self.path(path)).ok()?;
+        let mut bytes = Vec::with_capacity(TEXT_SIZE_USUAL);
+        file.take(TEXT_SIZE_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
@@ -75,23 +71,6 @@ impl Files for Below {
     fn link_name(&self, path: &str) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
-    }
-
-    fn hash(&self, path: &str) -> Option<String> {
-        let path = self.path(path);
-        if !fs::metadata(&path).ok()?.is_file() {
-            return None;
-        }
-        let mut file = File::open(path).ok()?;
-        let mut hash = Sha256::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut piece).ok()? {
-                0 => break,
-                size => hash.update(&piece[..size]),
-            }
-        }
-        Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 }
 

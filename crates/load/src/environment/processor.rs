@@ -56,7 +56,7 @@ pub(super) fn group(files: &dyn Files, system: &dyn System) -> Group {
     group.equal("idle states", idle_states(files, &cpus));
     // Of one cpu: some kernels measure it when it is asked for, 20 ms long each.
     group.volatile("frequency now (cpu 0)", one("cpu0/cpufreq/scaling_cur_freq").map(khz));
-    group.volatile("throttled by heat", each("thermal_throttle/core_throttle_count"));
+    group.volatile(super::THROTTLED, each("thermal_throttle/core_throttle_count"));
     group
 }
 

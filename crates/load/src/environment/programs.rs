@@ -1,10 +1,7 @@
 //! The programs of a run: what was started, in which version, from which bytes.
 
-use std::path::PathBuf;
-
 use serde::{Deserialize, Serialize};
 
-use super::files::Files;
 use super::{Group, privacy};
 
 /// A server, a client or a hook, as the caller started it.
@@ -17,19 +14,18 @@ pub struct Program {
     pub command: Vec<String>,
     /// What the program says of itself when asked for its version.
     pub version: Option<String>,
-    /// The file that was executed; none for a server that somebody else started.
-    pub binary: Option<PathBuf>,
+    /// SHA-256 of the file that is executed, as [`Hashes`](super::Hashes) gives it; none where it can't be read.
+    pub sha256: Option<String>,
 }
 
 /// Command, version and SHA-256 of each.
-pub(super) fn group(files: &dyn Files, programs: &[Program]) -> Group {
+pub(super) fn group(programs: &[Program]) -> Group {
     let mut group = Group::new("programs");
     for program in programs {
-        let Program { role, command, version, binary } = program;
+        let Program { role, command, version, sha256 } = program;
         group.equal(format!("{role} command"), (!command.is_empty()).then(|| privacy::command(command)));
         group.equal(format!("{role} version"), version.as_deref().map(str::trim));
-        let binary = binary.as_ref().and_then(|path| path.to_str());
-        group.equal(format!("{role} sha256"), binary.and_then(|path| files.hash(path)));
+        group.equal(format!("{role} sha256"), sha256.as_deref());
     }
     group
 }

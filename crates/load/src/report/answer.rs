@@ -3,13 +3,14 @@
 use super::figures::{extent, level_text};
 use super::label::{label, shown, shown_or_not};
 use super::number;
-use super::view::{Arm, Compared, Placed, View, middle, quantile_ns};
+use super::view::{Arm, Compared, Placed, View, middle};
 use crate::analysis::Metric;
 use crate::analysis::gates::{Colour, worst};
 use crate::search::Found;
 use crate::statistics::Interval;
 use crate::statistics::Level;
 use crate::statistics::paired::Change;
+use crate::statistics::quantiles::quantile_ns;
 use crate::statistics::signed_rank;
 use crate::statistics::verdict::{self, Verdict, Word};
 

@@ -1,7 +1,8 @@
 //! What speaks against believing a number: shown above the number, never below it.
 
+use crate::analysis::comparison::Declared;
 use crate::analysis::gates::{Colour, Gate};
-use crate::environment::{Environment, NOT_EXPOSED, difference, unexplained};
+use crate::environment::{Environment, NOT_EXPOSED, changed, changes, difference, unexplained};
 use crate::result::{Saved, Surroundings};
 
 use super::view::View;
@@ -22,7 +23,7 @@ pub(crate) struct Doubt {
 }
 
 /// What speaks against the result as a whole.
-pub(crate) fn of_whole(saved: &Saved, may_differ: &[String], is_question_read: bool) -> Vec<Doubt> {
+pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: bool) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let mut add = |colour, kind: &str, text| {
         doubts.push(Doubt { colour, kind: kind.to_owned(), text, runs: Vec::new() });
@@ -36,8 +37,16 @@ pub(crate) fn of_whole(saved: &Saved, may_differ: &[String], is_question_read: b
             "what was declared beforehand can't be read from the plan: judged by the defaults".to_owned();
         add(Colour::Amber, "plan", text);
     }
+    if !declared.servers_kept.is_empty() {
+        let names: Vec<String> = declared.servers_kept.iter().take(2).map(|name| clipped(name)).collect();
+        let text = format!(
+            "the server of {} is not started anew for each run: what one run leaves behind, the next one finds",
+            names.join(" and that of ")
+        );
+        add(Colour::Amber, "same server", text);
+    }
     for [first, second] in sides(saved) {
-        let rows = difference(&first.1, &second.1, may_differ);
+        let rows = difference(&first.1, &second.1, &declared.may_differ);
         let names: Vec<String> =
             unexplained(&rows).map(|row| clipped(&format!("{}/{}", row.group, row.name))).collect();
         if !names.is_empty() {
@@ -51,7 +60,36 @@ pub(crate) fn of_whole(saved: &Saved, may_differ: &[String], is_question_read: b
             add(Colour::Red, "unexplained difference", text);
         }
     }
+    if let Some(text) = restless(saved) {
+        add(Colour::Amber, "restless machine", text);
+    }
     doubts
+}
+
+/// What changed between the runs of one set-up: a later start is written down when it differs from the one before it.
+fn restless(saved: &Saved) -> Option<String> {
+    let mut starts: Vec<(&str, &str, Environment)> = Vec::new();
+    for one in saved.surroundings.iter().filter(|one| one.at == "start") {
+        let arm = arm_of(saved, one.run);
+        let Ok(now) = serde_json::from_value::<Environment>(one.environment.clone()) else { continue };
+        let before = starts.iter().rfind(|(side, other, _)| (*side, *other) == (one.side.as_str(), arm));
+        if let Some((.., before)) = before {
+            let rows = changes(before, &now);
+            if let Some(row) = unexplained(&rows).next() {
+                let name = clipped(&format!("{}/{}", row.group, row.name));
+                let (was, is) = (clipped(exposed(row.a.as_ref())), clipped(exposed(row.b.as_ref())));
+                return Some(format!("between two runs {name} went from {was} to {is}"));
+            }
+        }
+        starts.push((&one.side, arm, now));
+    }
+    None
+}
+
+/// Which set-up a run is of.
+fn arm_of(saved: &Saved, run: Option<u32>) -> &str {
+    let run = saved.runs.iter().find(|other| Some(other.head.run) == run);
+    run.map_or("", |run| run.head.arm.as_str())
 }
 
 /// All doubts, one of each kind, the heaviest first.
@@ -83,17 +121,21 @@ fn is_answer(view: &View<'_>, gate: &Gate) -> bool {
 /// The environments that must be alike, two by two with their names: A and B, on each side; start and end where there is
 /// one set-up alone.
 pub(crate) fn sides(saved: &Saved) -> Vec<[(String, Environment); 2]> {
-    let arm_of = |run: Option<u32>| {
-        let run = saved.runs.iter().find(|other| Some(other.head.run) == run);
-        run.map_or("", |run| run.head.arm.as_str())
-    };
     let read = |one: &Surroundings| serde_json::from_value::<Environment>(one.environment.clone()).ok();
     let mut pairs = Vec::new();
     for side in ["client", "server"] {
         let of_side = || saved.surroundings.iter().filter(|one| one.side == side);
-        let of_arm = |arm: &str| of_side().find(|one| arm_of(one.run) == arm).and_then(read);
+        let of_arm = |arm: &str| of_side().find(|one| arm_of(saved, one.run) == arm).and_then(read);
         let start = || of_side().find(|one| one.at == "start").and_then(read);
-        let end = || of_side().rfind(|one| one.at == "end").and_then(read);
+        let end = || {
+            let saved_end = of_side().rfind(|one| one.at == "end").and_then(read);
+            let last = saved.runs.iter().rev().find_map(|run| run.end.as_ref());
+            saved_end.or_else(|| {
+                // Of a machine that is looked at after each run what changed is in the run's end.
+                let start = of_side().rfind(|one| one.at == "start").and_then(read)?;
+                last.filter(|_| side == "client").map(|end| changed(&start, &end.machine_changes))
+            })
+        };
         if let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) {
             pairs.push([(format!("A's {side}"), a), (format!("B's {side}"), b)]);
         } else if let (Some(start), Some(end)) = (start(), end()) {

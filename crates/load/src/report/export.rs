@@ -8,21 +8,19 @@ use serde::Serialize;
 
 use super::answer::answer;
 use super::doubts;
-use super::view::{Placed, View, quantile_ns};
+use super::view::{Placed, View};
 use crate::analysis::gates::Colour;
 use crate::analysis::{Figures, Metric};
 use crate::float::float;
 use crate::record::times;
 use crate::result::{Run, Saved};
 use crate::statistics::Interval;
+use crate::statistics::quantiles::{NAMED, quantile_ns};
 
 /// Steps of a percentile file in each halving of the distance to all, as other tools have it.
 const STEPS_PER_HALVING: u32 = 5;
 /// Nanoseconds of a percentile file's unit.
 const MILLISECOND_NS: f64 = 1e6;
-/// Quantiles of a run's row.
-const QUANTILES: [(&str, f64); 5] =
-    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
 
 /// Response times of a run over the seconds that count, in milliseconds, in the text form of `outputPercentileDistribution`
 /// (HdrHistogram in Java): value, quantile, requests up to it, and 1 / (1 − quantile).
@@ -273,7 +271,7 @@ fn one_run(run: &Placed<'_>) -> OneRun {
         seconds: run.figures.duration_s,
         replies: run.count(),
         metrics: Metric::all().map(|metric| (column(metric), run.value(metric).and_then(finite))).collect(),
-        service_ns: QUANTILES
+        service_ns: NAMED
             .iter()
             .map(|(name, quantile)| (*name, quantile_ns(run.service(), *quantile)))
             .collect(),

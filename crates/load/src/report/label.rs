@@ -20,8 +20,8 @@ pub(crate) fn label(metric: Metric) -> &'static str {
     }
 }
 
-/// A value with its unit.
-pub(crate) fn shown(metric: Metric, value: f64) -> String {
+/// A metric's value with its unit: `61.3 µs`, `79,601/s`.
+pub fn shown(metric: Metric, value: f64) -> String {
     match metric {
         Metric::Throughput => format!("{}/s", number::plain(value)),
         Metric::Wobble => number::percent(value),

@@ -15,7 +15,7 @@ use super::svg::Short;
 use super::view::{Arm, Placed, View};
 use crate::analysis::Metric;
 use crate::analysis::gates::Colour;
-use crate::environment::{Kind, Row, difference};
+use crate::environment::{Kind, Row, difference, unexplained};
 use crate::result::Saved;
 
 /// Bytes of a page at most.
@@ -24,6 +24,8 @@ pub const PAGE_SIZE_MAX: usize = 1_000_000;
 const RUNS_MAX: usize = 300;
 /// Rows in the table of the machines, each.
 pub(super) const ENVIRONMENT_ROWS_MAX: usize = 600;
+/// Rows in the table of what changed during runs.
+const UNREST_ROWS_MAX: usize = 100;
 /// Runs named in a doubt.
 const NAMED_MAX: usize = 12;
 /// Half the width of the drawn interval of a tile, in its units, and the greatest change that fits.
@@ -328,6 +330,7 @@ fn machines(view: &View<'_>, rows_max: usize) -> Markup {
     let sides = sides(view.saved);
     html! {
         @if !sides.is_empty() { h2 { "The machines" } }
+        @if view.runs.len() > 1 { (unrest(view)) }
         @for [first, second] in &sides {
             @let rows = difference(&first.1, &second.1, &view.declared.may_differ);
             @let (same, differing): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.kind == Kind::Same);
@@ -343,6 +346,30 @@ fn machines(view: &View<'_>, rows_max: usize) -> Markup {
                     (machine_rows(&same, (&first.0, &second.0), rows_max))
                 }
             }
+        }
+    }
+}
+
+/// What the machine did while the runs went on; of the moment it says nothing here.
+fn unrest(view: &View<'_>) -> Markup {
+    let mut shown = Table::new(["run", "what", "before", "after"]);
+    for placed in &view.runs {
+        for row in placed.run.end.iter().flat_map(|end| unexplained(&end.machine_changes)) {
+            shown.rows.push(vec![
+                placed.run.head.run.to_string(),
+                clipped(&format!("{} / {}", row.group, row.name)),
+                clipped(exposed(row.a.as_ref())),
+                clipped(exposed(row.b.as_ref())),
+            ]);
+        }
+    }
+    let more = shown.rows.len().saturating_sub(UNREST_ROWS_MAX);
+    shown.rows.truncate(UNREST_ROWS_MAX);
+    html! {
+        @if !shown.rows.is_empty() {
+            h3 { "What changed while a run went on" }
+            (table(&shown))
+            @if more > 0 { p { "And " (more) " more: they are in the result's file." } }
         }
     }
 }

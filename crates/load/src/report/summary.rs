@@ -8,10 +8,12 @@ use super::doubts;
 use super::figures::level_text;
 use super::label::{label, shown_or_not};
 use super::number;
-use super::view::{Compared, Placed, View, quantile_ns};
-use crate::analysis::{Metric, Share};
+use super::view::{Compared, Placed, View};
+use crate::analysis::{Metric, Share, Window};
 use crate::float::float;
 use crate::result::Saved;
+use crate::statistics::Level;
+use crate::statistics::quantiles::{NAMED, quantile_ns};
 use crate::statistics::verdict::Word;
 
 /// Characters of a line.
@@ -20,7 +22,6 @@ const WIDTH: usize = 80;
 const COLUMN: usize = 10;
 /// Lines of a table of runs.
 const RUNS_MAX: usize = 60;
-const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 /// What is not parted from the number before it.
 const UNITS: [&str; 5] = ["%", "ns", "µs", "ms", "requests/s"];
 /// A space that breaks no line.
@@ -94,7 +95,7 @@ impl Text {
 }
 
 fn one(text: &mut Text, run: &Placed<'_>) {
-    let names = QUANTILES.map(|quantile| format!("p{}", number::percentile(quantile).replace(" %", "")));
+    let names = NAMED.map(|(name, _)| name.to_owned());
     let head = std::iter::once("mean".to_owned()).chain(names).chain(["max".to_owned()]);
     text.row("", head);
     let operations = &run.figures.operations;
@@ -105,7 +106,7 @@ fn one(text: &mut Text, run: &Placed<'_>) {
         of_share(text, "all", &run.figures.total);
     }
     times(text, "send lag", &run.figures.send_lag);
-    let is_untold = QUANTILES.iter().any(|quantile| quantile_ns(run.response(), *quantile).is_none());
+    let is_untold = NAMED.iter().any(|(_, quantile)| quantile_ns(run.response(), *quantile).is_none());
     if is_untold {
         text.line(&format!("{NOT_TOLD:>3} not resolved: fewer than ten requests lie above it"));
     }
@@ -124,8 +125,33 @@ fn one(text: &mut Text, run: &Placed<'_>) {
     if let Some(ns) = run.value(Metric::ServerCpu) {
         text.line(&format!("server    {} of CPU a request", number::time(ns)));
     }
-    let left_out = run.run.seconds.len() - run.seconds.len();
-    text.line(&format!("counted   {} s, {left_out} left out", number::plain(run.figures.duration_s)));
+    text.line(&format!("counted   {} s; {}", number::plain(run.figures.duration_s), left_out(run)));
+    text.line(&format!("drift     {}", drift(run)));
+}
+
+/// Seconds that don't count, and who said so.
+fn left_out(run: &Placed<'_>) -> String {
+    let window = Window::of(run.run);
+    let who = match (run.run.head.warm_up_s, window.is_steady) {
+        (Some(_), _) => "as asked",
+        (None, Some(true)) => "as MSER-5 sees it",
+        (None, Some(false)) => "whose end MSER-5 did not see",
+        (None, None) => "too short for MSER-5",
+    };
+    let after = run.run.seconds.len() - run.seconds.len() - window.warm_up_s;
+    let after = if after > 0 { ", and the last, which is not whole" } else { "" };
+    format!("left out: warm-up {} s ({who}){after}", window.warm_up_s)
+}
+
+/// How far the seconds' means climb or fall from the first to the last.
+fn drift(run: &Placed<'_>) -> String {
+    let Some(trend) = run.figures.trend(Level::NINETY_FIVE) else {
+        return "can't tell: too few seconds".to_owned();
+    };
+    let interval = number::change_interval(trend.drift_interval);
+    let step =
+        trend.step.map_or_else(String::new, |step| format!("; a step of {}", number::change(step.share)));
+    format!("{}: {} over the run (95 %: {interval}){step}", trend.word(), number::change(trend.drift))
 }
 
 fn of_share(text: &mut Text, name: &str, share: &Share) {
@@ -145,8 +171,8 @@ fn times(text: &mut Text, name: &str, times: &Histogram<u64>) {
     if times.is_empty() {
         return;
     }
-    let quantiles = QUANTILES
-        .map(|quantile| quantile_ns(times, quantile).map_or_else(|| NOT_TOLD.to_owned(), number::time));
+    let quantiles = NAMED
+        .map(|(_, quantile)| quantile_ns(times, quantile).map_or_else(|| NOT_TOLD.to_owned(), number::time));
     let mean = std::iter::once(number::time(times.mean()));
     text.row(&format!("  {name}"), mean.chain(quantiles).chain([number::time(float(times.max()))]));
 }

@@ -5,13 +5,11 @@ use hdrhistogram::Histogram;
 use crate::analysis::comparison::{Comparison, Declared};
 use crate::analysis::gates::{Colour, Gate, gates, worst};
 use crate::analysis::{Figures, Metric, Window};
-use crate::float::float;
 use crate::result::{Run, Saved, SavedSecond};
 use crate::search::{Bound, Found, Search, Step};
 use crate::statistics::Level;
 use crate::statistics::paired::Change;
 use crate::statistics::predictability::{LevelRun, SpreadOverLoad, SweepLevel};
-use crate::statistics::quantiles::is_resolved;
 use crate::statistics::verdict::{Direction, Margin, Verdict};
 
 use super::doubts::{self, Doubt, clipped};
@@ -98,11 +96,6 @@ impl Placed<'_> {
     }
 }
 
-/// The time that this share of the requests needs at most. None: too few need more.
-pub(crate) fn quantile_ns(times: &Histogram<u64>, quantile: f64) -> Option<f64> {
-    is_resolved(float(times.len()), quantile).then(|| float(times.value_at_quantile(quantile)))
-}
-
 /// One number in both set-ups.
 #[derive(Clone, Debug)]
 pub(crate) struct Compared {
@@ -153,6 +146,7 @@ impl<'a> View<'a> {
             margin: Margin::FIVE_PERCENT,
             claims: Vec::new(),
             may_differ: Vec::new(),
+            servers_kept: Vec::new(),
         });
         declared.name_a = clipped(&declared.name_a);
         declared.name_b = clipped(&declared.name_b);
@@ -170,7 +164,7 @@ impl<'a> View<'a> {
         }
         let mut view = View {
             saved,
-            doubts: doubts::of_whole(saved, &declared.may_differ, is_read),
+            doubts: doubts::of_whole(saved, &declared, is_read),
             declared,
             is_quick: read("is_quick").as_bool().unwrap_or(false),
             found: bound.and_then(|bound| found(saved, bound)),

@@ -10,6 +10,8 @@ pub struct Level(f64);
 impl Level {
     /// 95 %, the custom.
     pub const NINETY_FIVE: Level = Level(0.95);
+    /// 99 %, where so many things are looked at that one in twenty would always be among them.
+    pub const NINETY_NINE: Level = Level(0.99);
 
     /// None: not between a half and one.
     pub fn new(confidence: f64) -> Option<Level> {

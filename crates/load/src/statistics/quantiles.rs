@@ -14,6 +14,20 @@ const ABOVE_COUNT_MIN: f64 = 10.0;
 /// 1 − 0.99 is not exactly a hundredth: so much may be missing from the ten.
 const ROUNDING: f64 = 1e-3;
 
+/// The percentiles that bounds, metrics and tables name.
+pub const NAMED: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("p99.99", 0.9999)];
+
+/// The share of requests that a percentile of this name stands for: 0.99 for `p99`.
+pub fn quantile_named(name: &str) -> Option<f64> {
+    NAMED.iter().find(|(known, _)| *known == name).map(|(_, quantile)| *quantile)
+}
+
+/// The time in nanoseconds that this share of the requests needs at most. None: too few need more.
+pub fn quantile_ns(times: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    is_resolved(float(times.len()), quantile).then(|| float(times.value_at_quantile(quantile)))
+}
+
 /// A percentile of a histogram of nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {

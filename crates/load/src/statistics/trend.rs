@@ -71,6 +71,20 @@ impl Trend {
     pub fn is_drifting(&self) -> bool {
         self.drift.abs() > DRIFT_SHARE_MAX && !self.drift_interval.contains(0.0)
     }
+
+    /// Whether the drift is surely no larger than [`DRIFT_SHARE_MAX`], one way or the other.
+    pub fn is_level(&self) -> bool {
+        self.drift_interval.low >= -DRIFT_SHARE_MAX && self.drift_interval.high <= DRIFT_SHARE_MAX
+    }
+
+    /// `drifting`, `level`, or `can't tell`.
+    pub fn word(&self) -> &'static str {
+        match self {
+            trend if trend.is_drifting() => "drifting",
+            trend if trend.is_level() => "level",
+            _ => "can't tell",
+        }
+    }
 }
 
 /// Slopes between all pairs of points, in order.

@@ -8,11 +8,10 @@ use load::statistics::claim::Claim;
 use load::statistics::verdict::Margin;
 use serde::{Deserialize, Serialize};
 
-use crate::bench::settings::LoadSettings;
+use crate::bench::settings::{
+    CompareSettings, FLOOR_PAIRS, LoadSettings, MARGIN_PERCENT, METRIC, PAIRS, PAIRS_MAX,
+};
 use crate::settings::{CpuList, meant};
-
-/// Pairs of A and B at most.
-const PAIRS_MAX: u32 = 1000;
 
 /// The whole file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -76,19 +75,19 @@ pub(in crate::bench) struct SetUp {
 }
 
 fn default_metric() -> Metric {
-    Metric::P99
+    METRIC
 }
 
 fn default_margin() -> f64 {
-    5.0
+    MARGIN_PERCENT
 }
 
 fn default_pairs() -> u32 {
-    10
+    PAIRS
 }
 
 fn default_floor_pairs() -> u32 {
-    4
+    FLOOR_PAIRS
 }
 
 fn default_seed() -> u64 {
@@ -141,11 +140,40 @@ impl Plan {
             }
         }
         let plan: Plan = table.try_into().map_err(|error: toml::de::Error| one_line(&error.to_string()))?;
-        if plan.pairs == 0 || plan.pairs > PAIRS_MAX || plan.floor_pairs > PAIRS_MAX {
+        plan.check()?;
+        let load = load_settings(&plan.load)?;
+        Ok((plan, load))
+    }
+
+    /// Of two servers that run already.
+    pub(in crate::bench) fn of_addresses(settings: &CompareSettings, b: &Endpoint) -> Result<Plan, String> {
+        let a = settings.plan.to_str().ok_or("an address is plain text")?.parse::<Endpoint>()?;
+        let setup = |address: &Endpoint| SetUp {
+            name: Some(address.to_string()),
+            address: Some(address.clone()),
+            ..SetUp::default()
+        };
+        let plan = Plan {
+            metric: settings.metric,
+            margin_percent: settings.margin_percent,
+            pairs: settings.pairs,
+            floor_pairs: settings.floor_pairs,
+            seed: settings.load.workload.seed,
+            claims: settings.claim.clone(),
+            may_differ: settings.may_differ.clone(),
+            load: toml::Table::new(),
+            a: setup(&a),
+            b: setup(b),
+        };
+        plan.check().map(|()| plan)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.pairs == 0 || self.pairs > PAIRS_MAX || self.floor_pairs > PAIRS_MAX {
             return Err(format!("pairs are 1 to {PAIRS_MAX}, floor-pairs up to as many"));
         }
-        Margin::new(plan.margin_percent / 100.0).ok_or("margin-percent is a number above zero")?;
-        for (name, setup) in [("a", &plan.a), ("b", &plan.b)] {
+        Margin::new(self.margin_percent / 100.0).ok_or("margin-percent is a number above zero")?;
+        for (name, setup) in [("a", &self.a), ("b", &self.b)] {
             if setup.address.is_none() {
                 return Err(format!("[{name}] needs the `address` where its server listens"));
             }
@@ -154,18 +182,22 @@ impl Plan {
             }
             setup.cpus().map_err(|problem| format!("`cpus` of [{name}]: {problem}"))?;
         }
-        for claim in &plan.claims {
+        for claim in &self.claims {
             claim.metric.parse::<Metric>().map_err(|problem| format!("`{claim}`: {problem}"))?;
         }
-        let load = load_settings(&plan.load)?;
-        Ok((plan, load))
+        Ok(())
     }
 
     /// What the analysis needs to know, and a reader before the first run.
     pub(in crate::bench) fn declared(&self) -> Declared {
+        let name = |setup: &SetUp, other: &str| setup.name.clone().unwrap_or_else(|| other.to_owned());
+        let (name_a, name_b) = (name(&self.a, "A"), name(&self.b, "B"));
+        let setups = [(&self.a, &name_a), (&self.b, &name_b)].into_iter();
+        let kept = setups.filter(|(setup, _)| setup.start.is_none()).map(|(_, name)| name.clone());
         Declared {
-            name_a: self.a.name.clone().unwrap_or_else(|| "A".to_owned()),
-            name_b: self.b.name.clone().unwrap_or_else(|| "B".to_owned()),
+            servers_kept: kept.collect(),
+            name_a,
+            name_b,
             metric: self.metric,
             margin: Margin::new(self.margin_percent / 100.0).expect("checked when it was read"),
             claims: self.claims.clone(),

@@ -193,6 +193,18 @@ fn a_kernel_without_schedstat_has_the_other_counts_of_a_process() {
 }
 
 #[test]
+fn of_a_process_alone_nothing_else_is_read() {
+    let alone = Sampler::of_process(Path::new("/"), 700).read(&tree(), 1);
+    let all = sampler(&[], &[700]).read(&tree(), 1);
+    assert!(!alone.processes.is_empty());
+    assert_eq!(alone.processes, all.processes);
+    assert_eq!(
+        Counters { processes: BTreeMap::new(), ..alone },
+        Counters { now_ns: 1, ..Counters::default() }
+    );
+}
+
+#[test]
 fn a_count_cut_short_is_absent_or_smaller_and_nothing_panics() {
     let sampler = sampler(&[0, 1], &[700]);
     let whole = sampler.read(&tree(), BEGAN_NS);

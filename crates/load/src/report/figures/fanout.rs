@@ -8,10 +8,11 @@ use crate::float::float;
 use crate::record::times;
 use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
-use crate::report::view::{Arm, View, quantile_ns};
+use crate::report::view::{Arm, View};
 use crate::statistics::Level;
 use crate::statistics::effective::inflation_of_events;
 use crate::statistics::fanout::{Answers, FanOut, all_in_time, all_in_time_same_second};
+use crate::statistics::quantiles::quantile_ns;
 
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 320.0;

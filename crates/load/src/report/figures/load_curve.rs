@@ -6,7 +6,8 @@ use crate::analysis::gates::Colour;
 use crate::float::float;
 use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
-use crate::report::view::{Arm, Placed, View, quantile_ns};
+use crate::report::view::{Arm, Placed, View};
+use crate::statistics::quantiles::quantile_ns;
 
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 360.0;

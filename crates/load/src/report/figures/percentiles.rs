@@ -11,7 +11,8 @@ use crate::float::float;
 use crate::record::times;
 use crate::report::number;
 use crate::report::svg::{Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit, nines, quantile_of_nines};
-use crate::report::view::{Arm, View, quantile_ns};
+use crate::report::view::{Arm, View};
+use crate::statistics::quantiles::quantile_ns;
 
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 380.0;

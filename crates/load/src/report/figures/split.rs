@@ -8,7 +8,8 @@ use crate::analysis::Metric;
 use crate::float::float;
 use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
-use crate::report::view::{Arm, View, middle, quantile_ns};
+use crate::report::view::{Arm, View, middle};
+use crate::statistics::quantiles::quantile_ns;
 
 const TOP: f64 = 12.0;
 const BAR: f64 = 20.0;

@@ -118,7 +118,7 @@ fn table(view: &View<'_>, strips: &[Strip<'_>]) -> Table {
         for (run, line) in strip.runs.iter().zip(&strip.lines) {
             let values: Vec<f64> = line.iter().map(|point| point.1).collect();
             let ends = extent(values.iter().copied());
-            let trend = Trend::of(&values, Level::NINETY_FIVE);
+            let trend = run.figures.trend(Level::NINETY_FIVE);
             table.rows.push(vec![
                 named(view, strip.arm, &format!("run {}", run.run.head.run)),
                 values.len().to_string(),

@@ -1,0 +1,92 @@
+//! The machine beside the runs: looked at before and after each, written down where it is news.
+//!
+//! A look costs milliseconds and never falls into a run. The first of a set-up is written whole, a later one when something
+//! differs from the last that was written; of a run's end what changed is kept.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use load::environment::{Environment, Hashes, Kernel, Program, Row, changes, unexplained};
+use load::result::{Line, Surroundings};
+
+/// Arguments of a running server that are kept.
+const WORDS_MAX: usize = 100;
+
+/// Who looks.
+pub(super) struct Witness {
+    kernel: Kernel,
+    hashes: Hashes,
+    load: Program,
+    /// Of each set-up, the last that was written.
+    written: BTreeMap<String, Environment>,
+}
+
+/// A look before a run.
+pub(super) struct Before {
+    programs: Vec<Program>,
+    environment: Environment,
+}
+
+impl Witness {
+    /// For loads of so many threads.
+    pub(super) fn new(thread_count: u16) -> Witness {
+        let mut hashes = Hashes::default();
+        let binary = std::env::current_exe().ok();
+        let load = Program {
+            role: "load".to_owned(),
+            command: vec![format!("{thread_count} threads")],
+            version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            sha256: binary.and_then(|path| hashes.of(&path)),
+        };
+        Witness { kernel: Kernel::new(), hashes, load, written: BTreeMap::new() }
+    }
+
+    /// Before a run of a set-up, whose server was started with these words; none: somebody else started it. The line is for
+    /// the result, if there is news.
+    pub(super) fn before(
+        &mut self,
+        run: u32,
+        arm: &str,
+        words: Option<&[String]>,
+        pid: Option<u32>,
+    ) -> (Before, Option<Line>) {
+        let programs = vec![self.server(words, pid), self.load.clone()];
+        let environment = self.look(&programs);
+        let is_news = match self.written.get(arm) {
+            Some(written) => unexplained(&changes(written, &environment)).next().is_some(),
+            None => true,
+        };
+        let line = is_news.then(|| {
+            self.written.insert(arm.to_owned(), environment.clone());
+            Line::Environment(Surroundings {
+                side: "client".to_owned(),
+                at: "start".to_owned(),
+                run: Some(run),
+                environment: serde_json::to_value(&environment).expect("an environment has text for keys"),
+            })
+        });
+        (Before { programs, environment }, line)
+    }
+
+    /// What changed since.
+    pub(super) fn after(&self, before: &Before) -> Vec<Row> {
+        changes(&before.environment, &self.look(&before.programs))
+    }
+
+    fn look(&self, programs: &[Program]) -> Environment {
+        Environment::capture(Path::new("/"), &self.kernel, programs)
+    }
+
+    fn server(&mut self, words: Option<&[String]>, pid: Option<u32>) -> Program {
+        let sha256 = pid.and_then(|pid| self.hashes.of(Path::new(&format!("/proc/{pid}/exe"))));
+        let command = words.map_or_else(|| pid.map(running).unwrap_or_default(), <[String]>::to_vec);
+        Program { role: "server".to_owned(), command, version: None, sha256 }
+    }
+}
+
+/// The words that a running process shows: those it was started with, or a title that it has given itself.
+fn running(pid: u32) -> Vec<String> {
+    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = text.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).trim().to_owned());
+    words.filter(|word| !word.is_empty()).take(WORDS_MAX).collect()
+}
