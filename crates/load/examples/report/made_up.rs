@@ -180,10 +180,11 @@ fn second(
     second.in_flight_max = u64::from(asked.connection_count);
     let mut counters = BTreeMap::new();
     let busy = if is_disturbed { 4.0 } else { 1.0 };
-    counters.insert("softirq".to_owned(), 0.08 * busy * (0.2 * chance.normal()).exp());
-    counters.insert("steal".to_owned(), 0.002 * busy * chance.share());
+    counters.insert("cpu_softirq".to_owned(), 0.08 * busy * (0.2 * chance.normal()).exp());
+    counters.insert("cpu_steal".to_owned(), 0.002 * busy * chance.share());
     counters.insert("context_switches".to_owned(), 1_900.0 * busy * (0.1 * chance.normal()).exp());
-    counters.insert("tcp.retransmits".to_owned(), 0.0);
+    counters.insert("tcp_retransmits".to_owned(), 0.0);
+    counters.insert("cpu_idle".to_owned(), 2.6);
     SavedSecond { run: asked.run, second, counters }
 }
 

@@ -34,6 +34,17 @@ pub(crate) struct Figure {
     pub(crate) table: Table,
     /// Whether lines have the arms' colours, so that a legend is needed.
     pub(crate) has_arms: bool,
+    /// What else there is to it.
+    pub(crate) more: Option<More>,
+}
+
+/// A second table of a figure, and the numbers with which the page's script draws the figure for another choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct More {
+    pub(crate) title: &'static str,
+    pub(crate) table: Table,
+    /// JSON of numbers alone.
+    pub(crate) data: String,
 }
 
 /// Numbers in rows.

@@ -33,6 +33,7 @@ const TILE_WIDTH: f64 = 160.0;
 
 pub(super) const STYLE: &str = include_str!("style.css");
 pub(super) const SCRIPT: &str = include_str!("script.js");
+const READOUT: &str = include_str!("readout.js");
 /// Nothing may be fetched, and nothing sent.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; \
                       base-uri 'none'; form-action 'none'";
@@ -96,7 +97,7 @@ fn document(view: &View<'_>, answer: &Answer, figures: &[Figure], machine_rows_m
                     (runs(view))
                 }
                 footer { p { "Made by expresslane bench report from the saved result; the same file makes the same page." } }
-                script { (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(SCRIPT)) (PreEscaped(READOUT)) }
             }
         }
     };
@@ -197,6 +198,10 @@ fn shown(view: &View<'_>, figure: &Figure) -> Markup {
             figcaption {
                 (figure.reading)
                 details { summary { "The numbers" } (table(&figure.table)) }
+                @if let Some(more) = &figure.more {
+                    details { summary { (more.title) } (table(&more.table)) }
+                    script type="application/json" { (PreEscaped(&more.data)) }
+                }
             }
         }
     }

@@ -3,6 +3,9 @@
 //! A drawing is [`WIDTH`] units wide and scaled to the page. Colours, strokes and the size of letters come from the page's
 //! style by class, so that one picture serves light, dark, paper and a telephone: there letters are drawn about twice as
 //! large in these units, and every second value of a crowded axis (`minor`) is left out.
+//!
+//! A drawing says where its axes lie (`data-x`, `data-y`) and what its lines are called (`data-n`), so that the page's script can
+//! say the values below a pointer. Nothing depends on that script.
 
 use std::fmt::Write;
 
@@ -113,6 +116,24 @@ impl Axis {
         }
     }
 
+    /// For the page's script: scale, unit, the values at the ends, and where these lie.
+    fn told(&self) -> String {
+        let scale = match self.scale {
+            Scale::Linear => "linear",
+            Scale::Log => "log",
+            Scale::Nines => "nines",
+        };
+        let unit = match self.unit {
+            Unit::Time => "time",
+            Unit::Plain => "plain",
+            Unit::Size => "size",
+            Unit::Quantile | Unit::Percent => "percent",
+            Unit::Change => "change",
+        };
+        let (from, to) = (Short(self.from), Short(self.to));
+        format!("{scale} {unit} {:e} {:e} {from} {to}", self.low, self.high)
+    }
+
     /// Values worth a line, at most about `count` of them, with what is written there.
     pub(crate) fn ticks(&self, count: usize) -> Vec<(f64, String)> {
         let values = match self.scale {
@@ -199,11 +220,13 @@ pub(crate) enum Anchor {
 pub(crate) struct Drawing {
     height: f64,
     body: String,
+    level_axes: Vec<Axis>,
+    upright_axes: Vec<Axis>,
 }
 
 impl Drawing {
     pub(crate) fn new(height: f64) -> Drawing {
-        Drawing { height, body: String::new() }
+        Drawing { height, body: String::new(), level_axes: Vec::new(), upright_axes: Vec::new() }
     }
 
     fn add(&mut self, text: std::fmt::Arguments<'_>) {
@@ -213,6 +236,15 @@ impl Drawing {
     pub(crate) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
         let (x1, y1, x2, y2) = (Short(x1), Short(y1), Short(x2), Short(y2));
         self.add(format_args!("<path class=\"{class}\" d=\"M{x1} {y1}L{x2} {y2}\"/>\n"));
+    }
+
+    /// A bar; `told` is what pointing at it says.
+    pub(crate) fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64), told: &str) {
+        let (x, y, width, height) = (Short(x), Short(y), Short(width.max(0.0)), Short(height.max(0.0)));
+        let told = Escaped(told);
+        self.add(format_args!(
+            "<rect class=\"bar {class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"><title>{told}</title></rect>\n"
+        ));
     }
 
     pub(crate) fn rect(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
@@ -232,6 +264,14 @@ impl Drawing {
     /// A line through points, thinned.
     pub(crate) fn curve(&mut self, class: &str, points: &[(f64, f64)]) {
         self.path(class, &outline(&thinned(points, POINTS_MAX)));
+    }
+
+    /// A line through points, thinned, whose values the page's script can say under this name.
+    pub(crate) fn named_curve(&mut self, class: &str, name: &str, points: &[(f64, f64)]) {
+        let (path, name) = (outline(&thinned(points, POINTS_MAX)), Escaped(name));
+        if !path.is_empty() {
+            self.add(format_args!("<path class=\"{class}\" data-n=\"{name}\" d=\"{path}\"/>\n"));
+        }
     }
 
     /// The area between two lines over the same places.
@@ -267,8 +307,14 @@ impl Drawing {
         self.add(format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\"{anchor}>{text}</text>\n"));
     }
 
+    /// An upright axis whose lines are drawn elsewhere.
+    pub(crate) fn upright(&mut self, axis: &Axis) {
+        self.upright_axes.push(*axis);
+    }
+
     /// Lines of a frame's upright axis, each with its value before it, and what it shows over the topmost.
     pub(crate) fn rows(&mut self, axis: &Axis, title: &str) {
+        self.upright(axis);
         for (value, label) in axis.ticks(5) {
             let y = axis.at(value);
             self.line("grid", (LEFT, y), (RIGHT, y));
@@ -277,8 +323,18 @@ impl Drawing {
         self.text("axis", (0.0, axis.to - 14.0), Anchor::Start, title);
     }
 
+    /// Lines of a level axis whose values stand under a lower frame.
+    pub(crate) fn grid(&mut self, axis: &Axis, top: f64, bottom: f64) {
+        for (value, _) in axis.ticks(6) {
+            let x = axis.at(value);
+            self.line("grid", (x, top), (x, bottom));
+        }
+        self.line("base", (LEFT, bottom), (RIGHT, bottom));
+    }
+
     /// Lines of a frame's level axis with their values below it, and what it shows under those.
     pub(crate) fn columns(&mut self, axis: &Axis, top: f64, bottom: f64, title: &str) {
+        self.level_axes.push(*axis);
         let ticks = axis.ticks(6);
         let is_crowded = ticks.len() > CROWDED_COUNT;
         for (index, (value, label)) in ticks.into_iter().enumerate() {
@@ -298,9 +354,17 @@ impl Drawing {
     /// The whole as an element. `id` is its own on the page; `title` names it, `finding` says what it shows.
     pub(crate) fn finish(self, id: &str, title: &str, finding: &str) -> String {
         let (height, body) = (Short(self.height), self.body);
+        // Of several level axes none is everybody's.
+        let axes = match &self.level_axes[..] {
+            [level] => {
+                let upright: Vec<String> = self.upright_axes.iter().map(Axis::told).collect();
+                format!(" data-x=\"{}\" data-y=\"{}\"", level.told(), upright.join("|"))
+            }
+            _ => String::new(),
+        };
         let (title, finding) = (Escaped(title), Escaped(finding));
         format!(
-            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\n\
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\"{axes}>\n\
              <title id=\"{id}-title\">{title}</title>\n<desc id=\"{id}-desc\">{finding}</desc>\n{body}</svg>\n"
         )
     }

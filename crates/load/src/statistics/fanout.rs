@@ -49,6 +49,11 @@ impl Answers {
         Answers { late_count: self.late_count + lost_count, count: self.count + lost_count }
     }
 
+    /// These and others.
+    pub fn and(self, others: Answers) -> Answers {
+        Answers { late_count: self.late_count + others.late_count, count: self.count + others.count }
+    }
+
     /// As a share. Not a number where there is no answer.
     pub fn late_share(self) -> f64 {
         float(self.late_count) / float(self.count)
@@ -116,6 +121,47 @@ impl FanOut {
                 .expect("an upper end lies above zero"),
         })
     }
+}
+
+/// Servers that can be asked at once, by each of several runs. None stands for any number: nothing was late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverRuns {
+    /// By the worst run.
+    pub lowest: Option<u64>,
+    /// By the run in the middle; of an even number the worse of the two.
+    pub middle: Option<u64>,
+    /// By the best run.
+    pub highest: Option<u64>,
+    /// Where the middle of all runs that could be made lies. None: too few runs.
+    pub interval: Option<(Option<u64>, Option<u64>)>,
+}
+
+/// The interval is of order statistics, so that a run in which nothing was late needs no number: as many runs are taken off each end
+/// as leave the median outside with at most the level's chance (David and Nagaraja, "Order Statistics", section 7.1). Six runs tell
+/// it at 95 %. None: fewer than two runs.
+pub fn over_runs(servers: &[Option<u64>], level: Level) -> Option<OverRuns> {
+    // Any number is more than every number.
+    let mut sorted: Vec<u64> = servers.iter().map(|servers| servers.unwrap_or(u64::MAX)).collect();
+    sorted.sort_unstable();
+    let told = |index: usize| (sorted[index] != u64::MAX).then(|| sorted[index]);
+    let count = sorted.len();
+    // The chance that at most so many of the runs lie below the median, each being there with one half.
+    let mut chance = 0.5_f64.powf(float(u64::try_from(count).expect("a length fits 64 bits")));
+    let (mut below, mut off) = (0.0, 0);
+    for index in 0..count / 2 {
+        below += chance;
+        if below > level.tail() {
+            break;
+        }
+        off = index + 1;
+        chance *= (count - index) as f64 / (index + 1) as f64;
+    }
+    (count > 1).then(|| OverRuns {
+        lowest: told(0),
+        middle: told((count - 1) / 2),
+        highest: told(count - 1),
+        interval: (off > 0).then(|| (told(off - 1), told(count - off))),
+    })
 }
 
 /// Where the probability of something lies that happened `events` times in `count`; both may be effective numbers, with
@@ -249,6 +295,22 @@ mod tests {
         }
         let half = share_interval(5e8, 1e9, Level::NINETY_FIVE);
         near(half.low, 0.5 - 1.96 * 0.5 / 1e9_f64.sqrt(), 1e-7);
+    }
+
+    #[test]
+    fn runs_have_a_middle_and_its_interval() {
+        let of = |servers: &[Option<u64>]| over_runs(servers, Level::NINETY_FIVE);
+        assert_eq!(of(&[Some(3)]), None);
+        let few = of(&[Some(9), Some(4), None]).unwrap();
+        assert_eq!((few.lowest, few.middle, few.highest, few.interval), (Some(4), Some(9), None, None));
+        let runs = |count: u64| -> Vec<Option<u64>> { (1..=count).rev().map(Some).collect() };
+        // Ranks as in tables of the sign test: 1 and 6 of 6, 2 and 9 of 10, 6 and 15 of 20.
+        for (count, low, high) in [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15)] {
+            assert_eq!(of(&runs(count)).unwrap().interval, Some((Some(low), Some(high))), "{count}");
+        }
+        assert_eq!(of(&runs(5)).unwrap().interval, None);
+        assert_eq!(of(&runs(10)).unwrap().middle, Some(5));
+        assert_eq!(of(&[None; 7]).unwrap().interval, Some((None, None)));
     }
 
     #[test]

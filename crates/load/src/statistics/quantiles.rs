@@ -85,10 +85,22 @@ fn value_at_rank(histogram: &Histogram<u64>, rank: f64) -> u64 {
 
 /// Requests that certainly took no longer: a bucket counts only if its greatest value does not exceed `limit_ns`.
 pub fn count_within(histogram: &Histogram<u64>, limit_ns: u64) -> u64 {
-    let buckets = histogram.iter_recorded();
-    let within =
-        buckets.take_while(|bucket| histogram.highest_equivalent(bucket.value_iterated_to()) <= limit_ns);
-    within.map(|bucket| bucket.count_at_value()).sum()
+    counts_within(histogram, &[limit_ns])[0]
+}
+
+/// The same for limits that rise, in one walk.
+pub fn counts_within(histogram: &Histogram<u64>, limits_ns: &[u64]) -> Vec<u64> {
+    assert!(limits_ns.is_sorted(), "the walk goes upwards");
+    let mut buckets = histogram.iter_recorded().peekable();
+    let mut count = 0;
+    let counts = limits_ns.iter().map(|limit_ns| {
+        let is_within = |value: u64| histogram.highest_equivalent(value) <= *limit_ns;
+        while let Some(bucket) = buckets.next_if(|bucket| is_within(bucket.value_iterated_to())) {
+            count += bucket.count_at_value();
+        }
+        count
+    });
+    counts.collect()
 }
 
 #[cfg(test)]
@@ -140,6 +152,9 @@ mod tests {
         assert!(lowest < highest);
         assert_eq!(count_within(&histogram, highest - 1), 0, "perhaps in time is late");
         assert_eq!(count_within(&histogram, highest), 1);
+        histogram.record_n(highest * 3, 5).unwrap();
+        let limits = [0, highest - 1, highest, highest, highest * 2, highest * 9];
+        assert_eq!(counts_within(&histogram, &limits), [0, 0, 1, 1, 1, 6]);
         histogram.record_n(1_000_000, 999).unwrap();
         let median = Percentile::of(&histogram, 0.5, 1.0, Level::NINETY_FIVE).unwrap();
         assert_eq!((median.low_ns, median.high_ns), (Some(lowest), Some(highest)), "anywhere in the bucket");

@@ -37,7 +37,60 @@ fn check(saved: &Saved) -> String {
     check_texts(saved);
     assert_eq!(page.matches("<figure").count(), page.matches("role=\"img\"").count());
     assert_eq!(page.matches("<figure").count(), page.matches("<summary>The numbers").count());
+    check_readouts(&page);
     page
+}
+
+/// What the page's script reads is there and is numbers.
+fn check_readouts(page: &str) {
+    let attributes = |name: &str| -> Vec<&str> {
+        let start = format!(" {name}=\"");
+        page.split(&start).skip(1).filter_map(|rest| rest.split('"').next()).collect()
+    };
+    let (level, upright) = (attributes("data-x"), attributes("data-y"));
+    assert_eq!(level.len(), upright.len());
+    for axis in level
+        .into_iter()
+        .chain(upright.into_iter().flat_map(|axes| axes.split('|')))
+        .filter(|it| !it.is_empty())
+    {
+        let words: Vec<&str> = axis.split(' ').collect();
+        assert!(["linear", "log", "nines"].contains(&words[0]) && words.len() == 6, "{axis}");
+        let numbers: Vec<f64> = words[2..].iter().map(|word| word.parse().expect("a number")).collect();
+        assert!(numbers.iter().all(|number| number.is_finite()) && numbers[0] < numbers[1], "{axis}");
+        assert!(words[0] != "log" || numbers[0] > 0.0, "{axis}");
+    }
+    assert!(attributes("data-n").iter().all(|name| !name.is_empty()));
+    let data = page
+        .split("<script type=\"application/json\">")
+        .nth(1)
+        .and_then(|rest| rest.split("</script>").next());
+    assert_eq!(data.is_some(), page.contains("<figure id=\"fanout\""));
+    let Some(data) = data else { return };
+    let data: FanOut = serde_json::from_str(data).expect("numbers");
+    assert!(data.deadlines.is_sorted() && data.deadlines.get(data.chosen).is_some());
+    for arm in data.arms {
+        let lengths = [arm.late.len(), arm.claimed.len(), arm.same.len()];
+        assert_eq!(lengths, [data.deadlines.len(); 3]);
+        assert!(arm.same.iter().all(|chances| chances.len() == data.servers.len()));
+        assert!(arm.late.is_sorted_by(|earlier, later| earlier >= later), "{:?}", arm.late);
+    }
+}
+
+/// The numbers from which the page's script draws the fan-out.
+#[derive(serde::Deserialize)]
+struct FanOut {
+    deadlines: Vec<u64>,
+    chosen: usize,
+    servers: Vec<u64>,
+    arms: Vec<FanOutArm>,
+}
+
+#[derive(serde::Deserialize)]
+struct FanOutArm {
+    late: Vec<f64>,
+    claimed: Vec<u64>,
+    same: Vec<Vec<u32>>,
 }
 
 /// What holds for every text beside the page.
@@ -169,6 +222,93 @@ fn a_run_says_what_it_cannot_tell() {
     assert!(
         page.contains("<li class=\"amber\"><b>Cut file</b>") && page.contains("<li class=\"red\"><b>End</b>")
     );
+}
+
+/// Without a script the deadlines stand in a table, and single runs beside the whole.
+#[test]
+fn fan_out_is_told_for_other_deadlines_and_over_runs() {
+    let page = check(&made_up::compare(2, 10, 0.7));
+    let figure =
+        page.split("<figure id=\"fanout\"").nth(1).and_then(|rest| rest.split("</figure>").next()).unwrap();
+    let text = figure.split("<table>").nth(2).unwrap();
+    let rows: Vec<&str> = text.split("<tr>").skip(2).collect();
+    assert!((6..=12).contains(&rows.len()), "{rows:?}");
+    assert!(
+        rows.iter().any(|row| row.starts_with("<td>100 µs</td>"))
+            && rows.iter().any(|row| row.contains("any number"))
+    );
+    let finding = figure.split("<p>").nth(1).and_then(|rest| rest.split("</p>").next()).unwrap();
+    assert_eq!(finding.matches("Single runs: ").count(), 2, "{finding}");
+    assert!(finding.contains(" (95 %: "), "{finding}");
+    let alone = check(&made_up::single(1));
+    assert!(alone.contains("Other deadlines") && !alone.contains("Single runs: "));
+}
+
+/// A machine that changed is a doubt, and what changed is shown.
+#[test]
+fn a_machine_that_changed_is_doubted() {
+    let row = |name: &str, a: &str, b: &str, kind| load::environment::Row {
+        group: "processor".to_owned(),
+        name: name.to_owned(),
+        a: Some(a.to_owned()),
+        b: Some(b.to_owned()),
+        kind,
+    };
+    let changes = vec![
+        row("governor", "performance", HOSTILE, load::environment::Kind::Unexplained),
+        row("frequency now (cpu 0)", "1", "2", load::environment::Kind::Volatile),
+    ];
+    let mut saved = made_up::compare(2, 6, 0.7);
+    saved.runs[3].end.as_mut().unwrap().machine_changes = changes.clone();
+    let page = check(&saved);
+    assert!(
+        page.contains(
+            "<li class=\"amber\"><b>Machine</b>: processor/governor was performance before the run"
+        )
+    );
+    let table =
+        page.split("What changed while a run went on").nth(1).unwrap().split("</table>").next().unwrap();
+    assert_eq!(table.matches("<tr>").count(), 2, "the head, and not the value of the moment: {table}");
+    // Of a single run start and end stand side by side, values of the moment among them.
+    let mut saved = made_up::single(1);
+    saved.surroundings = made_up::compare(2, 1, 1.0).surroundings;
+    saved.surroundings.truncate(1);
+    saved.surroundings[0].run = Some(0);
+    saved.runs[0].end.as_mut().unwrap().machine_changes = changes;
+    let page = check(&saved);
+    assert!(page.contains("the client at the start and at the end"), "{page}");
+    assert!(page.contains("differs, of the moment") && page.contains("differs, unexplained"));
+    assert!(headline(&page).starts_with("No claim is made") || page.contains("class=\"red\""));
+    // The same side captured again, with another value.
+    let mut saved = made_up::compare(2, 6, 0.7);
+    let mut again = saved.surroundings[0].clone();
+    again.run =
+        saved.runs.iter().rev().find(|run| run.head.arm == saved.runs[0].head.arm).map(|run| run.head.run);
+    again.environment["groups"][1]["items"][1]["value"] = serde_json::json!("128");
+    saved.surroundings.push(again);
+    assert!(check(&saved).contains("between two runs sysctl/net.core.somaxconn went from 4096 to 128"));
+}
+
+#[test]
+fn servers_that_go_on_through_all_runs_are_a_doubt() {
+    let mut saved = made_up::compare(2, 6, 0.7);
+    assert!(!check(&saved).contains("is not started anew"));
+    saved.head.plan["declared"]["servers_kept"] = serde_json::json!(["lanes off"]);
+    assert!(check(&saved).contains("the server of lanes off is not started anew for each run"));
+}
+
+#[test]
+fn the_cpus_time_for_a_request_is_told_where_it_was_seen() {
+    let mut saved = made_up::single(1);
+    let page = check(&saved);
+    for (name, time) in [("server", "9.00 µs"), ("the load", "8.33 µs")] {
+        assert!(page.contains(&format!("<td>{name}</td><td>{time}</td>")), "{name}");
+    }
+    assert!(page.contains("<td>soft interrupts</td>") && !page.contains("<td>hard interrupts</td>"));
+    saved.runs[0].end.as_mut().unwrap().thread_use.clear();
+    saved.runs[0].end.as_mut().unwrap().server_cpu_ns = None;
+    saved.runs[0].seconds.iter_mut().for_each(|second| second.counters.clear());
+    assert!(!check(&saved).contains("cpu time for a request"));
 }
 
 #[test]

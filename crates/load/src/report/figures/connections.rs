@@ -45,7 +45,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     drawing.rows(&upright, "mean round trip");
     drawing.columns(&level, TOP, bottom, "connections");
     for (index, line) in lines.iter().enumerate() {
-        draw(&mut drawing, line, &level, &upright);
+        draw(view, &mut drawing, line, &level, &upright);
         if let Some(spread) = &line.spread {
             bracket(&mut drawing, spread, line.arm, &upright, RIGHT - MARGIN + 16.0 + index as f64 * 22.0);
         }
@@ -58,7 +58,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
                    deviation of the levels' means to either side: a straight line through zero has σ ÷ mean = 0.55 over 10, 20 … \
                    100 connections, however steady it is.";
     let table = table(view, &lines);
-    Some(Figure { id: "connections", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "connections", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn mean_ns(run: &Placed<'_>) -> Option<f64> {
@@ -70,14 +70,15 @@ fn little_ns(run: &Placed<'_>) -> Option<f64> {
     Some(run.offered_in_flight()? / run.rate() * 1e9).filter(|ns| ns.is_finite())
 }
 
-fn draw(drawing: &mut Drawing, line: &Line<'_, '_>, level: &Axis, upright: &Axis) {
+fn draw(view: &View<'_>, drawing: &mut Drawing, line: &Line<'_, '_>, level: &Axis, upright: &Axis) {
     let class = line.arm.class();
     let points = |of: fn(&Placed<'_>) -> Option<f64>| -> Vec<(f64, f64)> {
         let places = line.levels.iter();
         places.filter_map(|at| Some((level.at(at.level), upright.at(at.of(of)?.mean)))).collect()
     };
-    drawing.curve(&format!("thin {class}"), &points(little_ns));
-    drawing.curve(&format!("line {class}"), &points(mean_ns));
+    let name = |what| named(view, line.arm, what);
+    drawing.named_curve(&format!("thin {class}"), &name("connections ÷ throughput"), &points(little_ns));
+    drawing.named_curve(&format!("line {class}"), &name("mean"), &points(mean_ns));
     for at in &line.levels {
         let Some(spread) = at.of(mean_ns) else { continue };
         let x = level.at(at.level);

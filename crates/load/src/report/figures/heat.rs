@@ -46,6 +46,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let mut top = TOP;
     for (map, height) in maps.iter().zip(&heights) {
         let upright = Axis::new(Scale::Log, Unit::Time, (low, high * 1.01), (top + MAP, top));
+        drawing.upright(&upright);
         draw(&mut drawing, map, &upright, top);
         strips(&mut drawing, map, top + MAP);
         let what = format!("response time, run {}", map.run.run.head.run);
@@ -62,7 +63,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "The darker, the more responses of that second took that long, in six steps of a factor of four. One run of each \
                    set-up: the one with the middle p99. Each strip below has its own scale, from zero to the number at its end.";
     let table = table(view, &maps);
-    Some(Figure { id: "heat", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "heat", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn map<'r, 'a>(view: &'r View<'a>, arm: Arm) -> Option<Map<'r, 'a>> {

@@ -49,7 +49,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
         drawing.text("note minor", (LEFT + 6.0, y - 6.0), Anchor::Start, &text);
     }
     for (arm, levels) in &lines {
-        draw(&mut drawing, *arm, levels, &level, &upright);
+        draw(view, &mut drawing, *arm, levels, &level, &upright);
     }
     let title = "Response time over the rate".to_owned();
     let finding = finding(view, &lines);
@@ -57,19 +57,26 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "Thin: p50. Bold: p99. Dashes: p99.9. Hollow marks: something made the run no evidence, as a rate that was not \
                    kept or a client at its limit; see the table of all runs.";
     let table = table(view, &lines);
-    Some(Figure { id: "load-curve", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "load-curve", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn value(quantile: f64) -> impl Fn(&Placed<'_>) -> Option<f64> {
     move |run| quantile_ns(run.response(), quantile)
 }
 
-fn draw(drawing: &mut Drawing, arm: Arm, levels: &[At<'_, '_>], level: &Axis, upright: &Axis) {
+fn draw(
+    view: &View<'_>,
+    drawing: &mut Drawing,
+    arm: Arm,
+    levels: &[At<'_, '_>],
+    level: &Axis,
+    upright: &Axis,
+) {
     for (name, quantile, weight) in QUANTILES {
         let places = levels.iter().filter_map(|at| Some((at, at.of(value(quantile))?.mean)));
         let points: Vec<(f64, f64)> =
             places.clone().map(|(at, ns)| (level.at(at.level), upright.at(ns))).collect();
-        drawing.curve(&format!("{weight} {}", arm.class()), &points);
+        drawing.named_curve(&format!("{weight} {}", arm.class()), &named(view, arm, name), &points);
         if let Some((x, y)) = points.last() {
             drawing.text(&format!("tag {}", arm.class()), (x + 8.0, y + 4.0), Anchor::Start, name);
         }

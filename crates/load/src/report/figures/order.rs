@@ -66,5 +66,5 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
             shown_or_not(metric, Some(*value)),
         ]
     }));
-    Some(Figure { id: "order", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "order", title, finding, reading, svg, table, has_arms: true, more: None })
 }

@@ -44,7 +44,16 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let svg = drawing.finish("paired", &title, &finding);
     let reading = "A dot is one pair of runs. The thick mark is the estimate, the bar its 95 % interval; no change is the dashed \
                    line, and the grey band what was said beforehand to be too small to speak of. Hollow dots lie further out than the frame.";
-    Some(Figure { id: "paired", title, finding, reading, svg, table: table(&shown), has_arms: false })
+    Some(Figure {
+        id: "paired",
+        title,
+        finding,
+        reading,
+        svg,
+        table: table(&shown),
+        has_arms: false,
+        more: None,
+    })
 }
 
 fn share(&(a, b): &(f64, f64)) -> f64 {

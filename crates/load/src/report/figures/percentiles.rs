@@ -27,6 +27,8 @@ struct Curve {
     response: Histogram<u64>,
     service: Histogram<u64>,
     runs: Vec<Histogram<u64>>,
+    /// Of its response and of its service.
+    names: [String; 2],
 }
 
 pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
@@ -55,12 +57,13 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
                    than ten requests lie above, so it is chance. Thin dashes: service time, from sending to reply; what lies \
                    between is waiting to be sent.";
     let table = table(view, &curves);
-    Some(Figure { id: "percentiles", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "percentiles", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn curve(view: &View<'_>, arm: Arm) -> Option<Curve> {
     let placed = view.shown(arm);
-    let mut curve = Curve { arm, response: times(), service: times(), runs: Vec::new() };
+    let names = ["response", "service"].map(|what| named(view, arm, what));
+    let mut curve = Curve { arm, response: times(), service: times(), runs: Vec::new(), names };
     for run in &placed {
         curve.response.add(run.response()).expect("all histograms have one shape");
         curve.service.add(run.service()).expect("all histograms have one shape");
@@ -93,8 +96,9 @@ fn draw(drawing: &mut Drawing, curve: &Curve, level: &Axis, upright: &Axis) {
         drawing.band(&format!("band {class}"), &ends(f64::max), &ends(f64::min));
     }
     let resolved = told(&curve.response);
-    drawing.curve(&format!("thin {class}"), &points(&curve.service, 0.0, told(&curve.service)));
-    drawing.curve(&format!("line {class}"), &points(&curve.response, 0.0, resolved));
+    let service = points(&curve.service, 0.0, told(&curve.service));
+    drawing.named_curve(&format!("thin {class}"), &curve.names[1], &service);
+    drawing.named_curve(&format!("line {class}"), &curve.names[0], &points(&curve.response, 0.0, resolved));
     let beyond = points(&curve.response, resolved, last(&curve.response));
     drawing.curve(&format!("dots {class}"), &beyond);
     if let Some((x, y)) = beyond.last().or(points(&curve.response, 0.0, resolved).last()) {

@@ -47,7 +47,8 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
             let places = levels.iter().filter_map(|at| Some((at.level, at.of(mean_of(*operation))?.mean)));
             let points: Vec<(f64, f64)> =
                 places.clone().map(|(size, ns)| (level.at(size), upright.at(ns))).collect();
-            drawing.curve(&format!("{weight} {}", arm.class()), &points);
+            let name = named(view, *arm, &operation.to_string());
+            drawing.named_curve(&format!("{weight} {}", arm.class()), &name, &points);
             for (size, ns) in places {
                 let told = format!("{operation}, {} bytes: {}", number::plain(size), number::time(ns));
                 drawing.mark(arm.class(), *arm == Arm::B, (level.at(size), upright.at(ns)), &told);
@@ -69,7 +70,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "Means of each operation. What rises with the size is copying and the link; what is there at the smallest size is \
                    the price of a request.";
     let table = table(view, &lines, &operations);
-    Some(Figure { id: "sizes", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "sizes", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn mean_of(operation: Operation) -> impl Fn(&Placed<'_>) -> Option<f64> {

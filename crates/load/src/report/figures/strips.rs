@@ -42,7 +42,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
         if index + 1 == strips.len() {
             drawing.columns(&level, top, bottom, "seconds since the run began");
         } else {
-            drawing.line("base", (LEFT, bottom), (RIGHT, bottom));
+            drawing.grid(&level, top, bottom);
         }
         let place = |point: &(f64, f64)| (level.at(point.0), upright.at(point.1));
         let class = strip.arm.class();
@@ -51,7 +51,12 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
                 drawing.curve(&format!("pale {class}"), &line.iter().map(place).collect::<Vec<_>>());
             }
         }
-        drawing.curve(&format!("line {class}"), &strip.middle.iter().map(place).collect::<Vec<_>>());
+        let name = named(view, strip.arm, "mean");
+        drawing.named_curve(
+            &format!("line {class}"),
+            &name,
+            &strip.middle.iter().map(place).collect::<Vec<_>>(),
+        );
         if let Some(trend) = strip.trend {
             drawing.text("note minor", (RIGHT, top - 14.0), Anchor::End, &straightness(&trend));
         }
@@ -63,7 +68,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
                    how far the line climbs from end to end, roughness how far seconds lie from it, both as a share of the \
                    median.";
     let table = table(view, &strips);
-    Some(Figure { id: "strips", title, finding, reading, svg, table, has_arms: true })
+    Some(Figure { id: "strips", title, finding, reading, svg, table, has_arms: true, more: None })
 }
 
 fn strip<'a>(view: &'a View<'a>, arm: Arm) -> Option<Strip<'a>> {
