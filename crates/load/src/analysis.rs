@@ -186,9 +186,9 @@ impl SecondFigures {
 
 /// Whole seconds; of a run that has none, what there is of one.
 fn duration_s(run: &Run, window: &Window<'_>) -> f64 {
-    match (&run.end, window.seconds) {
-        (Some(end), [only]) if only.second.number == 0 && end.last_share < WHOLE_SHARE_MIN => end.last_share,
-        (_, seconds) => float(u64::try_from(seconds.len()).expect("a length fits 64 bits")),
+    match (&run.end, &run.seconds[..], window.seconds) {
+        (Some(end), [_], _) if end.last_share < WHOLE_SHARE_MIN => end.last_share,
+        (_, _, seconds) => float(u64::try_from(seconds.len()).expect("a length fits 64 bits")),
     }
 }
 
@@ -247,6 +247,14 @@ pub(crate) mod tests {
         let run = run(RunHead::default(), &seconds);
         let window = Window::of(&run);
         assert_eq!((window.warm_up_s, window.is_steady, window.seconds.len()), (2, Some(true), 18));
+    }
+
+    /// Of a second and a quarter the second counts, as a whole one.
+    #[test]
+    fn a_last_part_takes_nothing_from_the_second_before_it() {
+        let run = run(RunHead { warm_up_s: Some(0), ..RunHead::default() }, &[(1_000_000, 100)]);
+        let figures = Figures::of(&run);
+        assert_eq!((run.seconds.len(), figures.total.count, figures.duration_s), (2, 1_000, 1.0));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub enum Measure {
     PerDollar,
     /// 99th percentile.
     P99,
-    /// Share of requests above [`Preset::SLOW_NS`].
+    /// Share of requests above [`SLOW_NS`](super::presets::Preset::SLOW_NS).
     Slow,
     /// Mean weighted by buckets of 40 µs, at their lower edges.
     BucketsLower,

@@ -155,7 +155,7 @@ fn reading() -> Markup {
             span.stand-in { "(grey, in parentheses)" }
             " where another protocol stands in for the published one. “Reproduced” is a word for repetitions over the same "
             "protocol and topology alone. The two values are middles over pairs of runs; a change has an interval from six pairs on. "
-            "“At least” and “at most”: the load was the limit there, so the server may do better."
+            "“Load-limited”: the load was the limit there, so that server may do better than the figure says."
         }
     }
 }
@@ -241,7 +241,7 @@ fn numbers(evaluation: &Evaluation, rows: &[&Row], from: &str, to: &str) -> Mark
                     th scope="col" { "verdict" }
                 } }
                 tbody { @for row in rows { tr {
-                    td { (row.name) }
+                    td { (row.name.replace(" us", " µs")) }
                     @if has_published { td.number { (published(evaluation, row)) } }
                     td.number { (value(row, row.from)) }
                     td.number { (value(row, row.to)) }
@@ -295,6 +295,7 @@ fn value(row: &Row, value: Option<f64>) -> String {
 fn text(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Time => number::time(value),
+        Unit::PerSecond if value >= 1e6 => format!("{} M/s", number::plain(value / 1e6)),
         Unit::PerSecond => format!("{}/s", number::plain(value)),
         Unit::Share => number::percent(value),
         Unit::Ratio => number::plain(value),
