@@ -16,7 +16,7 @@ import sys
 
 import machine
 import servers
-from driving import Failed, ask, doubts, drive, lanes, microseconds, spin
+from loading import Failed, ask, lanes, load, microseconds, spin, time_of
 from servers import Server, Unavailable
 
 KEYS_COUNT = 10_000_000
@@ -24,7 +24,7 @@ RATE = 40_000
 CONNECTIONS_COUNT = 50
 VALUE_SIZE = 32
 SPIN_SECONDS = 20
-QUANTILES = ["p50", "p90", "p99", "p99_9", "p99_99", "max"]
+QUANTILES = ["p50", "p90", "p99", "p99.9", "p99.99", "max"]
 
 
 def main():
@@ -66,7 +66,9 @@ def stolen(when, options):
     """What the machine takes from a thread that does nothing on the server's core."""
     span = machine.Span()
     gaps = spin(options.spin_seconds, options.server_cpu)
-    return {"row": f"clock {when}", "kind": "clock", "latency_ns": gaps, **span.end(gaps["cpu_seconds"])}
+    times = {**gaps["ns"], "max": gaps["max_ns"]}
+    return {"row": f"clock {when}", "kind": "clock", "times_ns": times, "count": gaps["count"], "doubts": [],
+            **span.end(gaps["cpu_seconds"])}
 
 
 def grown(name, command, options):
@@ -77,17 +79,20 @@ def grown(name, command, options):
         for kind in ("growth", "steady"):
             ask(server.port, "CONFIG", "RESETSTAT")
             cpu_ns, preempted, span = server.cpu_ns(), server.preemptions(), machine.Span()
-            load = drive([server.port], options.load_cpu, command="set", keys=options.keys, order="ascending",
-                         requests=options.keys, connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE,
-                         rate=None if options.closed else options.rate)
+            run = load(server.port, options.load_cpu, operations="set", keys=options.keys, key_distribution="sequential",
+                       requests=options.keys, connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE,
+                       rate=None if options.closed else options.rate)
+            whole = run["whole"]
             cpu_ns, preempted = server.cpu_ns() - cpu_ns, server.preemptions() - preempted
-            # The driver never sleeps at a rate; what it used is its own all the same.
-            around = span.end(cpu_ns / 1e9 + load["cpu_seconds"])
-            if load["errors"]:
-                raise Failed(f"{name}: {load['errors']} of {load['answered']} SETs failed")
+            # The load never sleeps at a rate; what it used is its own all the same.
+            around = span.end(cpu_ns / 1e9 + run["cpu_seconds"])
+            if whole["errors"]:
+                raise Failed(f"{name}: {whole['errors']} of {whole['answered']} SETs failed")
             rows.append({
-                "row": f"{name} {kind}", "kind": kind, **load, **around,
-                "cpu_us_per_request": cpu_ns / 1000 / load["answered"],
+                "row": f"{name} {kind}", "kind": kind, **around,
+                "times_ns": {quantile: time_of(run, quantile) for quantile in QUANTILES}, "count": run["replies"],
+                "doubts": run["doubts"],
+                "cpu_us_per_request": cpu_ns / 1000 / whole["answered"],
                 "preemptions": preempted,
                 "turn_us_max": lanes(server.port)[0]["turn_max_us"] if name == "expresslane" else None,
                 "bytes_per_key": (server.rss_bytes() - empty) / options.keys,
@@ -100,11 +105,11 @@ def show(facts, rows, options):
     print(machine.headline(facts, f"0 to {options.keys:,} keys", f"{VALUE_SIZE} B values",
                            f"{CONNECTIONS_COUNT} connections", pace))
     print("\n".join(machine.quietness(facts, rows)))
-    print(f"\n{'µs':<25}" + "".join(f"{name.replace('_', '.'):>12}" for name in QUANTILES)
+    print(f"\n{'µs':<25}" + "".join(f"{name:>12}" for name in QUANTILES)
           + f"{'count':>13}{'longest turn':>14}{'preempted':>11}{'CPU µs/request':>16}")
     for row in rows:
-        line = f"{row['row']:<25}" + "".join(f"{microseconds(row['latency_ns'][name]):>12}" for name in QUANTILES)
-        line += f"{row['latency_ns']['count']:>13,}"
+        line = f"{row['row']:<25}" + "".join(f"{microseconds(row['times_ns'][name]):>12}" for name in QUANTILES)
+        line += f"{row['count']:>13,}"
         if row["kind"] != "clock":
             turn = row["turn_us_max"]
             line += f"{'' if turn is None else f'{turn:,.0f} µs':>14}{row['preemptions']:>11,}"
@@ -113,7 +118,7 @@ def show(facts, rows, options):
     print("clock: gaps of 1 µs and more of a thread that only reads the clock; preempted: times that the kernel took the "
           "core from the server")
     for row in rows:
-        for problem in doubts(row):
+        for problem in row["doubts"]:
             print(f"DOUBTFUL: {row['row']}: {problem}")
     print("reported, not judged: the bound of a turn is in work units, and asserted by the tests")
 

@@ -18,7 +18,7 @@ import sys
 
 import machine
 import servers
-from driving import fill
+from loading import fill
 from machine import spread
 from servers import Server, Unavailable, floor_command, load, request, tool
 

@@ -64,6 +64,11 @@ def redis_command(port, _directory):
     ]
 
 
+def memcached_command(port, _directory):
+    # As root it wants to be told who to be; elsewhere the flag has no effect.
+    return [tool("memcached", "memcached"), "-p", str(port), "-l", "127.0.0.1", "-U", "0", "-u", "nobody"]
+
+
 def expresslane_command(lanes=1, extra=(), profile="release"):
     def command(port, _directory):
         return [built("expresslane", profile), "serve", "--port", str(port), "--bind", "127.0.0.1",
@@ -81,7 +86,7 @@ class Server:
     """One running server process."""
 
     def __init__(self, name, command, cpu=None, port=None):
-        """Starts `command(port, directory)`, pinned to `cpu` if given, and waits until it answers PING."""
+        """Starts `command(port, directory)`, pinned to `cpu` if given, and waits until it answers PING, be it with an error."""
         self.name = name
         self.port = port or free_port()
         self.directory = tempfile.TemporaryDirectory(prefix=f"bench-{name}-")

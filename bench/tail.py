@@ -16,14 +16,15 @@ import sys
 
 import machine
 import servers
-from driving import Failed, doubts, drive, fill, microseconds
+import loading
+from loading import Failed, fill, microseconds, time_of
 from servers import Server, Unavailable
 
 CONNECTIONS_COUNT = 50
 KEYS_COUNT = 10_000
 VALUE_SIZE = 100
 SHARES = [0.3, 0.6]
-QUANTILES = ["p50", "p99", "p99_9", "p99_99", "max"]
+QUANTILES = ["p50", "p99", "p99.9", "p99.99", "max"]
 SATURATION_SECONDS = 3.0
 
 
@@ -48,7 +49,7 @@ def arguments():
         description=__doc__, epilog=machine.NOISE, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=6, help="interleaved rounds (default 6)")
     parser.add_argument("--seconds", type=float, default=10, help="of each run (default 10)")
-    parser.add_argument("--warm-up", type=float, default=1, metavar="SECONDS", help="of these, not recorded (default 1)")
+    parser.add_argument("--warm-up", type=int, default=1, metavar="SECONDS", help="of these, not recorded (default 1)")
     parser.add_argument("--saturation-seconds", type=float, default=SATURATION_SECONDS, metavar="SECONDS",
                         help=f"for finding the saturation (default {SATURATION_SECONDS:g})")
     parser.add_argument("--shares", type=lambda text: [float(share) for share in text.split(",")], default=SHARES,
@@ -79,21 +80,22 @@ def load(server, options, **more):
     """One run against a server that is stopped before and after."""
     server.resume()
     cpu_ns, span = server.cpu_ns(), machine.Span()
-    report = drive([server.port], options.load_cpu, command=options.command, keys=KEYS_COUNT, value_size=VALUE_SIZE,
-                   connections=CONNECTIONS_COUNT, **more)
-    cpu_ns = server.cpu_ns() - cpu_ns
-    around = span.end(cpu_ns / 1e9 + report["cpu_seconds"])
+    run = loading.load(server.port, options.load_cpu, operations=options.command, keys=KEYS_COUNT, value_size=VALUE_SIZE,
+                       connections=CONNECTIONS_COUNT, **more)
+    cpu_ns, whole = server.cpu_ns() - cpu_ns, run["whole"]
+    around = span.end(cpu_ns / 1e9 + run["cpu_seconds"])
     server.pause()
-    if report["errors"] or report["nulls"]:
-        raise Failed(f"{server.name}: {report['errors']} errors and {report['nulls']} misses")
-    return report | around | {"server_cores": cpu_ns / report["elapsed_ns"]}
+    if whole["errors"] or whole["misses"]:
+        raise Failed(f"{server.name}: {whole['errors']} errors and {whole['misses']} misses")
+    return run | around | {"server_cores": cpu_ns / whole["elapsed_ns"]}
 
 
 def saturation(server, options):
     """Requests a second when each connection asks again as soon as it is answered, and how busy both cores then are."""
-    report = load(server, options, seconds=options.saturation_seconds)
-    return {"rate": report["answered"] / report["elapsed_ns"] * 1e9, "server_cores": report["server_cores"],
-            "load_cores": report["cpu_seconds"] / report["elapsed_ns"] * 1e9}
+    run = load(server, options, duration=f"{options.saturation_seconds}s")
+    whole = run["whole"]
+    return {"rate": whole["answered"] / whole["elapsed_ns"] * 1e9, "server_cores": run["server_cores"],
+            "load_cores": run["cpu_seconds"] / whole["elapsed_ns"] * 1e9}
 
 
 def measure(pool, limit, options):
@@ -103,9 +105,9 @@ def measure(pool, limit, options):
         turn = number % len(names)
         for share in options.shares:
             for name in names[turn:] + names[:turn]:
-                result = load(pool[name], options, rate=round(limit * share), seconds=options.seconds,
+                result = load(pool[name], options, rate=round(limit * share), duration=f"{options.seconds}s",
                               warm_up=options.warm_up, arrivals=options.arrivals, seed=number + 1)
-                rounds.append({"round": number, "share": share, "server": name, **result})
+                rounds.append({"round": number, "share": share, "server": name, "rate": round(limit * share), **result})
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     return rounds
 
@@ -123,17 +125,16 @@ def show(report, options):
                 for name in report["saturation"]}
         rate = rows["redis"][0]["rate"]
         print(f"\n{share * 100:.0f} % of redis-server's saturation: {rate:,.0f} requests/s; µs, median of the rounds (range)")
-        print(f"{'':<13}" + "".join(f"{name.replace('_', '.'):<31}" for name in QUANTILES) + "load late p99   server busy")
+        print(f"{'':<13}" + "".join(f"{name:<31}" for name in QUANTILES) + "load late p99   server busy")
         for name, runs in rows.items():
             line = f"{name:<13}" + "".join(f"{times(runs, quantile):<31}" for quantile in QUANTILES)
-            late = [run["lateness_ns"]["p99"] for run in runs]
-            line += f"{microseconds(None if None in late else statistics.median(late)):<16}"
+            line += f"{microseconds(statistics.median(run['send_lag_p99_ns'] for run in runs)):<16}"
             print(line + f"{statistics.median(run['server_cores'] for run in runs) * 100:.0f} %")
         line = f"{'÷ redis':<13}" + "".join(f"{ratios(rows, quantile):<31}" for quantile in QUANTILES)
         print(line.rstrip())
     doubtful = {}
     for run in rounds:
-        for problem in doubts(run):
+        for problem in run["doubts"]:
             doubtful.setdefault((run["server"], run["share"]), []).append(problem)
     for (name, share), problems in doubtful.items():
         print(f"DOUBTFUL: {name} at {share * 100:.0f} %: {len(problems)} times, such as: {problems[0]}")
@@ -142,13 +143,13 @@ def show(report, options):
 
 def times(runs, quantile):
     """A quantile over the rounds, in microseconds."""
-    values = [run["latency_ns"][quantile] for run in runs]
+    values = [time_of(run, quantile) for run in runs]
     return "few" if None in values else machine.spread([value / 1000 for value in values], 1)
 
 
 def ratios(rows, quantile):
     """This server's quantile relative to redis-server's, round by round: below 1 it is shorter."""
-    pairs = [(ours["latency_ns"][quantile], theirs["latency_ns"][quantile])
+    pairs = [(time_of(ours, quantile), time_of(theirs, quantile))
              for ours, theirs in zip(rows["expresslane"], rows["redis"])]
     return "" if any(None in pair for pair in pairs) else machine.spread([a / b for a, b in pairs])
 

@@ -111,7 +111,9 @@ fn a_result_is_told_again() {
     let text = done(&[&words[..], &files].concat());
     let object: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!(
-        object["runs"][0]["thread_use"][0].is_f64() && object["runs"][0]["metrics"]["p50_ns"].is_f64(),
+        object["runs"][0]["whole"]["answered"] == 2000
+            && object["runs"][0]["thread_use"][0].is_f64()
+            && object["runs"][0]["metrics"]["p50_ns"].is_f64(),
         "{text}"
     );
     let written = paths.each_ref().map(|path| std::fs::read_to_string(path).unwrap());
@@ -126,6 +128,32 @@ fn a_result_is_told_again() {
     std::fs::write(&result, "hello\n").unwrap();
     refused(&["report", &result], 1, "line 1 is no line of a result");
     refused(&["report", &folder.path("nothing")], 1, "name a file that --result has written");
+}
+
+/// Of a ramp of a second at 1,000 a second come half: whatever the machine does, what is due is asked for.
+#[test]
+fn a_rate_grows_in_its_ramp() {
+    let served = Served::start("bench-ramp", &["--lanes", "1"]);
+    let address = format!(":{}", served.port());
+    let words = [
+        "run",
+        &address,
+        "--rate",
+        "1000",
+        "--arrivals",
+        "even",
+        "--duration",
+        "1s",
+        "-q",
+        "--noisy",
+        "--json",
+    ];
+    for (ramp, want) in [("0", 1000), ("1", 500)] {
+        let text = done(&[&words[..], &["--ramp", ramp]].concat());
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let answered = object["runs"][0]["whole"]["answered"].as_u64().unwrap();
+        assert!(answered.abs_diff(want) <= 1, "{answered} of {want}");
+    }
 }
 
 /// The keys were set with other sizes, and some are gone.

@@ -28,6 +28,7 @@ fn main() {
     let plan = Plan {
         workload: Workload::default(),
         pace: Pace::Closed,
+        ramp_ns: 0,
         pipeline,
         requests_max: count,
         duration_ns: u64::MAX,

@@ -32,7 +32,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// Of a run: behind the warm-up that was asked for, or where MSER-5 sees its end. A run without a whole second counts
+    /// Of a run: behind its ramp and the warm-up that was asked for, or where MSER-5 sees its end. A run without a whole second counts
     /// with what it has.
     pub fn of(run: &'a Run) -> Window<'a> {
         let last_share = run.end.as_ref().map_or(0.0, |end| end.last_share);
@@ -42,11 +42,13 @@ impl<'a> Window<'a> {
             return Window { seconds: &run.seconds, warm_up_s: 0, is_steady: None };
         }
         let whole = &run.seconds[..whole_count];
+        let count = |seconds| usize::try_from(seconds).unwrap_or(usize::MAX);
+        let ramp_s = count(run.head.ramp_s).min(whole_count - 1);
         let (warm_up_s, is_steady) = match run.head.warm_up_s {
-            Some(seconds) => (usize::try_from(seconds).unwrap_or(usize::MAX), None),
-            None => match Cut::of(&means(whole)) {
-                Some(cut) => (cut.dropped_count.div_ceil(crate::record::PARTS), Some(cut.is_steady)),
-                None => (0, None),
+            Some(seconds) => (count(seconds).max(ramp_s), None),
+            None => match Cut::of(&means(&whole[ramp_s..])) {
+                Some(cut) => (ramp_s + cut.dropped_count.div_ceil(crate::record::PARTS), Some(cut.is_steady)),
+                None => (ramp_s, None),
             },
         };
         // A warm-up that is longer than the run leaves its last second.
@@ -238,6 +240,15 @@ pub(crate) mod tests {
         assert!((figures.total.per_second - 150.0).abs() < 1e-9);
         assert!(figures.total.response.max().abs_diff(1_000_000) < 1000);
         assert_eq!(figures.seconds.iter().map(|second| second.count).collect::<Vec<_>>(), [100, 200]);
+    }
+
+    #[test]
+    fn a_ramp_never_counts() {
+        for (warm_up_s, want_s) in [(None, 3), (Some(0), 3), (Some(4), 4)] {
+            let head = RunHead { ramp_s: 3, warm_up_s, ..RunHead::default() };
+            let run = super::tests::run(head, &[(5, 1); 6]);
+            assert_eq!(Window::of(&run).warm_up_s, want_s, "{warm_up_s:?}");
+        }
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Plan {
     pub workload: Workload,
     /// How requests follow one another; a rate is this engine's own.
     pub pace: Pace,
+    /// Nanoseconds at the front in which a rate grows from nothing.
+    pub ramp_ns: u64,
     /// Requests that a closed pace sends at once.
     pub pipeline: usize,
     /// Requests after which the run ends.
@@ -206,7 +208,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         Engine {
             values: Values::new(&workload.value_size),
             keys: Keys::new(count, prefix, workload.key_distribution, plan.share, plan.seed),
-            schedule: Schedule::new(plan.pace, began_ns, !plan.seed),
+            schedule: Schedule::new(plan.pace, plan.ramp_ns, began_ns, !plan.seed),
             chance: Chance::new(plan.seed.rotate_left(32)),
             record: Record::new(&operations, began_ns),
             weights_sum: workload.operations.0.iter().map(|(_, weight)| u64::from(*weight)).sum(),
@@ -272,6 +274,11 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
     /// Gives a second back that was looked at.
     pub fn give_back(&mut self, second: Second) {
         self.record.give_back(second);
+    }
+
+    /// Requests begun and replies taken in so far: more than before behind a turn that had something to do.
+    pub fn steps(&self) -> u64 {
+        self.started + self.answered
     }
 
     /// Requests without a reply.

@@ -2,8 +2,7 @@
 //!
 //! [`engine`] makes requests over many connections, at a rate or as fast as they are answered, and [`record`] holds what each
 //! second saw. [`floor`] is the lower bound under every server that speaks RESP over kernel sockets: a bare event loop that
-//! answers each request with a constant. A measurement of a server stands beside the floor of the same run. [`drive`]
-//! is an older, smaller load for the programs in `bench/`.
+//! answers each request with a constant. A measurement of a server stands beside the floor of the same run; [`bare`] is the same under a load.
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
 //! [`statistics`] says what may be claimed from it all, and [`report`] writes it down for readers.
@@ -12,7 +11,6 @@
 pub mod analysis;
 pub mod bare;
 pub mod connect;
-pub mod drive;
 pub mod engine;
 pub mod environment;
 pub mod experiments;
@@ -26,7 +24,6 @@ pub mod search;
 mod socket;
 pub mod spin;
 pub mod statistics;
-pub mod summary;
 pub mod workload;
 
 mod chance;

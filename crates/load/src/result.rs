@@ -106,7 +106,10 @@ pub struct RunHead {
     /// `poisson` or `even`, at a rate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arrivals: String,
-    /// Seconds at the front that don't count; none: as many as it takes to be steady.
+    /// Seconds at the front in which the rate grows from nothing. They don't count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ramp_s: u32,
+    /// Seconds at the front that don't count, the ramp included; none: as many as it takes to be steady.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up_s: Option<u32>,
     /// Seconds that were asked for, the warm-up included.
@@ -117,6 +120,11 @@ pub struct RunHead {
     pub workload: Workload,
     /// Milliseconds since 1970.
     pub began_unix_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_zero(seconds: &u32) -> bool {
+    *seconds == 0
 }
 
 /// A second of a run, with what the machine counted meanwhile.

@@ -23,6 +23,9 @@ use crate::machine;
 
 /// How long an engine sleeps at most before it looks whether it is to stop.
 const SLEEP_NS_MAX: u64 = 100_000_000;
+/// Awake from so long before a request is due, with [`Waiting::Spin`]: longer than the kernel takes to wake a thread, also one
+/// whose core a hypervisor has given to others meanwhile.
+const AWAKE_NS: u64 = 1_000_000;
 
 /// One load.
 #[derive(Clone, Debug)]
@@ -37,6 +40,8 @@ pub(super) struct Order {
     pub(super) cpus: Vec<usize>,
     /// Over all threads.
     pub(super) pace: Pace,
+    /// In which a rate grows from nothing.
+    pub(super) ramp: Duration,
     pub(super) waiting: Waiting,
     pub(super) workload: Workload,
     pub(super) duration: Duration,
@@ -173,13 +178,18 @@ fn plan(order: &Order, index: usize, thread_count: usize) -> Plan {
             u64::MAX => u64::MAX,
             count => count / shares + u64::from(share < count % shares),
         },
-        duration_ns: u64::try_from(order.duration.as_nanos()).unwrap_or(u64::MAX),
+        ramp_ns: nanoseconds(order.ramp),
+        duration_ns: nanoseconds(order.duration),
         seed: order.seed.wrapping_add(share.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         share: (
             u32::try_from(index).expect("few threads"),
             u32::try_from(thread_count).expect("few threads"),
         ),
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn u64_of(count: usize) -> u64 {
@@ -278,7 +288,7 @@ fn work<P: Protocol>(part: Part, protocol: P) {
         let _ = machine::pin(cpu);
     }
     machine::set_timer_slack();
-    let is_open = plan.pace != Pace::Closed;
+    let is_spinning = plan.pace != Pace::Closed && waiting.spins(cpu.is_some());
     let mut net =
         Epoll::new(Limits::default()).expect("a load has descriptors: its connections are open already");
     let conns: Vec<_> = handovers
@@ -292,8 +302,8 @@ fn work<P: Protocol>(part: Part, protocol: P) {
     let mut engine = Engine::new(plan, protocol, nodes, &conns, clock);
     let (mut failure, mut idle_ns) = (None, 0);
     loop {
-        let in_flight = engine.in_flight();
-        let began_ns = if is_open && waiting == Waiting::Spin { clock() } else { 0 };
+        let steps = engine.steps();
+        let began_ns = if is_spinning { clock() } else { 0 };
         let next = engine.turn(&mut net).unwrap_or_else(|problem| {
             failure = Some(problem);
             Next::Over
@@ -307,19 +317,17 @@ fn work<P: Protocol>(part: Part, protocol: P) {
         if next == Next::Over || stop.is_set() {
             break;
         }
-        match (next, waiting) {
-            (Next::At(_), Waiting::Spin) => {
-                if engine.in_flight() == in_flight {
-                    idle_ns += clock() - began_ns;
-                }
-            }
-            (Next::At(at_ns), Waiting::Sleep) => {
-                let now_ns = clock();
-                if at_ns > now_ns {
-                    net.wait(Some((at_ns - now_ns).min(SLEEP_NS_MAX)));
-                }
-            }
-            (Next::Replies | Next::Over, _) => net.wait(Some(SLEEP_NS_MAX)),
+        let now_ns = clock();
+        let sleep_ns = match next {
+            Next::At(_) if is_spinning && engine.in_flight() > 0 => 0,
+            Next::At(at_ns) if is_spinning => at_ns.saturating_sub(now_ns + AWAKE_NS),
+            Next::At(at_ns) => at_ns.saturating_sub(now_ns),
+            Next::Replies | Next::Over => SLEEP_NS_MAX,
+        };
+        if sleep_ns > 0 {
+            net.wait(Some(sleep_ns.min(SLEEP_NS_MAX)));
+        } else if is_spinning && engine.steps() == steps {
+            idle_ns += now_ns - began_ns;
         }
     }
     let elapsed_ns = clock().max(1);

@@ -438,6 +438,7 @@ fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
         thread_count: target.thread_count,
         cpus: target.cpus.clone(),
         pace: Pace::Closed,
+        ramp: Duration::ZERO,
         waiting: Waiting::Sleep,
         workload: preset.workload(level),
         duration: Duration::from_secs_f64(half.planned.scale.level_s),

@@ -116,7 +116,17 @@ pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(),
 /// What the settings mean, checked against this machine and the server.
 pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order, String> {
     let PaceSettings {
-        connections, pipeline, rate, arrivals, duration, requests, threads, cpus, wait, ..
+        connections,
+        pipeline,
+        rate,
+        arrivals,
+        duration,
+        requests,
+        threads,
+        cpus,
+        ramp,
+        wait,
+        ..
     } = &settings.pace;
     let workload = settings.workload.workload();
     let has_many = workload.operations.0.iter().any(|(operation, _)| matches!(operation, Operation::Mget(_)));
@@ -144,6 +154,7 @@ pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order
             (Some(rate), Arrivals::Poisson) => Pace::Poisson(*rate),
             (Some(rate), Arrivals::Even) => Pace::Even(*rate),
         },
+        ramp: Duration::from_secs(u64::from(*ramp)),
         waiting: *wait,
         workload,
         duration: *duration,
@@ -167,6 +178,7 @@ pub(super) fn head(order: &Order, pace: &PaceSettings, began_unix_ms: u64) -> Ru
             Pace::Poisson(_) => "poisson",
         }
         .to_owned(),
+        ramp_s: pace.ramp,
         warm_up_s: pace.warm_up,
         duration_s: order.duration.as_secs_f64(),
         seed: order.seed,

@@ -260,8 +260,11 @@ pub(crate) struct PaceSettings {
     /// Where the threads are pinned, one each; without it the kernel decides
     #[arg(long, help_heading = "Load", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
-    /// How a thread at a rate waits for what is due: asleep, or awake on a core of its own
-    #[arg(long, help_heading = "Load", value_enum, default_value_t = Waiting::Sleep)]
+    /// Seconds at the front in which the rate grows from nothing; they don't count
+    #[arg(long, help_heading = "Load", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, 86_400), requires = "rate")]
+    pub(crate) ramp: u32,
+    /// How a thread at a rate waits for what is due
+    #[arg(long, help_heading = "Load", value_enum, default_value_t = Waiting::Auto)]
     pub(crate) wait: Waiting,
 }
 
@@ -275,10 +278,19 @@ pub(crate) enum Arrivals {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Waiting {
+    /// Awake where --cpus gives it a core, else asleep
+    Auto,
     /// In the kernel: later by a wake-up, which the send lag shows
     Sleep,
-    /// By looking at the clock all the time: needs a core that nothing else needs
+    /// Awake from a millisecond before a request is due until it is answered: needs a core that nothing else needs
     Spin,
+}
+
+impl Waiting {
+    /// Whether a thread stays awake, that has a core or has none.
+    pub(super) fn spins(self, has_core: bool) -> bool {
+        self == Waiting::Spin || self == Waiting::Auto && has_core
+    }
 }
 
 /// Files that are written beside the summary.

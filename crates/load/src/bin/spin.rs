@@ -17,5 +17,5 @@ fn main() {
     let seconds = Options::parse().seconds;
     let began = Instant::now();
     let clock = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    println!("{}", load::spin::gaps(clock, seconds * 1_000_000_000).json());
+    println!("{}", load::spin::json(&load::spin::gaps(clock, seconds * 1_000_000_000)));
 }

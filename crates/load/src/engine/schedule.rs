@@ -3,6 +3,13 @@
 //! At a rate, a request is due when the schedule says, whatever the server does: the time it takes counts from then, even
 //! if it is sent late because the server, or this program, was held up. Counting from the sending would leave out exactly
 //! the requests that had to wait (coordinated omission; Tene, "How NOT to Measure Latency").
+//!
+//! ```text
+//!   rate ┤      ╭──────────      requests before t:  rate · t² / 2 · ramp     in the ramp
+//!        │   ╭──╯                                    rate · (t − ramp / 2)    behind it
+//!      0 ┼───╯──────┴──────
+//!        0        ramp       t
+//! ```
 
 use crate::chance::Chance;
 use crate::float::{float, nanoseconds};
@@ -32,16 +39,19 @@ impl Pace {
 pub(crate) struct Schedule {
     pace: Pace,
     began_ns: u64,
-    /// Requests before the next one.
-    count: u64,
+    /// While the rate grows from nothing.
+    ramp_s: f64,
+    /// Requests before the next one, as many as the rate has room for: a whole number where they are evenly spaced.
+    position: f64,
     due_ns: u64,
     chance: Chance,
 }
 
 impl Schedule {
     /// The first request is due at the beginning of an even schedule, and one gap behind it otherwise.
-    pub(crate) fn new(pace: Pace, began_ns: u64, seed: u64) -> Schedule {
-        let mut schedule = Schedule { pace, began_ns, count: 0, due_ns: began_ns, chance: Chance::new(seed) };
+    pub(crate) fn new(pace: Pace, ramp_ns: u64, began_ns: u64, seed: u64) -> Schedule {
+        let (ramp_s, chance) = (float(ramp_ns) / 1e9, Chance::new(seed));
+        let mut schedule = Schedule { pace, began_ns, ramp_s, position: 0.0, due_ns: began_ns, chance };
         if matches!(pace, Pace::Poisson(_)) {
             schedule.advance();
         }
@@ -55,13 +65,20 @@ impl Schedule {
 
     /// The next request is begun.
     pub(crate) fn advance(&mut self) {
-        self.count += 1;
-        self.due_ns = match self.pace {
-            Pace::Closed => self.began_ns,
-            // From the beginning each time, so that rounding does not add up.
-            Pace::Even(rate) => self.began_ns.saturating_add(nanoseconds(float(self.count) / rate)),
-            Pace::Poisson(rate) => self.due_ns.saturating_add(nanoseconds(-self.chance.share().ln() / rate)),
+        let Some(rate) = self.pace.rate() else { return };
+        self.position += match self.pace {
+            Pace::Poisson(_) => -self.chance.share().ln(),
+            Pace::Closed | Pace::Even(_) => 1.0,
         };
+        // From the beginning each time, so that rounding does not add up.
+        let behind_ramp_s = self.position / rate - self.ramp_s / 2.0;
+        let due_s = if behind_ramp_s >= 0.0 {
+            self.ramp_s + behind_ramp_s
+        } else {
+            (2.0 * self.ramp_s * self.position / rate).sqrt()
+        };
+        // Rounding may not go back.
+        self.due_ns = self.due_ns.max(self.began_ns.saturating_add(nanoseconds(due_s)));
     }
 }
 
@@ -70,7 +87,7 @@ mod tests {
     use super::*;
 
     fn times(pace: Pace, count: usize) -> Vec<u64> {
-        let mut schedule = Schedule::new(pace, 1_000, 42);
+        let mut schedule = Schedule::new(pace, 0, 1_000, 42);
         let mut times = Vec::new();
         for _ in 0..count {
             times.push(schedule.due_ns().unwrap());
@@ -99,8 +116,26 @@ mod tests {
         assert!(times[0] > 1_000);
     }
 
+    /// Half of the rate's requests belong to the ramp, a quarter of these to its first half; then the rate is whole.
+    #[test]
+    fn a_rate_grows_evenly_in_its_ramp() {
+        for (pace, within) in [(Pace::Even(10_000.0), 1), (Pace::Poisson(10_000.0), 300)] {
+            let mut schedule = Schedule::new(pace, 4_000_000_000, 7, 1);
+            let (mut last_ns, mut counts) = (0, [0_u64; 8]);
+            while schedule.due_ns().unwrap() < 8_000_000_000 {
+                let due_ns = schedule.due_ns().unwrap();
+                assert!(due_ns >= last_ns, "time does not go back");
+                last_ns = due_ns;
+                counts[usize::try_from(due_ns / 1_000_000_000).unwrap()] += 1;
+                schedule.advance();
+            }
+            let want = [1_250, 3_750, 6_250, 8_750, 10_000, 10_000, 10_000, 10_000];
+            assert!(counts.iter().zip(want).all(|(got, want)| got.abs_diff(want) <= within), "{counts:?}");
+        }
+    }
+
     #[test]
     fn a_closed_pace_has_no_times() {
-        assert_eq!(Schedule::new(Pace::Closed, 5, 1).due_ns(), None);
+        assert_eq!(Schedule::new(Pace::Closed, 0, 5, 1).due_ns(), None);
     }
 }

@@ -25,6 +25,7 @@ fn plan(pace: Pace) -> Plan {
     Plan {
         workload: Workload::default(),
         pace,
+        ramp_ns: 0,
         pipeline: 1,
         requests_max: u64::MAX,
         duration_ns: u64::MAX,

@@ -60,7 +60,16 @@ impl Load {
         let workload =
             Workload { value_size: Sizes::Fixed(behaviour.value_size), verify: true, ..Workload::default() };
         let (pipeline, requests_max, share) = (1, u64::MAX, (0, 1));
-        let plan = Plan { workload, pace, pipeline, requests_max, duration_ns, seed: behaviour.seed, share };
+        let plan = Plan {
+            workload,
+            pace,
+            ramp_ns: 0,
+            pipeline,
+            requests_max,
+            duration_ns,
+            seed: behaviour.seed,
+            share,
+        };
         Load { plan, connection_count, behaviour, reader: None, stall_ns: 0..0 }
     }
 

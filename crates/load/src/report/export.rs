@@ -211,16 +211,45 @@ struct OneRun {
     pair: Option<u32>,
     level: Option<(String, f64)>,
     is_left_out: bool,
+    /// Seconds that count, and replies in them.
     seconds: f64,
     replies: u64,
+    /// From the first request to the last reply, whatever counts.
+    whole: Whole,
     /// By name; what can't be told is null.
     metrics: BTreeMap<String, Option<f64>>,
     service_ns: BTreeMap<&'static str, Option<f64>>,
+    response_max_ns: u64,
     send_lag_p99_ns: u64,
     /// Of each thread of the load, the share of its core.
     thread_use: Vec<f64>,
     in_flight: f64,
     in_flight_offered: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Whole {
+    elapsed_ns: u64,
+    answered: u64,
+    unanswered: u64,
+    errors: u64,
+    misses: u64,
+    wrong: u64,
+}
+
+impl Whole {
+    fn of(run: &Run) -> Whole {
+        let operations = || run.seconds.iter().flat_map(|second| &second.second.operations);
+        let end = run.end.clone().unwrap_or_default();
+        Whole {
+            elapsed_ns: end.elapsed_ns,
+            answered: end.answered,
+            unanswered: end.unanswered,
+            errors: operations().map(|operation| operation.errors).sum(),
+            misses: operations().map(|operation| operation.misses).sum(),
+            wrong: operations().map(|operation| operation.wrong).sum(),
+        }
+    }
 }
 
 /// Answer, doubts, changes and every run's metrics as one JSON object.
@@ -270,11 +299,13 @@ fn one_run(run: &Placed<'_>) -> OneRun {
         is_left_out: run.is_excluded,
         seconds: run.figures.duration_s,
         replies: run.count(),
+        whole: Whole::of(run.run),
         metrics: Metric::all().map(|metric| (column(metric), run.value(metric).and_then(finite))).collect(),
         service_ns: NAMED
             .iter()
             .map(|(name, quantile)| (*name, quantile_ns(run.service(), *quantile)))
             .collect(),
+        response_max_ns: run.figures.total.response.max(),
         send_lag_p99_ns: run.figures.send_lag.value_at_quantile(0.99),
         thread_use: run.run.end.as_ref().map_or_else(Vec::new, |end| end.thread_use.clone()),
         in_flight: run.in_flight(),

@@ -46,6 +46,7 @@ fn order(endpoint: &Endpoint, pace: Pace, duration: Duration) -> Order {
         thread_count: 1,
         cpus: Vec::new(),
         pace,
+        ramp: Duration::ZERO,
         waiting: Waiting::Sleep,
         workload: Workload { value_size: Sizes::Fixed(VALUE_SIZE), verify: true, ..Workload::default() },
         duration,

@@ -1,4 +1,4 @@
-"""The driver (crates/load, `drive` and `spin`) as functions, and the counters of a server's lanes."""
+"""A load (`expresslane bench run`) as a function, the machine's noise (`spin`), and the counters of a server's lanes."""
 
 import json
 import os
@@ -7,54 +7,45 @@ import subprocess
 
 from servers import built, request, tool
 
-# Lateness of the load's own sending (p99), as a share of the median response, above which its times are not the server's
-# alone; and the share of the rate below which the rate was not kept.
-LATE_SHARE_MAX = 0.2
-ACHIEVED_SHARE_MIN = 0.99
-
 
 class Failed(Exception):
-    """A driver that could not do what it was told; the text is its own."""
+    """A load that could not do what it was told; the text is its own."""
 
 
-def drive(ports, cpu=None, **options):
-    """Runs `drive` against ports of 127.0.0.1, pinned to `cpu` if given. `requests=5` is `--requests 5`.
+def load(port, cpu=None, **options):
+    """Loads 127.0.0.1:`port` with `bench run`, on the core `cpu` if given. `requests=5` is `--requests 5`; True is the bare flag.
 
-    Returns its report (times in nanoseconds) with `cpu_seconds` of the driver and `wakes`, its voluntary switches.
+    Returns its run (`--json`, times in nanoseconds) with its `doubts` (sentences), `cpu_seconds` of the whole program and
+    `wakes`, its voluntary switches. Everything counts, from the first request on, unless `warm_up` says otherwise.
     """
-    command = [built("drive")]
-    for port in ports:
-        command += ["--address", f"127.0.0.1:{port}"]
+    command = [built("expresslane"), "bench", "run", f"127.0.0.1:{port}", "--json", "--quiet", "--noisy"]
+    options = {"warm_up": 0, "cpus": cpu, "duration": "1h", **options}
     for name, value in options.items():
         if value is not None:
-            command += ["--" + name.replace("_", "-"), str(value)]
-    return _run(command, cpu)
+            command += ["--" + name.replace("_", "-")] + ([] if value is True else [str(value)])
+    # The rest of the program belongs on the load's core, too.
+    summary, usage = _run(command, cpu, (0, 3))
+    doubts = [doubt["text"] for doubt in summary["doubts"] if doubt["colour"] == "red"]
+    return summary["runs"][0] | {"doubts": doubts} | usage
 
 
 def spin(seconds, cpu):
     """Gaps of 1 µs and more that a thread which only reads the clock has seen on `cpu`, in nanoseconds."""
-    return _run([built("spin"), "--seconds", str(seconds)], cpu)
+    gaps, usage = _run([built("spin"), "--seconds", str(seconds)], cpu, (0,))
+    return gaps | usage
 
 
-def fill(port, count, value_size=100):
+def fill(port, count, value_size=100, key_prefix="key:"):
     """SET of the keys 0 to `count`, in order, from several connections. Every reply must be +OK."""
-    report = drive([port], command="set", keys=count, order="ascending", requests=count, pipeline=100,
-                   connections=10, value_size=value_size)
-    if report["errors"]:
-        raise Failed(f"{report['errors']} of {count} keys could not be loaded")
+    whole = load(port, operations="set", keys=count, key_distribution="sequential", requests=count, pipeline=100,
+                 connections=10, value_size=value_size, key_prefix=key_prefix)["whole"]
+    if whole["errors"] or whole["answered"] != count:
+        raise Failed(f"{count - whole['answered'] + whole['errors']} of {count} keys could not be loaded")
 
 
-def doubts(report):
-    """Why the times of a report may not be the server's: a list of sentences."""
-    found = []
-    late, median = report.get("lateness_ns", {}).get("p99"), report["latency_ns"]["p50"]
-    if late and median and late > median * LATE_SHARE_MAX:
-        found.append(f"the load was late itself: p99 {microseconds(late)} µs")
-    if report.get("rate"):
-        achieved = report["answered"] / report["elapsed_ns"] * 1e9
-        if achieved < report["rate"] * ACHIEVED_SHARE_MIN:
-            found.append(f"{achieved:,.0f} requests/s of {report['rate']:,.0f} were answered")
-    return found
+def time_of(run, quantile):
+    """A response time of a run in nanoseconds: "p50", "p99.9", "max". None: there were too few to tell."""
+    return run["response_max_ns"] if quantile == "max" else run["metrics"][quantile + "_ns"]
 
 
 def microseconds(ns):
@@ -62,7 +53,7 @@ def microseconds(ns):
     return "few" if ns is None else f"{ns / 1000:,.1f}"
 
 
-def _run(command, cpu):
+def _run(command, cpu, codes):
     if cpu is not None:
         command = [tool("taskset", "util-linux"), "-c", str(cpu), *command]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -71,9 +62,9 @@ def _run(command, cpu):
     process.returncode = os.waitstatus_to_exitcode(status)
     process.stdout.close()
     process.stderr.close()
-    if process.returncode != 0:
+    if process.returncode not in codes:
         raise Failed(f"{' '.join(command)}\n{problem.strip()}")
-    return json.loads(output) | {"cpu_seconds": usage.ru_utime + usage.ru_stime, "wakes": usage.ru_nvcsw}
+    return json.loads(output), {"cpu_seconds": usage.ru_utime + usage.ru_stime, "wakes": usage.ru_nvcsw}
 
 
 def ask(port, *arguments):
