@@ -41,6 +41,7 @@ mod oversight;
 mod part;
 mod pause;
 mod peers;
+mod post;
 mod recent;
 mod replies;
 mod request;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use net::{Close, ConnId, Event, Handover, ListenerId, Need, Net};
 use ring::{Mailbox, Senders};
 use store::{Budget, Shard};
-use wire::reply::Put;
 use wire::route::{LaneId, PartitionMap};
 
 use crate::board::Board;
@@ -16,12 +15,12 @@ use crate::keyspace::Keyspace;
 use crate::limits::Watchman;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
-use crate::replies::{OUTPUT_HIGH, Sink};
+use crate::post::Post;
+use crate::replies::OUTPUT_HIGH;
 use crate::room::Room;
 use crate::serve::{AHEAD_MAX, Ahead, End, Share, receive, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
-use crate::tally::ErrorCode;
 use crate::timing::Done;
 use crate::{Now, Settings};
 
@@ -363,16 +362,11 @@ impl Lane {
         let mut left = Senders::default();
         while let Some(sender) = senders.take_from(self.sender_next) {
             let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
-            core.hear_answers(lane, &mut Post { clients, stirred, net });
+            let mut post = Post { clients, stirred, net };
+            core.hear_answers(lane, &mut post);
             let is_through = core.hear_control(lane, &mut |told| match told {
                 Told::Handover(handover) => handovers.push(*handover),
-                Told::Lines(client, lines) => {
-                    let handle = Handle::from_bits(client);
-                    if let Some(client) = clients.get_mut(handle) {
-                        take_lines(client, &lines, net);
-                        stirred.push(handle);
-                    }
-                }
+                Told::Lines(client, lines) => post.show(client, &lines),
             });
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;
@@ -523,80 +517,5 @@ fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client:
     if !client.is_queued && !client.is_blocked && !client.is_leaving && !client.is_held {
         client.is_queued = true;
         ready.push_back(handle);
-    }
-}
-
-/// Where answers find the clients that wait for them.
-pub(crate) struct Post<'a, N> {
-    clients: &'a mut Slab<Client>,
-    stirred: &'a mut Vec<Handle<Client>>,
-    net: &'a mut N,
-}
-
-impl<N: Net> Post<'_, N> {
-    /// Hands a client what a lane, or the control thread, has answered: replies, and the slots they are for.
-    pub(crate) fn deliver<'r>(
-        &mut self,
-        core: &mut Core,
-        lane: u16,
-        client: u64,
-        replies: impl Iterator<Item = (u32, Reply<'r>)>,
-    ) {
-        let handle = Handle::from_bits(client);
-        let Some(client) = self.clients.get_mut(handle) else {
-            return replies.for_each(|(_, reply)| core.forget_reply(reply));
-        };
-        self.stirred.push(handle);
-        let mut output = self.net.output(client.conn);
-        for (slot, reply) in replies {
-            if lane == core.lane_count {
-                core.count_control_error(client, &reply);
-            }
-            match (reply, &mut output) {
-                (Reply::Bytes(bytes), Some(output))
-                    if client.replies.is_front(slot) && output.len() < OUTPUT_HIGH =>
-                {
-                    output.extend(bytes);
-                    client.replies.pass_front();
-                }
-                (Reply::Bytes(bytes), _) => client.replies.fill_bytes(slot, bytes),
-                (Reply::Content(content), _) => client.replies.fill(slot, content),
-            }
-        }
-    }
-}
-
-/// Lines of MONITOR come between replies. They may meet a client that has just said RESET.
-fn take_lines<N: Net>(client: &mut Client, lines: &[u8], net: &mut N) {
-    if client.is_monitor
-        && let Some(output) = net.output(client.conn)
-    {
-        Sink::Client { output, replies: &mut client.replies }.put(lines);
-    }
-}
-
-impl Core {
-    /// The control thread may have answered with an error; its client waits for nothing else.
-    fn count_control_error(&mut self, client: &Client, reply: &Reply<'_>) {
-        let front = match reply {
-            Reply::Bytes(bytes) => bytes,
-            Reply::Content(content) => content.front(),
-        };
-        if front.first() == Some(&b'-')
-            && let Some(command) = client.last
-        {
-            self.space.tally.failed(command.id, vec![ErrorCode::of(front)]);
-        }
-    }
-
-    /// A reply without a reader.
-    fn forget_reply(&mut self, reply: Reply<'_>) {
-        if let Reply::Content(content) = reply {
-            let mut ropes = Vec::new();
-            content.abandon(&mut ropes);
-            for rope in ropes {
-                self.space.shard.retire(rope);
-            }
-        }
     }
 }

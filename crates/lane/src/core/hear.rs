@@ -13,12 +13,13 @@ use crate::client::Port;
 use crate::keyspace::{Call, Route};
 use crate::part::Origin;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::post::Post;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::{Extent, StretchKind};
 use crate::transaction::{Grant, PartAnswer};
-use crate::turn::{Meter, Post};
+use crate::turn::Meter;
 use crate::watch::WatcherId;
 
 /// A reply that another lane has sent.
