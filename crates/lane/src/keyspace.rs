@@ -264,7 +264,9 @@ impl Keyspace {
     /// The lane's housekeeping, a budget's worth: expiry that leaves locked keys alone, growth, freeing. True when there
     /// is more to do at once.
     pub(crate) fn tend(&mut self, locks: &Locks, budget: &mut Budget) -> bool {
-        self.drop_requests();
+        if !self.graves.is_empty() {
+            self.drop_requests();
+        }
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let tended = self.shard.tend(self.now.unix_ms, budget, &is_locked);
         if !self.watches.is_empty() {

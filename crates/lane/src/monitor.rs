@@ -40,6 +40,13 @@ pub(crate) struct Monitoring {
     pub(crate) exec: Option<Box<ExecLines>>,
 }
 
+impl Monitoring {
+    /// Whether there are lines to tell.
+    pub(crate) fn has_lines(&self) -> bool {
+        !self.frames.is_empty()
+    }
+}
+
 /// The lines of a MULTI … EXEC, which are shown when it is over: Redis shows what is executed, then EXEC.
 #[derive(Default)]
 pub(crate) struct ExecLines {

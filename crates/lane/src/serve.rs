@@ -88,14 +88,15 @@ pub(crate) fn serve_client<N: Net>(
             let is_timed = core.settings.meter_per_us > 0;
             let mut mark = if is_timed { meter.read() } else { 0 };
             for index in 0..count {
-                let moved = used + output.len().saturating_sub(output_before);
+                let unread = output.len();
+                let moved = used + unread.saturating_sub(output_before);
                 let flow = if share.commands_left == 0 || moved >= share.bytes_left {
                     client.need = Need::Rest;
                     ahead.forget(client);
                     break 'share End::Again;
                 } else if client.replies.slot_count() >= SLOTS_MAX
                     || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
-                    || output.len() >= OUTPUT_HIGH
+                    || unread >= OUTPUT_HIGH
                 {
                     Flow::Halt(None)
                 } else {
@@ -291,7 +292,7 @@ impl Ahead {
         let mut at = 0;
         self.count = 0;
         self.ended = None;
-        while self.count < count_max {
+        while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
             }

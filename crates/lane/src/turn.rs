@@ -163,7 +163,9 @@ impl Lane {
         // Nothing changes while clients are paused, by time neither.
         let tends = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
         self.core.settle_room();
-        self.core.tell_lines();
+        if self.core.monitoring.has_lines() {
+            self.core.tell_lines();
+        }
         self.publish();
         net.flush();
         let stats = &mut self.core.stats;

@@ -25,6 +25,8 @@ const LEAD: usize = 4;
 /// Steps after the first: to the bucket and the entry, and one for an inner node, which partitions of dozens of keys have.
 /// Those of hundreds have two levels of them; the second is waited for.
 const STEP_COUNT: usize = 3;
+/// How far a walk is behind the one that begins when it takes each of its steps.
+const LEADS: [usize; STEP_COUNT] = [LEAD, 2 * LEAD, 3 * LEAD];
 /// Look-ups under way at a time.
 const WALK_COUNT: usize = 16;
 const _: () = assert!(LEAD * STEP_COUNT < WALK_COUNT, "a walk is at its end before its place is wanted");
@@ -70,7 +72,7 @@ impl Approaches<'_> {
     pub fn begin(&mut self, db: u16, partition: u16, hash: u64) {
         if let Some(head) = self.shard.database(db).head(partition) {
             prefetch(head);
-            for lead in (1..=STEP_COUNT).map(|step| step * LEAD) {
+            for lead in LEADS {
                 if lead <= self.count {
                     self.step(self.count - lead);
                 }
@@ -84,7 +86,7 @@ impl Approaches<'_> {
     /// gain by it.
     pub fn arrive(mut self) {
         if self.count > 1 {
-            for lead in (1..=STEP_COUNT).rev().map(|step| step * LEAD) {
+            for lead in LEADS.into_iter().rev() {
                 (self.count.saturating_sub(lead)..self.count).for_each(|number| self.step(number));
             }
         }

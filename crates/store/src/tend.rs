@@ -25,12 +25,22 @@ impl Shard {
     /// a millisecond later.
     pub fn tend(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> Tended {
         self.clock_ms = now_ms;
-        let mut more = budget.half(|budget| self.take_out_due(now_ms, budget, hold));
-        more |= budget.half(|budget| self.reap(budget));
-        budget.half(|budget| self.graveyard.free(budget));
-        self.graveyard.catch_up();
-        more |= !self.graveyard.is_empty();
-        more |= budget.half(|budget| self.compact(budget));
+        let mut more = false;
+        // Most turns find none of this, so that looking is what it costs.
+        if self.expires_actively && self.wheel.reach(instant(now_ms)) {
+            more |= budget.half(|budget| self.take_out_due(now_ms, budget, hold));
+        }
+        if !self.doomed.is_empty() {
+            more |= budget.half(|budget| self.reap(budget));
+        }
+        if !self.graveyard.is_empty() {
+            budget.half(|budget| self.graveyard.free(budget));
+            self.graveyard.catch_up();
+            more |= !self.graveyard.is_empty();
+        }
+        if self.arena.may_compact() {
+            more |= budget.half(|budget| self.compact(budget));
+        }
         more |= self.arena.warm(budget);
         Tended { more, next_at: self.next_expiry() }
     }
@@ -48,9 +58,6 @@ impl Shard {
 
     /// Removes keys in the order of their ends. Says whether some are left.
     fn take_out_due(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> bool {
-        if !self.expires_actively {
-            return false;
-        }
         let now = instant(now_ms);
         while !budget.is_spent() {
             match self.wheel.step(&mut self.arena, now) {

@@ -109,6 +109,16 @@ impl Wheel {
         }
     }
 
+    /// Goes on to `now` at once if nothing is to be done before; true if [`Wheel::step`] has to lead there.
+    #[inline]
+    pub(crate) fn reach(&mut self, now: u64) -> bool {
+        let has_steps = self.dealing.is_some() || self.next_at().is_some_and(|at| at <= now);
+        if !has_steps {
+            self.now = self.now.max(now);
+        }
+        has_steps
+    }
+
     /// One step towards `now`: the cost is one entry.
     pub(crate) fn step(&mut self, arena: &mut Arena, now: u64) -> Next {
         if let Some((level, slot)) = self.dealing {

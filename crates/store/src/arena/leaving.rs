@@ -67,6 +67,12 @@ pub(crate) enum Leaving {
 }
 
 impl Arena {
+    /// Whether a span is being emptied, or one may be worth it.
+    #[inline]
+    pub(crate) fn may_compact(&self) -> bool {
+        self.leaving.span != NO_SPAN || self.leaving.suspects != 0
+    }
+
     /// The next object to move out of a sparse span. A class is worth it while more than an eighth of its objects' room
     /// and two spans' worth are free, and only spans at most seven eighths full are emptied: less waste than that would
     /// cost more moving than it gives back.
