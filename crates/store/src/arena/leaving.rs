@@ -67,10 +67,10 @@ pub(crate) enum Leaving {
 }
 
 impl Arena {
-    /// Whether a span is being emptied, or one may be worth it.
+    /// Whether a span is being emptied, or one may be worth it. A class whose span is being emptied stays a suspect.
     #[inline]
     pub(crate) fn may_compact(&self) -> bool {
-        self.leaving.span != NO_SPAN || self.leaving.suspects != 0
+        self.leaving.suspects != 0
     }
 
     /// The next object to move out of a sparse span. A class is worth it while more than an eighth of its objects' room

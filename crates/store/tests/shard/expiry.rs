@@ -96,6 +96,30 @@ fn flushed_keys_hold_nothing_up() {
     assert_eq!(world.shard.memory().entries, 0, "all memory came back");
 }
 
+/// A slot that was emptied while it was dealt out is done with: what comes to stand there a lap later is not due before.
+#[test]
+fn a_slot_emptied_half_way_is_no_longer_dealt_out() {
+    let mut world = World::new(17, 1, 8 << 20);
+    // A lap of the wheel's second level, whose slots are 64 ms long, begins.
+    let start = (world.now_ms / 4096 + 1) * 4096;
+    let tend = |world: &mut World, at: i64, elements: u32| {
+        world.shard.tend(at, &mut Budget::new(elements, 1 << 20), &|_, _| false)
+    };
+    tend(&mut world, start, 99);
+    let key = world.shard.key(0, 63, b"h");
+    let end = Expiry::At(start + 100);
+    world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: end });
+    // One step: the slot's time has come, and its key is still to be dealt.
+    tend(&mut world, start + 64, 1);
+    world.commit(Effect::Delete { key });
+    tend(&mut world, start + 70, 99);
+    tend(&mut world, start + 4100, 99);
+    let end = Expiry::At(start + 4165);
+    world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: end });
+    let tended = tend(&mut world, start + 4101, 99);
+    assert_eq!((tended.more, tended.next_at), (false, Some(start + 4160)));
+}
+
 /// With the clock set back, ends are still kept to the millisecond as far as a reader can see.
 #[test]
 fn a_clock_set_back_delays_only_the_memory() {
