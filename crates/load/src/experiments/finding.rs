@@ -137,7 +137,8 @@ pub(super) fn finding(planned: &Planned, rows: &[Row]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::{Step, Unit};
+    use crate::experiments::setups::tests::offer;
+    use crate::experiments::{Preset, Scale, Step, Unit};
     use crate::statistics::Level;
     use crate::statistics::paired::Change;
     use crate::statistics::verdict::Direction;
@@ -182,6 +183,24 @@ mod tests {
         }
         check(0.5, [true, true], Word::CantTell);
         check(2.0, [true, true], Word::CantTell);
+    }
+
+    /// A headline of a third less, where half less was seen, or nothing.
+    #[test]
+    fn a_limited_run_reaches_no_headline_from_below_and_misses_none_from_above() {
+        let preset = Preset::of(Id::E1);
+        let mut planned = Planned::new(preset, Scale::new(preset, false, 1, 1, 64 << 30), &offer(2));
+        planned.mismatches.clear();
+        let check = |factor, limited, want| {
+            let headline = Row { headline_percent: Some(-33.0), ..row(factor, limited) };
+            assert_eq!(finding(&planned, &[headline]), want, "{factor} {limited:?}");
+        };
+        check(0.5, [false, false], Finding::Reproduced);
+        check(0.5, [false, true], Finding::Reproduced);
+        check(0.5, [true, false], Finding::CantTell);
+        check(1.0, [false, false], Finding::NotReproduced);
+        check(1.0, [true, false], Finding::NotReproduced);
+        check(1.0, [false, true], Finding::CantTell);
     }
 
     /// Twenty-eight numbers asked at once need more pairs than ten; in families of at most twenty-five they don't.
