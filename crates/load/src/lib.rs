@@ -6,8 +6,9 @@
 //! [`spin`] does nothing on a core and notes when it was kept from that: what the machine takes from anybody there.
 //! [`environment`] reads what a number was measured on, and says in what two such places differ.
 //! [`statistics`] says what may be claimed from it all, and [`report`] writes it down for readers.
-//! [`experiments`] are five published ones, as data.
+//! [`experiments`] are five published ones, as data. [`agents`] is how several hosts make one load.
 
+pub mod agents;
 pub mod analysis;
 pub mod bare;
 pub mod connect;
@@ -15,6 +16,7 @@ pub mod engine;
 pub mod environment;
 pub mod experiments;
 pub mod floor;
+pub mod merge;
 pub mod oracle;
 pub mod protocol;
 pub mod record;
