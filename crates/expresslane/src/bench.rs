@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! settings ──▶ order (one load) ──▶ crew (threads, each an engine) ──seconds──▶ journal (file and memory) ──▶ summary, report
+//!                                   └▶ agent (other hosts' crews) ─┘
 //! ```
 
+mod agent;
 mod compare;
 mod crew;
 mod journal;
@@ -52,6 +54,7 @@ pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
         BenchVerb::Run(settings) => run::run(settings),
         BenchVerb::Search(settings) => search::search(settings),
         BenchVerb::Compare(settings) => compare::compare(settings),
+        BenchVerb::Agent(settings) => agent::agent(settings),
         BenchVerb::SelfTest(settings) => self_test::self_test(settings),
         BenchVerb::Report(settings) => report::report(settings),
         BenchVerb::Reproduce(settings) => reproduce::reproduce(settings),

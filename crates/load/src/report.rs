@@ -13,6 +13,7 @@
 //! numbers are those of [`analysis`](crate::analysis) and [`statistics`](crate::statistics). What a result has no data for is left out, and what too few
 //! requests tell is "not resolved".
 
+mod agents;
 mod answer;
 mod date;
 mod doubts;

@@ -15,6 +15,7 @@ use std::io::{self, BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 
+use crate::agents::told::AgentRun;
 use crate::engine::ErrorText;
 use crate::environment::Row;
 use crate::record::Second;
@@ -64,6 +65,9 @@ pub struct Head {
 pub struct Surroundings {
     /// `client` or `server`; one machine that is both is `client`.
     pub side: String,
+    /// Which host of that side, as it was named; empty: the one that this program ran on, or the only one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
     /// `start` or `end`.
     pub at: String,
     /// The run it belongs to; none: the whole.
@@ -170,6 +174,9 @@ pub struct RunEnd {
     /// What of the machine was another at the end than before the run, values of the moment among it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machine_changes: Vec<Row>,
+    /// Each of the hosts that made the load, if it was made by agents.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentRun>,
 }
 
 /// A file read back.
@@ -300,6 +307,7 @@ mod tests {
             Line::Head(Head { schema: SCHEMA, kind: "run".to_owned(), ..Head::default() }),
             Line::Environment(Surroundings {
                 side: "client".to_owned(),
+                host: String::new(),
                 at: "start".to_owned(),
                 run: None,
                 environment: serde_json::json!({"kernel": "6.18"}),

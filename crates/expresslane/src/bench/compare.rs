@@ -16,6 +16,7 @@ use load::statistics::order::{PairOrder, pairs_balanced};
 use load::statistics::verdict::{Answer, Word};
 
 use super::Trouble;
+use super::agent::Hosts;
 use super::crew::{Order, load};
 use super::journal::Journal;
 use super::report;
@@ -47,13 +48,26 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
         return Err(Trouble::load(quiet.complaints.join("; ")));
     }
     let saved_plan = serde_json::json!({ "declared": plan.declared(), "file": &plan });
-    let journal = Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
-        .map_err(Trouble::load)?;
+    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let mut journal =
+        Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
+            .map_err(Trouble::load)?;
     let witness = Witness::new(load.pace.threads);
-    let live = Live::new(&settings.output);
-    let mut comparing =
-        Comparing { plan: &plan, load: &load, stop, clock, journal, witness, live, runs_count: 0 };
+    let mut live = Live::new(&settings.output);
+    run::machines(&hosts, "start", &mut journal, &mut live);
+    let mut comparing = Comparing {
+        plan: &plan,
+        load: &load,
+        hosts: &hosts,
+        stop,
+        clock,
+        journal,
+        witness,
+        live,
+        runs_count: 0,
+    };
     let problem = comparing.all_pairs().err();
+    run::machines(&hosts, "end", &mut comparing.journal, &mut comparing.live);
     let is_stopped = comparing.stop.is_set();
     let (saved, broken) = comparing.journal.end();
     let comparison = Comparison::of(&saved).expect("the head declares a comparison");
@@ -92,6 +106,7 @@ fn verdict(comparison: &Comparison) -> Result<(), Trouble> {
 struct Comparing<'a> {
     plan: &'a Plan,
     load: &'a LoadSettings,
+    hosts: &'a Hosts,
     stop: Stop,
     clock: Clock,
     journal: Journal,
@@ -155,7 +170,7 @@ impl<'a> Comparing<'a> {
         let login = self.load.target.login();
         let setup = half.setup;
         let server = Server::start(setup, &login, half.arm, &self.stop)?;
-        let mut order = run::order(setup.address(), self.load)?;
+        let mut order = run::order(setup.address(), self.load, self.hosts.agents.as_ref())?;
         order.seed = self.plan.seed.wrapping_add(u64::from(half.pair));
         if self.load.workload.preload {
             run::preload(&order, &self.stop, &mut self.live)?;

@@ -1,22 +1,24 @@
 //! A load under way: threads, each with an engine over its share of the connections, and the seconds they hand over.
 //!
 //! Everything that can take time happens before the first request: connecting, logging in, asking for the cluster's slots. Then all
-//! threads begin at once. A second that is over goes to the thread that started them, which adds those of all engines and gives
+//! threads begin at one instant, and learn only then which of how many they are: some may belong to other hosts. A second that is over goes to the thread that started them, which adds those of all engines and gives
 //! the memory back, so that a load never waits for whoever writes its results down.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use load::agents::told::AgentRun;
 use load::connect::{Connected, Dialect, Endpoint, Login, cluster};
 use load::engine::{End, Engine, ErrorText, Failure, Next, Nodes, Pace, Plan};
+use load::merge::Merge;
 use load::protocol::{Protocol, memcached, resp};
 use load::record::Second;
 use load::workload::Workload;
 use net::epoll::Epoll;
 use net::{Handover, Limits, Net, Wait};
 
+use super::agent::Agents;
 use super::settings::Waiting;
 use super::stop::Stop;
 use crate::machine;
@@ -47,12 +49,15 @@ pub(super) struct Order {
     pub(super) duration: Duration,
     pub(super) requests_max: u64,
     pub(super) seed: u64,
+    /// Other hosts that make it; none: this process does.
+    pub(super) agents: Option<Agents>,
 }
 
 /// What came of it, beside the seconds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outcome {
-    pub(super) failure: Option<Failure>,
+    /// Why it ended before its time.
+    pub(super) failure: Option<String>,
     pub(super) was_stopped: bool,
     pub(super) elapsed_ns: u64,
     pub(super) last_share: f64,
@@ -61,23 +66,49 @@ pub(super) struct Outcome {
     pub(super) error_texts: Vec<ErrorText>,
     /// Of each thread, the share of a core that its work took; looking at the clock for what is due is none.
     pub(super) thread_use: Vec<f64>,
+    /// From the instant at which all were to begin until the last thread did.
+    pub(super) late_ns: u64,
+    /// Each of the hosts that made it, if others did.
+    pub(super) agents: Vec<AgentRun>,
+}
+
+impl Outcome {
+    /// The same texts are counted together.
+    pub(super) fn add_error_texts(&mut self, texts: Vec<ErrorText>) {
+        for text in texts {
+            match self.error_texts.iter_mut().find(|known| known.text == text.text) {
+                Some(known) => known.count = known.count.saturating_add(text.count),
+                None => self.error_texts.push(text),
+            }
+        }
+    }
 }
 
 enum Message {
+    /// It waits for its start.
+    Ready,
     Second(usize, Second),
-    Done(Done),
+    Done(usize, Done),
 }
 
 struct Done {
     end: End,
     failure: Option<Failure>,
     cpu_use: f64,
+    late_ns: u64,
+}
+
+/// What a thread waits for.
+struct Start {
+    at: Instant,
+    plan: Plan,
 }
 
 /// One thread's part, ready to begin.
 struct Part {
     index: usize,
-    plan: Plan,
+    workload: Workload,
+    is_open: bool,
     nodes: Nodes,
     handovers: Vec<(Handover, usize)>,
     cpu: Option<usize>,
@@ -85,7 +116,7 @@ struct Part {
     out: Sender<Message>,
     spares: Receiver<Second>,
     stop: Stop,
-    start: Arc<Barrier>,
+    start: Receiver<Start>,
 }
 
 /// Makes the load, and shows `each` of its seconds, oldest first, as soon as all threads are through with it. What is left of the
@@ -93,62 +124,109 @@ struct Part {
 ///
 /// # Errors
 /// It can't begin, in words that say what to do. What goes wrong later is part of the outcome.
-pub(super) fn load(order: &Order, stop: &Stop, mut each: impl FnMut(&Second)) -> Result<Outcome, String> {
-    let (nodes, endpoints) = if order.is_cluster {
-        cluster(&order.endpoint, &order.login).map_err(|error| error.to_string())?
-    } else {
-        (Nodes::one(), vec![order.endpoint.clone()])
-    };
-    let node_count = nodes.count();
-    let thread_count = usize::from(order.thread_count).min(per(order.connection_count, node_count));
-    let connection_count = whole(order.connection_count).max(node_count * thread_count);
-    let (out, messages) = channel();
-    let start = Arc::new(Barrier::new(thread_count));
-    let (mut parts, mut returns) = (Vec::new(), Vec::new());
-    for index in 0..thread_count {
-        let (give_back, spares) = channel();
-        returns.push(give_back);
-        parts.push(Part {
-            index,
-            plan: plan(order, index, thread_count),
-            nodes: nodes.clone(),
-            handovers: Vec::new(),
-            cpu: (!order.cpus.is_empty()).then(|| order.cpus[index % order.cpus.len()]),
-            waiting: order.waiting,
-            out: out.clone(),
-            spares,
-            stop: stop.clone(),
-            start: Arc::clone(&start),
-        });
+pub(super) fn load(order: &Order, stop: &Stop, each: impl FnMut(&Second)) -> Result<Outcome, String> {
+    if let Some(agents) = &order.agents {
+        return agents.load(order, stop, each);
     }
-    drop(out);
-    for number in 0..connection_count {
-        // Every thread has connections to every node.
-        let (node, thread) = (number % node_count, number / node_count % thread_count);
-        let connected = Connected::new(&endpoints[node], &order.login).and_then(Connected::into_handover);
-        parts[thread].handovers.push((connected.map_err(|error| error.to_string())?, node));
+    let prepared = Prepared::new(order, stop)?;
+    let thread_count = prepared.thread_count();
+    #[expect(clippy::disallowed_methods, reason = "a load reads the clock")]
+    let now = Instant::now();
+    Ok(prepared.run(now, 0, thread_count, each))
+}
+
+/// A load whose connections stand and whose threads wait. Dropped, it ends without a request.
+pub(super) struct Prepared {
+    order: Order,
+    stop: Stop,
+    threads: Vec<JoinHandle<()>>,
+    starts: Vec<Sender<Start>>,
+    messages: Receiver<Message>,
+    returns: Vec<Sender<Second>>,
+}
+
+impl Prepared {
+    /// Connects, logs in, and starts the threads.
+    ///
+    /// # Errors
+    /// It can't begin, in words that say what to do.
+    pub(super) fn new(order: &Order, stop: &Stop) -> Result<Prepared, String> {
+        let (nodes, endpoints) = if order.is_cluster {
+            cluster(&order.endpoint, &order.login).map_err(|error| error.to_string())?
+        } else {
+            (Nodes::one(), vec![order.endpoint.clone()])
+        };
+        let node_count = nodes.count();
+        let thread_count = usize::from(order.thread_count).min(per(order.connection_count, node_count));
+        let connection_count = whole(order.connection_count).max(node_count * thread_count);
+        let (out, messages) = channel();
+        let (mut parts, mut returns, mut starts) = (Vec::new(), Vec::new(), Vec::new());
+        for index in 0..thread_count {
+            let (give_back, spares) = channel();
+            let (begin, start) = channel();
+            returns.push(give_back);
+            starts.push(begin);
+            parts.push(Part {
+                index,
+                workload: order.workload.clone(),
+                is_open: order.pace != Pace::Closed,
+                nodes: nodes.clone(),
+                handovers: Vec::new(),
+                cpu: (!order.cpus.is_empty()).then(|| order.cpus[index % order.cpus.len()]),
+                waiting: order.waiting,
+                out: out.clone(),
+                spares,
+                stop: stop.clone(),
+                start,
+            });
+        }
+        drop(out);
+        for number in 0..connection_count {
+            // Every thread has connections to every node.
+            let (node, thread) = (number % node_count, number / node_count % thread_count);
+            let connected = Connected::new(&endpoints[node], &order.login).and_then(Connected::into_handover);
+            parts[thread].handovers.push((connected.map_err(|error| error.to_string())?, node));
+        }
+        let dialect = order.login.dialect;
+        let mut threads = Vec::new();
+        for part in parts {
+            let name = format!("load {}", part.index);
+            let thread = std::thread::Builder::new().name(name).spawn(move || match dialect {
+                Dialect::Resp2 | Dialect::Resp3 => {
+                    let resp = resp::Resp::new(&part.workload);
+                    work(part, resp);
+                }
+                Dialect::Memcached => {
+                    let text = memcached::Text::new(&part.workload);
+                    work(part, text);
+                }
+            });
+            threads.push(thread.map_err(|error| format!("a thread can't be started: {error}"))?);
+        }
+        for _ in 0..thread_count {
+            // No thread hands anything else over before it is told to begin.
+            messages.recv().map_err(|_| "a thread ended before the load began".to_owned())?;
+        }
+        Ok(Prepared { order: order.clone(), stop: stop.clone(), threads, starts, messages, returns })
     }
-    let dialect = order.login.dialect;
-    let mut threads = Vec::new();
-    for part in parts {
-        let name = format!("load {}", part.index);
-        let thread = std::thread::Builder::new().name(name).spawn(move || match dialect {
-            Dialect::Resp2 | Dialect::Resp3 => {
-                let resp = resp::Resp::new(&part.plan.workload);
-                work(part, resp);
-            }
-            Dialect::Memcached => {
-                let text = memcached::Text::new(&part.plan.workload);
-                work(part, text);
-            }
-        });
-        threads.push(thread.map_err(|error| format!("a thread can't be started: {error}"))?);
+
+    /// Threads that wait: fewer than were ordered where there are few connections.
+    pub(super) fn thread_count(&self) -> usize {
+        self.threads.len()
     }
-    let dones = gather(&messages, &returns, &mut each);
-    for thread in threads {
-        assert!(thread.join().is_ok(), "a load's thread ends by itself");
+
+    /// Begins at that instant, as the threads from number `first` on among `of`, here and on other hosts; see [`load`].
+    pub(super) fn run(self, at: Instant, first: usize, of: usize, mut each: impl FnMut(&Second)) -> Outcome {
+        for (index, start) in self.starts.iter().enumerate() {
+            let plan = plan(&self.order, first + index, of);
+            start.send(Start { at, plan }).expect("a thread waits for its start");
+        }
+        let dones = gather(&self.messages, &self.returns, &mut each);
+        for thread in self.threads {
+            assert!(thread.join().is_ok(), "a load's thread ends by itself");
+        }
+        outcome(dones, &self.stop)
     }
-    Ok(outcome(dones, stop))
 }
 
 /// Connections per thread that leave each thread one to each node.
@@ -196,52 +274,28 @@ fn u64_of(count: usize) -> u64 {
     u64::try_from(count).expect("64 bits")
 }
 
-/// Seconds that not all engines are through with, by their number, with how many have handed theirs over whole.
-#[derive(Default)]
-struct UnderWay(BTreeMap<u32, (Second, usize)>);
-
-impl UnderWay {
-    /// One engine's second, or, of one that has ended, what there is of it.
-    fn add(&mut self, second: &Second, is_whole: bool) {
-        match self.0.get_mut(&second.number) {
-            Some((sum, count)) => {
-                sum.add(second);
-                *count += usize::from(is_whole);
-            }
-            None => {
-                self.0.insert(second.number, (second.clone(), usize::from(is_whole)));
-            }
-        }
-    }
-
-    /// The oldest, if the engines that still run are all through with it.
-    fn take(&mut self, running_count: usize) -> Option<Second> {
-        let oldest = self.0.first_entry()?;
-        (running_count == 0 || oldest.get().1 >= running_count).then(|| oldest.remove().0)
-    }
-}
-
 /// Adds the engines' seconds, and shows each when the last engine is through with it.
 fn gather(
     messages: &Receiver<Message>,
     returns: &[Sender<Second>],
     each: &mut impl FnMut(&Second),
 ) -> Vec<Done> {
-    let mut under_way = UnderWay::default();
+    let mut merge = Merge::new(returns.len());
     let mut dones: Vec<Done> = Vec::new();
     while dones.len() < returns.len() {
         match messages.recv().expect("a thread says that it is done before it ends") {
+            Message::Ready => {}
             Message::Second(index, second) => {
-                under_way.add(&second, true);
+                merge.add(index, &second);
                 // Nobody is there any more: the engine has ended.
                 let _ = returns[index].send(second);
             }
-            Message::Done(done) => {
-                under_way.add(&done.end.last, false);
+            Message::Done(index, done) => {
+                merge.end(index, Some(&done.end.last));
                 dones.push(done);
             }
         }
-        while let Some(second) = under_way.take(returns.len() - dones.len()) {
+        while let Some(second) = merge.take() {
             each(&second);
         }
     }
@@ -249,19 +303,11 @@ fn gather(
 }
 
 fn outcome(dones: Vec<Done>, stop: &Stop) -> Outcome {
-    let mut outcome = Outcome {
-        failure: None,
-        was_stopped: stop.is_set(),
-        elapsed_ns: 0,
-        last_share: 0.0,
-        answered: 0,
-        unanswered: 0,
-        error_texts: Vec::new(),
-        thread_use: Vec::new(),
-    };
+    let mut outcome = Outcome { was_stopped: stop.is_set(), ..Outcome::default() };
     let last = dones.iter().map(|done| done.end.last.number).max();
-    for Done { end, failure, cpu_use } in dones {
-        outcome.failure = outcome.failure.or(failure);
+    for Done { end, failure, cpu_use, late_ns } in dones {
+        outcome.failure = outcome.failure.or(failure.map(|failure| failure.to_string()));
+        outcome.late_ns = outcome.late_ns.max(late_ns);
         outcome.elapsed_ns = outcome.elapsed_ns.max(end.elapsed_ns);
         outcome.answered += end.answered;
         outcome.unanswered += end.unanswered;
@@ -269,12 +315,7 @@ fn outcome(dones: Vec<Done>, stop: &Stop) -> Outcome {
         if Some(end.last.number) == last {
             outcome.last_share = outcome.last_share.max(end.last_share);
         }
-        for text in end.error_texts {
-            match outcome.error_texts.iter_mut().find(|known| known.text == text.text) {
-                Some(known) => known.count += text.count,
-                None => outcome.error_texts.push(text),
-            }
-        }
+        outcome.add_error_texts(end.error_texts);
     }
     outcome
 }
@@ -282,21 +323,31 @@ fn outcome(dones: Vec<Done>, stop: &Stop) -> Outcome {
 /// A thread's life.
 #[expect(clippy::disallowed_methods, reason = "a load reads the clock")]
 fn work<P: Protocol>(part: Part, protocol: P) {
-    let Part { index, plan, nodes, handovers, cpu, waiting, out, spares, stop, start } = part;
+    let Part { index, is_open, nodes, handovers, cpu, waiting, out, spares, stop, start, .. } = part;
     if let Some(cpu) = cpu {
         // Checked before: a cpu that went offline meanwhile is only a slower load.
         let _ = machine::pin(cpu);
     }
     machine::set_timer_slack();
-    let is_spinning = plan.pace != Pace::Closed && waiting.spins(cpu.is_some());
+    let is_spinning = is_open && waiting.spins(cpu.is_some());
     let mut net =
         Epoll::new(Limits::default()).expect("a load has descriptors: its connections are open already");
     let conns: Vec<_> = handovers
         .into_iter()
         .filter_map(|(handover, node)| net.take(handover).map(|conn| (conn, node)))
         .collect();
-    start.wait();
+    // Whoever started it may have given up already; then nobody says when to begin.
+    let _ = out.send(Message::Ready);
+    let Ok(Start { at, plan }) = start.recv() else { return };
+    while !stop.is_set() {
+        let left = at.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break;
+        }
+        std::thread::sleep(left.min(Duration::from_nanos(SLEEP_NS_MAX)));
+    }
     let began = Instant::now();
+    let late_ns = u64::try_from(began.saturating_duration_since(at).as_nanos()).unwrap_or(u64::MAX);
     let clock = || u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let cpu_before_ns = machine::thread_cpu_ns();
     let mut engine = Engine::new(plan, protocol, nodes, &conns, clock);
@@ -333,44 +384,11 @@ fn work<P: Protocol>(part: Part, protocol: P) {
     let elapsed_ns = clock().max(1);
     let used_ns = machine::thread_cpu_ns().saturating_sub(cpu_before_ns).saturating_sub(idle_ns);
     let cpu_use = share(used_ns, elapsed_ns);
-    let done = Done { end: engine.end(), failure, cpu_use };
-    out.send(Message::Done(done)).expect("whoever started this thread waits for it");
+    let done = Done { end: engine.end(), failure, cpu_use, late_ns };
+    out.send(Message::Done(index, done)).expect("whoever started this thread waits for it");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of a run are far below 2^53")]
 fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use load::workload::Operation;
-
-    fn second(number: u32, begun: u64) -> Second {
-        Second { number, begun, ..Second::new([Operation::Get].into_iter()) }
-    }
-
-    /// One engine of three ends early: its last second is part of the others', and none comes twice or out of order.
-    #[test]
-    fn a_second_is_shown_once_all_are_through_with_it() {
-        let mut under_way = UnderWay::default();
-        let mut shown = Vec::new();
-        let mut step = |number: u32, begun: u64, is_whole: bool, running_count: usize| {
-            under_way.add(&second(number, begun), is_whole);
-            while let Some(second) = under_way.take(running_count) {
-                shown.push((second.number, second.begun));
-            }
-        };
-        step(0, 1, true, 3);
-        step(1, 1, true, 3);
-        step(0, 10, true, 3);
-        step(0, 100, true, 3);
-        step(1, 10, true, 3);
-        step(1, 100, false, 2);
-        step(2, 1, true, 2);
-        step(2, 10, false, 1);
-        step(3, 1, false, 0);
-        assert_eq!(shown, [(0, 111), (1, 111), (2, 11), (3, 1)]);
-    }
 }

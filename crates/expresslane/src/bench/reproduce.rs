@@ -444,6 +444,7 @@ fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
         duration: Duration::from_secs_f64(half.planned.scale.level_s),
         requests_max: u64::MAX,
         seed: SEED + u64::from(half.pair),
+        agents: None,
     }
 }
 

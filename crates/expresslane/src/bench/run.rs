@@ -8,10 +8,11 @@ use load::analysis::gates::{Colour, gates, worst};
 use load::connect::Endpoint;
 use load::engine::Pace;
 use load::record::Second;
-use load::result::{Line, RunEnd, RunHead, SavedSecond};
+use load::result::{Line, RunEnd, RunHead, SavedSecond, Surroundings};
 use load::workload::{Distribution, Mix, Operation, Workload};
 
 use super::Trouble;
+use super::agent::{Agents, Hosts};
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
 use super::report;
@@ -27,7 +28,8 @@ const PRELOAD_PIPELINE: u32 = 100;
 
 /// Loads, and says what came of it.
 pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
-    let order = order(&settings.address, &settings.load).map_err(Trouble::usage)?;
+    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let order = order(&settings.address, &settings.load, hosts.agents.as_ref()).map_err(Trouble::usage)?;
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
     let clock = Clock::new();
@@ -39,10 +41,11 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     if watch::is_noisy(&quiet) && !settings.output.noisy {
         live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
     }
+    machines(&hosts, "start", &mut journal, &mut live);
     if settings.load.workload.preload {
         preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
-    let server_pid = watch::server_pid(&order.endpoint, &order.login);
+    let server_pid = server_pid(&order);
     let mut witness = settings.output.is_kept().then(|| Witness::new(order.thread_count));
     let before = witness.as_mut().map(|witness| {
         let (before, news) = witness.before(0, "", None, server_pid);
@@ -63,6 +66,7 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     end.machine_changes =
         witness.zip(before).map_or_else(Vec::new, |(witness, before)| witness.after(&before));
     journal.put(Line::RunEnd(end));
+    machines(&hosts, "end", &mut journal, &mut live);
     let (saved, broken) = journal.end();
     report::tell(&saved, settings.output.json);
     report::write(&saved, &settings.output.wanted)?;
@@ -83,6 +87,28 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
         });
     }
     Ok(())
+}
+
+/// The machines of agents into the journal, and on the terminal those that are busy with something else.
+pub(super) fn machines(hosts: &Hosts, at: &str, journal: &mut Journal, live: &mut Live) {
+    for (side, host, described) in hosts.described(at == "start") {
+        if !described.complaints.is_empty() {
+            live.line(&format!("{host} is not quiet: {}", described.complaints.join("; ")));
+        }
+        journal.put(Line::Environment(Surroundings {
+            side: side.to_owned(),
+            host,
+            at: at.to_owned(),
+            run: None,
+            environment: described.environment,
+        }));
+    }
+}
+
+/// The server's process, if it is known to be on this machine.
+pub(super) fn server_pid(order: &Order) -> Option<u32> {
+    // An address that means this machine here means another one to an agent.
+    if order.agents.is_some() { None } else { watch::server_pid(&order.endpoint, &order.login) }
 }
 
 /// Sets every key once.
@@ -113,8 +139,12 @@ pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(),
     }
 }
 
-/// What the settings mean, checked against this machine and the server.
-pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order, String> {
+/// What the settings mean, checked against this machine and the server. Agents look at their machines themselves.
+pub(super) fn order(
+    address: &Endpoint,
+    settings: &LoadSettings,
+    agents: Option<&Agents>,
+) -> Result<Order, String> {
     let PaceSettings {
         connections,
         pipeline,
@@ -138,7 +168,7 @@ pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order
     }
     let cpus = cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default();
     let allowed = machine::allowed_cpus().map_err(|error| error.to_string())?;
-    if let Some(cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
+    if let Some(cpu) = cpus.iter().find(|cpu| agents.is_none() && !allowed.contains(cpu)) {
         return Err(format!("this process may not run on cpu {cpu} of --cpus: it may on {allowed:?}"));
     }
     Ok(Order {
@@ -160,6 +190,7 @@ pub(super) fn order(address: &Endpoint, settings: &LoadSettings) -> Result<Order
         duration: *duration,
         requests_max: requests.unwrap_or(u64::MAX),
         seed: settings.workload.seed,
+        agents: agents.cloned(),
     })
 }
 
@@ -170,7 +201,7 @@ pub(super) fn head(order: &Order, pace: &PaceSettings, began_unix_ms: u64) -> Ru
         protocol: order.login.dialect.to_string(),
         connection_count: order.connection_count,
         pipeline: order.pipeline,
-        thread_count: u32::from(order.thread_count),
+        thread_count: u32::from(order.thread_count) * order.agents.as_ref().map_or(1, Agents::count),
         rate: order.pace.rate(),
         arrivals: match order.pace {
             Pace::Closed => "",
@@ -192,7 +223,7 @@ pub(super) fn head(order: &Order, pace: &PaceSettings, began_unix_ms: u64) -> Ru
 pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
     RunEnd {
         run,
-        failure: outcome.failure.as_ref().map(ToString::to_string),
+        failure: outcome.failure.clone(),
         was_stopped: outcome.was_stopped,
         elapsed_ns: outcome.elapsed_ns,
         last_share: outcome.last_share,
@@ -202,6 +233,7 @@ pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
         thread_use: outcome.thread_use.clone(),
         server_cpu_ns: None,
         machine_changes: Vec::new(),
+        agents: outcome.agents.clone(),
     }
 }
 

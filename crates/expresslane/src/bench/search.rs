@@ -7,6 +7,7 @@ use load::result::{Line, SavedSecond};
 use load::search::{Bound, Found, Search, Step};
 
 use super::Trouble;
+use super::agent::Hosts;
 use super::crew::{Order, load};
 use super::journal::Journal;
 use super::report;
@@ -19,12 +20,14 @@ use crate::clock::Clock;
 
 /// Searches, and says what was found.
 pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
-    let mut order = run::order(&settings.address, &settings.load).map_err(Trouble::usage)?;
     if settings.load.pace.rate.is_some() {
         return Err(Trouble::usage(
             "a search chooses its rates: --from says where it begins, --rate is for run",
         ));
     }
+    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let agents = hosts.agents.as_ref();
+    let mut order = run::order(&settings.address, &settings.load, agents).map_err(Trouble::usage)?;
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
     let clock = Clock::new();
@@ -36,10 +39,11 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
     if watch::is_noisy(&quiet) && !settings.output.noisy {
         live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
     }
+    run::machines(&hosts, "start", &mut journal, &mut live);
     if settings.load.workload.preload {
         run::preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
-    let server_pid = watch::server_pid(&order.endpoint, &order.login);
+    let server_pid = run::server_pid(&order);
     let mut witness = Witness::new(order.thread_count);
     let mut search = Search::new(settings.from, settings.most.max(settings.from));
     for number in 0.. {
@@ -59,6 +63,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         live.line(&line(&step, settings.keep));
         settle(&stop);
     }
+    run::machines(&hosts, "end", &mut journal, &mut live);
     let (saved, broken) = journal.end();
     let found = search.found();
     super::say(&if settings.output.json {

@@ -12,6 +12,7 @@ use load::search::Bound;
 use load::statistics::claim::Claim;
 use load::workload::{Distribution, KEY_COUNT_MAX, Mix, Sizes, Workload};
 
+use super::agent::{AGENT_EXAMPLES, AGENT_LONG, AgentSettings, AgentsSettings};
 use crate::settings::{CpuList, whole};
 
 /// Threads of one load at most.
@@ -20,6 +21,8 @@ pub(crate) const THREADS_MAX: u16 = 256;
 pub(crate) const CONNECTIONS_MAX: u32 = 60_000;
 /// Requests that a connection sends at once, at most.
 pub(crate) const PIPELINE_MAX: u32 = 10_000;
+/// Requests a second of one load at most.
+pub(crate) const RATE_MAX: f64 = 1e9;
 
 /// What `bench` is asked to do.
 #[derive(Clone, Debug, Subcommand)]
@@ -33,6 +36,9 @@ pub(crate) enum BenchVerb {
     /// Compare two set-ups fairly, in pairs of runs
     #[command(long_about = COMPARE_LONG, after_long_help = COMPARE_EXAMPLE)]
     Compare(Box<CompareSettings>),
+    /// Load on behalf of a coordinator on another machine
+    #[command(long_about = AGENT_LONG, after_long_help = AGENT_EXAMPLES)]
+    Agent(AgentSettings),
     /// Check this instrument against answers that are known
     #[command(long_about = SELF_TEST_LONG)]
     SelfTest(SelfTestSettings),
@@ -129,6 +135,8 @@ const RUN_EXAMPLES: &str = "Examples:
       20,000 requests a second with random gaps; a tenth of them sets
   expresslane bench run 10.0.0.5:7000 --cluster --connections 100 --threads 4 --cpus 2-5
       a Redis Cluster, each request sent to the node that owns its key
+  expresslane bench run 10.0.0.5:7000 --agents 10.0.0.7,10.0.0.8 --secret-file secret --server-agent 10.0.0.5
+      from two other machines; `bench agent --help` says how they are started
   expresslane bench run :11211 --protocol memcached --result run.jsonl
       memcached; everything that was seen is kept, a line of JSON a second
 
@@ -404,13 +412,16 @@ pub(crate) struct CompareSettings {
     #[command(flatten)]
     pub(crate) load: LoadSettings,
     #[command(flatten)]
+    pub(crate) agents: AgentsSettings,
+    #[command(flatten)]
     pub(crate) output: OutputSettings,
 }
 
 /// A flag that says what a file would say goes with two addresses alone. A password does not stand in files.
 fn beside_addresses(arg: clap::Arg) -> clap::Arg {
     let is_of_both = matches!(arg.get_id().as_str(), "plan" | "b" | "user" | "password");
-    if is_of_both || arg.get_help_heading() == Some("Output") { arg } else { arg.requires("b") }
+    let is_of_all = matches!(arg.get_help_heading(), Some("Output" | "Agents"));
+    if is_of_both || is_of_all { arg } else { arg.requires("b") }
 }
 
 /// All settings of `expresslane bench search`.
@@ -431,6 +442,8 @@ pub(crate) struct SearchSettings {
     #[command(flatten)]
     pub(crate) load: LoadSettings,
     #[command(flatten)]
+    pub(crate) agents: AgentsSettings,
+    #[command(flatten)]
     pub(crate) output: OutputSettings,
 }
 
@@ -443,12 +456,14 @@ pub(crate) struct RunSettings {
     #[command(flatten)]
     pub(crate) load: LoadSettings,
     #[command(flatten)]
+    pub(crate) agents: AgentsSettings,
+    #[command(flatten)]
     pub(crate) output: OutputSettings,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate <= 1e9 => Ok(rate),
+        Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(rate),
         _ => Err("it is a number above zero, up to a billion".to_owned()),
     }
 }

@@ -11,6 +11,16 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 pub(super) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
+    /// Nobody listens to signals.
+    pub(super) fn new() -> Stop {
+        Stop(Arc::default())
+    }
+
+    /// Whatever looks at it ends.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
     /// Listens to SIGINT and SIGTERM from now on.
     pub(super) fn at_signals() -> io::Result<Stop> {
         let flag = Arc::new(AtomicBool::new(false));

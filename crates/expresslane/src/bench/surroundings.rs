@@ -60,6 +60,7 @@ impl Witness {
             self.written.insert(arm.to_owned(), environment.clone());
             Line::Environment(Surroundings {
                 side: "client".to_owned(),
+                host: String::new(),
                 at: "start".to_owned(),
                 run: Some(run),
                 environment: serde_json::to_value(&environment).expect("an environment has text for keys"),

@@ -50,12 +50,16 @@ impl Server {
 
     /// With environment variables of its own.
     pub(crate) fn start_with(folder: &Folder, flags: &[&str], variables: &[(&str, &str)]) -> Server {
+        Server::of(folder, command(flags).envs(variables.iter().copied()))
+    }
+
+    /// By that command, as soon as it serves.
+    pub(crate) fn of(folder: &Folder, command: &mut Command) -> Server {
         let name = folder.path("notify");
         // A server that was here before has left its own.
         let _ = std::fs::remove_file(&name);
         let manager = UnixDatagram::bind(&name).unwrap();
-        let child =
-            command(flags).env("NOTIFY_SOCKET", &name).envs(variables.iter().copied()).spawn().unwrap();
+        let child = command.env("NOTIFY_SOCKET", &name).spawn().unwrap();
         let server = Server { child, manager };
         assert_eq!(server.state(), "READY=1");
         server

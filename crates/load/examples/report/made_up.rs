@@ -241,6 +241,7 @@ pub(crate) fn compare(seed: u64, pairs: u32, factor: f64) -> Saved {
         ]});
         saved.surroundings.push(Surroundings {
             side: "client".to_owned(),
+            host: String::new(),
             at: "start".to_owned(),
             run: Some(run),
             environment,

@@ -16,7 +16,7 @@ pub enum Ask {
     /// What does your clock say? Also a sign of life.
     Ping(Ping),
     /// What machine are you on?
-    Describe,
+    Describe(Describe),
     /// Connect, and be ready.
     Prepare(Box<Task>),
     /// Begin what is prepared.
@@ -54,6 +54,13 @@ pub struct Ping {
     pub sent_ns: u64,
 }
 
+/// See [`Ask::Describe`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Describe {
+    /// Before the first load: then it is also watched for a second whether others use it.
+    pub is_before: bool,
+}
+
 /// See [`Answer::Pong`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pong {
@@ -81,7 +88,7 @@ pub struct Busy {
 pub struct Described {
     /// What [`crate::environment`] saw.
     pub environment: serde_json::Value,
-    /// Why the machine is not quiet; empty while a load runs, for nobody looks then.
+    /// Why the machine is not quiet, if that was watched.
     pub complaints: Vec<String>,
 }
 
@@ -126,6 +133,8 @@ pub struct Task {
     pub rate: Option<f64>,
     /// Evenly spaced, at a rate.
     pub is_even: bool,
+    /// In which a rate grows from nothing.
+    pub ramp_ns: u64,
     /// Threads wait awake.
     pub is_spinning: bool,
     /// What is asked.
@@ -202,6 +211,7 @@ pub(super) mod tests {
             cpus: vec![2, 3],
             rate: Some(12_345.678),
             is_even: true,
+            ramp_ns: 1,
             is_spinning: true,
             workload: Workload {
                 operations: "get:9,set:1".parse().unwrap(),
@@ -219,7 +229,7 @@ pub(super) mod tests {
     fn messages_come_as_they_were_sent() {
         for ask in [
             Ask::Ping(Ping { sent_ns: u64::MAX }),
-            Ask::Describe,
+            Ask::Describe(Describe { is_before: true }),
             Ask::Prepare(Box::new(task())),
             Ask::Start(Start { at_ns: 7, first: 4, of: 8 }),
             Ask::Stop,

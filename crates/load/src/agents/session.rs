@@ -7,7 +7,7 @@
 //! A prepared load that is not wanted ends with the connection.
 
 use super::Breach;
-use super::message::{Ask, Ping, Start, Task};
+use super::message::{Ask, Describe, Ping, Start, Task};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -22,10 +22,10 @@ enum State {
 pub enum Act {
     /// Say what the clocks say.
     Pong(Ping),
-    /// Look at the machine; whether also if it is quiet.
+    /// Look at the machine.
     Describe {
-        /// Nothing of this program's disturbs the look.
-        is_idle: bool,
+        /// Also whether others use it; nothing of this program's disturbs that.
+        is_watched: bool,
     },
     /// Make connections and threads, then call [`Session::prepared`].
     Prepare(Box<Task>),
@@ -55,7 +55,9 @@ impl Session {
         let untimely = |what: &str| Err(Breach::Untimely(what.to_owned()));
         Ok(match (ask, self.0) {
             (Ask::Ping(ping), _) => Act::Pong(ping),
-            (Ask::Describe, state) => Act::Describe { is_idle: state == State::Idle },
+            (Ask::Describe(Describe { is_before }), state) => {
+                Act::Describe { is_watched: is_before && state == State::Idle }
+            }
             (Ask::Prepare(task), State::Idle) => {
                 self.0 = State::Preparing;
                 Act::Prepare(task)
@@ -96,6 +98,10 @@ mod tests {
 
     const START: Start = Start { at_ns: 1, first: 0, of: 1 };
 
+    fn describe(is_before: bool) -> Ask {
+        Ask::Describe(Describe { is_before })
+    }
+
     fn prepare() -> Ask {
         Ask::Prepare(Box::new(task()))
     }
@@ -104,11 +110,12 @@ mod tests {
     fn loads_follow_one_another() {
         let mut session = Session::new();
         for _ in 0..2 {
-            assert_eq!(session.asked(Ask::Describe), Ok(Act::Describe { is_idle: true }));
+            assert_eq!(session.asked(describe(true)), Ok(Act::Describe { is_watched: true }));
+            assert_eq!(session.asked(describe(false)), Ok(Act::Describe { is_watched: false }));
             assert!(matches!(session.asked(prepare()), Ok(Act::Prepare(_))));
             session.prepared(true);
             assert_eq!(session.asked(Ask::Start(START)), Ok(Act::Start(START)));
-            assert_eq!(session.asked(Ask::Describe), Ok(Act::Describe { is_idle: false }));
+            assert_eq!(session.asked(describe(true)), Ok(Act::Describe { is_watched: false }));
             assert_eq!(session.asked(Ask::Stop), Ok(Act::Stop));
             session.ended();
             assert_eq!(session.asked(Ask::Stop), Ok(Act::Nothing), "it came too late");

@@ -315,6 +315,7 @@ mod tests {
                 let run = saved.runs.iter().find(|run| run.head.arm == arm).unwrap().head.run;
                 saved.surroundings.push(Surroundings {
                     side: "client".to_owned(),
+                    host: String::new(),
                     at: "start".to_owned(),
                     run: Some(run),
                     environment: environment(governor),

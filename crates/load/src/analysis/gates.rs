@@ -8,12 +8,16 @@
 //! | achieved ÷ offered, at a rate | 99.5 % | 99 % |
 //! | Little: X·S ÷ (connections × pipeline), closed | 0.95 | 0.90 |
 //! | the busiest load thread's share of its core | 80 % | 95 % |
+//! | agents: how far apart their seconds of one number may have been | 10 ms | 100 ms |
 //! | steal: other machines' share of the cpus | 1 % | 5 % |
 //! | pressure: share of the time in which a task waited for a cpu | 25 % | 60 % |
 //! | machine: what another capture after the run finds changed, values of the moment left out but throttling | any | |
 //! | drift: the seconds' mean response from the first to the last, surely (99 %: many runs are looked at) not zero | 5 % | |
 //!
+//! Where several hosts made the load, send lag and thread use are the worst host's.
 //! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
+
+mod agents;
 
 use serde::{Deserialize, Serialize};
 
@@ -115,6 +119,7 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
             format!("a thread of the load used {:.0} % of its core: use more --threads", most * 100.0);
         gates.push(above("load cpu", most, 0.80, 0.95, words));
     }
+    agents::judge(&mut gates, run, figures);
     let window = Window::of(run);
     if let Some(share) = mean(&window, steal) {
         let words =

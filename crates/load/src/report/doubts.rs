@@ -123,8 +123,12 @@ fn is_answer(view: &View<'_>, gate: &Gate) -> bool {
 pub(crate) fn sides(saved: &Saved) -> Vec<[(String, Environment); 2]> {
     let read = |one: &Surroundings| serde_json::from_value::<Environment>(one.environment.clone()).ok();
     let mut pairs = Vec::new();
-    for side in ["client", "server"] {
-        let of_side = || saved.surroundings.iter().filter(|one| one.side == side);
+    let hosts =
+        saved.surroundings.iter().map(|one| one.host.as_str()).collect::<std::collections::BTreeSet<_>>();
+    let places =
+        ["client", "server"].into_iter().flat_map(|side| hosts.iter().map(move |host| (side, *host)));
+    for (side, host) in places {
+        let of_side = || saved.surroundings.iter().filter(|one| one.side == side && one.host == host);
         let of_arm = |arm: &str| of_side().find(|one| arm_of(saved, one.run) == arm).and_then(read);
         let start = || of_side().find(|one| one.at == "start").and_then(read);
         let end = || {
@@ -133,13 +137,15 @@ pub(crate) fn sides(saved: &Saved) -> Vec<[(String, Environment); 2]> {
             saved_end.or_else(|| {
                 // Of a machine that is looked at after each run what changed is in the run's end.
                 let start = of_side().rfind(|one| one.at == "start").and_then(read)?;
-                last.filter(|_| side == "client").map(|end| changed(&start, &end.machine_changes))
+                let is_own = side == "client" && host.is_empty();
+                last.filter(|_| is_own).map(|end| changed(&start, &end.machine_changes))
             })
         };
+        let name = if host.is_empty() { side.to_owned() } else { format!("{side} {host}") };
         if let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) {
-            pairs.push([(format!("A's {side}"), a), (format!("B's {side}"), b)]);
+            pairs.push([(format!("A's {name}"), a), (format!("B's {name}"), b)]);
         } else if let (Some(start), Some(end)) = (start(), end()) {
-            pairs.push([(format!("the {side} at the start"), start), ("at the end".to_owned(), end)]);
+            pairs.push([(format!("the {name} at the start"), start), ("at the end".to_owned(), end)]);
         }
     }
     pairs

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::agents;
 use super::answer::answer;
 use super::doubts;
 use super::view::{Placed, View};
@@ -225,6 +226,9 @@ struct OneRun {
     thread_use: Vec<f64>,
     in_flight: f64,
     in_flight_offered: Option<f64>,
+    /// Those hosts that made the run together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<agents::Told>,
 }
 
 #[derive(Serialize)]
@@ -310,5 +314,6 @@ fn one_run(run: &Placed<'_>) -> OneRun {
         thread_use: run.run.end.as_ref().map_or_else(Vec::new, |end| end.thread_use.clone()),
         in_flight: run.in_flight(),
         in_flight_offered: run.offered_in_flight(),
+        agents: agents::told(run),
     }
 }

@@ -119,6 +119,7 @@ fn one(text: &mut Text, run: &Placed<'_>) {
         None => number::plain(run.in_flight()),
     };
     text.line(&format!("in flight {in_flight} (Little: rate × mean service)"));
+    super::agents::lines(run).iter().for_each(|line| text.line(line));
     if let Some(used) = run.thread_use_max() {
         text.line(&format!("client    {} of a core, its busiest thread", number::percent(used)));
     }

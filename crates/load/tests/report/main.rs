@@ -360,6 +360,7 @@ fn odd(chance: &mut Chance, run_count: u32) -> Saved {
         },
         surroundings: vec![Surroundings {
             side: "server".to_owned(),
+            host: String::new(),
             at: "start".to_owned(),
             run: Some(0),
             environment: serde_json::json!({"groups": [{"name": HOSTILE, "items": []}]}),

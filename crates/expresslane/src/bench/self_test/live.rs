@@ -52,6 +52,7 @@ fn order(endpoint: &Endpoint, pace: Pace, duration: Duration) -> Order {
         duration,
         requests_max: u64::MAX,
         seed: 1,
+        agents: None,
     }
 }
 
