@@ -6,7 +6,8 @@
 //! run        stage by stage: every lane does its jobs and answers; answers are combined (in slices)
 //! end        the reply goes out with the last answer; the lanes give their locks back
 //! ```
-//! `plan`, `combine` and `relay` have files of their own; here are the phases and what moves from one to the next.
+//! `plan`, `combine` and `relay` have files of their own, and so has what is said between lanes (`messages`); here are the phases and
+//! what moves from one to the next.
 //! Every change runs after all grants. A client's death changes nothing: the transaction goes on to its end.
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
@@ -31,82 +32,17 @@ use crate::timing::Extent;
 use crate::watch::WatcherId;
 
 mod combine;
+mod messages;
 mod plan;
 mod relay;
 
+pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
 
 /// After so many refusals a transaction asks its lanes one after the other.
 const REFUSALS_MAX: u32 = 3;
 /// Keys planned and replies combined in one step.
 const ITEMS_PER_STEP: usize = 256;
-
-/// What a lane is asked to take part in.
-pub(crate) struct Prepare {
-    pub(crate) transaction: u64,
-    pub(crate) number: u64,
-    pub(crate) kind: Kind,
-    pub(crate) port: Port,
-    pub(crate) proto: Proto,
-    pub(crate) names: Names,
-    /// What to do as soon as the locks are there, if `goes`; then the locks are given back.
-    pub(crate) jobs: Vec<Job>,
-    pub(crate) goes: bool,
-    pub(crate) watcher: Option<WatcherId>,
-    /// Bytes for which there must be room before anything runs; `None`: it adds nothing.
-    pub(crate) growth: Option<u64>,
-}
-
-/// What a part found when it had its locks. With either, nothing runs on any lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Grant {
-    /// A watched key has changed.
-    pub(crate) is_dirty: bool,
-    /// There is no room for what may be added.
-    pub(crate) lacks_room: bool,
-}
-
-impl Grant {
-    /// Whether nothing may run.
-    pub(crate) fn is_vain(self) -> bool {
-        self.is_dirty || self.lacks_room
-    }
-
-    fn and(self, other: Grant) -> Grant {
-        Grant { is_dirty: self.is_dirty || other.is_dirty, lacks_room: self.lacks_room || other.lacks_room }
-    }
-
-    /// As it travels in a frame.
-    pub(crate) fn to_bits(self) -> u32 {
-        u32::from(self.is_dirty) | u32::from(self.lacks_room) << 1
-    }
-
-    /// The inverse of [`Grant::to_bits`].
-    pub(crate) fn from_bits(bits: u32) -> Grant {
-        Grant { is_dirty: bits & 1 != 0, lacks_room: bits & 2 != 0 }
-    }
-}
-
-/// What a granted part does next.
-pub(crate) struct Go {
-    pub(crate) jobs: Vec<Job>,
-    pub(crate) releases: bool,
-}
-
-/// What it came to.
-pub(crate) struct Results {
-    pub(crate) outcomes: Vec<(u32, Outcome)>,
-    pub(crate) grant: Grant,
-    /// The part is over; nothing more comes from it.
-    pub(crate) ended: bool,
-}
-
-/// What a part says to its transaction.
-pub(crate) enum PartAnswer {
-    Granted { part: u64, grant: Grant },
-    Refused,
-    Results(Results),
-}
 
 /// What the lane has to do for a transaction after a step.
 pub(crate) enum After {

@@ -1,0 +1,259 @@
+//! What the commands mean that the control thread answers: at once, or when lanes have done their part.
+
+use std::sync::Arc;
+
+use wire::command::Id;
+use wire::reply::{self, OK, Put};
+
+use super::times::OwnTimes;
+use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, slowlog};
+use crate::Now;
+use crate::admin::{Census, Order, Question, Report};
+use crate::request::Args;
+use crate::stats::Traffic;
+
+impl Control {
+    /// Answers, or says what lanes have to do first.
+    pub(super) fn begin(
+        &mut self,
+        asker: Asker,
+        question: &Question,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) -> Begun {
+        let args = Args::Owned(&question.request);
+        let proto = question.from.proto;
+        match question.command.id {
+            Id::SlowlogGet => self.slow.get(args, out),
+            Id::SlowlogLen => self.slow.len(out),
+            Id::SlowlogReset => self.slow.reset(out),
+            Id::LatencyLatest
+            | Id::LatencyHistory
+            | Id::LatencyReset
+            | Id::LatencyGraph
+            | Id::LatencyDoctor => {
+                let threshold_ms = self.latency_threshold_ms();
+                self.delays.answer(question.command.id, args, proto, now, threshold_ms, out);
+            }
+            Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
+                return Begun::InSight(Order::Census);
+            }
+            Id::ClientList => match clients::list_filter(args, &question.from) {
+                Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
+                Err(text) => reply::error(out, &text),
+            },
+            Id::ClientKill => match clients::kill_filter(args, &question.from) {
+                Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
+                Err(text) => reply::error(out, &text),
+            },
+            Id::ClientPause => match clients::pause(args, now.mono_ns) {
+                Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
+                Err(text) => reply::error(out, text),
+            },
+            Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
+            Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
+            Id::ConfigSet => return self.config_set(args, out),
+            Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
+            Id::ConfigRewrite => match self.rewrite(machine) {
+                Ok(()) => out.put(OK),
+                Err(why) => reply::error(out, &format!("ERR {why}")),
+            },
+            Id::Debug => return self.begin_debug(question, out),
+            Id::Monitor => return self.begin_monitor(asker, question.from.port),
+            Id::Save | Id::Bgsave => {
+                reply::error(
+                    out,
+                    "ERR this server keeps its data in memory only: there is no snapshot to write",
+                );
+            }
+            Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
+            Id::Shutdown => return self.begin_shutdown(args, out),
+            Id::MemoryPurge | Id::FunctionFlush => out.put(OK),
+            Id::MemoryMallocStats => {
+                reply::verbatim(
+                    out,
+                    proto,
+                    b"txt",
+                    b"Keys and values lie in each lane's own region; see INFO lanes.\n",
+                );
+            }
+            _ => {
+                let text = format!("ERR the command '{}' is not served yet", question.command.name);
+                reply::error(out, &text);
+            }
+        }
+        Begun::Answered
+    }
+
+    /// Answers, now that every lane has done its part.
+    pub(super) fn conclude(
+        &mut self,
+        question: &Question,
+        reports: Vec<(u16, Report)>,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) {
+        let args = Args::Owned(&question.request);
+        let proto = question.from.proto;
+        match question.command.id {
+            Id::Info => {
+                let sections: Vec<&[u8]> = (1..args.len()).map(|index| args.flat(index)).collect();
+                let mut view = self.view(question, &reports, now, machine);
+                if info::shows_lanes(&sections) {
+                    let sign = |(lane, census): &(u16, &Census)| {
+                        machine.signature(*lane, census.memory.resident, now)
+                    };
+                    view.signatures = view.lanes.iter().map(sign).collect();
+                }
+                let text = view.text(&sections);
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::Debug => debug::conclude(args, reports, out),
+            Id::ConfigResetstat => {
+                self.times = OwnTimes::new(self.lane_count);
+                out.put(OK);
+            }
+            Id::LatencyHistogram => {
+                let view = self.view(question, &reports, now, machine);
+                slowlog::histogram(args, &view, proto, out);
+            }
+            Id::MemoryStats => self.view(question, &reports, now, machine).memory_stats(proto, out),
+            Id::MemoryDoctor => {
+                let text = self.view(question, &reports, now, machine).doctor();
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::ClientList => {
+                let mut portraits: Vec<_> = reports
+                    .into_iter()
+                    .flat_map(
+                        |(_, report)| {
+                            if let Report::List(portraits) = report { portraits } else { Vec::new() }
+                        },
+                    )
+                    .collect();
+                portraits.sort_by_key(|portrait| portrait.id);
+                if let Some(asker) = portraits.iter_mut().find(|portrait| portrait.id == question.from.id) {
+                    asker.input_size = clients::frame_size(args);
+                }
+                let text: String =
+                    portraits.iter().map(|portrait| clients::line(portrait, now.mono_ns)).collect();
+                reply::verbatim(out, proto, b"txt", text.as_bytes());
+            }
+            Id::ClientKill => {
+                let count: u64 = reports
+                    .iter()
+                    .map(|(_, report)| if let Report::Killed(count) = report { *count } else { 0 })
+                    .sum();
+                if args.len() > 3 {
+                    reply::integer(out, i64::try_from(count).expect("clients are fewer than 2^63"));
+                } else if count == 0 {
+                    reply::error(out, "ERR No such client");
+                } else {
+                    out.put(OK);
+                }
+            }
+            _ => out.put(OK),
+        }
+    }
+
+    fn config_set(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
+        if !args.len().is_multiple_of(2) {
+            reply::error(out, "ERR syntax error");
+            return Begun::Answered;
+        }
+        let pairs: Vec<(&[u8], &[u8])> =
+            (2..args.len()).step_by(2).map(|index| (args.flat(index), args.flat(index + 1))).collect();
+        match self.config.set(&pairs) {
+            Err(text) => reply::error(out, &text),
+            Ok(false) => out.put(OK),
+            Ok(true) => {
+                self.config.apply(&mut self.settings);
+                return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
+            }
+        }
+        Begun::Answered
+    }
+
+    fn rewrite(&mut self, machine: &mut impl Machine) -> Result<(), String> {
+        if self.identity.config_file.is_empty() {
+            return Err("The server is running without a config file".to_owned());
+        }
+        machine.rewrite(&self.config.changed()).map_err(|why| format!("Rewriting config file: {why}"))
+    }
+
+    /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
+    fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
+        let mut how = Shutdown::Drain;
+        let (mut saves, mut aborts) = (false, false);
+        for index in 1..args.len() {
+            match args.flat(index).to_ascii_lowercase().as_slice() {
+                b"nosave" | b"force" => {}
+                b"now" => how = Shutdown::Now,
+                b"save" => saves = true,
+                b"abort" if args.len() == 2 => aborts = true,
+                _ => {
+                    reply::error(out, "ERR syntax error");
+                    return Begun::Answered;
+                }
+            }
+        }
+        if aborts {
+            if self.shutdown.take().is_none() {
+                reply::error(out, "ERR No shutdown in progress.");
+                return Begun::Answered;
+            }
+            for asker in std::mem::take(&mut self.enders) {
+                self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+            }
+            out.put(OK);
+            return Begun::Answered;
+        }
+        if saves {
+            let text = "ERR this server keeps its data in memory only: SHUTDOWN SAVE cannot save, use SHUTDOWN NOSAVE";
+            reply::error(out, text);
+            return Begun::Answered;
+        }
+        self.shutdown = Some(how);
+        Begun::Ending
+    }
+
+    fn view<'a>(
+        &'a mut self,
+        question: &'a Question,
+        reports: &'a [(u16, Report)],
+        now: Now,
+        machine: &mut impl Machine,
+    ) -> info::View<'a> {
+        let lanes: Vec<_> = reports
+            .iter()
+            .filter_map(
+                |(lane, report)| {
+                    if let Report::Census(census) = report { Some((*lane, &**census)) } else { None }
+                },
+            )
+            .collect();
+        let ops_per_second = self.rates.calls.note(now.mono_ns, info::calls_of(&lanes));
+        let bytes = |of: fn(&Traffic) -> u64| lanes.iter().map(|(_, census)| of(&census.traffic)).sum();
+        let bytes_in = self.rates.bytes_in.note(now.mono_ns, bytes(|traffic| traffic.bytes_in));
+        let bytes_out = self.rates.bytes_out.note(now.mono_ns, bytes(|traffic| traffic.bytes_out));
+        info::View {
+            identity: &self.identity,
+            config: &self.config,
+            settings: &self.settings,
+            times: &self.times,
+            from: &question.from,
+            lanes,
+            signatures: Vec::new(),
+            now,
+            began: self.began,
+            ops_per_second,
+            bytes_per_second: (bytes_in, bytes_out),
+            resident_size: machine.resident_size(),
+            memory_size: machine.memory_size(),
+            processor_us: machine.processor_us(),
+            lines_dropped: self.lines_dropped,
+        }
+    }
+}
