@@ -215,7 +215,7 @@ impl Prepared {
         self.threads.len()
     }
 
-    /// Begins at that instant, as the threads from number `first` on among `of`, here and on other hosts; see [`load`].
+    /// Begins at that instant, as the threads from number `first` on among `of`, here and on other hosts; see [`load()`].
     pub(super) fn run(self, at: Instant, first: usize, of: usize, mut each: impl FnMut(&Second)) -> Outcome {
         for (index, start) in self.starts.iter().enumerate() {
             let plan = plan(&self.order, first + index, of);
