@@ -422,6 +422,18 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_was_not_published_has_no_headline() {
+        let planned = planned(Id::E2);
+        let runs: Vec<Measured> =
+            planned.arms.iter().map(|arm| measured(Id::E2, &arm.arm, 0, None, 1e5)).collect();
+        let rows = Evaluation::of(&planned, &runs).rows;
+        let of = |from: &'static str| rows.iter().filter(move |row| row.step.from == from);
+        assert!(of("a").any(|row| row.headline_percent.is_some() && !row.published.is_empty()));
+        assert!(of("installed").all(|row| row.headline_percent.is_none() && row.published.is_empty()));
+        assert_eq!(of("installed").count(), Preset::of(Id::E2).figures.len());
+    }
+
+    #[test]
     fn a_pair_without_a_level_is_none() {
         let mut runs = sweep(6, 1_000.0, 300.0);
         runs.retain(|run| !(run.pair == 2 && run.arm == "b" && run.level == Some(40.0)));
