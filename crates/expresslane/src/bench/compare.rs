@@ -52,7 +52,7 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let mut journal =
         Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
             .map_err(Trouble::load)?;
-    let witness = Witness::new(load.pace.threads);
+    let witness = Witness::new();
     let mut live = Live::new(&settings.output);
     run::machines(&hosts, "start", &mut journal, &mut live);
     let mut comparing = Comparing {
@@ -177,7 +177,8 @@ impl<'a> Comparing<'a> {
         }
         let number = self.runs_count;
         self.runs_count += 1;
-        let (before, news) = self.witness.before(number, half.arm, setup.start.as_deref(), server.pid);
+        let (before, news) =
+            self.witness.before(number, half.arm, order.thread_count, setup.start.as_deref(), server.pid);
         news.into_iter().for_each(|line| self.journal.put(line));
         let mut head = run::head(&order, &self.load.pace, self.clock.unix_ms());
         (head.run, head.arm, head.pair) = (number, half.arm.to_owned(), Some(half.pair));
@@ -228,10 +229,4 @@ impl<'a> Comparing<'a> {
             shown(b)
         ));
     }
-}
-
-/// The machine beside a set-up, while its server runs.
-pub(super) fn environment(run: u32, setup: &SetUp, order: &Order, server_pid: Option<u32>) -> Line {
-    let mut witness = Witness::new(order.thread_count);
-    witness.before(run, "", setup.start.as_deref(), server_pid).1.expect("the first look is news")
 }

@@ -25,7 +25,6 @@ use load::statistics::order::{PairOrder, levels_shuffled, pairs_balanced};
 use wire::client::Reply;
 
 use super::Trouble;
-use super::compare::environment;
 use super::compare::server::Server;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
@@ -34,6 +33,7 @@ use super::run::{self, Live};
 use super::settings::Waiting;
 use super::settings::reproduce::{Links, ReproduceSettings};
 use super::stop::Stop;
+use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine::{self, Facts};
@@ -78,8 +78,16 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let saved_plan = serde_json::json!({ "experiments": &plans });
     let journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
         .map_err(Trouble::load)?;
-    let mut reproducing =
-        Reproducing { place, stop, clock, journal, live, runs_count: 0, measured: Vec::new() };
+    let mut reproducing = Reproducing {
+        place,
+        stop,
+        clock,
+        journal,
+        witness: Witness::new(),
+        live,
+        runs_count: 0,
+        measured: Vec::new(),
+    };
     let mut evaluations = Vec::new();
     let mut problem = None;
     for planned in &plans {
@@ -187,6 +195,7 @@ struct Reproducing {
     stop: Stop,
     clock: Clock,
     journal: Journal,
+    witness: Witness,
     live: Live,
     runs_count: u32,
     measured: Vec<Measured>,
@@ -302,11 +311,13 @@ impl Reproducing {
         }
         half.shape(false)?;
         let first = self.runs_count;
+        // The machine is one for all loads of a level: what changes is told at the first.
+        let (arm, threads) = (format!("{} {}", half.planned.id, half.arm.name), orders[0].thread_count);
+        let words = half.fleet.servers[0].start.as_deref();
+        let (before, news) = self.witness.before(first, &arm, threads, words, pids[0]);
+        news.into_iter().for_each(|line| self.journal.put(line));
         let mut watches = Vec::new();
         for ((number, order), pid) in (first..).zip(&orders).zip(pids) {
-            if half.pair == 0 && level == half.planned.scale.levels.first().copied() {
-                self.journal.put(environment(number, &half.fleet.servers[0], order, *pid));
-            }
             self.journal.put(Line::Run(self.head(half, order, level, number)));
             watches.push(Watch::among(self.clock, *pid, pids));
         }
@@ -316,6 +327,9 @@ impl Reproducing {
         for ((number, outcome), watch) in (first..).zip(&outcomes).zip(&watches) {
             let mut end = run::end(number, outcome);
             end.server_cpu_ns = watch.server_cpu_ns();
+            if number == first {
+                end.machine_changes = self.witness.after(&before);
+            }
             self.journal.put(Line::RunEnd(end));
             let of = || format!("{} of {}", half.arm.name, half.planned.id);
             problem = problem.or(outcome.failure.as_ref().map(|failure| format!("{}: {failure}", of())));

@@ -46,9 +46,9 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
         preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
     let server_pid = server_pid(&order);
-    let mut witness = settings.output.is_kept().then(|| Witness::new(order.thread_count));
+    let mut witness = settings.output.is_kept().then(Witness::new);
     let before = witness.as_mut().map(|witness| {
-        let (before, news) = witness.before(0, "", None, server_pid);
+        let (before, news) = witness.before(0, "", order.thread_count, None, server_pid);
         news.into_iter().for_each(|line| journal.put(line));
         before
     });

@@ -44,7 +44,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         run::preload(&order, &stop, &mut live).map_err(Trouble::load)?;
     }
     let server_pid = run::server_pid(&order);
-    let mut witness = Witness::new(order.thread_count);
+    let mut witness = Witness::new();
     let mut search = Search::new(settings.from, settings.most.max(settings.from));
     for number in 0.. {
         let Some(rate) = search.next() else { break };
@@ -97,7 +97,7 @@ fn step(
     server_pid: Option<u32>,
     witness: &mut Witness,
 ) -> Result<Step, String> {
-    let (before, news) = witness.before(number, "", None, server_pid);
+    let (before, news) = witness.before(number, "", order.thread_count, None, server_pid);
     news.into_iter().for_each(|line| journal.put(line));
     let mut head = run::head(order, &settings.load.pace, clock.unix_ms());
     head.run = number;

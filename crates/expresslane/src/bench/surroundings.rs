@@ -28,29 +28,31 @@ pub(super) struct Before {
 }
 
 impl Witness {
-    /// For loads of so many threads.
-    pub(super) fn new(thread_count: u16) -> Witness {
+    /// Has seen nothing yet.
+    pub(super) fn new() -> Witness {
         let mut hashes = Hashes::default();
         let binary = std::env::current_exe().ok();
         let load = Program {
             role: "load".to_owned(),
-            command: vec![format!("{thread_count} threads")],
+            command: Vec::new(),
             version: Some(env!("CARGO_PKG_VERSION").to_owned()),
             sha256: binary.and_then(|path| hashes.of(&path)),
         };
         Witness { kernel: Kernel::new(), hashes, load, written: BTreeMap::new() }
     }
 
-    /// Before a run of a set-up, whose server was started with these words; none: somebody else started it. The line is for
-    /// the result, if there is news.
+    /// Before a run of a set-up with so many threads that load; its server was started with these words, none: by somebody
+    /// else. The line is for the result, if there is news.
     pub(super) fn before(
         &mut self,
         run: u32,
         arm: &str,
+        thread_count: u16,
         words: Option<&[String]>,
         pid: Option<u32>,
     ) -> (Before, Option<Line>) {
-        let programs = vec![self.server(words, pid), self.load.clone()];
+        let load = Program { command: vec![format!("{thread_count} threads")], ..self.load.clone() };
+        let programs = vec![self.server(words, pid), load];
         let environment = self.look(&programs);
         let is_news = match self.written.get(arm) {
             Some(written) => unexplained(&changes(written, &environment)).next().is_some(),
