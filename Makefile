@@ -118,7 +118,7 @@ test-redis-suite: build ## Redis' own test suite against the built server (tests
 test-instructions: need-toolchain
 	@echo "== instructions per GET, SET, forwarded GET and request of the load"
 	@$(call need,valgrind,valgrind)
-	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example forward --example engine
+	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example forward --example engine --example recording
 	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long

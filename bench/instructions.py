@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Instructions per GET, SET and forwarded GET, and per request of the load, counted by callgrind: repeatable whatever else the
-machine does.
+"""Instructions per GET, SET and forwarded GET, and per request of the load and of its recording, counted by callgrind: repeatable
+whatever else the machine does.
 
 The programs are crates/sim/examples/instructions.rs, one lane over memory; crates/sim/examples/forward.rs, two lanes over memory,
-whose turns alone are counted, with all keys on the clients' lane or all on the other; and crates/load/examples/engine.rs, one
-engine of the load over memory. All send sixteen commands at a time. Two runs of different length are counted, so that start-up
+whose turns alone are counted, with all keys on the clients' lane or all on the other; crates/load/examples/engine.rs, one engine
+of the load over memory; and crates/load/examples/recording.rs, what is recorded of a request whose times are its own. All but the
+last send sixteen commands at a time. Two runs of different length are counted, so that start-up
 cancels out. The result is compared with the record in bench/instructions.json: more than 2 % above it, or above the ceiling,
 fails, and so does a forwarded GET that costs more than twice a direct one. After an intended change write the new record with
 --write.
@@ -31,6 +32,7 @@ PROGRAMS = {
     "get": ("instructions", "get", [], (16_000, 48_000), 1),
     "set": ("instructions", "set", [], (16_000, 48_000), 1),
     "load": ("engine", "16", [], (16_000, 48_000), 1),
+    "recording": ("recording", "single", [], (16_000, 48_000), 1),
     "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),
     "forwarded": ("forward", "forwarded", TURNS_ONLY, (10, 30), 800),
 }

@@ -182,10 +182,14 @@ pub(crate) mod packed {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub enum Ending {
+    /// What was asked for.
     Value,
+    /// There is nothing.
     Miss,
+    /// An error.
     Error,
+    /// Not what was set.
     Wrong,
 }
 
@@ -201,7 +205,7 @@ struct Times {
 /// The second under way, and those that are over.
 ///
 /// Requests that leave together, or are answered together, have the same times: they are counted, and recorded as one.
-pub(crate) struct Record {
+pub struct Record {
     began_ns: u64,
     current: Second,
     /// Answered ones that are not recorded yet, and how many.
@@ -217,7 +221,8 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    pub(crate) fn new(operations: &[Operation], began_ns: u64) -> Record {
+    /// From a time on, by whatever clock all later times are of.
+    pub fn new(operations: &[Operation], began_ns: u64) -> Record {
         let second = || Second::new(operations.iter().copied());
         let spare = vec![second(), second()];
         Record {
@@ -233,7 +238,7 @@ impl Record {
 
     /// Goes on to the second of that time. Seconds in which nothing happened are recorded as such.
     #[inline]
-    pub(crate) fn advance(&mut self, now_ns: u64) {
+    pub fn advance(&mut self, now_ns: u64) {
         while now_ns >= self.end_ns {
             self.close();
         }
@@ -249,14 +254,16 @@ impl Record {
         self.end_ns += SECOND_NS;
     }
 
+    /// A request is begun; so many are without a reply now.
     #[inline]
-    pub(crate) fn begun(&mut self, in_flight: u64) {
+    pub fn begun(&mut self, in_flight: u64) {
         self.current.begun += 1;
         self.current.in_flight_max = self.current.in_flight_max.max(in_flight);
     }
 
+    /// A request is sent, so long after it was intended.
     #[inline]
-    pub(crate) fn sent(&mut self, lag_ns: u64) {
+    pub fn sent(&mut self, lag_ns: u64) {
         if lag_ns != self.sent.0 {
             self.settle_sent();
             self.sent.0 = lag_ns;
@@ -270,12 +277,14 @@ impl Record {
         self.sent.1 = 0;
     }
 
-    pub(crate) fn moved(&mut self) {
+    /// A request is sent again, to another node.
+    pub fn moved(&mut self) {
         self.current.moved += 1;
     }
 
+    /// A request of the operation at this index of the mix is answered. Call [`Record::advance`] with the same time before.
     #[inline]
-    pub(crate) fn received(
+    pub fn received(
         &mut self,
         operation: usize,
         ending: Ending,
@@ -316,17 +325,18 @@ impl Record {
     }
 
     /// A second that is over, oldest first. Give it back, cleared, with [`Record::give_back`].
-    pub(crate) fn take(&mut self) -> Option<Second> {
+    pub fn take(&mut self) -> Option<Second> {
         if self.over.is_empty() { None } else { Some(self.over.remove(0)) }
     }
 
-    pub(crate) fn give_back(&mut self, mut second: Second) {
+    /// Takes a second back, to be filled again.
+    pub fn give_back(&mut self, mut second: Second) {
         second.clear();
         self.spare.push(second);
     }
 
     /// The second under way, which the end of the run cut; what share of it there is.
-    pub(crate) fn last(mut self, now_ns: u64) -> (Second, f64) {
+    pub fn last(mut self, now_ns: u64) -> (Second, f64) {
         self.settle_answered();
         self.settle_sent();
         let since_ns = now_ns.saturating_sub(self.end_ns - SECOND_NS).min(SECOND_NS);
