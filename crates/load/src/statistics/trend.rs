@@ -212,6 +212,34 @@ mod tests {
     }
 
     #[test]
+    fn a_trend_has_a_word() {
+        let word = |noise: f64, climb: f64| {
+            let add = |index: usize| climb * index as f64;
+            Trend::of(&series(1, noise, add), Level::NINETY_FIVE).unwrap().word()
+        };
+        // 60 seconds about 100: a climb of 0.2 a second is 12 % from end to end.
+        assert_eq!((word(1.0, 0.0), word(1.0, 0.2), word(1.0, -0.2)), ("level", "drifting", "drifting"));
+        assert_eq!(word(60.0, 0.0), "can't tell");
+        let trend = |low: f64, high: f64| Trend {
+            drift: f64::midpoint(low, high),
+            drift_interval: Interval::new(low, high),
+            roughness: 0.0,
+            step: None,
+        };
+        for (low, high, want) in [
+            (-0.05, 0.05, "level"),
+            (-0.06, 0.01, "can't tell"),
+            (-0.01, 0.06, "can't tell"),
+            (0.01, 0.08, "can't tell"),
+            (0.01, 0.12, "drifting"),
+            (-0.12, -0.01, "drifting"),
+            (0.01, 0.04, "level"),
+        ] {
+            assert_eq!(trend(low, high).word(), want, "{low} {high}");
+        }
+    }
+
+    #[test]
     fn the_interval_misses_no_drift_in_about_one_of_twenty() {
         let missed = (0..400)
             .filter(|&seed| !trend_of(&series(seed, 2.0, |_| 0.0)).drift_interval.contains(0.0))

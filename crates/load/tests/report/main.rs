@@ -2,6 +2,7 @@
 
 #[path = "../../examples/report/made_up.rs"]
 mod made_up;
+mod readings;
 
 use std::collections::BTreeMap;
 
