@@ -17,7 +17,7 @@ use load::statistics::verdict::{Answer, Word};
 
 use super::Trouble;
 use super::agent::Hosts;
-use super::crew::{Order, load};
+use super::crew::load;
 use super::journal::Journal;
 use super::report;
 use super::run::{self, Live};

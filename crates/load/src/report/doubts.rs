@@ -3,7 +3,7 @@
 use crate::analysis::comparison::Declared;
 use crate::analysis::gates::{Colour, Gate};
 use crate::environment::{Environment, NOT_EXPOSED, changed, changes, difference, unexplained};
-use crate::result::{Saved, Surroundings};
+use crate::result::{RunHead, Saved, Surroundings};
 
 use super::view::View;
 
@@ -68,12 +68,13 @@ pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: boo
 
 /// What changed between the runs of one set-up: a later start is written down when it differs from the one before it.
 fn restless(saved: &Saved) -> Option<String> {
-    let mut starts: Vec<(&str, &str, Environment)> = Vec::new();
+    let mut starts: Vec<([&str; 4], Environment)> = Vec::new();
     for one in saved.surroundings.iter().filter(|one| one.at == "start") {
-        let arm = arm_of(saved, one.run);
+        let experiment = head_of(saved, one.run).map_or("", |head| head.experiment.as_str());
+        let place = [&one.side, &one.host, experiment, arm_of(saved, one.run)];
         let Ok(now) = serde_json::from_value::<Environment>(one.environment.clone()) else { continue };
-        let before = starts.iter().rfind(|(side, other, _)| (*side, *other) == (one.side.as_str(), arm));
-        if let Some((.., before)) = before {
+        let before = starts.iter().rfind(|(other, _)| *other == place);
+        if let Some((_, before)) = before {
             let rows = changes(before, &now);
             if let Some(row) = unexplained(&rows).next() {
                 let name = clipped(&format!("{}/{}", row.group, row.name));
@@ -81,15 +82,18 @@ fn restless(saved: &Saved) -> Option<String> {
                 return Some(format!("between two runs {name} went from {was} to {is}"));
             }
         }
-        starts.push((&one.side, arm, now));
+        starts.push((place, now));
     }
     None
 }
 
 /// Which set-up a run is of.
 fn arm_of(saved: &Saved, run: Option<u32>) -> &str {
-    let run = saved.runs.iter().find(|other| Some(other.head.run) == run);
-    run.map_or("", |run| run.head.arm.as_str())
+    head_of(saved, run).map_or("", |head| head.arm.as_str())
+}
+
+fn head_of(saved: &Saved, run: Option<u32>) -> Option<&RunHead> {
+    saved.runs.iter().map(|run| &run.head).find(|head| Some(head.run) == run)
 }
 
 /// All doubts, one of each kind, the heaviest first.
