@@ -8,7 +8,7 @@
 
 use std::cell::Cell;
 
-use load::engine::{Engine, Next, Nodes, Pace, Plan};
+use load::engine::{Engine, IN_FLIGHT_MAX, Next, Nodes, Pace, Plan};
 use load::protocol::resp::Resp;
 use load::workload::Workload;
 use net::mem::{Client, Mem};
@@ -29,6 +29,7 @@ fn main() {
         workload: Workload::default(),
         pace: Pace::Closed,
         ramp_ns: 0,
+        in_flight_max: IN_FLIGHT_MAX,
         pipeline,
         requests_max: count,
         duration_ns: u64::MAX,

@@ -30,7 +30,8 @@ pub use nodes::{Node, Nodes};
 pub use schedule::Pace;
 use schedule::Schedule;
 
-/// Requests in flight over all connections of an engine. At this many the server is hopelessly behind the rate, and the run ends.
+/// Requests in flight over all connections of an engine, unless a plan has another bound. At this many the server is hopelessly
+/// behind the rate, and the run ends.
 pub const IN_FLIGHT_MAX: u64 = 4_000_000;
 /// Without a reply for so long while some are owed, the run ends.
 pub const SILENCE_NS_MAX: u64 = 30_000_000_000;
@@ -52,6 +53,8 @@ pub struct Plan {
     pub ramp_ns: u64,
     /// Requests that a closed pace sends at once.
     pub pipeline: usize,
+    /// Requests in flight, above which a run at a rate ends.
+    pub in_flight_max: u64,
     /// Requests after which the run ends.
     pub requests_max: u64,
     /// Nanoseconds after which no request is due any more.
@@ -73,8 +76,8 @@ pub enum Failure {
     Unasked,
     /// Replies are owed, and nothing comes.
     Silent,
-    /// Too many are owed.
-    Behind,
+    /// So many are owed, which is too many.
+    Behind(u64),
 }
 
 impl fmt::Display for Failure {
@@ -90,9 +93,9 @@ impl fmt::Display for Failure {
                     SILENCE_NS_MAX / 1_000_000_000
                 )
             }
-            Failure::Behind => write!(
+            Failure::Behind(count) => write!(
                 f,
-                "{IN_FLIGHT_MAX} requests are unanswered: the server cannot keep up with this rate; choose a lower one"
+                "{count} requests are unanswered: the server cannot keep up with this rate; choose a lower one"
             ),
         }
     }
@@ -325,8 +328,8 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
             if due_ns > now_ns {
                 break;
             }
-            if self.in_flight() >= IN_FLIGHT_MAX {
-                return Err(Failure::Behind);
+            if self.in_flight() >= self.plan.in_flight_max {
+                return Err(Failure::Behind(self.plan.in_flight_max));
             }
             let key = self.keys.next();
             let index = self.connection_for(key);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use load::agents::told::AgentRun;
 use load::connect::{Connected, Dialect, Endpoint, Login, cluster};
-use load::engine::{End, Engine, ErrorText, Failure, Next, Nodes, Pace, Plan};
+use load::engine::{End, Engine, ErrorText, Failure, IN_FLIGHT_MAX, Next, Nodes, Pace, Plan};
 use load::merge::Merge;
 use load::protocol::{Protocol, memcached, resp};
 use load::record::Second;
@@ -257,6 +257,7 @@ fn plan(order: &Order, index: usize, thread_count: usize) -> Plan {
             count => count / shares + u64::from(share < count % shares),
         },
         ramp_ns: nanoseconds(order.ramp),
+        in_flight_max: IN_FLIGHT_MAX,
         duration_ns: nanoseconds(order.duration),
         seed: order.seed.wrapping_add(share.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
         share: (

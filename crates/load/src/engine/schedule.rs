@@ -77,8 +77,7 @@ impl Schedule {
         } else {
             (2.0 * self.ramp_s * self.position / rate).sqrt()
         };
-        // Rounding may not go back.
-        self.due_ns = self.due_ns.max(self.began_ns.saturating_add(nanoseconds(due_s)));
+        self.due_ns = self.began_ns.saturating_add(nanoseconds(due_s));
     }
 }
 

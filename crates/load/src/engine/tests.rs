@@ -27,6 +27,7 @@ fn plan(pace: Pace) -> Plan {
         pace,
         ramp_ns: 0,
         pipeline: 1,
+        in_flight_max: IN_FLIGHT_MAX,
         requests_max: u64::MAX,
         duration_ns: u64::MAX,
         seed: 1,
@@ -115,7 +116,7 @@ fn a_closed_pace_sends_a_batch_when_the_last_is_answered() {
         next = pair.turn();
     }
     let end = pair.engine.end();
-    assert_eq!((end.answered, end.unanswered, end.last.begun), (20, 0, 20));
+    assert_eq!((end.answered, end.unanswered, end.last.begun, end.last.in_flight_max), (20, 0, 20, 6));
 }
 
 /// A second in which nothing is answered: whoever was due then has waited, and it shows. At 1,000 a second and a freeze of 1 s
@@ -358,4 +359,78 @@ fn silence_ends_a_run_and_a_pause_in_the_schedule_does_not() {
     assert_eq!(pair.engine.in_flight(), 1);
     time.set(82_000 * MS);
     assert_eq!(pair.turn(), Err(Failure::Silent));
+}
+
+/// A server that falls behind the rate without end ends the run, before the load's memory does.
+#[test]
+fn too_many_in_flight_end_a_run() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let mut plan = plan(Pace::Even(1000.0));
+    plan.in_flight_max = 10;
+    let mut pair = pair(plan, Nodes::one(), 2, &clock);
+    for _ in 0..4 {
+        pair.turn().unwrap();
+        assert_eq!(pair.answer(ok), 1);
+        time.set(time.get() + MS);
+    }
+    time.set(20 * MS);
+    assert_eq!(pair.turn(), Err(Failure::Behind(10)));
+    assert_eq!(pair.engine.in_flight(), 10);
+}
+
+/// One is answered, one begun: as many in flight as before, and yet the turn had something to do.
+#[test]
+fn work_is_seen_by_its_steps() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let mut pair = pair(plan(Pace::Even(1000.0)), Nodes::one(), 1, &clock);
+    pair.turn().unwrap();
+    let (steps, in_flight) = (pair.engine.steps(), pair.engine.in_flight());
+    pair.turn().unwrap();
+    assert_eq!(pair.engine.steps(), steps, "nothing was due");
+    pair.answer(ok);
+    time.set(MS);
+    pair.turn().unwrap();
+    assert_eq!((pair.engine.steps(), pair.engine.in_flight()), (steps + 2, in_flight));
+}
+
+/// Each answer ends a silence, however many are still owed.
+#[test]
+fn a_slow_server_is_not_a_silent_one() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let mut pair = pair(plan(Pace::Closed), Nodes::one(), 2, &clock);
+    for _ in 0..4 {
+        assert_eq!(pair.turn(), Ok(Next::Replies));
+        pair.ends[0].write(b"+OK\r\n");
+        time.set(time.get() + 20_000 * MS);
+    }
+}
+
+/// A reply belongs to the second in which it is taken in, also if it is the first thing that happens there.
+#[test]
+fn a_reply_is_in_the_second_it_came_in() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let mut plan = plan(Pace::Closed);
+    plan.requests_max = 1;
+    let mut pair = pair(plan, Nodes::one(), 1, &clock);
+    pair.turn().unwrap();
+    pair.answer(ok);
+    time.set(1_500 * MS);
+    assert_eq!(pair.turn(), Ok(Next::Over));
+    assert_eq!(pair.seconds().iter().map(Second::count).collect::<Vec<u64>>(), [0]);
+    assert_eq!(pair.engine.end().last.count(), 1);
+}
+
+/// At a rate connections take turns, so that none has a queue of its own while others are free.
+#[test]
+fn connections_take_turns() {
+    let time = Cell::new(0);
+    let clock = || time.get();
+    let mut pair = pair(plan(Pace::Even(1000.0)), Nodes::one(), 4, &clock);
+    time.set(39 * MS);
+    pair.turn().unwrap();
+    assert_eq!([0, 1, 2, 3].map(|end| pair.asked(end).len()), [10; 4]);
 }

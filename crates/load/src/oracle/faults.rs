@@ -57,7 +57,7 @@ fn told(simulated: &Simulated) -> String {
         Some(Failure::Nonsense(_)) => ", nonsense",
         Some(Failure::Unasked) => ", unasked",
         Some(Failure::Silent) => ", silent",
-        Some(Failure::Behind) => ", behind",
+        Some(Failure::Behind(_)) => ", behind",
     };
     format!("{answered} answered, {unanswered} not, {errors} errors, {wrong} wrong{failure}")
 }

@@ -64,6 +64,7 @@ impl Load {
             workload,
             pace,
             ramp_ns: 0,
+            in_flight_max: crate::engine::IN_FLIGHT_MAX,
             pipeline,
             requests_max,
             duration_ns,
