@@ -50,6 +50,7 @@ impl<N: Net> Post<'_, N> {
             }
         }
     }
+
     /// Shows a client lines of MONITOR, between replies. It may just have said RESET.
     pub(crate) fn show(&mut self, client: u64, lines: &[u8]) {
         let handle = Handle::from_bits(client);

@@ -312,7 +312,7 @@ impl Reproducing {
         half.shape(false)?;
         let first = self.runs_count;
         // The machine is one for all loads of a level: what changes is told at the first.
-        let (arm, threads) = (format!("{} {}", half.planned.id, half.arm.name), orders[0].thread_count);
+        let (arm, threads) = (format!("{} {}", half.planned.id, half.arm.arm), orders[0].thread_count);
         let words = half.fleet.servers[0].start.as_deref();
         let (before, news) = self.witness.before(first, &arm, threads, words, pids[0]);
         news.into_iter().for_each(|line| self.journal.put(line));
