@@ -1,8 +1,9 @@
 //! A load under way: threads, each with an engine over its share of the connections, and the seconds they hand over.
 //!
 //! Everything that can take time happens before the first request: connecting, logging in, asking for the cluster's slots. Then all
-//! threads begin at one instant, and learn only then which of how many they are: some may belong to other hosts. A second that is over goes to the thread that started them, which adds those of all engines and gives
-//! the memory back, so that a load never waits for whoever writes its results down.
+//! threads begin at one instant, and learn only then which of how many they are: some may belong to other hosts. A second that is
+//! over goes to the thread that started them, which adds those of all engines and gives the memory back, so that a load never waits
+//! for whoever writes its results down.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
