@@ -88,6 +88,12 @@ impl Text {
         self.line(&line);
     }
 
+    /// A sentence beside its name.
+    fn named(&mut self, name: &str, sentence: &str) {
+        let name = format!("{name:<COLUMN$}").replace(' ', &HELD.to_string());
+        self.wrapped(&" ".repeat(COLUMN), &format!("{name}{sentence}"));
+    }
+
     fn row(&mut self, name: &str, cells: impl IntoIterator<Item = String>) {
         let cells: String = cells.into_iter().map(|cell| format!("{cell:>COLUMN$}")).collect();
         self.line(&format!("{name:<COLUMN$}{cells}"));
@@ -126,8 +132,8 @@ fn one(text: &mut Text, run: &Placed<'_>) {
     if let Some(ns) = run.value(Metric::ServerCpu) {
         text.line(&format!("server    {} of CPU a request", number::time(ns)));
     }
-    text.line(&format!("counted   {} s; {}", number::plain(run.figures.duration_s), left_out(run)));
-    text.line(&format!("drift     {}", drift(run)));
+    text.named("counted", &format!("{} s; {}", number::plain(run.figures.duration_s), left_out(run)));
+    text.named("drift", &drift(run));
 }
 
 /// Seconds that don't count, and who said so.
@@ -141,7 +147,11 @@ fn left_out(run: &Placed<'_>) -> String {
     };
     let after = run.run.seconds.len() - run.seconds.len() - window.warm_up_s;
     let after = if after > 0 { ", and the last, which is not whole" } else { "" };
-    format!("left out: warm-up {} s ({who}){after}", window.warm_up_s)
+    let ramp = match run.run.head.ramp_s {
+        0 => String::new(),
+        seconds => format!("ramp {seconds} s, with it "),
+    };
+    format!("left out: {ramp}warm-up {} s ({who}){after}", window.warm_up_s)
 }
 
 /// How far the seconds' means climb or fall from the first to the last.

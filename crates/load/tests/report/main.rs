@@ -450,3 +450,17 @@ fn no_result_breaks_the_page() {
         check(&odd(&mut chance, count % 12 + count / 100 * 96));
     }
 }
+
+/// A line of the summary that is longer than the terminal goes on below, and nothing of it is lost.
+#[test]
+fn the_summary_names_every_second_that_is_left_out() {
+    let mut saved = made_up::single(3);
+    let run = &mut saved.runs[0];
+    (run.head.ramp_s, run.head.warm_up_s) = (3, None);
+    run.end.as_mut().expect("it ended").last_share = 0.5;
+    let text = summary(&saved);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    let words = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert!(words.contains("left out: ramp 3 s, with it warm-up "), "{text}");
+    assert!(words.contains(", and the last, which is not whole drift "), "{text}");
+}
