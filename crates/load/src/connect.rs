@@ -50,27 +50,29 @@ impl FromStr for Endpoint {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Endpoint::Unix(PathBuf::from(path))) };
         }
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, rest) = rest.split_once(']').ok_or_else(wrong)?;
-                (host, rest.strip_prefix(':'))
-            }
-            None => match text.rsplit_once(':') {
-                // Two colons outside of brackets are IPv6 without a port.
-                Some((host, _)) if host.contains(':') => (text, None),
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
-        };
-        let port = match port {
-            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?,
-            None => PORT_DEFAULT,
-        };
-        if text.is_empty() {
-            return Err(wrong());
-        }
+        let (host, port) = host_and_port(text).filter(|_| !text.is_empty()).ok_or_else(wrong)?;
         let host = if host.is_empty() { "127.0.0.1" } else { host };
-        Ok(Endpoint::Tcp(host.to_owned(), port))
+        Ok(Endpoint::Tcp(host.to_owned(), port.unwrap_or(PORT_DEFAULT)))
+    }
+}
+
+/// The two of `HOST`, `HOST:PORT`, `:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT`; a host may be empty. None: it is none of these.
+pub fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) = rest.split_once(']')?;
+            (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+        }
+        None => match text.rsplit_once(':') {
+            // Two colons outside of brackets are IPv6 without a port.
+            Some((host, _)) if host.contains(':') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    match port {
+        Some(port) => Some((host, Some(port.parse().ok().filter(|port| *port > 0)?))),
+        None => Some((host, None)),
     }
 }
 
@@ -329,7 +331,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Endpoint>().unwrap().to_string(), want, "{text}");
         }
-        for text in ["", "a:", "a:0", "a:70000", "a:x", "unix:", "[::1"] {
+        for text in ["", "a:", "a:0", "a:70000", "a:x", "unix:", "[::1", "[::1]7000"] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
     }

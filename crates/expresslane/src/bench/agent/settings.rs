@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use load::connect::host_and_port;
+
 /// Where agents listen unless told otherwise.
 const PORT_DEFAULT: u16 = 7411;
 /// Of `--listen`: this machine alone.
@@ -90,25 +92,11 @@ impl FromStr for AgentAddress {
     /// `HOST`, `HOST:PORT`, `IPV6` or `[IPV6]:PORT`.
     fn from_str(text: &str) -> Result<AgentAddress, String> {
         let wrong = || format!("'{text}' is no agent's address: HOST, HOST:PORT or [IPV6]:PORT");
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
-                (host, if port.is_empty() { None } else { Some(port.strip_prefix(':').ok_or_else(wrong)?) })
-            }
-            None => match text.rsplit_once(':') {
-                Some((host, _)) if host.contains(':') => (text, None),
-                Some((host, port)) => (host, Some(port)),
-                None => (text, None),
-            },
-        };
-        let port = match port {
-            Some(port) => port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?,
-            None => PORT_DEFAULT,
-        };
+        let (host, port) = host_and_port(text).ok_or_else(wrong)?;
         if host.is_empty() || host.contains('/') {
             return Err(wrong());
         }
-        Ok(AgentAddress { host: host.to_owned(), port })
+        Ok(AgentAddress { host: host.to_owned(), port: port.unwrap_or(PORT_DEFAULT) })
     }
 }
 
