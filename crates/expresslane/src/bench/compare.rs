@@ -10,7 +10,7 @@ pub(super) mod server;
 
 use load::analysis::Figures;
 use load::analysis::comparison::Comparison;
-use load::analysis::gates::{Colour, gates, worst};
+use load::analysis::gates::{Colour, gates_within, worst};
 use load::result::{Line, SavedSecond};
 use load::statistics::order::{PairOrder, pairs_balanced};
 use load::statistics::verdict::{Answer, Word};
@@ -197,7 +197,7 @@ impl<'a> Comparing<'a> {
         self.live.clear();
         server.end()?;
         let run = self.journal.saved().runs.last().expect("one has just ended");
-        Ok(worst(&gates(run, &Figures::of(run))) < Colour::Red)
+        Ok(worst(&gates_within(run, &Figures::of(run), &self.plan.gates)) < Colour::Red)
     }
 
     /// A line a pair, as they come.
@@ -212,7 +212,7 @@ impl<'a> Comparing<'a> {
         };
         let why: Vec<String> = [one, two]
             .into_iter()
-            .flat_map(|run| gates(run, &Figures::of(run)))
+            .flat_map(|run| gates_within(run, &Figures::of(run), &self.plan.gates))
             .filter(|gate| gate.colour == Colour::Red)
             .map(|gate| gate.words)
             .collect();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
 use load::analysis::Metric;
+use load::analysis::gates::GateBound;
 use load::connect::{Dialect, Endpoint, Login};
 use load::search::Bound;
 use load::statistics::claim::Claim;
@@ -97,6 +98,7 @@ A file:
   pairs = 10                            that count; floor-pairs = 4 of A with itself before them
   claims = [\"p99 falls by >= 20 %\", \"throughput not worse than -2 %\"]
   may-differ = [\"governor\"]             of the environment, beside the servers themselves
+  gates = [\"steal <= 30 %\"]             what drops a pair, where the usual bounds (docs/bench.md) would drop them all
   [load]                                flags of bench run without their dashes
   rate = 20000
   duration = \"10s\"
@@ -409,6 +411,9 @@ pub(crate) struct CompareSettings {
     /// What of the environment differs on purpose, as in governor; may be given several times
     #[arg(long, help_heading = COMPARISON, value_name = "NAME")]
     pub(crate) may_differ: Vec<String>,
+    /// A bound that drops a pair, in place of the usual one, as in 'steal <= 30 %'; may be given several times
+    #[arg(long, help_heading = COMPARISON, value_name = "BOUND")]
+    pub(crate) gate: Vec<GateBound>,
     #[command(flatten)]
     pub(crate) load: LoadSettings,
     #[command(flatten)]

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::gates::{Colour, Gate, gates, worst};
+use super::gates::{Colour, Gate, GateBound, gates_within, worst};
 use super::{Figures, Metric};
 use crate::environment::Environment;
 use crate::environment::difference::{self, Row};
@@ -34,6 +34,9 @@ pub struct Declared {
     /// Names of things of the environment that differ on purpose.
     #[serde(default)]
     pub may_differ: Vec<String>,
+    /// Bounds of gates that hold in place of the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateBound>,
     /// Names of set-ups whose server ran before and goes on through all runs: what one leaves behind the next finds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub servers_kept: Vec<String>,
@@ -106,8 +109,8 @@ impl Comparison {
             let of = |index: usize| metric.of(&saved.runs[index], &figures[index]);
             Some((of(runs.0)?, of(runs.1)?))
         };
-        let pairs = pairs(&saved.runs, &figures, ("a", "b"));
-        let same = self::pairs(&saved.runs, &figures, ("a1", "a2"));
+        let pairs = pairs(&saved.runs, &figures, ("a", "b"), &declared.gates);
+        let same = self::pairs(&saved.runs, &figures, ("a1", "a2"), &declared.gates);
         let counted: Vec<&Pair> = pairs.iter().filter(|pair| pair.dropped.is_empty()).collect();
         let floor_pairs: Vec<(f64, f64)> = same
             .iter()
@@ -189,7 +192,7 @@ fn judge(metrics: &mut [Compared], margin: Margin) {
 }
 
 /// The pairs whose runs are of these two arms, in order.
-fn pairs(runs: &[Run], figures: &[Figures], arms: (&str, &str)) -> Vec<Pair> {
+fn pairs(runs: &[Run], figures: &[Figures], arms: (&str, &str), bounds: &[GateBound]) -> Vec<Pair> {
     let mut pairs: Vec<Pair> = Vec::new();
     let of_arm = |arm: &str, number: u32| {
         runs.iter().position(|run| run.head.arm == arm && run.head.pair == Some(number))
@@ -201,7 +204,7 @@ fn pairs(runs: &[Run], figures: &[Figures], arms: (&str, &str)) -> Vec<Pair> {
     for number in numbers {
         // Half a pair is a cut file's last.
         let (Some(a), Some(b)) = (of_arm(arms.0, number), of_arm(arms.1, number)) else { continue };
-        let red = [a, b].into_iter().flat_map(|index| gates(&runs[index], &figures[index]));
+        let red = [a, b].into_iter().flat_map(|index| gates_within(&runs[index], &figures[index], bounds));
         let dropped: Vec<Gate> =
             red.filter(|gate| worst(std::slice::from_ref(gate)) == Colour::Red).collect();
         pairs.push(Pair { number, runs: (a, b), dropped });
@@ -225,6 +228,7 @@ mod tests {
             margin: Margin::FIVE_PERCENT,
             claims: claims.iter().map(|claim| claim.parse().unwrap()).collect(),
             may_differ: Vec::new(),
+            gates: Vec::new(),
             servers_kept: Vec::new(),
         };
         let mut saved = Saved {

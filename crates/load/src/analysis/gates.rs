@@ -1,5 +1,5 @@
 //! What makes a run doubtful. The bounds are fixed here, before any run, and hold for both sides of a comparison: a run beyond
-//! a red one is no evidence, and takes its pair with it.
+//! a red one is no evidence, and takes its pair with it. A comparison may declare another red bound beforehand ([`GateBound`]).
 //!
 //! | gate | amber | red |
 //! |---|---|---|
@@ -18,8 +18,11 @@
 //! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
 
 mod agents;
+mod declared;
 
 use serde::{Deserialize, Serialize};
+
+pub use declared::{GateBound, gates_within};
 
 use super::{Figures, Window};
 use crate::environment::{Kind, NOT_EXPOSED, Row, THROTTLED};

@@ -131,6 +131,7 @@ fn experiment(delay_ns: u64, seed: u64) -> Result<Comparison, String> {
         margin: Margin::FIVE_PERCENT,
         claims: Vec::new(),
         may_differ: Vec::new(),
+        gates: Vec::new(),
         servers_kept: Vec::new(),
     };
     let plan = serde_json::json!({ "declared": declared });

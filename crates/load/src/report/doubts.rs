@@ -45,6 +45,12 @@ pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: boo
         );
         add(Colour::Amber, "same server", text);
     }
+    if !declared.gates.is_empty() {
+        let bounds: Vec<String> = declared.gates.iter().map(ToString::to_string).collect();
+        let text =
+            format!("declared beforehand, in place of the usual bounds of the gates: {}", bounds.join(", "));
+        add(Colour::Amber, "gates", text);
+    }
     for [first, second] in sides(saved) {
         let rows = difference(&first.1, &second.1, &declared.may_differ);
         let names: Vec<String> =

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::analysis::comparison::{Comparison, Declared};
-use crate::analysis::gates::{Colour, Gate, gates, worst};
+use crate::analysis::gates::{Colour, Gate, GateBound, gates_within, worst};
 use crate::analysis::{Figures, Metric, Window};
 use crate::result::{Run, Saved, SavedSecond};
 use crate::search::{Bound, Found, Search, Step};
@@ -146,12 +146,13 @@ impl<'a> View<'a> {
             margin: Margin::FIVE_PERCENT,
             claims: Vec::new(),
             may_differ: Vec::new(),
+            gates: Vec::new(),
             servers_kept: Vec::new(),
         });
         declared.name_a = clipped(&declared.name_a);
         declared.name_b = clipped(&declared.name_b);
         let bound: Option<Bound> = serde_json::from_value(read("bound")).ok();
-        let mut runs: Vec<Placed<'a>> = saved.runs.iter().map(placed).collect();
+        let mut runs: Vec<Placed<'a>> = saved.runs.iter().map(|run| placed(run, &declared.gates)).collect();
         let mut pairs: Vec<u32> =
             runs.iter().filter(|run| run.arm != Arm::Floor).filter_map(|run| run.run.head.pair).collect();
         pairs.sort_unstable();
@@ -369,13 +370,13 @@ fn is_bad(runs: &[Placed<'_>], pair: u32) -> bool {
     [Arm::A, Arm::B].into_iter().any(|arm| of(arm).next().is_none() || of(arm).any(Placed::is_red))
 }
 
-fn placed(run: &Run) -> Placed<'_> {
+fn placed<'a>(run: &'a Run, bounds: &[GateBound]) -> Placed<'a> {
     let figures = Figures::of(run);
     let arm = match run.head.arm.as_str() {
         "b" => Arm::B,
         "a1" | "a2" => Arm::Floor,
         _ => Arm::A,
     };
-    let gates = gates(run, &figures);
+    let gates = gates_within(run, &figures, bounds);
     Placed { arm, run, seconds: Window::of(run).seconds, figures, gates, is_excluded: false }
 }

@@ -3,6 +3,7 @@
 use clap::{Args, Command, FromArgMatches};
 use load::analysis::Metric;
 use load::analysis::comparison::Declared;
+use load::analysis::gates::GateBound;
 use load::connect::Endpoint;
 use load::statistics::claim::Claim;
 use load::statistics::verdict::Margin;
@@ -38,6 +39,9 @@ pub(in crate::bench) struct Plan {
     /// Names of what differs on purpose in the environment.
     #[serde(default)]
     may_differ: Vec<String>,
+    /// Bounds of gates in place of the usual ones.
+    #[serde(default)]
+    pub(in crate::bench) gates: Vec<GateBound>,
     /// Flags of `bench run`, without their dashes.
     #[serde(default)]
     load: toml::Table,
@@ -110,6 +114,7 @@ const KEYS: [(&str, &[&str]); 3] = [
             "seed",
             "claims",
             "may-differ",
+            "gates",
             "load",
             "a",
             "b",
@@ -161,6 +166,7 @@ impl Plan {
             seed: settings.load.workload.seed,
             claims: settings.claim.clone(),
             may_differ: settings.may_differ.clone(),
+            gates: settings.gate.clone(),
             load: toml::Table::new(),
             a: setup(&a),
             b: setup(b),
@@ -202,6 +208,7 @@ impl Plan {
             margin: Margin::new(self.margin_percent / 100.0).expect("checked when it was read"),
             claims: self.claims.clone(),
             may_differ: self.may_differ.clone(),
+            gates: self.gates.clone(),
         }
     }
 }
@@ -279,6 +286,7 @@ mod tests {
             (format!("{SETUPS}[load]\nrate = [3]\n"), "`rate` under [load] is"),
             (format!("claims = [\"p98 falls by >= 20 %\"]\n{SETUPS}"), "'p98' is no metric"),
             (format!("claims = [\"it is nice\"]\n{SETUPS}"), "is no claim"),
+            (format!("gates = [\"errors <= 3 %\"]\n{SETUPS}"), "is no bound of a gate"),
             (format!("metric = \"p98\"\n{SETUPS}"), "'p98' is no metric"),
             (format!("pairs = 0\n{SETUPS}"), "pairs are 1 to"),
             (format!("margin-percent = -1\n{SETUPS}"), "margin-percent is"),
