@@ -310,6 +310,12 @@ impl Shard {
         self.expires_actively = is_on;
     }
 
+    /// Whether it does.
+    #[inline]
+    pub fn expires_actively(&self) -> bool {
+        self.expires_actively
+    }
+
     /// Chooses what recency records from here on. What is on record is read in the new sense.
     pub fn set_recency(&mut self, recency: Recency) {
         self.config.recency = recency;
