@@ -94,6 +94,9 @@ pub struct Nic {
     pub xdp: bool,
     /// Addresses with their prefix, `10.0.0.1/24`.
     pub addresses: Vec<String>,
+    /// Gateways of the main table's default routes over it, v4 and v6.
+    #[serde(default)]
+    pub gateways: Vec<String>,
     /// Whether the way to whoever watches leads through it: a session of ssh that this process descends from.
     #[serde(default)]
     pub carries_session: bool,
@@ -106,7 +109,7 @@ pub struct Nic {
     /// Moderation of the whole card, as [`crate::knob::NicKnob::Coalesce`] writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coalesce: Option<String>,
-    /// Features by name.
+    /// Features by the kernel's names: `rx-ntuple-filter`, `hw-tc-offload`, `rx-gro`.
     #[serde(default)]
     pub features: BTreeMap<String, Feature>,
     /// Private flags by name.
@@ -138,7 +141,8 @@ pub struct Nic {
     /// Filters at the edges.
     #[serde(default)]
     pub filters: Vec<Filter>,
-    /// What drivers refuse although their features say otherwise: kernel module that blocks channel changes (`irdma`), and alike.
+    /// What makes drivers refuse although their features say otherwise, one word each: `irdma` (the module is loaded and blocks
+    /// changes of queue counts), `safe-mode` (ice without its DDP package), `switchdev`.
     #[serde(default)]
     pub hindrances: Vec<String>,
 }
@@ -244,9 +248,9 @@ pub struct Queue {
     /// Per-NAPI settings, where the kernel has them: `defer-hard-irqs`, `gro-flush-timeout`, `irq-suspend-timeout`, `threaded`.
     #[serde(default)]
     pub napi_settings: BTreeMap<String, String>,
-    /// The kernel thread that polls it: number and cpus.
+    /// The kernel thread that polls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub napi_thread: Option<(u32, Cpus)>,
+    pub napi_thread: Option<Thread>,
 }
 
 /// A filter at an edge.
@@ -304,6 +308,9 @@ pub struct Process {
     /// Its control group's path.
     #[serde(default)]
     pub cgroup: String,
+    /// TCP ports that it listens at, ascending; empty where that could not be read.
+    #[serde(default)]
+    pub ports: Vec<u16>,
     /// Its threads.
     pub threads: Vec<Thread>,
 }

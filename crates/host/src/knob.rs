@@ -55,7 +55,7 @@ impl fmt::Display for Setting {
 /// | `Cgroup` | `cgroup/LANE/cpuset.cpus` | as the file shows it |
 /// | `Thread` | `process/812@5512/813/affinity` | cpus, `2-3`; a nice value, `-5`; `fifo 10`, `rr 10`, `other` |
 /// | `Rule` | `rule/inet/49001` | `from 10.0.0.1 lookup 49001` |
-/// | `Route` | `route/inet/49001/default` | `via 10.0.0.254 dev ens1` |
+/// | `Route` | `route/inet/49001/default` | `via 10.0.0.254 dev ens1`, `dev ens1` |
 /// | `Nic` | `nic/ens1/…` | see [`NicKnob`] |
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -88,7 +88,7 @@ pub enum Knob {
         /// What of it.
         what: ThreadKnob,
     },
-    /// A routing rule of ours, by its preference.
+    /// A routing rule of ours, by its preference, which no two have.
     Rule {
         /// Which addresses.
         family: Family,
@@ -144,7 +144,15 @@ pub enum Direction {
     Egress,
 }
 
-/// What of a network card, below `nic/NAME/`. Words and units are those of `ethtool(8)` and `tc(8)`.
+/// What of a network card, below `nic/NAME/`. Words and units are those of `ethtool(8)` and `tc(8)`; features have the kernel's
+/// names (`rx-ntuple-filter`, `rx-gro`), which `ethtool -K` takes too. Rates are written as [`crate::rate::Rate`] does, addresses
+/// without a prefix that covers all of them.
+///
+/// Words that may be absent keep one order: a flower filter has `ip_proto dst_ip src_ip dst_port src_port skip_sw` and then
+/// `hw_tc` or `action skbedit priority`; a rule has `flow-type src-ip dst-ip src-port dst-port` and then `action` or `context`; a
+/// program of ours has `bpf queue priority`, the protocol, `src_ip src_port` (`dst_port` for a client's lane). It sets what it is
+/// told (the queue, the packet's priority: a class as `e7:10`) and lets the packet pass; one filter is one port.
+/// mqprio's map and queues have `num_tc` entries each.
 ///
 /// | knob | path | value |
 /// |---|---|---|
@@ -161,7 +169,7 @@ pub enum Direction {
 /// | `Clsact` | `qdisc/clsact` | `clsact` |
 /// | `Class` | `class/e7:10` | `parent e7: htb rate 1Gbit ceil 1Gbit` |
 /// | `Qdisc` | `qdisc/e7:10` (the parent) | `fq`, `tbf rate 1Gbit burst 128Kb latency 50ms`, … |
-/// | `Filter` | `filter/ingress/49001` | `protocol ip flower ip_proto tcp dst_port 6379 skip_sw hw_tc 1`, `protocol ip flower … action skbedit priority 1`, `protocol all bpf queue 2 tcp src_port 6379` |
+/// | `Filter` | `filter/ingress/49001` | `protocol ip flower ip_proto tcp dst_port 6379 skip_sw hw_tc 1`, `protocol ip flower … action skbedit priority 1`, `protocol all bpf queue 2 priority e7:10 tcp src_port 6379` |
 /// | `IrqAffinity` | `queue/3/irq` | cpus |
 /// | `RpsCpus` | `rx/3/rps_cpus` | cpus, empty for off |
 /// | `RpsFlowCount` | `rx/3/rps_flow_cnt` | a number |

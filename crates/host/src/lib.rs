@@ -21,6 +21,7 @@ pub mod facts;
 pub mod kernel;
 pub mod knob;
 pub mod plan;
+pub mod rate;
 pub mod spec;
 
 pub use cpus::Cpus;
@@ -28,4 +29,5 @@ pub use facts::Facts;
 pub use kernel::{Kernel, Refusal};
 pub use knob::{Knob, Setting};
 pub use plan::{Placed, Plan, Risk, Step};
+pub use rate::Rate;
 pub use spec::Spec;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cpus::Cpus;
 use crate::knob::{Knob, Setting};
+pub use crate::spec::Problem;
 use crate::spec::{BackendWish, Mode, Protocol};
 
 /// What will be done, in order; to revert is the same in reverse.
@@ -45,11 +46,15 @@ pub struct Placed {
 }
 
 /// One knob.
+///
+/// A step has work where `have != want`. Applied means: the knob reads as `want`, and every filter of a card with `skip_sw` is
+/// in hardware. A step that failed leaves the earlier ones to be undone in reverse order.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// Which.
     pub knob: Knob,
-    /// What it has.
+    /// What it has. `None`: nothing of the kind, the facts don't say, or what it belongs to comes with an earlier step (a queue
+    /// that a step adds): what counts for a journal is what is read before the write.
     pub have: Option<Setting>,
     /// What it shall have; `None`: nothing of the kind.
     pub want: Option<Setting>,
@@ -60,6 +65,14 @@ pub struct Step {
     /// Other knobs that the kernel changes with this one (queue counts reset affinities): apply keeps what they had and writes
     /// it again, also when it reverts.
     pub disturbs: Vec<Knob>,
+}
+
+impl Step {
+    /// Whether there is something to do.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        self.have != self.want
+    }
 }
 
 /// What may happen besides.
@@ -87,15 +100,5 @@ impl fmt::Display for Risk {
             Risk::WholeMachine => "holds for the whole machine",
             Risk::StopsRdma => "stops RDMA on this card for some seconds",
         })
-    }
-}
-
-/// A problem of the wish, in words that say what to change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem(pub String);
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }

@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
 
+mod check;
+mod examples;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use check::{BUSY_POLL_US_MAX, LANES_COUNT_MAX, MODERATION_USECS_MAX, NAME_SIZE_MAX, NICE_RANGE};
+pub use examples::{EXAMPLES, example};
+
 /// The file. Every key has a default but the lanes' names and ports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -22,6 +31,17 @@ pub struct Spec {
     /// Everything that is no lane's.
     #[serde(default)]
     pub default: DefaultLane,
+}
+
+/// A problem of the wish, in words that say what to change.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct Problem(pub String);
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// The machine.
@@ -111,6 +131,25 @@ pub struct Moderation {
     pub tx_usecs: Option<u32>,
 }
 
+impl Moderation {
+    /// Its words of `ethtool -C` and their values, of those that are given.
+    pub fn words(self) -> impl Iterator<Item = (&'static str, String)> {
+        let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+        [
+            ("adaptive-rx", self.adaptive_rx.map(switch)),
+            ("rx-usecs", self.rx_usecs.map(|it| it.to_string())),
+            ("adaptive-tx", self.adaptive_tx.map(switch)),
+            ("tx-usecs", self.tx_usecs.map(|it| it.to_string())),
+        ]
+        .into_iter()
+        .filter_map(|(word, value)| value.map(|value| (word, value)))
+    }
+
+    fn is_too_long(self) -> bool {
+        self.rx_usecs.max(self.tx_usecs).is_some_and(|usecs| usecs > MODERATION_USECS_MAX)
+    }
+}
+
 /// A lane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -160,6 +199,35 @@ pub struct Lane {
     pub nice: Option<i32>,
 }
 
+/// Where a lane's interrupts shall go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IrqWish {
+    /// To its own cores.
+    OnLane,
+    /// To these, which serve nothing else.
+    Reserved(Cpus),
+}
+
+impl Lane {
+    /// What `irq` says, where it is given.
+    ///
+    /// # Errors
+    /// A sentence with the two forms there are.
+    pub fn irq_wish(&self) -> Result<Option<IrqWish>, String> {
+        let Some(text) = &self.irq else { return Ok(None) };
+        let bad =
+            || format!("`irq` is \"on-lane\" or \"reserved\" and cores, \"reserved 0-1\", not \"{text}\"");
+        match text.split_once(' ') {
+            None if text == "on-lane" => Ok(Some(IrqWish::OnLane)),
+            Some(("reserved", cores)) => match cores.parse::<Cpus>() {
+                Ok(cores) if !cores.is_empty() => Ok(Some(IrqWish::Reserved(cores))),
+                _ => Err(bad()),
+            },
+            _ => Err(bad()),
+        }
+    }
+}
+
 /// `tcp` or `udp`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -205,6 +273,14 @@ pub struct Match {
     pub unit: Option<String>,
     /// A control group's path, and those below.
     pub cgroup: Option<String>,
+}
+
+impl Match {
+    /// Whether it says nothing, and so matches no process.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Match::default()
+    }
 }
 
 /// What is no lane's.
