@@ -16,6 +16,7 @@
 //!
 //! The crate knows nothing of databases and depends on no other of ours. It starts no thread and prints nothing.
 
+mod bpf;
 pub mod cpus;
 pub mod facts;
 pub mod kernel;
@@ -23,6 +24,7 @@ pub mod knob;
 pub mod plan;
 pub mod rate;
 pub mod spec;
+pub mod witness;
 
 pub use cpus::Cpus;
 pub use facts::Facts;
