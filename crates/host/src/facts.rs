@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpus::Cpus;
 
+mod have;
+
+pub use have::spread_text;
+
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +36,9 @@ pub struct Facts {
     pub daemons: Vec<Daemon>,
     /// How control groups are mounted.
     pub cgroup: Cgroup,
+    /// Routing rules with a preference, and routes of tables, of 49001 and above, by the path of their knobs.
+    #[serde(default)]
+    pub routing: BTreeMap<String, String>,
     /// Processes that were asked for by name, unit, group or number.
     #[serde(default)]
     pub processes: Vec<Process>,

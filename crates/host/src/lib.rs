@@ -23,6 +23,7 @@ pub mod kernel;
 pub mod knob;
 pub mod plan;
 pub mod rate;
+pub mod shell;
 pub mod spec;
 pub mod witness;
 

@@ -5,9 +5,74 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::cpus::Cpus;
+use crate::facts::Facts;
 use crate::knob::{Knob, Setting};
 pub use crate::spec::Problem;
-use crate::spec::{BackendWish, Mode, Protocol};
+use crate::spec::{BackendWish, Mode, Protocol, Spec};
+
+mod backend;
+mod card;
+mod draft;
+mod flows;
+mod machine;
+mod place;
+mod process;
+mod queues;
+mod rss_ntuple;
+mod soft;
+mod tc_channel;
+mod text;
+mod virtual_nic;
+
+pub use card::DEFAULT_QUEUES;
+pub use draft::MARK_FIRST;
+pub use place::{CORES_FOR_RESERVED, LANE_CORES_PER_INTERRUPT_CORE};
+pub use process::is_match;
+pub use queues::RFS_FLOWS_COUNT;
+
+/// Plans a wish for a machine.
+///
+/// # Errors
+/// Every reason why it can't be had, each a sentence that names the key and the limit that it meets.
+pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Vec<Problem>> {
+    spec.check()?;
+    let mut draft = draft::Draft::new(facts);
+    let cards = card::resolve(&mut draft, spec);
+    let seats = place::seat(&mut draft, spec, &cards);
+    let mut lanes: Vec<Placed> =
+        spec.lanes.iter().zip(&seats.lanes).map(|(lane, seat)| Placed::by_itself(lane, seat)).collect();
+    for card in &cards {
+        let division = match card.backend {
+            backend::Backend::Soft => soft::divide(card, spec),
+            backend::Backend::Process => queues::Division::default(),
+            _ => queues::Division::of(card, spec),
+        };
+        card.steps(&mut draft, spec);
+        match card.backend {
+            backend::Backend::Soft => soft::check_counts(&mut draft, card, spec, &division),
+            backend::Backend::Process => {}
+            _ => card.check_counts(&mut draft, spec),
+        }
+        match card.backend {
+            backend::Backend::TcChannel(_) => tc_channel::steps(&mut draft, card, spec, &seats, &division),
+            backend::Backend::RssNtuple => rss_ntuple::steps(&mut draft, card, spec, &seats, &division),
+            backend::Backend::Virtual => virtual_nic::steps(&mut draft, card, spec, &seats, &division),
+            backend::Backend::Soft => soft::steps(&mut draft, card, spec, &seats, &division),
+            backend::Backend::Process => {}
+        }
+        for (class, (index, queues)) in (1..).zip(&division.lanes) {
+            let classed = matches!(card.backend, backend::Backend::TcChannel(_));
+            let placed = &mut lanes[*index];
+            placed.nic = Some(card.nic.name.clone());
+            placed.backend = (&card.backend).into();
+            placed.class = classed.then_some(class);
+            placed.queues = queues.iter().copied().collect();
+        }
+    }
+    machine::steps(&mut draft, spec, &cards);
+    process::steps(&mut draft, spec, &seats);
+    draft.finish(lanes)
+}
 
 /// What will be done, in order; to revert is the same in reverse.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -43,6 +108,24 @@ pub struct Placed {
     pub cores: Cpus,
     /// Cores that its interrupts go to.
     pub irq_cores: Cpus,
+}
+
+impl Placed {
+    /// A lane that has no card.
+    fn by_itself(lane: &crate::spec::Lane, seat: &place::Seat) -> Placed {
+        Placed {
+            name: lane.name.clone(),
+            nic: None,
+            backend: BackendWish::Process,
+            class: None,
+            protocol: lane.protocol,
+            ports: lane.ports.iter().flat_map(|ports| ports.0.iter().copied()).collect(),
+            mode: lane.mode,
+            queues: Cpus::default(),
+            cores: seat.cores.clone(),
+            irq_cores: seat.irq_cores.clone(),
+        }
+    }
 }
 
 /// One knob.

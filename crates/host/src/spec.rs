@@ -12,8 +12,12 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-pub use check::{BUSY_POLL_US_MAX, LANES_COUNT_MAX, MODERATION_USECS_MAX, NAME_SIZE_MAX, NICE_RANGE};
+pub use check::{
+    BUSY_POLL_US_MAX, LANES_COUNT_MAX, MODERATION_USECS_MAX, NAME_SIZE_MAX, NICE_RANGE, QUEUES_COUNT_MAX,
+};
+pub(crate) use check::{rate, sysctl_text};
 pub use examples::{EXAMPLES, example};
+pub(crate) use read::meant;
 
 /// The file. Every key has a default but the lanes' names and ports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,6 +10,8 @@ use crate::rate::Rate;
 pub const LANES_COUNT_MAX: usize = 1024;
 /// Letters of a lane's name: it is part of paths and tables.
 pub const NAME_SIZE_MAX: usize = 32;
+/// Queues of a lane or card: more than any card has.
+pub const QUEUES_COUNT_MAX: u32 = crate::cpus::NUMBER_MAX;
 /// Microseconds of busy polling: beyond a second a mistake of the unit is more likely than a wish.
 pub const BUSY_POLL_US_MAX: u32 = 1_000_000;
 /// Microseconds of interrupt moderation: beyond what any card's timer holds (ice: 8160).
@@ -223,6 +225,9 @@ impl NicWish {
                 say(key, format!("`{key}` is at least 1"));
             }
         }
+        if self.channels.is_some_and(|it| it > QUEUES_COUNT_MAX) {
+            say("channels", format!("no card has more than {QUEUES_COUNT_MAX} queues"));
+        }
         if let Some(gateway) = &self.gateway {
             if gateway.parse::<IpAddr>().is_err() {
                 say("gateway", format!("`{gateway}` is no address"));
@@ -240,8 +245,9 @@ impl NicWish {
 impl DefaultLane {
     fn check(&self, faults: &mut Faults) {
         check_cores("[default]", self.cores.as_ref(), At::Default("cores"), faults);
-        if self.queues == Some(0) {
-            faults.add(At::Default("queues"), "[default]: `queues` is at least 1".to_owned());
+        if self.queues.is_some_and(|it| it == 0 || it > QUEUES_COUNT_MAX) {
+            let sentence = format!("[default]: `queues` is at least 1, and at most {QUEUES_COUNT_MAX}");
+            faults.add(At::Default("queues"), sentence);
         }
         if let Err(problem) = rate(self.rate_max.as_ref()) {
             faults.add(At::Default("rate-max"), format!("[default]: {problem}"));
@@ -282,7 +288,9 @@ impl Lane {
         }
         let ports_count = self.ports.as_ref().map_or(0, |ports| ports.0.len());
         match (self.mode, self.queues) {
-            (_, Some(0)) => say("queues", "`queues` is at least 1".to_owned()),
+            (_, Some(queues)) if queues == 0 || queues > QUEUES_COUNT_MAX => {
+                say("queues", format!("`queues` is at least 1, and at most {QUEUES_COUNT_MAX}"));
+            }
             (Mode::OneQueuePerPort, _) if ports_count == 0 => {
                 say("ports", "one queue per port wants `ports`".to_owned());
             }

@@ -20,6 +20,19 @@ impl Spec {
         let faults = spec.faults();
         if faults.is_empty() { Ok(spec) } else { Err(faults.iter().map(|it| located(text, it)).collect()) }
     }
+
+    /// Checks a wish that came another way than by [`Spec::parse`], so there are no lines.
+    ///
+    /// # Errors
+    /// One sentence each.
+    pub fn check(&self) -> Result<(), Vec<Problem>> {
+        let faults = self.faults();
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults.into_iter().map(|it| Problem(it.sentence)).collect())
+        }
+    }
 }
 
 /// What serde says about a key lists all that there are, so no second list of keys is kept here.

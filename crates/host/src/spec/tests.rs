@@ -46,6 +46,7 @@ fn values_out_of_range_are_named_with_their_line() {
     };
     lane("queues = 0", "lane `a`: `queues` is at least 1");
     lane("addresses = ['10.0.0.1/24']", "lane `a`: `10.0.0.1/24` is no address");
+    lane("queues = 8192", "lane `a`: `queues` is at least 1, and at most 8191");
     lane("rate-min = 'fast'", "lane `a`: 'fast' is no rate");
     lane("rate-max = '1.5Gbit'", "lane `a`: '1.5Gbit' is no rate");
     lane("rate-min = '2Gbit'\nrate-max = '1Gbit'", "lane `a`: `rate-min` 2Gbit is above `rate-max` 1Gbit");
@@ -66,6 +67,7 @@ fn values_out_of_range_are_named_with_their_line() {
     refused("[[lane]]\nname = 'a'\n[host]\nsysctls = { '../x' = 1 }", "line 4: [host]: `../x` is no name");
     refused("[[nic]]\nname = 'a b'\n", "line 2: nic `a b`: a card is named by");
     refused("[[nic]]\nname = 'e'\nchannels = 0\n", "line 3: nic `e`: `channels` is at least 1");
+    refused("[[nic]]\nname = 'e'\nchannels = 9999\n", "line 3: nic `e`: no card has more than 8191 queues");
     refused(
         "[[nic]]\nname = 'e'\ngateway = '10.0.0.1'\n",
         "line 3: nic `e`: `gateway` is for `source-routing",

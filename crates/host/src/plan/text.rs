@@ -1,0 +1,182 @@
+//! A plan as people read it, within 80 columns.
+
+use std::fmt::Write as _;
+
+use super::{Placed, Plan, Step};
+use crate::cpus::Cpus;
+use crate::facts::Facts;
+use crate::knob::{Knob, NicKnob, Setting};
+use crate::shell::shell;
+use crate::spec::{BackendWish, Mode, Protocol};
+
+/// Columns of a page.
+const COLUMNS: usize = 80;
+/// A word that is longer stands on a line of its own, however long.
+const MARGIN: &str = "     ";
+
+impl Plan {
+    /// Lanes, notes and steps. The facts are those that it was planned from: they have the numbers that commands name.
+    #[must_use]
+    pub fn text(&self, facts: &Facts) -> String {
+        let mut text = String::new();
+        if let Some(made_from) = &facts.made_from {
+            wrap(&mut text, "", "", &format!("These facts were not read from a machine: {made_from}."));
+            text.push('\n');
+        }
+        text.push_str("Lanes\n");
+        for lane in &self.lanes {
+            wrap(&mut text, "  ", "    ", &lane.sentence());
+        }
+        if !self.notes.is_empty() {
+            text.push_str("\nNotes\n");
+            for note in &self.notes {
+                wrap(&mut text, "  - ", "    ", note);
+            }
+        }
+        let work: Vec<&Step> = self.steps.iter().filter(|step| step.has_work()).collect();
+        let done = self.steps.len() - work.len();
+        match (work.len(), done) {
+            (0, _) => text.push_str("\nNothing to do: everything is as wanted.\n"),
+            (count, 0) => line(&mut text, &format!("\nSteps: {count}, undone in reverse")),
+            (count, done) => {
+                line(
+                    &mut text,
+                    &format!("\nSteps: {count}, undone in reverse ({done} more have what is wanted)"),
+                );
+            }
+        }
+        for (number, step) in (1..).zip(work) {
+            step.write(&mut text, number, facts);
+        }
+        text
+    }
+}
+
+impl Placed {
+    /// `redis: tcp 6379-6382 on ens1 by tc-channel, class 1, …`.
+    fn sentence(&self) -> String {
+        let ports = crate::spec::Ports(self.ports.clone());
+        let protocol = if self.protocol == Protocol::Tcp { "tcp" } else { "udp" };
+        let mut parts = vec![match (&self.nic, self.ports.is_empty()) {
+            (Some(nic), false) => format!("{protocol} {ports} on {nic} by {}", backend_word(self.backend)),
+            (Some(nic), true) => format!("on {nic} by {}", backend_word(self.backend)),
+            (None, _) => "no card".to_owned(),
+        }];
+        parts.extend(self.class.map(|class| format!("class {class}")));
+        if self.nic.is_some() {
+            parts.push(match (self.queues.is_empty(), self.mode) {
+                (true, _) => "no queues of its own".to_owned(),
+                (false, Mode::OneQueuePerPort) => {
+                    format!("{}, one for each port", several("queue", &self.queues))
+                }
+                (false, Mode::Spread) => several("queue", &self.queues),
+            });
+        }
+        parts.push(several("core", &self.cores));
+        if self.irq_cores != self.cores {
+            parts.push(format!("interrupts on {}", several("core", &self.irq_cores)));
+        }
+        format!("{}: {}", self.name, parts.join(", "))
+    }
+}
+
+fn several(what: &str, cpus: &Cpus) -> String {
+    format!("{what}{} {cpus}", if cpus.count() == 1 { "" } else { "s" })
+}
+
+fn backend_word(backend: BackendWish) -> &'static str {
+    match backend {
+        BackendWish::Auto => "auto",
+        BackendWish::TcChannel => "tc-channel",
+        BackendWish::RssNtuple => "rss-ntuple",
+        BackendWish::Virtual => "virtual",
+        BackendWish::Soft => "soft",
+        BackendWish::Process => "process",
+    }
+}
+
+impl Step {
+    fn write(&self, text: &mut String, number: usize, facts: &Facts) {
+        text.push('\n');
+        wrap(text, &format!("{number:>3}. "), MARGIN, &format!("{}: {}", self.knob, self.why));
+        wrap(
+            text,
+            MARGIN,
+            "       ",
+            &format!("{} -> {}", value(self.have.as_ref()), value(self.want.as_ref())),
+        );
+        let (want, have) = (self.want.as_ref(), self.have.as_ref());
+        command(text, "     $ ", &shell(facts, &self.knob, want, have));
+        for risk in &self.risks {
+            wrap(text, "     ! ", "       ", &risk.to_string());
+        }
+        if let Some(sentence) = self.disturbed() {
+            wrap(text, "     ! ", "       ", &sentence);
+        }
+        command(text, "     undo: ", &shell(facts, &self.knob, have, want));
+    }
+
+    /// What the kernel changes with it, counted by kind.
+    fn disturbed(&self) -> Option<String> {
+        let mut kinds: Vec<(&str, usize)> = Vec::new();
+        for knob in &self.disturbs {
+            let Knob::Nic { knob, .. } = knob else { continue };
+            let kind = match knob {
+                NicKnob::IrqAffinity(_) => "interrupt affinities",
+                NicKnob::RpsCpus(_) | NicKnob::RpsFlowCount(_) => "RPS",
+                NicKnob::XpsCpus(_) | NicKnob::XpsRxqs(_) => "XPS",
+                NicKnob::Indirection => "the spreading table",
+                _ => "others",
+            };
+            match kinds.iter_mut().find(|(it, _)| *it == kind) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((kind, 1)),
+            }
+        }
+        let kinds: Vec<&str> = kinds.into_iter().map(|(kind, _)| kind).collect();
+        (!kinds.is_empty())
+            .then(|| format!("the driver may reset {}: they are written again", kinds.join(", ")))
+    }
+}
+
+fn value(setting: Option<&Setting>) -> String {
+    match setting.map(Setting::as_str) {
+        None => "nothing".to_owned(),
+        Some("") => "none".to_owned(),
+        Some(text) => text.to_owned(),
+    }
+}
+
+fn line(text: &mut String, content: &str) {
+    // A string takes everything.
+    let _ = writeln!(text, "{content}");
+}
+
+/// Words within the page's width, the first line after `first`, the others after `next`.
+fn wrap(text: &mut String, first: &str, next: &str, content: &str) {
+    fold(text, first, next, content, "");
+}
+
+/// The same for a command: a line that goes on ends as a shell wants it.
+fn command(text: &mut String, first: &str, content: &str) {
+    fold(text, first, "         ", content, " \\");
+}
+
+fn fold(text: &mut String, first: &str, next: &str, content: &str, goes_on: &str) {
+    let mut current = first.to_owned();
+    let mut empty = true;
+    for word in content.split(' ') {
+        let width = current.chars().count() + word.chars().count() + 1 + goes_on.len();
+        if !empty && width > COLUMNS {
+            line(text, &format!("{current}{goes_on}"));
+            next.clone_into(&mut current);
+            empty = true;
+        }
+        if !empty {
+            current.push(' ');
+        }
+        current.push_str(word);
+        empty = false;
+    }
+    line(text, current.trim_end());
+}
