@@ -279,9 +279,13 @@ fn the_queue_is_that_of_who_polled() {
 #[test]
 fn a_recorded_queue_is_one_less_than_what_the_packet_holds() {
     let Some(lab) = Lab::new() else { return };
+    let online: Cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
     let everything_by = |queue: u32| {
         for other in 0..QUEUES {
-            let (mask, file) = (if other == queue { "ff" } else { "0" }, "/sys/class/net/vc/queues/tx");
+            let (mask, file) = (
+                if other == queue { online.to_mask() } else { "0".to_owned() },
+                "/sys/class/net/vc/queues/tx",
+            );
             let line = format!("echo {mask} > {file}-{other}/xps_cpus");
             let done = Command::new("ip").args(["netns", "exec", &lab.client, "sh", "-c", &line]).status();
             assert!(done.unwrap().success(), "{line}");
