@@ -9,6 +9,7 @@ mod plan;
 mod preemption;
 mod region;
 mod release;
+mod run;
 mod serve;
 mod settings;
 mod signature;
@@ -32,10 +33,25 @@ fn main() -> ExitCode {
                 return ExitCode::from(trouble.code);
             }
         },
+        Ok(Verb::Run(settings)) => {
+            let stopped = run::run(&settings, say);
+            say(&stopped.problem);
+            return ExitCode::from(stopped.code);
+        }
+        // A wrong flag must not look like an exit code of the program that was to be run.
+        Err(Refusal::Usage(error)) if error.use_stderr() && is_run(std::env::args_os()) => {
+            let _ = error.print();
+            return ExitCode::from(run::EXIT_OURS);
+        }
         Err(Refusal::Usage(error)) => error.exit(),
         Err(Refusal::File(problem)) => Err(problem).inspect_err(|problem| log(problem)),
     };
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Whether these arguments, the program's name first, ask for `run`.
+fn is_run(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
+    arguments.nth(1).is_some_and(|verb| verb == "run")
 }
 
 /// A server's last words belong to its log.

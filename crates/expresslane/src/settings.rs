@@ -46,6 +46,9 @@ pub(crate) enum Verb {
     /// Load a server and show how it answers
     #[command(subcommand, arg_required_else_help = true)]
     Bench(crate::bench::BenchVerb),
+    /// Start a program inside a lane
+    #[command(long_about = crate::run::LONG, after_long_help = crate::run::EXAMPLES)]
+    Run(crate::run::RunSettings),
 }
 
 const SERVE_LONG: &str = "Serve the database.

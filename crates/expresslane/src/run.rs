@@ -1,0 +1,197 @@
+//! `expresslane run`: starts a program that knows nothing of lanes inside one.
+//!
+//! The process gives itself the lane's cpus, memory, priority and limits, which a program inherits, and then *becomes* the
+//! program (`execve(2)`). So signals, job control, the exit code and what a supervisor watches are the program's own; nothing
+//! stands between. What can't be had is an error before the program starts, never a program that runs elsewhere.
+
+mod process;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::str::FromStr;
+
+use host::Cpus;
+
+use crate::settings::{Size, whole};
+
+/// Exit codes, as `env(1)`, `nice(1)` and `timeout(1)` have them.
+pub(crate) const EXIT_OURS: u8 = 125;
+const EXIT_NOT_EXECUTABLE: u8 = 126;
+const EXIT_NOT_FOUND: u8 = 127;
+
+/// What `--help` says first.
+pub(crate) const LONG: &str = "Start a program inside a lane.
+
+Sets its cpus, memory, priority and limits, then becomes the program: signals and the exit code are the program's own, \
+and a supervisor sees one process.";
+
+/// What `--help` says last.
+pub(crate) const EXAMPLES: &str = "Examples:
+  expresslane run --cpus 2 -- redis-server --port 6379
+      on cpu 2 alone
+  expresslane run --cpus 4-7 --mem-node 1 --nofile 65536 -- memcached -t 4
+      four cpus, and memory of the second NUMA node alone
+  expresslane run --cpus 3 --sched fifo:10 --nice -5 -- ./server
+      before everything that has no real-time priority
+
+Exit codes: the program's own; 125 it was not started (one sentence says what to do), 126 it can't be executed, 127 there \
+is no such program.";
+
+/// All settings of `expresslane run`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RunSettings {
+    /// Cpus it may run on, such as 2-5,8
+    #[arg(long, value_name = "LIST")]
+    pub(crate) cpus: Option<Cpus>,
+    /// NUMA node of all its memory
+    #[arg(long, value_name = "NODE", value_parser = whole::<u32>(0, process::NODE_MAX))]
+    pub(crate) mem_node: Option<u32>,
+    /// Its nice value; below 0 takes CAP_SYS_NICE
+    #[arg(long, value_name = "NICE", allow_negative_numbers = true, value_parser = whole::<i32>(-20, 19))]
+    pub(crate) nice: Option<i32>,
+    /// Its scheduling: other, or fifo or rr with a priority from 1 to 99
+    #[arg(long, value_name = "other|fifo:N|rr:N")]
+    pub(crate) sched: Option<Scheduler>,
+    /// Files and sockets it may have open
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u64>(1, 1 << 30))]
+    pub(crate) nofile: Option<u64>,
+    /// Memory it may lock
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memlock: Option<Size>,
+    /// Control group to put it in, which must exist: a path below the hierarchy's root
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) cgroup: Option<String>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A policy of `sched(7)` and its real-time priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheduler {
+    /// Shares, by nice value.
+    Other,
+    /// Real time, until it waits.
+    Fifo(u8),
+    /// Real time, in turns with its equals.
+    RoundRobin(u8),
+}
+
+impl FromStr for Scheduler {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Scheduler, String> {
+        let wrong =
+            || format!("scheduling is other, or fifo:N or rr:N with a priority N from 1 to 99, not '{text}'");
+        let priority = |text: &str| match text.parse() {
+            Ok(priority @ 1..=99) => Ok(priority),
+            _ => Err(wrong()),
+        };
+        match text.split_once(':') {
+            None if text == "other" => Ok(Scheduler::Other),
+            Some(("fifo", n)) => Ok(Scheduler::Fifo(priority(n)?)),
+            Some(("rr", n)) => Ok(Scheduler::RoundRobin(priority(n)?)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scheduler::Other => f.write_str("other"),
+            Scheduler::Fifo(priority) => write!(f, "fifo:{priority}"),
+            Scheduler::RoundRobin(priority) => write!(f, "rr:{priority}"),
+        }
+    }
+}
+
+/// Why the program was not started: one sentence, and the exit code.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    /// What was wrong and what to do.
+    pub(crate) problem: String,
+    /// 125, 126 or 127.
+    pub(crate) code: u8,
+}
+
+/// Becomes the program; returns only where it can't. `note` is told what was asked for and means nothing here.
+pub(crate) fn run(settings: &RunSettings, note: impl Fn(&str)) -> NotStarted {
+    if let Err(problem) = prepare(settings, note) {
+        return NotStarted { problem, code: EXIT_OURS };
+    }
+    let [program, arguments @ ..] = settings.command.as_slice() else {
+        return NotStarted { problem: "name a program behind --".to_owned(), code: EXIT_OURS };
+    };
+    let error = Command::new(program).args(arguments).exec();
+    not_executed(&program.to_string_lossy(), &error)
+}
+
+fn not_executed(program: &str, error: &io::Error) -> NotStarted {
+    if error.kind() == io::ErrorKind::NotFound {
+        let problem = format!("there is no program '{program}'; name a file, or one in a directory of PATH");
+        return NotStarted { problem, code: EXIT_NOT_FOUND };
+    }
+    NotStarted { problem: format!("can't execute '{program}': {error}"), code: EXIT_NOT_EXECUTABLE }
+}
+
+/// Gives this process all that the program shall inherit. The group comes first, for it bounds cpus and memory; rights that
+/// the rest may need are not given up.
+fn prepare(settings: &RunSettings, note: impl Fn(&str)) -> Result<(), String> {
+    if let Some(group) = &settings.cgroup {
+        process::join(group)?;
+    }
+    if let Some(cpus) = &settings.cpus {
+        process::set_affinity(cpus)?;
+    }
+    if let Some(node) = settings.mem_node {
+        let nodes = process::nodes()?;
+        if !nodes.contains(node) {
+            return Err(format!("there is no NUMA node {node} for --mem-node; this machine has {nodes}"));
+        }
+        if nodes.count() == 1 {
+            note(&format!("--mem-node {node} changes nothing: this machine has one NUMA node"));
+        } else {
+            process::bind_memory(node)?;
+        }
+    }
+    if let Some(nice) = settings.nice {
+        process::set_nice(nice)?;
+    }
+    if let Some(scheduler) = settings.sched {
+        process::set_scheduler(scheduler)?;
+    }
+    if let Some(count) = settings.nofile {
+        process::set_limit(libc::RLIMIT_NOFILE, count, "--nofile")?;
+    }
+    if let Some(Size(bytes)) = settings.memlock {
+        process::set_limit(libc::RLIMIT_MEMLOCK, bytes, "--memlock")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scheduling_is_read_and_written_alike() {
+        for text in ["other", "fifo:1", "fifo:99", "rr:10"] {
+            assert_eq!(text.parse::<Scheduler>().unwrap().to_string(), text);
+        }
+        for text in ["", "fifo", "fifo:", "fifo:0", "fifo:100", "rr:-1", "other:1", "idle", "FIFO:1"] {
+            let problem = text.parse::<Scheduler>().unwrap_err();
+            assert!(problem.contains(&format!("'{text}'")), "{problem}");
+        }
+    }
+
+    #[test]
+    fn exit_codes_are_those_of_env() {
+        let code = |number| not_executed("x", &io::Error::from_raw_os_error(number)).code;
+        assert_eq!(code(libc::ENOENT), 127);
+        assert_eq!((code(libc::EACCES), code(libc::ENOEXEC), code(libc::E2BIG)), (126, 126, 126));
+    }
+}
