@@ -23,8 +23,10 @@ pub mod kernel;
 pub mod knob;
 pub mod plan;
 pub mod rate;
+mod screen;
 pub mod shell;
 pub mod spec;
+pub mod status;
 pub mod witness;
 
 pub use cpus::Cpus;

@@ -141,7 +141,7 @@ pub struct Step {
     pub have: Option<Setting>,
     /// What it shall have; `None`: nothing of the kind.
     pub want: Option<Setting>,
-    /// What for: the lane, or what of it needs this.
+    /// What for. A step of one lane begins with `lane NAME: `, by which status knows whose it is.
     pub why: String,
     /// What may happen besides.
     pub risks: Vec<Risk>,
