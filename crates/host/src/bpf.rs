@@ -25,6 +25,15 @@ pub(crate) struct Instruction {
     constant: i32,
 }
 
+#[cfg(test)]
+impl Instruction {
+    /// Operation, target, source, offset, constant: for those who carry a program out by hand.
+    pub(crate) fn parts(self) -> (u8, usize, usize, i16, i32) {
+        let (target, source) = (usize::from(self.registers & 15), usize::from(self.registers >> 4));
+        (self.op, target, source, self.offset, self.constant)
+    }
+}
+
 /// r0 to r10: 0 what a call returns, 1 to 5 its arguments and then gone, 6 to 9 kept, 10 the top of the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct R(pub(crate) u8);
@@ -124,6 +133,12 @@ impl Assembly {
     pub(crate) fn jump_if(&mut self, register: R, when: When, constant: i32, label: &'static str) {
         self.jumps.push((self.code.len(), label));
         self.push(when as u8 | 0x05, register, R(0), 0, constant);
+    }
+
+    /// Goes on at `label` if the two differ.
+    pub(crate) fn jump_if_other(&mut self, register: R, other: R, label: &'static str) {
+        self.jumps.push((self.code.len(), label));
+        self.push(When::NotEqual as u8 | 0x0d, register, other, 0, 0);
     }
 
     /// Goes on at `label`.

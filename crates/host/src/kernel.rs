@@ -1,5 +1,7 @@
 //! Who reads and writes knobs.
 
+pub mod live;
+
 use std::error::Error;
 use std::fmt;
 

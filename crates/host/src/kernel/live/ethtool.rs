@@ -1,0 +1,324 @@
+//! Settings of a card that the ethtool family of netlink has: channels, rings, moderation, features, private flags.
+//!
+//! Source: Documentation/networking/ethtool-netlink.rst. What it lacks is in [`super::ioctl`].
+
+use std::collections::BTreeMap;
+
+use super::errno::{invalid, said, unsupported};
+use super::netlink::{Attributes, Family, GENERIC_HEADER_SIZE, Message, Netlink, Reply};
+use crate::facts::{Channels, Feature, Rings};
+use crate::{Refusal, Setting};
+
+const FAMILY: &str = "ethtool";
+const FEATURES_GET: u8 = 11;
+const FEATURES_SET: u8 = 12;
+const FLAGS_GET: u8 = 13;
+const FLAGS_SET: u8 = 14;
+const RINGS_GET: u8 = 15;
+const RINGS_SET: u8 = 16;
+const CHANNELS_GET: u8 = 17;
+const CHANNELS_SET: u8 = 18;
+const COALESCE_GET: u8 = 19;
+const COALESCE_SET: u8 = 20;
+
+/// First attribute of every request: which card.
+const HEADER: u16 = 1;
+const HEADER_NAME: u16 = 2;
+
+const CHANNELS_RX_MAX: u16 = 2;
+const CHANNELS_TX_MAX: u16 = 3;
+const CHANNELS_COMBINED_MAX: u16 = 5;
+const CHANNELS_RX: u16 = 6;
+const CHANNELS_TX: u16 = 7;
+const CHANNELS_COMBINED: u16 = 9;
+
+const RINGS_RX_MAX: u16 = 2;
+const RINGS_TX_MAX: u16 = 5;
+const RINGS_RX: u16 = 6;
+const RINGS_TX: u16 = 9;
+
+/// Words of moderation in the order of settings, the attribute of each, and whether it is on or off.
+const COALESCE: &[(&str, u16, bool)] =
+    &[("adaptive-rx", 11, true), ("rx-usecs", 2, false), ("adaptive-tx", 12, true), ("tx-usecs", 6, false)];
+
+const FEATURES_HARDWARE: u16 = 2;
+const FEATURES_WANTED: u16 = 3;
+const FEATURES_ACTIVE: u16 = 4;
+const FEATURES_FIXED: u16 = 5;
+const FLAGS: u16 = 2;
+
+const BITS_NO_MASK: u16 = 1;
+const BITS: u16 = 3;
+const BIT: u16 = 1;
+const BIT_NAME: u16 = 2;
+const BIT_VALUE: u16 = 3;
+
+fn request(netlink: &mut Netlink, command: u8, nic: &str) -> Result<(Family, Message), Refusal> {
+    let family = Family::find(netlink, FAMILY)?
+        .ok_or_else(|| unsupported("this kernel has no ethtool netlink: it came with Linux 5.6"))?;
+    Ok((family, with_header(family, command, nic)))
+}
+
+fn with_header(family: Family, command: u8, nic: &str) -> Message {
+    let mut request = family.request(command, 0);
+    request.nest(HEADER, &[], |header| {
+        header.put_text(HEADER_NAME, nic);
+    });
+    request
+}
+
+/// The one answer to a request for one card.
+fn get(netlink: &mut Netlink, command: u8, nic: &str) -> Result<Reply, Refusal> {
+    let (_, request) = request(netlink, command, nic)?;
+    netlink.ask(&request)?.into_iter().next().ok_or_else(|| said(libc::EOPNOTSUPP, ""))
+}
+
+/// Those of a card, and the most of each.
+pub(crate) fn channels(netlink: &mut Netlink, nic: &str) -> Result<Channels, Refusal> {
+    let reply = get(netlink, CHANNELS_GET, nic)?;
+    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    let count = |kind| attributes.u32(kind).unwrap_or(0);
+    Ok(Channels {
+        rx: count(CHANNELS_RX),
+        tx: count(CHANNELS_TX),
+        combined: count(CHANNELS_COMBINED),
+        rx_max: count(CHANNELS_RX_MAX),
+        tx_max: count(CHANNELS_TX_MAX),
+        combined_max: count(CHANNELS_COMBINED_MAX),
+    })
+}
+
+/// Only what the card has more than none of.
+pub(super) fn channels_text(channels: &Channels) -> Setting {
+    let counts = [("rx", channels.rx), ("tx", channels.tx), ("combined", channels.combined)];
+    let words = counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
+    Setting::new(words.collect::<Vec<_>>().join(" "))
+}
+
+pub(super) fn set_channels(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
+    let kinds = [("rx", CHANNELS_RX), ("tx", CHANNELS_TX), ("combined", CHANNELS_COMBINED)];
+    set_numbers(netlink, CHANNELS_SET, nic, value, &kinds)
+}
+
+pub(crate) fn rings(netlink: &mut Netlink, nic: &str) -> Result<Rings, Refusal> {
+    let reply = get(netlink, RINGS_GET, nic)?;
+    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    let count = |kind| attributes.u32(kind).unwrap_or(0);
+    Ok(Rings {
+        rx: count(RINGS_RX),
+        tx: count(RINGS_TX),
+        rx_max: count(RINGS_RX_MAX),
+        tx_max: count(RINGS_TX_MAX),
+    })
+}
+
+pub(super) fn rings_text(rings: &Rings) -> Setting {
+    Setting::new(format!("rx {} tx {}", rings.rx, rings.tx))
+}
+
+pub(super) fn set_rings(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
+    set_numbers(netlink, RINGS_SET, nic, value, &[("rx", RINGS_RX), ("tx", RINGS_TX)])
+}
+
+/// Pairs of a word and a number.
+fn set_numbers(
+    netlink: &mut Netlink,
+    command: u8,
+    nic: &str,
+    value: &Setting,
+    kinds: &[(&str, u16)],
+) -> Result<(), Refusal> {
+    let words: Vec<&str> = value.words().collect();
+    let (_, mut request) = request(netlink, command, nic)?;
+    for pair in words.chunks(2) {
+        let kind = kinds.iter().find(|(name, _)| *name == pair[0]).map(|(_, kind)| *kind);
+        let number = pair.get(1).and_then(|text| text.parse().ok());
+        let (Some(kind), Some(number)) = (kind, number) else {
+            let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+            return Err(invalid(format!("'{value}' is not pairs of {} and a number", names.join(", "))));
+        };
+        request.put_u32(kind, number);
+    }
+    netlink.ask(&request).map(|_| ())
+}
+
+/// Moderation; what the card has not is absent.
+pub(crate) fn coalesce(netlink: &mut Netlink, nic: &str) -> Result<Setting, Refusal> {
+    let reply = get(netlink, COALESCE_GET, nic)?;
+    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    let word = |(name, kind, is_switch): &(&str, u16, bool)| {
+        let number = attributes.number(*kind)?;
+        Some(if *is_switch { format!("{name} {}", on_off(number != 0)) } else { format!("{name} {number}") })
+    };
+    Ok(Setting::new(COALESCE.iter().filter_map(word).collect::<Vec<_>>().join(" ")))
+}
+
+pub(super) fn set_coalesce(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
+    let (_, mut request) = request(netlink, COALESCE_SET, nic)?;
+    for (name, number) in coalesce_words(value)? {
+        let (_, kind, is_switch) =
+            COALESCE.iter().find(|(this, _, _)| *this == name).expect("names were checked");
+        if *is_switch {
+            request.put_u8(*kind, u8::from(number != 0));
+        } else {
+            request.put_u32(*kind, number);
+        }
+    }
+    netlink.ask(&request).map(|_| ())
+}
+
+/// Words of moderation as numbers; on is 1.
+pub(super) fn coalesce_words(value: &Setting) -> Result<Vec<(&'static str, u32)>, Refusal> {
+    let words: Vec<&str> = value.words().collect();
+    let pairs = words.chunks(2).map(|pair| {
+        let (name, _, is_switch) = COALESCE.iter().find(|(name, _, _)| *name == pair[0])?;
+        let number = match (is_switch, *pair.get(1)?) {
+            (true, "on") => 1,
+            (true, "off") => 0,
+            (true, _) => return None,
+            (false, text) => text.parse().ok()?,
+        };
+        Some((*name, number))
+    });
+    pairs.collect::<Option<Vec<_>>>().ok_or_else(|| {
+        invalid(format!(
+            "'{value}' is not like 'adaptive-rx off rx-usecs 50 adaptive-tx off tx-usecs 50', or a part of that"
+        ))
+    })
+}
+
+/// `on`, `off`.
+pub(super) fn on_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
+
+pub(super) fn parse_on_off(value: &Setting) -> Result<bool, Refusal> {
+    match value.as_str() {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        other => Err(invalid(format!("'{other}' is neither 'on' nor 'off'"))),
+    }
+}
+
+/// Features by the kernel's names. One that the card can't have is there only if it is on or never changes.
+pub(crate) fn features(netlink: &mut Netlink, nic: &str) -> Result<BTreeMap<String, Feature>, Refusal> {
+    let reply = get(netlink, FEATURES_GET, nic)?;
+    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    let (hardware, fixed) = (bits(attributes, FEATURES_HARDWARE), bits(attributes, FEATURES_FIXED));
+    let active = bits(attributes, FEATURES_ACTIVE);
+    let mut features = BTreeMap::new();
+    for name in hardware.keys().chain(active.keys()).chain(fixed.keys()) {
+        let can_change = hardware.contains_key(name) && !fixed.contains_key(name);
+        let feature = Feature { on: active.contains_key(name), fixed: !can_change };
+        features.insert(name.clone(), feature);
+    }
+    Ok(features)
+}
+
+/// Names of a bitset's bits, and their values where it has a mask. Without a mask what is listed is set.
+fn bits(attributes: Attributes<'_>, kind: u16) -> BTreeMap<String, bool> {
+    let set = attributes.within(kind);
+    let has_mask = set.find(BITS_NO_MASK).is_none();
+    let listed = set.within(BITS).filter(|(kind, _)| *kind == BIT).filter_map(|(_, bit)| {
+        let bit = Attributes(bit);
+        Some((bit.text(BIT_NAME)?, !has_mask || bit.find(BIT_VALUE).is_some()))
+    });
+    listed.collect()
+}
+
+pub(super) fn feature(netlink: &mut Netlink, nic: &str, name: &str) -> Result<bool, Refusal> {
+    let features = features(netlink, nic)?;
+    let found = features.get(name);
+    match found {
+        Some(feature) => Ok(feature.on),
+        None => Err(unsupported(format!(
+            "{nic} has no feature '{name}' (or can't have it): see `ethtool -k {nic}`"
+        ))),
+    }
+}
+
+pub(super) fn set_feature(netlink: &mut Netlink, nic: &str, name: &str, is_on: bool) -> Result<(), Refusal> {
+    set_bit(netlink, FEATURES_SET, FEATURES_WANTED, nic, name, is_on)?;
+    if feature(netlink, nic, name)? == is_on {
+        return Ok(());
+    }
+    Err(unsupported(format!(
+        "the driver keeps {name} {}: it is fixed, or hangs on another feature",
+        on_off(!is_on)
+    )))
+}
+
+pub(crate) fn private_flags(netlink: &mut Netlink, nic: &str) -> Result<BTreeMap<String, bool>, Refusal> {
+    let reply = get(netlink, FLAGS_GET, nic)?;
+    Ok(bits(reply.split::<GENERIC_HEADER_SIZE>().1, FLAGS))
+}
+
+pub(super) fn private_flag(netlink: &mut Netlink, nic: &str, name: &str) -> Result<bool, Refusal> {
+    let flags = private_flags(netlink, nic)?;
+    flags.get(name).copied().ok_or_else(|| {
+        let names: Vec<&str> = flags.keys().map(String::as_str).collect();
+        unsupported(format!("this driver has no private flag '{name}', only {}", names.join(", ")))
+    })
+}
+
+pub(super) fn set_private_flag(
+    netlink: &mut Netlink,
+    nic: &str,
+    name: &str,
+    is_on: bool,
+) -> Result<(), Refusal> {
+    private_flag(netlink, nic, name)?;
+    set_bit(netlink, FLAGS_SET, FLAGS, nic, name, is_on)
+}
+
+/// One bit of a bitset; the others stay.
+fn set_bit(
+    netlink: &mut Netlink,
+    command: u8,
+    kind: u16,
+    nic: &str,
+    name: &str,
+    is_on: bool,
+) -> Result<(), Refusal> {
+    let (_, mut request) = request(netlink, command, nic)?;
+    put_bit(&mut request, kind, name, is_on);
+    netlink.ask(&request).map(|_| ())
+}
+
+fn put_bit(request: &mut Message, kind: u16, name: &str, is_on: bool) {
+    request.nest(kind, &[], |set| {
+        set.nest(BITS, &[], |bits| {
+            bits.nest(BIT, &[], |bit| {
+                bit.put_text(BIT_NAME, name);
+                if is_on {
+                    bit.put(BIT_VALUE, &[]);
+                }
+            });
+        });
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bit_is_set_and_the_others_are_not_named() {
+        let mut message = Message::new(0, 0, &[]);
+        put_bit(&mut message, FLAGS, "fw-lldp-agent", false);
+        put_bit(&mut message, FEATURES_ACTIVE, "rx-gro", true);
+        let attributes = message.attributes(0);
+        assert_eq!(bits(attributes, FLAGS), BTreeMap::from([("fw-lldp-agent".to_owned(), false)]));
+        assert_eq!(bits(attributes, FEATURES_ACTIVE), BTreeMap::from([("rx-gro".to_owned(), true)]));
+        assert_eq!(bits(attributes, FEATURES_FIXED), BTreeMap::new());
+    }
+
+    #[test]
+    fn words_of_moderation_are_numbers() {
+        let words = coalesce_words(&Setting::new("adaptive-rx on rx-usecs 50 adaptive-tx off")).unwrap();
+        assert_eq!(words, [("adaptive-rx", 1), ("rx-usecs", 50), ("adaptive-tx", 0)]);
+        for odd in ["rx-usecs", "rx-usecs x", "adaptive-rx 1", "frames 5"] {
+            assert!(coalesce_words(&Setting::new(odd)).unwrap_err().reason.contains(odd), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! The machine's own kernel, on a pair of virtual interfaces with four queues between two network namespaces of each test.
+//!
+//! A test makes the namespaces, and runs itself again within the first one (`ip netns exec`, which also mounts that namespace's
+//! /sys). Without the right to make namespaces it says so and passes. What a test makes goes when it ends, however it ends.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+
+use host::kernel::Cause;
+use host::kernel::live::Live;
+use host::{Kernel, Knob, Setting};
+
+/// Set in the second run: it is within the namespace.
+const WITHIN: &str = "HOST_LIVE_WITHIN";
+/// The interface under test, its peer's name in the other namespace, and their addresses (RFC 2544 keeps them for benchmarks).
+const NIC: &str = "va";
+const PEER: &str = "vb";
+const ADDRESS: &str = "198.18.0.1";
+const PEER_ADDRESS: &str = "198.18.0.2";
+const SECONDS_MAX: &str = "60";
+
+/// Two namespaces and what is in them.
+struct Pair {
+    names: [String; 2],
+}
+
+impl Pair {
+    fn make(test: &str) -> Result<Pair, String> {
+        let name = |side: &str| format!("host-{test}-{}-{side}", std::process::id());
+        let pair = Pair { names: [name("a"), name("b")] };
+        let [a, b] = &pair.names;
+        for name in [a, b] {
+            ip(&format!("netns add {name}"))?;
+            ip(&format!("-n {name} link set lo up"))?;
+        }
+        let queues = "numtxqueues 4 numrxqueues 4";
+        ip(&format!("link add {NIC} {queues} netns {a} type veth peer name {PEER} {queues} netns {b}"))?;
+        for (name, nic, address) in [(a, NIC, ADDRESS), (b, PEER, PEER_ADDRESS)] {
+            ip(&format!("-n {name} address add {address}/24 dev {nic}"))?;
+            ip(&format!("-n {name} link set {nic} up"))?;
+        }
+        Ok(pair)
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = ip(&format!("netns del {name}"));
+        }
+    }
+}
+
+fn ip(words: &str) -> Result<(), String> {
+    let output =
+        Command::new("ip").args(words.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", said.trim())) }
+}
+
+/// What `tc` prints.
+fn tc(words: &str) -> String {
+    let output = Command::new("tc").args(words.split(' ')).output().expect("tc is beside ip");
+    assert!(output.status.success(), "tc {words}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs `body` within a namespace of its own.
+#[expect(clippy::disallowed_methods, reason = "the second run of this binary is told where it is")]
+fn within(test: &str, body: fn(&mut Live)) {
+    if std::env::var(WITHIN).is_ok() {
+        return body(&mut Live::new());
+    }
+    let short = &test[..test.len().min(12)];
+    let pair = match Pair::make(short) {
+        Ok(pair) => pair,
+        Err(reason) => return eprintln!("not tested: network namespaces can't be made here: {reason}"),
+    };
+    let binary = std::env::current_exe().unwrap();
+    let mut command = Command::new("timeout");
+    command.args([SECONDS_MAX, "ip", "netns", "exec", &pair.names[0]]).arg(binary);
+    command.args(["--exact", test, "--nocapture"]).env(WITHIN, "1");
+    let output = command.output().unwrap();
+    drop(pair);
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 passed"), "the test was not found within: {said}");
+}
+
+fn knob(path: &str) -> Knob {
+    path.parse().unwrap()
+}
+
+fn read(live: &mut Live, path: &str) -> Option<String> {
+    live.read(&knob(path)).unwrap_or_else(|refusal| panic!("{refusal}")).map(|setting| setting.to_string())
+}
+
+fn write(live: &mut Live, path: &str, text: Option<&str>) {
+    let setting = text.map(Setting::new);
+    live.write(&knob(path), setting.as_ref()).unwrap_or_else(|refusal| panic!("{refusal}"));
+}
+
+/// Sets a knob, reads the same text, and puts back what was there.
+fn round_trip(live: &mut Live, path: &str, text: &str) {
+    let before = read(live, path);
+    assert_ne!(before.as_deref(), Some(text), "{path} has it before");
+    write(live, path, Some(text));
+    assert_eq!(read(live, path).as_deref(), Some(text), "{path}");
+    write(live, path, before.as_deref());
+    assert_eq!(read(live, path), before, "{path} comes back");
+}
+
+fn refused(live: &mut Live, path: &str, text: Option<&str>) -> (Cause, String) {
+    let setting = text.map(Setting::new);
+    let refusal = live.write(&knob(path), setting.as_ref()).expect_err(path);
+    (refusal.cause, refusal.reason)
+}
+
+#[test]
+fn files_come_back_as_they_were() {
+    within("files_come_back_as_they_were", |live| {
+        round_trip(live, "sysctl/net.ipv4.conf.va.arp_ignore", "1");
+        round_trip(live, "sysctl/net.ipv4.conf.va.arp_announce", "2");
+        round_trip(live, "sysctl/net.ipv4.ip_local_port_range", "20000 30000");
+        round_trip(live, "nic/va/rx/3/rps_cpus", "0-1");
+        round_trip(live, "nic/va/rx/0/rps_flow_cnt", "1024");
+        round_trip(live, "nic/va/tx/2/xps_cpus", "1");
+        round_trip(live, "nic/va/tx/2/xps_rxqs", "0,3");
+        assert_eq!(read(live, "nic/va/rx/3/rps_cpus").as_deref(), Some(""), "none is empty");
+        let (cause, reason) = refused(live, "nic/va/rx/4/rps_cpus", Some("0"));
+        assert!(cause == Cause::Gone && reason.contains("no such queue"), "{reason}");
+        let (cause, reason) = refused(live, "sysctl/net.ipv4.conf.none.arp_ignore", Some("0"));
+        assert!(
+            cause == Cause::Gone && reason.contains("sysctl/net.ipv4.conf.none.arp_ignore = 0"),
+            "{reason}"
+        );
+        let (cause, reason) = refused(live, "nic/va/rx/0/rps_cpus", None);
+        assert!(cause == Cause::Invalid && reason.contains("taken away"), "{reason}");
+        let (cause, _) = refused(live, "nic/va/rx/0/rps_flow_cnt", Some("many"));
+        assert_eq!(cause, Cause::Invalid);
+    });
+}
+
+#[test]
+fn a_card_comes_back_as_it_was() {
+    within("a_card_comes_back_as_it_was", |live| {
+        round_trip(live, "nic/va/channels", "rx 2 tx 2");
+        round_trip(live, "nic/va/feature/rx-gro", "on");
+        round_trip(live, "nic/va/feature/tx-tcp-segmentation", "off");
+        let (cause, reason) = refused(live, "nic/va/channels", Some("rx 64"));
+        assert!(cause == Cause::Invalid && reason.contains("the kernel says"), "{reason}");
+        let (cause, reason) = refused(live, "nic/va/channels", Some("many 4"));
+        assert!(cause == Cause::Invalid && reason.contains("'many 4'"), "{reason}");
+        let (cause, reason) = refused(live, "nic/va/feature/none-such", Some("on"));
+        assert!(matches!(cause, Cause::Unsupported | Cause::Invalid), "{reason}");
+    });
+}
+
+#[test]
+fn a_napi_is_found_by_its_queue_and_comes_back() {
+    within("a_napi_is_found_by_its_queue_and_comes_back", |live| {
+        let settings = ["defer-hard-irqs", "gro-flush-timeout", "irq-suspend-timeout"];
+        let (cause, reason) = refused(live, "nic/va/queue/1/napi/defer-hard-irqs", Some("5"));
+        assert!(cause == Cause::Gone && reason.contains("GRO"), "without GRO this card has none: {reason}");
+        write(live, "nic/va/feature/rx-gro", Some("on"));
+        for (setting, value) in settings.iter().zip(["5", "20000", "1000000"]) {
+            round_trip(live, &format!("nic/va/queue/1/napi/{setting}"), value);
+        }
+        write(live, "nic/va/queue/2/napi/defer-hard-irqs", Some("7"));
+        for (queue, want) in [(0, "0"), (1, "0"), (2, "7"), (3, "0")] {
+            let path = format!("nic/va/queue/{queue}/napi/defer-hard-irqs");
+            assert_eq!(read(live, &path).as_deref(), Some(want), "{path}");
+        }
+        assert_eq!(read(live, "nic/va/queue/1/napi-thread"), None, "no thread polls it yet");
+        round_trip(live, "nic/va/threaded", "1");
+        write(live, "nic/va/threaded", Some("1"));
+        round_trip(live, "nic/va/queue/1/napi-thread", "cpus 1 fifo 10");
+        round_trip(live, "nic/va/queue/3/napi-thread", "cpus 0 rr 3");
+        let (cause, reason) = refused(live, "nic/va/queue/1/napi-thread", Some("cpus 4096 other"));
+        assert_eq!(cause, Cause::Invalid, "{reason}");
+        assert_eq!(refused(live, "nic/va/queue/1/napi/none", Some("1")).0, Cause::Invalid);
+        assert_eq!(refused(live, "nic/va/queue/4/napi/defer-hard-irqs", Some("1")).0, Cause::Gone);
+        write(live, "nic/va/threaded", Some("0"));
+    });
+}
+
+#[test]
+fn queueing_comes_back_as_it_was() {
+    within("queueing_comes_back_as_it_was", |live| {
+        let before = read(live, "nic/va/qdisc/root");
+        round_trip(live, "nic/va/qdisc/root", "htb default 10");
+        round_trip(live, "nic/va/qdisc/root", "tbf rate 1Gbit burst 128Kb latency 50ms");
+        round_trip(live, "nic/va/qdisc/root", "pfifo limit 77");
+        round_trip(live, "nic/va/qdisc/root", "handle 1: htb default 20");
+
+        write(live, "nic/va/qdisc/root", Some("htb default 10"));
+        round_trip(live, "nic/va/class/e7:10", "parent e7: htb rate 1Gbit ceil 1Gbit");
+        write(live, "nic/va/class/e7:10", Some("parent e7: htb rate 100Mbit ceil 1Gbit"));
+        write(live, "nic/va/class/e7:11", Some("parent e7:10 htb rate 50Mbit ceil 60Gbit burst 128Kb"));
+        assert_eq!(
+            read(live, "nic/va/class/e7:11").unwrap(),
+            "parent e7:10 htb rate 50Mbit ceil 60Gbit burst 128Kb"
+        );
+        write(
+            live,
+            "nic/va/class/e7:11",
+            Some("parent e7:10 htb rate 50Mbit ceil 60Gbit burst 128Kb prio 3"),
+        );
+        assert!(read(live, "nic/va/class/e7:11").unwrap().ends_with(" prio 3"));
+        // Another rate of a class that is there.
+        write(live, "nic/va/class/e7:10", Some("parent e7: htb rate 200Mbit ceil 2500Mbit"));
+        assert_eq!(read(live, "nic/va/class/e7:10").unwrap(), "parent e7: htb rate 200Mbit ceil 2500Mbit");
+        round_trip(live, "nic/va/qdisc/e7:11", "tbf rate 500Mbit burst 64Kb latency 20ms");
+        round_trip(live, "nic/va/qdisc/e7:11", "pfifo limit 50");
+        let (cause, reason) = refused(live, "nic/va/qdisc/1:1", Some("pfifo limit 50"));
+        assert!(cause == Cause::Gone && reason.contains("root first"), "{reason}");
+        let (cause, reason) =
+            refused(live, "nic/va/class/e7:12", Some("parent e7:99 htb rate 1Gbit ceil 1Gbit"));
+        assert!(cause == Cause::Gone && reason.contains("no class e7:99"), "{reason}");
+        // The root goes with all that hangs below it.
+        write(live, "nic/va/qdisc/root", before.as_deref());
+        assert_eq!(
+            (read(live, "nic/va/qdisc/root"), read(live, "nic/va/class/e7:10")),
+            (before.clone(), None)
+        );
+        write(live, "nic/va/qdisc/root", None);
+        assert_eq!(read(live, "nic/va/qdisc/root"), before, "the kernel's own");
+
+        write(live, "nic/va/qdisc/root", Some("handle e7: mq"));
+        round_trip(live, "nic/va/qdisc/e7:2", "tbf rate 1Gbit burst 128Kb latency 50ms");
+        write(live, "nic/va/qdisc/root", before.as_deref());
+
+        round_trip(live, "nic/va/qdisc/clsact", "clsact");
+        round_trip(live, "nic/va/qdisc/clsact", "ingress");
+        for (text, module) in [("mqprio num_tc 2 map 0 1 queues 2@0 2@2 hw 0", "mqprio"), ("fq", "fq")] {
+            // Kernels that have the module do it instead.
+            if let Err(refusal) = live.write(&knob("nic/va/qdisc/root"), Some(&Setting::new(text))) {
+                assert_eq!(refusal.cause, Cause::Unsupported, "{refusal}");
+                assert!(refusal.reason.contains(module), "{refusal}");
+            }
+            write(live, "nic/va/qdisc/root", before.as_deref());
+        }
+        assert_eq!(read(live, "nic/va/qdisc/root"), before);
+    });
+}
+
+#[test]
+fn a_root_of_someone_else_comes_back() {
+    within("a_root_of_someone_else_comes_back", |live| {
+        tc("qdisc add dev va root handle 5: htb default 30 r2q 50");
+        let before = read(live, "nic/va/qdisc/root");
+        assert_eq!(before.as_deref(), Some("handle 5: htb default 30 r2q 50"));
+        write(live, "nic/va/qdisc/root", Some("htb default 10"));
+        write(live, "nic/va/qdisc/root", before.as_deref());
+        assert!(
+            tc("qdisc show dev va root").starts_with("qdisc htb 5: root"),
+            "{}",
+            tc("qdisc show dev va root")
+        );
+        // tc counts a bucket in whole microseconds, so that it holds less than was said.
+        tc("class add dev va parent 5: classid 5:30 htb rate 1Gbit burst 15k");
+        let before = read(live, "nic/va/class/5:30");
+        assert_eq!(before.as_deref(), Some("parent 5: htb rate 1Gbit ceil 1Gbit burst 15248b cburst 1496b"));
+        write(live, "nic/va/class/5:30", Some("parent 5: htb rate 2Gbit ceil 2Gbit"));
+        write(live, "nic/va/class/5:30", before.as_deref());
+        assert_eq!(read(live, "nic/va/class/5:30"), before);
+        tc("qdisc replace dev va root tbf rate 1Gbit burst 100Kb latency 7ms");
+        assert_eq!(read(live, "nic/va/qdisc/root").unwrap(), "tbf rate 1Gbit burst 100Kb latency 7ms");
+    });
+}
+
+/// Sends some packets to a port of the peer.
+fn send(port: u16, count: usize) {
+    let socket = UdpSocket::bind((ADDRESS, 0)).unwrap();
+    for _ in 0..count {
+        socket.send_to(b"x", (PEER_ADDRESS, port)).unwrap();
+    }
+}
+
+/// Packets that went through a qdisc or class, as `tc -s` counts.
+fn packets(what: &str) -> u64 {
+    let shown = tc(&format!("-s {what}"));
+    let words: Vec<&str> = shown.split_ascii_whitespace().collect();
+    let at = words.iter().position(|word| *word == "pkt" || *word == "pkts").expect("a count");
+    words[at - 1].parse().unwrap()
+}
+
+#[test]
+fn a_program_steers_what_is_sent() {
+    within("a_program_steers_what_is_sent", |live| {
+        write(live, "nic/va/qdisc/clsact", Some("clsact"));
+        round_trip(live, "nic/va/filter/egress/49001", "protocol all bpf queue 2 tcp src_port 6379");
+        round_trip(live, "nic/va/filter/ingress/1", "protocol ip bpf queue 0 udp dst_port 53");
+
+        write(live, "nic/va/qdisc/root", Some("handle e7: mq"));
+        for queue in 1..=4 {
+            write(live, &format!("nic/va/qdisc/e7:{queue}"), Some("pfifo limit 1000"));
+        }
+        write(
+            live,
+            "nic/va/filter/egress/49001",
+            Some("protocol all bpf queue 3 udp src_ip 198.18.0.1 dst_port 7000"),
+        );
+        write(live, "nic/va/filter/egress/49002", Some("protocol all bpf queue 1 udp dst_port 7001"));
+        send(7000, 40);
+        send(7001, 20);
+        assert!(packets("qdisc show dev va parent e7:4") >= 40, "{}", tc("-s qdisc show dev va"));
+        assert!(packets("qdisc show dev va parent e7:2") >= 20, "the second filter, too");
+
+        write(live, "nic/va/qdisc/root", Some("htb default 10"));
+        for class in ["e7:10", "e7:20"] {
+            write(live, &format!("nic/va/class/{class}"), Some("parent e7: htb rate 1Gbit ceil 1Gbit"));
+        }
+        write(
+            live,
+            "nic/va/filter/egress/49001",
+            Some("protocol all bpf queue 3 priority e7:20 udp dst_port 7000"),
+        );
+        send(7000, 40);
+        send(7002, 10);
+        assert!(packets("class show dev va classid e7:20") >= 40, "{}", tc("-s class show dev va"));
+        assert!(packets("class show dev va classid e7:10") >= 10);
+
+        // Filters of someone else are named, and stay.
+        tc("filter add dev va egress protocol ip pref 7 u32 match ip dport 1 0xffff classid 1:1");
+        assert_eq!(read(live, "nic/va/filter/egress/7").as_deref(), Some("protocol ip u32"));
+        let (cause, reason) = refused(live, "nic/va/filter/egress/8", Some("protocol ip u32"));
+        assert!(cause == Cause::Unsupported && reason.contains("u32"), "{reason}");
+        write(live, "nic/va/filter/egress/49001", None);
+        assert_eq!(read(live, "nic/va/filter/egress/7").as_deref(), Some("protocol ip u32"));
+        write(live, "nic/va/qdisc/clsact", None);
+        assert_eq!(read(live, "nic/va/filter/egress/49002"), None, "they go with clsact");
+        let (cause, reason) =
+            refused(live, "nic/va/filter/egress/1", Some("protocol all bpf queue 1 tcp src_port 1"));
+        assert!(cause == Cause::Gone && reason.contains("clsact"), "{cause:?} {reason}");
+    });
+}
+
+#[test]
+fn flower_is_written_or_refused_in_words() {
+    within("flower_is_written_or_refused_in_words", |live| {
+        write(live, "nic/va/qdisc/clsact", Some("clsact"));
+        for text in [
+            "protocol ip flower ip_proto tcp dst_ip 198.18.0.1 dst_port 6379 skip_hw",
+            "protocol ip flower ip_proto tcp src_port 6379 action skbedit priority 1",
+        ] {
+            match live.write(&knob("nic/va/filter/ingress/49001"), Some(&Setting::new(text))) {
+                Ok(()) => assert_eq!(read(live, "nic/va/filter/ingress/49001").as_deref(), Some(text)),
+                Err(refusal) => {
+                    assert_eq!(refusal.cause, Cause::Unsupported, "{refusal}");
+                    assert!(refusal.reason.contains("module"), "{refusal}");
+                }
+            }
+            write(live, "nic/va/filter/ingress/49001", None);
+        }
+    });
+}
+
+#[test]
+fn rules_and_routes_come_back_as_they_were() {
+    within("rules_and_routes_come_back_as_they_were", |live| {
+        round_trip(live, "rule/inet/10001", "from 198.18.0.1 lookup 49001");
+        round_trip(live, "rule/inet6/10001", "from 2001:db8::/32 lookup 49001");
+        round_trip(live, "rule/inet/10002", "from all to 198.18.0.0/24 fwmark 0x7 lookup 49002");
+        round_trip(live, "route/inet/49001/default", "via 198.18.0.2 dev va");
+        round_trip(live, "route/inet/49001/198.18.0.0/24", "dev va");
+        round_trip(live, "route/inet/49001/198.18.0.0/24", "dev va src 198.18.0.1");
+        write(live, "route/inet/49001/default", Some("via 198.18.0.2 dev va"));
+        assert_eq!(read(live, "route/inet/49002/default"), None, "another table");
+        write(live, "route/inet/49001/default", Some("via 198.18.0.9 dev va"));
+        assert_eq!(read(live, "route/inet/49001/default").as_deref(), Some("via 198.18.0.9 dev va"));
+        write(live, "rule/inet/10001", Some("from 198.18.0.1 lookup 49001"));
+        write(live, "rule/inet/10001", Some("from 198.18.0.7 lookup 49001"));
+        assert_eq!(read(live, "rule/inet/10001").as_deref(), Some("from 198.18.0.7 lookup 49001"));
+        write(live, "rule/inet/10001", None);
+        assert_eq!(read(live, "rule/inet/10001"), None);
+        let (cause, reason) = refused(live, "route/inet/49001/default", Some("via 198.18.0.2 dev none"));
+        assert!(cause == Cause::Gone && reason.contains("none"), "{reason}");
+        assert_eq!(refused(live, "route/inet/49001/nowhere", Some("dev va")).0, Cause::Invalid);
+    });
+}
+
+#[test]
+fn what_a_card_has_not_is_said() {
+    within("what_a_card_has_not_is_said", |live| {
+        for (path, text) in [
+            ("nic/va/rings", "rx 1024 tx 1024"),
+            ("nic/va/coalesce", "adaptive-rx off rx-usecs 50"),
+            ("nic/va/queue/1/coalesce", "rx-usecs 50"),
+            ("nic/va/indirection", "equal 2"),
+            ("nic/va/rss-context/2-3", "equal 2"),
+            ("nic/va/ntuple/7", "flow-type tcp4 dst-port 6379 action 2"),
+            ("nic/va/flag/fw-lldp-agent", "off"),
+            ("nic/va/devlink/tc1_inline_fd", "true"),
+            ("nic/va/queue/1/irq", "1"),
+        ] {
+            let (cause, reason) = refused(live, path, Some(text));
+            assert_eq!(cause, Cause::Unsupported, "{reason}");
+            assert!(reason.starts_with(&format!("{path} = {text}: ")), "{reason}");
+            let refusal = live.read(&knob(path)).expect_err(path);
+            assert_eq!(refusal.cause, Cause::Unsupported, "{refusal}");
+        }
+    });
+}
+
+#[test]
+fn a_card_that_vanishes_is_gone_and_odd_names_are_names() {
+    within("a_card_that_vanishes_is_gone_and_odd_names_are_names", |live| {
+        let odd = "x@+1.é";
+        ip(&format!("link add {odd} numtxqueues 4 numrxqueues 4 type veth peer name y")).unwrap();
+        round_trip(live, &format!("nic/{odd}/rx/0/rps_cpus"), "0");
+        round_trip(live, &format!("nic/{odd}/feature/rx-gro"), "on");
+        round_trip(live, &format!("nic/{odd}/qdisc/root"), "htb default 10");
+        // A dot in an interface's name is a slash in that of a sysctl.
+        round_trip(live, "sysctl/net.ipv4.conf.x@+1/é.arp_ignore", "1");
+        ip(&format!("link del {odd}")).unwrap();
+        for knob in [
+            "rx/0/rps_cpus",
+            "feature/rx-gro",
+            "qdisc/root",
+            "channels",
+            "queue/0/napi/defer-hard-irqs",
+            "ntuple/1",
+        ] {
+            let (cause, reason) = refused(live, &format!("nic/{odd}/{knob}"), Some("1"));
+            assert!(cause == Cause::Gone && reason.contains(odd), "{reason}");
+        }
+        for name in ["..", "a b", "a-name-with-more-than-15"] {
+            let refusal = live.read(&knob(&format!("nic/{name}/threaded"))).expect_err(name);
+            assert_eq!(refusal.cause, Cause::Gone, "{refusal}");
+        }
+    });
+}
+
+/// A process that sleeps; it ends with this.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn start() -> Sleeper {
+        Sleeper(Command::new("sleep").arg(SECONDS_MAX).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn path(&self, what: &str) -> String {
+        let pid = self.0.id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let start = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+        format!("process/{pid}@{start}/{pid}/{what}")
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_thread_comes_back_as_it_was_and_a_dead_one_is_gone() {
+    within("a_thread_comes_back_as_it_was_and_a_dead_one_is_gone", |live| {
+        let mut sleeper = Sleeper::start();
+        let affinity = sleeper.path("affinity");
+        if read(live, &affinity).as_deref() != Some("0") {
+            round_trip(live, &affinity, "0");
+        }
+        round_trip(live, &sleeper.path("nice"), "-5");
+        round_trip(live, &sleeper.path("nice"), "-1");
+        round_trip(live, &sleeper.path("scheduler"), "fifo 10");
+        round_trip(live, &sleeper.path("scheduler"), "rr 99");
+        round_trip(live, &sleeper.path("scheduler"), "batch");
+        assert_eq!(refused(live, &affinity, Some("8000")).0, Cause::Invalid);
+        assert_eq!(refused(live, &sleeper.path("nice"), Some("20")).0, Cause::Invalid);
+        let pid = sleeper.0.id();
+        let (cause, reason) = refused(live, &format!("process/{pid}@1/{pid}/nice"), Some("1"));
+        assert!(cause == Cause::Gone && reason.contains("another process"), "{reason}");
+        let other_thread = affinity.replace(&format!("/{pid}/"), "/1/");
+        assert_eq!(refused(live, &other_thread, Some("0")).0, Cause::Gone, "a thread of someone else");
+        sleeper.0.kill().unwrap();
+        sleeper.0.wait().unwrap();
+        let (cause, reason) = refused(live, &affinity, Some("0"));
+        assert!(cause == Cause::Gone && reason.contains("has ended"), "{reason}");
+    });
+}
+
+#[test]
+fn a_service_that_nobody_manages_says_so() {
+    within("a_service_that_nobody_manages_says_so", |live| {
+        assert_eq!(read(live, "service/no-such-daemon-here"), None);
+        assert_eq!(refused(live, "service/no-such-daemon-here", Some("stopped")).0, Cause::Gone);
+        let _sleeper = Sleeper::start();
+        assert_eq!(read(live, "service/sleep").as_deref(), Some("running"));
+        let (cause, reason) = refused(live, "service/sleep", Some("stopped"));
+        assert!(
+            cause == Cause::Unsupported && reason.contains("sleep runs, but neither systemd"),
+            "{reason}"
+        );
+        assert_eq!(refused(live, "service/--now", Some("stopped")).0, Cause::Invalid);
+    });
+}
