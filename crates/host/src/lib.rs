@@ -17,6 +17,7 @@
 //! The crate knows nothing of databases and depends on no other of ours. It starts no thread and prints nothing.
 
 mod bpf;
+pub mod check;
 pub mod cpus;
 pub mod facts;
 pub mod kernel;

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::cpus::Cpus;
-use crate::facts::Facts;
+use crate::facts::{Facts, Process};
 use crate::knob::{Knob, Setting};
 pub use crate::spec::Problem;
 use crate::spec::{BackendWish, Mode, Protocol, Spec};
@@ -141,7 +141,7 @@ pub struct Step {
     pub have: Option<Setting>,
     /// What it shall have; `None`: nothing of the kind.
     pub want: Option<Setting>,
-    /// What for. A step of one lane begins with `lane NAME: `, by which status knows whose it is.
+    /// What for. A step of one lane begins with `lane NAME: `, see [`Step::lane`].
     pub why: String,
     /// What may happen besides.
     pub risks: Vec<Risk>,
@@ -150,7 +150,25 @@ pub struct Step {
     pub disturbs: Vec<Knob>,
 }
 
+impl Plan {
+    /// Whether a process is a lane's: one that the plan puts onto its cores, or that listens at one of its ports.
+    #[must_use]
+    pub fn is_of_lane(&self, lane: &Placed, process: &Process) -> bool {
+        let moves = |step: &Step| match step.knob {
+            Knob::Thread { pid, .. } => pid == process.pid && step.lane() == Some(&lane.name),
+            _ => false,
+        };
+        process.ports.iter().any(|port| lane.ports.contains(port)) || self.steps.iter().any(moves)
+    }
+}
+
 impl Step {
+    /// The lane that it is for; `None`: a card's or the machine's.
+    #[must_use]
+    pub fn lane(&self) -> Option<&str> {
+        self.why.strip_prefix("lane ")?.split_once(':').map(|(name, _)| name)
+    }
+
     /// Whether there is something to do.
     #[must_use]
     pub fn has_work(&self) -> bool {

@@ -190,7 +190,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Report {
         .steps
         .iter()
         .zip(evidence.readings)
-        .filter(|(step, _)| lane_of(step).is_none())
+        .filter(|(step, _)| step.lane().is_none())
         .filter_map(differ)
         .collect();
     let lanes: Vec<LaneStatus> =
@@ -209,7 +209,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Report {
 fn judge_lane(evidence: &Evidence<'_>, index: usize, shared: &[Difference]) -> LaneStatus {
     let plan = evidence.plan;
     let lane = &plan.lanes[index];
-    let mine = || plan.steps.iter().zip(evidence.readings).filter(|it| lane_of(it.0) == Some(&lane.name));
+    let mine = || plan.steps.iter().zip(evidence.readings).filter(|it| it.0.lane() == Some(&lane.name));
     let differences: Vec<Difference> =
         mine().filter_map(|(step, reading)| difference(step, reading)).collect();
     let used = used::used(lane, index, evidence.sights);
@@ -235,11 +235,6 @@ fn judge_lane(evidence: &Evidence<'_>, index: usize, shared: &[Difference]) -> L
     };
     let (name, nic, knob_count) = (lane.name.clone(), lane.nic.clone(), mine().count());
     LaneStatus { name, nic, headline, verdict, knob_count, differences, findings, used }
-}
-
-/// The lane that a step is for; `None`: a card's or the machine's. See [`Step::why`].
-fn lane_of(step: &Step) -> Option<&str> {
-    step.why.strip_prefix("lane ")?.split_once(':').map(|(name, _)| name)
 }
 
 fn difference(step: &Step, reading: &Reading) -> Option<Difference> {

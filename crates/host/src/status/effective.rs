@@ -4,7 +4,7 @@ use crate::facts::{Nic, Process, Thread};
 use crate::knob::{Knob, NicKnob};
 use crate::plan::{Placed, Step};
 
-use super::{Evidence, Finding, Used, Verdict, lane_of};
+use super::{Evidence, Finding, Used, Verdict};
 
 /// What begins the finding of a filter that is not in hardware.
 const NOT_OFFLOADED: &str = "not offloaded: ";
@@ -13,7 +13,7 @@ const NOT_OFFLOADED: &str = "not offloaded: ";
 pub(super) fn findings(evidence: &Evidence<'_>, lane: &Placed, used: &Used) -> Vec<Finding> {
     let nic = lane.nic.as_ref().and_then(|name| evidence.facts.nics.iter().find(|nic| nic.name == *name));
     let steps: Vec<&Step> =
-        evidence.plan.steps.iter().filter(|step| lane_of(step) == Some(&lane.name)).collect();
+        evidence.plan.steps.iter().filter(|step| step.lane() == Some(&lane.name)).collect();
     let mut found = Vec::new();
     match (nic, &lane.nic) {
         (Some(nic), _) => {
@@ -138,8 +138,7 @@ fn threads(evidence: &Evidence<'_>, lane: &Placed, steps: &[&Step], found: &mut 
     let is_planned = |process: &Process| {
         steps.iter().any(|step| matches!(&step.knob, Knob::Thread { pid, .. } if *pid == process.pid))
     };
-    let listens = |process: &Process| process.ports.iter().any(|port| lane.ports.contains(port));
-    for process in evidence.facts.processes.iter().filter(|it| is_planned(it) || listens(it)) {
+    for process in evidence.facts.processes.iter().filter(|it| evidence.plan.is_of_lane(lane, it)) {
         let strays: Vec<&Thread> =
             process.threads.iter().filter(|thread| !thread.cpus.is_within(&lane.cores)).collect();
         let Some(first) = strays.first() else { continue };
