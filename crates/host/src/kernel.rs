@@ -1,5 +1,6 @@
 //! Who reads and writes knobs.
 
+pub mod fake;
 pub mod live;
 
 use std::error::Error;

@@ -200,7 +200,7 @@ pub enum NicKnob {
     Ntuple(u32),
     /// The root queueing discipline.
     Root,
-    /// The place where filters at the edges hang.
+    /// The place where filters at the edges hang. Removing it is refused as busy while any does: the kernel would drop them.
     Clsact,
     /// A class, by its id.
     Class(String),

@@ -16,14 +16,19 @@
 //!
 //! The crate knows nothing of databases and depends on no other of ours. It starts no thread and prints nothing.
 
+pub mod apply;
 mod bpf;
+pub mod change;
 pub mod check;
 pub mod cpus;
 pub mod facts;
+pub mod guard;
+pub mod journal;
 pub mod kernel;
 pub mod knob;
 pub mod plan;
 pub mod rate;
+pub mod revert;
 mod screen;
 pub mod shell;
 pub mod spec;

@@ -1,0 +1,221 @@
+//! Keeps lanes: of the knobs that have lost what was set, says which to set again, and which not any more.
+//!
+//! A link that goes down and up clears XPS, a reset of the card takes affinities and classes, and daemons set what they think
+//! right. The first two are mended and over. A daemon comes back, and setting a knob against it for ever helps nobody: a knob
+//! that is lost too often is told, with who is the likeliest to do it, and left until that has been quiet for a while.
+//!
+//! Pure: the caller reads the knobs, the clock and the kernel's notices, and calls [`crate::apply::again`] with what is found.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use crate::change::shown;
+use crate::facts::Daemon;
+use crate::journal::Journal;
+use crate::kernel::{Kernel, Refusal};
+use crate::knob::{Knob, NicKnob, Setting};
+use crate::plan::{Plan, Step};
+
+/// Losses of a knob within [`WINDOW_MS`] that are mended; the next is left.
+pub const LOSSES_COUNT_MAX: usize = 5;
+/// For how long a loss counts, in milliseconds; and for how long a knob that was left must not change to be mended again.
+pub const WINDOW_MS: u64 = 10 * 60 * 1000;
+
+/// What each knob of a plan has now; knobs of things that are not there are missing.
+pub type Fresh = BTreeMap<Knob, Result<Option<Setting>, Refusal>>;
+
+/// Reads what a plan wants.
+pub fn fresh(plan: &Plan, kernel: &mut dyn Kernel) -> Fresh {
+    plan.steps.iter().map(|step| (step.knob.clone(), kernel.read(&step.knob))).collect()
+}
+
+/// What the kernel told since the last look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A card's link changed, or the card was reset: what is lost on it now is nobody's doing.
+    Link {
+        /// The interface's name.
+        nic: String,
+    },
+}
+
+/// What a look finds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// Lost, to be set again.
+    Again {
+        /// The step that sets it.
+        step: Step,
+        /// What it has.
+        found: Option<Setting>,
+    },
+    /// Lost too often: left. Told once.
+    Left {
+        /// Which.
+        knob: Knob,
+        /// What it has.
+        found: Option<Setting>,
+        /// How often it was lost within [`WINDOW_MS`].
+        losses_count: usize,
+        /// Who is likely to set it, and what to do.
+        culprit: String,
+    },
+    /// What it belongs to is not there, or can't be read. Told once.
+    Unreadable {
+        /// Which.
+        knob: Knob,
+        /// In the kernel's words.
+        reason: String,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Again { step, found } => {
+                write!(f, "{} has {}: set to {} again", step.knob, shown(found), shown(&step.want))
+            }
+            Finding::Left { knob, found, losses_count, culprit } => write!(
+                f,
+                "{knob} has {} and was lost {losses_count} times in {} minutes: left so. {culprit}",
+                shown(found),
+                WINDOW_MS / 60_000
+            ),
+            Finding::Unreadable { knob, reason } => write!(f, "{knob} can't be looked at: {reason}"),
+        }
+    }
+}
+
+/// What was lost when.
+#[derive(Debug, Default)]
+pub struct Guard {
+    known: BTreeMap<Knob, Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Times of losses that a notice does not explain, in milliseconds; those within the window.
+    losses_ms: VecDeque<u64>,
+    /// What it had when it was left.
+    left_with: Option<Option<Setting>>,
+    is_told_unreadable: bool,
+}
+
+impl Guard {
+    /// Compares what is wanted with what is there, in the order of the plan. Nothing is found while the lanes are not wholly in
+    /// force: an apply or a revert is at them, or was cut short.
+    pub fn look(
+        &mut self,
+        plan: &Plan,
+        journal: &Journal,
+        fresh: &Fresh,
+        notices: &[Notice],
+        daemons: &[Daemon],
+        now_ms: u64,
+    ) -> Vec<Finding> {
+        if !journal.is_complete() {
+            return Vec::new();
+        }
+        let last =
+            |index: usize, knob: &Knob| plan.steps[index + 1..].iter().all(|later| later.knob != *knob);
+        let mut findings = Vec::new();
+        for (index, step) in plan.steps.iter().enumerate() {
+            let Some(found) = fresh.get(&step.knob).filter(|_| last(index, &step.knob)) else { continue };
+            let known = self.known.entry(step.knob.clone()).or_default();
+            let finding = match found {
+                Ok(found) => known.compare(step, found, notices, daemons, now_ms),
+                Err(_) if known.is_told_unreadable => None,
+                Err(refusal) => {
+                    known.is_told_unreadable = true;
+                    Some(Finding::Unreadable { knob: step.knob.clone(), reason: refusal.reason.clone() })
+                }
+            };
+            findings.extend(finding);
+        }
+        findings
+    }
+}
+
+impl Known {
+    fn compare(
+        &mut self,
+        step: &Step,
+        found: &Option<Setting>,
+        notices: &[Notice],
+        daemons: &[Daemon],
+        now_ms: u64,
+    ) -> Option<Finding> {
+        self.is_told_unreadable = false;
+        self.losses_ms.retain(|loss_ms| now_ms.saturating_sub(*loss_ms) < WINDOW_MS);
+        if *found == step.want {
+            self.left_with = None;
+            return None;
+        }
+        if is_explained(&step.knob, notices) {
+            return Some(Finding::Again { step: step.clone(), found: found.clone() });
+        }
+        if self.left_with.is_some() {
+            // It changes still: the quiet begins anew.
+            if self.left_with.as_ref() != Some(found) {
+                self.left_with = Some(found.clone());
+                self.lose(now_ms);
+            }
+            if !self.losses_ms.is_empty() {
+                return None;
+            }
+            self.left_with = None;
+        }
+        self.lose(now_ms);
+        if self.losses_ms.len() <= LOSSES_COUNT_MAX {
+            return Some(Finding::Again { step: step.clone(), found: found.clone() });
+        }
+        self.left_with = Some(found.clone());
+        Some(Finding::Left {
+            knob: step.knob.clone(),
+            found: found.clone(),
+            losses_count: self.losses_ms.len(),
+            culprit: culprit(&step.knob, daemons),
+        })
+    }
+
+    fn lose(&mut self, now_ms: u64) {
+        self.losses_ms.push_back(now_ms);
+        if self.losses_ms.len() > LOSSES_COUNT_MAX + 1 {
+            self.losses_ms.pop_front();
+        }
+    }
+}
+
+fn is_explained(knob: &Knob, notices: &[Notice]) -> bool {
+    let Knob::Nic { nic, .. } = knob else { return false };
+    notices.iter().any(|Notice::Link { nic: changed }| changed == nic)
+}
+
+/// Who among the daemons that run sets such knobs.
+fn culprit(knob: &Knob, daemons: &[Daemon]) -> String {
+    let suspects: &[&str] = match knob {
+        Knob::Nic { knob: NicKnob::IrqAffinity(_), .. } => &["irqbalance", "tuned"],
+        Knob::Nic { knob: NicKnob::RpsCpus(_) | NicKnob::XpsCpus(_), .. } => &["tuned", "irqbalance"],
+        Knob::Nic { .. } | Knob::Rule { .. } | Knob::Route { .. } => {
+            &["NetworkManager", "systemd-networkd", "tuned"]
+        }
+        Knob::Sysctl { .. } | Knob::Thread { .. } => &["tuned"],
+        Knob::Cgroup { .. } => &["systemd"],
+        Knob::Service { .. } => &[],
+    };
+    let running = |name: &&&str| daemons.iter().any(|daemon| daemon.running && daemon.name == ***name);
+    match (suspects.iter().find(running), knob) {
+        (Some(name), _) => format!("{name} runs and sets such things: tell it not to, or stop it"),
+        (None, Knob::Service { name }) => {
+            format!(
+                "Something starts {name} again: disable the unit, or leave it with irqbalance = \"leave\""
+            )
+        }
+        (None, Knob::Cgroup { .. }) => {
+            "systemd sets it when it reloads: give the unit AllowedCPUs= instead".to_owned()
+        }
+        (None, _) => {
+            "No daemon known to set it runs: look for a script or a cloud agent that does".to_owned()
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What a journal says when it is read again: whole, cut at any byte, of another boot, not a journal at all.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+use crate::kernel::fake::Fuse;
+use crate::knob::NicKnob;
+
+fn setting(text: &str) -> Option<Setting> {
+    Some(Setting::new(text))
+}
+
+fn channels() -> Knob {
+    Knob::nic("ens1", NicKnob::Channels)
+}
+
+fn irq() -> Knob {
+    Knob::nic("ens1", NicKnob::IrqAffinity(0))
+}
+
+fn wish() -> Wish {
+    Wish { when_s: 1_795_312_800, tool: "0.1.0".to_owned(), text: "[[lane]]\nname = \"redis\"\n".to_owned() }
+}
+
+fn begun() -> (Journal, Memory) {
+    let log = Memory::default();
+    (Journal::begin(Box::new(log.clone()), "boot", wish()).unwrap(), log)
+}
+
+fn write(knob: Knob, had: &str, wrote: &str, disturbs: &[(Knob, &str)]) -> Line {
+    let disturbs = disturbs.iter().map(|(knob, keep)| (knob.clone(), setting(keep))).collect();
+    Line::Write { knob, had: setting(had), wrote: setting(wrote), disturbs }
+}
+
+fn done(knob: Knob, left: &[(Knob, &str)]) -> Line {
+    Line::Done { knob, left: left.iter().map(|(knob, found)| (knob.clone(), setting(found))).collect() }
+}
+
+fn read(bytes: &[u8]) -> Journal {
+    Journal::parse("journal", bytes).unwrap().unwrap().0
+}
+
+/// A journal with a bit of everything.
+fn full() -> (Journal, Memory) {
+    let (mut journal, log) = begun();
+    for line in [
+        write(channels(), "combined 8", "combined 4", &[(irq(), "0-3")]),
+        done(channels(), &[(irq(), "0-7")]),
+        write(irq(), "0-3", "2", &[]),
+        done(irq(), &[]),
+        Line::Complete { steps: 2 },
+        Line::ConfirmBy { deadline_s: 60 },
+        write(Knob::sysctl("a"), "0", "50", &[]),
+        Line::Undone { knob: Knob::sysctl("a") },
+        Line::Confirmed { when_s: 50 },
+        write(channels(), "combined 8", "combined 2", &[]),
+    ] {
+        journal.append(line).unwrap();
+    }
+    (journal, log)
+}
+
+#[test]
+fn the_first_value_is_kept_however_often_a_knob_is_written() {
+    let (journal, log) = full();
+    let check = |journal: &Journal| {
+        let entry = |knob, had: &str, wrote: &str| Entry { knob, had: setting(had), wrote: setting(wrote) };
+        // The affinity was reset with the queues before it was written: it had what it had before that.
+        let entries = [entry(channels(), "combined 8", "combined 2"), entry(irq(), "0-3", "2")];
+        assert_eq!(journal.entries(), entries);
+        // The last write has no end: either value may be there.
+        let held = journal.held(&channels()).unwrap();
+        assert!(
+            held.is_pending && held.is_ours(&setting("combined 4")) && held.is_ours(&setting("combined 2"))
+        );
+        assert!(!held.is_ours(&setting("combined 6")));
+        assert!(!journal.is_complete(), "something was written since");
+    };
+    check(&journal);
+    check(&read(&log.bytes()));
+}
+
+#[test]
+fn fewer_lines_say_the_same() {
+    let (journal, _) = full();
+    let text: Vec<String> =
+        journal.compact().iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+    let again = read(text.concat().as_bytes());
+    assert_eq!((again.held, again.wish, again.boot), (journal.held, journal.wish, journal.boot));
+    assert_eq!(again.place_next, 2, "behind those that are held");
+    assert_eq!(text.len(), 3);
+}
+
+#[test]
+fn a_journal_cut_at_any_byte_is_the_journal_before_that_line() {
+    let (_, log) = full();
+    let bytes = log.bytes();
+    let mut whole = 0;
+    for size in 0..bytes.len() {
+        whole = if size > 0 && bytes[size - 1] == b'\n' { size } else { whole };
+        match Journal::parse("journal", &bytes[..size]).unwrap() {
+            None => assert_eq!(whole, 0),
+            Some((journal, found)) => {
+                assert_eq!((found, journal.was_cut()), (whole, size > whole));
+                assert_eq!(journal.held, read(&bytes[..whole]).held);
+            }
+        }
+    }
+}
+
+#[test]
+fn anything_else_that_is_unreadable_is_refused_with_its_line() {
+    let (_, log) = full();
+    let text = String::from_utf8(log.bytes()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let check = |number: usize, line: &str, want: &str| {
+        let mut lines = lines.clone();
+        lines[number - 1] = line;
+        let problem = Journal::parse("j", (lines.join("\n") + "\n").as_bytes()).err().unwrap();
+        assert!(matches!(problem, Trouble::Unreadable(_)));
+        let problem = problem.to_string();
+        assert!(problem.contains(want), "{problem}");
+    };
+    check(1, "{}", "line 1 of j");
+    check(1, "{\"complete\":{\"steps\":1}}", "does not begin");
+    check(1, &lines[0].replace("\"version\":1", "\"version\":2"), "form 2 and was written by version 0.1.0");
+    check(3, "\0\0\0", "line 3 of j");
+    check(3, lines[0], "begins a second time");
+    check(3, &lines[2][..20], "line 3 of j");
+    check(4, &lines[3].replace("\"had\":\"0-3\",", ""), "missing field `had`");
+    check(4, &lines[3].replace("queue/0/irq", "queue/0/iqr"), "names no knob");
+    check(5, "{\"undone\":{\"knob\":\"sysctl/b\"}}", "sysctl/b is done or undone there");
+    check(5, "{\"undone\":{\"knob\":\"sysctl/b\"}}", "mend the line, or put back by hand");
+}
+
+#[test]
+fn a_line_that_could_not_be_written_is_not_there() {
+    let fuse = Fuse::new(1, 17);
+    let log = Memory::default().with_fuse(&fuse);
+    let mut journal = Journal::begin(Box::new(log.clone()), "boot", wish()).unwrap();
+    assert!(journal.append(write(channels(), "combined 8", "combined 4", &[])).is_err());
+    let (journal, size) = Journal::parse("journal", &log.bytes()).unwrap().unwrap();
+    assert!(journal.is_over() && journal.was_cut());
+    assert_eq!(log.bytes().len(), size + 17);
+}
+
+#[test]
+fn someone_has_to_confirm_in_time() {
+    let (mut journal, log) = begun();
+    let check = |want: Confirmation, now_s: u64, journal: &Journal| {
+        assert_eq!(journal.confirmation(now_s), want);
+        assert_eq!(read(&log.bytes()).confirmation(now_s), want, "and so says the file");
+    };
+    check(Confirmation::NotNeeded, 1000, &journal);
+    journal.ask_confirmation(1060).unwrap();
+    check(Confirmation::Waiting { left_s: 60 }, 1000, &journal);
+    check(Confirmation::Waiting { left_s: 1 }, 1059, &journal);
+    check(Confirmation::Overdue { since_s: 0 }, 1060, &journal);
+    journal.ask_confirmation(1090).unwrap();
+    check(Confirmation::Waiting { left_s: 30 }, 1060, &journal);
+    journal.confirm(1070).unwrap();
+    check(Confirmation::NotNeeded, 2000, &journal);
+}
+
+/// A directory of its own, gone with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("expresslane-journal-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Directory(path)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let listed = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn in_force(found: Found) -> Journal {
+    match found {
+        Found::InForce(journal) => *journal,
+        Found::Nothing => panic!("there is none"),
+        Found::Void { kept } => panic!("{} is void", kept.display()),
+    }
+}
+
+#[test]
+fn two_at_once_are_told_of_each_other() {
+    let directory = Directory::new("lock");
+    let first = State::lock(&directory.0, "apply").unwrap();
+    let Err(Trouble::Locked(problem)) = State::lock(&directory.0, "revert") else { panic!("both have it") };
+    assert!(problem.contains(&format!("process {} (apply)", std::process::id())), "{problem}");
+    drop(first);
+    let _second = State::lock(&directory.0, "revert").unwrap();
+    let Err(Trouble::Locked(problem)) = State::lock(&directory.0, "apply") else { panic!("both have it") };
+    assert!(problem.contains("(revert)"), "{problem}");
+}
+
+#[test]
+fn a_journal_outlives_its_process_and_is_put_aside_when_it_is_over() {
+    let directory = Directory::new("life");
+    let state = State::lock(&directory.0, "apply").unwrap();
+    assert!(matches!(state.journal("boot").unwrap(), Found::Nothing));
+    let mut journal = state.begin("boot", wish()).unwrap();
+    journal.append(write(channels(), "combined 8", "combined 4", &[])).unwrap();
+    drop(journal);
+
+    // A crash in the middle of the next line.
+    let path = directory.0.join("journal.jsonl");
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, [whole.as_slice(), b"{\"done\":{\"kn"].concat()).unwrap();
+    assert!(in_force(look(&directory.0, "boot").unwrap()).was_cut());
+    assert_ne!(fs::read(&path).unwrap(), whole, "who looks changes nothing");
+    let mut journal = in_force(state.journal("boot").unwrap());
+    assert_eq!(journal.wish(), &wish());
+    journal.append(done(channels(), &[])).unwrap();
+    drop(journal);
+    let mut journal = in_force(state.journal("boot").unwrap());
+    assert!(!journal.was_cut() && !journal.held(&channels()).unwrap().is_pending);
+
+    journal.append(Line::Undone { knob: channels() }).unwrap();
+    let Finished::Aside(kept) = state.finish(journal).unwrap() else { panic!("it is over") };
+    assert_eq!(kept, directory.0.join("aside-1-reverted.jsonl"));
+    assert!(matches!(state.journal("boot").unwrap(), Found::Nothing));
+    assert_eq!(directory.names(), ["aside-1-reverted.jsonl", "lock"]);
+}
+
+#[test]
+fn a_journal_of_an_earlier_boot_is_void_and_kept_aside() {
+    let directory = Directory::new("void");
+    let state = State::lock(&directory.0, "apply").unwrap();
+    for boot in 0..ASIDE_COUNT_MAX + 3 {
+        let mut journal = state.begin(&boot.to_string(), wish()).unwrap();
+        journal.append(write(channels(), "combined 8", "combined 4", &[])).unwrap();
+        drop(journal);
+        let Found::Void { .. } = look(&directory.0, "now").unwrap() else { panic!("it is void") };
+        let Found::Void { kept } = state.journal("now").unwrap() else { panic!("it is void") };
+        assert!(fs::read_to_string(&kept).unwrap().contains("combined 4"), "nothing of it is lost");
+    }
+    let names = directory.names();
+    assert_eq!(names.len(), ASIDE_COUNT_MAX + 1, "{names:?}");
+    assert!(
+        names.contains(&format!("aside-{}-void.jsonl", ASIDE_COUNT_MAX + 3)),
+        "the newest stay: {names:?}"
+    );
+}
+
+#[test]
+fn what_is_left_of_a_journal_is_written_anew() {
+    let directory = Directory::new("rest");
+    let state = State::lock(&directory.0, "revert").unwrap();
+    let mut journal = state.begin("boot", wish()).unwrap();
+    for line in [
+        write(channels(), "combined 8", "combined 4", &[]),
+        done(channels(), &[]),
+        write(irq(), "0", "1", &[]),
+        Line::Undone { knob: irq() },
+        Line::Left { count: 1 },
+    ] {
+        journal.append(line).unwrap();
+    }
+    let entries = journal.entries();
+    assert_eq!(state.finish(journal).unwrap(), Finished::InForce);
+    let text = fs::read_to_string(directory.0.join("journal.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 2, "{text}");
+    assert!(!text.contains("queue/0/irq"), "{text}");
+    assert_eq!(in_force(state.journal("boot").unwrap()).entries(), entries);
+}
+
+#[test]
+fn a_directory_that_can_not_be_made_is_named() {
+    let directory = Directory::new("file");
+    fs::write(&directory.0, "").unwrap();
+    let Err(problem) = State::lock(&directory.0.join("lanes"), "apply") else { panic!("it is a file") };
+    assert!(problem.to_string().contains(directory.0.to_str().unwrap()), "{problem}");
+    fs::remove_file(&directory.0).unwrap();
+}
