@@ -117,7 +117,7 @@ pub(super) fn choose(draft: &mut Draft, spec: &Spec, card: &mut Card) {
         (BackendWish::TcChannel, "tc-channel", tc),
         (BackendWish::RssNtuple, "rss-ntuple", lacks_rules(nic, &lanes, rated)),
         (BackendWish::Virtual, "virtual", lacks_whole(nic, &lanes, rated)),
-        (BackendWish::Soft, "soft", lacks_nothing(&lanes)),
+        (BackendWish::Soft, "soft", lacks_sorting(nic, &lanes)),
         (BackendWish::Process, "process", None),
     ];
     let backend_of = |wish| match (wish, classes) {
@@ -188,9 +188,7 @@ fn lacks_classes(nic: &Nic, classes: &Classes, lanes: &[&Lane]) -> Option<String
         }
         Some(_) => {}
     }
-    let per_port = lanes.iter().any(|lane| {
-        lane.mode == Mode::OneQueuePerPort && lane.ports.as_ref().is_some_and(|it| it.0.len() > 1)
-    });
+    let per_port = per_port(lanes).is_some();
     if per_port && classes.receive != Receive::FlowerAndRules {
         return Some(format!(
             "{driver} takes no rules beside filters, so a class's ports can't have a queue each"
@@ -227,31 +225,17 @@ fn lacks_rules(nic: &Nic, lanes: &[&Lane], rated: bool) -> Option<String> {
     if RULES_WITHOUT_PORTS.contains(&driver) {
         return Some(format!("the rules of {driver} know no ports"));
     }
-    let Some(rss) = nic.rss.as_ref().filter(|rss| rss.writable) else {
+    if !nic.rss.as_ref().is_some_and(|rss| rss.writable) {
         return Some(format!(
             "the spreading table of {driver} can't be written, so everything would reach the lanes' queues"
         ));
-    };
+    }
     if rated {
         return Some("rules can't limit rates".to_owned());
     }
-    lanes.iter().find_map(|lane| {
-        let ports = lane.ports.iter().chain(&lane.remote_ports).map(|it| it.0.len()).sum::<usize>();
-        let queues = lane.queues.map_or(1, |it| usize::try_from(it).unwrap_or(usize::MAX));
-        let v6 = lane.addresses.iter().any(|it| it.contains(':'));
-        if lane.mode == Mode::Spread && rss.contexts.is_none() && queues > ports {
-            Some(format!(
-                "{driver} has no RSS contexts, so a port's connections can't be spread: lane `{}` has {queues} queues for \
-                 {ports} port{} (`queues` at most that, or one-queue-per-port)",
-                lane.name,
-                if ports == 1 { "" } else { "s" }
-            ))
-        } else if v6 && RULES_WITHOUT_IPV6.contains(&driver) {
-            Some(format!("the rules of {driver} know no IPv6, and lane `{}` has such an address", lane.name))
-        } else {
-            None
-        }
-    })
+    let v6 = |lane: &&&Lane| lane.addresses.iter().any(|it| it.contains(':'));
+    let lane = lanes.iter().filter(|_| RULES_WITHOUT_IPV6.contains(&driver)).find(v6)?;
+    Some(format!("the rules of {driver} know no IPv6, and lane `{}` has such an address", lane.name))
 }
 
 fn lacks_whole(nic: &Nic, lanes: &[&Lane], rated: bool) -> Option<String> {
@@ -261,13 +245,28 @@ fn lacks_whole(nic: &Nic, lanes: &[&Lane], rated: bool) -> Option<String> {
             nic.driver, second.name
         ));
     }
+    if let Some(lane) = per_port(lanes) {
+        return Some(format!("without rules for ports lane `{}` can't have one queue per port", lane.name));
+    }
     if nic.queues.iter().all(|queue| queue.irq_cpus.is_none()) {
         return Some(format!("{} has no interrupts of its own", nic.driver));
     }
     rated.then(|| "a whole card's lane has no rates: nothing else is on it".to_owned())
 }
 
-fn lacks_nothing(lanes: &[&Lane]) -> Option<String> {
+/// The lane of one queue per port and several ports, where there is one.
+fn per_port<'a>(lanes: &[&'a Lane]) -> Option<&'a Lane> {
+    let several = |lane: &Lane| lane.ports.as_ref().is_some_and(|ports| ports.0.len() > 1);
+    lanes.iter().copied().find(|lane| lane.mode == Mode::OneQueuePerPort && several(lane))
+}
+
+fn lacks_sorting(nic: &Nic, lanes: &[&Lane]) -> Option<String> {
+    if let Some(lane) = per_port(lanes).filter(|_| nic.rss.is_some()) {
+        return Some(format!(
+            "{} spreads packets by its own hash, so lane `{}` can't have one queue per port (`mode = \"spread\"` can be had)",
+            nic.driver, lane.name
+        ));
+    }
     let kept = lanes.iter().find(|lane| lane.rate_min.is_some())?;
     Some(format!(
         "the kernel can limit others but keeps no rate for lane `{}`: instead of `rate-min`, give [default] a `rate-max`",

@@ -263,7 +263,11 @@ impl<'a> Card<'a> {
             }
             Some(_) => {
                 let knob = NicKnob::Feature(name.to_owned());
-                draft.want_nic(Stage::Features, self.nic, knob, want, why);
+                let step = draft.want_nic(Stage::Features, self.nic, knob, want, why);
+                // ixgbe and others set the card up anew for it.
+                if name == "rx-ntuple-filter" && step.has_work() {
+                    step.add_risks(&[Risk::LinkFlap]);
+                }
             }
         }
     }

@@ -40,9 +40,14 @@ impl Division {
     }
 }
 
-/// The default lane's cores for interrupts, where there are some.
-fn default_cores(spec: &Spec, seats: &Seats) -> Cpus {
-    spec.default.cores.clone().unwrap_or_else(|| seats.system.clone())
+/// The cores of everything else: those of the file, else the system's, of those the ones near the card where there are some.
+pub(super) fn default_cores(draft: &Draft, card: &Card, spec: &Spec, seats: &Seats) -> Cpus {
+    if let Some(cores) = &spec.default.cores {
+        return cores.clone();
+    }
+    let of_node = draft.facts.cpus.iter().filter(|cpu| Some(cpu.node) == card.nic.node);
+    let near = seats.system.common(&of_node.map(|cpu| cpu.id).collect());
+    if near.is_empty() { seats.system.clone() } else { near }
 }
 
 /// Each queue's interrupt to one core: the n-th queue of a lane to the n-th of its cores for that, round and round.
@@ -52,12 +57,12 @@ pub(super) fn interrupts(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Se
         draft.note(format!("{} has no interrupts that could be given to cores.", nic.name));
         return;
     }
+    let cores = default_cores(draft, card, spec, seats);
     let mut give = |queue: u32, cores: &Cpus, n: usize, why: &str| {
         if let Some(core) = nth(cores, n) {
             draft.want_nic(Stage::Interrupts, nic, NicKnob::IrqAffinity(queue), core.to_string(), why);
         }
     };
-    let cores = default_cores(spec, seats);
     for (n, queue) in division.default.iter().enumerate() {
         give(*queue, &cores, n, "everything else: interrupts on the system's cores");
     }

@@ -31,6 +31,7 @@ pub(super) fn steering(draft: &mut Draft, card: &Card, spec: &Spec, division: &D
         let lane = &spec.lanes[*index];
         let contexts = nic.rss.as_ref().is_some_and(|rss| rss.contexts.is_some());
         let set: Cpus = queues.iter().copied().collect();
+        let ports = lane.ports.iter().chain(&lane.remote_ports).map(|ports| ports.0.len()).sum::<usize>();
         let in_context = lane.mode == Mode::Spread && queues.len() > 1 && contexts;
         if in_context {
             let why = format!("lane {}: its connections spread over its queues", lane.name);
@@ -41,6 +42,15 @@ pub(super) fn steering(draft: &mut Draft, card: &Card, spec: &Spec, division: &D
                 format!("equal {}", queues.len()),
                 &why,
             );
+        } else if lane.mode == Mode::Spread && queues.len() > ports {
+            draft.refuse(format!(
+                "lane `{}`, `queues`: {} has no RSS contexts, so a port's connections can't be spread: {} queues for {ports} \
+                 port(s); at most as many as ports can be had, or one queue per port",
+                lane.name,
+                nic.driver,
+                queues.len()
+            ));
+            continue;
         } else if lane.mode == Mode::Spread && queues.len() > 1 {
             draft.note(format!(
                 "lane `{}`: {} has no RSS contexts, so each of its ports has one of its queues, in turn.",

@@ -2,7 +2,8 @@
 //! queue and class of what is sent, HTB limits.
 //!
 //! Nothing here keeps other packets out of a receive queue. A lane has queues of its own only where the file says how many
-//! (`queues`, or one queue per port), because then somebody else sorts: on a veth the other end, by its sending queue.
+//! (`queues`, or one queue per port) and the card doesn't spread by a hash of its own: then somebody else sorts, on a veth the
+//! other end, by its sending queue.
 
 use super::Risk;
 use super::card::Card;
@@ -21,9 +22,10 @@ const BULK: u32 = 1;
 /// The first lane's class; the next ones follow.
 const LANE_FIRST: u32 = 0x10;
 
-/// Lanes that name queues have them; the others share what is left with everything else.
+/// Lanes that name queues have them, where the card doesn't spread by itself; the others share what is left with everything else.
 pub(super) fn divide(card: &Card, spec: &Spec) -> Division {
-    let owns = |lane: &Lane| lane.queues.is_some() || lane.mode == Mode::OneQueuePerPort;
+    let sorted = card.nic.rss.is_none();
+    let owns = |lane: &Lane| sorted && (lane.queues.is_some() || lane.mode == Mode::OneQueuePerPort);
     let wanted: u32 = card.lanes_of(spec).filter(|lane| owns(lane)).map(|lane| card.queues_of(lane)).sum();
     let all = card.queues_wanted(spec);
     let mut next = spec.default.queues.unwrap_or(all.saturating_sub(wanted).max(1));
@@ -61,6 +63,13 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
             nic.name
         ));
     }
+    if nic.rss.is_some() && card.lanes_of(spec).any(|lane| lane.queues.is_some()) {
+        draft.note(format!(
+            "{} spreads packets by its own hash over all queues, so no lane has queues of its own: `queues` counts its cores \
+             alone.",
+            nic.name
+        ));
+    }
     receive(draft, card, spec, seats, division);
     send(draft, card, spec, division);
     queues::moderation(draft, card, spec, division);
@@ -86,7 +95,7 @@ fn receive(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, division:
             draft.want_nic(Stage::Handover, nic, NicKnob::RpsCpus(*queue), own.to_string(), &why);
         }
     }
-    let default = spec.default.cores.clone().unwrap_or_else(|| seats.system.clone());
+    let default = queues::default_cores(draft, card, spec, seats);
     let why = "everything else: packets to the system's cores";
     for queue in &division.default {
         draft.want_nic(Stage::Handover, nic, NicKnob::RpsCpus(*queue), default.to_string(), why);

@@ -183,6 +183,9 @@ fn rules_per_port(draft: &mut Draft, card: &Card, spec: &Spec, division: &Divisi
         if lane.mode != Mode::OneQueuePerPort || queues.len() < 2 {
             continue;
         }
+        if card.nic.features.contains_key("rx-ntuple-filter") {
+            card.feature(draft, "rx-ntuple-filter", true, "rules in hardware");
+        }
         let why = format!("lane {}: each port to its queue", lane.name);
         for flow in flows(draft, card.nic, lane) {
             let queue = queues[flow.ordinal % queues.len()];

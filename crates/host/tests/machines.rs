@@ -1,0 +1,144 @@
+//! Plans for machines that were written down from drivers' sources, kept as text: what a change of the planner changes is seen.
+//!
+//! With `EXPRESSLANE_WRITE_PLANS=1` the texts are written anew.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use host::{Facts, Spec, plan};
+
+/// A machine, and a wish for it. A plan's file is called after both.
+const PLANS: &[(&str, &str)] = &[
+    ("e810-ice", "redis-94"),
+    ("e810-ice", "rates"),
+    ("e810-ice", "aerospike"),
+    ("e810-ice-oot", "aerospike-2"),
+    ("connectx-mlx5", "redis-4"),
+    ("connectx-mlx5", "aerospike"),
+    ("connectx-mlx5", "sends"),
+    ("x710-i40e", "redis-4"),
+    ("x710-i40e", "aerospike-rates"),
+    ("x710-i40e", "redis-94"),
+    ("82599-ixgbe", "redis-10"),
+    ("82599-ixgbe", "aerospike"),
+    ("ena", "whole"),
+    ("ena", "redis-4"),
+    ("gvnic", "redis-4"),
+    ("gvnic", "rates"),
+    ("virtio", "whole"),
+    ("virtio", "process"),
+    ("veth", "soft"),
+    ("veth", "soft-shared"),
+    ("veth", "process"),
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/machines")
+}
+
+fn facts(machine: &str) -> Facts {
+    let path = folder().join(format!("{machine}.json"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn wish(name: &str) -> Spec {
+    let path = folder().join(format!("wishes/{name}.toml"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    Spec::parse(&text).unwrap_or_else(|problems| panic!("{}: {problems:#?}", path.display()))
+}
+
+/// One line a step, with what a reader of a change wants to see.
+fn snapshot(spec: &Spec, facts: &Facts) -> String {
+    let mut text = String::new();
+    let plan = match plan::plan(spec, facts) {
+        Ok(plan) => plan,
+        Err(problems) => {
+            problems.iter().for_each(|problem| writeln!(text, "refused: {problem}").unwrap());
+            return text;
+        }
+    };
+    for lane in &plan.lanes {
+        writeln!(text, "lane {}", serde_json::to_string(lane).unwrap()).unwrap();
+    }
+    plan.notes.iter().for_each(|note| writeln!(text, "note: {note}").unwrap());
+    for step in &plan.steps {
+        let value = |it: &Option<host::Setting>| it.as_ref().map_or("-".to_owned(), |it| format!("[{it}]"));
+        let (have, want) = (value(&step.have), value(&step.want));
+        let change = if step.has_work() { format!("{have} -> {want}") } else { format!("{want} already") };
+        let risks = serde_json::to_string(&step.risks).unwrap();
+        let risks = if step.risks.is_empty() { String::new() } else { format!("  {risks}") };
+        let disturbs = step.disturbs.len();
+        let disturbs = if disturbs > 0 { format!("  disturbs {disturbs}") } else { String::new() };
+        writeln!(text, "{}: {change}{risks}{disturbs}", step.knob).unwrap();
+    }
+    text
+}
+
+fn compare(name: &str, text: &str) {
+    let path = folder().join(name);
+    if std::env::var_os("EXPRESSLANE_WRITE_PLANS").is_some() {
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    let difference = kept.lines().zip(text.lines()).enumerate().find(|(_, (kept, now))| kept != now);
+    assert!(
+        kept == text,
+        "{name} is another plan now: {difference:?} (of {} and {} lines). If it shall be, write it anew with \
+         EXPRESSLANE_WRITE_PLANS=1 and look at what has changed.",
+        kept.lines().count(),
+        text.lines().count()
+    );
+}
+
+#[test]
+fn machines_have_the_plans_that_are_kept() {
+    for (machine, wish_name) in PLANS {
+        compare(&format!("{machine}.{wish_name}.plan"), &snapshot(&wish(wish_name), &facts(machine)));
+    }
+}
+
+#[test]
+fn a_plan_is_read_on_a_page_of_80_columns() {
+    for (machine, wish_name) in PLANS {
+        let facts = facts(machine);
+        let Ok(plan) = plan::plan(&wish(wish_name), &facts) else { continue };
+        let text = plan.text(&facts);
+        for line in text.lines().filter(|line| line.chars().count() > 80) {
+            assert!(line.trim().split(' ').count() <= 2, "a line that could be shorter: {line}");
+        }
+        assert!(!text.contains(" \n"), "blanks at a line's end");
+    }
+    let facts = facts("virtio");
+    compare("virtio.whole.txt", &plan::plan(&wish("whole"), &facts).unwrap().text(&facts));
+}
+
+#[test]
+fn every_machine_and_every_wish_is_used() {
+    let mut names = Vec::new();
+    for entry in
+        std::fs::read_dir(folder()).unwrap().chain(std::fs::read_dir(folder().join("wishes")).unwrap())
+    {
+        names.push(entry.unwrap().file_name().into_string().unwrap());
+    }
+    for name in &names {
+        let used = match name.rsplit_once('.') {
+            Some((machine, "json")) => PLANS.iter().any(|(it, _)| *it == machine),
+            Some((wish, "toml")) => PLANS.iter().any(|(_, it)| *it == wish),
+            Some((plan, "plan")) => PLANS.iter().any(|(machine, wish)| format!("{machine}.{wish}") == plan),
+            _ => true,
+        };
+        assert!(used, "{name} is nobody's");
+    }
+}
+
+#[test]
+fn every_example_has_a_plan_on_a_card_that_can() {
+    let facts = facts("e810-ice");
+    for name in host::spec::EXAMPLES {
+        let spec = Spec::parse(host::spec::example(name).unwrap()).unwrap();
+        let plan = plan::plan(&spec, &facts).unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
+        assert!(plan.steps.iter().any(host::Step::has_work), "{name}");
+    }
+}
