@@ -291,7 +291,7 @@ impl Match {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
 pub struct DefaultLane {
-    /// Queues of each card. Default: 2, or what is there if that is less.
+    /// Queues of each card. Default: 2, or 1 where the lanes leave no second.
     pub queues: Option<u32>,
     /// Cpus of its interrupts. Default: the host's.
     pub cores: Option<Cpus>,

@@ -98,19 +98,25 @@ impl<'a> Card<'a> {
         }
     }
 
+    /// Queues that it has once the file's `channels` is done.
+    pub(super) fn queues_asked(&self) -> u32 {
+        self.wish.channels.unwrap_or(self.queues_now())
+    }
+
     /// The most it can have.
     pub(super) fn queues_max(&self) -> u32 {
         let most = self.nic.channels.as_ref().map_or(0, crate::facts::Channels::pairs_max);
         most.max(self.queues_now())
     }
 
-    /// Queues of everything that is no lane's.
+    /// Queues of everything that is no lane's: what the file says, else two, or one where lanes leave no second.
     pub(super) fn default_queues(&self, spec: &Spec) -> u32 {
         if self.is_whole_device() {
-            0
-        } else {
-            spec.default.queues.unwrap_or(DEFAULT_QUEUES.min(self.queues_now()))
+            return 0;
         }
+        let lanes: u32 = self.lanes_of(spec).map(|lane| self.queues_of(lane)).fold(0, u32::saturating_add);
+        let left = self.queues_max().saturating_sub(lanes);
+        spec.default.queues.unwrap_or(DEFAULT_QUEUES.min(left).max(1))
     }
 
     /// Queues that a lane of it wants.
@@ -120,7 +126,7 @@ impl<'a> Card<'a> {
             (Mode::OneQueuePerPort, _) => ports,
             (Mode::Spread, Some(cores)) => cores.count(),
             (Mode::Spread, None) if self.is_whole_device() => {
-                return lane.queues.unwrap_or(self.queues_now());
+                return lane.queues.unwrap_or(self.queues_asked());
             }
             (Mode::Spread, None) => 1,
         };
@@ -134,6 +140,7 @@ impl<'a> Card<'a> {
         match self.wish.channels {
             Some(channels) => channels,
             None if exact => needed,
+            None if matches!(self.backend, Backend::Soft | Backend::Process) => self.queues_now(),
             None => needed.max(self.queues_now()),
         }
     }

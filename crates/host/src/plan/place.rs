@@ -55,7 +55,7 @@ pub(super) fn seat(draft: &mut Draft, spec: &Spec, cards: &[Card]) -> Seats {
         .filter(|index| spec.lanes[*index].cores.is_none())
         .map(|index| {
             let node = card_of(index).and_then(|card| card.nic.node);
-            (index, cores_count(&spec.lanes[index], card_of(index)), node)
+            (index, cores_count(&spec.lanes[index], card_of(index), online.without(&taken).count()), node)
         })
         .collect();
     let chosen = choose(draft, &wanting, &taken);
@@ -69,15 +69,20 @@ pub(super) fn seat(draft: &mut Draft, spec: &Spec, cards: &[Card]) -> Seats {
     Seats { system, lanes }
 }
 
-/// How many cores a lane is given that names none.
-fn cores_count(lane: &Lane, card: Option<&Card>) -> usize {
+/// How many cores a lane is given that names none. One that has a whole card and doesn't say how much of it takes what is left.
+fn cores_count(lane: &Lane, card: Option<&Card>, left: usize) -> usize {
     let queues = lane.queues.or(match lane.mode {
         Mode::OneQueuePerPort => lane.ports.as_ref().and_then(|ports| u32::try_from(ports.0.len()).ok()),
         Mode::Spread => None,
     });
     let whole = card.filter(|card| card.is_whole_device());
-    let queues = queues.or_else(|| whole.map(|card| card.queues_now()));
-    usize::try_from(queues.unwrap_or(1)).unwrap_or(usize::MAX).max(1)
+    let count = |queues: u32| usize::try_from(queues).unwrap_or(usize::MAX);
+    match (queues, whole) {
+        (Some(queues), _) => count(queues),
+        (None, Some(card)) => count(card.queues_asked()).min(left),
+        (None, None) => 1,
+    }
+    .max(1)
 }
 
 /// Every core that the file names.

@@ -3,9 +3,10 @@
 //! With `EXPRESSLANE_WRITE_PLANS=1` the texts are written anew.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 
 use host::{Facts, Spec, plan};
+
+use super::{facts, folder, wish};
 
 /// A machine, and a wish for it. A plan's file is called after both.
 const PLANS: &[(&str, &str)] = &[
@@ -31,22 +32,6 @@ const PLANS: &[(&str, &str)] = &[
     ("veth", "soft-shared"),
     ("veth", "process"),
 ];
-
-fn folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/machines")
-}
-
-fn facts(machine: &str) -> Facts {
-    let path = folder().join(format!("{machine}.json"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn wish(name: &str) -> Spec {
-    let path = folder().join(format!("wishes/{name}.toml"));
-    let text = std::fs::read_to_string(&path).unwrap();
-    Spec::parse(&text).unwrap_or_else(|problems| panic!("{}: {problems:#?}", path.display()))
-}
 
 /// One line a step, with what a reader of a change wants to see.
 fn snapshot(spec: &Spec, facts: &Facts) -> String {
