@@ -200,6 +200,10 @@ fn lacks_classes(nic: &Nic, classes: &Classes, lanes: &[&Lane]) -> Option<String
     if classes.receive != Receive::FlowerByAddress {
         return None;
     }
+    let rules_count = nic.ntuple.as_ref().map_or(0, |ntuple| ntuple.rules.len());
+    if rules_count > 0 {
+        return Some(format!("filters turn the rules of {driver} off, and somebody has set {rules_count}"));
+    }
     // i40e_add_del_cloud_filter_big_buf.
     lanes.iter().find_map(|lane| {
         let name = &lane.name;

@@ -1,6 +1,7 @@
 //! What concerns more than one card: daemons that set the same knobs, sysctls, and by which card replies leave.
 
 use super::Risk;
+use super::backend::Backend;
 use super::card::Card;
 use super::draft::{Draft, MARK_FIRST, Stage};
 use super::flows::{family_of, reachable};
@@ -29,7 +30,8 @@ pub(super) fn steps(draft: &mut Draft, spec: &Spec, cards: &[Card]) {
 
 fn daemons(draft: &mut Draft, spec: &Spec, cards: &[Card]) {
     let facts = draft.facts;
-    let moves_interrupts = cards.iter().any(|card| draft.has_per_queue(card.nic, NicKnob::IrqAffinity));
+    let mut divided = cards.iter().filter(|card| card.backend != Backend::Process);
+    let moves_interrupts = divided.any(|card| draft.has_per_queue(card.nic, NicKnob::IrqAffinity));
     for daemon in &facts.daemons {
         match (daemon.name.as_str(), spec.host.irqbalance) {
             ("irqbalance", _) if !moves_interrupts => {}

@@ -15,6 +15,9 @@ use crate::spec::{Mode, Priority, Spec, rate};
 /// Roots that a card has of itself: to remove ours brings them back.
 pub(super) const OWN_ROOTS: &[&str] = &["mq", "noqueue", "pfifo_fast", "fq_codel", "fq"];
 
+/// Flags that keep the firmware's LLDP agent away, of ice and i40e.
+const LLDP_FLAGS: &[(&str, &str)] = &[("fw-lldp-agent", "off"), ("disable-fw-lldp", "on")];
+
 /// Jiffies that a poller of the out-of-tree driver waits, as `adqsetup` has it.
 const POLLER_TIMEOUT: u32 = 10_000;
 
@@ -22,10 +25,13 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
     let Backend::TcChannel(classes) = card.backend else { return };
     let nic = card.nic;
     limits(draft, card, classes, spec, division);
-    if nic.private_flags.contains_key("fw-lldp-agent") {
-        let knob = NicKnob::PrivateFlag("fw-lldp-agent".to_owned());
+    for (name, want) in LLDP_FLAGS.iter().filter(|(name, _)| nic.private_flags.contains_key(*name)) {
+        let knob = NicKnob::PrivateFlag((*name).to_owned());
         let why = "the firmware's own LLDP agent would set classes of its own";
-        draft.want_nic(Stage::Card, nic, knob, "off", why).add_risks(&[Risk::LinkFlap]);
+        let step = draft.want_nic(Stage::Card, nic, knob, want, why);
+        if step.has_work() {
+            step.add_risks(&[Risk::LinkFlap]);
+        }
     }
     if classes.receive != Receive::Rules {
         card.feature(draft, "hw-tc-offload", true, "filters in hardware");

@@ -172,6 +172,10 @@ fn a_backend_that_can_t_be_had_says_why() {
         "cores = '0-3'\nprocess = { name = 'x' }\n[default]\nprocess = [{ name = 'backup' }]",
         &["[default], `process`", "backup"],
     );
+    let mut ruled = facts("x710-i40e");
+    ruled.nics[0].ntuple.as_mut().unwrap().rules.insert(7, "flow-type udp4 dst-port 53 action 0".to_owned());
+    let by_class = lane("backend = 'tc-channel'", "addresses = ['192.0.2.30']");
+    refused(&ruled, &by_class, &["`backend`", "turn the rules of i40e off", "has set 1"]);
     let per_port = "[[nic]]\nname = 'ens1'\nbackend = 'tc-channel'\n[[lane]]\nname = 'a'\nports = '1-2'\nmode = 'one-queue-per-port'\naddresses = ['192.0.2.30']";
     refused(&facts("x710-i40e"), per_port, &["`backend`", "i40e takes no rules beside filters"]);
     let two = "[[nic]]\nname = 'ens1'\nbackend = 'virtual'\n[[lane]]\nname = 'a'\nports = 1\n[[lane]]\nname = 'b'\nports = 2";
