@@ -3,6 +3,9 @@
 //! Facts hold what the kernel says, in its own words and numbers; what could not be read is absent, and [`Facts::missing`] says
 //! why. Nothing here asks the system: `probe` does.
 
+pub mod drawing;
+pub mod probe;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +14,7 @@ use crate::cpus::Cpus;
 
 mod have;
 
-pub use have::spread_text;
+pub use have::{context_text, spread_text};
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -78,13 +78,9 @@ impl Nic {
             NicKnob::Threaded => self.threaded.map(|on| u8::from(on).to_string()),
             NicKnob::Context(queues) => {
                 let contexts = self.rss.as_ref()?.contexts.as_ref()?;
-                let count = queues.count();
-                let even = |table: &&Vec<u32>| {
-                    table.iter().copied().collect::<Cpus>() == *queues
-                        && spread_text(table).ends_with(&format!("equal {count}"))
-                };
-                let found = contexts.values().find(even);
-                return Some(Ok(found.map(|_| Setting::new(format!("equal {count}")))));
+                let is_of = |table: &&Vec<u32>| table.iter().copied().collect::<Cpus>() == *queues;
+                let found = contexts.values().find(is_of);
+                return Some(Ok(found.map(|table| Setting::new(context_text(table)))));
             }
             NicKnob::Ntuple(location) => {
                 return self.ntuple.as_ref().map(|it| Ok(it.rules.get(location).map(Setting::new)));
@@ -172,6 +168,17 @@ pub fn spread_text(table: &[u32]) -> String {
             format!("table {}", queues.join(" "))
         }
     }
+}
+
+/// A context's table as [`NicKnob::Context`] writes it: `equal N` where its queues take turns, else every entry.
+#[must_use]
+pub fn context_text(table: &[u32]) -> String {
+    let queues: Vec<u32> = table.iter().copied().collect::<Cpus>().iter().collect();
+    if table.iter().eq(queues.iter().cycle().take(table.len())) {
+        return format!("equal {}", queues.len());
+    }
+    let entries: Vec<String> = table.iter().map(u32::to_string).collect();
+    format!("table {}", entries.join(" "))
 }
 
 fn known(knob: &Knob, value: Option<&String>) -> Result<Option<Setting>, Refusal> {

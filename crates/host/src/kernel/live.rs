@@ -4,20 +4,21 @@
 //! numbers) is looked up at each. Sockets are of the network namespace of the thread that uses [`Live`] first; files of
 //! /sys/class/net are of the namespace that /sys was mounted in, which `ip netns exec` sees to.
 
-mod devlink;
+pub(crate) mod devlink;
 mod errno;
-mod ethtool;
+pub(crate) mod ethtool;
 pub(crate) mod files;
 pub(crate) mod filter;
-mod ioctl;
+pub(crate) mod ioctl;
 mod kinds;
+pub(crate) mod links;
 pub(crate) mod napi;
 mod netlink;
-mod ntuple;
+pub(crate) mod ntuple;
 mod program;
 pub(crate) mod qdisc;
-mod routes;
-mod rss;
+pub(crate) mod routes;
+pub(crate) mod rss;
 pub(crate) mod services;
 pub(crate) mod threads;
 mod units;
@@ -87,7 +88,7 @@ impl Live {
         match knob {
             NicKnob::Channels => {
                 let channels = ethtool::channels(self.generic()?.0, nic)?;
-                Ok(Some(ethtool::channels_text(&channels)))
+                Ok(Some(Setting::new(channels.text())))
             }
             NicKnob::Rings => Ok(Some(ethtool::rings_text(&ethtool::rings(self.generic()?.0, nic)?))),
             NicKnob::Feature(name) => ethtool::feature(self.generic()?.0, nic, name).map(on_off),

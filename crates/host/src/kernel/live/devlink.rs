@@ -66,7 +66,6 @@ fn parameter(attributes: Attributes<'_>) -> Option<(String, u8, String)> {
 }
 
 /// All that the device has at run time.
-#[expect(dead_code, reason = "the probe of facts asks for it")]
 pub(crate) fn all(
     netlink: &mut Netlink,
     files: &Files,

@@ -88,13 +88,6 @@ pub(crate) fn channels(netlink: &mut Netlink, nic: &str) -> Result<Channels, Ref
     })
 }
 
-/// Only what the card has more than none of.
-pub(super) fn channels_text(channels: &Channels) -> Setting {
-    let counts = [("rx", channels.rx), ("tx", channels.tx), ("combined", channels.combined)];
-    let words = counts.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
-    Setting::new(words.collect::<Vec<_>>().join(" "))
-}
-
 pub(super) fn set_channels(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
     let kinds = [("rx", CHANNELS_RX), ("tx", CHANNELS_TX), ("combined", CHANNELS_COMBINED)];
     set_numbers(netlink, CHANNELS_SET, nic, value, &kinds)

@@ -71,11 +71,9 @@ impl Files {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
-
-    #[expect(dead_code, reason = "the probe of facts asks for it")]
-    /// The whole path behind links.
-    pub(crate) fn behind(&self, path: &str) -> Option<PathBuf> {
-        fs::canonicalize(self.path(path)).ok()
+    /// The bytes of a file that is no text.
+    pub(crate) fn bytes(&self, path: &str) -> Option<Vec<u8>> {
+        fs::read(self.path(path)).ok()
     }
 }
 
@@ -274,7 +272,7 @@ fn queue_of_action(action: &str) -> Option<u32> {
     receives.then_some(number)
 }
 
-pub(super) fn read_irq(files: &Files, irq: u32) -> Result<Cpus, Refusal> {
+pub(crate) fn read_irq(files: &Files, irq: u32) -> Result<Cpus, Refusal> {
     files.read(&format!("proc/irq/{irq}/smp_affinity_list"))?.parse().map_err(invalid)
 }
 

@@ -67,8 +67,6 @@ pub(crate) struct Driver {
 /// `struct ethtool_drvinfo`: command u32, then texts of 32 bytes: driver, version, firmware, bus, ….
 const DRIVER_SIZE: usize = 196;
 const DRIVER_TEXT_SIZE: usize = 32;
-
-#[expect(dead_code, reason = "the probe of facts asks for it")]
 pub(crate) fn driver(nic: &str) -> Result<Driver, Refusal> {
     let mut request = words(&[GET_DRIVER]);
     request.resize(DRIVER_SIZE, 0);

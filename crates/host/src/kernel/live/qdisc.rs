@@ -170,7 +170,7 @@ fn add(
 }
 
 pub(super) fn read_clsact(netlink: &mut Netlink, interface: u32) -> Result<Option<Setting>, Refusal> {
-    let at_edge = qdiscs(netlink, interface)?.into_iter().find(|entry| entry.parent == CLSACT);
+    let at_edge = qdiscs(netlink, interface)?.into_iter().find(is_at_edge);
     Ok(at_edge.map(|entry| Setting::new(entry.kind)))
 }
 
@@ -237,12 +237,22 @@ pub(super) fn read_qdisc(
 ) -> Result<Option<Setting>, Refusal> {
     let parent = parse_id(parent)?;
     let found = qdiscs(netlink, interface)?.into_iter().find(|entry| entry.parent == parent);
-    Ok(found.filter(is_set).map(|entry| Setting::new(entry.text)))
+    Ok(found.filter(is_below_root).map(|entry| Setting::new(entry.text)))
 }
 
 /// What a class has of itself (a queue without handle) is nothing that anyone set.
-pub(crate) fn is_set(entry: &Entry) -> bool {
+fn is_set(entry: &Entry) -> bool {
     entry.handle != 0
+}
+
+/// Whether someone hung it below a class or a queue.
+pub(crate) fn is_below_root(entry: &Entry) -> bool {
+    is_set(entry) && entry.parent != ROOT && !is_at_edge(entry)
+}
+
+/// Whether filters at the edges hang below it.
+pub(crate) fn is_at_edge(entry: &Entry) -> bool {
+    entry.parent == CLSACT
 }
 
 pub(super) fn write_qdisc(

@@ -1,11 +1,13 @@
 //! Routing rules by their preference, and routes of a table. Sources: rtnetlink(7), include/uapi/linux/fib_rules.h.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::errno::invalid;
 use super::filter::{address_of, octets, parse_prefix, prefix_text};
-use super::netlink::{Attributes, CREATE, DUMP, EXCLUSIVE, Message, Netlink};
-use crate::knob::Family;
+use super::netlink::{Attributes, CREATE, DUMP, EXCLUSIVE, Message, Netlink, Reply};
+use crate::kernel::Cause;
+use crate::knob::{Family, Knob};
 use crate::{Refusal, Setting};
 
 const NEW_ROUTE: u16 = 24;
@@ -93,19 +95,41 @@ fn rule_text(header: &[u8; HEADER_SIZE], attributes: Attributes<'_>) -> String {
     }
 }
 
+/// Rules of a family: preference and text.
+fn rules(netlink: &mut Netlink, family: Family) -> Result<Vec<(u32, String)>, Refusal> {
+    let mut header = [0; HEADER_SIZE];
+    header[0] = family_number(family);
+    let replies = netlink.ask(&Message::new(GET_RULE, DUMP, &header))?;
+    let rule = |reply: &Reply| {
+        let (header, attributes) = reply.split::<HEADER_SIZE>();
+        (attributes.u32(RULE_PREFERENCE).unwrap_or(0), rule_text(&header, attributes))
+    };
+    Ok(replies.iter().map(rule).collect())
+}
+
 pub(super) fn read_rule(
     netlink: &mut Netlink,
     family: Family,
     pref: u32,
 ) -> Result<Option<Setting>, Refusal> {
-    let mut header = [0; HEADER_SIZE];
-    header[0] = family_number(family);
-    let replies = netlink.ask(&Message::new(GET_RULE, DUMP, &header))?;
-    let found = replies.iter().find_map(|reply| {
-        let (header, attributes) = reply.split::<HEADER_SIZE>();
-        let this = attributes.u32(RULE_PREFERENCE).unwrap_or(0);
-        (this == pref).then(|| Setting::new(rule_text(&header, attributes)))
-    });
+    let found = rules(netlink, family)?.into_iter().find(|(this, _)| *this == pref);
+    Ok(found.map(|(_, text)| Setting::new(text)))
+}
+
+/// Rules and routes whose preference and table is at least `first`, by the paths of their knobs.
+pub(crate) fn from(netlink: &mut Netlink, first: u32) -> Result<BTreeMap<String, String>, Refusal> {
+    let mut found = BTreeMap::new();
+    for family in [Family::Inet, Family::Inet6] {
+        let rules = rules(netlink, family)?.into_iter().filter(|(pref, _)| *pref >= first);
+        found.extend(rules.map(|(pref, text)| (Knob::Rule { family, pref }.to_string(), text)));
+        for (table, destination, text) in routes(netlink, family, 0)? {
+            if table >= first {
+                let destination =
+                    destination.map_or_else(|| "default".to_owned(), |(it, length)| prefix_text(it, length));
+                found.insert(Knob::Route { family, table, destination }.to_string(), text);
+            }
+        }
+    }
     Ok(found)
 }
 
@@ -195,6 +219,33 @@ fn destination(family: Family, text: &str) -> Result<Option<(IpAddr, u8)>, Refus
         .ok_or_else(|| invalid(format!("'{text}' is neither 'default' nor a prefix of this family")))
 }
 
+/// A route as it is told: table, destination (none: default) and text.
+type Told = (u32, Option<(IpAddr, u8)>, String);
+
+/// Routes of a family, of one table or of all (0).
+fn routes(netlink: &mut Netlink, family: Family, table: u32) -> Result<Vec<Told>, Refusal> {
+    let mut header = [0; HEADER_SIZE];
+    header[0] = family_number(family);
+    let mut request = Message::new(GET_ROUTE, DUMP, &header);
+    if table != 0 {
+        request.put_u32(ROUTE_TABLE, table);
+    }
+    let replies = match netlink.ask(&request) {
+        // A table that nobody has filled yet.
+        Err(refusal) if refusal.cause == Cause::Gone => return Ok(Vec::new()),
+        replies => replies?,
+    };
+    let route = |reply: &Reply| {
+        let (header, attributes) = reply.split::<HEADER_SIZE>();
+        let destination = attributes.find(ROUTE_DESTINATION).and_then(address_of);
+        let destination = destination.map(|address| (address, header[DESTINATION_LENGTH]));
+        let is_of_family = header[0] == family_number(family);
+        is_of_family
+            .then(|| (table_of(&header, attributes, ROUTE_TABLE), destination, route_text(attributes)))
+    };
+    Ok(replies.iter().filter_map(route).collect())
+}
+
 pub(super) fn read_route(
     netlink: &mut Netlink,
     family: Family,
@@ -202,23 +253,9 @@ pub(super) fn read_route(
     to: &str,
 ) -> Result<Option<Setting>, Refusal> {
     let wanted = destination(family, to)?;
-    let mut header = [0; HEADER_SIZE];
-    header[0] = family_number(family);
-    let mut request = Message::new(GET_ROUTE, DUMP, &header);
-    request.put_u32(ROUTE_TABLE, table);
-    let replies = match netlink.ask(&request) {
-        // A table that nobody has filled yet.
-        Err(refusal) if refusal.cause == crate::kernel::Cause::Gone => return Ok(None),
-        replies => replies?,
-    };
-    let found = replies.iter().find_map(|reply| {
-        let (header, attributes) = reply.split::<HEADER_SIZE>();
-        let this = attributes.find(ROUTE_DESTINATION).and_then(address_of);
-        let this = this.map(|address| (address, header[DESTINATION_LENGTH]));
-        let is_it = this == wanted && table_of(&header, attributes, ROUTE_TABLE) == table;
-        (is_it && header[0] == family_number(family)).then(|| Setting::new(route_text(attributes)))
-    });
-    Ok(found)
+    let found =
+        routes(netlink, family, table)?.into_iter().find(|(this, to, _)| *this == table && *to == wanted);
+    Ok(found.map(|(.., text)| Setting::new(text)))
 }
 
 fn route_text(attributes: Attributes<'_>) -> String {

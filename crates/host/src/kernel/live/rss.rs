@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use super::errno::{invalid, unsupported};
 use super::ioctl::{call, words};
 use super::netlink::{DUMP, Family, GENERIC_HEADER_SIZE, Netlink, u32_at};
+use crate::facts::{context_text, spread_text};
 use crate::kernel::Cause;
 use crate::{Cpus, Refusal, Setting};
 
@@ -68,21 +69,7 @@ pub(crate) fn default_table(nic: &str) -> Result<Vec<u32>, Refusal> {
 }
 
 pub(super) fn read(nic: &str) -> Result<Option<Setting>, Refusal> {
-    Ok(Some(table_text(&default_table(nic)?)))
-}
-
-/// `equal 4`, `start 2 equal 1`, else every entry.
-pub(crate) fn table_text(table: &[u32]) -> Setting {
-    let first = table.iter().min().copied().unwrap_or(0);
-    let count = table.iter().max().map_or(0, |last| last - first + 1);
-    let is_even =
-        |start: u32| (0_u32..).zip(table).all(|(index, queue)| *queue == start + index % count.max(1));
-    Setting::new(if !table.is_empty() && is_even(first) {
-        if first == 0 { format!("equal {count}") } else { format!("start {first} equal {count}") }
-    } else {
-        let entries: Vec<String> = table.iter().map(u32::to_string).collect();
-        format!("table {}", entries.join(" "))
-    })
+    Ok(Some(Setting::new(spread_text(&default_table(nic)?))))
 }
 
 /// The entries that a text means, for a table of this length. None: the driver's default.
@@ -155,16 +142,6 @@ pub(super) fn queues_of(table: &[u32]) -> Cpus {
     table.iter().copied().collect()
 }
 
-/// `equal N` where the queues of the context take turns, else every entry.
-pub(crate) fn context_text(table: &[u32]) -> Setting {
-    let queues: Vec<u32> = queues_of(table).iter().collect();
-    if table == in_turns(&queues, table.len()) {
-        return Setting::new(format!("equal {}", queues.len()));
-    }
-    let entries: Vec<String> = table.iter().map(u32::to_string).collect();
-    Setting::new(format!("table {}", entries.join(" ")))
-}
-
 fn in_turns(queues: &[u32], length: usize) -> Vec<u32> {
     queues.iter().copied().cycle().take(length).collect()
 }
@@ -181,7 +158,7 @@ pub(super) fn read_context(
     queues: &Cpus,
 ) -> Result<Option<Setting>, Refusal> {
     let contexts = supported(netlink, nic)?;
-    Ok(context_of(&contexts, queues).map(|number| context_text(&contexts[&number])))
+    Ok(context_of(&contexts, queues).map(|number| Setting::new(context_text(&contexts[&number]))))
 }
 
 pub(super) fn write_context(
@@ -236,7 +213,7 @@ mod tests {
     #[test]
     fn tables_have_words_both_ways() {
         let check = |table: &[u32], want: &str| {
-            let text = table_text(table);
+            let text = Setting::new(spread_text(table));
             assert_eq!(text.as_str(), want);
             assert_eq!(parse(&text, table.len()).unwrap().unwrap(), table);
         };
@@ -257,7 +234,7 @@ mod tests {
         let queues: Cpus = "4,6-7".parse().unwrap();
         let entries = context_entries(&Setting::new("equal 3"), &queues, 8).unwrap();
         assert_eq!(entries, [4, 6, 7, 4, 6, 7, 4, 6]);
-        assert_eq!(context_text(&entries).as_str(), "equal 3");
+        assert_eq!(context_text(&entries), "equal 3");
         let contexts = BTreeMap::from([(1, vec![0, 1]), (5, entries)]);
         assert_eq!(
             (context_of(&contexts, &queues), context_of(&contexts, &"4,6".parse().unwrap())),

@@ -26,7 +26,6 @@ fn manager(files: &Files, name: &str) -> Option<Manager> {
 }
 
 /// Whether it can be stopped and started here.
-#[expect(dead_code, reason = "the probe of facts asks for it")]
 pub(crate) fn is_manageable(files: &Files, name: &str) -> bool {
     check_name(name).is_ok() && manager(files, name).is_some()
 }

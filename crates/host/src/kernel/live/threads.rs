@@ -101,7 +101,7 @@ pub(super) fn set_affinity(tid: u32, cpus: &Cpus) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn nice(tid: u32) -> Result<i32, Refusal> {
+pub(crate) fn nice(tid: u32) -> Result<i32, Refusal> {
     number(tid)?;
     // SAFETY: the place of this thread's error number is always valid; -1 is a nice value too, so the number tells.
     unsafe { *libc::__errno_location() = 0 };
