@@ -27,12 +27,14 @@ pub mod journal;
 pub mod kernel;
 pub mod knob;
 pub mod plan;
+pub mod queues;
 pub mod rate;
 pub mod revert;
 mod screen;
 pub mod shell;
 pub mod spec;
 pub mod status;
+pub mod watch;
 pub mod witness;
 
 pub use cpus::Cpus;

@@ -2,10 +2,12 @@
 //!
 //! Ids change with link events, so they are looked up at every use. Source: Documentation/netlink/specs/netdev.yaml.
 
+use std::ffi::CStr;
+
 use super::errno::{gone, invalid, unsupported};
 use super::files::Files;
 use super::netlink::{Attributes, DUMP, Family, GENERIC_HEADER_SIZE, Netlink};
-use super::threads;
+use super::{Live, threads};
 use crate::{Cpus, Refusal, Setting};
 
 const FAMILY: &str = "netdev";
@@ -43,6 +45,54 @@ fn family(netlink: &mut Netlink) -> Result<Family, Refusal> {
     Family::find(netlink, FAMILY)?.ok_or_else(|| {
         unsupported("this kernel does not tell which NAPI polls a queue: it has no netdev netlink (6.8)")
     })
+}
+
+/// A receive queue, and the instance that the driver says polls it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Polled {
+    pub(crate) interface: u32,
+    pub(crate) queue: u32,
+    pub(crate) napi: Option<u32>,
+}
+
+/// What there is in a network namespace.
+#[derive(Debug)]
+pub(crate) struct All {
+    /// With their interfaces' numbers; by these and ids.
+    pub(crate) napis: Vec<(u32, Napi)>,
+    pub(crate) polled: Vec<Polled>,
+}
+
+/// All instances and all receive queues.
+pub(crate) fn of_all(live: &mut Live) -> Result<All, Refusal> {
+    let (netlink, _) = live.generic()?;
+    let family = family(netlink)?;
+    let replies = netlink.ask(&family.request(NAPI_GET, DUMP))?;
+    let attributes = replies.iter().map(|reply| reply.split::<GENERIC_HEADER_SIZE>().1);
+    let mut napis: Vec<(u32, Napi)> =
+        attributes.filter_map(|of| Some((of.u32(NAPI_INTERFACE)?, napi(of)?))).collect();
+    napis.sort_by_key(|(interface, napi)| (*interface, napi.id));
+    let replies = netlink.ask(&family.request(QUEUE_GET, DUMP))?;
+    let polled = replies.iter().filter_map(|reply| polled(reply.split::<GENERIC_HEADER_SIZE>().1)).collect();
+    Ok(All { napis, polled })
+}
+
+/// The receive queue that an answer is about; none if it is about a transmit queue.
+fn polled(attributes: Attributes<'_>) -> Option<Polled> {
+    (attributes.u32(QUEUE_TYPE)? == TYPE_RX).then_some(())?;
+    let (interface, queue) = (attributes.u32(QUEUE_INTERFACE)?, attributes.u32(QUEUE_ID)?);
+    Some(Polled { interface, queue, napi: attributes.u32(QUEUE_NAPI) })
+}
+
+/// The name of an interface; none if it has gone.
+pub(crate) fn card_of(interface: u32) -> Option<String> {
+    let mut name = [0_u8; libc::IF_NAMESIZE];
+    // SAFETY: there is room for as long a name as an interface can have, with its zero.
+    let found = unsafe { libc::if_indextoname(interface, name.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    Some(CStr::from_bytes_until_nul(&name).ok()?.to_string_lossy().into_owned())
 }
 
 /// The instance of each receive queue, by the queue's number; an instance that the driver ties to no queue is not there.
@@ -158,4 +208,51 @@ pub(super) fn write_thread(napi: &Napi, value: &Setting) -> Result<(), Refusal> 
     let policy: Vec<&str> = words.collect();
     threads::set_affinity(tid, &cpus)?;
     threads::set_scheduler(tid, &policy.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes of attributes as the kernel sends them: length, kind, number.
+    fn sent(numbers: &[(u16, u32)]) -> Vec<u8> {
+        let attribute = |(kind, number): &(u16, u32)| {
+            [&8_u16.to_ne_bytes()[..], &kind.to_ne_bytes(), &number.to_ne_bytes()].concat()
+        };
+        numbers.iter().flat_map(attribute).collect()
+    }
+
+    #[test]
+    fn an_instance_is_read_of_what_the_kernel_sends() {
+        let read = |numbers: &[(u16, u32)]| napi(Attributes(&sent(numbers)));
+        // As a veth says it, and as a card with interrupts and a polling thread does.
+        let veth = read(&[(1, 4), (2, 513), (5, 0), (6, 0), (7, 0), (8, 0)]).unwrap();
+        assert_eq!((veth.id, veth.irq, veth.thread, veth.settings.len()), (513, None, None, 4));
+        let card = read(&[(1, 4), (2, 8193), (3, 40), (4, 77), (5, 2)]).unwrap();
+        assert_eq!((card.id, card.irq, card.thread), (8193, Some(40), Some(77)));
+        assert_eq!(card.settings, [("defer-hard-irqs", 2)]);
+        assert_eq!(read(&[(1, 4), (3, 40)]), None, "without an id it is none");
+        // Kinds of later kernels are passed over, and what is cut off is not there.
+        assert_eq!(read(&[(99, 1), (2, 5)]).unwrap().id, 5);
+        let bytes = sent(&[(1, 4), (2, 513)]);
+        for end in 0..bytes.len() {
+            assert_eq!(napi(Attributes(&bytes[..end])), None, "{end}");
+        }
+    }
+
+    #[test]
+    fn a_receive_queue_is_read_of_what_the_kernel_sends() {
+        let read = |numbers: &[(u16, u32)]| polled(Attributes(&sent(numbers)));
+        let queue = |napi| Some(Polled { interface: 4, queue: 1, napi });
+        assert_eq!(read(&[(1, 1), (3, 0), (4, 8193), (2, 4)]), queue(Some(8193)));
+        assert_eq!(read(&[(1, 1), (3, 0), (2, 4)]), queue(None), "a veth names no instance");
+        assert_eq!(read(&[(1, 1), (3, 1), (4, 8193), (2, 4)]), None, "it sends");
+        assert_eq!((read(&[(1, 1), (2, 4)]), read(&[(3, 0), (2, 4)]), read(&[])), (None, None, None));
+    }
+
+    #[test]
+    fn loopback_has_a_name_and_what_has_gone_has_none() {
+        assert_eq!(card_of(1).as_deref(), Some("lo"));
+        assert_eq!((card_of(0), card_of(u32::MAX)), (None, None));
+    }
 }
