@@ -126,6 +126,8 @@ pub(crate) struct Core {
     /// Clients that have not said the password, in the order in which they came, and since when. Those that have said it
     /// or have gone stay until it would be their turn. One that became a stranger again meanwhile goes to the end then.
     pub(crate) strangers: VecDeque<(Handle<Client>, u64)>,
+    /// The control thread has been told that the table of queues lacks one, and has sent no other since.
+    pub(crate) asks_for_queues: bool,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
     pub(crate) held: Held,
@@ -170,6 +172,7 @@ impl Core {
             monitoring: Monitoring::default(),
             clients_size: 0,
             strangers: VecDeque::new(),
+            asks_for_queues: false,
             pause: None,
             held: Held::default(),
             timing,

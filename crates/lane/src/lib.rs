@@ -12,6 +12,7 @@
 //!   what there is;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
+//! * `pin`: to which lane a new connection belongs;
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
@@ -41,6 +42,7 @@ mod oversight;
 mod part;
 mod pause;
 mod peers;
+mod pin;
 mod post;
 mod recent;
 mod replies;
@@ -61,9 +63,12 @@ pub use control::{
     Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
 };
 pub use peers::{Links, mesh, mesh_placed};
+pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
 pub use stats::Stats;
 pub use timing::Stall;
 pub use turn::{Lane, Meter, Next, Setup};
+
+use std::sync::Arc;
 
 use net::Address;
 use store::{Budget, Policy};
@@ -128,6 +133,12 @@ pub struct Settings {
     pub slow_us: Option<u64>,
     /// `stall-warn`, microseconds: a turn that takes longer is told to the control thread. `None`: no turn is.
     pub stall_us: Option<u64>,
+    /// `auto-pin`: how new TCP connections find their lane.
+    pub auto_pin: AutoPin,
+    /// Where each lane is pinned; empty as good as pinned nowhere.
+    pub lane_cpus: Arc<[Option<usize>]>,
+    /// Which lane serves which queue, as the control thread has it.
+    pub queues: Arc<QueueTable>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
 }
@@ -156,6 +167,9 @@ impl Default for Settings {
             is_strict: false,
             slow_us: Some(10_000),
             stall_us: None,
+            auto_pin: AutoPin::None,
+            lane_cpus: Arc::default(),
+            queues: Arc::default(),
             run_id: "0".repeat(40),
         }
     }

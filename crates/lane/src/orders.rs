@@ -80,6 +80,7 @@ impl Lane {
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
+                self.core.asks_for_queues = false;
                 self.core.timing.obey(&settings);
                 self.core.oversee();
                 Some(Report::Done)

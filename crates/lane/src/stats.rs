@@ -59,6 +59,14 @@ pub struct Stats {
     pub memory_max: u64,
     /// Keys now, over all databases.
     pub keys: u64,
+    /// With auto-pin: connections whose packets arrive at this lane's queue or core, and that this lane serves.
+    pub pin_placed: u64,
+    /// Those let in here of which that is not known, or no lane's; they went by load.
+    pub pin_fallbacks: u64,
+    /// Of the fallbacks, those that came by a queue which the table lacked.
+    pub pin_unknown: u64,
+    /// Connections to this lane's own port whose packets arrive at a queue or core that is not this lane's.
+    pub pin_leaking: u64,
 }
 
 /// What went through a lane's connections.

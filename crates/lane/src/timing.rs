@@ -184,16 +184,16 @@ impl Core {
             peer: address(client.peer),
             name: client.name.clone(),
         };
-        if !self.tell_control(ControlKind::Slow, Parcel::Slow(Box::new(slow))) {
+        if !self.tell_control(ControlKind::Slow, Some(Parcel::Slow(Box::new(slow)))) {
             self.stats.slow_dropped += 1;
         }
     }
 
     /// Tells the control thread something that it has not asked for; false when there is none, or no room.
-    fn tell_control(&mut self, kind: ControlKind, parcel: Parcel) -> bool {
+    pub(crate) fn tell_control(&mut self, kind: ControlKind, mut parcel: Option<Parcel>) -> bool {
         let head = ControlHead { target: 0, round: 0, kind };
         let control = self.lane_count;
-        self.board.is_attended() && self.peer(control).try_tell(head, &mut Some(parcel))
+        self.board.is_attended() && self.peer(control).try_tell(head, &mut parcel)
     }
 
     /// A turn begins: nothing in it took long yet. What nobody said of the last one stays its own fault.
@@ -235,7 +235,7 @@ impl Core {
             self.note_longest_turn(stall);
         }
         // What there is no room for is counted all the same.
-        self.tell_control(ControlKind::Stall, Parcel::Stall(Box::new(stall)));
+        self.tell_control(ControlKind::Stall, Some(Parcel::Stall(Box::new(stall))));
     }
 }
 

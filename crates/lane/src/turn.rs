@@ -257,11 +257,7 @@ impl Lane {
         }
         self.core.board.burden(self.core.id);
         self.admit(conn, door, ends);
-        if door == Port::Shared
-            && let Some(lane) = self.core.board.lighter_lane(self.core.id)
-        {
-            self.hand_over(conn, lane, net);
-        }
+        self.place(conn, door, ends.peer, net);
     }
 
     fn admit(&mut self, conn: ConnId, door: Port, ends: Ends) -> Handle<Client> {
@@ -282,20 +278,29 @@ impl Lane {
         handle
     }
 
-    /// Gives a connection that has not been read from to a lane with fewer.
-    fn hand_over<N: Net>(&mut self, conn: ConnId, lane: u16, net: &mut N) {
-        let Some(handover) = net.give(conn) else { return };
+    /// Gives a connection that has not been read from to another lane, which serves its packets' queue or has fewer clients;
+    /// false if it stays here after all.
+    pub(crate) fn hand_over<N: Net>(
+        &mut self,
+        conn: ConnId,
+        lane: u16,
+        is_pinned: bool,
+        net: &mut N,
+    ) -> bool {
+        let Some(handover) = net.give(conn) else { return false };
         self.forget(conn);
         let mut parcel = Some(Parcel::Handover(Box::new(handover)));
-        let head = ControlHead { target: 0, round: 0, kind: ControlKind::Handover };
+        let head = ControlHead { target: u64::from(is_pinned), round: 0, kind: ControlKind::Handover };
         self.core.board.burden(lane);
-        if self.core.peer(lane).try_tell(head, &mut parcel) {
+        let is_given = self.core.peer(lane).try_tell(head, &mut parcel);
+        if is_given {
             self.core.stats.handovers += 1;
         } else if let Some(Parcel::Handover(handover)) = parcel {
             self.core.board.relieve(lane);
             self.core.board.burden(self.core.id);
             self.take(*handover, net);
         }
+        is_given
     }
 
     /// Lets a connection in that a lane gives, and that has been this lane's burden since. Should the system not, its client

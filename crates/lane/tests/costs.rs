@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use counting::allocation_count;
-use lane::{Board, Lane, Meter, Now, Settings, Setup, mesh};
+use lane::{AutoPin, Board, Lane, Meter, Now, Settings, Setup, mesh};
 use net::epoll::{Epoll, Share, TcpOptions};
 use net::{Address, Counters, Limits, Net, Wait};
 use store::{Config, Recency, Region, Shard};
@@ -31,7 +31,7 @@ struct Server {
 
 impl Server {
     /// One lane over loopback, with all clients connected.
-    fn start() -> Server {
+    fn start(auto_pin: AutoPin) -> Server {
         let config = Config {
             partitions: SLOTS,
             databases: 16,
@@ -46,7 +46,7 @@ impl Server {
             board: Arc::new(Board::new(1)),
             links,
             shard: Shard::new(config, Region::new(64 << 20)),
-            settings: Settings::default(),
+            settings: Settings { auto_pin, ..Settings::default() },
         });
         let mut net = Epoll::new(Limits::default()).expect("epoll");
         let options = TcpOptions { share: Share::Alone, ..TcpOptions::default() };
@@ -108,7 +108,7 @@ fn command(words: &[&[u8]], times: usize) -> Vec<u8> {
 /// in steady state nothing is allocated: for GET and SET of 100 bytes, one at a time and sixteen.
 #[test]
 fn a_turn_costs_what_it_must_and_nothing_more() {
-    let mut server = Server::start();
+    let mut server = Server::start(AutoPin::None);
     let value = [b'v'; 100];
     let get_reply = [b"$100\r\n".as_slice(), &value, b"\r\n"].concat();
     for depth in [1, 16] {
@@ -125,5 +125,25 @@ fn a_turn_costs_what_it_must_and_nothing_more() {
             assert_eq!(calls, want, "system calls at depth {depth}");
             assert_eq!(allocations, 0, "allocations at depth {depth}");
         }
+    }
+}
+
+/// Auto-pin asks the kernel once about each connection that it lets in, and never again.
+#[test]
+fn auto_pin_costs_a_call_a_connection_and_none_a_request() {
+    let let_in = |auto_pin: AutoPin| Server::start(auto_pin).net.counters().controls;
+    let before = let_in(AutoPin::None);
+    for auto_pin in [AutoPin::Cpu, AutoPin::Adq] {
+        assert_eq!(let_in(auto_pin), before + CLIENTS as u64, "{auto_pin:?}");
+        let mut server = Server::start(auto_pin);
+        let (request, reply) = (command(&[b"PING"], 1), b"+PONG\r\n");
+        for _ in 0..3 {
+            server.round(&request, reply);
+        }
+        let (calls, _) = server.round(&request, reply);
+        assert_eq!(calls.controls, 0, "{auto_pin:?}");
+        // Over loopback there is no queue, and this lane has no cpu of its own.
+        let stats = server.lane.stats();
+        assert_eq!((stats.pin_fallbacks, stats.pin_placed), (CLIENTS as u64, 0), "{auto_pin:?}");
     }
 }

@@ -247,8 +247,12 @@ impl Kernel for Linux {
 
     fn queue(&mut self, socket: &Socket) -> Option<u32> {
         self.controls += 1;
-        let id = sys::get_option(&socket.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
-        u32::try_from(id).ok().filter(|id| 0 < *id)
+        sys::queue(&socket.fd)
+    }
+
+    fn cpu(&mut self, socket: &Socket) -> Option<u32> {
+        self.controls += 1;
+        sys::cpu(&socket.fd)
     }
 
     fn release(&mut self, socket: Socket) {

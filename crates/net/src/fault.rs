@@ -356,6 +356,10 @@ impl<N: Net> Net for Fault<N> {
         if self.is_open(conn) { self.inner.queue(conn) } else { None }
     }
 
+    fn cpu(&mut self, conn: ConnId) -> Option<u32> {
+        if self.is_open(conn) { self.inner.cpu(conn) } else { None }
+    }
+
     fn limits(&self) -> Limits {
         self.inner.limits()
     }

@@ -50,6 +50,10 @@ pub trait Kernel {
     /// numbers it. At most one system call, which the kernel counts.
     fn queue(&mut self, socket: &Self::Socket) -> Option<u32>;
 
+    /// The cpu that took in the client's last packet, as [`Net::cpu`](crate::Net::cpu) has it. At most one system call,
+    /// which the kernel counts.
+    fn cpu(&mut self, socket: &Self::Socket) -> Option<u32>;
+
     /// Ends a connection.
     fn release(&mut self, socket: Self::Socket);
 

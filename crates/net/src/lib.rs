@@ -301,6 +301,10 @@ pub trait Net {
     /// handle. It costs a system call, so it is for new connections.
     fn queue(&mut self, conn: ConnId) -> Option<u32>;
 
+    /// The cpu on which the kernel took in a connection's last packet (`SO_INCOMING_CPU`). `None` where nobody knows: memory,
+    /// Unix sockets, a stale handle. It costs a system call, so it is for new connections.
+    fn cpu(&mut self, conn: ConnId) -> Option<u32>;
+
     /// The bounds that this net was made with.
     fn limits(&self) -> Limits;
 

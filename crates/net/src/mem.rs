@@ -73,9 +73,18 @@ impl Port {
 
     /// Knocks, with room for so many bytes to the server and to the client.
     pub fn connect_with(&self, to_server_size: usize, to_client_size: usize) -> Client {
-        assert!(0 < to_server_size && 0 < to_client_size, "a connection carries something");
+        self.knock(Pipe::new(to_server_size, to_client_size))
+    }
+
+    /// Knocks over a made-up card, with [`CAPACITY_DEFAULT`] in both directions.
+    pub fn connect_by(&self, way: Way) -> Client {
+        self.knock(Pipe { way, ..Pipe::new(CAPACITY_DEFAULT, CAPACITY_DEFAULT) })
+    }
+
+    fn knock(&self, pipe: Pipe) -> Client {
+        assert!(0 < pipe.to_server_size && 0 < pipe.to_client_size, "a connection carries something");
         let number = self.state.clients.fetch_add(1, Ordering::Relaxed);
-        let pipe = Arc::new(Mutex::new(Pipe::new(to_server_size, to_client_size)));
+        let pipe = Arc::new(Mutex::new(pipe));
         let mut backlog = lock(&self.state.backlog);
         if backlog.len() < BACKLOG_COUNT_MAX {
             backlog.push_back((Arc::clone(&pipe), number));
@@ -87,6 +96,15 @@ impl Port {
         }
         Client { pipe, number }
     }
+}
+
+/// The way that a client's packets take to the server, as far as sockets tell of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// See [`Net::queue`](crate::Net::queue).
+    pub queue: Option<u32>,
+    /// See [`Net::cpu`](crate::Net::cpu).
+    pub cpu: Option<u32>,
 }
 
 /// The client's end of a connection. Dropping it is a client that goes away: what it sent still arrives, what is
@@ -217,6 +235,7 @@ struct Pipe {
     /// Which net hears of them, under which handle.
     watcher: Option<(Inbox, ConnId)>,
     noted: bool,
+    way: Way,
 }
 
 impl Pipe {
@@ -236,6 +255,7 @@ impl Pipe {
             wants_room: false,
             watcher: None,
             noted: false,
+            way: Way::default(),
         }
     }
 
@@ -272,6 +292,8 @@ pub struct Memory {
     inbox: Inbox,
     ports: Vec<Arc<PortState>>,
     rung: Arc<AtomicBool>,
+    /// What would be system calls that ask about a socket.
+    controls: u64,
 }
 
 impl Memory {
@@ -397,8 +419,14 @@ impl Kernel for Memory {
         Why::Reset
     }
 
-    fn queue(&mut self, _socket: &Socket) -> Option<u32> {
-        None
+    fn queue(&mut self, socket: &Socket) -> Option<u32> {
+        self.controls += 1;
+        lock(&socket.pipe).way.queue
+    }
+
+    fn cpu(&mut self, socket: &Socket) -> Option<u32> {
+        self.controls += 1;
+        lock(&socket.pipe).way.cpu
     }
 
     fn release(&mut self, socket: Socket) {
@@ -422,7 +450,7 @@ impl Kernel for Memory {
     }
 
     fn controls(&self) -> u64 {
-        0
+        self.controls
     }
 }
 

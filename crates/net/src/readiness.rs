@@ -526,6 +526,11 @@ impl<K: Kernel> Net for Readiness<K> {
         self.kernel.queue(&conn.socket)
     }
 
+    fn cpu(&mut self, id: ConnId) -> Option<u32> {
+        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        self.kernel.cpu(&conn.socket)
+    }
+
     fn limits(&self) -> Limits {
         self.limits
     }

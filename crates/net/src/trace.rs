@@ -201,7 +201,15 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
     }
 
     fn queue(&mut self, conn: ConnId) -> Option<u32> {
-        self.inner.queue(conn)
+        let queue = self.inner.queue(conn);
+        self.sink.write(format_args!("queue {} {}\n", name(conn), number(queue)));
+        queue
+    }
+
+    fn cpu(&mut self, conn: ConnId) -> Option<u32> {
+        let cpu = self.inner.cpu(conn);
+        self.sink.write(format_args!("cpu {} {}\n", name(conn), number(cpu)));
+        cpu
     }
 
     fn limits(&self) -> Limits {
@@ -235,6 +243,10 @@ fn name(conn: ConnId) -> String {
     format!("{}.{}", conn.index(), conn.generation())
 }
 
+fn number(number: Option<u32>) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
+}
+
 fn place(address: Address) -> String {
     match address {
         Address::Inet(address) => address.to_string(),
@@ -252,7 +264,7 @@ mod tests {
     fn a_transcript_reads_like_what_happened() {
         let mut net = Trace::new(Mem::new(Limits::default()), Vec::new(), 8);
         let (_, port) = net.inner().listen();
-        let client = port.connect();
+        let client = port.connect_by(crate::mem::Way { queue: Some(513), cpu: None });
         let mut events = Vec::new();
         net.poll(&mut events);
         client.write(b"PING\r\nPING\r\n");
@@ -261,11 +273,12 @@ mod tests {
         net.stream(conn, Need::More).unwrap().output.extend(b"+PONG\r\n");
         net.consume(conn, 6);
         net.flush();
+        assert_eq!((net.queue(conn), net.cpu(conn)), (Some(513), None));
         net.close(conn, Close::Now);
         net.poll(&mut events);
         let want = "poll\n  opened 0.1 listener 0 peer mem:0 local mem:0\npoll\n  input 0.1\n\
             stream 0.1 more 12 \"PING\\r\\nPI\"…\nconsume 0.1 6\noutput 0.1 7 \"+PONG\\r\\n\"\nflush\n\
-            close 0.1 Now\npoll\n  closed 0.1 Asked\n";
+            queue 0.1 513\ncpu 0.1 unknown\nclose 0.1 Now\npoll\n  closed 0.1 Asked\n";
         assert_eq!(String::from_utf8_lossy(net.sink()), want);
         assert_eq!(client.read_all(), b"+PONG\r\n");
     }

@@ -6,8 +6,10 @@ use std::fmt::Write;
 use wire::command::COMMANDS;
 
 use super::info::View;
+use crate::Settings;
 use crate::admin::Census;
 use crate::histogram::Histogram;
+use crate::pin::{AutoPin, Queue};
 
 /// Of these times percentiles are shown: name, percent.
 const SHARES: [(&str, f64); 3] = [("p50", 50.0), ("p99", 99.0), ("p999", 99.9)];
@@ -19,7 +21,7 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
         let traffic = &census.traffic;
         let memory = census.memory.total();
         let per_command = thousandths(traffic.calls, stats.commands);
-        let counts: [(&str, u64); 33] = [
+        let counts: [(&str, u64); 37] = [
             ("commands", stats.commands),
             ("direct", stats.commands_direct),
             ("forwarded", stats.commands_forwarded),
@@ -32,6 +34,10 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
             ("connections", stats.connections),
             ("handovers", stats.handovers),
             ("clients_cut", stats.clients_cut),
+            ("pin_placed", stats.pin_placed),
+            ("pin_fallbacks", stats.pin_fallbacks),
+            ("pin_unknown", stats.pin_unknown),
+            ("pin_leaking", stats.pin_leaking),
             ("keys", stats.keys),
             ("bytes", memory),
             ("resident_bytes", census.memory.resident),
@@ -56,6 +62,7 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
         ];
         let mut facts: Vec<String> = counts.iter().map(|(name, count)| format!("{name}={count}")).collect();
         facts.push(format!("syscalls_per_command={per_command}"));
+        facts.extend(queues_of(*lane, view.settings));
         // A meter that does not count time counts work: the names say so.
         let unit = if view.settings.meter_per_us == 0 { "units" } else { "us" };
         let (commands, slowest) = commands_of(census);
@@ -74,7 +81,28 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
         write!(text, "lane{lane}:{}{signature}\r\n", facts.join(",")).expect("a string takes all");
     }
     let dropped = view.lines_dropped + view.sum(|census| census.stats.monitor_dropped);
+    write!(text, "auto_pin:{}\r\n", view.settings.auto_pin.name()).expect("a string takes all");
     write!(text, "monitor_lines_dropped:{dropped}\r\n").expect("a string takes all");
+}
+
+/// The queues that a lane serves, where connections are placed by them: `queues=ens1:4;ens1:5,napi_ids=…,irqs=…`. What the
+/// machine does not say of one is `-`.
+fn queues_of(lane: u16, settings: &Settings) -> [String; 3] {
+    let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+    let list = |name: &str, of: &dyn Fn(&Queue) -> String| {
+        let values: Vec<String> = settings.queues.of_lane(lane).map(of).collect();
+        let text = match settings.auto_pin {
+            AutoPin::Adq if values.is_empty() => "none".to_owned(),
+            AutoPin::Adq => values.join(";"),
+            _ => "unknown".to_owned(),
+        };
+        format!("{name}={text}")
+    };
+    [
+        list("queues", &|queue| format!("{}:{}", queue.card, number(queue.index))),
+        list("napi_ids", &|queue| queue.napi_id.to_string()),
+        list("irqs", &|queue| number(queue.irq)),
+    ]
 }
 
 /// `# Histograms`: of each lane how many turns and commands took up to so many nanoseconds, and longer than the number

@@ -18,6 +18,7 @@ mod info;
 mod lanes;
 mod latency;
 mod monitors;
+mod queues;
 mod settings;
 mod signature;
 mod slowlog;
@@ -35,11 +36,13 @@ use crate::admin::{Order, Question, Report};
 use crate::board::Board;
 use crate::client::Port;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Links, Parcel, Peer};
+use crate::pin::Queue;
 use crate::replies::Content;
 use crate::{Now, Settings};
 use config::Config;
 use latency::Delays;
 use monitors::Monitor;
+use queues::Learning;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
 use stalls::StallLog;
@@ -57,6 +60,17 @@ pub trait Machine {
     /// are in use. A machine that is made up has nothing to say.
     fn signature(&mut self, _lane: u16, _resident_size: u64, _now: Now) -> Signature {
         Signature::default()
+    }
+    /// The receive queues of the network cards, now. The error says why they can't be had, and what to do.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn queues(&mut self) -> Result<Vec<Queue>, String> {
+        Ok(Vec::new())
+    }
+    /// Whether a network card may have come, gone or been set up anew since this was last asked.
+    fn links_changed(&mut self) -> bool {
+        false
     }
     /// Writes a line to the log: something is not as it should be.
     fn warn(&mut self, line: &str);
@@ -131,6 +145,7 @@ pub struct Control {
     /// Lines for which there was no room on the way to a monitor.
     lines_dropped: u64,
     stalls: StallLog,
+    learning: Learning,
     bells: Vec<u16>,
 }
 
@@ -193,6 +208,7 @@ impl Control {
             monitors: Vec::new(),
             lines_dropped: 0,
             stalls: StallLog::default(),
+            learning: Learning::since(now),
             bells: Vec::new(),
         }
     }
@@ -206,6 +222,7 @@ impl Control {
             self.hear_notes(lane, now, machine);
             self.hear_questions(lane, now, machine);
         }
+        self.learn_queues(now, machine);
         // Orders reach a lane in the order in which they were given.
         let mut full = BTreeSet::new();
         for (lane, ticket, order) in std::mem::take(&mut self.unsent) {
@@ -265,7 +282,10 @@ impl Control {
                         machine.warn(&line);
                     }
                 }
-                _ => unreachable!("lanes tell the control thread of what took too long and of monitoring"),
+                (ControlKind::UnknownQueue, None) => self.note_unknown_queue(),
+                _ => {
+                    unreachable!("lanes tell the control thread of what took too long, monitoring and queues")
+                }
             }
         }
         self.peer(lane).control_in.release();
@@ -306,14 +326,15 @@ impl Control {
         self.give(lanes, &order, Some((asker, question)));
     }
 
-    /// Orders something of lanes, for somebody who has asked or for nobody.
-    fn give(&mut self, lanes: Range<u16>, order: &Order, asked: Option<(Asker, Question)>) {
+    /// Orders something of lanes, for somebody who has asked or for nobody; gives the ticket.
+    fn give(&mut self, lanes: Range<u16>, order: &Order, asked: Option<(Asker, Question)>) -> u64 {
         self.ticket_newest += 1;
         let ticket = self.ticket_newest;
         self.gathers.insert(ticket, Gather { asked, awaited: lanes.len(), reports: Vec::new() });
         for lane in lanes {
             self.unsent.push_back((lane, ticket, order.clone()));
         }
+        ticket
     }
 
     fn hear_reports(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {

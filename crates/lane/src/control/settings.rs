@@ -4,7 +4,7 @@
 //! Most of them are about files, replicas or memory layouts that do not exist here. They are kept and given back, so
 //! that a program that sets them goes on; those marked `effective` change what lanes do, at once. `fixed` ones are
 //! decided at the start, and so are those `chosen_at_start`, which Redis could change; `hidden` ones are for Redis' own
-//! tests.
+//! tests. `auto-pin` is this server's own.
 
 use super::config::Kind::{
     Events, Number, Octal, OutputLimits, Percentiles, Save, Size, SizeOrPercent, Text, Word, Words, YesNo,
@@ -110,6 +110,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .effective(),
     setting("appendfsync", Word(&["everysec", "always", "no"]), "everysec"),
+    setting("auto-pin", Word(&["none", "cpu", "numa", "adq"]), "none").fixed(),
     setting("oom-score-adj", Word(&["no", "yes", "relative", "absolute"]), "no"),
     setting("acl-pubsub-default", Word(&["allchannels", "resetchannels"]), "resetchannels"),
     setting("sanitize-dump-payload", Word(&["no", "yes", "clients"]), "no"),

@@ -111,7 +111,10 @@ impl Core {
             match (head.kind, parcel) {
                 (ControlKind::Go, Some(Parcel::Go(go))) => self.part_goes(head.target, *go),
                 (ControlKind::Withdraw, None) => self.withdraw_part(head.target),
-                (ControlKind::Handover, Some(Parcel::Handover(handover))) => take(Told::Handover(handover)),
+                (ControlKind::Handover, Some(Parcel::Handover(handover))) => {
+                    self.stats.pin_placed += head.target;
+                    take(Told::Handover(handover));
+                }
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => {
                     lines_left -= 1;
                     take(Told::Lines(head.target, lines));

@@ -3,7 +3,7 @@
 //! ask       0 client u64 | 8 slot u32 | 12 charge u16 | 14 db u16 | 16 id u16 | 18 key slot u16 | 20 proto u8 | 21 kind u8
 //!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments, from which ends are counted
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
-//! control   0 part or client u64 | 8 round u32 | 12 kind u8 | 13 – to 16
+//! control   0 part or client u64 (of a handover: 1 by auto-pin, 0 by load) | 8 round u32 | 12 kind u8 | 13 – to 16
 //! ```
 
 use std::sync::Arc;
@@ -100,6 +100,8 @@ pub(crate) enum ControlKind {
     MonitorGone = 8,
     /// A turn took too long.
     Stall = 9,
+    /// The table of queues lacks one.
+    UnknownQueue = 12,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -262,6 +264,7 @@ impl ControlHead {
                 7 => ControlKind::Lines,
                 8 => ControlKind::MonitorGone,
                 9 => ControlKind::Stall,
+                12 => ControlKind::UnknownQueue,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -10,6 +10,7 @@ mod latency;
 mod monitor;
 mod multi;
 mod pause;
+mod pin;
 mod seen;
 mod tally;
 mod world;

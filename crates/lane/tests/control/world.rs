@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Settings, Setup, Shutdown,
-    Signature, mesh,
+    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Queue, Settings, Setup,
+    Shutdown, Signature, mesh,
 };
-use net::Limits;
 use net::mem::{self, Mem};
+use net::{Limits, Net};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, Slot};
 
@@ -45,10 +45,20 @@ impl Meter for Looks {
 }
 
 /// A machine with round numbers, that remembers what CONFIG REWRITE and the log wrote.
-#[derive(Default)]
 pub(crate) struct MadeUp {
     pub(crate) written: Vec<(String, String)>,
     pub(crate) warned: Vec<String>,
+    /// What it says of its network cards, and how often it was asked.
+    pub(crate) queues: Result<Vec<Queue>, String>,
+    pub(crate) queues_asked: usize,
+    pub(crate) links_changed: bool,
+}
+
+impl Default for MadeUp {
+    fn default() -> MadeUp {
+        let (written, warned) = (Vec::new(), Vec::new());
+        MadeUp { written, warned, queues: Ok(Vec::new()), queues_asked: 0, links_changed: false }
+    }
 }
 
 impl Machine for MadeUp {
@@ -65,6 +75,13 @@ impl Machine for MadeUp {
         Signature { cpu: Some(usize::from(lane) + 4), ..Signature::default() }
     }
 
+    fn queues(&mut self) -> Result<Vec<Queue>, String> {
+        self.queues_asked += 1;
+        self.queues.clone()
+    }
+    fn links_changed(&mut self) -> bool {
+        std::mem::take(&mut self.links_changed)
+    }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());
     }
@@ -181,6 +198,26 @@ impl World {
     /// A client of a lane's own port.
     pub(crate) fn connect_to(&self, lane: usize) -> mem::Client {
         self.own[lane].connect()
+    }
+
+    /// A client of the shared port that a lane lets in, whose packets take this way.
+    pub(crate) fn connect_by(&self, lane: usize, way: mem::Way) -> mem::Client {
+        self.shared[lane].connect_by(way)
+    }
+
+    /// The same of a lane's own port.
+    pub(crate) fn connect_to_by(&self, lane: usize, way: mem::Way) -> mem::Client {
+        self.own[lane].connect_by(way)
+    }
+
+    /// How often lanes have asked about sockets.
+    pub(crate) fn controls(&self) -> u64 {
+        self.nets.iter().map(|net| net.counters().controls).sum()
+    }
+
+    /// When the control has to take a turn in any case.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.control.next_ns()
     }
 
     /// Everybody takes a turn; then so many nanoseconds pass.

@@ -214,6 +214,18 @@ pub(crate) fn get_option(fd: &OwnedFd, level: c_int, name: c_int) -> io::Result<
     Ok(value)
 }
 
+/// `SO_INCOMING_NAPI_ID` (Linux 4.12, socket(7)): 0 stands for a packet that came by no NAPI instance.
+pub(crate) fn queue(fd: &OwnedFd) -> Option<u32> {
+    let id = get_option(fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
+    u32::try_from(id).ok().filter(|id| 0 < *id)
+}
+
+/// `SO_INCOMING_CPU` (socket(7)): -1 where no packet has come yet, as on a Unix socket.
+pub(crate) fn cpu(fd: &OwnedFd) -> Option<u32> {
+    let cpu = get_option(fd, libc::SOL_SOCKET, libc::SO_INCOMING_CPU).ok()?;
+    u32::try_from(cpu).ok()
+}
+
 /// `EPIOCSPARAMS` (Linux 6.9, include/uapi/linux/eventpoll.h).
 pub(crate) fn set_busy_poll(epoll: &OwnedFd, duration_us: u32) -> io::Result<()> {
     #[repr(C)]

@@ -144,8 +144,13 @@ impl Net for Uring {
     fn queue(&mut self, id: ConnId) -> Option<u32> {
         let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
         self.counters.controls += 1;
-        let queue = sys::get_option(&conn.fd, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID).ok()?;
-        u32::try_from(queue).ok().filter(|queue| 0 < *queue)
+        sys::queue(&conn.fd)
+    }
+
+    fn cpu(&mut self, id: ConnId) -> Option<u32> {
+        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        self.counters.controls += 1;
+        sys::cpu(&conn.fd)
     }
 
     fn limits(&self) -> Limits {

@@ -380,6 +380,9 @@ pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
     let mut world = W::make(Limits::default());
     let (_client, conn) = open(&mut world);
     assert!(world.net().queue(conn).is_none(), "no card is behind any of these worlds");
+    let controls = world.net().counters().controls;
+    let _ = (world.net().queue(conn), world.net().cpu(conn));
+    assert_eq!(world.net().counters().controls, controls + 2, "one call for each question");
     world.net().close(conn, Close::Now);
     assert!(world.net().has_work(), "the end is still to be told");
     assert_eq!(await_closed(&mut world, conn), Why::Asked);
@@ -392,6 +395,9 @@ pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
     assert!(net.stream(conn, Need::Rest).is_none());
     assert!(net.output(conn).is_none());
     assert!(net.give(conn).is_none());
+    let controls = net.counters().controls;
+    assert!(net.queue(conn).is_none() && net.cpu(conn).is_none());
+    assert_eq!(net.counters().controls, controls, "nobody is asked about who is gone");
     net.consume(conn, 1);
     net.close(conn, Close::Now);
     net.close(conn, Close::AfterFlush);
