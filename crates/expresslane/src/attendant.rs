@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
 use lane::{Control, ControlSetup, Identity, Machine, Now, Shutdown, Signature};
 use net::Bell;
@@ -12,6 +13,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
+use crate::pin::{self, Cards};
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
 
@@ -22,17 +24,21 @@ pub(crate) fn start(
     bells: Vec<Bell>,
     memory_size: u64,
     lanes: Vec<Berthed>,
+    mut cards: Cards,
 ) -> Result<Thread, String> {
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
-    let machine = ThisMachine { memory_size, signatures, config };
+    let (links, changed) = cards.ears();
+    let machine = ThisMachine { memory_size, signatures, config, cards };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || attend(control, clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
-    Ok(thread.thread().clone())
+    let control = thread.thread().clone();
+    Cards::listen(links, changed, control.clone())?;
+    Ok(control)
 }
 
 fn attend(mut control: Control, clock: Clock, bells: &[Bell], mut machine: ThisMachine) {
@@ -49,7 +55,11 @@ fn attend(mut control: Control, clock: Clock, bells: &[Bell], mut machine: ThisM
             end(how);
         }
         if control.mailbox().declare_sleep() {
-            thread::park();
+            let now_ns = clock.now().mono_ns;
+            match control.next_ns() {
+                None => thread::park(),
+                Some(next_ns) => thread::park_timeout(Duration::from_nanos(next_ns.saturating_sub(now_ns))),
+            }
             control.mailbox().wake();
         }
     }
@@ -73,6 +83,7 @@ struct ThisMachine {
     signatures: Signatures,
     /// The configuration file; empty without one.
     config: PathBuf,
+    cards: Cards,
 }
 
 impl Machine for ThisMachine {
@@ -102,6 +113,14 @@ impl Machine for ThisMachine {
 
     fn signature(&mut self, lane: u16, resident_size: u64, now: Now) -> Signature {
         self.signatures.look(usize::from(lane), resident_size, now.mono_ns)
+    }
+
+    fn queues(&mut self) -> Result<Vec<lane::Queue>, String> {
+        pin::queues()
+    }
+
+    fn links_changed(&mut self) -> bool {
+        self.cards.have_changed()
     }
 
     fn warn(&mut self, line: &str) {
@@ -174,6 +193,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("client-output-buffer-limit", limits.join(" ")),
         ("slowlog-log-slower-than", settings.slowlog_log_slower_than.to_string()),
         ("slowlog-max-len", settings.slowlog_max_len.to_string()),
+        ("auto-pin", settings.auto_pin.of_lanes().name().to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()

@@ -5,6 +5,8 @@ mod bench;
 mod clock;
 mod control;
 mod machine;
+mod numa;
+mod pin;
 mod plan;
 mod preemption;
 mod region;

@@ -33,6 +33,7 @@ use crate::attendant;
 use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::machine::{self, Facts};
+use crate::pin::{self, Cards};
 use crate::plan::{self, Place, Plan};
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
@@ -54,6 +55,7 @@ const STACK_SIZE: usize = 1 << 20;
 pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     control::abort_on_panic();
     let facts = Facts::read().map_err(|error| format!("the allowed cpus can't be read: {error}"))?;
+    let (facts, home) = pin::settle(settings, facts)?;
     let mut plan = plan::plan(settings, &facts)?;
     plan.notes.extend(settings::strange_variables(std::env::vars_os().map(|(name, _)| name)));
     if settings.io == Io::Uring {
@@ -62,7 +64,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     machine::allow_files(plan.files_count)
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
-    let server = start(settings, &facts, &plan)?;
+    let server = start(settings, &facts, &plan, home)?;
     control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
     control::notify("READY=1");
     let signal = stop.wait();
@@ -163,7 +165,12 @@ struct Ready {
 }
 
 /// Starts all lanes, the first one alone; any failure is this function's, and ends the process.
-fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server, String> {
+fn start(
+    settings: &ServeSettings,
+    facts: &Facts,
+    plan: &Plan,
+    home: Option<String>,
+) -> Result<Server, String> {
     let lanes_count = u16::try_from(plan.lanes.len()).expect("lanes are few");
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
     let secret = chance()?;
@@ -176,7 +183,15 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
     let run_id = attendant::run_id(chance()?, chance()?);
-    let lane_settings = lane_settings(settings, run_id, clock::ticks_per_us(&clock));
+    // From here on no change of a card goes unheard: what is learned next is no older.
+    let cards = Cards::new(settings.auto_pin);
+    let pinning = pin::begin(settings, plan, home);
+    let lane_settings = Settings {
+        auto_pin: settings.auto_pin.of_lanes(),
+        lane_cpus: plan.lanes.iter().map(|lane| lane.cpu).collect(),
+        queues: pinning.queues,
+        ..lane_settings(settings, run_id, clock::ticks_per_us(&clock))
+    };
     let mut doors = Doors {
         shared: plan.shared.clone(),
         own: Vec::new(),
@@ -225,7 +240,7 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
         now: clock.now(),
     };
     let berthed = readies.iter().map(|ready| ready.berthed.clone()).collect();
-    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed)?;
+    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed, cards)?;
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
@@ -244,7 +259,11 @@ fn start(settings: &ServeSettings, facts: &Facts, plan: &Plan) -> Result<Server,
                 .to_owned(),
         );
     }
-    Ok(Server { shared, bells, started: Started { shared: addresses, region_size, notes } })
+    Ok(Server {
+        shared,
+        bells,
+        started: Started { shared: addresses, region_size, pinning: pinning.told, notes },
+    })
 }
 
 /// The rings between lanes, each lane's on the memory node of its cpu. A thread of its own makes them, for it moves
@@ -303,6 +322,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         // A negative number is none.
         slow_us: u64::try_from(settings.slowlog_log_slower_than).ok(),
         stall_us: settings.stall_warn.0.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
+        ..Settings::default()
     }
 }
 

@@ -22,8 +22,8 @@ pub(crate) use file::meant;
 pub(crate) use rewrite::rewrite;
 
 pub(crate) use value::{
-    BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode, OutputLimit,
-    OutputLimits, Policy, Size, Span, whole,
+    AutoPin, BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode,
+    OutputLimit, OutputLimits, Policy, Size, Span, whole,
 };
 
 /// An in-memory database in which every core is an isolated lane that Redis clients can talk to.
@@ -168,6 +168,11 @@ pub(crate) struct ServeSettings {
     /// Cpus of the lanes, such as 2-5,8; the first lane gets the first. Default: chosen from those allowed
     #[arg(long, help_heading = "Lanes", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
+    /// How new TCP connections find their lane
+    ///
+    /// On the shared port they go there; on a lane's own port they stay, and those that arrive elsewhere are counted as leaking.
+    #[arg(long, help_heading = "Lanes", value_name = "MODE", value_enum, default_value_t = AutoPin::None)]
+    pub(crate) auto_pin: AutoPin,
     /// Whether a client's commands may overtake those for other lanes before them (lanes), or never (strict)
     ///
     /// Replies come in the order of the commands either way; strict costs a round trip at each change of lane.

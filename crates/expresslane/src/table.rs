@@ -21,6 +21,8 @@ pub(crate) struct Started {
     pub(crate) shared: Vec<String>,
     /// Bytes of addresses reserved for each lane.
     pub(crate) region_size: usize,
+    /// How connections find their lane, where that is not by load.
+    pub(crate) pinning: Option<String>,
     /// What turned out not to be had, each with what to do.
     pub(crate) notes: Vec<String>,
 }
@@ -42,6 +44,7 @@ pub(crate) fn table(
     let places: Vec<Berth> = plan.lanes.iter().map(|lane| Berth::of(lane, node_of)).collect();
     let lanes = lines_of(&places).into_iter().enumerate();
     rows.extend(lanes.map(|(index, text)| (if index == 0 { "lanes" } else { "" }, text)));
+    rows.extend(started.pinning.iter().map(|text| ("auto-pin", text.clone())));
     rows.push(("backend", plan.io_reason.to_owned()));
     let limit = match (settings.maxmemory, settings.maxmemory_policy) {
         (Size(0), _) => format!("no limit, the machine has {}", Size(facts.memory_size)),
@@ -163,7 +166,7 @@ fn size_of(bytes: usize) -> Size {
 mod tests {
     use super::*;
     use crate::plan::plan;
-    use crate::settings::{Verb, parse};
+    use crate::settings::{AutoPin, Verb, parse};
 
     /// The table of a machine with so many cpus, half of them on each of two nodes.
     fn table_of(flags: &[&str], cpus_count: usize, notes: &[&str]) -> String {
@@ -176,6 +179,7 @@ mod tests {
         let started = Started {
             shared: plan.shared.iter().map(|place| place.address.to_string()).collect(),
             region_size: 8 << 30,
+            pinning: (settings.auto_pin == AutoPin::Adq).then(|| "adq: told".to_owned()),
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
         };
         let node_of = |cpu: usize| Some(u16::from(cpu >= cpus_count / 2));
@@ -199,6 +203,12 @@ mod tests {
   note        what could not be had is told in a sentence that is wider than a
               terminal has columns"
         );
+    }
+
+    #[test]
+    fn auto_pin_stands_with_the_lanes() {
+        let text = table_of(&["--auto-pin", "adq"], 2, &[]);
+        assert!(text.contains("port 7001\n  auto-pin    adq: told\n  backend"), "{text}");
     }
 
     #[test]

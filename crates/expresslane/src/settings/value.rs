@@ -222,6 +222,31 @@ pub(crate) enum Io {
     Uring,
 }
 
+/// How new TCP connections find their lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AutoPin {
+    /// The lane with the fewest clients
+    None,
+    /// The lane on the cpu that takes in the connection's packets
+    Cpu,
+    /// As none, with cpus and memory of the node of the card that is bound
+    Numa,
+    /// The lane that serves the card's queue over which they come
+    Adq,
+}
+
+impl AutoPin {
+    /// As lanes know it.
+    pub(crate) fn of_lanes(self) -> lane::AutoPin {
+        match self {
+            AutoPin::None => lane::AutoPin::None,
+            AutoPin::Cpu => lane::AutoPin::Cpu,
+            AutoPin::Numa => lane::AutoPin::Numa,
+            AutoPin::Adq => lane::AutoPin::Adq,
+        }
+    }
+}
+
 /// What gives way when memory is full, by Redis' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Policy {

@@ -81,6 +81,11 @@ impl Fields {
         self.0.get(name).map(String::as_str).filter(|text| *text != "unknown")
     }
 
+    /// The same as a list, whose parts stand between semicolons; `none` is an empty one.
+    pub(super) fn list(&self, name: &str) -> Option<impl Iterator<Item = &str>> {
+        Some(self.text(name)?.split(';').filter(|part| *part != "none"))
+    }
+
     /// The same as a whole number.
     pub(super) fn count(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()

@@ -83,6 +83,17 @@ pub(super) struct Lane {
     /// Bytes of asks that wait for this lane.
     pub(super) ring_depth: Option<u64>,
     pub(super) clients: Option<u64>,
+    /// Connections by auto-pin, since the start or the last CONFIG RESETSTAT: on the lane of their queue or cpu, placed by load
+    /// after all, of those by a queue that nobody knew, and to the lane's own port by another lane's queue.
+    pub(super) pin_placed: Option<u64>,
+    pub(super) pin_fallbacks: Option<u64>,
+    pub(super) pin_unknown: Option<u64>,
+    pub(super) pin_leaking: Option<u64>,
+    /// The queues that the lane serves under `--auto-pin adq`, `card:number`, and in the same order their NAPI ids and
+    /// interrupts.
+    pub(super) queues: Option<Vec<String>>,
+    pub(super) napi_ids: Option<Vec<Option<u64>>>,
+    pub(super) irqs: Option<Vec<Option<u64>>>,
     pub(super) keys: Option<u64>,
     pub(super) bytes: Option<u64>,
     pub(super) syscalls_per_command: Option<f64>,
@@ -176,6 +187,7 @@ impl Lane {
     ) -> Lane {
         let count = |name: &str| now.count(name);
         let number = |name: &str| now.number(name);
+        let numbers = |name: &str| Some(now.list(name)?.map(|number| number.parse().ok()).collect());
         let before = |name: &str| then.and_then(|then| then.count(name));
         let since = |name: &str| Some(count(name)?.saturating_sub(before(name).unwrap_or(0)));
         let rate = |name: &str| rate(count(name), before(name));
@@ -206,6 +218,13 @@ impl Lane {
             command_max_us: number("command_max_us"),
             ring_depth: count("ring_depth"),
             clients: count("clients"),
+            pin_placed: count("pin_placed"),
+            pin_fallbacks: count("pin_fallbacks"),
+            pin_unknown: count("pin_unknown"),
+            pin_leaking: count("pin_leaking"),
+            queues: now.list("queues").map(|queues| queues.map(str::to_owned).collect()),
+            napi_ids: numbers("napi_ids"),
+            irqs: numbers("irqs"),
             keys: count("keys"),
             bytes: count("bytes"),
             syscalls_per_command: since("syscalls")
@@ -314,6 +333,23 @@ mod tests {
         );
         let idle = &Report::of(&second, Some(&second)).lanes[0];
         assert_eq!(idle.turn_p50_us, None, "nothing happened");
+    }
+
+    #[test]
+    fn a_lanes_queues_are_told_where_connections_are_placed_by_them() {
+        let line = "pin_placed=7,pin_leaking=2,queues=ens1:4;ens1:5,napi_ids=513;514,irqs=40;-";
+        let lanes =
+            format!("# Lanes\nlane0:{line}\nlane1:queues=none,napi_ids=none,irqs=none\nlane2:keys=1\n");
+        let report = Report::of(&info(1, &lanes), None);
+        let lane = &report.lanes[0];
+        assert_eq!((lane.pin_placed, lane.pin_fallbacks, lane.pin_leaking), (Some(7), None, Some(2)));
+        assert_eq!(lane.queues.as_deref(), Some(&["ens1:4".to_owned(), "ens1:5".to_owned()][..]));
+        assert_eq!(
+            (&lane.napi_ids, &lane.irqs),
+            (&Some(vec![Some(513), Some(514)]), &Some(vec![Some(40), None]))
+        );
+        assert_eq!(report.lanes[1].queues.as_deref(), Some(&[][..]));
+        assert_eq!(report.lanes[2].queues, None);
     }
 
     #[test]

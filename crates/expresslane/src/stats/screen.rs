@@ -75,6 +75,18 @@ const MACHINE: &[Column] = &[
     column("pages", "remote", 6, |lane| lane.pages_remote.map(whole)),
 ];
 
+/// Where its connections come from, while they are placed by queue or cpu.
+const PINS: &[Column] = &[
+    LANE,
+    column("connections", "placed", 6, |lane| lane.pin_placed.map(whole)),
+    column("connections", "by load", 7, |lane| lane.pin_fallbacks.map(whole)),
+    column("connections", "unknown", 7, |lane| lane.pin_unknown.map(whole)),
+    column("connections", "leaking", 7, |lane| lane.pin_leaking.map(whole)),
+    column("serves", "queues", 18, |lane| lane.queues.as_deref().map(|queues| queues.join(" "))),
+    column("serves", "napi", 14, |lane| lane.napi_ids.as_deref().map(numbers)),
+    column("serves", "irq", 9, |lane| lane.irqs.as_deref().map(numbers)),
+];
+
 /// The whole screen, with a line's end behind its last line.
 pub(super) fn screen(report: &Report) -> String {
     let mut text = head(report);
@@ -85,6 +97,15 @@ pub(super) fn screen(report: &Report) -> String {
         for columns in [WORK, TIMES, MACHINE] {
             text.push('\n');
             text += &part(columns, &report.lanes);
+        }
+        let is_pinned = |lane: &Lane| {
+            let counts = [lane.pin_placed, lane.pin_fallbacks, lane.pin_leaking];
+            lane.queues.is_some() || counts.iter().flatten().any(|count| *count > 0)
+        };
+        if report.lanes.iter().any(is_pinned) {
+            text.push('\n');
+            text += &part(PINS, &report.lanes);
+            text += "placed: on the lane of their queue or cpu; leaking: to its port by another's\n";
         }
         text += "\ndirect, forw, moved: % of the commands with one key; us to wait: % of the time\n\
                  max: since the start, of turns that kept their cpu; percentiles: of the span\n";
@@ -152,6 +173,14 @@ fn part(columns: &[Column], lanes: &[Lane]) -> String {
         put(&|column| (column.cell)(lane).map_or_else(|| NOTHING.to_owned(), |cell| cut(cell, column.width)));
     }
     text
+}
+
+fn numbers(list: &[Option<u64>]) -> String {
+    let texts: Vec<String> = list
+        .iter()
+        .map(|number| number.map_or_else(|| NOTHING.to_owned(), |number| number.to_string()))
+        .collect();
+    texts.join(" ")
 }
 
 /// A cell that is too long ends with a dot.
@@ -285,6 +314,29 @@ direct, forw, moved: % of the commands with one key; us to wait: % of the time
 max: since the start, of turns that kept their cpu; percentiles: of the span
 ";
         assert_eq!(screen, want, "\n{screen}");
+    }
+
+    #[test]
+    fn where_connections_are_placed_by_queue_it_is_shown() {
+        let lanes = "# Lanes\nlane0:pin_placed=1200,pin_fallbacks=3,pin_unknown=1,pin_leaking=0,queues=ens1:0;ens1:2,\
+                     napi_ids=513;515,irqs=40;-\nlane1:pin_placed=0,pin_fallbacks=0,pin_unknown=0,pin_leaking=2,\
+                     queues=none,napi_ids=none,irqs=none\n";
+        let shown = |lanes: &str| {
+            let info = format!("# Server\nserver_name:expresslane\nuptime_in_seconds:1\n{lanes}");
+            screen(&Report::of(&Info::parse(&info), None))
+        };
+        let want = "
+     connections ------------------ serves ------------------------------------
+lane placed by load unknown leaking             queues           napi       irq
+   0  1.20k       3       1       0      ens1:0 ens1:2        513 515      40 -
+   1      0       0       0       2
+placed: on the lane of their queue or cpu; leaking: to its port by another's
+";
+        let text = shown(lanes);
+        assert!(text.contains(want), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        let none = shown("# Lanes\nlane0:pin_placed=0,pin_fallbacks=0,pin_unknown=0,pin_leaking=0\n");
+        assert!(!none.contains("placed"), "{none}");
     }
 
     #[test]
