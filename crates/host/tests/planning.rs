@@ -11,6 +11,8 @@ use host::{Facts, Spec};
 mod adqsetup;
 #[path = "planning/after.rs"]
 mod after;
+#[path = "planning/applied.rs"]
+mod applied;
 #[path = "planning/kept.rs"]
 mod kept;
 #[path = "planning/properties.rs"]

@@ -33,8 +33,8 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
             step.add_risks(&[Risk::LinkFlap]);
         }
     }
-    if classes.receive != Receive::Rules {
-        card.feature(draft, "hw-tc-offload", true, "filters in hardware");
+    if classes.receive != Receive::Rules || nic.features.contains_key("hw-tc-offload") {
+        card.feature(draft, "hw-tc-offload", true, "classes and filters in hardware");
     }
     private_flags(draft, card, spec);
     root(draft, card, spec, division);

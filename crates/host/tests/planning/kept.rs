@@ -9,7 +9,7 @@ use host::{Facts, Spec, plan};
 use super::{facts, folder, wish};
 
 /// A machine, and a wish for it. A plan's file is called after both.
-const PLANS: &[(&str, &str)] = &[
+pub(crate) const PLANS: &[(&str, &str)] = &[
     ("e810-ice", "redis-94"),
     ("e810-ice", "rates"),
     ("e810-ice", "aerospike"),

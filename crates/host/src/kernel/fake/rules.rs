@@ -354,7 +354,9 @@ impl Fake {
 
     /// A thread that does not run: its knob has no value.
     pub(super) fn is_asleep(&self, knob: &Knob) -> bool {
-        matches!(knob, Knob::Nic { nic, knob: NicKnob::NapiThread(_) } if self.has(nic, &NicKnob::Threaded, "0"))
+        let Knob::Nic { nic, knob: NicKnob::NapiThread(queue) } = knob else { return false };
+        let by_itself = NicKnob::Napi(*queue, "threaded".to_owned());
+        self.has(nic, &NicKnob::Threaded, "0") && !self.has(nic, &by_itself, "1")
     }
 
     fn has(&self, nic: &str, knob: &NicKnob, value: &str) -> bool {
