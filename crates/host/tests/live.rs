@@ -451,11 +451,15 @@ impl Sleeper {
     }
 
     fn path(&self, what: &str) -> String {
-        let pid = self.0.id();
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let start = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
-        format!("process/{pid}@{start}/{pid}/{what}")
+        thread_path(self.0.id(), what)
     }
+}
+
+/// The knob of a process' first thread.
+fn thread_path(pid: u32, what: &str) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let start = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+    format!("process/{pid}@{start}/{pid}/{what}")
 }
 
 impl Drop for Sleeper {
@@ -600,5 +604,39 @@ fn facts_say_what_the_kernel_says() {
         let (facts, full) = same(live, &sleeper);
         assert!(full > bare + 10, "{bare} {full}");
         assert!(facts.nics[0].queues.iter().all(|queue| queue.napi.is_some() && queue.napi_thread.is_some()));
+    });
+}
+
+#[test]
+fn without_rights_facts_are_read_and_changes_are_refused_by_the_capability_they_take() {
+    within("without_rights_facts_are_read_and_changes_are_refused_by_the_capability_they_take", |live| {
+        let nice = thread_path(std::process::id(), "nice");
+        write(live, "nic/va/feature/rx-gro", Some("on"));
+        // SAFETY: no memory is passed. This process is this test's own; it ends as a nobody.
+        assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        for (path, text, capability) in [
+            ("nic/va/channels", "rx 2 tx 2", "net_admin"),
+            ("nic/va/feature/rx-gro", "off", "net_admin"),
+            ("nic/va/qdisc/root", "htb default 10", "net_admin"),
+            ("nic/va/qdisc/clsact", "clsact", "net_admin"),
+            ("nic/va/queue/1/napi/defer-hard-irqs", "5", "net_admin"),
+            ("nic/va/rx/0/rps_cpus", "0", "net_admin"),
+            ("nic/va/filter/egress/1", "protocol all bpf queue 1 tcp src_port 1", "CAP_BPF"),
+            ("rule/inet/49001", "from 198.18.0.1 lookup 49001", "net_admin"),
+            ("route/inet/49001/default", "via 198.18.0.2 dev va", "net_admin"),
+            ("sysctl/net.ipv4.ip_forward", "1", "net_admin"),
+            ("sysctl/vm.stat_interval", "7", "sys_admin"),
+            (&nice, "-5", "sys_nice"),
+        ] {
+            let (cause, reason) = refused(live, path, Some(text));
+            assert_eq!(cause, Cause::Forbidden, "{reason}");
+            assert!(reason.contains(capability), "{reason}");
+        }
+        let facts = probe::read(live, &probe::Ask::default());
+        assert_eq!(facts.capabilities, Vec::<String>::new());
+        let nic = &facts.nics[0];
+        assert!(nic.channels.is_some() && nic.root_qdisc.is_some() && !nic.features.is_empty());
+        assert!(nic.queues.iter().all(|queue| queue.napi.is_some() && queue.rps_cpus.is_some()), "{nic:?}");
+        assert!(host::facts::drawing::drawing(&facts, &[]).contains("no net_admin"));
     });
 }

@@ -126,10 +126,8 @@ fn daemons(files: &Files) -> Vec<Daemon> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::kernel::live::files::made_up::Tree;
 
     #[test]
     fn capabilities_have_names() {
@@ -138,51 +136,29 @@ mod tests {
         assert_eq!(capabilities("CapEff:\t000001ffffffffff\n").len(), CAPABILITIES.len());
     }
 
-    /// A made-up tree below a directory of this test, which goes with it.
-    struct Tree(PathBuf);
-
-    impl Tree {
-        fn new(files: &[(&str, &str)]) -> Tree {
-            let root = std::env::temp_dir().join(format!("host-machine-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&root);
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Tree(root)
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_made_up_machine_is_read_below_its_root() {
         let cpu = "sys/devices/system/cpu";
-        let files: Vec<(String, &str)> = [
-            (format!("{cpu}/online"), "0,2\n"),
-            (format!("{cpu}/isolated"), "2\n"),
-            (format!("{cpu}/cpu0/topology/core_id"), "4\n"),
-            (format!("{cpu}/cpu0/topology/physical_package_id"), "1\n"),
-            (format!("{cpu}/cpu0/node1/x"), ""),
-            (format!("{cpu}/cpu0/cache/index0/level"), "1\n"),
-            (format!("{cpu}/cpu0/cache/index0/shared_cpu_list"), "0\n"),
-            (format!("{cpu}/cpu0/cache/index3/level"), "3\n"),
-            (format!("{cpu}/cpu0/cache/index3/shared_cpu_list"), "0-3\n"),
-            ("proc/sys/kernel/osrelease".to_owned(), "6.18.5\n"),
-            ("proc/77/comm".to_owned(), "irqbalance\n"),
-            ("etc/init.d/tuned".to_owned(), ""),
-            ("sys/fs/cgroup/cgroup.controllers".to_owned(), "cpu cpuset io\n"),
-        ]
-        .to_vec();
-        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        let tree = Tree::new(&files);
+        let tree = Tree::new(
+            "machine",
+            &[
+                (&format!("{cpu}/online"), "0,2\n"),
+                (&format!("{cpu}/isolated"), "2\n"),
+                (&format!("{cpu}/cpu0/topology/core_id"), "4\n"),
+                (&format!("{cpu}/cpu0/topology/physical_package_id"), "1\n"),
+                (&format!("{cpu}/cpu0/node1/x"), ""),
+                (&format!("{cpu}/cpu0/cache/index0/level"), "1\n"),
+                (&format!("{cpu}/cpu0/cache/index0/shared_cpu_list"), "0\n"),
+                (&format!("{cpu}/cpu0/cache/index3/level"), "3\n"),
+                (&format!("{cpu}/cpu0/cache/index3/shared_cpu_list"), "0-3\n"),
+                ("proc/sys/kernel/osrelease", "6.18.5\n"),
+                ("proc/77/comm", "irqbalance\n"),
+                ("etc/init.d/tuned", ""),
+                ("sys/fs/cgroup/cgroup.controllers", "cpu cpuset io\n"),
+            ],
+        );
         let mut missing = Vec::new();
-        let facts = read(&Files::below(&tree.0), &mut missing);
+        let facts = read(&tree.files(), &mut missing);
         assert_eq!(missing, Vec::<String>::new());
         assert_eq!(facts.kernel, "6.18.5");
         let first = &facts.cpus[0];

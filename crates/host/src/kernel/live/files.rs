@@ -196,15 +196,9 @@ fn cgroup_path(files: &Files, group: &str, file: &str) -> Result<String, Refusal
     Ok(format!("{root}/{group}/{file}"))
 }
 
-/// The file `group` is the directory itself: `cgroup/NAME/group` is `there` or nothing.
-const GROUP_ITSELF: &str = "group";
-
 pub(super) fn read_cgroup(files: &Files, group: &str, file: &str) -> Result<Option<Setting>, Refusal> {
     let path = cgroup_path(files, group, file)?;
     let directory = path.trim_end_matches(file);
-    if file == GROUP_ITSELF {
-        return Ok(files.has(directory).then(|| Setting::new("there")));
-    }
     if !files.has(directory) {
         return Err(gone(format!("there is no control group {group}")));
     }
@@ -224,22 +218,11 @@ pub(super) fn write_cgroup(
     value: Option<&Setting>,
 ) -> Result<(), Refusal> {
     let path = cgroup_path(files, group, file)?;
-    let directory = files.path(path.trim_end_matches(file));
-    match (file, value) {
-        (GROUP_ITSELF, Some(_)) => {
-            fs::create_dir_all(&directory).map_err(|error| of_file(&directory, &error, "sys_admin"))
-        }
-        (GROUP_ITSELF, None) => {
-            fs::remove_dir(&directory).map_err(|error| of_file(&directory, &error, "sys_admin"))
-        }
-        (_, None) => Err(invalid("a file of a control group can be set, not taken away")),
-        (_, Some(value)) => {
-            if !directory.exists() {
-                return Err(gone(format!("there is no control group {group}: make it first (mkdir)")));
-            }
-            files.write(&path, value.as_str(), "sys_admin (or the group's owner)")
-        }
+    let value = value.ok_or_else(|| invalid("a file of a control group can be set, not taken away"))?;
+    if !files.has(path.trim_end_matches(file)) {
+        return Err(gone(format!("there is no control group {group}: make it first (mkdir)")));
     }
+    files.write(&path, value.as_str(), "sys_admin (or the group's owner)")
 }
 
 /// The interrupt of a queue by the names that drivers give theirs, where the kernel does not say it: among the device's
@@ -290,9 +273,99 @@ pub(super) fn write_irq(files: &Files, irq: u32, cpus: &Cpus) -> Result<(), Refu
     })
 }
 
+/// A made-up tree for tests.
+#[cfg(test)]
+pub(crate) mod made_up {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::Files;
+
+    /// Files below a directory that goes with this.
+    pub(crate) struct Tree(PathBuf);
+
+    impl Tree {
+        pub(crate) fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let root = std::env::temp_dir().join(format!("host-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Tree(root)
+        }
+
+        pub(crate) fn files(&self) -> Files {
+            Files::below(&self.0)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::made_up::Tree;
     use super::*;
+
+    #[test]
+    fn an_interrupt_is_found_by_its_name_among_the_devices() {
+        let tree = Tree::new(
+            "irqs",
+            &[
+                // Another card's, with the same queue in its name.
+                ("proc/irq/40/ice-ens2-TxRx-1/x", ""),
+                ("proc/irq/64/ice-ens1-TxRx-0/x", ""),
+                ("proc/irq/65/ice-ens1-TxRx-1/x", ""),
+                ("proc/irq/65/smp_affinity_list", "0-3\n"),
+                ("sys/class/net/ens1/device/msi_irqs/64", ""),
+                ("sys/class/net/ens1/device/msi_irqs/65", ""),
+                ("sys/class/net/veth0/queues/x", ""),
+            ],
+        );
+        let files = tree.files();
+        assert_eq!((irq_by_name(&files, "ens1", 1), irq_by_name(&files, "ens1", 2)), (Some(65), None));
+        assert_eq!(irq_by_name(&files, "veth0", 1), None);
+        assert_eq!(read_irq(&files, 65).unwrap().to_string(), "0-3");
+        write_irq(&files, 65, &"2,4".parse().unwrap()).unwrap();
+        assert_eq!(read_irq(&files, 65).unwrap().to_string(), "2,4");
+        assert_eq!(write_irq(&files, 65, &Cpus::default()).unwrap_err().cause, Cause::Invalid);
+        assert_eq!(write_irq(&files, 66, &"1".parse().unwrap()).unwrap_err().cause, Cause::Gone);
+    }
+
+    #[test]
+    fn a_groups_file_is_below_the_hierarchy_that_has_cpusets() {
+        let tree = Tree::new(
+            "groups",
+            &[
+                ("sys/fs/cgroup/cgroup.procs", ""),
+                ("sys/fs/cgroup/cgroup.controllers", "cpu io\n"),
+                ("sys/fs/cgroup/cpuset/cpuset.cpus", "0-7\n"),
+                ("sys/fs/cgroup/cpuset/lane/cpuset.cpus", "2-3\n"),
+            ],
+        );
+        let files = tree.files();
+        assert_eq!(cgroup_root(&files), Some(("sys/fs/cgroup/cpuset".to_owned(), 1)));
+        let text = |file: &str| read_cgroup(&files, "lane", file).map(|it| it.map(|it| it.to_string()));
+        assert_eq!(text("cpuset.cpus").unwrap().as_deref(), Some("2-3"));
+        write_cgroup(&files, "lane", "cpuset.cpus", Some(&Setting::new("4"))).unwrap();
+        assert_eq!(text("cpuset.cpus").unwrap().as_deref(), Some("4"));
+        let refusal = text("cpu.max").unwrap_err();
+        assert!(
+            refusal.cause == Cause::Unsupported && refusal.reason.contains("subtree_control"),
+            "{refusal}"
+        );
+        assert_eq!(read_cgroup(&files, "none", "cpuset.cpus").unwrap_err().cause, Cause::Gone);
+        for (group, file) in [("..", "x"), ("a/../../b", "x"), ("", "x"), ("a", ".."), ("a", "b/c")] {
+            assert_eq!(read_cgroup(&files, group, file).unwrap_err().cause, Cause::Invalid, "{group}/{file}");
+        }
+        assert_eq!(write_cgroup(&files, "lane", "cpuset.cpus", None).unwrap_err().cause, Cause::Invalid);
+    }
 
     #[test]
     fn a_sysctls_name_is_a_path_below_proc_sys() {
