@@ -58,6 +58,9 @@ use doors::Doors;
 use ring::{Completion, Ring};
 use token::{Task, Token};
 
+/// After so long it is looked at whether a send was short, which nobody tells in advance: the client reads slowly.
+const SHORT_SEND_NS_MAX: u64 = 10_000_000;
+
 /// Connections that linger at most; the oldest is cut off to make room.
 const LINGERING_COUNT_MAX: usize = 256;
 
@@ -293,10 +296,11 @@ impl Uring {
             self.counters.controls += u64::try_from(self.doomed.len()).expect("a count fits 64 bits");
             self.doomed.clear();
         }
-        self.begin_sends();
+        let sleep_ns_max = self.begin_sends();
         self.begin_polls();
         self.begin_receives();
         let timeout_ns = self.doors.timeout_ns(timeout_ns);
+        let timeout_ns = timeout_ns.into_iter().chain(sleep_ns_max).min();
         self.ring.enter(timeout_ns, self.limits.clients_per_turn);
         let mut completions = std::mem::take(&mut self.ring.completions);
         self.doors.has_entered(completions.is_empty() && timeout_ns != Some(0));
@@ -318,7 +322,10 @@ impl Uring {
         }
     }
 
-    fn begin_sends(&mut self) {
+    /// How long an enter may sleep that makes these sends; `None`: for ever. Their ends don't wake it, and what follows one is
+    /// begun with the next enter: the rest of the output, a connection's end, or waiting for room if it turns out short.
+    fn begin_sends(&mut self) -> Option<u64> {
+        let mut sleep_ns_max = None;
         for id in self.outbox.drain(..) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.in_outbox = false;
@@ -329,7 +336,11 @@ impl Uring {
             // SAFETY: the caller enters before it touches any connection, and nothing else can.
             let send = unsafe { self.ring.send(&conn.fd, token, &conn.output, self.limits.send_size) };
             conn.offered_size = send;
+            let is_followed = conn.state == State::Closing || send < conn.output.len();
+            let own_ns_max = if is_followed { 0 } else { SHORT_SEND_NS_MAX };
+            sleep_ns_max = Some(sleep_ns_max.unwrap_or(own_ns_max).min(own_ns_max));
         }
+        sleep_ns_max
     }
 
     fn begin_polls(&mut self) {

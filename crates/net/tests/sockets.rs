@@ -2,16 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::net::{Ipv6Addr, SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use net::epoll::{Epoll, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::{self, Uring};
-use net::{Address, Event, Limits, ListenerId};
+use net::{Address, Close, Event, Limits, ListenerId};
 
 const ANY: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
@@ -40,6 +42,7 @@ over_both! {
     a_socket_file_has_the_mode_that_was_asked_for,
     a_left_over_socket_file_is_replaced_and_nothing_else,
     busy_polling_is_had_or_refused_in_words,
+    a_net_that_sleeps_sends_all_and_ends,
 }
 
 fn make<N: Sockets>() -> N {
@@ -181,4 +184,43 @@ fn busy_polling_is_had_or_refused_in_words<N: Sockets>() {
     let listener = net.listen_tcp(ANY.into(), &TcpOptions::default()).unwrap();
     let _client = TcpStream::connect(address(&net, listener)).unwrap();
     opened(&mut net);
+}
+
+/// Nothing else happens than what follows from a reply larger than a turn's send, and from the end behind it: a net that
+/// sleeps until there is news would never come to the rest.
+fn a_net_that_sleeps_sends_all_and_ends<N: Sockets>() {
+    const SIZE: usize = 3 << 20;
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+    let mut net = make::<N>();
+    let listener = net.listen_tcp(ANY.into(), &shared(Share::Alone)).unwrap();
+    let at = address(&net, listener);
+    let (size, result) = std::thread::scope(|scope| {
+        let (bell, is_done) = (net.bell(), Arc::new(AtomicBool::new(false)));
+        let says_so = Arc::clone(&is_done);
+        let client = scope.spawn(move || {
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut got = Vec::new();
+            let result = stream.read_to_end(&mut got);
+            drop(stream);
+            says_so.store(true, Ordering::SeqCst);
+            bell.ring();
+            (got.len(), result)
+        });
+        let mut events = Vec::new();
+        while !is_done.load(Ordering::SeqCst) {
+            net.wait(Some(u64::try_from(PATIENCE.as_nanos()).unwrap()));
+            net.poll(&mut events);
+            for event in events.drain(..) {
+                if let Event::Opened { conn, .. } = event {
+                    net.output(conn).unwrap().extend(&vec![b'x'; SIZE]);
+                    net.close(conn, Close::AfterFlush);
+                }
+            }
+            net.flush();
+        }
+        client.join().unwrap()
+    });
+    result.expect("the end comes, and in time");
+    assert_eq!(size, SIZE);
 }
