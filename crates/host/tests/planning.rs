@@ -19,6 +19,8 @@ mod kept;
 mod properties;
 #[path = "planning/refusals.rs"]
 mod refusals;
+#[path = "planning/seats.rs"]
+mod seats;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/machines")

@@ -222,7 +222,7 @@ fn seat_interrupts<'a>(
     seats: &mut [Seat],
 ) {
     let facts = draft.facts;
-    let mut free = facts.online().without(taken);
+    let free = facts.online().without(taken);
     // By last level cache: lanes that leave it to us, and the cores that they serve with.
     let mut groups: BTreeMap<Cpus, Vec<usize>> = BTreeMap::new();
     for (index, lane) in spec.lanes.iter().enumerate() {
@@ -263,7 +263,6 @@ fn seat_interrupts<'a>(
             ));
             continue;
         };
-        free = free.without(&cores);
         draft.note(format!(
             "Interrupts of {names} go to core {cores}, {whose}, which shares the last level cache and hands packets to the \
              serving cores (RPS, RFS): sockets of {CORES_FOR_RESERVED} cores and more can spare it (`irq` changes that)."

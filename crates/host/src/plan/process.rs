@@ -26,7 +26,10 @@ pub(super) fn steps(draft: &mut Draft, spec: &Spec, seats: &Seats) {
             let why = format!("lane {}: {} on its cores", lane.name, process.name);
             for thread in &process.threads {
                 let knob = knob(process, thread, ThreadKnob::Affinity);
-                draft.want(Stage::Processes, knob, cores.to_string(), &why);
+                // A server that has pinned a thread to one of these cores knows why.
+                let pinned = !thread.cpus.is_empty() && thread.cpus.is_within(&cores);
+                let cpus = if pinned { &thread.cpus } else { &cores };
+                draft.want(Stage::Processes, knob, cpus.to_string(), &why);
                 if let Some(nice) = lane.nice {
                     let why = format!("lane {}: {} before others", lane.name, process.name);
                     let knob = self::knob(process, thread, ThreadKnob::Nice);
@@ -59,7 +62,7 @@ fn cores_of(draft: &mut Draft, lane: &Lane, cores: &Cpus, process: &Process) -> 
     mine
 }
 
-/// Processes of [default] keep the cores they have but for the lanes'.
+/// Processes of `default` keep the cores they have but for the lanes'.
 fn keep_off(draft: &mut Draft, spec: &Spec, seats: &Seats) {
     let facts = draft.facts;
     let lanes = seats.lanes.iter().fold(Cpus::default(), |all, seat| all.with(&seat.cores));

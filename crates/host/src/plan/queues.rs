@@ -89,12 +89,9 @@ pub(super) fn handover(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seat
         let why = format!("lane {}: packets go on to the cores that serve", lane.name);
         for (n, queue) in queues.iter().enumerate() {
             let knob = NicKnob::RpsCpus(*queue);
-            let now = nic.queues.iter().find(|it| it.index == *queue).and_then(|it| it.rps_cpus.as_ref());
             if !reserved {
-                if now.is_some_and(|cpus| !cpus.is_empty()) {
-                    let why = format!("lane {}: packets stay on the core of their interrupt", lane.name);
-                    draft.want_nic(Stage::Handover, nic, knob, "", &why);
-                }
+                let why = format!("lane {}: packets stay on the core of their interrupt", lane.name);
+                draft.want_nic(Stage::Handover, nic, knob, "", &why);
                 continue;
             }
             let cpus = seat.cores_of_queue(lane, n);

@@ -1,5 +1,7 @@
 //! What holds of every plan, tried on machines that are changed at random and wishes that are drawn.
 
+use std::collections::BTreeSet;
+
 use host::facts::{Facts, Feature};
 use host::knob::NicKnob;
 use host::{Knob, Spec, plan};
@@ -223,6 +225,12 @@ fn every_plan_keeps_its_promises() {
                         step.knob
                     );
                 }
+                let knobs =
+                    |plan: &plan::Plan| plan.steps.iter().map(|it| it.knob.clone()).collect::<BTreeSet<_>>();
+                // Apply takes back what a new plan does not name.
+                let (first, second) = (knobs(&plan), knobs(&again));
+                let differs: Vec<&Knob> = first.symmetric_difference(&second).collect();
+                assert!(differs.is_empty(), "seed {seed}: knobs of one plan alone: {differs:?}\n{text}");
                 assert_eq!(again.lanes, plan.lanes, "seed {seed}: lanes stay where they are\n{text}");
             }
             Err(problems) => panic!("seed {seed}: refused once applied: {problems:#?}\n{text}"),

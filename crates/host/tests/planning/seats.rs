@@ -1,0 +1,105 @@
+//! Which cores lanes and interrupts get on a machine of two sockets, 24 cores each, whose second threads are 48 higher.
+
+use host::{Facts, Placed, Spec, plan};
+
+use super::facts;
+
+fn seats(facts: &Facts, lanes: &str) -> Vec<Placed> {
+    let spec = Spec::parse(&format!("[[nic]]\nname = 'ens1'\n{lanes}")).unwrap();
+    plan::plan(&spec, facts).unwrap_or_else(|problems| panic!("{problems:#?}")).lanes
+}
+
+fn check(facts: &Facts, lanes: &str, wants: &[(&str, &str)]) {
+    let placed = seats(facts, lanes);
+    let found: Vec<(String, String)> =
+        placed.iter().map(|lane| (lane.cores.to_string(), lane.irq_cores.to_string())).collect();
+    let wants: Vec<(String, String)> =
+        wants.iter().map(|(cores, irq)| ((*cores).to_owned(), (*irq).to_owned())).collect();
+    assert_eq!(found, wants, "{lanes}");
+}
+
+fn lane(name: &str, port: u32, more: &str) -> String {
+    format!("[[lane]]\nname = '{name}'\nports = {port}\n{more}\n")
+}
+
+#[test]
+fn lanes_share_no_physical_core_while_there_is_room() {
+    let facts = facts("e810-ice");
+    let two = lane("a", 1, "") + &lane("b", 2, "queues = 2");
+    check(&facts, &two, &[("1", "3"), ("2,50", "3")]);
+    check(&facts, &lane("a", 1, "cores = '7'"), &[("7", "1")]);
+    check(&facts, &lane("a", 1, "irq = 'on-lane'"), &[("1", "1")]);
+    check(&facts, &lane("a", 1, "irq = 'reserved 9-10'"), &[("1", "9-10")]);
+    // A core for interrupts for each eight that serve.
+    check(&facts, &lane("a", 1, "queues = 16"), &[("1-8,49-56", "9-10")]);
+    check(&facts, &format!("[host]\ncores = '0-3'\n{}", lane("a", 1, "")), &[("4", "5")]);
+}
+
+#[test]
+fn isolated_cores_are_for_those_who_name_them() {
+    let mut facts = facts("e810-ice");
+    facts.cpus.iter_mut().filter(|cpu| (1..4).contains(&cpu.id)).for_each(|cpu| cpu.isolated = true);
+    check(&facts, &lane("a", 1, "irq = 'on-lane'"), &[("4", "4")]);
+    check(&facts, &lane("a", 1, "cores = '1-2'\nqueues = 2\nirq = 'on-lane'"), &[("1-2", "1-2")]);
+}
+
+#[test]
+fn a_thread_that_is_pinned_within_its_lane_stays() {
+    let mut facts = facts("virtio");
+    let pinned = |facts: &Facts| {
+        let spec = Spec::parse("[[lane]]\nname = 'a'\ncores = '1-2'\nprocess = { pid = 700 }").unwrap();
+        let steps = plan::plan(&spec, facts).unwrap().steps;
+        steps.iter().map(|step| step.want.as_ref().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(pinned(&facts), ["1-2", "1-2"]);
+    facts.processes[0].threads[1].cpus = "2".parse().unwrap();
+    assert_eq!(pinned(&facts), ["1-2", "2"]);
+}
+
+#[test]
+fn a_process_has_the_core_of_the_port_it_listens_at() {
+    let mut facts = facts("e810-ice");
+    let process = |pid: u32, ports: Vec<u16>| host::facts::Process {
+        pid,
+        name: "redis-server".to_owned(),
+        unit: Some(format!("redis@{pid}.service")),
+        ports,
+        threads: vec![host::facts::Thread { tid: pid, cpus: "0-95".parse().unwrap(), ..Default::default() }],
+        ..Default::default()
+    };
+    facts.processes = vec![process(10, vec![6380]), process(11, vec![6379]), process(12, vec![])];
+    let text = "[[nic]]\nname = 'ens1'\n[[lane]]\nname = 'a'\nports = '6379-6380'\nmode = 'one-queue-per-port'\ncores = '4-5'\n\
+                process = { name = 'redis-server' }\n[default]\nprocess = [{ name = 'redis-server' }]";
+    let plan = plan::plan(&Spec::parse(text).unwrap(), &facts).unwrap();
+    let cores: Vec<String> = plan
+        .steps
+        .iter()
+        .filter(|step| matches!(step.knob, host::Knob::Thread { .. }))
+        .map(|step| step.want.as_ref().unwrap().to_string())
+        .collect();
+    assert_eq!(cores, ["5", "4", "4-5"]);
+    assert!(plan.notes.iter().any(|note| note.contains("(12) listens")), "{:#?}", plan.notes);
+    let by_unit = text.replace("{ name = 'redis-server' }\n[default]", "{ unit = 'redis@11' }\n[default]");
+    let plan = plan::plan(&Spec::parse(&by_unit).unwrap(), &facts).unwrap();
+    let lane_s = plan.steps.iter().filter(|step| step.why.starts_with("lane a: redis-server")).count();
+    assert_eq!(lane_s, 1, "the others are kept off");
+}
+
+#[test]
+fn two_addresses_have_two_rules() {
+    let mut facts = facts("virtio");
+    facts.nics[0].addresses.push("192.0.2.71/24".to_owned());
+    facts.nics[0].gateways.push("192.0.2.254".to_owned());
+    let spec = Spec::parse("[[nic]]\nname = 'ens1'\nsource-routing = true\n[[lane]]\nname = 'a'\nports = 1")
+        .unwrap();
+    let steps = plan::plan(&spec, &facts).unwrap().steps;
+    let rules: Vec<String> = steps
+        .iter()
+        .filter(|step| matches!(step.knob, host::Knob::Rule { .. }))
+        .map(|step| format!("{}: {}", step.knob, step.want.as_ref().unwrap()))
+        .collect();
+    assert_eq!(
+        rules,
+        ["rule/inet/49001: from 192.0.2.70 lookup 49001", "rule/inet/49002: from 192.0.2.71 lookup 49001"]
+    );
+}
