@@ -70,6 +70,49 @@ fn the_exit_code_and_the_output_are_the_programs() {
     assert_eq!(output.stdout, b"--cpus -x --\n", "what stands behind -- is the program's");
 }
 
+/// The unit that ships: its flags are understood, and systemd takes the unit, with programs in it that are here.
+#[test]
+fn the_example_unit_is_one() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/redis-lane.service");
+    let unit = fs::read_to_string(path).unwrap();
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let (flags, program) = line.split_once(" -- ").unwrap();
+    let words: Vec<&str> = flags.split(' ').collect();
+    assert_eq!(words[..2], ["/usr/bin/expresslane", "run"]);
+    assert!(program.starts_with("/usr/bin/redis-server "), "{program}");
+    // The lane's cpu may not be here, nor the right to raise a limit.
+    let cpu = a_cpu();
+    let flags: Vec<&str> = words[2..]
+        .iter()
+        .enumerate()
+        .map(|(index, word)| match words[index + 1] {
+            "--cpus" => cpu.as_str(),
+            "--nofile" => "64",
+            _ => word,
+        })
+        .collect();
+    let output = run(&flags, &["echo", "ran"]).output().unwrap();
+    assert_eq!(output.stdout, b"ran\n", "{output:?}");
+
+    let folder = std::env::temp_dir().join(format!("expresslane-unit-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("redis-lane.service");
+    let here = unit
+        .replace("/usr/bin/expresslane", env!("CARGO_BIN_EXE_expresslane"))
+        .replace("/usr/bin/redis-server", "/bin/true");
+    fs::write(&file, here).unwrap();
+    let verified = Command::new("systemd-analyze").arg("verify").arg("--man=no").arg(&file).output();
+    fs::remove_dir_all(&folder).unwrap();
+    match verified {
+        Ok(output) => {
+            // Of other units of the machine it may say more.
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(!said.contains("redis-lane"), "{said}");
+        }
+        Err(error) => println!("not verified: systemd-analyze: {error}"),
+    }
+}
+
 /// One process: a signal to it is a signal to the program, and its end is the program's.
 #[test]
 fn signals_reach_the_program() {

@@ -275,7 +275,7 @@ fn the_queue_is_that_of_who_polled() {
 }
 
 /// A driver that records leaves the queue plus one in the packet. A virtual card leaves the sender's number there, so that it
-/// can stand for such a driver.
+/// can stand for such a driver; by its own name it is not believed.
 #[test]
 fn a_recorded_queue_is_one_less_than_what_the_packet_holds() {
     let Some(lab) = Lab::new() else { return };
@@ -291,10 +291,12 @@ fn a_recorded_queue_is_one_less_than_what_the_packet_holds() {
             assert!(done.unwrap().success(), "{line}");
         }
     };
-    let card = Nic { driver: "records".to_owned(), ..card(&[]) };
-    for (sender, queue) in [(0, None), (1, Some(0)), (3, Some(2))] {
+    let records = Nic { driver: "records".to_owned(), ..card(&[]) };
+    for (card, sender, queue) in
+        [(&records, 0, None), (&records, 1, Some(0)), (&records, 3, Some(2)), (&card(&[]), 3, None)]
+    {
         everything_by(sender);
-        let witness = lab.at_server(|| Witness::start(&card, &lanes())).unwrap();
+        let witness = lab.at_server(|| Witness::start(card, &lanes())).unwrap();
         lab.talk("198.18.77.1", 6379);
         let counts = witness.counts().unwrap();
         let mut mine = counts.cells.iter().filter(|cell| cell.lane == Some(1)).peekable();
