@@ -218,14 +218,19 @@ impl<'a> Session<'a> {
             self.hands.tell(Event::Same { knob: knob.clone() });
             return Ok(());
         }
-        self.remember(knob, found.clone(), &step.disturbs);
+        // A former wish may have known queues that this one can't see.
+        let mut disturbs =
+            self.hands.journal.held(knob).map(|held| held.disturbs.clone()).unwrap_or_default();
+        disturbs.extend(step.disturbs.iter().cloned());
+        let disturbs: Vec<Knob> = disturbs.into_iter().collect();
+        self.remember(knob, found.clone(), &disturbs);
         let is_set_later = |other: &Knob| later.iter().any(|step| step.knob == *other);
         let change = Change {
             knob,
             had: self.at_start.get(knob).unwrap_or(&found).clone(),
             from: found,
             to: step.want.clone(),
-            disturbs: step.disturbs.clone(),
+            disturbs,
             is_set_later: &is_set_later,
         };
         let beside = match self.hands.change(change) {

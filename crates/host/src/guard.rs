@@ -219,3 +219,154 @@ fn culprit(knob: &Knob, daemons: &[Daemon]) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apply::{again, apply};
+    use crate::facts::{Facts, Nic, Queue};
+    use crate::journal::{Memory, Wish};
+    use crate::kernel::fake::Fake;
+    use crate::revert::revert;
+
+    fn step(knob: Knob, have: &str, want: &str) -> Step {
+        let (have, want) = (Some(Setting::new(have)), Some(Setting::new(want)));
+        Step { knob, have, want, why: String::new(), risks: vec![], disturbs: vec![] }
+    }
+
+    fn xps() -> Knob {
+        Knob::nic("ens1", NicKnob::XpsCpus(0))
+    }
+
+    fn irq() -> Knob {
+        Knob::nic("ens1", NicKnob::IrqAffinity(0))
+    }
+
+    /// A machine with a lane in force.
+    struct Machine {
+        kernel: Fake,
+        journal: Journal,
+        plan: Plan,
+        guard: Guard,
+    }
+
+    impl Machine {
+        fn new() -> Machine {
+            let cpus: crate::Cpus = "0-3".parse().unwrap();
+            let queue = Queue { irq_cpus: Some(cpus.clone()), xps_cpus: Some(cpus), ..Queue::default() };
+            let nic = Nic { name: "ens1".to_owned(), queues: vec![queue], ..Nic::default() };
+            let mut kernel = Fake::of(&Facts { nics: vec![nic], ..Facts::default() });
+            let log = Memory::default();
+            let mut journal = Journal::begin(Box::new(log), "boot", Wish::default()).unwrap();
+            let steps = vec![step(irq(), "0-3", "2"), step(xps(), "0-3", "3")];
+            let plan = Plan { steps, ..Plan::default() };
+            apply(&plan, &mut kernel, &mut journal, &mut |_| {});
+            Machine { kernel, journal, plan, guard: Guard::default() }
+        }
+
+        fn look(&mut self, notices: &[Notice], now_ms: u64) -> Vec<Finding> {
+            let daemon = Daemon { name: "irqbalance".to_owned(), running: true, manageable: true };
+            let fresh = fresh(&self.plan, &mut self.kernel);
+            self.guard.look(&self.plan, &self.journal, &fresh, notices, &[daemon], now_ms)
+        }
+
+        /// Sets again what is found, and returns which knobs.
+        fn mend(&mut self, notices: &[Notice], now_ms: u64) -> Vec<Knob> {
+            let steps = self.look(notices, now_ms).into_iter().filter_map(|finding| match finding {
+                Finding::Again { step, .. } => Some(step),
+                _ => None,
+            });
+            let steps: Vec<Step> = steps.collect();
+            assert_eq!(again(&steps, &mut self.kernel, &mut self.journal, &mut |_| {}), []);
+            steps.into_iter().map(|step| step.knob).collect()
+        }
+
+        fn set(&mut self, knob: &Knob, to: &str) {
+            self.kernel.set_by_other(knob, Some(&Setting::new(to))).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_a_link_took_is_set_again_however_often() {
+        let mut machine = Machine::new();
+        let notices = [Notice::Link { nic: "ens1".to_owned() }];
+        for now_ms in 0..100 {
+            assert_eq!(machine.mend(&notices, now_ms), []);
+            machine.kernel.flap("ens1");
+            assert_eq!(machine.mend(&notices, now_ms), [xps()]);
+            assert!(machine.journal.is_complete(), "guarding leaves the lanes in force");
+        }
+        let other = [Notice::Link { nic: "ens2".to_owned() }];
+        for now_ms in 0..=LOSSES_COUNT_MAX as u64 {
+            machine.kernel.flap("ens1");
+            machine.mend(&other, now_ms);
+        }
+        machine.kernel.flap("ens1");
+        assert_eq!(machine.mend(&other, 99), [], "another card's link explains nothing");
+
+        let reverted = revert(&mut machine.kernel, &mut machine.journal, true, &mut |_| {});
+        assert!(reverted.is_clean());
+        assert_eq!(machine.kernel.read(&xps()), Ok(Some(Setting::new("0-3"))), "the first value was kept");
+    }
+
+    #[test]
+    fn a_knob_lost_too_often_is_told_with_its_culprit_and_left_until_it_is_quiet() {
+        let mut machine = Machine::new();
+        for loss in 0..LOSSES_COUNT_MAX {
+            machine.set(&irq(), "0");
+            assert_eq!(machine.mend(&[], loss as u64 * 1000), [irq()], "loss {loss}");
+        }
+        machine.set(&irq(), "0");
+        let findings = machine.look(&[], 10_000);
+        let [Finding::Left { knob, losses_count, culprit, .. }] = findings.as_slice() else {
+            panic!("{findings:?}")
+        };
+        assert_eq!((knob, *losses_count), (&irq(), LOSSES_COUNT_MAX + 1));
+        assert!(culprit.contains("irqbalance runs"), "{culprit}");
+        assert!(findings[0].to_string().contains("6 times in 10 minutes"), "{}", findings[0]);
+
+        // Told once, also when the daemon goes on.
+        assert_eq!(machine.look(&[], 11_000), []);
+        machine.set(&irq(), "1");
+        assert_eq!(machine.look(&[], 300_000), []);
+        // The last change counts: it is not quiet before that is old.
+        assert_eq!(machine.look(&[], 10_000 + WINDOW_MS), []);
+        assert_eq!(machine.mend(&[], 300_000 + WINDOW_MS), [irq()]);
+    }
+
+    #[test]
+    fn seldom_losses_are_always_mended() {
+        let mut machine = Machine::new();
+        for loss in 0..30 {
+            machine.set(&irq(), "0");
+            assert_eq!(
+                machine.mend(&[], loss * (WINDOW_MS / LOSSES_COUNT_MAX as u64)),
+                [irq()],
+                "loss {loss}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_set_while_lanes_are_not_wholly_in_force() {
+        let mut machine = Machine::new();
+        machine.set(&irq(), "0");
+        let reverted = revert(&mut machine.kernel, &mut machine.journal, false, &mut |_| {});
+        assert_eq!(reverted.conflicts.len(), 1);
+        assert_eq!(machine.look(&[], 0), []);
+    }
+
+    #[test]
+    fn a_card_that_is_gone_is_told_once() {
+        let mut machine = Machine::new();
+        let before = machine.kernel.clone();
+        machine.kernel.unplug("ens1");
+        let findings = machine.look(&[], 0);
+        assert!(findings.iter().all(|finding| matches!(finding, Finding::Unreadable { .. })));
+        assert_eq!((findings.len(), machine.look(&[], 1).len()), (2, 0));
+        machine.kernel = before;
+        assert_eq!(machine.look(&[], 2), []);
+        machine.kernel.unplug("ens1");
+        assert_eq!(machine.look(&[], 3).len(), 2, "once each time");
+    }
+}

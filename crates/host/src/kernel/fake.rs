@@ -225,3 +225,6 @@ impl Kernel for Fake {
         Ok(self.boot.clone())
     }
 }
+
+#[cfg(test)]
+mod tests;

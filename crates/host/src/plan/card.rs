@@ -3,7 +3,7 @@
 use super::backend::{self, Backend};
 use super::draft::{Draft, Stage};
 use super::{Problem, Risk};
-use crate::facts::{Facts, Nic};
+use crate::facts::{Facts, Nic, Queue};
 use crate::knob::{Knob, NicKnob};
 use crate::spec::{BackendWish, Lane, Mode, NicWish, Spec, meant};
 
@@ -249,9 +249,12 @@ impl<'a> Card<'a> {
         }
         let mut risks = vec![Risk::LinkFlap];
         risks.extend(self.session_risk());
+        let disturbed = self.disturbed_by_link(draft);
         let step =
             draft.want_nic(Stage::Card, self.nic, NicKnob::Rings, format!("rx {rx} tx {tx}"), "asked for");
-        step.add_risks(&risks);
+        if step.has_work() {
+            step.add_risks(&risks).add_disturbs(disturbed);
+        }
     }
 
     /// Switches a feature, or refuses with what the driver says.
@@ -270,10 +273,15 @@ impl<'a> Card<'a> {
             }
             Some(_) => {
                 let knob = NicKnob::Feature(name.to_owned());
+                // veth has NAPI instances only while GRO is on, and other ones each time.
+                let disturbed = self.disturbed_by_link(draft);
                 let step = draft.want_nic(Stage::Features, self.nic, knob, want, why);
-                // ixgbe and others set the card up anew for it.
-                if name == "rx-ntuple-filter" && step.has_work() {
-                    step.add_risks(&[Risk::LinkFlap]);
+                if step.has_work() && step.disturbs.is_empty() {
+                    step.add_disturbs(disturbed);
+                    // ixgbe and others set the card up anew for it.
+                    if name == "rx-ntuple-filter" {
+                        step.add_risks(&[Risk::LinkFlap]);
+                    }
                 }
             }
         }
@@ -294,12 +302,23 @@ impl<'a> Card<'a> {
             NicKnob::IrqAffinity,
             NicKnob::RpsCpus,
             NicKnob::RpsFlowCount,
-            NicKnob::XpsCpus,
-            NicKnob::XpsRxqs,
+            |queue| NicKnob::Coalesce(Some(queue)),
+            NicKnob::NapiThread,
         ];
         let of_card = std::iter::once(NicKnob::Indirection);
         let of_queues = self.nic.queues.iter().flat_map(|queue| per_queue.map(|knob| knob(queue.index)));
         let knobs = of_card.chain(of_queues).map(|knob| Knob::nic(&self.nic.name, knob));
+        knobs.filter(|knob| draft.facts.have(knob).is_ok()).chain(self.disturbed_by_link(draft)).collect()
+    }
+
+    /// What is forgotten when the link goes down and comes up.
+    pub(super) fn disturbed_by_link(&self, draft: &Draft) -> Vec<Knob> {
+        let of_queue = |queue: &Queue| {
+            let xps = [NicKnob::XpsCpus(queue.index), NicKnob::XpsRxqs(queue.index)];
+            let napi = queue.napi_settings.keys().map(|name| NicKnob::Napi(queue.index, name.clone()));
+            xps.into_iter().chain(napi).map(|knob| Knob::nic(&self.nic.name, knob)).collect::<Vec<_>>()
+        };
+        let knobs = self.nic.queues.iter().flat_map(of_queue);
         knobs.filter(|knob| draft.facts.have(knob).is_ok()).collect()
     }
 }

@@ -28,9 +28,10 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
     for (name, want) in LLDP_FLAGS.iter().filter(|(name, _)| nic.private_flags.contains_key(*name)) {
         let knob = NicKnob::PrivateFlag((*name).to_owned());
         let why = "the firmware's own LLDP agent would set classes of its own";
+        let disturbed = card.disturbed_by_link(draft);
         let step = draft.want_nic(Stage::Card, nic, knob, want, why);
         if step.has_work() {
-            step.add_risks(&[Risk::LinkFlap]);
+            step.add_risks(&[Risk::LinkFlap]).add_disturbs(disturbed);
         }
     }
     if classes.receive != Receive::Rules || nic.features.contains_key("hw-tc-offload") {

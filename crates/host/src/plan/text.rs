@@ -126,6 +126,9 @@ impl Step {
                 NicKnob::RpsCpus(_) | NicKnob::RpsFlowCount(_) => "RPS",
                 NicKnob::XpsCpus(_) | NicKnob::XpsRxqs(_) => "XPS",
                 NicKnob::Indirection => "the spreading table",
+                NicKnob::Coalesce(_) => "moderation",
+                NicKnob::Napi(..) => "NAPI settings",
+                NicKnob::NapiThread(_) => "poll threads",
                 _ => "others",
             };
             match kinds.iter_mut().find(|(it, _)| *it == kind) {

@@ -19,9 +19,12 @@ pub(crate) fn machine(chance: &mut Chance) -> (Facts, Fake) {
         cpus: (0..CPUS_COUNT).map(|id| Cpu { id, core: id, ..Cpu::default() }).collect(),
         ..Facts::default()
     };
-    for (name, value) in
-        [("net.core.busy_poll", "0"), ("net.core.busy_read", "0"), ("net.core.somaxconn", "4096")]
-    {
+    for (name, value) in [
+        ("net.core.busy_poll", "0"),
+        ("net.core.busy_read", "0"),
+        ("net.core.somaxconn", "4096"),
+        ("net.core.rps_sock_flow_entries", "0"),
+    ] {
         facts.sysctls.insert(name.to_owned(), value.to_owned());
     }
     let running = !chance.one_in(3);
@@ -51,6 +54,10 @@ fn card(name: &str, chance: &mut Chance) -> Nic {
     let has_hardware = matches!(driver, "ice" | "mlx5_core");
     let mut nic = Nic {
         name: name.to_owned(),
+        mac: format!("02:00:00:00:00:{name:0>2}"),
+        addresses: vec!["10.0.0.1/24".to_owned(), "2001:db8::1/64".to_owned()],
+        gateways: vec!["2001:db8::ffff".to_owned()],
+        speed_mbit: Some(100_000),
         driver: driver.to_owned(),
         up: true,
         channels: Some(Channels { combined: count, combined_max: QUEUES_COUNT_MAX, ..Channels::default() }),

@@ -2,6 +2,7 @@
 //! was: nothing may be left behind, and nothing of others' taken along.
 
 mod chance;
+mod lanes;
 mod machine;
 mod wish;
 
@@ -16,7 +17,7 @@ use host::revert::{Reverted, revert};
 use host::{Kernel, Knob, Plan, Setting};
 
 /// Machines on which all goes well, apart from what is impossible.
-const ROUNDS_COUNT: u64 = 600;
+const ROUNDS_COUNT: u64 = 200;
 /// Machines on which writes fail and processes die.
 const BROKEN_ROUNDS_COUNT: usize = 20;
 /// Of those, machines on which each single write and each single operation is tried; on the others, every so-manieth.
@@ -158,7 +159,7 @@ fn what_is_applied_is_there_and_what_is_reverted_is_gone() {
         round.is_as_before("reverted");
     }
     assert!(in_force_count * 10 > ROUNDS_COUNT * 6, "only {in_force_count} plans were possible");
-    assert!(written > 5_000, "only {written} knobs were written");
+    assert!(written > 2_000, "only {written} knobs were written");
 }
 
 #[test]
@@ -469,4 +470,40 @@ fn a_card_or_process_that_goes_is_told_and_hinders_nothing() {
         wanted.retain(|knob, _| !goes(knob));
         round.is_as(&wanted, &format!("unplugged before operation {nth}"));
     }
+}
+
+/// Machines for which the planner makes a plan; about every third wish at random can be had.
+const PLANNED_ROUNDS_COUNT: u64 = 300;
+
+#[test]
+fn what_the_planner_plans_is_applied_replaced_and_reverted() {
+    let (mut planned_count, mut replaced_count) = (0, 0);
+    for seed in 0.. {
+        if planned_count == PLANNED_ROUNDS_COUNT {
+            break;
+        }
+        let mut round = Round::new(seed);
+        let Some((text, plan)) = lanes::plan_at_random(&round.facts, &mut round.chance) else { continue };
+        planned_count += 1;
+        let outcome = round.apply_plan(&plan);
+        assert!(matches!(outcome, Outcome::InForce { .. }), "seed {seed}: {text}\n{outcome}");
+        let facts = lanes::facts_now(&round.facts, &round.fake);
+        if let Some((text, next)) = lanes::plan_at_random(&facts, &mut round.chance) {
+            let between = round.fake.seen();
+            match round.apply_plan(&next) {
+                Outcome::InForce { .. } => replaced_count += 1,
+                Outcome::Failed { knob, reason, undone } => {
+                    assert!(undone.is_clean(), "seed {seed}: {text}\n{undone}");
+                    round.is_as(&between, &format!("back at the former wish, since {knob}: {reason}"));
+                }
+            }
+        }
+        let reverted = round.revert();
+        assert!(reverted.is_clean(), "seed {seed}: {reverted}");
+        round.is_as_before(&format!("reverted:\n{text}"));
+    }
+    assert!(
+        planned_count > 200 && replaced_count > 100,
+        "{planned_count} planned, {replaced_count} replaced"
+    );
 }
