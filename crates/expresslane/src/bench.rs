@@ -15,7 +15,6 @@ mod run;
 mod search;
 mod self_test;
 mod settings;
-mod stop;
 mod surroundings;
 mod watch;
 

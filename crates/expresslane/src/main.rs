@@ -4,6 +4,7 @@ mod attendant;
 mod bench;
 mod clock;
 mod control;
+mod lanes;
 mod machine;
 mod numa;
 mod pin;
@@ -16,6 +17,7 @@ mod serve;
 mod settings;
 mod signature;
 mod stats;
+mod stop;
 mod table;
 
 use std::io::Write;
@@ -32,6 +34,13 @@ fn main() -> ExitCode {
             Ok(()) => Ok(()),
             Err(trouble) => {
                 say(&trouble.problem);
+                return ExitCode::from(trouble.code);
+            }
+        },
+        Ok(Verb::Lanes(verb)) => match lanes::lanes(&verb) {
+            Ok(()) => Ok(()),
+            Err(trouble) => {
+                trouble.problem.lines().for_each(say);
                 return ExitCode::from(trouble.code);
             }
         },

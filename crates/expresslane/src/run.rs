@@ -4,17 +4,20 @@
 //! program (`execve(2)`). So signals, job control, the exit code and what a supervisor watches are the program's own; nothing
 //! stands between. What can't be had is an error before the program starts, never a program that runs elsewhere.
 
+mod lane;
 mod process;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::str::FromStr;
 
 use host::Cpus;
 
+use crate::lanes::STATE_DIR;
 use crate::settings::{Size, whole};
 
 /// Exit codes, as `env(1)`, `nice(1)` and `timeout(1)` have them.
@@ -30,6 +33,10 @@ and a supervisor sees one process.";
 
 /// What `--help` says last.
 pub(crate) const EXAMPLES: &str = "Examples:
+  expresslane run --lane redis -- redis-server --port 6379
+      on the cores of the lane that `expresslane lanes apply` has made
+  expresslane run --lane redis --file lanes.toml --cpus 3 -- redis-server --port 6380
+      one of several instances, on one of the lane's cores
   expresslane run --cpus 2 -- redis-server --port 6379
       on cpu 2 alone
   expresslane run --cpus 4-7 --mem-node 1 --nofile 65536 -- memcached -t 4
@@ -43,7 +50,18 @@ is no such program.";
 /// All settings of `expresslane run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunSettings {
-    /// Cpus it may run on, such as 2-5,8
+    /// The lane: its cores, the memory near them, its nice value
+    ///
+    /// Of the wish that is in force, or of --file. The flags below narrow it or win over it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lane: Option<String>,
+    /// The file that has the lane, instead of the wish in force
+    #[arg(long, value_name = "FILE", requires = "lane")]
+    pub(crate) file: Option<PathBuf>,
+    /// Directory of the journal that has the wish in force
+    #[arg(long, value_name = "DIR", default_value = STATE_DIR, env = "EXPRESSLANE_STATE_DIR")]
+    pub(crate) state_dir: PathBuf,
+    /// Cpus it may run on, such as 2-5,8; with --lane some of the lane's
     #[arg(long, value_name = "LIST")]
     pub(crate) cpus: Option<Cpus>,
     /// NUMA node of all its memory
@@ -141,13 +159,21 @@ fn not_executed(program: &str, error: &io::Error) -> NotStarted {
 /// Gives this process all that the program shall inherit. The group comes first, for it bounds cpus and memory; rights that
 /// the rest may need are not given up.
 fn prepare(settings: &RunSettings, note: impl Fn(&str)) -> Result<(), String> {
+    let (mut cpus, mut mem_node, mut nice) = (settings.cpus.clone(), settings.mem_node, settings.nice);
+    // Read before anything is given up: the machine may show a smaller group less.
+    if let Some(name) = &settings.lane {
+        let gifts = lane::gifts(name, settings.file.as_deref(), &settings.state_dir, cpus.as_ref())?;
+        cpus = Some(gifts.cpus);
+        mem_node = mem_node.or(gifts.mem_node);
+        nice = nice.or(gifts.nice);
+    }
     if let Some(group) = &settings.cgroup {
         process::join(group)?;
     }
-    if let Some(cpus) = &settings.cpus {
+    if let Some(cpus) = &cpus {
         process::set_affinity(cpus)?;
     }
-    if let Some(node) = settings.mem_node {
+    if let Some(node) = mem_node {
         let nodes = process::nodes()?;
         if !nodes.contains(node) {
             return Err(format!("there is no NUMA node {node} for --mem-node; this machine has {nodes}"));
@@ -158,7 +184,7 @@ fn prepare(settings: &RunSettings, note: impl Fn(&str)) -> Result<(), String> {
             process::bind_memory(node)?;
         }
     }
-    if let Some(nice) = settings.nice {
+    if let Some(nice) = nice {
         process::set_nice(nice)?;
     }
     if let Some(scheduler) = settings.sched {

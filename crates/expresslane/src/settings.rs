@@ -46,6 +46,9 @@ pub(crate) enum Verb {
     /// Load a server and show how it answers
     #[command(subcommand, arg_required_else_help = true)]
     Bench(crate::bench::BenchVerb),
+    /// Give a server its own way through the machine, and put everything back
+    #[command(subcommand, arg_required_else_help = true)]
+    Lanes(crate::lanes::LanesVerb),
     /// Start a program inside a lane
     #[command(long_about = crate::run::LONG, after_long_help = crate::run::EXAMPLES)]
     Run(crate::run::RunSettings),
@@ -396,6 +399,7 @@ mod tests {
             "lanes.toml: there is no key `prot` under [serve]; did you mean `port`?",
         );
         refused(&[], "port = 1\n", "`port` belongs under [serve]");
+        assert_eq!(parse_with(&[], "[serve]\nport = 7\n[[lanes.lane]]\nname = \"a\"\n").unwrap().port, 7);
         refused(&[], "[server]\nport = 1\n", "there is no table [server]; did you mean [serve]?");
         refused(&[], "[serve]\nport = \n", "line 2");
         refused(

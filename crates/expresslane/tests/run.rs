@@ -70,6 +70,31 @@ fn the_exit_code_and_the_output_are_the_programs() {
     assert_eq!(output.stdout, b"--cpus -x --\n", "what stands behind -- is the program's");
 }
 
+/// A lane of a file: its cores, and of those the ones that are asked for.
+#[test]
+fn a_lane_gives_its_cores() {
+    let cpu = a_cpu();
+    let folder = std::env::temp_dir().join(format!("expresslane-lane-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let (file, state) = (folder.join("lanes.toml"), folder.join("state"));
+    fs::write(&file, format!("[[lane]]\nname = \"mine\"\nports = 7999\ncores = \"{cpu}\"\n")).unwrap();
+    let (file, state) = (file.to_str().unwrap(), state.to_str().unwrap());
+    let output = |flags: &[&str]| run(flags, &["cat", "/proc/self/status"]).output().unwrap();
+    let inside = output(&["--lane", "mine", "--file", file]);
+    let narrowed = output(&["--lane", "mine", "--file", file, "--cpus", "8191"]);
+    let other = output(&["--lane", "other", "--file", file]);
+    let nothing = output(&["--lane", "mine", "--state-dir", state]);
+    let missing = output(&["--lane", "mine", "--file", state]);
+    fs::remove_dir_all(&folder).unwrap();
+    assert!(inside.status.success(), "{inside:?}");
+    let status = String::from_utf8(inside.stdout).unwrap();
+    assert_eq!(field_of(&status, "Cpus_allowed_list"), cpu);
+    refused(&narrowed, 125, "--cpus 8191 are not all of the lane 'mine'");
+    refused(&other, 125, "no lane 'other'; there are mine");
+    refused(&nothing, 125, "no lanes are in force");
+    refused(&missing, 125, "No such file");
+}
+
 /// The unit that ships: its flags are understood, and systemd takes the unit, with programs in it that are here.
 #[test]
 fn the_example_unit_is_one() {

@@ -332,8 +332,14 @@ fn a_program_steers_what_is_sent() {
         assert!(cause == Cause::Unsupported && reason.contains("u32"), "{reason}");
         write(live, "nic/va/filter/egress/49001", None);
         assert_eq!(read(live, "nic/va/filter/egress/7").as_deref(), Some("protocol ip u32"));
+        write(live, "nic/va/filter/egress/49002", None);
+        let (cause, reason) = refused(live, "nic/va/qdisc/clsact", None);
+        assert!(
+            cause == Cause::Busy && reason.contains("egress pref 7"),
+            "others' would go with it: {reason}"
+        );
+        tc("filter del dev va egress pref 7");
         write(live, "nic/va/qdisc/clsact", None);
-        assert_eq!(read(live, "nic/va/filter/egress/49002"), None, "they go with clsact");
         let (cause, reason) =
             refused(live, "nic/va/filter/egress/1", Some("protocol all bpf queue 1 tcp src_port 1"));
         assert!(cause == Cause::Gone && reason.contains("clsact"), "{cause:?} {reason}");

@@ -22,10 +22,10 @@ use super::journal::Journal;
 use super::report;
 use super::run::{self, Live};
 use super::settings::{CompareSettings, LoadSettings};
-use super::stop::Stop;
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
+use crate::stop::Stop;
 use plan::{Plan, SetUp};
 use server::Server;
 

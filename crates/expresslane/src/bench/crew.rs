@@ -21,8 +21,8 @@ use net::{Handover, Limits, Net, Wait};
 
 use super::agent::Agents;
 use super::settings::Waiting;
-use super::stop::Stop;
 use crate::machine;
+use crate::stop::Stop;
 
 /// How long an engine sleeps at most before it looks whether it is to stop.
 const SLEEP_NS_MAX: u64 = 100_000_000;

@@ -32,11 +32,11 @@ use super::report;
 use super::run::{self, Live};
 use super::settings::Waiting;
 use super::settings::reproduce::{Links, ReproduceSettings};
-use super::stop::Stop;
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine::{self, Facts};
+use crate::stop::Stop;
 use link::Cable;
 use setup::{Fleet, Host, Place, Target, fleet};
 

@@ -17,11 +17,11 @@ use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
 use super::report;
 use super::settings::{Arrivals, LoadSettings, OutputSettings, PaceSettings, RunSettings};
-use super::stop::Stop;
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine;
+use crate::stop::Stop;
 
 /// Requests that a preload has under way on a connection.
 const PRELOAD_PIPELINE: u32 = 100;

@@ -13,10 +13,10 @@ use super::journal::Journal;
 use super::report;
 use super::run::{self, Live};
 use super::settings::{Arrivals, SearchSettings};
-use super::stop::Stop;
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
+use crate::stop::Stop;
 
 /// Searches, and says what was found.
 pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {

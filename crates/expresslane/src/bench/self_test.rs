@@ -8,7 +8,7 @@ use load::oracle::{Check, Depth, exact, faults, judge};
 
 use super::Trouble;
 use super::settings::SelfTestSettings;
-use super::stop::Stop;
+use crate::stop::Stop;
 
 /// Looks at all of it, and says a line for each.
 pub(super) fn self_test(settings: &SelfTestSettings) -> Result<(), Trouble> {

@@ -5,6 +5,8 @@ use toml::{Table, Value};
 
 /// The table of this verb. Other verbs get tables of their own in the same file.
 pub(super) const TABLE: &str = "serve";
+/// The table of a wish for the machine.
+const LANES: &str = crate::lanes::TABLE;
 /// Names at least so alike (0 to 1, Jaro-Winkler) are offered as the one that was meant.
 const ALIKE_MIN: f64 = 0.7;
 
@@ -19,8 +21,11 @@ pub(super) fn read(text: &str, serve: &Command) -> Result<Vec<(String, Vec<Strin
                     values.push((key.clone(), value_of(serve, key, value)?));
                 }
             }
+            // `expresslane lanes` reads that one.
+            Value::Table(_) if name == LANES => {}
             Value::Table(_) => {
-                let hint = meant(name, [TABLE].into_iter()).map(|it| format!("; did you mean [{it}]?"));
+                let hint =
+                    meant(name, [TABLE, LANES].into_iter()).map(|it| format!("; did you mean [{it}]?"));
                 return Err(format!("there is no table [{name}]{}", hint.unwrap_or_default()));
             }
             _ if find(serve, name).is_some() => return Err(format!("`{name}` belongs under [{TABLE}]")),

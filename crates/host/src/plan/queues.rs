@@ -104,6 +104,9 @@ pub(super) fn handover(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seat
     }
 }
 
+/// Flows that all queues together remember.
+const FLOW_ENTRIES: &str = "net.core.rps_sock_flow_entries";
+
 /// RFS for these queues.
 pub(super) fn flow_steering(draft: &mut Draft, card: &Card, queues: &[u32], why: &str) {
     if !draft.has_per_queue(card.nic, NicKnob::RpsFlowCount) || queues.is_empty() {
@@ -114,13 +117,15 @@ pub(super) fn flow_steering(draft: &mut Draft, card: &Card, queues: &[u32], why:
     for queue in queues {
         draft.want_nic(Stage::Handover, card.nic, NicKnob::RpsFlowCount(*queue), &flows, why);
     }
-    let entries = RFS_FLOWS_COUNT.to_string();
-    draft.want_sysctl(
-        "net.core.rps_sock_flow_entries",
-        &entries,
-        "RFS: flows to remember",
-        &[Risk::WholeMachine],
-    );
+    // The table is the whole machine's, and network namespaces but the first don't show it.
+    if draft.facts.sysctls.contains_key(FLOW_ENTRIES) {
+        let entries = RFS_FLOWS_COUNT.to_string();
+        draft.want_sysctl(FLOW_ENTRIES, &entries, "RFS: flows to remember", &[Risk::WholeMachine]);
+    } else {
+        draft.note(format!(
+            "{FLOW_ENTRIES} can't be seen here, as in a network namespace of its own: RFS works if it is {RFS_FLOWS_COUNT} outside."
+        ));
+    }
 }
 
 /// A connection sends by the queue at which it receives.

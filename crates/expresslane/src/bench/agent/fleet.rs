@@ -17,8 +17,8 @@ use super::stream::{self, Incoming, Outgoing};
 use super::{secret, task};
 use crate::bench::crew::{Order, Outcome};
 use crate::bench::settings::THREADS_MAX;
-use crate::bench::stop::Stop;
 use crate::clock::Clock;
+use crate::stop::Stop;
 
 /// Between two signs of life; an agent that misses six of them ends its load.
 const HEARTBEAT: Duration = Duration::from_millis(500);

@@ -15,10 +15,10 @@ use load::record::Second;
 use super::stream::{Incoming, Outgoing};
 use super::task;
 use crate::bench::crew::{Outcome, Prepared};
-use crate::bench::stop::Stop;
 use crate::bench::watch;
 use crate::clock::Clock;
 use crate::machine;
+use crate::stop::Stop;
 
 /// Events that wait while the coordinator takes nothing; then whoever brings more waits, too.
 const EVENTS_MAX: usize = 64;

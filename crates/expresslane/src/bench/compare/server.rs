@@ -9,9 +9,9 @@ use std::time::Duration;
 use load::connect::{Connected, Dialect, Login};
 
 use super::plan::SetUp;
-use crate::bench::stop::Stop;
 use crate::bench::watch;
 use crate::machine;
+use crate::stop::Stop;
 
 /// How long a server may take until it answers, and until it has ended when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -20,8 +20,8 @@ use load::workload::{Sizes, Workload};
 
 use super::super::crew::{Order, Outcome, load};
 use super::super::settings::Waiting;
-use super::super::stop::Stop;
 use super::made::Made;
+use crate::stop::Stop;
 
 const MS: u64 = 1_000_000;
 /// By how much a response may be too short, and by how much a loaded machine with two cores may make it longer.

@@ -5,9 +5,11 @@
 //! is not kept.
 
 use super::errno::{gone, invalid, unsupported};
+use super::filter;
 use super::kinds::{self, Place};
 use super::netlink::{CREATE, DUMP, EXCLUSIVE, Message, Netlink, REPLACE, Reply, u32_at};
 use crate::kernel::Cause;
+use crate::knob::Direction;
 use crate::{Refusal, Setting};
 
 const NEW_QDISC: u16 = 36;
@@ -181,6 +183,18 @@ pub(super) fn write_clsact(
     value: Option<&Setting>,
 ) -> Result<(), Refusal> {
     let Some(value) = value else {
+        // The kernel would take filters along, and those that are left are others'.
+        for direction in [Direction::Ingress, Direction::Egress] {
+            if let Some(filter) = filter::list(netlink, interface, direction)?.first() {
+                return Err(Refusal::new(
+                    Cause::Busy,
+                    format!(
+                        "filters of others hang there, such as {direction} pref {}: it stays",
+                        filter.pref
+                    ),
+                ));
+            }
+        }
         return netlink.ask(&request(DELETE_QDISC, 0, interface, CLSACT_HANDLE, CLSACT, 0)).map(|_| ());
     };
     if !matches!(value.as_str(), "clsact" | "ingress") {

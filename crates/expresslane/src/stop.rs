@@ -8,21 +8,21 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// Whether to stop. Clones are one.
 #[derive(Clone)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// Nobody listens to signals.
-    pub(super) fn new() -> Stop {
+    pub(crate) fn new() -> Stop {
         Stop(Arc::default())
     }
 
     /// Whatever looks at it ends.
-    pub(super) fn set(&self) {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     /// Listens to SIGINT and SIGTERM from now on.
-    pub(super) fn at_signals() -> io::Result<Stop> {
+    pub(crate) fn at_signals() -> io::Result<Stop> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // In this order: the first signal arms what the second one does.
@@ -32,7 +32,7 @@ impl Stop {
         Ok(Stop(flag))
     }
 
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

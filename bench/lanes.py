@@ -1,0 +1,362 @@
+#!/usr/bin/env python3
+"""Noisy neighbour: an unmodified redis-server with and without a lane of its own, beside a second one that sends all it can.
+
+Two network namespaces with a veth pair of four queues between them: the servers' and the clients'. The lane's redis-server is
+asked 2,000 GETs a second over 8 connections, each counted from when it was due; its neighbour answers GETs of 10 kB to 32
+connections, 4 at a time. Clients stay where they are (the lane's on cpu 0, the neighbour's on cpu 1), only what the server's side can
+set changes, by `expresslane lanes apply` and `expresslane run`, and is put back by `expresslane lanes revert` after each run.
+Every variant is compared with the machine as it is by `bench compare`: pairs in random order, fresh servers, the exact interval.
+
+all       cores for each side, receive steering, and what else the plan gives this machine
+pin       cores alone                      steer     receive steering (RPS, RFS) alone
+poll      busy polling alone               shape     the neighbour's sending rate bounded to 1 Gbit/s, alone
+neighbour the same as all, seen from the other side: what it costs the neighbour in requests a second
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import machine
+from servers import ROOT, Unavailable, built, tool
+
+SERVER_ADDRESS, CLIENT_ADDRESS = "198.18.0.1", "198.18.0.2"
+QUEUES_COUNT = 4
+LANE_PORT, NEIGHBOUR_PORT = 6390, 6391
+LANE_CPU, NEIGHBOUR_CPU = 0, 1
+# What the noise of a shared machine may be; declared before the first run and printed above every result.
+GATES = ["steal <= 40 %", "send lag <= 10000 %", "pressure <= 100 %", "load cpu <= 100 %"]
+
+PROBE = {"rate": 2000, "connections": 8, "operations": "get", "keys": 10000, "value-size": "100", "preload": True}
+BULK = {"connections": 32, "pipeline": 4, "operations": "get", "keys": 1000, "value-size": "10000", "preload": True}
+
+PROCESS = """[[default.process]]
+pid = NEIGHBOUR
+"""
+CORES = f"""
+[default]
+cores = "{NEIGHBOUR_CPU}"
+{PROCESS}"""
+NIC = """
+[[nic]]
+name = "vs"
+backend = "soft"
+"""
+LANE = f"""
+[[lane]]
+name = "redis"
+ports = {LANE_PORT}
+"""
+# What each variant asks for, and whether its server is started inside the lane.
+VARIANTS = {
+    "all": (NIC + LANE + f'cores = "{LANE_CPU}"\n' + CORES, True),
+    "pin": (LANE + f'cores = "{LANE_CPU}"\n' + CORES, True),
+    "steer": (NIC + LANE + f'cores = "{LANE_CPU}"\n', False),
+    "poll": (LANE + "busy-poll-us = 50\n", False),
+    "shape": (NIC + LANE + '[default]\nrate-max = "1Gbit"\n', False),
+}
+
+
+def main():
+    options = arguments()
+    if options.hook:
+        verb, place, side = options.hook
+        return getattr(Beside(place, side), verb)()
+    facts = machine.describe()
+    print(machine.headline(facts))
+    try:
+        with contextlib.ExitStack() as stack:
+            directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-lanes-")))
+            hosts = stack.enter_context(Hosts())
+            results = {name: compare(name, directory, hosts, options) for name in options.variants}
+            looks = look(directory, hosts) if options.status else {}
+    except Unavailable as problem:
+        sys.exit(f"bench-lanes: {problem}")
+    show(results, looks)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({"machine": facts, "variants": results, "status": looks}, indent=1))
+    return None
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=10, help="of each variant (default 10)")
+    parser.add_argument("--floor-pairs", type=int, default=2, help="of the machine as it is with itself (default 2)")
+    parser.add_argument("--seconds", type=int, default=5, help="of each run, the first does not count (default 5)")
+    parser.add_argument("--variants", type=lambda text: text.split(","), default=[*VARIANTS, "neighbour"], metavar="LIST")
+    parser.add_argument("--no-status", dest="status", action="store_false", help="don't ask `lanes status` of both sides")
+    parser.add_argument("--json", metavar="FILE", help="also write everything to FILE")
+    parser.add_argument("--keep", metavar="DIR", help="also keep results and pages there")
+    parser.add_argument("--hook", nargs=3, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    for name in options.variants:
+        if name != "neighbour" and name not in VARIANTS:
+            parser.error(f"there is no variant '{name}'; there are {', '.join(VARIANTS)} and neighbour")
+    return options
+
+
+class Hosts:
+    """Two namespaces and the pair of interfaces between them; gone when it ends, whatever happened."""
+
+    def __init__(self):
+        if os.geteuid() != 0:
+            raise Unavailable("network namespaces need root")
+        self.ip = tool("ip", "iproute2")
+        self.server, self.client = (f"bench-lanes-{os.getpid()}-{side}" for side in "sc")
+
+    def __enter__(self):
+        try:
+            for name in (self.server, self.client):
+                self._run("netns", "add", name)
+            count = ["numtxqueues", str(QUEUES_COUNT), "numrxqueues", str(QUEUES_COUNT)]
+            self._run("link", "add", "vs", *count, "netns", self.server, "type", "veth",
+                      "peer", "name", "vc", *count, "netns", self.client)
+            for name, card, address in ((self.server, "vs", SERVER_ADDRESS), (self.client, "vc", CLIENT_ADDRESS)):
+                self._run("-n", name, "addr", "add", f"{address}/24", "dev", card)
+                self._run("-n", name, "link", "set", "lo", "up")
+                self._run("-n", name, "link", "set", card, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in (self.server, self.client):
+            subprocess.run([self.ip, "netns", "del", name], capture_output=True, check=False)
+
+    def _run(self, *words):
+        done = subprocess.run([self.ip, *words], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+    def inside(self, name, command):
+        return [self.ip, "netns", "exec", name, *map(str, command)]
+
+
+def redis(port, address):
+    return [tool("redis-server", "redis-server"), "--port", str(port), "--bind", address, "--save", "", "--appendonly", "no",
+            "--protected-mode", "no"]
+
+
+class Beside:
+    """What runs beside a measured server: another one, its load, and the lanes. Started and ended by the hooks of `bench compare`."""
+
+    def __init__(self, directory, side):
+        self.directory = pathlib.Path(directory)
+        self.plan = json.loads((self.directory / f"{side}.json").read_text())
+        self.pids = self.directory / f"{side}.pids"
+
+    def wish(self):
+        """The lanes' file; the neighbour's number comes into it as soon as there is one."""
+        self._write(self._neighbour())
+
+    def start(self):
+        """The server, and its load as soon as it answers."""
+        pids = [self._spawn(self.plan["server"])]
+        self.pids.write_text(json.dumps(pids))
+        wait_for(self.plan["ready"])
+        pids.append(self._spawn(self.plan["load"]))
+        self.pids.write_text(json.dumps(pids))
+
+    def apply(self):
+        self._write(self._neighbour())
+        subprocess.run([*self.plan["lanes"], "apply", self.plan["file"]], check=True, stdout=subprocess.DEVNULL)
+
+    def revert(self):
+        subprocess.run([*self.plan["lanes"], "revert"], check=False, capture_output=True)
+
+    def stop(self):
+        pids = json.loads(self.pids.read_text()) if self.pids.exists() else []
+        self.pids.unlink(missing_ok=True)
+        for pid in reversed(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 5
+        for pid in pids:
+            while is_alive(pid) and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+    def _neighbour(self):
+        """The neighbour's process, where it is what runs beside."""
+        is_neighbour = str(NEIGHBOUR_PORT) in map(str, self.plan["server"])
+        return json.loads(self.pids.read_text())[0] if is_neighbour and self.pids.exists() else None
+
+    def _write(self, neighbour):
+        wish = self.plan["wish"]
+        text = wish.replace(PROCESS, "") if neighbour is None else wish.replace("NEIGHBOUR", str(neighbour))
+        pathlib.Path(self.plan["file"]).write_text(text)
+
+    def _spawn(self, command):
+        with open(self.directory / "log", "ab") as log:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True).pid
+
+
+def is_alive(pid):
+    """Whether it runs; one that nobody has waited for yet does not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def wait_for(command):
+    deadline = time.monotonic() + 10
+    while subprocess.run(command, capture_output=True, check=False).returncode:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"{' '.join(command)}: no answer within 10 s")
+        time.sleep(0.05)
+
+
+def roles(name):
+    """Who is measured and who runs beside it: port, load and cpu of both clients."""
+    lane, neighbour = (LANE_PORT, PROBE, LANE_CPU), (NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU)
+    return (neighbour, lane) if name == "neighbour" else (lane, neighbour)
+
+
+def bench_load(hosts, port, load, cpu):
+    """The load that runs beside what is measured, until it is ended."""
+    flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in load.items()]
+    return hosts.inside(hosts.client, [built("expresslane"), "bench", "run", f"{SERVER_ADDRESS}:{port}", "--quiet", "--noisy",
+                                       "--duration", "1h", "--wait", "sleep", "--cpus", cpu, *flags])
+
+
+def compare(name, directory, hosts, options):
+    """The variant against the machine as it is. Returns what `bench compare --json` says."""
+    place = directory / name
+    place.mkdir()
+    variant = "all" if name == "neighbour" else name
+    (port, load, cpu), (other_port, other_load, other_cpu) = roles(name)
+    lanes = hosts.inside(hosts.server, ["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+    file = place / "lanes.toml"
+    inside = hosts.inside(hosts.server, [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"])
+    start = hosts.inside(hosts.server, redis(port, SERVER_ADDRESS))
+    beside = hosts.inside(hosts.server, redis(other_port, SERVER_ADDRESS))
+    is_inside = VARIANTS[variant][1]
+    if name == "neighbour":
+        start_b = hosts.inside(hosts.server, [built("expresslane"), "run", "--cpus", NEIGHBOUR_CPU, "--", *redis(port, SERVER_ADDRESS)])
+        beside_b = inside + redis(other_port, SERVER_ADDRESS)
+    else:
+        start_b = inside + redis(port, SERVER_ADDRESS) if is_inside else start
+        beside_b = beside
+    ready = hosts.inside(hosts.client, [tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", other_port, "ping"])
+    for side, command in (("a", beside), ("b", beside_b)):
+        (place / f"{side}.json").write_text(json.dumps({
+            "server": command, "ready": ready, "load": bench_load(hosts, other_port, other_load, other_cpu),
+            "lanes": lanes, "wish": VARIANTS[variant][0], "file": str(file)}))
+    def hook(side, *verbs):
+        return [shlex.join([sys.executable, str(ROOT / "bench/lanes.py"), "--hook", verb, str(place), side]) for verb in verbs]
+    is_neighbour = name == "neighbour"
+    plan = {
+        "metric": "throughput" if is_neighbour else "p99",
+        "pairs": options.pairs, "floor-pairs": options.floor_pairs,
+        "margin-percent": 3 if is_neighbour else 5,
+        "claims": ["throughput stays within 3 %"] if is_neighbour else ["p99 falls by >= 70 %"] if name == "all" else [],
+        "gates": GATES,
+        "load": {**load, "duration": f"{options.seconds}s", "warm-up": 1, "cpus": str(cpu), "wait": "sleep"},
+        "a": {"name": "as it is", "address": f"{SERVER_ADDRESS}:{port}", "start": start,
+              "before": hook("a", "start"), "after": hook("a", "stop")},
+        # The file is there before the server is started inside it.
+        "b": {"name": f"lanes: {name}", "address": f"{SERVER_ADDRESS}:{port}", "start": start_b,
+              "before": hook("b", "wish", "start", "apply"), "after": hook("b", "revert", "stop")},
+    }
+    (place / "plan.toml").write_text(toml(plan))
+    keep = pathlib.Path(options.keep or place)
+    keep.mkdir(parents=True, exist_ok=True)
+    command = hosts.inside(hosts.client, [
+        built("expresslane"), "bench", "compare", place / "plan.toml", "--json",
+        "--result", keep / f"{name}.jsonl", "--html", keep / f"{name}.html"])
+    print(f"\n{name}:", flush=True)
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    finally:
+        # A comparison that was cut has run no hooks behind it.
+        for side in "ab":
+            beside = Beside(place, side)
+            beside.revert()
+            beside.stop()
+    if done.returncode not in (0, 3, 4):
+        raise Unavailable(f"{name}: bench compare ended with {done.returncode}; the log of what ran beside:\n{tail(place / 'log')}")
+    return json.loads(done.stdout)
+
+
+def toml(plan):
+    """Enough of TOML for a plan: strings, numbers, lists of strings, one level of tables."""
+    def value(it):
+        return json.dumps(it if not isinstance(it, list) else [str(one) for one in it])
+    lines = [f"{key} = {value(it)}" for key, it in plan.items() if not isinstance(it, dict)]
+    for name, table in plan.items():
+        if isinstance(table, dict):
+            lines += [f"[{name}]"] + [f"{key} = {value(it)}" for key, it in table.items()]
+    return "\n".join(lines) + "\n"
+
+
+def tail(path):
+    return path.read_text(errors="replace")[-1500:] if path.exists() else "(none)"
+
+
+def look(directory, hosts):
+    """What `lanes status` says of the lane's traffic while both loads run: with the lane in force, and without it."""
+    found = {}
+    for name, is_inside in (("as it is", False), ("all", True)):
+        place = directory / f"status-{name.replace(' ', '-')}"
+        place.mkdir()
+        lanes = hosts.inside(hosts.server, ["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+        file = place / "lanes.toml"
+        inside = hosts.inside(hosts.server, [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"]) if is_inside else []
+        with contextlib.ExitStack() as stack:
+            sides = {}
+            for side, port, load, cpu in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, PROBE, LANE_CPU)):
+                server = redis(port, SERVER_ADDRESS)
+                command = inside + server if inside and side == "b" else hosts.inside(hosts.server, server)
+                ready = hosts.inside(hosts.client, [tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
+                (place / f"{side}.json").write_text(json.dumps({
+                    "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpu),
+                    "lanes": lanes, "wish": VARIANTS["all"][0], "file": str(file)}))
+                sides[side] = Beside(place, side)
+                if side == "a":
+                    sides[side].start()
+                    stack.callback(sides[side].stop)
+                    sides[side].wish()
+            if is_inside:
+                sides["a"].apply()
+                stack.callback(sides["a"].revert)
+            sides["b"].start()
+            stack.callback(sides["b"].stop)
+            time.sleep(1)
+            done = subprocess.run([*lanes, "status", str(file), "--sample", "3s"], capture_output=True, text=True, check=False)
+            found[name] = {"code": done.returncode, "text": done.stdout + done.stderr}
+    return found
+
+
+def show(results, looks):
+    print(f"\n{'variant':<10} {'metric':<11} {'as it is':>10} {'lanes':>10}   change [95 %]            verdict")
+    for name, result in results.items():
+        first = result["compared"][0]
+        values = {arm: sorted(run["metrics"][column(first["metric"])] for run in result["runs"]
+                              if run["arm"] == arm and not run["is_left_out"] and run["metrics"][column(first["metric"])] is not None)
+                  for arm in "ab"}
+        middle = {arm: of[len(of) // 2] if of else None for arm, of in values.items()}
+        shown = {arm: "-" if of is None else f"{of:,.0f}/s" if first["metric"] == "throughput" else f"{of / 1000:,.0f} us"
+                 for arm, of in middle.items()}
+        change = "-" if first["change"] is None else f"{first['change']:+.0%} [{first['interval']['low']:+.0%}, {first['interval']['high']:+.0%}]"
+        print(f"{name:<10} {first['metric']:<11} {shown['a']:>10} {shown['b']:>10}   {change:<24} {first['verdict'] or 'too few pairs'}"
+              f" ({first['pairs_count']} pairs)")
+        print(f"           {result['answer']}")
+    for name, told in looks.items():
+        print(f"\nlanes status, {name} (exit code {told['code']}):\n{told['text'].rstrip()}")
+
+
+def column(metric):
+    return metric if metric == "throughput" else metric + "_ns"
+
+
+if __name__ == "__main__":
+    main()

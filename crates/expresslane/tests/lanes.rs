@@ -1,0 +1,252 @@
+//! `expresslane lanes` as a process, on a card of a network namespace of its own: what it shows, does, and puts back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test's helpers fail the test, and say what they skip"
+)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_expresslane");
+/// Facts of machines that are elsewhere.
+const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/machines");
+
+/// A namespace with a card of four queues whose other end lies in it, too; and a directory for a journal.
+struct Machine {
+    name: String,
+    directory: PathBuf,
+}
+
+impl Machine {
+    /// None, with the reason on stderr: this user can't make one.
+    fn new() -> Option<Machine> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("xll{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let directory = std::env::temp_dir().join(&name);
+        let machine = Machine { name: name.clone(), directory };
+        let queues = "numtxqueues 4 numrxqueues 4";
+        for words in [
+            format!("netns add {name}"),
+            format!("-n {name} link add vs {queues} type veth peer name vc {queues}"),
+            format!("-n {name} addr add 198.18.0.1/24 dev vs"),
+            format!("-n {name} link set lo up"),
+            format!("-n {name} link set vs up"),
+            format!("-n {name} link set vc up"),
+        ] {
+            let done = Command::new("ip").args(words.split(' ')).output();
+            let problem = match done {
+                Ok(done) if done.status.success() => continue,
+                Ok(done) => String::from_utf8_lossy(&done.stderr).into_owned(),
+                Err(error) => error.to_string(),
+            };
+            eprintln!("skipped: network namespaces are not to be had here: ip {words}: {problem}");
+            return None;
+        }
+        fs::create_dir_all(&machine.directory).unwrap();
+        Some(machine)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn lanes(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, PROGRAM, "lanes"]).args(words);
+        command.env("EXPRESSLANE_STATE_DIR", self.directory.join("state"));
+        command
+    }
+
+    /// What it prints; it must end with this code.
+    fn ends(&self, words: &[&str], code: i32) -> String {
+        let output = self.lanes(words).output().unwrap();
+        let text = told(&output);
+        assert_eq!(output.status.code(), Some(code), "lanes {words:?}: {text}");
+        text
+    }
+
+    /// What can be set, as text; numbers that the kernel hands out anew are left out.
+    fn facts(&self) -> serde_json::Value {
+        let mut facts: serde_json::Value = serde_json::from_str(&self.ends(&["facts", "--json"], 0)).unwrap();
+        for nic in facts["nics"].as_array_mut().unwrap() {
+            for queue in nic["queues"].as_array_mut().unwrap() {
+                queue.as_object_mut().unwrap().remove("napi");
+            }
+        }
+        facts
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn machine(name: &str) -> String {
+    Path::new(MACHINES).join(format!("{name}.json")).to_str().unwrap().to_owned()
+}
+
+/// Ends with what it started.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Anything that lives for a while.
+fn sleeper() -> Running {
+    Running(Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap())
+}
+
+/// Knobs of the card and of a process.
+fn wish(pid: u32) -> String {
+    format!(
+        "[[nic]]\nname = \"vs\"\n[[lane]]\nname = \"redis\"\nports = 6379\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n"
+    )
+}
+
+fn affinity(pid: u32) -> String {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+#[test]
+fn an_example_is_planned_for_a_machine_that_is_elsewhere() {
+    let run = |words: &[&str]| Command::new(PROGRAM).arg("lanes").args(words).output().unwrap();
+    let directory = std::env::temp_dir().join(format!("xll{}-example", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    for (example, facts) in [("redis", "e810-ice"), ("aerospike", "e810-ice"), ("memcached", "connectx-mlx5")]
+    {
+        let file = directory.join(format!("{example}.toml"));
+        fs::write(&file, run(&["example", example]).stdout).unwrap();
+        let output = run(&["plan", file.to_str().unwrap(), "--facts", &machine(facts)]);
+        assert!(output.status.success(), "{example}: {}", told(&output));
+        let text = told(&output);
+        assert!(text.lines().all(|line| line.chars().count() <= 80 || line.contains("$ ")), "{text}");
+        let json = run(&["plan", file.to_str().unwrap(), "--facts", &machine(facts), "--json"]);
+        let plan: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        assert!(plan["steps"].as_array().unwrap().len() > 5, "{plan}");
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_line() {
+    let directory = std::env::temp_dir().join(format!("xll{}-wrong", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join("lanes.toml");
+    let path = file.to_str().unwrap();
+    let check = |text: &str, want: &str| {
+        fs::write(&file, text).unwrap();
+        let output = Command::new(PROGRAM)
+            .args(["lanes", "plan", path, "--facts", &machine("e810-ice")])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(told(&output).contains(want), "{text}: {}", told(&output));
+    };
+    check("[[lane]]\nname = \"a\"\nprots = 1\n", "did you mean `ports`?");
+    check("[[nic]]\nname = \"nowhere\"\n[[lane]]\nname = \"a\"\nports = 1\n", "nowhere");
+    check("", "no [[lane]]");
+    fs::remove_dir_all(&directory).unwrap();
+    let output = Command::new(PROGRAM).args(["lanes", "plan", path]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("lanes example redis"), "{}", told(&output));
+}
+
+#[test]
+fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let pid = process.0.id();
+    let (before, cpus) = (host.facts(), affinity(pid));
+    let file = host.file("lanes.toml", &wish(pid));
+    let file = file.to_str().unwrap();
+    host.ends(&["apply", file], 0);
+    assert_ne!(host.facts(), before, "something was set");
+    assert_eq!(affinity(pid), "0");
+    assert!(host.ends(&["apply", file], 0).contains("everything is as wished already"));
+    let status = host.ends(&["status", "--sample", "50ms"], 0);
+    assert!(status.contains("redis") && status.contains("idle"), "{status}");
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+    assert_eq!(affinity(pid), cpus);
+    assert!(host.ends(&["revert"], 0).contains("nothing to put back"));
+    let status = host.ends(&["status", "--sample", "50ms"], 3);
+    assert!(status.contains("no lanes are in force"), "{status}");
+}
+
+#[test]
+fn what_nobody_confirms_goes_back() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let text = host.ends(&["apply", file.to_str().unwrap(), "--confirm", "1s"], 1);
+    assert!(text.contains("nobody has confirmed") && text.contains("everything is as it was"), "{text}");
+    assert_eq!(host.facts(), before);
+}
+
+#[test]
+fn what_is_confirmed_stays_and_a_killed_apply_can_be_reverted() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let file = file.to_str().unwrap();
+    let waiting = |host: &Machine| {
+        let mut child =
+            host.lanes(&["apply", file, "--confirm", "60s"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        assert!(lines.any(|line| line.unwrap().contains("lanes confirm")), "it asks for a confirmation");
+        (child, lines)
+    };
+    let (mut child, _lines) = waiting(&host);
+    host.ends(&["confirm"], 0);
+    assert!(child.wait().unwrap().success());
+    assert_ne!(host.facts(), before);
+    host.ends(&["revert"], 0);
+    let (mut child, _lines) = waiting(&host);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(host.facts(), before, "nobody was left to go back");
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+}
+
+#[test]
+fn what_somebody_else_changed_is_left_and_named() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let pid = process.0.id();
+    let file = host.file("lanes.toml", &wish(pid));
+    host.ends(&["apply", file.to_str().unwrap()], 0);
+    let done = Command::new("taskset").args(["-pc", "1", &pid.to_string()]).output().unwrap();
+    if !done.status.success() {
+        eprintln!("skipped: this machine has one cpu");
+        return;
+    }
+    let status = host.ends(&["status", "--sample", "50ms"], 2);
+    assert!(status.contains("affinity"), "{status}");
+    let text = host.ends(&["revert"], 1);
+    assert!(text.contains("by someone else") && text.contains("--force"), "{text}");
+    assert_eq!(affinity(pid), "1");
+    host.ends(&["revert", "--force"], 0);
+    assert_ne!(affinity(pid), "1");
+}
