@@ -98,11 +98,15 @@ $(CLIENTS)/ready: tests/clients/requirements.txt
 .PHONY: test-bench
 test-bench: build
 	@echo "== the benchmarks, small"
+	@mkdir -p $(SKIPPED) && : >$(SKIPPED)/bench
 	@$(call need,redis-server,redis-server)
 	@$(call need,redis-benchmark,redis-tools)
 	@for small in "peers.py --rounds 1 --scale 0.001" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
-		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis"; do \
+		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
+		"lanes.py --pairs 1 --floor-pairs 0 --seconds 2 --variants all"; do \
+		if [ "$${small%% *}" = lanes.py ] && [ "$$(id -u)" != 0 ]; then \
+			echo "bench/lanes.py: network namespaces need root" | tee $(SKIPPED)/bench; continue; fi; \
 		$(PYTHON) bench/$$small >$(TARGET)/bench.txt 2>&1 || { cat $(TARGET)/bench.txt; echo "bench/$$small failed"; exit 1; }; \
 	done
 
@@ -132,6 +136,11 @@ bench-peers: build ## CPU per request: this server, Debian's redis-server and th
 	@$(call need,redis-server,redis-server)
 	@$(call need,redis-benchmark,redis-tools)
 	@$(PYTHON) bench/peers.py $(ARGS)
+
+.PHONY: bench-lanes
+bench-lanes: build ## A noisy neighbour beside redis-server, with lanes and without (needs root)
+	@$(call need,redis-server,redis-server)
+	@$(PYTHON) bench/lanes.py $(ARGS)
 
 .PHONY: bench-load
 bench-load: build ## CPU per request of the load itself: bench run, redis-benchmark and a bare client

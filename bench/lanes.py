@@ -3,8 +3,8 @@
 
 Two network namespaces with a veth pair of four queues between them: the servers' and the clients'. The lane's redis-server is
 asked 2,000 GETs a second over 8 connections, each counted from when it was due; its neighbour answers GETs of 10 kB to 32
-connections, 4 at a time. Clients stay where they are (the lane's on cpu 0, the neighbour's on cpu 1), only what the server's side can
-set changes, by `expresslane lanes apply` and `expresslane run`, and is put back by `expresslane lanes revert` after each run.
+connections, 4 at a time. Clients stay where they are (the lane's on cpu 0, the neighbour's on cpu 1), only what the server's side
+can set changes, by `expresslane lanes apply` and `expresslane run`, and is put back by `expresslane lanes revert` after each run.
 Every variant is compared with the machine as it is by `bench compare`: pairs in random order, fresh servers, the exact interval.
 
 all       cores for each side, receive steering, and what else the plan gives this machine
@@ -147,7 +147,7 @@ def redis(port, address):
 
 
 class Beside:
-    """What runs beside a measured server: another one, its load, and the lanes. Started and ended by the hooks of `bench compare`."""
+    """What runs beside a measured server: another one, its load, and the lanes, by the hooks of `bench compare`."""
 
     def __init__(self, directory, side):
         self.directory = pathlib.Path(directory)
@@ -241,7 +241,8 @@ def compare(name, directory, hosts, options):
     beside = hosts.inside(hosts.server, redis(other_port, SERVER_ADDRESS))
     is_inside = VARIANTS[variant][1]
     if name == "neighbour":
-        start_b = hosts.inside(hosts.server, [built("expresslane"), "run", "--cpus", NEIGHBOUR_CPU, "--", *redis(port, SERVER_ADDRESS)])
+        pinned = [built("expresslane"), "run", "--cpus", NEIGHBOUR_CPU, "--"]
+        start_b = hosts.inside(hosts.server, pinned + redis(port, SERVER_ADDRESS))
         beside_b = inside + redis(other_port, SERVER_ADDRESS)
     else:
         start_b = inside + redis(port, SERVER_ADDRESS) if is_inside else start
@@ -283,7 +284,8 @@ def compare(name, directory, hosts, options):
             beside.revert()
             beside.stop()
     if done.returncode not in (0, 3, 4):
-        raise Unavailable(f"{name}: bench compare ended with {done.returncode}; the log of what ran beside:\n{tail(place / 'log')}")
+        log = tail(place / "log")
+        raise Unavailable(f"{name}: bench compare ended with {done.returncode}; what ran beside said:\n{log}")
     return json.loads(done.stdout)
 
 
@@ -310,12 +312,12 @@ def look(directory, hosts):
         place.mkdir()
         lanes = hosts.inside(hosts.server, ["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
         file = place / "lanes.toml"
-        inside = hosts.inside(hosts.server, [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"]) if is_inside else []
+        wrapper = [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"] if is_inside else []
         with contextlib.ExitStack() as stack:
             sides = {}
             for side, port, load, cpu in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, PROBE, LANE_CPU)):
                 server = redis(port, SERVER_ADDRESS)
-                command = inside + server if inside and side == "b" else hosts.inside(hosts.server, server)
+                command = hosts.inside(hosts.server, wrapper + server if side == "b" else server)
                 ready = hosts.inside(hosts.client, [tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
                 (place / f"{side}.json").write_text(json.dumps({
                     "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpu),
@@ -340,18 +342,25 @@ def show(results, looks):
     print(f"\n{'variant':<10} {'metric':<11} {'as it is':>10} {'lanes':>10}   change [95 %]            verdict")
     for name, result in results.items():
         first = result["compared"][0]
-        values = {arm: sorted(run["metrics"][column(first["metric"])] for run in result["runs"]
-                              if run["arm"] == arm and not run["is_left_out"] and run["metrics"][column(first["metric"])] is not None)
-                  for arm in "ab"}
-        middle = {arm: of[len(of) // 2] if of else None for arm, of in values.items()}
-        shown = {arm: "-" if of is None else f"{of:,.0f}/s" if first["metric"] == "throughput" else f"{of / 1000:,.0f} us"
-                 for arm, of in middle.items()}
-        change = "-" if first["change"] is None else f"{first['change']:+.0%} [{first['interval']['low']:+.0%}, {first['interval']['high']:+.0%}]"
-        print(f"{name:<10} {first['metric']:<11} {shown['a']:>10} {shown['b']:>10}   {change:<24} {first['verdict'] or 'too few pairs'}"
-              f" ({first['pairs_count']} pairs)")
+        medians = [median(result["runs"], arm, first["metric"]) for arm in "ab"]
+        change = "-"
+        if first["change"] is not None:
+            change = f"{first['change']:+.0%} [{first['interval']['low']:+.0%}, {first['interval']['high']:+.0%}]"
+        verdict = f"{first['verdict'] or 'too few pairs'} ({first['pairs_count']} pairs)"
+        print(f"{name:<10} {first['metric']:<11} {medians[0]:>10} {medians[1]:>10}   {change:<24} {verdict}")
         print(f"           {result['answer']}")
     for name, told in looks.items():
         print(f"\nlanes status, {name} (exit code {told['code']}):\n{told['text'].rstrip()}")
+
+
+def median(runs, arm, metric):
+    """The middle value of the runs that count, as text."""
+    values = [run["metrics"][column(metric)] for run in runs if run["arm"] == arm and not run["is_left_out"]]
+    values = sorted(value for value in values if value is not None)
+    if not values:
+        return "-"
+    middle = values[len(values) // 2]
+    return f"{middle:,.0f}/s" if metric == "throughput" else f"{middle / 1000:,.0f} us"
 
 
 def column(metric):
