@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Noisy neighbour: an unmodified redis-server with and without a lane of its own, beside a second one that sends all it can.
 
-Two network namespaces with a veth pair of four queues between them: the servers' and the clients'. The lane's redis-server is
-asked 2,000 GETs a second over 8 connections, each counted from when it was due; its neighbour answers GETs of 10 kB to 32
-connections, 4 at a time. Clients stay where they are (the lane's on cpu 0, the neighbour's on cpu 1), only what the server's side
-can set changes, by `expresslane lanes apply` and `expresslane run`, and is put back by `expresslane lanes revert` after each run.
+A veth pair of four queues leads from this machine, where the servers are, into a network namespace, where the clients are (RFS'
+table can be set in the first namespace alone). The lane's redis-server is asked 2,000 GETs a second over 8 connections, each
+counted from when it was due; its neighbour answers GETs of 10 kB to 32 connections, 4 at a time. Clients stay where they are (the
+lane's on cpu 0, the neighbour's on cpu 1), only what the server's side can set changes, by `expresslane lanes apply` and
+`expresslane run`, and is put back by `expresslane lanes revert` after each run.
 Every variant is compared with the machine as it is by `bench compare`: pairs in random order, fresh servers, the exact interval.
 
 all       cores for each side, receive steering, and what else the plan gives this machine
@@ -47,7 +48,7 @@ cores = "{NEIGHBOUR_CPU}"
 {PROCESS}"""
 NIC = """
 [[nic]]
-name = "vs"
+name = "CARD"
 backend = "soft"
 """
 LANE = f"""
@@ -104,41 +105,44 @@ def arguments():
 
 
 class Hosts:
-    """Two namespaces and the pair of interfaces between them; gone when it ends, whatever happened."""
+    """The clients' namespace and the pair of interfaces that leads there; gone when it ends, whatever happened."""
 
     def __init__(self):
         if os.geteuid() != 0:
             raise Unavailable("network namespaces need root")
         self.ip = tool("ip", "iproute2")
-        self.server, self.client = (f"bench-lanes-{os.getpid()}-{side}" for side in "sc")
+        self.client, self.card = f"bench-lanes-{os.getpid()}", f"xb{os.getpid()}"
 
     def __enter__(self):
         try:
-            for name in (self.server, self.client):
-                self._run("netns", "add", name)
+            self._run("netns", "add", self.client)
             count = ["numtxqueues", str(QUEUES_COUNT), "numrxqueues", str(QUEUES_COUNT)]
-            self._run("link", "add", "vs", *count, "netns", self.server, "type", "veth",
-                      "peer", "name", "vc", *count, "netns", self.client)
-            for name, card, address in ((self.server, "vs", SERVER_ADDRESS), (self.client, "vc", CLIENT_ADDRESS)):
-                self._run("-n", name, "addr", "add", f"{address}/24", "dev", card)
-                self._run("-n", name, "link", "set", "lo", "up")
-                self._run("-n", name, "link", "set", card, "up")
+            self._run("link", "add", self.card, *count, "type", "veth", "peer", "name", "vc", *count, "netns", self.client)
+            self._run("addr", "add", f"{SERVER_ADDRESS}/24", "dev", self.card)
+            self._run("link", "set", self.card, "up")
+            self._run("-n", self.client, "addr", "add", f"{CLIENT_ADDRESS}/24", "dev", "vc")
+            self._run("-n", self.client, "link", "set", "vc", "up")
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        for name in (self.server, self.client):
-            subprocess.run([self.ip, "netns", "del", name], capture_output=True, check=False)
+        # The pair goes with its end.
+        subprocess.run([self.ip, "netns", "del", self.client], capture_output=True, check=False)
+        subprocess.run([self.ip, "link", "del", self.card], capture_output=True, check=False)
 
     def _run(self, *words):
         done = subprocess.run([self.ip, *words], capture_output=True, text=True, check=False)
         if done.returncode:
             raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
-    def inside(self, name, command):
-        return [self.ip, "netns", "exec", name, *map(str, command)]
+    def at_client(self, command):
+        return [self.ip, "netns", "exec", self.client, *map(str, command)]
+
+
+def words(command):
+    return [str(word) for word in command]
 
 
 def redis(port, address):
@@ -224,7 +228,7 @@ def roles(name):
 def bench_load(hosts, port, load, cpu):
     """The load that runs beside what is measured, until it is ended."""
     flags = [f"--{key}" if value is True else f"--{key}={value}" for key, value in load.items()]
-    return hosts.inside(hosts.client, [built("expresslane"), "bench", "run", f"{SERVER_ADDRESS}:{port}", "--quiet", "--noisy",
+    return hosts.at_client([built("expresslane"), "bench", "run", f"{SERVER_ADDRESS}:{port}", "--quiet", "--noisy",
                                        "--duration", "1h", "--wait", "sleep", "--cpus", cpu, *flags])
 
 
@@ -234,24 +238,24 @@ def compare(name, directory, hosts, options):
     place.mkdir()
     variant = "all" if name == "neighbour" else name
     (port, load, cpu), (other_port, other_load, other_cpu) = roles(name)
-    lanes = hosts.inside(hosts.server, ["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+    lanes = words(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
     file = place / "lanes.toml"
-    inside = hosts.inside(hosts.server, [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"])
-    start = hosts.inside(hosts.server, redis(port, SERVER_ADDRESS))
-    beside = hosts.inside(hosts.server, redis(other_port, SERVER_ADDRESS))
+    inside = words([built("expresslane"), "run", "--lane", "redis", "--file", file, "--"])
+    start = words(redis(port, SERVER_ADDRESS))
+    beside = words(redis(other_port, SERVER_ADDRESS))
     is_inside = VARIANTS[variant][1]
     if name == "neighbour":
         pinned = [built("expresslane"), "run", "--cpus", NEIGHBOUR_CPU, "--"]
-        start_b = hosts.inside(hosts.server, pinned + redis(port, SERVER_ADDRESS))
+        start_b = words(pinned + redis(port, SERVER_ADDRESS))
         beside_b = inside + redis(other_port, SERVER_ADDRESS)
     else:
         start_b = inside + redis(port, SERVER_ADDRESS) if is_inside else start
         beside_b = beside
-    ready = hosts.inside(hosts.client, [tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", other_port, "ping"])
+    ready = hosts.at_client([tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", other_port, "ping"])
     for side, command in (("a", beside), ("b", beside_b)):
         (place / f"{side}.json").write_text(json.dumps({
             "server": command, "ready": ready, "load": bench_load(hosts, other_port, other_load, other_cpu),
-            "lanes": lanes, "wish": VARIANTS[variant][0], "file": str(file)}))
+            "lanes": lanes, "wish": VARIANTS[variant][0].replace("CARD", hosts.card), "file": str(file)}))
     def hook(side, *verbs):
         return [shlex.join([sys.executable, str(ROOT / "bench/lanes.py"), "--hook", verb, str(place), side]) for verb in verbs]
     is_neighbour = name == "neighbour"
@@ -271,7 +275,7 @@ def compare(name, directory, hosts, options):
     (place / "plan.toml").write_text(toml(plan))
     keep = pathlib.Path(options.keep or place)
     keep.mkdir(parents=True, exist_ok=True)
-    command = hosts.inside(hosts.client, [
+    command = hosts.at_client([
         built("expresslane"), "bench", "compare", place / "plan.toml", "--json",
         "--result", keep / f"{name}.jsonl", "--html", keep / f"{name}.html"])
     print(f"\n{name}:", flush=True)
@@ -310,18 +314,18 @@ def look(directory, hosts):
     for name, is_inside in (("as it is", False), ("all", True)):
         place = directory / f"status-{name.replace(' ', '-')}"
         place.mkdir()
-        lanes = hosts.inside(hosts.server, ["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+        lanes = words(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
         file = place / "lanes.toml"
         wrapper = [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"] if is_inside else []
         with contextlib.ExitStack() as stack:
             sides = {}
             for side, port, load, cpu in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, PROBE, LANE_CPU)):
                 server = redis(port, SERVER_ADDRESS)
-                command = hosts.inside(hosts.server, wrapper + server if side == "b" else server)
-                ready = hosts.inside(hosts.client, [tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
+                command = words(wrapper + server if side == "b" else server)
+                ready = hosts.at_client([tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
                 (place / f"{side}.json").write_text(json.dumps({
                     "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpu),
-                    "lanes": lanes, "wish": VARIANTS["all"][0], "file": str(file)}))
+                    "lanes": lanes, "wish": VARIANTS["all"][0].replace("CARD", hosts.card), "file": str(file)}))
                 sides[side] = Beside(place, side)
                 if side == "a":
                     sides[side].start()

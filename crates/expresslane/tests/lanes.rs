@@ -116,7 +116,7 @@ fn sleeper() -> Running {
 /// Knobs of the card and of a process.
 fn wish(pid: u32) -> String {
     format!(
-        "[[nic]]\nname = \"vs\"\n[[lane]]\nname = \"redis\"\nports = 6379\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n"
+        "[[nic]]\nname = \"vs\"\n[[lane]]\nname = \"redis\"\nports = 6379\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n[default]\nrate-max = \"1Gbit\"\n"
     )
 }
 

@@ -200,10 +200,23 @@ impl Hands<'_> {
         let Change { knob, had, from, to, .. } = &change;
         let keeps = self.keeps(&change).map_err(Trouble::Kernel)?;
         let had = self.journal.held(knob).map_or(had, |held| &held.had).clone();
-        self.note(Line::Write { knob: (*knob).clone(), had, wrote: to.clone(), disturbs: keeps.clone() })?;
+        let write = |wrote: &Option<Setting>, disturbs| Line::Write {
+            knob: (*knob).clone(),
+            had: had.clone(),
+            wrote: wrote.clone(),
+            disturbs,
+        };
+        self.note(write(to, keeps.clone()))?;
         if from != to {
             self.tell(Event::Write { knob: (*knob).clone(), from: from.clone(), to: to.clone() });
             self.kernel.write(knob, to.as_ref()).map_err(Trouble::Kernel)?;
+            // What the kernel made of it is not what was asked for, and ours all the same: it must go back.
+            if let Ok(found) = self.read(knob)
+                && found != *to
+                && found != *from
+            {
+                self.note(write(&found, Vec::new()))?;
+            }
         }
         self.expect(knob, to).map_err(Trouble::Kernel)?;
         let mut beside = Beside::default();

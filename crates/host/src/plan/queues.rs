@@ -105,11 +105,11 @@ pub(super) fn handover(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seat
 }
 
 /// Flows that all queues together remember.
-const FLOW_ENTRIES: &str = "net.core.rps_sock_flow_entries";
+pub(super) const FLOW_ENTRIES: &str = "net.core.rps_sock_flow_entries";
 
 /// RFS for these queues.
 pub(super) fn flow_steering(draft: &mut Draft, card: &Card, queues: &[u32], why: &str) {
-    if !draft.has_per_queue(card.nic, NicKnob::RpsFlowCount) || queues.is_empty() {
+    if !draft.has_per_queue(card.nic, NicKnob::RpsFlowCount) || queues.is_empty() || !has_flow_table(draft) {
         return;
     }
     let count = u32::try_from(queues.len()).unwrap_or(u32::MAX).next_power_of_two();
@@ -117,15 +117,13 @@ pub(super) fn flow_steering(draft: &mut Draft, card: &Card, queues: &[u32], why:
     for queue in queues {
         draft.want_nic(Stage::Handover, card.nic, NicKnob::RpsFlowCount(*queue), &flows, why);
     }
-    // The table is the whole machine's, and network namespaces but the first don't show it.
-    if draft.facts.sysctls.contains_key(FLOW_ENTRIES) {
-        let entries = RFS_FLOWS_COUNT.to_string();
-        draft.want_sysctl(FLOW_ENTRIES, &entries, "RFS: flows to remember", &[Risk::WholeMachine]);
-    } else {
-        draft.note(format!(
-            "{FLOW_ENTRIES} can't be seen here, as in a network namespace of its own: RFS works if it is {RFS_FLOWS_COUNT} outside."
-        ));
-    }
+    let entries = RFS_FLOWS_COUNT.to_string();
+    draft.want_sysctl(FLOW_ENTRIES, &entries, "RFS: flows to remember", &[Risk::WholeMachine]);
+}
+
+/// Whether RFS' table can be seen. It is the whole machine's, and network namespaces but the first don't show it.
+pub(super) fn has_flow_table(draft: &Draft) -> bool {
+    draft.facts.sysctls.contains_key(FLOW_ENTRIES)
 }
 
 /// A connection sends by the queue at which it receives.

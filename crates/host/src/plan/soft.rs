@@ -95,12 +95,22 @@ fn receive(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, division:
             draft.want_nic(Stage::Handover, nic, NicKnob::RpsCpus(*queue), own.to_string(), &why);
         }
     }
+    let shares = division.lanes.iter().any(|(_, queues)| queues.is_empty());
+    if shares && !queues::has_flow_table(draft) {
+        // RPS alone would send the lanes' packets to the system's cores.
+        draft.note(format!(
+            "{}: the lanes' packets stay on the cores at which they arrive, for {} can't be seen here (as in a network namespace \
+             of its own), and without RFS no connection finds its thread's core.",
+            nic.name,
+            queues::FLOW_ENTRIES
+        ));
+        return;
+    }
     let default = queues::default_cores(draft, card, spec, seats);
     let why = "everything else: packets to the system's cores";
     for queue in &division.default {
         draft.want_nic(Stage::Handover, nic, NicKnob::RpsCpus(*queue), default.to_string(), why);
     }
-    let shares = division.lanes.iter().any(|(_, queues)| queues.is_empty());
     if shares {
         let why = "each connection to the core of its thread (RFS)";
         queues::flow_steering(draft, card, &division.default, why);
@@ -126,7 +136,8 @@ fn send(draft: &mut Draft, card: &Card, spec: &Spec, division: &Division) {
         for flow in flows(draft, nic, lane) {
             let queue =
                 (!queues.is_empty()).then(|| format!("queue {}", queues[flow.ordinal % queues.len()]));
-            let priority = shaped.then(|| format!("priority {HTB}{class:x}"));
+            let minor = if class == 0 { String::new() } else { format!("{class:x}") };
+            let priority = shaped.then(|| format!("priority {HTB}{minor}"));
             let what: Vec<String> = queue.into_iter().chain(priority).collect();
             // One program is for both families.
             let text = flow.program(&what.join(" "));
