@@ -338,3 +338,54 @@ impl<'a> Session<'a> {
         self.before.iter().any(|before| before.knob == *knob)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Memory, Wish};
+    use crate::kernel::Refusal;
+
+    /// A kernel that writes a word of its own instead of some others.
+    struct Wilful(BTreeMap<Knob, Setting>);
+
+    impl Kernel for Wilful {
+        fn read(&mut self, knob: &Knob) -> Result<Option<Setting>, Refusal> {
+            Ok(self.0.get(knob).cloned())
+        }
+
+        fn write(&mut self, knob: &Knob, setting: Option<&Setting>) -> Result<(), Refusal> {
+            match setting {
+                Some(setting) => self.0.insert(knob.clone(), Setting::new(setting.as_str().replace("e7:0", "e7:"))),
+                None => self.0.remove(knob),
+            };
+            Ok(())
+        }
+
+        fn boot_id(&mut self) -> Result<String, Refusal> {
+            Ok("b".to_owned())
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_makes_of_a_value_is_ours_and_goes_back() {
+        let mut kernel = Wilful(BTreeMap::new());
+        let step = |path: &str, want: &str| Step {
+            knob: path.parse().unwrap(),
+            have: None,
+            want: Some(Setting::new(want)),
+            why: "lane a: b".to_owned(),
+            risks: Vec::new(),
+            disturbs: Vec::new(),
+        };
+        let steps = vec![step("nic/a/class/e7:1", "parent e7:"), step("nic/a/filter/egress/1", "priority e7:0")];
+        let plan = Plan { steps, ..Plan::default() };
+        let mut journal = Journal::begin(Box::new(Memory::default()), "b", Wish::default()).unwrap();
+        let Outcome::Failed { knob, reason, undone } = apply(&plan, &mut kernel, &mut journal, &mut |_| {}) else {
+            panic!("the kernel has not what was asked for");
+        };
+        assert_eq!(knob.to_string(), "nic/a/filter/egress/1");
+        assert!(reason.contains("'priority e7:0'") && reason.contains("'priority e7:'"), "{reason}");
+        assert!(undone.is_clean() && journal.is_over(), "{undone}");
+        assert!(kernel.0.is_empty(), "{:?}", kernel.0);
+    }
+}
