@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use load::result::{Saved, read};
-use server::{Folder, Served, Server, free_port};
+use server::{Folder, Served, Server, free_port, free_ports};
 
 fn bench(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
@@ -185,8 +185,7 @@ fn values_that_are_not_what_was_set_are_seen() {
 #[test]
 fn a_cluster_is_asked_lane_by_lane() {
     let folder = Folder::new("bench-cluster");
-    // Two ports in a row that were free.
-    let base: u16 = free_port().parse::<u16>().unwrap().min(65_000);
+    let base = free_ports(2);
     let lanes = base.to_string();
     let flags = ["--port", "0", "--lane-ports", &lanes, "--lanes", "2"];
     let server = Server::start(&folder, &flags);

@@ -355,7 +355,9 @@ mod tests {
 
         fn write(&mut self, knob: &Knob, setting: Option<&Setting>) -> Result<(), Refusal> {
             match setting {
-                Some(setting) => self.0.insert(knob.clone(), Setting::new(setting.as_str().replace("e7:0", "e7:"))),
+                Some(setting) => {
+                    self.0.insert(knob.clone(), Setting::new(setting.as_str().replace("e7:0", "e7:")))
+                }
                 None => self.0.remove(knob),
             };
             Ok(())
@@ -377,10 +379,12 @@ mod tests {
             risks: Vec::new(),
             disturbs: Vec::new(),
         };
-        let steps = vec![step("nic/a/class/e7:1", "parent e7:"), step("nic/a/filter/egress/1", "priority e7:0")];
+        let steps =
+            vec![step("nic/a/class/e7:1", "parent e7:"), step("nic/a/filter/egress/1", "priority e7:0")];
         let plan = Plan { steps, ..Plan::default() };
         let mut journal = Journal::begin(Box::new(Memory::default()), "b", Wish::default()).unwrap();
-        let Outcome::Failed { knob, reason, undone } = apply(&plan, &mut kernel, &mut journal, &mut |_| {}) else {
+        let Outcome::Failed { knob, reason, undone } = apply(&plan, &mut kernel, &mut journal, &mut |_| {})
+        else {
             panic!("the kernel has not what was asked for");
         };
         assert_eq!(knob.to_string(), "nic/a/filter/egress/1");

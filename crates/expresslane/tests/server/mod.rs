@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Whatever a test waits for has happened by then, or never will.
@@ -111,9 +112,24 @@ pub(crate) fn run(flags: &[&str]) -> Output {
     Command::new("timeout").arg("20").arg(serve.get_program()).args(serve.get_args()).output().unwrap()
 }
 
-/// A port of 127.0.0.1 that was free a moment ago.
+/// A port that nobody has.
 pub(crate) fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+    free_ports(1).to_string()
+}
+
+/// The first of so many ports in a row that nobody has. They lie below those that the kernel gives to clients, so nobody
+/// happens to take one before the server does; and no two calls, nor those of tests beside, get the same.
+pub(crate) fn free_ports(count: u32) -> u16 {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let first = FIRST + (std::process::id() * 16 + TAKEN.fetch_add(count, Ordering::Relaxed)) % COUNT;
+        let ports = (first..first + count).map(|port| u16::try_from(port).unwrap());
+        if ports.clone().all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return u16::try_from(first).unwrap();
+        }
+    }
 }
 
 pub(crate) fn exchange(stream: &mut (impl Read + Write), bytes: &[u8], size: usize) -> String {
