@@ -104,7 +104,7 @@ test-bench: build
 	@for small in "peers.py --rounds 1 --scale 0.001" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
-		"lanes.py --pairs 1 --floor-pairs 0 --seconds 2 --variants all"; do \
+		"lanes.py --pairs 1 --floor-pairs 0 --seconds 2 --variants all --noisy"; do \
 		if [ "$${small%% *}" = lanes.py ] && [ "$$(id -u)" != 0 ]; then \
 			echo "bench/lanes.py: network namespaces need root" | tee $(SKIPPED)/bench; continue; fi; \
 		$(PYTHON) bench/$$small >$(TARGET)/bench.txt 2>&1 || { cat $(TARGET)/bench.txt; echo "bench/$$small failed"; exit 1; }; \

@@ -94,6 +94,7 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=5, help="of each run, the first does not count (default 5)")
     parser.add_argument("--variants", type=lambda text: text.split(","), default=[*VARIANTS, "neighbour"], metavar="LIST")
     parser.add_argument("--no-status", dest="status", action="store_false", help="don't ask `lanes status` of both sides")
+    parser.add_argument("--noisy", action="store_true", help="begin also while others use the machine")
     parser.add_argument("--json", metavar="FILE", help="also write everything to FILE")
     parser.add_argument("--keep", metavar="DIR", help="also keep results and pages there")
     parser.add_argument("--hook", nargs=3, help=argparse.SUPPRESS)
@@ -140,9 +141,10 @@ class Hosts:
     def at_client(self, command):
         return [self.ip, "netns", "exec", self.client, *map(str, command)]
 
-
-def words(command):
-    return [str(word) for word in command]
+    def at_server(self, command):
+        """From wherever it is started, which for hooks and servers of `bench compare` is the clients' namespace, back here."""
+        here = f"/proc/{os.getpid()}/ns"
+        return [tool("nsenter", "util-linux"), f"--net={here}/net", f"--mount={here}/mnt", "--", *map(str, command)]
 
 
 def redis(port, address):
@@ -238,15 +240,15 @@ def compare(name, directory, hosts, options):
     place.mkdir()
     variant = "all" if name == "neighbour" else name
     (port, load, cpu), (other_port, other_load, other_cpu) = roles(name)
-    lanes = words(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+    lanes = hosts.at_server(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
     file = place / "lanes.toml"
-    inside = words([built("expresslane"), "run", "--lane", "redis", "--file", file, "--"])
-    start = words(redis(port, SERVER_ADDRESS))
-    beside = words(redis(other_port, SERVER_ADDRESS))
+    inside = hosts.at_server([built("expresslane"), "run", "--lane", "redis", "--file", file, "--"])
+    start = hosts.at_server(redis(port, SERVER_ADDRESS))
+    beside = hosts.at_server(redis(other_port, SERVER_ADDRESS))
     is_inside = VARIANTS[variant][1]
     if name == "neighbour":
         pinned = [built("expresslane"), "run", "--cpus", NEIGHBOUR_CPU, "--"]
-        start_b = words(pinned + redis(port, SERVER_ADDRESS))
+        start_b = hosts.at_server(pinned + redis(port, SERVER_ADDRESS))
         beside_b = inside + redis(other_port, SERVER_ADDRESS)
     else:
         start_b = inside + redis(port, SERVER_ADDRESS) if is_inside else start
@@ -277,7 +279,7 @@ def compare(name, directory, hosts, options):
     keep.mkdir(parents=True, exist_ok=True)
     command = hosts.at_client([
         built("expresslane"), "bench", "compare", place / "plan.toml", "--json",
-        "--result", keep / f"{name}.jsonl", "--html", keep / f"{name}.html"])
+        "--result", keep / f"{name}.jsonl", "--html", keep / f"{name}.html", *["--noisy"] * options.noisy])
     print(f"\n{name}:", flush=True)
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -314,14 +316,14 @@ def look(directory, hosts):
     for name, is_inside in (("as it is", False), ("all", True)):
         place = directory / f"status-{name.replace(' ', '-')}"
         place.mkdir()
-        lanes = words(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+        lanes = hosts.at_server(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
         file = place / "lanes.toml"
         wrapper = [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"] if is_inside else []
         with contextlib.ExitStack() as stack:
             sides = {}
             for side, port, load, cpu in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, PROBE, LANE_CPU)):
                 server = redis(port, SERVER_ADDRESS)
-                command = words(wrapper + server if side == "b" else server)
+                command = hosts.at_server(wrapper + server if side == "b" else server)
                 ready = hosts.at_client([tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
                 (place / f"{side}.json").write_text(json.dumps({
                     "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpu),
