@@ -51,6 +51,10 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
         say(&format!("note: {note}\n"));
     }
     let outcome = apply::apply(&wanted.plan, &mut kernel, &mut journal, &mut tell);
+    if settings.confirm.is_some() && matches!(outcome, Outcome::Failed { .. }) {
+        // The former wish, where there was one, is in force again, and nobody has to confirm that.
+        journal.confirm(now_s()).map_err(Trouble::failed)?;
+    }
     let finished = state.finish(journal);
     say(&format!("{outcome}\n"));
     if let Outcome::Failed { undone, .. } = &outcome {
