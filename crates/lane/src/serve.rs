@@ -381,6 +381,7 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
             Token::Begin { .. } => {}
             Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
             Token::Bytes(range) => gather.extend(&input[start..][range]),
+            Token::Word(word) => gather.extend(word.as_bytes()),
             Token::End => {
                 *used += at;
                 let gather = client.gather.take().expect("still there");

@@ -7,6 +7,8 @@ use crate::glob::{self, Case, Verdict};
 use crate::reply::Proto;
 use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
 
+pub mod memcached;
+
 /// Requests decode the same in one piece and cut at places drawn from `seed`, by views and by tokens; every step makes
 /// progress; consumed bytes never exceed what is there.
 pub fn requests(input: &[u8], seed: u64) {
@@ -55,6 +57,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                             let arg = command.last_mut().expect("bytes come behind their bulk");
                             arg.extend_from_slice(&here[range]);
                         }
+                        (Token::Word(word), _) => panic!("RESP has no {word:?}"),
                         (Token::End, open) => {
                             commands.push(open.take().expect("an end comes behind a begin"))
                         }

@@ -1,8 +1,8 @@
 //! Bytes to commands, replies to bytes, and which lane owns a key.
 //!
 //! Everything here is a pure function of its arguments: no sockets, no clock, no allocation per request. The crate
-//! does not know that lanes are busy or that keys exist; it knows the language (RESP2, RESP3 and inline commands,
-//! as Redis 7.0 speaks them), the command table, and the partition function.
+//! does not know that lanes are busy or that keys exist; it knows the languages (RESP2, RESP3 and inline commands as Redis
+//! 7.0 speaks them, memcached's as 1.6.18 does), the command table, and the partition function.
 //!
 //! | module | subject |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
+//! | [`memcached`] | the other dialect: requests and replies of text, meta and binary |
 #![forbid(unsafe_code)]
 
 pub mod client;
@@ -22,6 +23,7 @@ pub mod extended;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod glob;
+pub mod memcached;
 pub mod number;
 pub mod reply;
 pub mod resp;

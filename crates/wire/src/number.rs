@@ -8,11 +8,14 @@ use std::fmt::Write;
 /// Longest decimal form of an `i64`: a sign and 19 digits.
 pub const I64_TEXT_MAX: usize = 20;
 
+/// Longest decimal form of a `u64`: 20 digits.
+pub const U64_TEXT_MAX: usize = 20;
+
 /// Longest form of a float: `-1.2345678901234567e-308`.
 pub const F64_TEXT_MAX: usize = 24;
 
 /// A short text in place: what the formatters return.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
     start: usize,
@@ -20,7 +23,21 @@ pub struct Text<const SIZE: usize> {
 }
 
 impl<const SIZE: usize> Text<SIZE> {
-    const EMPTY: Text<SIZE> = Text { bytes: [0; SIZE], start: 0, end: 0 };
+    pub(crate) const EMPTY: Text<SIZE> = Text { bytes: [0; SIZE], start: 0, end: 0 };
+
+    /// A text of at most `SIZE` bytes.
+    pub(crate) fn of(text: &[u8]) -> Text<SIZE> {
+        let mut whole = Text::EMPTY;
+        whole.push(text);
+        whole
+    }
+
+    /// Appends bytes for which there is room.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let end = self.end + bytes.len();
+        self.bytes[self.end..end].copy_from_slice(bytes);
+        self.end = end;
+    }
 
     /// The text.
     pub fn as_bytes(&self) -> &[u8] {
@@ -61,12 +78,29 @@ pub fn format_i64(value: i64) -> Text<I64_TEXT_MAX> {
     Text { bytes, start, end: I64_TEXT_MAX }
 }
 
+/// The decimal form of `value`.
+pub fn format_u64(value: u64) -> Text<U64_TEXT_MAX> {
+    let mut bytes = [0; U64_TEXT_MAX];
+    let start = write_u64_before(&mut bytes, U64_TEXT_MAX, value);
+    Text { bytes, start, end: U64_TEXT_MAX }
+}
+
 /// Writes the decimal form of `value` into `text` so that it ends before `end`; returns where it starts. `text` has room for
 /// [`I64_TEXT_MAX`] bytes there.
 #[inline]
 pub(crate) fn write_i64_before(text: &mut [u8], end: usize, value: i64) -> usize {
+    let mut at = write_u64_before(text, end, value.unsigned_abs());
+    if value < 0 {
+        at -= 1;
+        text[at] = b'-';
+    }
+    at
+}
+
+/// The same of a number without a sign, with room for [`U64_TEXT_MAX`] bytes.
+#[inline]
+pub(crate) fn write_u64_before(text: &mut [u8], end: usize, mut rest: u64) -> usize {
     let mut at = end;
-    let mut rest = value.unsigned_abs();
     while rest >= 100 {
         at -= 2;
         text[at..at + 2].copy_from_slice(&pair(rest % 100));
@@ -78,10 +112,6 @@ pub(crate) fn write_i64_before(text: &mut [u8], end: usize, value: i64) -> usize
     if rest >= 10 {
         at -= 1;
         text[at] = tens;
-    }
-    if value < 0 {
-        at -= 1;
-        text[at] = b'-';
     }
     at
 }
@@ -185,6 +215,9 @@ mod tests {
         for value in [0, 1, 9, 10, 99, 100, 101, 12345, i64::MAX, i64::MIN, -1, -10, -100] {
             assert_eq!(format_i64(value).as_bytes(), value.to_string().as_bytes());
             assert_eq!(parse_i64(value.to_string().as_bytes()), Some(value));
+        }
+        for value in [0, 9, 10, 99, 100, u64::MAX] {
+            assert_eq!(format_u64(value).as_bytes(), value.to_string().as_bytes());
         }
     }
 

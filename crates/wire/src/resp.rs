@@ -74,6 +74,11 @@ pub enum Step {
     Malformed(ProtocolError),
 }
 
+/// Largest [`Word`]: memcached's longest key that came in base64.
+pub const WORD_SIZE_MAX: usize = 186;
+/// A small argument by value.
+pub type Word = crate::number::Text<WORD_SIZE_MAX>;
+
 /// A piece of a large frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Token {
@@ -91,6 +96,8 @@ pub enum Token {
     },
     /// The next bytes of the argument, as a range into the input.
     Bytes(Range<usize>),
+    /// All bytes of the argument, which are in no input as they are. Only memcached has such.
+    Word(Word),
     /// The frame is over; the decoder is back in view mode.
     End,
     /// As [`Step::Malformed`].

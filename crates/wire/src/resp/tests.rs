@@ -115,6 +115,7 @@ fn tokens(input: &[u8], cuts: &[usize]) -> Vec<Command> {
                 Token::Bulk { .. } => commands.last_mut().unwrap().push(Vec::new()),
                 Token::Bytes(range) => commands.last_mut().unwrap().last_mut().unwrap().extend(&rest[range]),
                 Token::End => {}
+                Token::Word(word) => panic!("RESP has no {word:?}"),
                 Token::Malformed(error) => panic!("{error}"),
             }
         }
