@@ -22,8 +22,14 @@ fn main() {
         arguments.get(index).map_or(default, |text| text.parse().expect("counts are numbers"))
     };
     let (count, key_count) = (number(1, 100_000), number(2, 10_000));
-    let config =
-        Config { partitions: PARTITIONS, databases: 16, seed: [1, 2], partition_of, recency: Recency::Lru };
+    let config = Config {
+        partitions: PARTITIONS,
+        databases: 16,
+        seed: [1, 2],
+        partition_of,
+        beside: &[],
+        recency: Recency::Lru,
+    };
     let mut shard = Shard::new(config, Region::new(8 << 30));
     let value = [b'v'; 100];
     let keys: Vec<([u8; 16], u16)> = (0..key_count)

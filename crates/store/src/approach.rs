@@ -129,8 +129,14 @@ mod tests {
 
     /// One partition with so many keys that its tree has inner nodes, and one without any.
     fn shard(count: u32) -> Shard {
-        let config =
-            Config { partitions: 8, databases: 2, seed: [1, 2], partition_of, recency: Recency::Lru };
+        let config = Config {
+            partitions: 8,
+            databases: 2,
+            seed: [1, 2],
+            partition_of,
+            beside: &[],
+            recency: Recency::Lru,
+        };
         let mut shard = Shard::new(config, Region::new(1 << 24));
         for number in 0..count {
             let bytes = number.to_le_bytes();

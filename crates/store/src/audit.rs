@@ -34,7 +34,7 @@ impl Shard {
                         "a bucket covers its entries' hashes"
                     );
                     assert_eq!(
-                        (self.config.partition_of)(database.number, key),
+                        self.config.partition(database.number, key),
                         number,
                         "a key is in its partition"
                     );

@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::database::Partition;
 use crate::effect::{Expiry, Full, Key, NewValue, Outcome};
 use crate::entry::{
-    Digits, EXPIRES_AT, Encoding, Head, INLINE_ENTRY_MAX, INLINE_SIZE_MAX, Plan, canonical_int,
+    Digits, EXPIRES_AT, Encoding, Head, INLINE_ENTRY_MAX, INLINE_SIZE_MAX, Mark, Plan, canonical_int,
 };
 use crate::rope::{Rope, RopeBuilder};
 use crate::shard::{Ends, KEY_SIZE_MAX, Shard};
@@ -20,28 +20,29 @@ impl Shard {
         &mut self,
         key: &Key<'_>,
         value: NewValue<'_>,
+        mark: Option<Mark>,
         expiry: Expiry,
     ) -> Result<Outcome, Full> {
         match value {
             NewValue::Bytes(bytes) => match canonical_int(bytes) {
-                Some(number) => self.put(key, Encoding::Int, &number.to_le_bytes(), None, expiry),
+                Some(number) => self.put(key, Encoding::Int, &number.to_le_bytes(), None, mark, expiry),
                 None if fits_inline(key.bytes.len(), bytes.len()) => {
-                    self.put(key, Encoding::Bytes, bytes, None, expiry)
+                    self.put(key, Encoding::Bytes, bytes, None, mark, expiry)
                 }
                 None => {
                     let mut builder = RopeBuilder::new();
                     builder.push(bytes);
-                    self.put(key, Encoding::Rope, &[0; 4], Some(builder.finish()), expiry)
+                    self.put(key, Encoding::Rope, &[0; 4], Some(builder.finish()), mark, expiry)
                 }
             },
             NewValue::Rope(rope) if fits_inline(key.bytes.len(), rope.len()) => {
                 let mut bytes = vec![0; rope.len()];
                 rope.copy_to(0, &mut bytes);
                 self.graveyard.push(rope);
-                self.set(key, NewValue::Bytes(&bytes), expiry)
+                self.set(key, NewValue::Bytes(&bytes), mark, expiry)
             }
             NewValue::Rope(rope) => {
-                let done = self.put(key, Encoding::Rope, &[0; 4], Some(rope.clone()), expiry);
+                let done = self.put(key, Encoding::Rope, &[0; 4], Some(rope.clone()), mark, expiry);
                 if done.is_err() {
                     // Refused, but not dropped in one go.
                     self.graveyard.push(rope);
@@ -59,6 +60,7 @@ impl Shard {
         encoding: Encoding,
         value: &[u8],
         rope: Option<Rope>,
+        mark: Option<Mark>,
         expiry: Expiry,
     ) -> Result<Outcome, Full> {
         let found = self.find(key);
@@ -73,6 +75,7 @@ impl Shard {
             encoding,
             altered: false,
             ttl: expires_at.is_some(),
+            mark,
             key_size: key.bytes.len(),
             value_size: value.len(),
         };
@@ -128,6 +131,7 @@ impl Shard {
             encoding: if inline { Encoding::Bytes } else { Encoding::Rope },
             altered: old.is_some(),
             ttl: expires_at.is_some(),
+            mark: old.and_then(|old| old.mark(&self.arena)),
             key_size: key.bytes.len(),
             value_size: if inline { len } else { 4 },
         };
@@ -303,6 +307,7 @@ impl Shard {
             encoding: old.encoding(),
             altered: old.is_altered(),
             ttl: expires_at.is_some(),
+            mark: old.mark(&self.arena),
             key_size: old.key_size,
             value_size: old.value_size,
         };
@@ -345,8 +350,9 @@ impl Shard {
     }
 }
 
-/// Whether key and value make one piece, lengths and a time to live included.
+/// Whether key and value make one piece, lengths, a time to live and a mark included.
 fn fits_inline(key_size: usize, value_size: usize) -> bool {
-    let plan = Plan { encoding: Encoding::Bytes, altered: false, ttl: true, key_size, value_size };
+    let mark = Some(Mark::default());
+    let plan = Plan { encoding: Encoding::Bytes, altered: false, ttl: true, mark, key_size, value_size };
     value_size <= INLINE_SIZE_MAX && plan.size() <= INLINE_ENTRY_MAX
 }

@@ -1,5 +1,6 @@
 //! The only way in which a shard changes: effects, what they did, and who hears of it.
 
+use crate::entry::Mark;
 use crate::rope::Rope;
 
 /// A key with all that is known about where it belongs, made by `Shard::key`.
@@ -50,8 +51,26 @@ pub enum Effect<'e> {
         /// When it ends.
         expiry: Expiry,
     },
-    /// The string holds these bytes at this offset, and zeros between its former end and there. A key that is not
-    /// there is made, with no time to live. With no bytes nothing changes.
+    /// The key holds this value, and is a document with this mark.
+    SetDocument {
+        /// Which key.
+        key: Key<'e>,
+        /// What it holds.
+        value: NewValue<'e>,
+        /// What it has beside that.
+        mark: Mark,
+        /// When it ends.
+        expiry: Expiry,
+    },
+    /// The document, if it is there, has this mark.
+    Mark {
+        /// Which key.
+        key: Key<'e>,
+        /// What it has beside its value.
+        mark: Mark,
+    },
+    /// The string, a document's too, holds these bytes at this offset, and zeros between its former end and there. A key that is not
+    /// there is made, with no time to live and as a string. With no bytes nothing changes.
     SetRange {
         /// Which key.
         key: Key<'e>,

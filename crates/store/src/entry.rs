@@ -1,14 +1,14 @@
 //! What a key holds, and how it lies in memory.
 //!
 //! ```text
-//!  0       3      4      6       7       8              16      20      24
-//!  | recency | kind | home | key n | val n | expires at   | next  | prev  | key n' | val n' | key | value
-//!  |  u24    | u8   | u16  | u8    | u8    | i64 unix ms  | u32   | u32   | u16    | u16    |
-//!                                          └── only with a time to live ─┘ └─ only if n = 255 ─┘
-//!  kind:  0-3 type (1 string) · 4-5 encoding (0 bytes, 1 integer, 2 rope) · 6 altered in place · 7 has a time to live
+//!  0       3      4      6       7       8              16      20      24    31     32
+//!  | recency | kind | home | key n | val n | expires at   | next  | prev  | cas  | bits | flags | key n' | val n' | key | value
+//!  |  u24    | u8   | u16  | u8    | u8    | i64 unix ms  | u32   | u32   | u56  | u8   | u32   | u16    | u16    |
+//!                                          └── only with a time to live ─┘ └─ only a document ┘ └─ only if n = 255 ─┘
+//!  kind:  0-3 type (1 string, 2 document) · 4-5 encoding (0 bytes, 1 integer, 2 rope) · 6 altered in place · 7 has a time to live
 //! ```
-//! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72. An integer's value is its i64,
-//! a rope's is its u32 number on the shelf. `home` is the database that owns the entry, by its place in memory (SWAPDB
+//! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72, as a document 12 more. An integer's
+//! value is its i64, a rope's is its u32 number on the shelf. `home` is the database that owns the entry, by its place in memory (SWAPDB
 //! exchanges names, not places). Together with the key it leads back to the one slot that owns the entry, so that
 //! expiry, eviction and compaction can begin from memory.
 //!
@@ -25,6 +25,8 @@ use std::ops::Range;
 pub enum Type {
     /// A string of bytes: `string`.
     String,
+    /// A string of bytes with a [`Mark`]: `document`, of which Redis knows nothing.
+    Document,
 }
 
 impl Type {
@@ -32,7 +34,43 @@ impl Type {
     pub const fn name(self) -> &'static str {
         match self {
             Type::String => "string",
+            Type::Document => "document",
         }
+    }
+}
+
+/// What a document has beside its bytes.
+///
+/// ```text
+/// 0     7      8       12
+/// | cas | bits | flags |       little-endian
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// Which state of the document this is; below [`Mark::CAS_END`], another one after each change.
+    pub cas: u64,
+    /// The dialect's own, eight of them.
+    pub bits: u8,
+    /// The client's own.
+    pub flags: u32,
+}
+
+impl Mark {
+    /// The first number that is no `cas`.
+    pub const CAS_END: u64 = 1 << 56;
+
+    fn to_bytes(self) -> [u8; MARK_SIZE] {
+        assert!(self.cas < Mark::CAS_END, "a document's cas has 56 bits");
+        let mut bytes = [0; MARK_SIZE];
+        bytes[..8].copy_from_slice(&(self.cas | u64::from(self.bits) << 56).to_le_bytes());
+        bytes[8..].copy_from_slice(&self.flags.to_le_bytes());
+        bytes
+    }
+
+    fn of_bytes(bytes: [u8; MARK_SIZE]) -> Mark {
+        let [c0, c1, c2, c3, c4, c5, c6, bits, f0, f1, f2, f3] = bytes;
+        let cas = u64::from_le_bytes([c0, c1, c2, c3, c4, c5, c6, 0]);
+        Mark { cas, bits, flags: u32::from_le_bytes([f0, f1, f2, f3]) }
     }
 }
 
@@ -93,7 +131,12 @@ impl<'e> Entry<'e> {
 
     /// What kind of value it is.
     pub fn kind(&self) -> Type {
-        Type::String
+        if self.head.is_document() { Type::Document } else { Type::String }
+    }
+
+    /// What a document has beside its value.
+    pub fn mark(&self) -> Option<Mark> {
+        self.head.mark(self.arena)
     }
 
     /// The name that OBJECT ENCODING answers: `int`, `embstr` up to 44 bytes, else `raw`, as Redis has it; a string
@@ -124,6 +167,7 @@ const EMBEDDED_SIZE_MAX: usize = 44;
 
 pub(crate) const RECENCY: u32 = 0x00ff_ffff;
 const TYPE_STRING: u32 = 1 << 24;
+const TYPE_DOCUMENT: u32 = 2 << 24;
 const ALTERED: u32 = 1 << 30;
 const TTL: u32 = 1 << 31;
 const ENCODING_SHIFT: u32 = 28;
@@ -137,6 +181,7 @@ pub(crate) const NEXT: usize = 16;
 pub(crate) const PREV: usize = 20;
 const FIXED_SIZE: usize = 8;
 const TTL_SIZE: usize = 16;
+const MARK_SIZE: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -161,7 +206,7 @@ impl Head {
     pub(crate) fn read(arena: &Arena, handle: u32) -> Head {
         let first = u64::from_le_bytes(*arena.array(handle, 0));
         let word = (first & 0xffff_ffff) as u32;
-        let start = if word & TTL == 0 { FIXED_SIZE } else { FIXED_SIZE + TTL_SIZE };
+        let start = fixed_size(word & TTL != 0, word & TYPE_DOCUMENT != 0);
         let (key_size, value_size) = ((first >> 48 & 0xff) as usize, (first >> 56) as usize);
         let head = Head { handle, word, start, key_size, value_size };
         if key_size < LONG && value_size < LONG { head } else { head.with_long(arena) }
@@ -182,6 +227,25 @@ impl Head {
 
     pub(crate) fn has_ttl(&self) -> bool {
         self.word & TTL != 0
+    }
+
+    pub(crate) fn is_document(&self) -> bool {
+        self.word & TYPE_DOCUMENT != 0
+    }
+
+    /// What a document has beside its value.
+    pub(crate) fn mark(&self, arena: &Arena) -> Option<Mark> {
+        self.is_document().then(|| Mark::of_bytes(*arena.array(self.handle, self.mark_start())))
+    }
+
+    fn mark_start(&self) -> usize {
+        fixed_size(self.has_ttl(), false)
+    }
+
+    /// Gives a document another mark.
+    pub(crate) fn set_mark(&self, arena: &mut Arena, mark: Mark) {
+        assert!(self.is_document(), "only documents are marked");
+        *arena.array_mut(self.handle, self.mark_start()) = mark.to_bytes();
     }
 
     pub(crate) fn is_altered(&self) -> bool {
@@ -233,15 +297,23 @@ pub(crate) struct Plan {
     pub(crate) encoding: Encoding,
     pub(crate) altered: bool,
     pub(crate) ttl: bool,
+    /// Of a document.
+    pub(crate) mark: Option<Mark>,
     pub(crate) key_size: usize,
     pub(crate) value_size: usize,
+}
+
+/// Bytes in front of the lengths that are in bytes of their own.
+#[inline]
+fn fixed_size(has_ttl: bool, is_document: bool) -> usize {
+    FIXED_SIZE + usize::from(has_ttl) * TTL_SIZE + usize::from(is_document) * MARK_SIZE
 }
 
 impl Plan {
     /// Where the key begins.
     pub(crate) fn start(&self) -> usize {
         let long = |size: usize| if size >= LONG { 2 } else { 0 };
-        FIXED_SIZE + if self.ttl { TTL_SIZE } else { 0 } + long(self.key_size) + long(self.value_size)
+        fixed_size(self.ttl, self.mark.is_some()) + long(self.key_size) + long(self.value_size)
     }
 
     /// Bytes of the entry.
@@ -258,10 +330,11 @@ impl Plan {
         };
         let altered = if self.altered { ALTERED } else { 0 };
         let ttl = if self.ttl { TTL } else { 0 };
-        recency & RECENCY | TYPE_STRING | encoding << ENCODING_SHIFT | altered | ttl
+        let kind = if self.mark.is_some() { TYPE_DOCUMENT } else { TYPE_STRING };
+        recency & RECENCY | kind | encoding << ENCODING_SHIFT | altered | ttl
     }
 
-    /// Writes the fixed part and the lengths, and gives the head; key, value, expiry and links are the caller's.
+    /// Writes the fixed part, the mark and the lengths, and gives the head; key, value, expiry and links are the caller's.
     pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
         let word = self.word(recency);
         let (key_size, value_size) = (self.key_size, self.value_size);
@@ -269,14 +342,18 @@ impl Plan {
         let [r0, r1, r2, r3] = word.to_le_bytes();
         let [h0, h1] = home.to_le_bytes();
         *arena.array_mut(handle, 0) = [r0, r1, r2, r3, h0, h1, byte(key_size), byte(value_size)];
-        let mut start = if self.ttl { FIXED_SIZE + TTL_SIZE } else { FIXED_SIZE };
+        let mut start = fixed_size(self.ttl, self.mark.is_some());
         for size in [key_size, value_size] {
             if size >= LONG {
                 *arena.array_mut(handle, start) = short(size).to_le_bytes();
                 start += 2;
             }
         }
-        Head { handle, word, start, key_size, value_size }
+        let head = Head { handle, word, start, key_size, value_size };
+        if let Some(mark) = self.mark {
+            head.set_mark(arena, mark);
+        }
+        head
     }
 
     /// Makes an entry of the same key, whose key begins where this plan's would, one of this plan.
@@ -291,6 +368,9 @@ impl Plan {
             } else {
                 *arena.array_mut(head.handle, head.start - 2) = short(head.value_size).to_le_bytes();
             }
+        }
+        if let Some(mark) = self.mark {
+            head.set_mark(arena, mark);
         }
         head
     }

@@ -42,7 +42,7 @@ mod width;
 pub use approach::Approaches;
 pub use budget::Budget;
 pub use effect::{Change, Effect, Expiry, Full, Key, NewValue, Outcome, What};
-pub use entry::{Entry, INLINE_SIZE_MAX, Type, Value};
+pub use entry::{Entry, INLINE_SIZE_MAX, Mark, Type, Value};
 pub use evict::{Evicted, Policy};
 pub use region::Region;
 pub use rope::{CHUNK_SIZE, Chunk, Graveyard, ROPE_SIZE_MAX, Rope, RopeBuilder};

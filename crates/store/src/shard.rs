@@ -32,8 +32,25 @@ pub struct Config {
     /// Which partition a key belongs to: the namespace's function, the same one that fills [`Key::partition`]. Expiry,
     /// eviction and compaction find the owner of an entry with it.
     pub partition_of: fn(db: u16, key: &[u8]) -> u16,
+    /// Databases beside those, numbered behind them: each is a namespace with a function of its own.
+    pub beside: &'static [fn(key: &[u8]) -> u16],
     /// What the 24 bits of recency record.
     pub recency: Recency,
+}
+
+impl Config {
+    /// How many databases there are, those of other namespaces included.
+    fn database_count(&self) -> u16 {
+        self.databases + u16::try_from(self.beside.len()).expect("namespaces are few")
+    }
+
+    /// The partition of a key, as its namespace has it.
+    pub(crate) fn partition(&self, db: u16, key: &[u8]) -> u16 {
+        match db.checked_sub(self.databases) {
+            None => (self.partition_of)(db, key),
+            Some(namespace) => self.beside[usize::from(namespace)](key),
+        }
+    }
 }
 
 /// What an entry remembers of its use.
@@ -144,10 +161,10 @@ impl Shard {
             expires_actively: true,
             graveyard: Graveyard::new(),
             doomed: Pile::default(),
-            databases: (0..config.databases).map(Database::new).collect(),
-            ends: vec![Ends::default(); usize::from(config.databases)],
+            databases: (0..config.database_count()).map(Database::new).collect(),
+            ends: vec![Ends::default(); usize::from(config.database_count())],
             heads: 0,
-            places: (0..config.databases).collect(),
+            places: (0..config.database_count()).collect(),
             zeros: Zeros::default(),
             changes: None,
             clock_ms: 0,
@@ -216,9 +233,20 @@ impl Shard {
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
         match effect {
             Effect::Set { key, value, expiry } => {
-                let outcome = self.set(&key, value, expiry)?;
+                let outcome = self.set(&key, value, None, expiry)?;
                 self.note(&key, What::Set);
                 Ok(outcome)
+            }
+            Effect::SetDocument { key, value, mark, expiry } => {
+                let outcome = self.set(&key, value, Some(mark), expiry)?;
+                self.note(&key, What::Set);
+                Ok(outcome)
+            }
+            Effect::Mark { key, mark } => {
+                let Some((_, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                head.set_mark(&mut self.arena, mark);
+                self.note(&key, What::Set);
+                Ok(Outcome { existed: true, elements: 1, ..Outcome::default() })
             }
             Effect::SetRange { key, offset, bytes } => {
                 let outcome = self.set_range(&key, offset, bytes)?;
@@ -381,7 +409,7 @@ impl Shard {
         bytes.clear();
         bytes.extend_from_slice(self.arena.bytes(handle, head.key()));
         let database = &self.databases[usize::from(head.home(&self.arena))];
-        let key = self.key(database.number, (self.config.partition_of)(database.number, bytes), bytes);
+        let key = self.key(database.number, self.config.partition(database.number, bytes), bytes);
         let root = database.partition(key.partition).root;
         let (slot, ()) = table::find(&self.arena, root, key.hash, |other| (other == handle).then_some(()))?;
         Some((key, slot))

@@ -2,16 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    Budget, Config, Effect, Expiry, Key, NewValue, Outcome, Recency, Region, RopeBuilder, Shard, Type, Value,
+    Budget, Config, Effect, Expiry, Key, Mark, NewValue, Outcome, Recency, Region, RopeBuilder, Shard, Type,
+    Value,
 };
 
 pub(crate) const PARTITIONS: u16 = 64;
 
-pub(crate) const DATABASES: u16 = 3;
+pub(crate) const DATABASES: u16 = 4;
+/// The last of them is a namespace of its own.
+pub(crate) const BESIDE: u16 = 3;
 
 pub(crate) const REGION: usize = if cfg!(miri) { 4 << 20 } else { 256 << 20 };
 
-pub(crate) fn partition_of(_db: u16, key: &[u8]) -> u16 {
+pub(crate) fn partition_of(db: u16, key: &[u8]) -> u16 {
+    if db == BESIDE {
+        return u16::from(key.last().copied().unwrap_or(0)) % 3 + 60;
+    }
     // Keys that begin with `h` share one partition, the others are spread over four.
     if key.first() == Some(&b'h') { 63 } else { u16::from(key.last().copied().unwrap_or(0)) % 4 }
 }
@@ -36,6 +42,7 @@ impl Random {
 pub(crate) struct Held {
     pub(crate) value: Vec<u8>,
     pub(crate) expires_at: Option<i64>,
+    pub(crate) mark: Option<Mark>,
 }
 
 pub(crate) type Databases = Vec<BTreeMap<Vec<u8>, Held>>;
@@ -52,9 +59,10 @@ impl World {
     pub(crate) fn new(seed: u64, key_count: u64, region: usize) -> World {
         let config = Config {
             partitions: PARTITIONS,
-            databases: DATABASES,
+            databases: BESIDE,
             seed: [seed, !seed],
             partition_of,
+            beside: &[|key| partition_of(BESIDE, key)],
             recency: Recency::Lru,
         };
         World {
@@ -86,6 +94,11 @@ impl World {
         };
         let fill = self.random.next() as u8;
         (0..size).map(|index| fill.wrapping_add(index as u8)).collect()
+    }
+
+    pub(crate) fn mark(&mut self) -> Mark {
+        let bits = self.random.next() as u8;
+        Mark { cas: self.random.below(Mark::CAS_END), bits, flags: self.random.next() as u32 }
     }
 
     pub(crate) fn expiry(&mut self) -> Expiry {
@@ -131,7 +144,12 @@ impl World {
                 } else {
                     NewValue::Bytes(&value)
                 };
-                let outcome = self.commit(Effect::Set { key, value, expiry });
+                let mark = (self.random.below(3) == 0).then(|| self.mark());
+                self.model[model].get_mut(&bytes).expect("just made").mark = mark;
+                let outcome = match mark {
+                    None => self.commit(Effect::Set { key, value, expiry }),
+                    Some(mark) => self.commit(Effect::SetDocument { key, value, mark, expiry }),
+                };
                 assert_eq!(outcome.existed, known);
             }
             40..65 => {
@@ -168,7 +186,16 @@ impl World {
                     }
                 }
             }
-            80..95 => {
+            80..85 => {
+                let mark = self.mark();
+                if let Some(held) = self.model[model].get_mut(&bytes).filter(|held| held.mark.is_some()) {
+                    held.mark = Some(mark);
+                    self.commit(Effect::Mark { key, mark });
+                } else if !known {
+                    assert!(!self.commit(Effect::Mark { key, mark }).existed, "nothing is marked");
+                }
+            }
+            85..95 => {
                 let at = self.expiry();
                 let outcome = self.commit(Effect::Expire { key, at });
                 assert_eq!(outcome.existed, known);
@@ -182,12 +209,13 @@ impl World {
             }
             95 => {
                 let partition = self.random.below(5) as u16;
+                let partition = if db == BESIDE { partition + 59 } else { partition };
                 let partition = if partition == 4 { 63 } else { partition };
                 self.commit(Effect::FlushPartition { db, partition });
                 self.model[model].retain(|bytes, _| partition_of(db, bytes) != partition);
             }
-            96 => {
-                let other = self.random.below(u64::from(DATABASES)) as u16;
+            96 if db != BESIDE => {
+                let other = self.random.below(u64::from(BESIDE)) as u16;
                 self.commit(Effect::SwapDatabases { a: db, b: other });
                 self.model.swap(model, usize::from(other));
             }
@@ -225,7 +253,8 @@ impl World {
                 }
                 let entry = entry.expect("what was set is there");
                 assert_eq!((entry.key(), entry.expires_at()), (&bytes[..], held.expires_at));
-                assert_eq!(entry.kind(), Type::String);
+                let kind = if held.mark.is_some() { Type::Document } else { Type::String };
+                assert_eq!((entry.kind(), entry.mark()), (kind, held.mark));
                 assert!(read(entry.value()) == held.value, "a value reads back");
                 assert_eq!(entry.value().len(), held.value.len());
             }
