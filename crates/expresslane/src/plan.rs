@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(crate) lanes: Vec<LanePlan>,
     /// Where all lanes listen together; none with port 0.
     pub(crate) shared: Vec<Place>,
+    /// Where all lanes listen together for memcached's clients.
+    pub(crate) memcached: Vec<Place>,
     /// Files that must be allowed to be open.
     pub(crate) files_count: u64,
     /// Bytes of addresses that each lane reserves.
@@ -56,15 +58,18 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     let mut notes = Vec::new();
     let cpus = cpus_of_lanes(settings, facts, &mut notes)?;
     let lane_ports = lane_ports(settings, cpus.len())?;
-    if settings.bind.is_empty() && (settings.port > 0 || lane_ports.is_some()) {
+    refuse_shared_ports(settings, lane_ports, cpus.len())?;
+    if settings.bind.is_empty() && listens(settings) {
         return Err(
-            "no address is bound: name one with --bind, or turn TCP off with --port 0 --lane-ports off"
+            "no address is bound: name one with --bind, or turn TCP off with --port 0 --lane-ports off --memcached off"
                 .to_owned(),
         );
     }
-    if settings.port == 0 && lane_ports.is_none() && settings.unixsocket.is_none() {
+    if !listens(settings) && settings.unixsocket.is_none() {
         return Err(
-            "nobody could connect: --port is 0, --lane-ports is off and there is no --unixsocket".to_owned()
+            "nobody could connect: --port is 0, --lane-ports and --memcached are off and there is no \
+                    --unixsocket"
+                .to_owned(),
         );
     }
     let io_reason = io_reason(settings.io);
@@ -84,9 +89,10 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     Ok(Plan {
         lanes: lanes.collect(),
         shared: if settings.port == 0 { Vec::new() } else { places(settings.port) },
+        memcached: settings.memcached_port().map_or_else(Vec::new, places),
         files_count: u64::from(settings.maxclients)
             + FILES_BESIDE
-            + lanes_count * (FILES_PER_LANE + 2 * addresses_count),
+            + lanes_count * (FILES_PER_LANE + doors_count(settings) * addresses_count),
         region_size: facts.memory_size,
         io_reason,
         notes,
@@ -109,15 +115,45 @@ pub(crate) fn too_few_files(settings: &ServeSettings, plan: &Plan, allowed: u64)
     )
 }
 
+/// Whether anything is served over TCP.
+fn listens(settings: &ServeSettings) -> bool {
+    doors_count(settings) > 0
+}
+
+/// Ports on which a lane listens.
+fn doors_count(settings: &ServeSettings) -> u64 {
+    let doors = [settings.port > 0, settings.lane_ports.0.is_some(), settings.memcached_port().is_some()];
+    doors.into_iter().map(u64::from).sum()
+}
+
+/// Who speaks two dialects at one port is understood by nobody.
+fn refuse_shared_ports(
+    settings: &ServeSettings,
+    base: Option<u16>,
+    lanes_count: usize,
+) -> Result<(), String> {
+    let Some(port) = settings.memcached_port() else { return Ok(()) };
+    let from_base = |base: u16| usize::from(port).checked_sub(usize::from(base));
+    let taken = if settings.port == port {
+        "--port"
+    } else if base.and_then(from_base).is_some_and(|lane| lane < lanes_count) {
+        "a lane port"
+    } else {
+        return Ok(());
+    };
+    Err(format!("--memcached {port} is {taken} already: move one of them"))
+}
+
 /// A database without a password that the world can reach is the oldest hole there is.
 fn refuse_open_door(settings: &ServeSettings) -> Result<(), String> {
-    let listens = settings.port > 0 || settings.lane_ports.0.is_some();
     let open = settings.bind.iter().find(|bind| !bind.ip.is_loopback());
     match open {
-        Some(bind) if listens && settings.protected_mode && settings.requirepass.is_none() => Err(format!(
-            "{bind} can be reached from other machines and there is no password: set requirepass, bind 127.0.0.1, or \
+        Some(bind) if listens(settings) && settings.protected_mode && settings.requirepass.is_none() => {
+            Err(format!(
+                "{bind} can be reached from other machines and there is no password: set requirepass, bind 127.0.0.1, or \
              say --protected-mode no"
-        )),
+            ))
+        }
         _ => Ok(()),
     }
 }
@@ -290,7 +326,16 @@ mod tests {
             .map(|lane| lane.own.iter().map(|place| place.address.to_string()).collect())
             .collect();
         assert_eq!(ports, [["127.0.0.1:7100", "[::1]:7100"], ["127.0.0.1:7101", "[::1]:7101"]]);
-        assert_eq!(plan.shared.len(), 2);
+        assert_eq!((plan.shared.len(), plan.memcached.len()), (2, 0));
+        for (flags, want) in [
+            (&["--memcached"][..], Some("127.0.0.1:11211")),
+            (&["--memcached", "yes"], Some("127.0.0.1:11211")),
+            (&["--memcached", "22122"], Some("127.0.0.1:22122")),
+            (&["--memcached", "off"], None),
+        ] {
+            let plan = super::plan(&settings(flags), &machine(0..2, None)).unwrap();
+            assert_eq!(plan.memcached.first().map(|place| place.address.to_string()).as_deref(), want);
+        }
         assert!(!plan.shared[0].is_optional && plan.shared[1].is_optional);
     }
 
@@ -302,6 +347,8 @@ mod tests {
         refused(&["--lane-ports", "65531"], "choose a lower --lane-ports");
         refused(&["--lane-ports", "6377", "--lanes", "3"], "include --port 6379");
         refused(&["--port", "0", "--lane-ports", "off"], "nobody could connect");
+        refused(&["--memcached", "6379"], "--memcached 6379 is --port already");
+        refused(&["--memcached", "7001", "--lanes", "2"], "--memcached 7001 is a lane port already");
     }
 
     #[test]
@@ -322,6 +369,11 @@ mod tests {
         let settings = settings(&["--maxclients", "1000", "--lanes", "2"]);
         let plan = plan(&settings, &machine(0..8, None)).unwrap();
         assert_eq!(plan.files_count, 1000 + 32 + 2 * (4 + 2 * 2));
+        let more = super::plan(
+            &self::settings(&["--maxclients", "1000", "--lanes", "2", "--memcached"]),
+            &machine(0..8, None),
+        );
+        assert_eq!(more.unwrap().files_count, 1000 + 32 + 2 * (4 + 3 * 2));
         let problem = too_few_files(&settings, &plan, 548);
         assert!(
             problem.contains("ulimit -n 1048") && problem.contains("lower --maxclients to 500"),

@@ -21,7 +21,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Board, ControlSetup, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
+use lane::{Board, ControlSetup, Dialect, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::Uring;
@@ -146,6 +146,7 @@ struct Berth {
 #[derive(Clone)]
 struct Doors {
     shared: Vec<Place>,
+    memcached: Vec<Place>,
     own: Vec<Place>,
     /// A path and its mode: lane 0 alone, which gives connections to the others.
     unix: Option<(std::path::PathBuf, u32)>,
@@ -156,8 +157,9 @@ struct Doors {
 /// What a lane's thread reports before it serves.
 struct Ready {
     bell: Bell,
-    /// Of the shared doors, those that the machine has.
+    /// Of the doors that all lanes share, those that the machine has.
     shared: Vec<Place>,
+    memcached: Vec<Place>,
     region_size: usize,
     berthed: Berthed,
     inlet: Inlet,
@@ -194,6 +196,7 @@ fn start(
     };
     let mut doors = Doors {
         shared: plan.shared.clone(),
+        memcached: plan.memcached.clone(),
         own: Vec::new(),
         unix: None,
         backlog: settings.tcp_backlog,
@@ -225,7 +228,9 @@ fn start(
         // The first lane has found out which addresses there are; the others must find the same.
         if id == 0 {
             doors.shared.clone_from(&ready.shared);
-            doors.shared.iter_mut().for_each(|place| place.is_optional = false);
+            doors.memcached.clone_from(&ready.memcached);
+            let places = doors.shared.iter_mut().chain(&mut doors.memcached);
+            places.for_each(|place| place.is_optional = false);
         }
         readies.push(ready);
         starts.push(start);
@@ -244,8 +249,10 @@ fn start(
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
-    let mut addresses: Vec<String> =
-        readies[0].shared.iter().map(|place| place.address.to_string()).collect();
+    let addresses_of =
+        |places: &[Place]| -> Vec<String> { places.iter().map(|place| place.address.to_string()).collect() };
+    let mut addresses = addresses_of(&readies[0].shared);
+    let memcached = addresses_of(&readies[0].memcached);
     addresses.extend(settings.unixsocket.iter().map(|path| path.display().to_string()));
     let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
     notes.dedup();
@@ -262,7 +269,7 @@ fn start(
     Ok(Server {
         shared,
         bells,
-        started: Started { shared: addresses, region_size, pinning: pinning.told, notes },
+        started: Started { shared: addresses, memcached, region_size, pinning: pinning.told, notes },
     })
 }
 
@@ -298,6 +305,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         password: settings.requirepass.clone().map(String::into_bytes),
         redis_version: REDIS_VERSION,
         bulk_size_max: settings.proto_max_bulk_len.0,
+        item_size_max: settings.max_item_size.0,
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
         output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),
@@ -397,6 +405,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         databases: berth.settings.database_count,
         seed: berth.secret,
         partition_of: |_, key| Slot::of(key).number(),
+        beside: lane::NAMESPACES,
         recency: Recency::Lru,
     };
     let shard = Shard::new(config, region);
@@ -407,7 +416,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         board: berth.board,
         links: berth.links,
         shard,
-        settings: Settings { doors: opened.ports, ..berth.settings },
+        settings: Settings { doors: opened.doors, ..berth.settings },
     });
     let berthed = Berthed {
         thread: machine::thread_id(),
@@ -415,7 +424,15 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         node: berth.cpu.and_then(machine::node_of),
         base,
     };
-    let ready = Ready { bell: net.bell(), shared: opened.shared, region_size: size, berthed, inlet, notes };
+    let ready = Ready {
+        bell: net.bell(),
+        shared: opened.shared,
+        memcached: opened.memcached,
+        region_size: size,
+        berthed,
+        inlet,
+        notes,
+    };
     let (clock, shared) = (berth.clock, berth.shared);
     let preemptions = Preemptions::default();
     Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared, preemptions }, ready))
@@ -424,24 +441,30 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
 /// The doors that a lane has opened.
 struct Opened {
     /// What each listener is, in the order in which net numbers them.
-    ports: Vec<Port>,
+    doors: Vec<Door>,
     shared: Vec<Place>,
+    memcached: Vec<Place>,
 }
 
 fn open(net: &mut impl Sockets, id: u16, doors: &Doors, notes: &mut Vec<String>) -> Result<Opened, String> {
-    let mut opened = Opened { ports: Vec::new(), shared: Vec::new() };
+    let mut opened = Opened { doors: Vec::new(), shared: Vec::new(), memcached: Vec::new() };
     let share = if id == 0 { Share::First } else { Share::Joins };
-    for (places, share, port, flag) in [
-        (&doors.shared, share, Port::Shared, "--port"),
-        (&doors.own, Share::Alone, Port::Lane, "--lane-ports"),
+    let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
+    let memcached_door = Door { port: Port::Shared, dialect: Dialect::Memcached };
+    for (places, share, door, flag) in [
+        (&doors.shared, share, Door::SHARED, "--port"),
+        (&doors.own, Share::Alone, lane_door, "--lane-ports"),
+        (&doors.memcached, share, memcached_door, "--memcached"),
     ] {
         for place in places {
             let options = TcpOptions { backlog: doors.backlog, share, keepalive: doors.keepalive };
             match net.listen_tcp(place.address, &options) {
                 Ok(_) => {
-                    opened.ports.push(port);
-                    if port == Port::Shared {
+                    opened.doors.push(door);
+                    if door == Door::SHARED {
                         opened.shared.push(*place);
+                    } else if door == memcached_door {
+                        opened.memcached.push(*place);
                     }
                 }
                 Err(error) if place.is_optional && plan::is_absent(&error) => {
@@ -458,7 +481,7 @@ fn open(net: &mut impl Sockets, id: u16, doors: &Doors, notes: &mut Vec<String>)
                 path.display()
             )
         })?;
-        opened.ports.push(Port::Shared);
+        opened.doors.push(Door::SHARED);
     }
     Ok(opened)
 }

@@ -22,8 +22,8 @@ pub(crate) use file::meant;
 pub(crate) use rewrite::rewrite;
 
 pub(crate) use value::{
-    AutoPin, BindAddress, ClientsMemory, CpuList, Io, LANES_COUNT_MAX, LanePorts, LanesCount, Mode,
-    OutputLimit, OutputLimits, Policy, Size, Span, whole,
+    AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,
+    Mode, OutputLimit, OutputLimits, Policy, Size, Span, whole,
 };
 
 /// An in-memory database in which every core is an isolated lane that Redis clients can talk to.
@@ -138,6 +138,11 @@ pub(crate) struct ServeSettings {
     /// First of the lanes' own ports (lane i listens on BASE + i), or off
     #[arg(long, help_heading = "Network", value_name = "BASE", default_value = "7000")]
     pub(crate) lane_ports: LanePorts,
+    /// Also serve memcached's clients (text, meta, binary), who have documents of their own
+    ///
+    /// Without a port it is 11211, as memcached's.
+    #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
+    pub(crate) memcached: DialectPort,
     /// The host that cluster clients are told, instead of the one they connected to; empty for none
     #[arg(long, help_heading = "Network", value_name = "HOST")]
     pub(crate) announce_ip: Option<String>,
@@ -225,6 +230,9 @@ pub(crate) struct ServeSettings {
     /// Largest argument of a command
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb")]
     pub(crate) proto_max_bulk_len: Size,
+    /// Largest document of memcached's clients with its key, as memcached counts it
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1mb")]
+    pub(crate) max_item_size: Size,
     /// Largest command under way of one client; beyond, the client is closed
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb")]
     pub(crate) client_query_buffer_limit: Size,
@@ -236,6 +244,16 @@ pub(crate) struct ServeSettings {
         default_value = "normal 1gb 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60"
     )]
     pub(crate) client_output_buffer_limit: OutputLimits,
+}
+
+/// Where memcached listens.
+const MEMCACHED_PORT: u16 = 11211;
+
+impl ServeSettings {
+    /// Where memcached's clients are served.
+    pub(crate) fn memcached_port(&self) -> Option<u16> {
+        self.memcached.port(MEMCACHED_PORT)
+    }
 }
 
 /// Why there are no settings.

@@ -19,6 +19,8 @@ const LANES_SHOWN_MAX: usize = 8;
 pub(crate) struct Started {
     /// Addresses of the shared port, and the Unix socket's path.
     pub(crate) shared: Vec<String>,
+    /// Addresses for memcached's clients.
+    pub(crate) memcached: Vec<String>,
     /// Bytes of addresses reserved for each lane.
     pub(crate) region_size: usize,
     /// How connections find their lane, where that is not by load.
@@ -41,6 +43,13 @@ pub(crate) fn table(
         [] => ("shared", "none".to_owned()),
         places => ("shared", format!("{} (any Redis client, all lanes)", places.join(" "))),
     });
+    if !started.memcached.is_empty() {
+        let places = started.memcached.join(" ");
+        rows.push((
+            "memcached",
+            format!("{places} (text, meta and binary, all lanes; items up to {})", settings.max_item_size),
+        ));
+    }
     let places: Vec<Berth> = plan.lanes.iter().map(|lane| Berth::of(lane, node_of)).collect();
     let lanes = lines_of(&places).into_iter().enumerate();
     rows.extend(lanes.map(|(index, text)| (if index == 0 { "lanes" } else { "" }, text)));
@@ -178,6 +187,7 @@ mod tests {
         let plan = plan(&settings, &facts).unwrap();
         let started = Started {
             shared: plan.shared.iter().map(|place| place.address.to_string()).collect(),
+            memcached: plan.memcached.iter().map(|place| place.address.to_string()).collect(),
             region_size: 8 << 30,
             pinning: (settings.auto_pin == AutoPin::Adq).then(|| "adq: told".to_owned()),
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),

@@ -9,6 +9,7 @@ use wire::reply::Proto;
 
 use crate::Settings;
 use crate::client::{Client, Port, Traits};
+use crate::documents;
 use crate::histogram::Histogram;
 use crate::recent::Buffers;
 use crate::request::Request;
@@ -69,12 +70,14 @@ pub(crate) struct Question {
 pub(crate) struct Census {
     pub(crate) stats: Stats,
     pub(crate) memory: store::Memory,
-    /// What each database holds.
+    /// What each database holds, and last what that of the documents does.
     pub(crate) databases: Vec<Holding>,
     /// The largest buffers of clients of late.
     pub(crate) buffers: Buffers,
     /// What commands came to.
     pub(crate) tally: Tally,
+    /// And those on documents.
+    pub(crate) documents: documents::Tally,
     /// Their times.
     pub(crate) times: Times,
     /// How long turns took.

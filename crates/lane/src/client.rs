@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use net::{Address, ConnId, Need};
 use wire::command::Command;
 use wire::reply::Proto;
-use wire::resp::Decoder;
 
+use crate::language::Language;
 use crate::locks::LockName;
 use crate::replies::Replies;
 use crate::request::{Gather, Request};
@@ -19,6 +19,36 @@ pub enum Port {
     Shared,
     /// A lane's own port: a Redis Cluster node; other lanes' keys are answered with MOVED.
     Lane,
+}
+
+/// What is spoken at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// RESP2, RESP3 and inline commands.
+    Redis,
+    /// memcached's text with its meta commands, or its binary protocol, whichever the first byte shows.
+    Memcached,
+}
+
+impl Dialect {
+    /// From `self as u32`.
+    pub(crate) fn from_bits(bits: u32) -> Dialect {
+        if bits == Dialect::Redis as u32 { Dialect::Redis } else { Dialect::Memcached }
+    }
+}
+
+/// Where clients come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// Whose door it is.
+    pub port: Port,
+    /// What is spoken there.
+    pub dialect: Dialect,
+}
+
+impl Door {
+    /// The shared port of Redis.
+    pub const SHARED: Door = Door { port: Port::Shared, dialect: Dialect::Redis };
 }
 
 /// See the top of this file.
@@ -54,7 +84,8 @@ pub(crate) struct Client {
     /// While it has not said the password: since when. It stands among [`crate::core::Core::strangers`] at most once.
     pub(crate) stranger_since_ns: u64,
     pub(crate) is_noted_stranger: bool,
-    pub(crate) decoder: Decoder,
+    /// What it speaks, and how far its next command has been read.
+    pub(crate) language: Language,
     /// A frame too large to look at whole, as far as it has come.
     pub(crate) gather: Option<Box<Gather>>,
     pub(crate) replies: Replies,
@@ -137,7 +168,7 @@ pub(crate) struct Ends {
 impl Client {
     pub(crate) fn new(
         conn: ConnId,
-        port: Port,
+        door: Door,
         ends: Ends,
         id: u64,
         now_ns: u64,
@@ -145,7 +176,7 @@ impl Client {
     ) -> Client {
         Client {
             conn,
-            port,
+            port: door.port,
             local: ends.local,
             peer: ends.peer,
             opened_ns: now_ns,
@@ -166,7 +197,7 @@ impl Client {
             stranger_since_ns: now_ns,
             // The lane notes who comes as one.
             is_noted_stranger: !is_authenticated,
-            decoder: Decoder::default(),
+            language: Language::of(door.dialect),
             gather: None,
             replies: Replies::default(),
             multi: None,
@@ -188,6 +219,7 @@ impl Client {
     /// [`Client::become_as`].
     pub(crate) fn stand_in(&self) -> Client {
         let ends = Ends { peer: self.peer, local: self.local };
+        let door = Door { port: self.port, dialect: Dialect::Redis };
         Client {
             last: self.last,
             active_ns: self.active_ns,
@@ -198,7 +230,7 @@ impl Client {
             name: self.name.clone(),
             proto: self.proto,
             db: self.db,
-            ..Client::new(self.conn, self.port, ends, self.id, self.opened_ns, self.is_authenticated)
+            ..Client::new(self.conn, door, ends, self.id, self.opened_ns, self.is_authenticated)
         }
     }
 

@@ -9,6 +9,7 @@ use crate::client::{Client, Hush, Traits};
 use crate::cluster;
 use crate::commands::object;
 use crate::control::clients;
+use crate::documents;
 use crate::help;
 use crate::keyspace::Call;
 use crate::replies::{Content, Sink};
@@ -106,6 +107,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             client.traits.reads_copies = call.command.id == Id::Readonly;
             sink.put(OK);
         }
+        Id::DocumentSay => return documents::say(client, call, settings, sink),
         _ => run_anywhere(call, around, sink),
     }
     Wish::Nothing
@@ -257,7 +259,7 @@ fn list(args: Args<'_>, out: &mut impl Put) {
     if args.len() != 2 && !is_filtered {
         return reply::error(out, "ERR syntax error");
     }
-    let all = wire::command::COMMANDS.iter();
+    let all = wire::command::all_commands();
     let found: Vec<&Command> = if is_filtered {
         let value = args.flat(4);
         match args.flat(3).to_ascii_lowercase().as_slice() {
@@ -300,7 +302,7 @@ pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {
 }
 
 /// Compares in time that depends on the lengths alone.
-fn is_password(given: &[u8], password: &[u8]) -> bool {
+pub(crate) fn is_password(given: &[u8], password: &[u8]) -> bool {
     let difference = given.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == password.len() && difference == 0
 }

@@ -15,6 +15,7 @@ use crate::admin::{Order, Pause};
 use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::commands::{self, Progress, Step};
+use crate::documents;
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
@@ -244,7 +245,11 @@ impl Core {
             Made::Enough => {}
             Made::More | Made::Held | Made::Short(_) => return Ran::Waits,
             Made::Nothing => {
-                reply::error(sink, OOM);
+                if call.command.is_of_a_dialect() {
+                    documents::refuse_for_room(call, sink);
+                } else {
+                    reply::error(sink, OOM);
+                }
                 return Ran::Done;
             }
         }

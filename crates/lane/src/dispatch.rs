@@ -12,6 +12,7 @@ use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
 use crate::core::{Core, Pending, Ran};
+use crate::documents;
 use crate::keyspace::{Call, Route};
 use crate::multi::is_queued;
 use crate::part::{NAMES_PER_STEP, Origin};
@@ -154,6 +155,9 @@ impl Core {
             }
         };
         if is_refused_unseen(caller.client, command) {
+            if command.is_of_a_dialect() {
+                return documents::greet(caller, &self.settings, args);
+            }
             return caller.refuse("NOAUTH Authentication required.");
         }
         if is_queued(caller.client, command.id) {
@@ -183,7 +187,7 @@ impl Core {
 
     #[inline]
     fn dispatch_key(&mut self, caller: &mut Caller<'_>, command: &'static Command, input: Input<'_>) -> Flow {
-        match self.owner_of_key(command, &input) {
+        match self.owner_of_key(command, caller.client.db, &input) {
             Some(Owner::Here(route)) => self.run_here(caller, command, input, Some(route)),
             Some(Owner::Other { lane, slot }) => self.ask(caller, lane, command, input, slot),
             None => caller.refuse(KEY_TOO_LONG),
@@ -192,16 +196,16 @@ impl Core {
 
     /// Whose the one key of a command is; none when it is too long for a key.
     #[inline]
-    pub(crate) fn owner_of_key(&self, command: &Command, input: &Input<'_>) -> Option<Owner> {
-        input
-            .owner()
-            .or_else(|| key_of(input.args().get(usize::from(command.keys.first))).map(|key| self.owner(key)))
+    pub(crate) fn owner_of_key(&self, command: &Command, db: u16, input: &Input<'_>) -> Option<Owner> {
+        input.owner().or_else(|| {
+            key_of(input.args().get(usize::from(command.keys.first))).map(|key| self.owner(db, key))
+        })
     }
 
-    /// Whose a key is.
+    /// Whose a key of a database is.
     #[inline]
-    pub(crate) fn owner(&self, key: &[u8]) -> Owner {
-        let slot = Slot::of(key);
+    pub(crate) fn owner(&self, db: u16, key: &[u8]) -> Owner {
+        let slot = self.space.slot(db, key);
         let lane = self.map.owner(slot).0;
         if lane != self.id {
             return Owner::Other { lane, slot };
@@ -508,12 +512,7 @@ pub(crate) fn halt(input: Input<'_>) -> Flow {
     Flow::Halt(if let Input::Owned(request) = input { Some(request) } else { None })
 }
 
-#[inline]
-pub(crate) fn resolve(args: Args<'_>) -> Result<&'static Command, Refusal> {
-    resolve_name(args.flat(0), args)
-}
-
-/// As [`resolve`], for whoever has the command's name at hand.
+/// Which command of Redis has this name and these arguments.
 #[inline]
 pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Command, Refusal> {
     let command = lookup(name).ok_or(Refusal::UnknownCommand)?;

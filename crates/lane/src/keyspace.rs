@@ -4,20 +4,24 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use store::{Budget, Change, Effect, Entry, Expiry, Key, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
+use store::{Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
 use wire::command::Command;
 use wire::reply::{self, Proto, Put};
-use wire::route::Slot;
+use wire::route::{Function, Slot};
 
 use crate::Now;
 use crate::chance::Chance;
 use crate::client::Port;
+use crate::documents::Documents;
 use crate::locks::Locks;
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
+
+/// The functions of the databases behind those of Redis: that of documents.
+pub const NAMESPACES: &[fn(&[u8]) -> u16] = &[|key| Function::Couchbase.slot(key).number()];
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +62,7 @@ pub(crate) struct Keyspace {
     pub(crate) bulk_size_max: u64,
     /// State of [`Keyspace::draw`].
     chance: Chance,
+    pub(crate) documents: Documents,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -91,7 +96,15 @@ impl Keyspace {
             cursor_after,
             bulk_size_max,
             chance,
+            documents: Documents::default(),
         }
+    }
+
+    /// The slot that stands for the partition of a key, as the namespace of its database has it.
+    #[inline]
+    pub(crate) fn slot(&self, db: u16, key: &[u8]) -> Slot {
+        let function = if db < self.database_count { Function::Redis } else { Function::Couchbase };
+        function.slot(key)
     }
 
     /// The key that is argument `index`.
@@ -100,7 +113,7 @@ impl Keyspace {
         let bytes = call.args.flat(index);
         match call.route {
             Some(Route { slot, hash }) => Key { db: call.db, partition: slot.number(), hash, bytes },
-            None => self.shard.key(call.db, Slot::of(bytes).number(), bytes),
+            None => self.shard.key(call.db, self.slot(call.db, bytes).number(), bytes),
         }
     }
 
@@ -147,10 +160,15 @@ impl Keyspace {
         (size as u64).checked_add(added as u64).is_none_or(|total| total > limit)
     }
 
-    /// Makes a key hold a rope; false, with the rope on its way to paced freeing, when there is no memory for it.
-    pub(crate) fn set_rope(&mut self, key: Key<'_>, rope: Rope, expiry: Expiry) -> bool {
+    /// Makes a key hold a rope, as a document with a mark; false, with the rope on its way to paced freeing, when there is no
+    /// memory for it.
+    pub(crate) fn set_rope(&mut self, key: Key<'_>, rope: Rope, mark: Option<Mark>, expiry: Expiry) -> bool {
         let value = NewValue::Rope(rope.clone());
-        let is_set = self.commit(Effect::Set { key, value, expiry }).is_ok();
+        let effect = match mark {
+            None => Effect::Set { key, value, expiry },
+            Some(mark) => Effect::SetDocument { key, value, mark, expiry },
+        };
+        let is_set = self.commit(effect).is_ok();
         if !is_set {
             self.shard.retire(rope);
         }
@@ -219,7 +237,7 @@ impl Keyspace {
 
     /// Begins to watch a key for a client.
     pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8]) {
-        let key = self.shard.key(db, Slot::of(bytes).number(), bytes);
+        let key = self.shard.key(db, self.slot(db, bytes).number(), bytes);
         self.lapse(&key);
         self.watches.watch(
             id,

@@ -29,9 +29,11 @@ mod connection;
 mod control;
 mod core;
 mod dispatch;
+mod documents;
 mod help;
 mod histogram;
 mod keyspace;
+mod language;
 mod lease;
 mod limits;
 mod locks;
@@ -58,10 +60,11 @@ mod turn;
 mod watch;
 
 pub use board::Board;
-pub use client::Port;
+pub use client::{Dialect, Door, Port};
 pub use control::{
     Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
 };
+pub use keyspace::NAMESPACES;
 pub use peers::{Links, mesh, mesh_placed};
 pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
 pub use stats::Stats;
@@ -96,6 +99,8 @@ pub struct Settings {
     pub redis_version: &'static str,
     /// `proto-max-bulk-len`, bytes.
     pub bulk_size_max: u64,
+    /// `item-size-max`, bytes that memcached would use for a document ([`wire::memcached::item_size`]).
+    pub item_size_max: u64,
     /// `client-query-buffer-limit`, bytes of one command under way; the client is closed.
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
@@ -115,7 +120,7 @@ pub struct Settings {
     /// `maxclients` over all lanes; one more is told so and closed.
     pub client_count_max: usize,
     /// Which door each of the net's listeners is, in their order.
-    pub doors: Vec<Port>,
+    pub doors: Vec<Door>,
     /// `lane-ports`: lane `i` listens on this port plus `i`.
     pub lane_port_base: Option<u16>,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
@@ -150,6 +155,7 @@ impl Default for Settings {
             password: None,
             redis_version: "7.0.15",
             bulk_size_max: 512 * 1024 * 1024,
+            item_size_max: 1024 * 1024,
             query_size_max: 1024 * 1024 * 1024,
             output_size_max: 1024 * 1024 * 1024,
             output_soft_size: usize::MAX,
@@ -159,7 +165,7 @@ impl Default for Settings {
             policy: Policy::NoEviction,
             timeout_s: 0,
             client_count_max: 10_000,
-            doors: vec![Port::Shared],
+            doors: vec![Door::SHARED],
             lane_port_base: None,
             announce_ip: None,
             announce_port_base: None,
@@ -176,6 +182,14 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// The database in which clients of a dialect begin: documents lie behind the databases that SELECT knows.
+    pub(crate) fn first_database(&self, dialect: Dialect) -> u16 {
+        match dialect {
+            Dialect::Redis => 0,
+            Dialect::Memcached => self.database_count,
+        }
+    }
+
     /// Unread replies that are not taken notice of, bytes: no limit is near.
     pub(crate) fn output_noticed_size(&self) -> usize {
         self.output_soft_size.min(self.output_size_max).min(replies::OUTPUT_HIGH)

@@ -6,6 +6,7 @@ use wire::route::Slot;
 use crate::Settings;
 use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
+use crate::documents;
 use crate::limits::buffered;
 use crate::slab::Handle;
 use crate::stats::Traffic;
@@ -88,6 +89,7 @@ impl Lane {
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.space.tally = Tally::default();
+                self.core.space.documents.tally = documents::Tally::default();
                 self.core.timing = Timing::new(&self.core.settings);
                 self.traffic_then = Traffic::of(&net.counters());
                 Some(Report::Done)
@@ -105,7 +107,7 @@ impl Lane {
         // Turned away by the net, for want of a descriptor.
         stats.clients_rejected += net.counters().refused;
         let shard = &self.core.space.shard;
-        let databases = 0..self.core.settings.database_count;
+        let databases = 0..=self.core.settings.database_count;
         Census {
             stats,
             memory: shard.memory(),
@@ -118,6 +120,7 @@ impl Lane {
                 .collect(),
             buffers: self.watchman.recent.largest(self.core.space.now.mono_ns),
             tally: self.core.space.tally.clone(),
+            documents: self.core.space.documents.tally,
             times: self.core.timing.times.clone(),
             turns: self.core.timing.turns.clone(),
             turn_longest: self.core.timing.turn_longest,

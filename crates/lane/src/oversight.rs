@@ -53,7 +53,7 @@ impl Core {
             }
         }
         if self.settings.is_strict && command.scope == Scope::Key && !is_queued(caller.client, command.id) {
-            let owner = match self.owner_of_key(command, &input) {
+            let owner = match self.owner_of_key(command, caller.client.db, &input) {
                 Some(Owner::Other { lane, .. }) => lane,
                 Some(Owner::Here(_)) | None => self.id,
             };

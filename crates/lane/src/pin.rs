@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use net::{Address, ConnId, Net};
 
-use crate::client::Port;
+use crate::client::{Door, Port};
 use crate::peers::ControlKind;
 use crate::turn::Lane;
 
@@ -174,18 +174,18 @@ enum Arrival {
 
 impl Lane {
     /// Sends a connection that has just been let in where it belongs.
-    pub(crate) fn place<N: Net>(&mut self, conn: ConnId, door: Port, peer: Address, net: &mut N) {
+    pub(crate) fn place<N: Net>(&mut self, conn: ConnId, door: Door, peer: Address, net: &mut N) {
         // Behind a Unix socket there are no packets.
         let asks = matches!(self.core.settings.auto_pin, AutoPin::Cpu | AutoPin::Adq);
         if asks && peer != Address::Unix {
-            match (self.arrival(conn, net), door) {
+            match (self.arrival(conn, net), door.port) {
                 (Arrival::At(lane), _) if lane == self.core.id => {
                     self.core.stats.pin_placed += 1;
                     return;
                 }
                 (Arrival::At(lane), Port::Shared) => {
                     // The lane that gets it counts it.
-                    if !self.hand_over(conn, lane, true, net) {
+                    if !self.hand_over(conn, door.dialect, lane, true, net) {
                         self.core.stats.pin_fallbacks += 1;
                     }
                     return;
@@ -194,10 +194,10 @@ impl Lane {
                 (Arrival::Astray, Port::Shared) | (Arrival::Unknown, _) => self.core.stats.pin_fallbacks += 1,
             }
         }
-        if door == Port::Shared
+        if door.port == Port::Shared
             && let Some(lane) = self.core.board.lighter_lane(self.core.id)
         {
-            self.hand_over(conn, lane, false, net);
+            self.hand_over(conn, door.dialect, lane, false, net);
         }
     }
 

@@ -8,12 +8,13 @@
 use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
-use wire::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
+use wire::resp::{self, ArgRanges, ProtocolError, Step, Token};
 
 use crate::client::Client;
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX, resolve, resolve_name};
+use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX};
 use crate::keyspace::Route;
+use crate::language::{Limits, Place};
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::slab::Handle;
@@ -92,7 +93,7 @@ pub(crate) fn serve_client<N: Net>(
                 let moved = used + unread.saturating_sub(output_before);
                 let flow = if share.commands_left == 0 || moved >= share.bytes_left {
                     client.need = Need::Rest;
-                    ahead.forget(client);
+                    ahead.forget(client, index);
                     break 'share End::Again;
                 } else if client.replies.slot_count() >= SLOTS_MAX
                     || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
@@ -125,8 +126,9 @@ pub(crate) fn serve_client<N: Net>(
                 if matches!(flow, Flow::Next) {
                     continue;
                 }
+                let ran_count = if matches!(flow, Flow::Halt(_)) { index } else { index + 1 };
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
-                    ahead.forget(client);
+                    ahead.forget(client, ran_count);
                     break 'share end;
                 }
             }
@@ -155,7 +157,8 @@ pub(crate) fn serve_client<N: Net>(
         let flow = match gather(client, &input[used..], &limits, &mut used, core.settings.query_size_max) {
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
-                let resolved = resolve(Args::Owned(&request));
+                let args = Args::Owned(&request);
+                let resolved = client.language.resolve(args.flat(0), args);
                 let extent = Extent::of(&request);
                 let mark = meter.read();
                 let flow =
@@ -245,6 +248,8 @@ struct Frame {
     command: Option<Result<&'static Command, Refusal>>,
     /// Whose the key is of a command that has one.
     owner: Option<Owner>,
+    /// Where the decoder stood behind it.
+    ended: Place,
 }
 
 /// The commands at the front of a client's input. A few per lane, used again for each client.
@@ -256,6 +261,8 @@ pub(crate) struct Ahead {
     ended: Option<Step>,
     /// None of them has run: they were decoded by [`Ahead::prepare`].
     is_fresh: bool,
+    /// Where the decoder stood before the first of them.
+    began: Place,
 }
 
 impl Ahead {
@@ -292,21 +299,23 @@ impl Ahead {
         let mut at = 0;
         self.count = 0;
         self.ended = None;
+        self.began = client.language.place();
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
             }
             let frame = &mut self.frames[self.count];
-            match client.decoder.decode(&input[at..], &mut frame.ranges, limits) {
+            match client.language.decode(&input[at..], &mut frame.ranges, limits) {
                 Step::Command { size } => {
                     let bytes = &input[at..at + size];
                     let words = frame.ranges.view(bytes);
                     let args = Args::View { input: bytes, ranges: &frame.ranges };
                     frame.size = size;
-                    frame.command = (!words.is_empty()).then(|| resolve_name(words.get(0), args));
+                    frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
+                    frame.ended = client.language.place();
                     frame.owner = match frame.command {
                         Some(Ok(command)) if command.scope == Scope::Key => {
-                            Some(core.owner(words.get(usize::from(command.keys.first))))
+                            Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
                         }
                         _ => None,
                     };
@@ -327,9 +336,10 @@ impl Ahead {
         }
     }
 
-    /// Not all that was decoded has run: the decoder begins again in front of the first that has not.
-    fn forget(&mut self, client: &mut Client) {
-        client.decoder = Decoder::default();
+    /// Of what was decoded, the first `ran_count` have run: the decoder begins again behind them.
+    fn forget(&mut self, client: &mut Client, ran_count: usize) {
+        let place = ran_count.checked_sub(1).map_or(self.began, |last| self.frames[last].ended);
+        client.language.rewind(place);
     }
 }
 
@@ -347,11 +357,12 @@ fn ahead_max(client: &Client) -> usize {
 }
 
 fn limits(core: &Core, client: &Client) -> Limits {
-    Limits {
+    let resp = resp::Limits {
         bulk_size_max: core.settings.bulk_size_max,
         authenticated: client.is_authenticated,
-        ..Limits::default()
-    }
+        ..resp::Limits::default()
+    };
+    Limits { resp, item_size_max: core.settings.item_size_max }
 }
 
 enum Gathered {
@@ -370,7 +381,7 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
     }
     let mut at = 0;
     loop {
-        let (token, size) = client.decoder.token(&input[at..], limits);
+        let (token, size) = client.language.token(&input[at..], limits);
         let start = at;
         at += size;
         match token {
@@ -378,7 +389,8 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
                 *used += at;
                 return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
             }
-            Token::Begin { .. } => {}
+            // Once more within a frame: what came so far is not wanted.
+            Token::Begin { .. } => gather.begin_again(),
             Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
             Token::Bytes(range) => gather.extend(&input[start..][range]),
             Token::Word(word) => gather.extend(word.as_bytes()),
@@ -400,7 +412,7 @@ mod tests {
     use net::{Address, Net};
 
     use super::*;
-    use crate::client::{Ends, Port};
+    use crate::client::{Door, Ends};
 
     /// As many commands are decoded as may be dispatched: with so many slots open now, and so many when it halted, if it did.
     fn check(slot_count: usize, halted_slot_count: Option<usize>, want: usize) {
@@ -411,7 +423,7 @@ mod tests {
         net.poll(&mut events);
         let Some(net::Event::Opened { conn, .. }) = events.first() else { panic!("{events:?}") };
         let ends = Ends { peer: Address::Unix, local: Address::Unix };
-        let mut client = Client::new(*conn, Port::Shared, ends, 1, 0, true);
+        let mut client = Client::new(*conn, Door::SHARED, ends, 1, 0, true);
         for _ in 0..slot_count {
             client.replies.open();
         }

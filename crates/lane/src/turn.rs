@@ -9,7 +9,7 @@ use store::{Budget, Shard};
 use wire::route::{LaneId, PartitionMap};
 
 use crate::board::Board;
-use crate::client::{Client, Ends, Port};
+use crate::client::{Client, Dialect, Door, Ends, Port};
 use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
 use crate::limits::Watchman;
@@ -94,7 +94,7 @@ pub struct Lane {
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     senders: Senders,
     sender_next: usize,
-    handovers: Vec<Handover>,
+    handovers: Vec<(Handover, Dialect)>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
     /// What had gone through the connections when counting last began from zero.
@@ -115,6 +115,7 @@ impl Lane {
         let room = Room::unlimited(Arc::clone(&board), id);
         let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max, room);
         space.set_room(settings.memory_size_max, settings.policy);
+        space.documents.item_size_max = settings.item_size_max;
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -149,6 +150,9 @@ impl Lane {
         self.core.space.now = now;
         self.core.stats.turns += 1;
         self.core.begin_turn();
+        if self.core.pause.is_none() {
+            self.core.space.flush_documents_when_due();
+        }
         self.gather(net);
         let ask_count = self.hear_lanes(meter, net);
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
@@ -180,10 +184,12 @@ impl Lane {
         if has_more || !self.ready.is_empty() || !self.senders.is_empty() || self.core.has_work() {
             return Next::Again;
         }
-        let expiry = self.core.space.shard.next_expiry().map(|at_ms| {
-            let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
-            now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
-        });
+        let space = &self.core.space;
+        let expiry =
+            space.shard.next_expiry().into_iter().chain(space.documents.flush_at_ms).min().map(|at_ms| {
+                let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
+                now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
+            });
         let pause = self.core.pause.map(|pause| pause.until_ns);
         expiry.into_iter().chain(self.watch_at()).chain(pause).min().map_or(Next::Idle, Next::At)
     }
@@ -247,11 +253,14 @@ impl Lane {
 
     fn open<N: Net>(&mut self, conn: ConnId, listener: ListenerId, ends: Ends, net: &mut N) {
         self.core.stats.connections += 1;
-        let door = self.core.settings.doors.get(listener.0 as usize).copied().unwrap_or(Port::Shared);
+        let door = self.core.settings.doors.get(listener.0 as usize).copied().unwrap_or(Door::SHARED);
         if !self.core.board.admit(self.core.settings.client_count_max) {
             self.core.stats.clients_rejected += 1;
             if let Some(output) = net.output(conn) {
-                output.extend(b"-ERR max number of clients reached\r\n");
+                output.extend(match door.dialect {
+                    Dialect::Redis => b"-ERR max number of clients reached\r\n".as_slice(),
+                    Dialect::Memcached => b"ERROR Too many open connections\r\n",
+                });
             }
             return net.close(conn, Close::AfterFlush);
         }
@@ -260,11 +269,12 @@ impl Lane {
         self.place(conn, door, ends.peer, net);
     }
 
-    fn admit(&mut self, conn: ConnId, door: Port, ends: Ends) -> Handle<Client> {
+    fn admit(&mut self, conn: ConnId, door: Door, ends: Ends) -> Handle<Client> {
         let id = self.core.board.next_client_id();
         let is_authenticated = self.core.settings.password.is_none();
         let now_ns = self.core.space.now.mono_ns;
-        let client = Client::new(conn, door, ends, id, now_ns, is_authenticated);
+        let mut client = Client::new(conn, door, ends, id, now_ns, is_authenticated);
+        client.db = self.core.settings.first_database(door.dialect);
         let handle = self.clients.insert(client);
         let index = conn.index() as usize;
         if self.by_conn.len() <= index {
@@ -283,6 +293,7 @@ impl Lane {
     pub(crate) fn hand_over<N: Net>(
         &mut self,
         conn: ConnId,
+        dialect: Dialect,
         lane: u16,
         is_pinned: bool,
         net: &mut N,
@@ -290,7 +301,8 @@ impl Lane {
         let Some(handover) = net.give(conn) else { return false };
         self.forget(conn);
         let mut parcel = Some(Parcel::Handover(Box::new(handover)));
-        let head = ControlHead { target: u64::from(is_pinned), round: 0, kind: ControlKind::Handover };
+        let kind = ControlKind::Handover;
+        let head = ControlHead { target: u64::from(is_pinned), round: dialect as u32, kind };
         self.core.board.burden(lane);
         let is_given = self.core.peer(lane).try_tell(head, &mut parcel);
         if is_given {
@@ -298,18 +310,18 @@ impl Lane {
         } else if let Some(Parcel::Handover(handover)) = parcel {
             self.core.board.relieve(lane);
             self.core.board.burden(self.core.id);
-            self.take(*handover, net);
+            self.take(*handover, dialect, net);
         }
         is_given
     }
 
     /// Lets a connection in that a lane gives, and that has been this lane's burden since. Should the system not, its client
     /// has gone.
-    fn take<N: Net>(&mut self, handover: Handover, net: &mut N) {
+    fn take<N: Net>(&mut self, handover: Handover, dialect: Dialect, net: &mut N) {
         let ends = Ends { peer: handover.peer, local: handover.local };
         match net.take(handover) {
             Some(conn) => {
-                self.admit(conn, Port::Shared, ends);
+                self.admit(conn, Door { port: Port::Shared, dialect }, ends);
             }
             None => {
                 self.core.board.relieve(self.core.id);
@@ -372,7 +384,7 @@ impl Lane {
             let mut post = Post { clients, stirred, net };
             core.hear_answers(lane, &mut post);
             let is_through = core.hear_control(lane, &mut |told| match told {
-                Told::Handover(handover) => handovers.push(*handover),
+                Told::Handover(handover, dialect) => handovers.push((*handover, dialect)),
                 Told::Lines(client, lines) => post.show(client, &lines),
             });
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
@@ -383,8 +395,8 @@ impl Lane {
             self.sender_next = sender + 1;
         }
         self.senders = left;
-        for handover in std::mem::take(&mut self.handovers) {
-            self.take(handover, net);
+        for (handover, dialect) in std::mem::take(&mut self.handovers) {
+            self.take(handover, dialect, net);
         }
         ask_count
     }

@@ -37,6 +37,7 @@ impl Server {
             databases: 16,
             seed: [1, 2],
             partition_of: |_, key| Slot::of(key).number(),
+            beside: lane::NAMESPACES,
             recency: Recency::Lru,
         };
         let links = mesh(1).into_iter().next().expect("one lane has links");

@@ -91,6 +91,7 @@ impl World {
                 databases: settings.database_count,
                 seed: [seed, !seed],
                 partition_of: |_, key| Slot::of(key).number(),
+                beside: lane::NAMESPACES,
                 recency: Recency::Lru,
             };
             lanes.push(Lane::new(Setup {

@@ -4,7 +4,7 @@
 mod check;
 
 use check::Talk;
-use wire::command::{COMMANDS, Command, Id};
+use wire::command::{Command, Id, all_commands};
 
 /// The words of a call with `count` words, names included.
 fn call(command: &Command, count: usize) -> Vec<&'static [u8]> {
@@ -17,7 +17,7 @@ fn call(command: &Command, count: usize) -> Vec<&'static [u8]> {
 fn wrong_numbers_of_arguments() {
     let mut talk = Talk::new(2);
     let mut tried = 0;
-    for command in &COMMANDS {
+    for command in all_commands() {
         let least = usize::from(command.arity.unsigned_abs());
         let names = command.name.split('|').count();
         let mut counts = vec![least - 1];
@@ -42,7 +42,7 @@ fn wrong_numbers_of_arguments() {
 fn a_key_may_have_a_length_and_no_more() {
     let mut talk = Talk::new(2);
     let too_long = vec![b'k'; store::KEY_SIZE_MAX + 1];
-    for command in COMMANDS.iter().filter(|command| command.keys.first > 0 && command.id != Id::Watch) {
+    for command in all_commands().filter(|command| command.keys.first > 0 && command.id != Id::Watch) {
         let least = usize::from(command.arity.unsigned_abs()).max(usize::from(command.keys.first) + 1);
         let mut words = call(command, least);
         words[usize::from(command.keys.first)] = &too_long;
@@ -77,7 +77,7 @@ fn unexpected_arguments() {
     // These have no reply of their own, or keep the ones after them from having one.
     let silent = [Id::ClientReply, Id::Quit, Id::Multi, Id::Exec, Id::Shutdown];
     let mut tried = 0;
-    for command in COMMANDS.iter().filter(|command| !silent.contains(&command.id)) {
+    for command in all_commands().filter(|command| !silent.contains(&command.id)) {
         let names = command.name.split('|').count();
         let least = usize::from(command.arity.unsigned_abs()).max(names);
         let most = if command.arity > 0 { least } else { least + 2 };

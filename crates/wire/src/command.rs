@@ -4,7 +4,8 @@
 //! transactions, slicing, and COMMAND, which prints the table. The entries lie in one file per group, as in Redis'
 //! documentation; arity, flags, keys and categories are Redis 7.0's (`COMMAND INFO`), scope and work are ours.
 //!
-//! A subcommand is an entry too, named `client|list`, behind its container `client`.
+//! A subcommand is an entry too, named `client|list`, behind its container `client`. What other dialects ask for has entries
+//! too, which cannot be looked up by name.
 
 mod entry;
 mod id;
@@ -15,6 +16,7 @@ mod refusal;
 
 mod cluster;
 mod connection;
+mod document;
 mod generic;
 mod server;
 mod string;
@@ -34,9 +36,15 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     server::SERVER,
     server::SCRIPTING,
     cluster::CLUSTER,
+    document::DOCUMENT,
 ]);
 
-/// The commands without subcommands: what COMMAND COUNT counts.
+/// The commands and subcommands that clients of Redis may call: what COMMAND LIST lists.
+pub fn all_commands() -> impl Iterator<Item = &'static Command> + Clone {
+    COMMANDS.iter().filter(|command| !command.is_of_a_dialect())
+}
+
+/// Those without subcommands: what COMMAND COUNT counts.
 pub fn commands() -> impl Iterator<Item = &'static Command> + Clone {
-    COMMANDS.iter().filter(|command| !command.is_subcommand())
+    all_commands().filter(|command| !command.is_subcommand())
 }

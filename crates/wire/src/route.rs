@@ -30,6 +30,11 @@ impl Slot {
         (number < SLOTS).then_some(Slot(number))
     }
 
+    /// The slot that stands for a vbucket, which is below [`VBUCKETS`].
+    fn of_vbucket(vbucket: u16) -> Slot {
+        Slot(vbucket * SLOTS_PER_VBUCKET)
+    }
+
     /// Its number, below [`SLOTS`].
     pub fn number(self) -> u16 {
         self.0
@@ -38,6 +43,67 @@ impl Slot {
     fn index(self) -> usize {
         usize::from(self.0)
     }
+}
+
+/// Which partition of a namespace a key belongs to. It is fixed for the namespace's life.
+///
+/// Each function numbers its partitions in its own way; here a partition is the first of the slots that it stands for, so that
+/// one map of slots tells the owner of any.
+///
+/// ```text
+/// Redis       CRC16 of the hash tag, mod 16384                slot                      0 … 16383
+/// Couchbase   CRC-32 (zlib's), bits 16 to 30, mod 1024        vbucket = slot / 16       0 … 1023
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// Redis Cluster's.
+    Redis,
+    /// That of Couchbase's buckets, as libcouchbase's `vbucket.c` has it.
+    Couchbase,
+}
+
+/// Number of partitions of a Couchbase bucket.
+pub const VBUCKETS: u16 = 1024;
+const SLOTS_PER_VBUCKET: u16 = SLOTS / VBUCKETS;
+
+impl Function {
+    /// The slot that stands for a key's partition.
+    #[inline]
+    pub fn slot(self, key: &[u8]) -> Slot {
+        match self {
+            Function::Redis => Slot::of(key),
+            Function::Couchbase => Slot::of_vbucket(vbucket(key)),
+        }
+    }
+}
+
+/// The partition of a key in a Couchbase bucket, below [`VBUCKETS`].
+pub fn vbucket(key: &[u8]) -> u16 {
+    let [high, low, ..] = crc32(key).to_be_bytes();
+    (u16::from_be_bytes([high, low]) & 0x7fff) % VBUCKETS
+}
+
+/// The table of CRC-32 (polynomial 0xEDB88320, reflected), as in zlib.
+static CRC32: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte: u32 = 0;
+    while byte < 256 {
+        let mut crc = byte;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 };
+            bit += 1;
+        }
+        table[byte as usize] = crc;
+        byte += 1;
+    }
+    table
+};
+
+/// zlib's CRC-32. `crc32(b"foo") == 0x8C736521`.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, byte: &u8| CRC32[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
+    !bytes.iter().fold(u32::MAX, step)
 }
 
 /// The part of a key that decides its slot: what is between the first `{` and the first `}` behind it, unless that is

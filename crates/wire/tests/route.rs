@@ -1,6 +1,6 @@
 //! Slots as Redis computes them, and the map of lanes.
 
-use wire::route::{Holders, LaneId, PartitionMap, SLOTS, Slot, crc16, hash_tag};
+use wire::route::{Function, Holders, LaneId, PartitionMap, SLOTS, Slot, crc16, crc32, hash_tag, vbucket};
 
 /// The definition: bit by bit, polynomial x¹⁶ + x¹² + x⁵ + 1.
 fn crc16_by_bits(bytes: &[u8]) -> u16 {
@@ -111,4 +111,18 @@ fn a_map_may_be_in_pieces_and_has_copies() {
 #[should_panic(expected = "between 1 and 16384 lanes share the slots")]
 fn a_map_without_lanes_is_a_broken_promise() {
     PartitionMap::even(0);
+}
+
+#[test]
+fn vbuckets_are_those_of_couchbase() {
+    let check = |key: &str, want: u16| {
+        assert_eq!(vbucket(key.as_bytes()), want, "{key}");
+        assert_eq!(Function::Couchbase.slot(key.as_bytes()).number(), want * 16);
+    };
+    // As `cbc hash` of libcouchbase 3.3 and mcsoda print them.
+    assert_eq!(crc32(b"foo"), 0x8c73_6521);
+    check("foo", 115);
+    check("k1", 526);
+    check("cfcd208495d565ef", 839);
+    assert_eq!(Function::Redis.slot(b"foo"), Slot::of(b"foo"));
 }

@@ -117,6 +117,43 @@ impl FromStr for LanePorts {
     }
 }
 
+/// Where another dialect than Redis' is spoken; `None`: it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DialectPort {
+    /// Not at all.
+    Off,
+    /// At the port that its clients expect.
+    Conventional,
+    /// There.
+    At(u16),
+}
+
+impl DialectPort {
+    /// The port, given the one that clients expect.
+    pub(crate) fn port(self, conventional: u16) -> Option<u16> {
+        match self {
+            DialectPort::Off => None,
+            DialectPort::Conventional => Some(conventional),
+            DialectPort::At(port) => Some(port),
+        }
+    }
+}
+
+impl FromStr for DialectPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DialectPort, String> {
+        match text {
+            "off" | "no" => Ok(DialectPort::Off),
+            "yes" => Ok(DialectPort::Conventional),
+            _ => match text.parse() {
+                Ok(port) if port > 0 => Ok(DialectPort::At(port)),
+                _ => Err(format!("a dialect's port is a number from 1 to 65535, yes or off, not '{text}'")),
+            },
+        }
+    }
+}
+
 /// Cpus in the order in which lanes get them, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);

@@ -1,6 +1,6 @@
 //! Whole databases: their size, emptying and exchanging them.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use store::{Budget, Effect};
 use wire::command::Id;
@@ -39,6 +39,20 @@ pub(crate) fn flush(
     }
     let is_one = call.command.id == Id::Flushdb;
     let databases = if is_one { call.db..call.db + 1 } else { 0..space.database_count };
+    let step = flush_partitions(space, databases, progress, budget);
+    if step == Step::Done {
+        sink.put(OK);
+    }
+    step
+}
+
+/// The next partitions of these databases are emptied.
+pub(super) fn flush_partitions(
+    space: &mut Keyspace,
+    databases: Range<u16>,
+    progress: &mut Progress,
+    budget: &mut Budget,
+) -> Step {
     let partitions = u64::from(SLOTS);
     let end = partitions * databases.len() as u64;
     while progress.at < end {
@@ -62,7 +76,6 @@ pub(crate) fn flush(
         space.shard.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");
         progress.at += 1;
     }
-    sink.put(OK);
     Step::Done
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod counter;
 pub(crate) mod database;
+pub(crate) mod document;
 pub(crate) mod expiry;
 pub(crate) mod generic;
 pub(crate) mod lcs;
@@ -117,6 +118,7 @@ pub(crate) fn run(
         Id::Randomkey => return scan::random_key(space, call, sink, budget),
         Id::MemoryUsage => generic::memory_usage(space, call, sink),
         Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => cluster::keys_in_slot(space, call, sink),
+        _ if call.command.is_of_a_dialect() => return document::run(space, call, progress, sink, budget),
         _ => {
             let name = call.command.name;
             reply::error(sink, &format!("ERR the command '{name}' is not served yet"));

@@ -130,7 +130,7 @@ fn write(
     }
 }
 
-fn builder_of(bytes: &[u8]) -> RopeBuilder {
+pub(super) fn builder_of(bytes: &[u8]) -> RopeBuilder {
     let mut builder = RopeBuilder::new();
     builder.push(bytes);
     builder
@@ -150,30 +150,44 @@ fn write_slice(
     else {
         unreachable!("only a rope is written in slices")
     };
-    let place = |at: u64| usize::try_from(at).expect("an offset in a string");
     let base = usize::try_from(progress.count).expect("offsets are not negative");
-    while place(progress.at) < rope.len() {
-        if budget.is_spent() {
-            return Step::More;
-        }
-        let at = place(progress.at);
-        let bytes = &rope.chunk(at / CHUNK_SIZE).as_ref().as_ref()[at % CHUNK_SIZE..];
-        let piece = &bytes[..bytes.len().min(budget.bytes as usize)];
-        builder.write(base + at, piece);
-        budget.spend(1, piece.len());
-        progress.at += piece.len() as u64;
+    if !copy_slice(builder, base, rope, &mut progress.at, budget) {
+        return Step::More;
     }
     let Some(State::Writing(builder)) = progress.state.take().map(|state| *state) else {
         unreachable!("just written to")
     };
     let size = builder.len();
     let key = space.key(call, 1);
-    if space.set_rope(key, builder.finish(), Expiry::Keep) {
+    if space.set_rope(key, builder.finish(), None, Expiry::Keep) {
         reply::integer(sink, integer(size));
     } else {
         reply::error(sink, OOM);
     }
     Step::Done
+}
+
+/// Copies the next slice of a rope into a value under construction, from `base` on; `at` counts its bytes. True at its end.
+pub(super) fn copy_slice(
+    builder: &mut RopeBuilder,
+    base: usize,
+    rope: &Rope,
+    at: &mut u64,
+    budget: &mut Budget,
+) -> bool {
+    let place = |at: u64| usize::try_from(at).expect("an offset in a string");
+    while place(*at) < rope.len() {
+        if budget.is_spent() {
+            return false;
+        }
+        let from = place(*at);
+        let bytes = &rope.chunk(from / CHUNK_SIZE).as_ref().as_ref()[from % CHUNK_SIZE..];
+        let piece = &bytes[..bytes.len().min(budget.bytes as usize)];
+        builder.write(base + from, piece);
+        budget.spend(1, piece.len());
+        *at += piece.len() as u64;
+    }
+    true
 }
 
 /// GETRANGE and SUBSTR key start end.

@@ -6,7 +6,7 @@ use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
 use super::times::OwnTimes;
-use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, slowlog};
+use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, slowlog};
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
 use crate::request::Args;
@@ -39,6 +39,10 @@ impl Control {
             Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
                 return Begun::InSight(Order::Census);
             }
+            Id::DocumentStats if memcached::Group::of(args) == memcached::Group::Reset => {
+                return Begun::Everywhere(Order::ResetStats);
+            }
+            Id::DocumentStats => return Begun::InSight(Order::Census),
             Id::ClientList => match clients::list_filter(args, &question.from) {
                 Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
                 Err(text) => reply::error(out, &text),
@@ -111,6 +115,7 @@ impl Control {
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::Debug => debug::conclude(args, reports, out),
+            Id::DocumentStats => memcached::put(args, &self.view(question, &reports, now, machine), out),
             Id::ConfigResetstat => {
                 self.times = OwnTimes::new(self.lane_count);
                 out.put(OK);

@@ -17,6 +17,7 @@ mod debug;
 mod info;
 mod lanes;
 mod latency;
+mod memcached;
 mod monitors;
 mod queues;
 mod settings;

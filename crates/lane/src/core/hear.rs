@@ -9,7 +9,7 @@ use wire::reply::{Proto, Put};
 use wire::route::Slot;
 
 use super::{Core, Ordered, Pending, Ran};
-use crate::client::Port;
+use crate::client::{Dialect, Port};
 use crate::keyspace::{Call, Route};
 use crate::part::Origin;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
@@ -30,8 +30,8 @@ pub(crate) enum Reply<'a> {
 
 /// What a control frame brings for clients.
 pub(crate) enum Told {
-    /// A connection that another lane gives.
-    Handover(Box<net::Handover>),
+    /// A connection that another lane gives, and what is spoken on it.
+    Handover(Box<net::Handover>, Dialect),
     /// Lines for a client that monitors.
     Lines(u64, Arc<Vec<u8>>),
 }
@@ -113,7 +113,7 @@ impl Core {
                 (ControlKind::Withdraw, None) => self.withdraw_part(head.target),
                 (ControlKind::Handover, Some(Parcel::Handover(handover))) => {
                     self.stats.pin_placed += head.target;
-                    take(Told::Handover(handover));
+                    take(Told::Handover(handover, Dialect::from_bits(head.round)));
                 }
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => {
                     lines_left -= 1;

@@ -3,7 +3,8 @@
 //! ask       0 client u64 | 8 slot u32 | 12 charge u16 | 14 db u16 | 16 id u16 | 18 key slot u16 | 20 proto u8 | 21 kind u8
 //!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments, from which ends are counted
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
-//! control   0 part or client u64 (of a handover: 1 by auto-pin, 0 by load) | 8 round u32 | 12 kind u8 | 13 – to 16
+//! control   0 part or client u64 (of a handover: 1 by auto-pin, 0 by load) | 8 round u32 (of a handover: dialect) | 12 kind u8
+//!           | 13 – to 16
 //! ```
 
 use std::sync::Arc;
@@ -138,7 +139,7 @@ pub(crate) struct AnswerHead {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlHead {
     pub(crate) target: u64,
-    /// Of a client's watching; 0 otherwise.
+    /// Of a client's watching; of a handover what is spoken on it; 0 otherwise.
     pub(crate) round: u32,
     pub(crate) kind: ControlKind,
 }

@@ -159,6 +159,7 @@ impl Planned {
                 reply::array(reply, usize::try_from(count).expect("an array's count"));
                 reply.append(whole);
             }
+            Combine::Unanimous => reply.append(self.replies().last().expect("a lane takes part")),
             Combine::Any => self.combine_by_lot(reply, draw),
             Combine::InKeyOrder | Combine::Coordinator => unreachable!("these take more than one look"),
         }

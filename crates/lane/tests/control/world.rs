@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Identity, Lane, Machine, Meter, Now, Port, Queue, Settings, Setup,
+    Board, Control, ControlSetup, Door, Identity, Lane, Machine, Meter, Now, Port, Queue, Settings, Setup,
     Shutdown, Signature, mesh,
 };
 use net::mem::{self, Mem};
@@ -125,7 +125,7 @@ impl World {
         let map = Arc::new(PartitionMap::even(lane_count));
         let board = Arc::new(Board::new(lane_count));
         let mut settings = Settings {
-            doors: vec![Port::Shared, Port::Lane],
+            doors: vec![Door::SHARED, Door { port: Port::Lane, ..Door::SHARED }],
             lane_port_base: Some(7000),
             meter_per_us: 1,
             stall_us: Some(1000),
@@ -172,6 +172,7 @@ impl World {
                 databases: settings.database_count,
                 seed: [1, 2],
                 partition_of: |_, key| Slot::of(key).number(),
+                beside: lane::NAMESPACES,
                 recency: Recency::Lru,
             };
             world.lanes.push(Lane::new(Setup {

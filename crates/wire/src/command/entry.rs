@@ -71,6 +71,8 @@ pub enum Combine {
     Concat,
     /// One answer of those that have one, drawn in proportion to the lanes' numbers of keys.
     Any,
+    /// All say the same, whose words become the reply.
+    Unanimous,
     /// The client's lane decides from what the others say and tells them what to change.
     Coordinator,
 }
@@ -209,6 +211,7 @@ members! {
         Server = "server",
         Cluster = "cluster",
         Scripting = "scripting",
+        Document = "document",
     }
 }
 
@@ -238,6 +241,11 @@ impl Command {
     /// Does it stand behind a container?
     pub const fn is_subcommand(&self) -> bool {
         contains_bar(self.name.as_bytes())
+    }
+
+    /// Does it belong to another dialect than Redis'?
+    pub const fn is_of_a_dialect(&self) -> bool {
+        matches!(self.group, Group::Document)
     }
 
     /// The container's subcommands; empty for others.
@@ -323,7 +331,14 @@ const fn is_barrier(scope: Scope, id: Id) -> bool {
         Scope::Key => false,
         Scope::Connection => !matches!(
             id,
-            Id::Ping | Id::Echo | Id::Time | Id::Lolwut | Id::ClusterKeyslot | Id::Readonly | Id::Readwrite
+            Id::Ping
+                | Id::Echo
+                | Id::Time
+                | Id::Lolwut
+                | Id::ClusterKeyslot
+                | Id::Readonly
+                | Id::Readwrite
+                | Id::DocumentSay
         ),
         _ => true,
     }

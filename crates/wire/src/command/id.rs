@@ -51,4 +51,8 @@ ids! {
     // Cluster
     Asking Cluster ClusterCountkeysinslot ClusterGetkeysinslot ClusterHelp ClusterInfo ClusterKeyslot
     ClusterMyid ClusterNodes ClusterShards ClusterSlots Readonly Readwrite
+
+    // Documents
+    DocumentCount DocumentDelete DocumentEdit DocumentFlush DocumentGet DocumentSay DocumentSet DocumentStats
+    DocumentTouch
 }

@@ -32,7 +32,7 @@ static PLACED: [Place; PLACES] = {
     let mut index = 0;
     let mut count = 0;
     while index < COMMANDS.len() {
-        if !COMMANDS[index].is_subcommand() {
+        if !COMMANDS[index].is_subcommand() && !COMMANDS[index].is_of_a_dialect() {
             let key = key(COMMANDS[index].name.as_bytes()).expect("a name has 1 to 16 bytes");
             let mut place = hash(&key);
             while places[place].index != EMPTY {

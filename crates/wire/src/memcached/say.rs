@@ -92,6 +92,8 @@ pub enum Say {
     InvalidArguments,
     /// Not before a password.
     Unauthenticated,
+    /// That was not the password.
+    WrongPassword,
     /// The entry is locked.
     Locked,
     /// The partition is elsewhere.
@@ -160,6 +162,7 @@ impl Say {
         Say::UnknownCommand,
         Say::InvalidArguments,
         Say::Unauthenticated,
+        Say::WrongPassword,
         Say::Locked,
         Say::NotMyVbucket,
         Say::NotSupported,
@@ -210,6 +213,7 @@ impl Say {
             Say::MemoryLimitRefused => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
             Say::InvalidArguments => "CLIENT_ERROR invalid arguments",
             Say::Unauthenticated => "CLIENT_ERROR unauthenticated",
+            Say::WrongPassword => "CLIENT_ERROR authentication failure",
             Say::Locked => "SERVER_ERROR locked",
             Say::NotMyVbucket => "SERVER_ERROR not my vbucket",
             Say::NotSupported => "SERVER_ERROR not supported",
@@ -226,7 +230,7 @@ impl Say {
             Say::TooLarge => (Status(0x03), "Too large."),
             Say::OutOfMemory => (Status(0x82), "Out of memory allocating item"),
             Say::Error | Say::UnknownCommand => (Status(0x81), "Unknown command"),
-            Say::Unauthenticated => (Status(0x20), "Auth failure."),
+            Say::Unauthenticated | Say::WrongPassword => (Status(0x20), "Auth failure."),
             Say::Locked => (Status(0x09), ""),
             Say::NotMyVbucket => (Status(0x07), ""),
             Say::NotSupported => (Status(0x83), "Not supported"),

@@ -1,0 +1,326 @@
+//! Documents: values with flags and a CAS, as memcached has them. How a command was framed and what is left unsaid is
+//! `wire`'s: here its head says what to do, and an outcome goes back.
+//!
+//! A document's CAS is a number of its lane, another one after each change. What is kept beside the CAS and the client's flags
+//! are eight bits: the datatype as the client has it, whether anybody has fetched the document, and what the meta commands
+//! say of stale ones.
+
+mod edit;
+mod meta;
+
+use store::{Budget, Effect, Entry, Expiry, Key, Mark, NewValue, Value};
+use wire::command::Id;
+use wire::memcached::{self, Bits, FLAGS, HEAD, Head, KEY, Outcome, Say, VALUE, Verb, reply};
+use wire::number::format_u64;
+use wire::reply::Put;
+
+use super::string::new_value;
+use super::{Progress, Step};
+use crate::keyspace::{Call, Keyspace};
+use crate::replies::Sink;
+use crate::request::Args;
+
+/// What the low bits of a mark hold: JSON, Snappy, extended attributes.
+const DATATYPE: u8 = 0b111;
+/// Somebody has read it since it was stored.
+const FETCHED: u8 = 1 << 3;
+/// It is stale: `md` with `I` has said so, or it came with an older CAS.
+const STALE: u8 = 1 << 4;
+/// A client has been told to renew it.
+const TOKEN_SENT: u8 = 1 << 5;
+
+/// The client that stored it wrote its key in base64.
+const BASE64_KEY: u8 = 1 << 6;
+
+/// Longest number that INCR and DECR change, in bytes (memcached's `MAX_INCR`).
+const NUMBER_SIZE_MAX: usize = 20;
+
+/// Runs a command on documents, or the next slice of it.
+pub(super) fn run(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let request = Request::of(call);
+    match call.command.id {
+        Id::DocumentEdit => return edit::edit(space, &request, progress, sink, budget),
+        Id::DocumentFlush => return edit::flush(space, &request, progress, sink, budget),
+        Id::DocumentGet | Id::DocumentTouch => match request.head.verb {
+            Verb::MetaGet => meta::get(space, &request, sink),
+            Verb::MetaDebug => meta::debug(space, &request, sink),
+            _ => get(space, &request, sink),
+        },
+        Id::DocumentSet => set(space, &request, sink),
+        Id::DocumentDelete => delete(space, &request, sink),
+        Id::DocumentCount => count(space, &request, sink),
+        _ => unreachable!("the others are the connection's and the control thread's"),
+    }
+    Step::Done
+}
+
+/// A command on documents.
+struct Request<'a> {
+    call: &'a Call<'a>,
+    head: Head,
+}
+
+impl<'a> Request<'a> {
+    fn of(call: &'a Call<'a>) -> Request<'a> {
+        Request { call, head: Head::from_bytes(call.args.flat(HEAD)) }
+    }
+
+    fn key(&self, space: &Keyspace) -> Key<'a> {
+        space.key(self.call, KEY)
+    }
+
+    /// A meta command's flags as they came.
+    fn flags(&self) -> &'a [u8] {
+        flags_of(self.call.args)
+    }
+
+    fn options(&self) -> memcached::meta::Options {
+        memcached::meta::Options::parse(self.flags()).expect("the decoder has looked at the flags")
+    }
+
+    fn value(&self) -> NewValue<'a> {
+        new_value(self.call.args.get(VALUE))
+    }
+
+    fn say(&self, sink: &mut Sink<'_>, outcome: &Outcome) {
+        reply::put(sink, &self.head, self.call.args.flat(KEY), self.flags(), outcome);
+    }
+}
+
+/// A meta command's flags; none in the other framings.
+pub(crate) fn flags_of(args: Args<'_>) -> &[u8] {
+    if args.len() > FLAGS { args.flat(FLAGS) } else { b"" }
+}
+
+/// When a document ends that is given this expiry now; `None`: it has ended already.
+fn end_of(space: &Keyspace, exptime: i64) -> Option<Expiry> {
+    let now_s = u64::try_from(space.now.unix_ms / 1000).unwrap_or(0);
+    match memcached::expiry(exptime, now_s) {
+        memcached::Expiry::Never => Some(Expiry::None),
+        memcached::Expiry::Past => None,
+        memcached::Expiry::At(at_s) => {
+            Some(Expiry::At(i64::try_from(at_s).unwrap_or(i64::MAX).saturating_mul(1000)))
+        }
+    }
+}
+
+/// What a reply may show of a document.
+fn item(space: &Keyspace, entry: &Entry<'_>, mark: Mark) -> memcached::Item {
+    let ttl_s = entry.expires_at().map(|at_ms| {
+        let left_ms = at_ms.saturating_sub(space.now.unix_ms);
+        u64::try_from(left_ms).unwrap_or(0).div_ceil(1000)
+    });
+    memcached::Item {
+        flags: mark.flags,
+        cas: mark.cas,
+        datatype: mark.bits & DATATYPE,
+        size: entry.value().len() as u64,
+        ttl_s,
+        was_fetched: mark.bits & FETCHED != 0,
+        idle_s: u64::from(space.shard.idle_s(entry)),
+        has_base64_key: mark.bits & BASE64_KEY != 0,
+        ..memcached::Item::default()
+    }
+}
+
+/// Writes a value's bytes: small ones copied, long ones by reference.
+fn put_bytes(sink: &mut Sink<'_>, value: Value<'_>) {
+    match value {
+        Value::Bytes(bytes) => sink.put(bytes),
+        Value::Int(number) => sink.put(wire::number::format_i64(number).as_bytes()),
+        Value::Rope(rope) => sink.put_rope(rope.clone(), 0..rope.len()),
+    }
+}
+
+/// What a document has beside its value. Only documents are in their database.
+fn mark_of(entry: &Entry<'_>) -> Mark {
+    entry.mark().expect("all there is in a database of documents are documents")
+}
+
+/// `get`, `gets`, GETK; `gat`, `gats`, GATK and TOUCH, which give the document another end.
+fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let key = request.key(space);
+    let verb = request.head.verb;
+    let Some(mark) = space.look_up(&key).map(|entry| mark_of(&entry)) else {
+        let outcome = if verb == Verb::Touch { Outcome::NotFound } else { Outcome::Miss };
+        space.documents.tally.looked(verb, false);
+        return request.say(sink, &outcome);
+    };
+    space.documents.tally.looked(verb, true);
+    let entry = space.get(&key).expect("just seen");
+    let item = item(space, &entry, mark);
+    if verb == Verb::Touch {
+        request.say(sink, &Outcome::Touched(item));
+    } else {
+        reply::put_value_header(sink, &request.head, key.bytes, request.flags(), &item);
+        put_bytes(sink, entry.value());
+        reply::put_value_end(sink, &request.head);
+        if mark.bits & FETCHED == 0 {
+            let mark = Mark { bits: mark.bits | FETCHED, ..mark };
+            space.commit(Effect::Mark { key, mark }).expect("a mark takes no memory");
+        }
+    }
+    if verb != Verb::Get {
+        end_at(space, key, request.head.exptime);
+    }
+}
+
+/// Gives a document that is there the end that was sent.
+fn end_at(space: &mut Keyspace, key: Key<'_>, exptime: i64) {
+    let effect = match end_of(space, exptime) {
+        Some(at) => Effect::Expire { key, at },
+        None => Effect::Delete { key },
+    };
+    // An end takes room; without any the document keeps the one it has, as it would had nobody asked.
+    let _ = space.commit(effect);
+}
+
+/// `set`, `add`, `replace`, `cas`, and `ms` but for its appending modes.
+fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let head = &request.head;
+    let key = request.key(space);
+    let old = space.get(&key).map(|entry| mark_of(&entry));
+    let (mut kept, mut expiry) = (0, end_of(space, head.exptime));
+    let outcome = match (head.verb, old) {
+        (Verb::Add, Some(_)) => {
+            // As in memcached, it counts as a use.
+            space.read(&key);
+            Err(Outcome::NotStored)
+        }
+        (Verb::Replace, None) => Err(Outcome::NotStored),
+        (Verb::Cas, None) => Err(Outcome::NotFound),
+        (Verb::Cas, Some(old)) if old.cas != head.cas => {
+            // A client that was late may leave its value, marked as stale, for who comes next.
+            if head.is(Bits::INVALIDATES) && head.cas < old.cas {
+                kept = STALE | old.bits & TOKEN_SENT;
+                expiry = Some(Expiry::Keep);
+                Ok(())
+            } else {
+                Err(Outcome::Exists)
+            }
+        }
+        _ => Ok(()),
+    };
+    space.documents.tally.stored(head.verb, &outcome);
+    if let Err(outcome) = outcome {
+        return request.say(sink, &outcome);
+    }
+    let cas = space.documents.next_cas();
+    let base64_key = if head.is(Bits::BASE64) { BASE64_KEY } else { 0 };
+    let mark = Mark { cas, bits: kept | base64_key | head.datatype & DATATYPE, flags: head.flags };
+    let effect = match expiry {
+        Some(expiry) => Effect::SetDocument { key, value: request.value(), mark, expiry },
+        None => Effect::Delete { key },
+    };
+    match space.commit(effect) {
+        Ok(_) => request.say(sink, &Outcome::Stored { cas }),
+        Err(_) => request.say(sink, &Outcome::Say(Say::OutOfMemory)),
+    }
+}
+
+/// `delete` and `md`. A value that was too large takes the one that it should have replaced along.
+fn delete(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let head = &request.head;
+    let key = request.key(space);
+    let old = space.get(&key).map(|entry| mark_of(&entry));
+    if head.verb == Verb::Forget {
+        space.commit(Effect::Delete { key }).expect("deleting takes no memory");
+        return request.say(sink, &Outcome::Say(Say::TooLarge));
+    }
+    space.documents.tally.deletes.note(old.is_some());
+    let outcome = match old {
+        None => Outcome::NotFound,
+        Some(old) if head.is(Bits::HAS_CAS) && old.cas != head.cas => Outcome::Exists,
+        Some(old) if head.is(Bits::INVALIDATES) => {
+            meta::make_stale(space, request, key, old);
+            Outcome::Deleted
+        }
+        Some(_) => {
+            space.commit(Effect::Delete { key }).expect("deleting takes no memory");
+            Outcome::Deleted
+        }
+    };
+    request.say(sink, &outcome);
+}
+
+/// `incr`, `decr` and `ma`.
+fn count(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let outcome = match counted(space, request) {
+        Ok(outcome) | Err(outcome) => outcome,
+    };
+    request.say(sink, &outcome);
+}
+
+fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outcome> {
+    let head = &request.head;
+    let key = request.key(space);
+    let no_room = |_| Outcome::Say(Say::OutOfMemory);
+    let mut digits = [b' '; NUMBER_SIZE_MAX];
+    let Some(entry) = space.get(&key) else {
+        space.documents.tally.counted(head.verb, false);
+        if !head.is(Bits::CREATES) {
+            return Err(Outcome::NotFound);
+        }
+        let cas = space.documents.next_cas();
+        let (mark, number) = (Mark { cas, ..Mark::default() }, head.initial);
+        let text = format_u64(number);
+        let ends = end_of(space, head.exptime);
+        let value = NewValue::Bytes(text.as_bytes());
+        let effect = match ends {
+            Some(expiry) => Effect::SetDocument { key, value, mark, expiry },
+            None => Effect::Delete { key },
+        };
+        space.commit(effect).map_err(no_room)?;
+        let item = item_at(space, &key, mark);
+        return Ok(Outcome::Number { value: number, item, is_new: true });
+    };
+    let old = mark_of(&entry);
+    if head.cas != 0 && head.cas != old.cas {
+        return Err(Outcome::Exists);
+    }
+    let size = entry.value().len();
+    let number = match entry.value() {
+        Value::Int(number) => u64::try_from(number).ok(),
+        Value::Bytes(bytes) if size <= NUMBER_SIZE_MAX => memcached::number::parse_u64(bytes),
+        Value::Bytes(_) | Value::Rope(_) => None,
+    };
+    let number = number.ok_or(Outcome::Say(Say::NotNumber))?;
+    let number = match head.verb {
+        Verb::Incr => number.wrapping_add(head.delta),
+        _ => number.saturating_sub(head.delta),
+    };
+    // A shorter number is filled up with blanks, so that memcached can write it in place. Clients may see that.
+    let text = format_u64(number);
+    digits[..text.as_bytes().len()].copy_from_slice(text.as_bytes());
+    let value = NewValue::Bytes(&digits[..size.max(text.as_bytes().len())]);
+    let cas = space.documents.next_cas();
+    let mark = Mark { cas, ..old };
+    space.commit(Effect::SetDocument { key, value, mark, expiry: Expiry::Keep }).map_err(no_room)?;
+    space.documents.tally.counted(head.verb, true);
+    if let Some(exptime) = request.new_end() {
+        end_at(space, key, exptime);
+    }
+    let item = item_at(space, &key, mark);
+    Ok(Outcome::Number { value: number, item, is_new: false })
+}
+
+/// What a reply may show of the document at a key; one that has ended has its mark.
+fn item_at(space: &Keyspace, key: &Key<'_>, mark: Mark) -> memcached::Item {
+    match space.get(key) {
+        Some(entry) => item(space, &entry, mark),
+        None => memcached::Item { cas: mark.cas, flags: mark.flags, ..memcached::Item::default() },
+    }
+}
+
+impl Request<'_> {
+    /// The end that `T` of a meta command gives.
+    fn new_end(&self) -> Option<i64> {
+        (self.head.framing == memcached::Framing::Meta).then(|| self.options().exptime).flatten()
+    }
+}

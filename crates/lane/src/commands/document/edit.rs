@@ -1,0 +1,154 @@
+//! Commands on documents that may take several steps: bytes before or behind a value, and the end of all documents.
+
+use store::{Budget, Effect, Expiry, Mark, NewValue, RopeBuilder, Value};
+use wire::memcached::{self, Outcome, Say, Verb};
+
+use super::{Request, mark_of};
+use crate::commands::range::{builder_of, copy_slice};
+use crate::commands::{Progress, State, Step, database};
+use crate::keyspace::Keyspace;
+use crate::replies::Sink;
+use crate::request::Arg;
+
+/// `append` and `prepend`. Short values are joined in one step; of long ones the chunks in front are shared and those behind
+/// copied, a slice at a time, aside.
+pub(super) fn edit(
+    space: &mut Keyspace,
+    request: &Request<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let key = request.key(space);
+    space.lapse(&key);
+    let head = &request.head;
+    let found = space.get(&key).map(|entry| (mark_of(&entry), entry.value()));
+    let added = request.call.args.get(memcached::VALUE);
+    let Some((old, value)) = found else {
+        request.say(sink, &Outcome::NotStored);
+        return Step::Done;
+    };
+    if head.cas != 0 && head.cas != old.cas {
+        request.say(sink, &Outcome::Exists);
+        return Step::Done;
+    }
+    let size = (value.len() + added.size()) as u64;
+    if memcached::item_size(key.bytes.len(), old.flags, size) > space.documents.item_size_max {
+        request.say(sink, &Outcome::Say(Say::OutOfMemory));
+        return Step::Done;
+    }
+    let digits;
+    let value = match value {
+        Value::Int(number) => {
+            digits = wire::number::format_i64(number);
+            Value::Bytes(digits.as_bytes())
+        }
+        other => other,
+    };
+    let is_behind = head.verb == Verb::Append;
+    let joined = match (value, added) {
+        (Value::Bytes(old), Arg::Flat(added)) => {
+            budget.spend(1, old.len() + added.len());
+            let pieces = if is_behind { [old, added] } else { [added, old] };
+            Joined::Bytes(pieces.concat())
+        }
+        (value, added) => {
+            let (front, back) =
+                if is_behind { (of_value(value), of_arg(added)) } else { (of_arg(added), of_value(value)) };
+            let mut builder = match progress.state.take().map(|state| *state) {
+                Some(State::Writing(builder)) => builder,
+                _ => front.begin(),
+            };
+            let is_whole = match back {
+                Part::Bytes(bytes) => {
+                    builder.push(bytes);
+                    true
+                }
+                Part::Rope(rope) => copy_slice(&mut builder, front.len(), rope, &mut progress.at, budget),
+            };
+            if !is_whole {
+                progress.state = Some(Box::new(State::Writing(builder)));
+                return Step::More;
+            }
+            Joined::Rope(builder)
+        }
+    };
+    let cas = space.documents.next_cas();
+    let mark = Mark { cas, ..old };
+    let is_set = match joined {
+        Joined::Bytes(bytes) => {
+            let value = NewValue::Bytes(&bytes);
+            space.commit(Effect::SetDocument { key, value, mark, expiry: Expiry::Keep }).is_ok()
+        }
+        Joined::Rope(builder) => space.set_rope(key, builder.finish(), Some(mark), Expiry::Keep),
+    };
+    let outcome = if is_set { Outcome::Stored { cas } } else { Outcome::Say(Say::OutOfMemory) };
+    request.say(sink, &outcome);
+    Step::Done
+}
+
+enum Joined {
+    Bytes(Vec<u8>),
+    Rope(RopeBuilder),
+}
+
+/// What stands in front or behind.
+enum Part<'a> {
+    Bytes(&'a [u8]),
+    Rope(&'a store::Rope),
+}
+
+fn of_value(value: Value<'_>) -> Part<'_> {
+    match value {
+        Value::Bytes(bytes) => Part::Bytes(bytes),
+        Value::Rope(rope) => Part::Rope(rope),
+        Value::Int(_) => unreachable!("numbers are written out before"),
+    }
+}
+
+fn of_arg(arg: Arg<'_>) -> Part<'_> {
+    match arg {
+        Arg::Flat(bytes) => Part::Bytes(bytes),
+        Arg::Rope(rope) => Part::Rope(rope),
+    }
+}
+
+impl Part<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Rope(rope) => rope.len(),
+        }
+    }
+
+    fn begin(&self) -> RopeBuilder {
+        match self {
+            Part::Bytes(bytes) => builder_of(bytes),
+            Part::Rope(rope) => RopeBuilder::of(rope),
+        }
+    }
+}
+
+/// `flush_all` on this lane: now, some partitions a step, or all at once when the time has come.
+pub(super) fn flush(
+    space: &mut Keyspace,
+    request: &Request<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    let db = request.call.db;
+    let now_s = u64::try_from(space.now.unix_ms / 1000).unwrap_or(0);
+    space.documents.flush_at_ms = match memcached::expiry(request.head.exptime, now_s) {
+        memcached::Expiry::At(at_s) => i64::try_from(at_s).ok().and_then(|at_s| at_s.checked_mul(1000)),
+        memcached::Expiry::Never | memcached::Expiry::Past => {
+            if database::flush_partitions(space, db..db + 1, progress, budget) == Step::More {
+                return Step::More;
+            }
+            None
+        }
+    };
+    space.documents.tally.flush_count += 1;
+    request.say(sink, &Outcome::Ok);
+    Step::Done
+}

@@ -1,0 +1,102 @@
+//! What a client speaks: its bytes become the same commands, whatever the dialect.
+//!
+//! A dialect is a decoder and a few commands of its own. Its replies are written where they arise, by the words in argument
+//! 0 of its commands; everything between (locks, rings, order of replies, memory, statistics) knows nothing of it.
+
+use wire::command::{Command, Refusal};
+use wire::memcached::{self, Framing};
+use wire::resp::{ArgRanges, Decoder, Step, Token};
+
+use crate::client::Dialect;
+use crate::dispatch::resolve_name;
+use crate::documents;
+use crate::request::Args;
+
+/// A client's decoder.
+pub(crate) enum Language {
+    Resp(Decoder),
+    /// None until its first byte shows which of the framings it is.
+    Memcached(Option<memcached::Decoder>),
+}
+
+/// What a client may send.
+pub(crate) struct Limits {
+    pub(crate) resp: wire::resp::Limits,
+    /// `item-size-max`.
+    pub(crate) item_size_max: u64,
+}
+
+impl Limits {
+    fn memcached(&self) -> memcached::Limits {
+        memcached::Limits { item_size_max: self.item_size_max, authenticated: self.resp.authenticated }
+    }
+}
+
+/// Where a decoder stands between two commands.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Place {
+    /// RESP's commands stand alone.
+    #[default]
+    Start,
+    Memcached(memcached::State),
+}
+
+impl Language {
+    pub(crate) fn of(dialect: Dialect) -> Language {
+        match dialect {
+            Dialect::Redis => Language::Resp(Decoder::default()),
+            Dialect::Memcached => Language::Memcached(None),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decode(&mut self, input: &[u8], ranges: &mut ArgRanges, limits: &Limits) -> Step {
+        match self {
+            Language::Resp(decoder) => decoder.decode(input, ranges, &limits.resp),
+            Language::Memcached(decoder) => {
+                let first = input.first().copied().unwrap_or_default();
+                let decoder = decoder.get_or_insert_with(|| memcached::Decoder::new(Framing::of(first)));
+                decoder.decode(input, ranges, &limits.memcached())
+            }
+        }
+    }
+
+    pub(crate) fn token(&mut self, input: &[u8], limits: &Limits) -> (Token, usize) {
+        match self {
+            Language::Resp(decoder) => decoder.token(input, &limits.resp),
+            Language::Memcached(decoder) => {
+                let decoder = decoder.as_mut().expect("a large request was looked at before");
+                decoder.token(input)
+            }
+        }
+    }
+
+    /// Which command has these arguments, the first of which is in one piece.
+    #[inline]
+    pub(crate) fn resolve(&self, name: &[u8], args: Args<'_>) -> Result<&'static Command, Refusal> {
+        match self {
+            Language::Resp(_) => resolve_name(name, args),
+            Language::Memcached(_) => Ok(documents::command_of(name)),
+        }
+    }
+
+    /// Where the command begins that is decoded next.
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        match self {
+            Language::Resp(_) => Place::Start,
+            Language::Memcached(decoder) => Place::Memcached(
+                decoder.as_ref().map_or_else(memcached::State::default, memcached::Decoder::state),
+            ),
+        }
+    }
+
+    /// Goes back to where a command begins.
+    pub(crate) fn rewind(&mut self, place: Place) {
+        match (self, place) {
+            (Language::Resp(decoder), _) => *decoder = Decoder::default(),
+            (Language::Memcached(Some(decoder)), Place::Memcached(state)) => decoder.rewind(state),
+            (Language::Memcached(_), _) => {}
+        }
+    }
+}
