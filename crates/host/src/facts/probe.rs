@@ -149,6 +149,10 @@ fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, R
     let (generic, files_of) = live.generic()?;
     let devlink = live::devlink::all(generic, files_of, name);
     nic.devlink = note(devlink, &format!("nic/{name}/devlink"), missing).unwrap_or_default();
+    let (generic, files_of) = live.generic()?;
+    let modes = live::devlink::hindrances(generic, files_of, name, &nic.driver);
+    let modes = note(modes, &format!("nic/{name}/devlink"), missing).unwrap_or_default();
+    nic.hindrances.extend(modes.into_iter().map(str::to_owned));
     steering(live, &mut nic, missing)?;
     queueing(live, &mut nic, interface, missing)?;
     queues(live, &mut nic, interface, missing)?;

@@ -1,18 +1,25 @@
-//! Parameters of a card's devlink device, at run time. Source: Documentation/networking/devlink/devlink-params.rst.
+//! A card's devlink device: its parameters at run time, and the modes in which a driver refuses what its features promise. Sources:
+//! Documentation/networking/devlink/devlink-params.rst, ice.rst beside it, include/uapi/linux/devlink.h.
 
 use std::collections::BTreeMap;
 
 use super::errno::{invalid, unsupported};
 use super::files::Files;
-use super::netlink::{Attributes, DUMP, Family, GENERIC_HEADER_SIZE, Message, Netlink};
+use super::netlink::{Attributes, DUMP, Family, GENERIC_HEADER_SIZE, Message, Netlink, Reply};
+use crate::kernel::Cause;
 use crate::{Refusal, Setting};
 
 const FAMILY: &str = "devlink";
+const SWITCH_GET: u8 = 29;
 const GET: u8 = 38;
 const SET: u8 = 39;
+const INFO_GET: u8 = 51;
 
 const BUS: u16 = 1;
 const DEVICE: u16 = 2;
+const SWITCH_MODE: u16 = 25;
+/// The card's own switch forwards by what is set by others, not by addresses alone.
+const MODE_LEGACY: u16 = 0;
 const PARAMETER: u16 = 80;
 const NAME: u16 = 81;
 const TYPE: u16 = 83;
@@ -22,6 +29,11 @@ const VALUE_DATA: u16 = 86;
 const VALUE_MODE: u16 = 87;
 /// It holds at once, and until the driver goes.
 const MODE_RUNTIME: u8 = 0;
+const VERSION_RUNNING: u16 = 101;
+const VERSION_NAME: u16 = 103;
+const VERSION_VALUE: u16 = 104;
+/// The version that ice tells of its DDP package: absent or empty without one.
+const PACKAGE_NAME: &str = "fw.app.name";
 
 /// Types, as netlink numbers them (`NLA_U8` and on).
 const TYPE_U8: u8 = 1;
@@ -81,6 +93,48 @@ pub(crate) fn all(
         (text(attributes, DEVICE) == place).then(|| parameter(attributes)).flatten()
     });
     Ok(found.map(|(name, _, value)| (name, value)).collect())
+}
+
+/// Modes that are in the way of lanes, as [`crate::facts::Nic::hindrances`] has them. What a device does not tell is none.
+pub(crate) fn hindrances(
+    netlink: &mut Netlink,
+    files: &Files,
+    nic: &str,
+    driver: &str,
+) -> Result<Vec<&'static str>, Refusal> {
+    let mut ask = |command| -> Result<Vec<Reply>, Refusal> {
+        let request = request(netlink, files, nic, command, 0)?;
+        match netlink.ask(&request) {
+            Err(refusal) if matches!(refusal.cause, Cause::Unsupported | Cause::Invalid) => Ok(Vec::new()),
+            replies => replies,
+        }
+    };
+    let mut found = Vec::new();
+    let switch = ask(SWITCH_GET)?;
+    found.extend(
+        switch.iter().any(|it| is_switchdev(it.split::<GENERIC_HEADER_SIZE>().1)).then_some("switchdev"),
+    );
+    if driver == "ice" {
+        let info = ask(INFO_GET)?;
+        found.extend(
+            info.iter().any(|it| is_safe_mode(it.split::<GENERIC_HEADER_SIZE>().1)).then_some("safe-mode"),
+        );
+    }
+    Ok(found)
+}
+
+fn is_switchdev(attributes: Attributes<'_>) -> bool {
+    attributes.u16(SWITCH_MODE).is_some_and(|mode| mode != MODE_LEGACY)
+}
+
+/// ice without its DDP package: it tells versions, and none of a package (`ice_devlink_info_get`).
+fn is_safe_mode(attributes: Attributes<'_>) -> bool {
+    let running = || attributes.filter(|(kind, _)| *kind == VERSION_RUNNING).map(|(_, it)| Attributes(it));
+    let is_package = |version: &Attributes<'_>| {
+        version.text(VERSION_NAME).as_deref() == Some(PACKAGE_NAME)
+            && version.text(VERSION_VALUE).is_some_and(|name| !name.is_empty())
+    };
+    running().next().is_some() && !running().any(|version| is_package(&version))
 }
 
 fn one(netlink: &mut Netlink, files: &Files, nic: &str, name: &str) -> Result<(u8, String), Refusal> {
@@ -184,5 +238,38 @@ mod tests {
         for (kind, odd) in [(TYPE_U8, "256"), (TYPE_FLAG, "on"), (TYPE_U32, "x"), (77, "1")] {
             assert!(put_value(&mut Message::new(0, 0, &[]), kind, &Setting::new(odd)).is_err(), "{odd}");
         }
+    }
+
+    #[test]
+    fn a_switch_that_others_program_is_in_the_way() {
+        let told = |mode: Option<u16>| {
+            let mut message = Message::new(0, 0, &[]);
+            if let Some(mode) = mode {
+                message.put_u16(SWITCH_MODE, mode);
+            }
+            is_switchdev(message.attributes(0))
+        };
+        assert_eq!([Some(0), Some(1), Some(2), None].map(told), [false, true, true, false]);
+    }
+
+    #[test]
+    fn ice_without_its_package_is_in_safe_mode() {
+        let told = |versions: &[(&str, &str)]| {
+            let mut message = Message::new(0, 0, &[]);
+            for (name, value) in versions {
+                message.nest(VERSION_RUNNING, &[], |version| {
+                    version.put_text(VERSION_NAME, name).put_text(VERSION_VALUE, value);
+                });
+            }
+            is_safe_mode(message.attributes(0))
+        };
+        let firmware = ("fw.mgmt", "6.2.14");
+        assert!(!told(&[firmware, ("fw.app.name", "ICE OS Default Package"), ("fw.app", "1.3.30.0")]));
+        assert!(
+            told(&[firmware, ("fw.app.name", ""), ("fw.app", "0.0.0.0")]),
+            "older kernels tell an empty one"
+        );
+        assert!(told(&[firmware, ("fw.app", "0.0.0.0")]), "newer ones leave it out");
+        assert!(!told(&[]), "who tells nothing tells nothing of this");
     }
 }

@@ -236,23 +236,45 @@ pub(crate) fn irq_by_name(files: &Files, nic: &str, queue: u32) -> Option<u32> {
         .find(|names| !names.is_empty())?;
     let mut numbers: Vec<u32> = numbers.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
-    numbers.into_iter().find(|number| {
-        let names = files.names(&format!("proc/irq/{number}"));
-        names.iter().any(|name| {
-            files.path(&format!("proc/irq/{number}/{name}")).is_dir() && queue_of_action(name) == Some(queue)
-        })
-    })
+    let actions = |number: &u32| {
+        let directory = format!("proc/irq/{number}");
+        let names = files.names(&directory).into_iter();
+        let number = *number;
+        names
+            .filter(move |name| files.path(&format!("{directory}/{name}")).is_dir())
+            .map(move |name| (number, name))
+    };
+    let actions: Vec<(u32, String)> = numbers.iter().flat_map(actions).collect();
+    let blocks_count = actions.iter().filter(|(_, action)| block_of_action(action).is_some()).count();
+    let blocks_count = u32::try_from(blocks_count).ok()?;
+    let is_it = |action: &str| match block_of_action(action) {
+        Some(block) => block.checked_sub(blocks_count / 2) == Some(queue),
+        None => queue_of_action(action) == Some(queue),
+    };
+    actions.iter().find(|(_, action)| is_it(action)).map(|(number, _)| *number)
 }
 
 /// The receive queue that an interrupt's action names: `ice-ens1-TxRx-3`, `virtio0-input.3`, `mlx5_comp3@pci:0000:17:00.0`,
 /// `ens1-rx-3`, `i40e-ens1-TxRx-3`. Others (`ens1-tx-3`, `virtio0-output.3`, `mlx5_async0@…`, `ens1`) name none.
 fn queue_of_action(action: &str) -> Option<u32> {
-    let name = action.split('@').next().unwrap_or_default();
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let number = name.get(stem.len()..)?.parse().ok()?;
+    let (stem, number) = numbered(action)?;
     let lower = stem.to_ascii_lowercase();
     let receives = ["rx-", "-input.", "_comp"].iter().any(|end| lower.ends_with(end));
     receives.then_some(number)
+}
+
+/// The block that an action of gve names, `gve-ntfy-blk3@pci:0000:00:04.0` or, before Linux 6.5, `eth0-ntfy-block.3`. Blocks of
+/// sending queues come first, then as many of receiving ones (`gve_rx_idx_to_ntfy`).
+fn block_of_action(action: &str) -> Option<u32> {
+    let (stem, number) = numbered(action)?;
+    (stem.ends_with("-ntfy-blk") || stem.ends_with("-ntfy-block.")).then_some(number)
+}
+
+/// An action's name without what follows `@`, parted from the number at its end.
+fn numbered(action: &str) -> Option<(&str, u32)> {
+    let name = action.split('@').next().unwrap_or_default();
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    Some((stem, name.get(stem.len()..)?.parse().ok()?))
 }
 
 pub(crate) fn read_irq(files: &Files, irq: u32) -> Result<Cpus, Refusal> {
@@ -336,6 +358,21 @@ mod tests {
         assert_eq!(read_irq(&files, 65).unwrap().to_string(), "2,4");
         assert_eq!(write_irq(&files, 65, &Cpus::default()).unwrap_err().cause, Cause::Invalid);
         assert_eq!(write_irq(&files, 66, &"1".parse().unwrap()).unwrap_err().cause, Cause::Gone);
+    }
+
+    #[test]
+    fn blocks_of_gve_are_those_that_send_and_then_those_that_receive() {
+        for (first, last) in [("gve-ntfy-blk", "@pci:0000:00:04.0"), ("eth0-ntfy-block.", "")] {
+            let mut paths: Vec<String> = (0..8)
+                .map(|block| format!("proc/irq/{}/{first}{block}{last}/x", 30 + block))
+                .chain((30..39).map(|irq| format!("sys/class/net/eth0/device/msi_irqs/{irq}")))
+                .collect();
+            paths.push("proc/irq/38/gve-mgmnt@pci:0000:00:04.0/x".to_owned());
+            let paths: Vec<(&str, &str)> = paths.iter().map(|path| (path.as_str(), "")).collect();
+            let tree = Tree::new("gve", &paths);
+            let found = [0, 3, 4].map(|queue| irq_by_name(&tree.files(), "eth0", queue));
+            assert_eq!(found, [Some(34), Some(37), None], "{first}");
+        }
     }
 
     #[test]
