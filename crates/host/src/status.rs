@@ -14,7 +14,8 @@
 //! Verdicts and exit codes are those of monitoring plugins (Nagios, Icinga, Sensu): 0 ok, 1 warning, 2 critical, 3 unknown. Ok
 //! is a lane as wished whose packets arrive there, or that is idle. A warning is a leak above [`LEAK_SHARE_MAX`], foreign
 //! packets above [`FOREIGN_SHARE_MAX`], or a knob that is not as wished beside the steering. Critical is steering that is not in
-//! force or not in hardware, or more than half of the packets elsewhere. Unknown is a lane whose packets can't be seen.
+//! force or not in hardware, or more than half of the packets elsewhere. Unknown is a lane whose packets can't be seen. A lane
+//! without ports is judged by its processes alone, and says so.
 
 mod effective;
 mod text;
@@ -146,7 +147,8 @@ pub struct LaneStatus {
     pub name: String,
     /// Its card.
     pub nic: Option<String>,
-    /// In a few words: `99.7 % on its queues`, `leaking 12 %`, `idle`, `not offloaded`, `not in force`, `can't tell`.
+    /// In a few words: `99.7 % on its queues`, `leaking 12 %`, `idle`, `not offloaded`, `not in force`, `can't tell`; of a lane
+    /// without ports `4 of 4 threads on its cores`.
     pub headline: String,
     /// How it is.
     pub verdict: Verdict,
@@ -212,7 +214,7 @@ fn judge_lane(evidence: &Evidence<'_>, index: usize, shared: &[Difference]) -> L
     let mine = || plan.steps.iter().zip(evidence.readings).filter(|it| it.0.lane() == Some(&lane.name));
     let differences: Vec<Difference> =
         mine().filter_map(|(step, reading)| difference(step, reading)).collect();
-    let used = used::used(lane, index, evidence.sights);
+    let used = used::used(evidence, index);
     let mut findings = effective::findings(evidence, lane, &used);
     findings.extend(used::findings(lane, &used));
     let concerns_lane = |it: &&Difference| match &it.knob {

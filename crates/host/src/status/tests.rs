@@ -219,7 +219,8 @@ fn packets_that_cant_be_seen_are_said() {
         Verdict::Unknown,
         "the driver recorded no queue for 90.0 % of the packets",
     );
-    tc().with(|stage| stage.plan.lanes[0].ports.clear()).says(
+    // One that is a client's and has no process here.
+    tc().with(|stage| stage.plan.lanes[0].ports.clear()).with(|stage| stage.facts.processes.clear()).says(
         "can't tell",
         Verdict::Unknown,
         "no local ports",
@@ -240,6 +241,42 @@ fn packets_that_cant_be_seen_are_said() {
         stage.sights = vec![elsewhere];
     })
     .says("100 % on its cores", Verdict::Ok, "(9 packets)");
+}
+
+#[test]
+fn a_lane_without_ports_is_judged_by_its_processes() {
+    let without_ports = |stage: &mut Stage| {
+        stage.plan.lanes[0].ports.clear();
+        stage.plan.lanes[0].nic = None;
+        stage.plan.lanes[0].backend = BackendWish::Process;
+        stage.sights.clear();
+    };
+    let stage = || Stage::new(BackendWish::Process).with(without_ports);
+    stage().says("2 of 2 threads on its cores", Verdict::Ok, "where packets arrive can't be seen");
+    stage().says("2 of 2 threads on its cores", Verdict::Ok, "they listen at 6379, which `ports` could say");
+    assert_eq!(stage().report().verdict.exit_code(), 0);
+    stage().with(|stage| stage.facts.processes[0].threads[1].cpus = cpus("0-7")).says(
+        "1 of 2 threads on its cores",
+        Verdict::Warning,
+        "1 of 2 threads of redis-server (812) may run off the lane's cores 2-3: thread 813 on 0-7",
+    );
+    stage().with(|stage| stage.facts.processes.clear()).says(
+        "no process of it is seen",
+        Verdict::Ok,
+        "where packets arrive can't be seen",
+    );
+    // Somebody else's process is none of it.
+    stage().with(|stage| stage.facts.processes[0].pid = 900).says(
+        "no process of it is seen",
+        Verdict::Ok,
+        "",
+    );
+    // Knobs count as ever.
+    stage().has("process/812@1/812/affinity", Some("0-7")).says(
+        "not in force; 2 of 2 threads on its cores",
+        Verdict::Critical,
+        "wanted 2-3, has 0-7",
+    );
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Report {
                 verdict => format!(" [{}]", verdict.word()),
             };
             wrap(&mut text, &format!("{first:<width$}"), width, &format!("{}{seen}{word}", lane.headline));
+            lane.used.remark().iter().for_each(|it| wrap(&mut text, "    ", 8, it));
             lane.differences.iter().for_each(|it| it.print(&mut text));
             lane.findings.iter().for_each(|it| it.print(&mut text));
             if !lane.differences.is_empty() {

@@ -1,14 +1,18 @@
 //! What a lane's packets do: where they arrive, and who else does.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::cpus::Cpus;
-use crate::plan::Placed;
-use crate::spec::BackendWish;
+use crate::facts::{Facts, Process};
+use crate::plan::{Placed, Plan};
+use crate::spec::{BackendWish, Ports};
 use crate::witness::Cell;
 
 use super::{
-    FOREIGN_PACKETS_IDLE_MAX, FOREIGN_SHARE_MAX, Finding, LEAK_SHARE_MAX, LOST_SHARE_MAX, Sight, Verdict,
+    Evidence, FOREIGN_PACKETS_IDLE_MAX, FOREIGN_SHARE_MAX, Finding, LEAK_SHARE_MAX, LOST_SHARE_MAX, Sight,
+    Verdict,
 };
 
 /// By what it is judged whether a packet is in the lane.
@@ -45,6 +49,17 @@ pub enum Used {
         /// Packets of others that arrived there.
         foreign_packets: u64,
     },
+    /// It names no local ports, so its packets can't be known; what its processes do can.
+    Processes {
+        /// Processes that are its.
+        process_count: usize,
+        /// Their threads.
+        thread_count: usize,
+        /// Those of them that may run on its cores alone.
+        on_thread_count: usize,
+        /// TCP ports that they were seen to listen at: what `ports` could say.
+        listening: Vec<u16>,
+    },
     /// It can't be told.
     Unknown {
         /// Why.
@@ -60,8 +75,30 @@ fn target(lane: &Placed) -> (Target, Cpus) {
     }
 }
 
+/// What the processes of a lane do, where packets say nothing. None: there are none, and a card that could have told.
+fn processes(lane: &Placed, plan: &Plan, facts: &Facts) -> Option<Used> {
+    let mine: Vec<&Process> = facts.processes.iter().filter(|it| plan.is_of_lane(lane, it)).collect();
+    if mine.is_empty() && lane.nic.is_some() {
+        return None;
+    }
+    let threads = || mine.iter().flat_map(|process| &process.threads);
+    let listening: BTreeSet<u16> = mine.iter().flat_map(|process| &process.ports).copied().collect();
+    Some(Used::Processes {
+        process_count: mine.len(),
+        thread_count: threads().count(),
+        on_thread_count: threads().filter(|thread| thread.cpus.is_within(&lane.cores)).count(),
+        listening: listening.into_iter().collect(),
+    })
+}
+
 /// Adds up what concerns a lane, by its place in the plan.
-pub(super) fn used(lane: &Placed, index: usize, sights: &[Sight]) -> Used {
+pub(super) fn used(evidence: &Evidence<'_>, index: usize) -> Used {
+    let (lane, sights) = (&evidence.plan.lanes[index], evidence.sights);
+    if lane.ports.is_empty() {
+        return processes(lane, evidence.plan, evidence.facts).unwrap_or_else(|| Used::Unknown {
+            because: "the lane has no local ports by which packets are known".to_owned(),
+        });
+    }
     let (target, numbers) = target(lane);
     let mut cells: Vec<Cell> = Vec::new();
     let mut blind = None;
@@ -83,11 +120,6 @@ pub(super) fn used(lane: &Placed, index: usize, sights: &[Sight]) -> Used {
     }
     if !is_watched {
         return Used::Unknown { because: "no packets were watched".to_owned() };
-    }
-    if lane.ports.is_empty() {
-        return Used::Unknown {
-            because: "the lane has no local ports by which packets are known".to_owned(),
-        };
     }
     if numbers.is_empty() {
         let what = if target == Target::Queues { "queues" } else { "cores" };
@@ -160,6 +192,10 @@ impl Used {
         match self {
             Used::Idle { .. } => "idle".to_owned(),
             Used::Unknown { .. } => "can't tell".to_owned(),
+            Used::Processes { process_count: 0, .. } => "no process of it is seen".to_owned(),
+            Used::Processes { thread_count, on_thread_count, .. } => {
+                format!("{on_thread_count} of {thread_count} threads on its cores")
+            }
             Used::Traffic { target, on_packets, off_packets, .. } => {
                 let leak = share(*off_packets, *on_packets);
                 if leak > LEAK_SHARE_MAX {
@@ -169,6 +205,18 @@ impl Used {
                 }
             }
         }
+    }
+
+    /// What is looked at instead of packets, and what therefore can't be seen.
+    pub(super) fn remark(&self) -> Option<String> {
+        let Used::Processes { listening, .. } = self else { return None };
+        let mut text =
+            "it names no `ports`: its processes are looked at, and where packets arrive can't be seen"
+                .to_owned();
+        if !listening.is_empty() {
+            text += &format!("; they listen at {}, which `ports` could say", Ports(listening.clone()));
+        }
+        Some(text)
     }
 
     pub(super) fn verdict(&self) -> Verdict {
@@ -209,7 +257,7 @@ pub(super) fn findings(lane: &Placed, used: &Used) -> Vec<Finding> {
             let remedy = "`ethtool -S` of the card counts queues, without telling lanes apart".to_owned();
             findings.push(Finding { problem, remedy, verdict: Verdict::Unknown });
         }
-        Used::Idle { .. } => {}
+        Used::Idle { .. } | Used::Processes { .. } => {}
     }
     findings
 }
