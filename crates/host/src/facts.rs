@@ -139,6 +139,12 @@ pub struct Nic {
     /// Whether kernel threads poll it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threaded: Option<bool>,
+    /// Polls without a packet after which interrupts come again, of the card as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defer_hard_irqs: Option<u32>,
+    /// Nanoseconds that the next poll is waited for meanwhile, of the card as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gro_flush_timeout: Option<u64>,
     /// The root qdisc, as [`crate::knob::NicKnob::Root`] writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_qdisc: Option<String>,

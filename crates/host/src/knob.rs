@@ -176,6 +176,8 @@ pub enum Direction {
 /// | `XpsCpus` | `tx/3/xps_cpus` | cpus |
 /// | `XpsRxqs` | `tx/3/xps_rxqs` | queues |
 /// | `Threaded` | `threaded` | `0`, `1` |
+/// | `DeferHardIrqs` | `napi/defer-hard-irqs` | a number of empty polls |
+/// | `GroFlushTimeout` | `napi/gro-flush-timeout` | nanoseconds |
 /// | `Napi` | `queue/3/napi/defer-hard-irqs` | a number (counts, or ns for the two time-outs) |
 /// | `NapiThread` | `queue/3/napi-thread` | `cpus 2 other`, `cpus 2 fifo 50` |
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -220,6 +222,10 @@ pub enum NicKnob {
     XpsRxqs(u32),
     /// Whether kernel threads poll all queues.
     Threaded,
+    /// Polls without a packet after which a queue's interrupts come again, of all queues: where the kernel has no [`NicKnob::Napi`].
+    DeferHardIrqs,
+    /// How long the next poll is waited for meanwhile, of all queues.
+    GroFlushTimeout,
     /// A per-NAPI setting of a queue: `defer-hard-irqs`, `gro-flush-timeout`, `irq-suspend-timeout`, `threaded`.
     Napi(u32, String),
     /// Cpus and policy of the kernel thread that polls a queue.
@@ -278,6 +284,8 @@ impl fmt::Display for NicKnob {
             NicKnob::XpsCpus(queue) => write!(f, "tx/{queue}/xps_cpus"),
             NicKnob::XpsRxqs(queue) => write!(f, "tx/{queue}/xps_rxqs"),
             NicKnob::Threaded => f.write_str("threaded"),
+            NicKnob::DeferHardIrqs => f.write_str("napi/defer-hard-irqs"),
+            NicKnob::GroFlushTimeout => f.write_str("napi/gro-flush-timeout"),
             NicKnob::Napi(queue, name) => write!(f, "queue/{queue}/napi/{name}"),
             NicKnob::NapiThread(queue) => write!(f, "queue/{queue}/napi-thread"),
         }
@@ -312,6 +320,8 @@ impl FromStr for NicKnob {
             ["tx", n, "xps_cpus"] => NicKnob::XpsCpus(queue(n)?),
             ["tx", n, "xps_rxqs"] => NicKnob::XpsRxqs(queue(n)?),
             ["threaded"] => NicKnob::Threaded,
+            ["napi", "defer-hard-irqs"] => NicKnob::DeferHardIrqs,
+            ["napi", "gro-flush-timeout"] => NicKnob::GroFlushTimeout,
             ["queue", n, "napi", name] => NicKnob::Napi(queue(n)?, (*name).to_owned()),
             ["queue", n, "napi-thread"] => NicKnob::NapiThread(queue(n)?),
             _ => return Err(()),
@@ -411,7 +421,7 @@ mod tests {
             nic/ens1/qdisc/clsact nic/ens1/class/e7:10 nic/ens1/qdisc/e7:10 nic/ens1/filter/ingress/49001 \
             nic/ens1/filter/egress/49001 nic/ens1/queue/3/irq nic/ens1/rx/3/rps_cpus nic/ens1/rx/3/rps_flow_cnt \
             nic/ens1/tx/3/xps_cpus nic/ens1/tx/3/xps_rxqs nic/ens1/threaded nic/ens1/queue/3/napi/defer-hard-irqs \
-            nic/ens1/queue/3/napi-thread nic/eth0.5/threaded";
+            nic/ens1/queue/3/napi-thread nic/eth0.5/threaded nic/ens1/napi/defer-hard-irqs nic/ens1/napi/gro-flush-timeout";
         for path in paths.split_ascii_whitespace() {
             assert_eq!(path.parse::<Knob>().expect(path).to_string(), path);
         }

@@ -142,6 +142,8 @@ fn of_nic(facts: &Facts, name: &str, knob: &NicKnob, text: Option<&str>, have: O
         NicKnob::XpsCpus(index) => sysfs("tx", index, "xps_cpus", &mask(value)),
         NicKnob::XpsRxqs(index) => sysfs("tx", index, "xps_rxqs", &mask(value)),
         NicKnob::Threaded => format!("echo {value} > /sys/class/net/{name}/threaded"),
+        NicKnob::DeferHardIrqs => format!("echo {value} > /sys/class/net/{name}/napi_defer_hard_irqs"),
+        NicKnob::GroFlushTimeout => format!("echo {value} > /sys/class/net/{name}/gro_flush_timeout"),
         NicKnob::Napi(index, setting) => napi(queue(index), *index, setting, value),
         NicKnob::NapiThread(index) => napi_thread(nic, queue(index), *index, text),
     }

@@ -128,6 +128,8 @@ fn files_come_back_as_they_were() {
         round_trip(live, "sysctl/net.ipv4.ip_local_port_range", "20000 30000");
         round_trip(live, "nic/va/rx/3/rps_cpus", "0-1");
         round_trip(live, "nic/va/rx/0/rps_flow_cnt", "1024");
+        round_trip(live, "nic/va/napi/defer-hard-irqs", "2");
+        round_trip(live, "nic/va/napi/gro-flush-timeout", "50000");
         round_trip(live, "nic/va/tx/2/xps_cpus", "1");
         round_trip(live, "nic/va/tx/2/xps_rxqs", "0,3");
         assert_eq!(read(live, "nic/va/rx/3/rps_cpus").as_deref(), Some(""), "none is empty");
@@ -522,7 +524,7 @@ fn a_service_that_nobody_manages_says_so() {
 fn all_knobs(sleeper: &Sleeper) -> Vec<String> {
     let mut paths: Vec<String> = "channels rings feature/rx-gro feature/tx-tcp-segmentation feature/hw-tc-offload coalesce indirection \
         rss-context/2-3 ntuple/7 flag/x devlink/x qdisc/root qdisc/clsact class/e7:10 class/e7:20 class/e7:30 qdisc/e7:20 \
-        qdisc/e7:10 filter/egress/49001 filter/egress/49002 filter/egress/7 filter/ingress/49001 threaded"
+        qdisc/e7:10 filter/egress/49001 filter/egress/49002 filter/egress/7 filter/ingress/49001 threaded napi/defer-hard-irqs napi/gro-flush-timeout"
         .split_ascii_whitespace()
         .map(|knob| format!("nic/va/{knob}"))
         .collect();

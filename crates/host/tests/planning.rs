@@ -15,6 +15,8 @@ mod after;
 mod applied;
 #[path = "planning/kept.rs"]
 mod kept;
+#[path = "planning/polling.rs"]
+mod polling;
 #[path = "planning/properties.rs"]
 mod properties;
 #[path = "planning/refusals.rs"]

@@ -76,6 +76,8 @@ impl Nic {
             NicKnob::Indirection => self.rss.as_ref().map(|rss| spread_text(&rss.table)),
             NicKnob::Root => self.root_qdisc.clone(),
             NicKnob::Threaded => self.threaded.map(|on| u8::from(on).to_string()),
+            NicKnob::DeferHardIrqs => self.defer_hard_irqs.map(|n| n.to_string()),
+            NicKnob::GroFlushTimeout => self.gro_flush_timeout.map(|n| n.to_string()),
             NicKnob::Context(queues) => {
                 let contexts = self.rss.as_ref()?.contexts.as_ref()?;
                 let is_of = |table: &&Vec<u32>| table.iter().copied().collect::<Cpus>() == *queues;

@@ -236,6 +236,8 @@ fn queues(live: &mut Live, nic: &mut Nic, interface: u32, missing: &mut Vec<Stri
         note(value, &knob.to_string(), missing).flatten().map(|value| value.to_string())
     };
     nic.threaded = value(NicKnob::Threaded).map(|text| text != "0");
+    nic.defer_hard_irqs = value(NicKnob::DeferHardIrqs).and_then(|text| text.parse().ok());
+    nic.gro_flush_timeout = value(NicKnob::GroFlushTimeout).and_then(|text| text.parse().ok());
     // Where the first queue has no moderation of its own, none has.
     let has_own = all.first().is_some_and(|first| value(NicKnob::Coalesce(Some(first))).is_some());
     for index in all.iter() {

@@ -118,7 +118,9 @@ impl Live {
             | NicKnob::RpsFlowCount(_)
             | NicKnob::XpsCpus(_)
             | NicKnob::XpsRxqs(_)
-            | NicKnob::Threaded => files::read_queue_file(&self.files, nic, knob),
+            | NicKnob::Threaded
+            | NicKnob::DeferHardIrqs
+            | NicKnob::GroFlushTimeout => files::read_queue_file(&self.files, nic, knob),
             NicKnob::Napi(queue, name) => napi::read_setting(&self.napi(nic, interface, *queue)?, name),
             NicKnob::NapiThread(queue) => napi::read_thread(&self.napi(nic, interface, *queue)?),
         }

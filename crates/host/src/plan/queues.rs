@@ -254,6 +254,64 @@ pub(super) fn pollers(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats
     }
 }
 
+/// Polls without a packet after which interrupts come again: as few as there can be beyond the one that ends a burst.
+const EMPTY_POLLS_COUNT: u32 = 2;
+/// Nanoseconds at most that a packet waits for the next poll when nobody polls any more, as `SO_PREFER_BUSY_POLL` was measured with
+/// (Linux commit 7fd3253a7de6).
+const POLL_WAIT_NS_MAX: u32 = 200_000;
+
+/// Interrupts of queues that servers poll are held back meanwhile (Documentation/networking/napi.rst, "IRQ mitigation"): for as
+/// long as a server polls, a timer stands in for them. A packet that comes after that waits for the timer.
+pub(super) fn deferral(draft: &mut Draft, card: &Card, spec: &Spec, division: &Division) {
+    let nic = card.nic;
+    let names = ["defer-hard-irqs", "gro-flush-timeout"];
+    let is_fine = nic
+        .queues
+        .first()
+        .is_some_and(|queue| names.iter().all(|name| queue.napi_settings.contains_key(*name)));
+    let is_coarse = nic.defer_hard_irqs.is_some() && nic.gro_flush_timeout.is_some();
+    let mut wait_ns_least = None;
+    for (index, queues) in &division.lanes {
+        let lane = &spec.lanes[*index];
+        let Some(polled_us) = lane.busy_poll_us else { continue };
+        let wait_ns = polled_us.saturating_mul(1000).min(POLL_WAIT_NS_MAX);
+        if queues.is_empty() {
+            draft.note(format!(
+                "lane `{}` shares its queues, so their interrupts come also while its servers poll.",
+                lane.name
+            ));
+        } else if is_fine {
+            let why = format!("lane {}: no interrupts while its servers poll", lane.name);
+            for queue in queues {
+                for (name, value) in names.into_iter().zip([EMPTY_POLLS_COUNT, wait_ns]) {
+                    let knob = NicKnob::Napi(*queue, name.to_owned());
+                    draft.want_nic(Stage::Pollers, nic, knob, value.to_string(), &why);
+                }
+            }
+        } else if is_coarse {
+            wait_ns_least = Some(wait_ns_least.unwrap_or(wait_ns).min(wait_ns));
+        } else {
+            draft.note(format!(
+                "{} gives no way to hold interrupts back while servers poll (napi_defer_hard_irqs), so they come all the same.",
+                nic.name
+            ));
+        }
+    }
+    if let Some(wait_ns) = wait_ns_least {
+        draft.note(format!(
+            "{} holds interrupts of all queues back or of none: a packet of anybody may wait for {} µs.",
+            nic.name,
+            wait_ns / 1000
+        ));
+        let why = "no interrupts while servers poll";
+        for (knob, value) in
+            [(NicKnob::DeferHardIrqs, EMPTY_POLLS_COUNT), (NicKnob::GroFlushTimeout, wait_ns)]
+        {
+            draft.want_nic(Stage::Pollers, nic, knob, value.to_string(), why);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

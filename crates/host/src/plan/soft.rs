@@ -77,6 +77,7 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
         queues::interrupts(draft, card, spec, seats, division);
     }
     queues::pollers(draft, card, spec, seats, division);
+    queues::deferral(draft, card, spec, division);
 }
 
 /// Queues of lanes to lanes' cores. Other queues to the system's cores, and from there by RFS to whoever reads: the thread of a

@@ -34,6 +34,7 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
     queues::moderation(draft, card, spec, division);
     queues::interrupts(draft, card, spec, seats, division);
     queues::pollers(draft, card, spec, seats, division);
+    queues::deferral(draft, card, spec, division);
     queues::handover(draft, card, spec, seats, division);
     queues::send_by_core(draft, card, spec, seats, division);
 }

@@ -260,6 +260,20 @@ fn every_knob_has_a_command_and_one_that_undoes_it() {
         "echo 0 > /sys/class/net/ens1/queues/tx-3/xps_rxqs",
     );
     check(
+        "nic/ens1/napi/defer-hard-irqs",
+        "0",
+        "2",
+        "echo 2 > /sys/class/net/ens1/napi_defer_hard_irqs",
+        "echo 0 > /sys/class/net/ens1/napi_defer_hard_irqs",
+    );
+    check(
+        "nic/ens1/napi/gro-flush-timeout",
+        "0",
+        "50000",
+        "echo 50000 > /sys/class/net/ens1/gro_flush_timeout",
+        "echo 0 > /sys/class/net/ens1/gro_flush_timeout",
+    );
+    check(
         "nic/ens1/threaded",
         "0",
         "1",

@@ -103,6 +103,8 @@ fn write_nic(facts: &mut Facts, name: &str, knob: &NicKnob, text: Option<String>
             }));
         }
         NicKnob::Threaded => nic.threaded = Some(value == "1"),
+        NicKnob::DeferHardIrqs => nic.defer_hard_irqs = Some(numbers[0]),
+        NicKnob::GroFlushTimeout => nic.gro_flush_timeout = Some(numbers[0].into()),
         NicKnob::Coalesce(Some(index)) => queue(nic, *index).coalesce = text,
         NicKnob::IrqAffinity(index) => queue(nic, *index).irq_cpus = Some(cpus()),
         NicKnob::RpsCpus(index) => queue(nic, *index).rps_cpus = Some(cpus()),

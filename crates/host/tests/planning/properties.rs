@@ -298,6 +298,7 @@ fn check_order(seed: u64, plan: &plan::Plan) {
         Knob::Nic { knob: NicKnob::Filter(..) | NicKnob::Ntuple(_) | NicKnob::Context(_), .. } => 6,
         Knob::Nic { knob: NicKnob::Coalesce(_), .. } => 7,
         Knob::Nic { knob: NicKnob::IrqAffinity(_), .. } => 8,
+        Knob::Nic { knob: NicKnob::DeferHardIrqs | NicKnob::GroFlushTimeout, .. } => 9,
         Knob::Nic { knob: NicKnob::Threaded | NicKnob::Napi(..) | NicKnob::NapiThread(_), .. } => 9,
         Knob::Nic { .. } => 10,
         Knob::Sysctl { .. } => 11,

@@ -151,6 +151,8 @@ fn card_now(nic: &mut Nic, knob: &NicKnob, text: &str) {
         NicKnob::XpsCpus(index) => queue(nic, *index).xps_cpus = cpus(),
         NicKnob::XpsRxqs(index) => queue(nic, *index).xps_rxqs = cpus(),
         NicKnob::Threaded => nic.threaded = Some(text == "1"),
+        NicKnob::DeferHardIrqs => nic.defer_hard_irqs = text.parse().ok(),
+        NicKnob::GroFlushTimeout => nic.gro_flush_timeout = text.parse().ok(),
         NicKnob::Napi(index, name) => {
             queue(nic, *index).napi_settings.insert(name.clone(), text.to_owned());
         }

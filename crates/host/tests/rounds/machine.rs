@@ -125,6 +125,7 @@ fn queue(index: u32, nic: &Nic, chance: &mut Chance) -> Queue {
         queue.coalesce = Some(format!("adaptive-rx off rx-usecs {}", chance.below(3) * 25));
     }
     queue.napi_settings.insert("defer-hard-irqs".to_owned(), (chance.below(2) * 5).to_string());
+    queue.napi_settings.insert("gro-flush-timeout".to_owned(), (index * 1000).to_string());
     if nic.threaded == Some(true) {
         let cpus = some_cpus(chance).parse().expect("cpus");
         queue.napi_thread = Some(Thread { tid: 100 + index, cpus, nice: 0, scheduler: "other".to_owned() });

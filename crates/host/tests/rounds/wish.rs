@@ -211,6 +211,7 @@ fn per_queue(nic: &str) -> Vec<Knob> {
             NicKnob::IrqAffinity(queue),
             NicKnob::Coalesce(Some(queue)),
             NicKnob::Napi(queue, "defer-hard-irqs".to_owned()),
+            NicKnob::Napi(queue, "gro-flush-timeout".to_owned()),
             NicKnob::NapiThread(queue),
             NicKnob::RpsCpus(queue),
             NicKnob::RpsFlowCount(queue),

@@ -143,6 +143,8 @@ fn settings(nic: &Nic) -> Vec<(NicKnob, Setting)> {
         all.push((NicKnob::Ntuple(*location), Setting::new(rule)));
     }
     all.extend(nic.threaded.map(|on| (NicKnob::Threaded, Setting::new(if on { "1" } else { "0" }))));
+    all.extend(nic.defer_hard_irqs.map(|n| (NicKnob::DeferHardIrqs, Setting::new(n.to_string()))));
+    all.extend(nic.gro_flush_timeout.map(|n| (NicKnob::GroFlushTimeout, Setting::new(n.to_string()))));
     all.push((NicKnob::Root, Setting::new(nic.root_qdisc.as_deref().unwrap_or(ROOT))));
     for (path, text) in &nic.below_root {
         let knob = path.parse().expect("what lies below a root is a class or a qdisc");

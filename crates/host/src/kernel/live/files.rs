@@ -113,7 +113,7 @@ pub(super) fn check_name(nic: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Path of a queue's file or of `threaded`.
+/// Path of a queue's file, or of one of the card beside them.
 fn queue_file(nic: &str, knob: &NicKnob) -> Option<String> {
     let below = match knob {
         NicKnob::RpsCpus(queue) => format!("queues/rx-{queue}/rps_cpus"),
@@ -121,6 +121,8 @@ fn queue_file(nic: &str, knob: &NicKnob) -> Option<String> {
         NicKnob::XpsCpus(queue) => format!("queues/tx-{queue}/xps_cpus"),
         NicKnob::XpsRxqs(queue) => format!("queues/tx-{queue}/xps_rxqs"),
         NicKnob::Threaded => "threaded".to_owned(),
+        NicKnob::DeferHardIrqs => "napi_defer_hard_irqs".to_owned(),
+        NicKnob::GroFlushTimeout => "gro_flush_timeout".to_owned(),
         _ => return None,
     };
     Some(format!("sys/class/net/{nic}/{below}"))

@@ -1,0 +1,66 @@
+//! What busy polling asks of a card: interrupts that are held back while servers poll.
+
+use host::{Facts, Plan, Spec, plan};
+
+use super::facts;
+
+fn planned(facts: &Facts, lanes: &str) -> Plan {
+    let spec = Spec::parse(&format!("[[nic]]\nname = 'ens1'\n{lanes}")).unwrap();
+    plan::plan(&spec, facts).unwrap_or_else(|problems| panic!("{problems:#?}"))
+}
+
+/// Steps that hold interrupts back, and what they want.
+fn held_back(plan: &Plan) -> Vec<String> {
+    let wants = plan.steps.iter().map(|step| format!("{} {}", step.knob, step.want.as_ref().unwrap()));
+    wants.filter(|text| text.contains("napi/")).map(|text| text.replace("nic/ens1/", "")).collect()
+}
+
+fn says(plan: &Plan, words: &str) {
+    assert!(plan.notes.iter().any(|note| note.contains(words)), "{words}: {:#?}", plan.notes);
+}
+
+const TWO: &str =
+    "[[lane]]\nname = 'a'\nports = 1\nqueues = 2\nbusy-poll-us = 50\n[[lane]]\nname = 'b'\nports = 2\n";
+
+#[test]
+fn interrupts_of_the_lanes_queues_are_held_back_for_as_long_as_servers_poll() {
+    let facts = facts("e810-ice");
+    let plan = planned(&facts, TWO);
+    let want = [
+        "queue/2/napi/defer-hard-irqs 2",
+        "queue/2/napi/gro-flush-timeout 50000",
+        "queue/3/napi/defer-hard-irqs 2",
+        "queue/3/napi/gro-flush-timeout 50000",
+    ];
+    assert_eq!(held_back(&plan), want, "and of no other lane's");
+    // A packet waits no longer than that, however long is polled.
+    let long = planned(&facts, &TWO.replace("us = 50", "us = 10000"));
+    assert!(held_back(&long).contains(&"queue/3/napi/gro-flush-timeout 200000".to_owned()));
+    assert_eq!(held_back(&planned(&facts, &TWO.replace("busy-poll-us = 50", ""))), [""; 0]);
+}
+
+#[test]
+fn a_kernel_without_settings_of_each_queue_has_those_of_the_card() {
+    let mut facts = facts("e810-ice");
+    facts.nics[0].queues.iter_mut().for_each(|queue| queue.napi_settings.clear());
+    let both = format!("{TWO}busy-poll-us = 20\n");
+    says(&planned(&facts, &both), "ens1 gives no way to hold interrupts back");
+    (facts.nics[0].defer_hard_irqs, facts.nics[0].gro_flush_timeout) = (Some(0), Some(0));
+    let plan = planned(&facts, &both);
+    assert_eq!(
+        held_back(&plan),
+        ["napi/defer-hard-irqs 2", "napi/gro-flush-timeout 20000"],
+        "others wait least"
+    );
+    says(&plan, "a packet of anybody may wait for 20 µs");
+}
+
+#[test]
+fn a_lane_that_shares_its_queues_has_their_interrupts() {
+    let facts = facts("veth");
+    let name = &facts.nics[0].name;
+    let text = format!("[[nic]]\nname = '{name}'\n[[lane]]\nname = 'a'\nports = 1\nbusy-poll-us = 50");
+    let plan = plan::plan(&Spec::parse(&text).unwrap(), &facts).unwrap();
+    assert_eq!(held_back(&plan), [""; 0]);
+    says(&plan, "lane `a` shares its queues");
+}
