@@ -120,7 +120,7 @@ pub fn again(
 /// One apply.
 struct Session<'a> {
     hands: Hands<'a>,
-    /// What former wishes had written when this apply began.
+    /// What the journal held when this apply began: the knobs that former wishes had written, and those reset along with them.
     former: BTreeMap<Knob, Held>,
     /// What the knobs of the plan and of former wishes had when this apply began: a step may reset others than it is known to.
     at_start: BTreeMap<Knob, Option<Setting>>,
@@ -135,8 +135,6 @@ struct Before {
     had: Option<Setting>,
     /// Knobs that are reset with it.
     disturbs: Vec<Knob>,
-    /// Whether `had` was a former wish's.
-    was_ours: bool,
 }
 
 struct Failure {
@@ -150,7 +148,7 @@ fn failure(knob: &Knob) -> impl FnOnce(Trouble) -> Failure + '_ {
 
 impl<'a> Session<'a> {
     fn new(hands: Hands<'a>) -> Session<'a> {
-        let former = hands.journal.written();
+        let former = hands.journal.all_held().clone();
         let at_start = BTreeMap::new();
         Session { hands, former, at_start, before: Vec::new(), written_count: 0, gone: Vec::new() }
     }
@@ -300,27 +298,35 @@ impl<'a> Session<'a> {
         unreachable!("the last pass returns")
     }
 
-    /// Puts back what this apply has touched.
+    /// Puts back what this apply has touched. The journal holds what it held before, as it did.
     fn undo(&mut self, was_bare: bool) -> Reverted {
         self.hands.is_undoing = true;
         let touched = std::mem::take(&mut self.before);
         let is_touched = |knob: &Knob| touched.iter().any(|before| before.knob == *knob);
         let mut beside = Vec::new();
         for (knob, had) in self.at_start.iter().filter(|(knob, _)| !is_touched(knob)) {
-            let (knob, had, was_ours) = (knob.clone(), had.clone(), self.former.contains_key(knob));
-            beside.push(Before { knob, had, disturbs: Vec::new(), was_ours });
+            beside.push(Before { knob: knob.clone(), had: had.clone(), disturbs: Vec::new() });
         }
         let former = &self.former;
-        let back = |Before { knob, had, disturbs, was_ours }| Back {
+        let back = |Before { knob, had, disturbs }| Back {
             had: former.get(&knob).map_or(&had, |held| &held.had).clone(),
+            is_forgotten: !former.contains_key(&knob),
             knob,
             to: had,
             disturbs,
-            is_forgotten: !was_ours,
         };
         let targets = touched.into_iter().rev().chain(beside).map(back).collect();
         let mut undone = revert::put_back(&mut self.hands, targets, false);
-        revert::put_back_bystanders(&mut self.hands, &mut undone, was_bare);
+        let stays = |knob: &Knob| former.contains_key(knob);
+        revert::put_back_bystanders(&mut self.hands, &mut undone, was_bare, &stays);
+        for (knob, held) in former {
+            let is_left = undone.refused.iter().any(|(other, _)| other == knob)
+                || undone.conflicts.iter().any(|conflict| conflict.knob == *knob);
+            if !is_left && self.hands.journal.held(knob) != Some(held) {
+                // Undoing tells of a journal that can't be written, and goes on.
+                let _ = self.hands.note(Line::Held { knob: knob.clone(), held: held.clone() });
+            }
+        }
         undone
     }
 
@@ -330,8 +336,7 @@ impl<'a> Session<'a> {
             return;
         }
         let had = self.at_start.get(knob).cloned().unwrap_or(had);
-        let was_ours = self.former.get(knob).is_some_and(|held| held.is_ours(&had));
-        self.before.push(Before { knob: knob.clone(), had, disturbs: disturbs.to_vec(), was_ours });
+        self.before.push(Before { knob: knob.clone(), had, disturbs: disturbs.to_vec() });
     }
 
     fn is_touched(&self, knob: &Knob) -> bool {

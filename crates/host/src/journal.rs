@@ -290,6 +290,19 @@ impl Journal {
         self.append(Line::Wish(wish)).map_err(Trouble::Refused)
     }
 
+    /// Says that this wish, the one before that of [`Journal::set_wish`], is in force again: the other could not be applied, and
+    /// what was done of it is undone. `was_complete`: it was wholly in force.
+    ///
+    /// # Errors
+    /// The log's.
+    pub fn take_back_wish(&mut self, wish: Wish, was_complete: bool) -> Result<(), Trouble> {
+        self.set_wish(wish)?;
+        match was_complete && !self.is_complete {
+            true => self.append(Line::Complete { steps: self.held.len() }).map_err(Trouble::Refused),
+            false => Ok(()),
+        }
+    }
+
     /// Whether nothing is left to be put back.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -353,10 +366,9 @@ impl Journal {
         self.held.get(knob)
     }
 
-    /// The knobs that steps wrote, with all that is known of them.
-    pub(crate) fn written(&self) -> BTreeMap<Knob, Held> {
-        let written = self.held.iter().filter(|(_, held)| held.place.is_some());
-        written.map(|(knob, held)| (knob.clone(), held.clone())).collect()
+    /// All that is known of the knobs that are held.
+    pub(crate) fn all_held(&self) -> &BTreeMap<Knob, Held> {
+        &self.held
     }
 
     /// Knobs that only others' writes changed.

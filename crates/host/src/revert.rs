@@ -87,7 +87,7 @@ pub fn revert(
     let targets = entries.into_iter().map(|entry| back(entry.knob, entry.had)).collect();
     let mut hands = Hands { kernel, journal, observer, is_undoing: true };
     let mut reverted = put_back(&mut hands, targets, force);
-    put_back_bystanders(&mut hands, &mut reverted, true);
+    put_back_bystanders(&mut hands, &mut reverted, true, &|_| false);
     // A queue that someone else has set may have gone with the lanes.
     for conflict in std::mem::take(&mut reverted.conflicts) {
         match hands.there(&conflict.knob) {
@@ -237,14 +237,22 @@ fn forget(hands: &mut Hands<'_>, knob: &Knob) {
 }
 
 /// Sets again what only other writes reset, until a pass finds nothing more to set. `is_all`: nothing stays in force, so what
-/// is gone does not come back by our doing.
-pub(crate) fn put_back_bystanders(hands: &mut Hands<'_>, reverted: &mut Reverted, is_all: bool) {
+/// is gone does not come back by our doing. `stays`: it is held by a wish that stays in force, which may want it as it is.
+pub(crate) fn put_back_bystanders(
+    hands: &mut Hands<'_>,
+    reverted: &mut Reverted,
+    is_all: bool,
+    stays: &dyn Fn(&Knob) -> bool,
+) {
+    let bystanders = |hands: &Hands<'_>| {
+        hands.journal.bystanders().into_iter().filter(|knob| !stays(knob)).collect::<Vec<_>>()
+    };
     let mut refused: Vec<(Knob, String)> = Vec::new();
     let mut theirs: Vec<Knob> = Vec::new();
     for _ in 0..PASSES_MAX {
         refused.clear();
         let mut has_written = false;
-        for knob in hands.journal.bystanders() {
+        for knob in bystanders(hands) {
             let held = hands.journal.held(&knob).expect("a bystander is held").clone();
             let goal = held.goal();
             let found = match hands.there(&knob) {
@@ -272,7 +280,7 @@ pub(crate) fn put_back_bystanders(hands: &mut Hands<'_>, reverted: &mut Reverted
             break;
         }
     }
-    for knob in hands.journal.bystanders() {
+    for knob in bystanders(hands) {
         if refused.iter().any(|(other, _)| *other == knob) {
             continue;
         }
