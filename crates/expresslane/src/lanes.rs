@@ -26,22 +26,34 @@ pub(crate) struct Trouble {
     pub(crate) problem: String,
     /// See the help of the verb.
     pub(crate) code: u8,
+    /// The wish can be read, and not be had on this machine as it is.
+    is_of_machine: bool,
 }
 
 impl Trouble {
-    /// A flag or a file that is wrong, or a wish that can't be fulfilled.
+    /// A flag or a file that is wrong.
     fn usage(problem: impl Into<String>) -> Trouble {
-        Trouble { problem: problem.into(), code: 2 }
+        Trouble { problem: problem.into(), code: 2, is_of_machine: false }
+    }
+
+    /// A wish that this machine can't fulfil.
+    fn of_machine(problem: impl Into<String>) -> Trouble {
+        Trouble { is_of_machine: true, ..Trouble::usage(problem) }
+    }
+
+    /// With another line.
+    fn with(self, line: &str) -> Trouble {
+        Trouble { problem: format!("{}\n{line}", self.problem), ..self }
     }
 
     /// What was shown says it all.
     fn silent(code: u8) -> Trouble {
-        Trouble { problem: String::new(), code }
+        Trouble { problem: String::new(), code, is_of_machine: false }
     }
 
     /// What could not be done.
     fn failed(problem: impl ToString) -> Trouble {
-        Trouble { problem: problem.to_string(), code: 1 }
+        Trouble { problem: problem.to_string(), code: 1, is_of_machine: false }
     }
 }
 

@@ -18,17 +18,25 @@ use crate::stop::Stop;
 /// How often the journal is looked at for a confirmation.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// What may help a wish that is refused while another one is in force.
+const BESIDE: &str = "it is planned beside the lanes in force; if these are in the way, run `expresslane lanes revert` and then apply it";
+
 pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
-    let wanted = Wanted::read(&settings.file, None)?;
     let (mut kernel, boot) = machine()?;
     let directory = &settings.state.state_dir;
+    let wanted = Wanted::read(&settings.file, None).map_err(|trouble| {
+        let is_in_force = matches!(look(directory, &boot), Ok(Found::InForce(_)));
+        if is_in_force && trouble.is_of_machine { trouble.with(BESIDE) } else { trouble }
+    })?;
     // Nobody is left with half a change: a signal is looked at between waiting, not between steps.
     let stop = Stop::at_signals().map_err(Trouble::failed)?;
     let state = State::lock(directory, "apply").map_err(Trouble::failed)?;
     let wish =
         Wish { when_s: now_s(), tool: env!("CARGO_PKG_VERSION").to_owned(), text: wanted.text.clone() };
+    let mut former = None;
     let mut journal = match state.journal(&boot).map_err(Trouble::failed)? {
         Found::InForce(mut journal) => {
+            former = Some((journal.wish().clone(), journal.is_complete()));
             if journal.confirmation(now_s()) != Confirmation::NotNeeded {
                 let problem =
                     "the lanes in force are not confirmed: run `lanes confirm` or `lanes revert` first";
@@ -55,6 +63,10 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
         // The former wish, where there was one, is in force again, and nobody has to confirm that.
         journal.confirm(now_s()).map_err(Trouble::failed)?;
     }
+    let is_replaced = former.is_some();
+    if let (Some((wish, was_complete)), Outcome::Failed { undone, .. }) = (former, &outcome) {
+        journal.take_back_wish(wish, was_complete && undone.is_clean()).map_err(Trouble::failed)?;
+    }
     let finished = state.finish(journal);
     say(&format!("{outcome}\n"));
     if let Outcome::Failed { undone, .. } = &outcome {
@@ -63,7 +75,8 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
         } else {
             "not all of it could be undone: see above"
         };
-        return Err(Trouble::failed(format!("lanes were not applied; {rest}")));
+        let trouble = Trouble::failed(format!("lanes were not applied; {rest}"));
+        return Err(if is_replaced { trouble.with(BESIDE) } else { trouble });
     }
     finished.map_err(Trouble::failed)?;
     // Who confirms must be able to.

@@ -32,10 +32,10 @@ impl Wanted {
 
     /// Of a file's text; `name` is what it is called.
     pub(crate) fn of(text: String, name: &str, facts: Option<&Path>) -> Result<Wanted, Trouble> {
-        let refused = |problems: Vec<host::plan::Problem>| refused(name, &problems);
-        let spec = Spec::parse(&text).map_err(refused)?;
+        let spec = Spec::parse(&text).map_err(|problems| Trouble::usage(refused(name, &problems)))?;
         let facts = read_facts(facts, Some(&spec))?;
-        let plan = host::plan::plan(&spec, &facts).map_err(refused)?;
+        let plan = host::plan::plan(&spec, &facts)
+            .map_err(|problems| Trouble::of_machine(refused(name, &problems)))?;
         Ok(Wanted { text, spec, facts, plan })
     }
 
@@ -76,9 +76,9 @@ fn section(text: &str) -> Option<String> {
 }
 
 /// A line each.
-fn refused(name: &str, problems: &[host::plan::Problem]) -> Trouble {
+fn refused(name: &str, problems: &[host::plan::Problem]) -> String {
     let lines: Vec<String> = problems.iter().map(|problem| format!("{name}: {problem}")).collect();
-    Trouble::usage(lines.join("\n"))
+    lines.join("\n")
 }
 
 /// Of this machine, with what the wish is about; or of a file that `lanes facts --json` has written.

@@ -160,8 +160,8 @@ fn send(draft: &mut Draft, card: &Card, spec: &Spec, division: &Division) {
 
 fn shape(draft: &mut Draft, card: &Card, spec: &Spec, bulk: Option<Rate>, limited: &[Option<Rate>]) {
     let nic = card.nic;
-    let default = if bulk.is_some() { BULK } else { 0 };
-    let text = format!("htb default {default:x}");
+    // As the kernel tells it: what names no class goes past all of them.
+    let text = if bulk.is_some() { format!("htb default {BULK:x}") } else { "htb".to_owned() };
     check_root(draft, card, &text);
     let risks: Vec<Risk> = card.session_risk().into_iter().collect();
     draft.want_nic(Stage::Classes, nic, NicKnob::Root, text, "limits on what is sent").add_risks(&risks);

@@ -14,6 +14,8 @@ use crate::spec::{Mode, Priority, Spec, rate};
 
 /// Roots that a card has of itself: to remove ours brings them back.
 pub(super) const OWN_ROOTS: &[&str] = &["mq", "noqueue", "pfifo_fast", "fq_codel", "fq"];
+/// Roots that lanes make. They have lanes' handle, so that their text names none; somebody else's begins with `handle`.
+const LANES_ROOTS: &[&str] = &["mqprio", "htb"];
 
 /// Flags that keep the firmware's LLDP agent away, of ice and i40e.
 const LLDP_FLAGS: &[(&str, &str)] = &[("fw-lldp-agent", "off"), ("disable-fw-lldp", "on")];
@@ -116,14 +118,14 @@ fn root(draft: &mut Draft, card: &Card, spec: &Spec, division: &Division) {
     }
 }
 
-/// Refuses to replace a root that somebody has made: it would not come back as it was.
+/// Refuses to replace a root that somebody has made: it would not come back as it was. That of an earlier wish may be another.
 pub(super) fn check_root(draft: &mut Draft, card: &Card, want: &str) {
     let now = card.nic.root_qdisc.as_deref().unwrap_or("noqueue");
     let kind = now.split(' ').next().unwrap_or_default();
-    if now != want && !OWN_ROOTS.contains(&kind) {
+    if now != want && !OWN_ROOTS.contains(&kind) && !LANES_ROOTS.contains(&kind) {
         draft.refuse(format!(
-            "{}, `backend`: the root qdisc is `{now}`, which is neither the card's own nor this wish's: `expresslane lanes \
-             revert` if it is from an earlier apply, `tc qdisc del dev {} root` if nobody needs it",
+            "{}, `backend`: the root qdisc is `{now}`, which is neither the card's own nor the lanes': `tc qdisc del dev {} \
+             root` if nobody needs it",
             card.title(),
             card.nic.name
         ));

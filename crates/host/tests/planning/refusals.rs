@@ -103,10 +103,10 @@ fn what_stands_in_the_way_is_named() {
     check(|nic| nic.xdp = true, "channels = 8", "", &["`channels`", "XDP program"]);
     check(|nic| nic.channels = None, "channels = 8", "", &["`channels`", "can't change"]);
     check(
-        |nic| nic.root_qdisc = Some("htb default 10".to_owned()),
+        |nic| nic.root_qdisc = Some("handle 1: htb default 10".to_owned()),
         tc,
         "",
-        &["`backend`", "`htb default 10`", "lanes revert"],
+        &["`backend`", "`handle 1: htb default 10`", "tc qdisc del dev ens1 root"],
     );
     let fixed = |nic: &mut host::facts::Nic| {
         nic.features.insert("hw-tc-offload".to_owned(), Feature { on: false, fixed: true });
@@ -183,6 +183,20 @@ fn a_backend_that_can_t_be_had_says_why() {
     let mut facts = facts("virtio");
     facts.daemons[0].manageable = false;
     refused(&facts, &lane("", ""), &["`irqbalance`", "can't be stopped"]);
+}
+
+#[test]
+fn a_root_of_an_earlier_wish_is_no_hindrance() {
+    let mut facts = facts("e810-ice");
+    facts.nics[0].root_qdisc = Some("mqprio num_tc 2 map 0 1 queues 2@0 8@2 hw 1 mode channel".to_owned());
+    let spec = Spec::parse(&lane("backend = 'tc-channel'", "queues = 4")).unwrap();
+    let steps = plan::plan(&spec, &facts).unwrap().steps;
+    let root = steps.iter().find(|step| step.knob.to_string() == "nic/ens1/qdisc/root").unwrap();
+    assert!(
+        root.has_work() && root.have.as_ref().unwrap().as_str() == facts.nics[0].root_qdisc.as_ref().unwrap()
+    );
+    facts.nics[0].root_qdisc = Some("htb default 1".to_owned());
+    assert!(plan::plan(&spec, &facts).is_ok());
 }
 
 #[test]
