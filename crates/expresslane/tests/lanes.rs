@@ -250,3 +250,181 @@ fn what_somebody_else_changed_is_left_and_named() {
     host.ends(&["revert", "--force"], 0);
     assert_ne!(affinity(pid), "1");
 }
+
+/// Something that somebody else does to the machine.
+fn run(program: &str, words: &str) {
+    let output = Command::new(program).args(words.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{program} {words}: {}", told(&output));
+}
+
+/// `lanes guard` at work, and what it says. It ends with this, and by itself when a test waits for a word that never comes.
+struct Guarding {
+    child: Child,
+    lines: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+    said: Vec<String>,
+}
+
+impl Guarding {
+    fn start(host: &Machine) -> Guarding {
+        let guard = host.lanes(&["guard", "--every", "50ms"]);
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(guard.get_program()).args(guard.get_args());
+        command.env("EXPRESSLANE_STATE_DIR", host.directory.join("state"));
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut guarding = Guarding { child, lines, said: Vec::new() };
+        guarding.says("guarding the lanes in force");
+        guarding
+    }
+
+    /// Waits for a line with these words, and returns it.
+    fn says(&mut self, words: &str) -> String {
+        for line in self.lines.by_ref() {
+            let line = line.unwrap();
+            self.said.push(line.clone());
+            if line.contains(words) {
+                return line;
+            }
+        }
+        panic!("it ended and never said '{words}' but:\n{}", self.said.join("\n"));
+    }
+
+    /// SIGTERM ends it, and `timeout` hands that on.
+    fn end(&self) {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).output();
+    }
+}
+
+impl Drop for Guarding {
+    fn drop(&mut self) {
+        self.end();
+        let _ = self.child.wait();
+    }
+}
+
+/// A lane with a queue, kernel threads that poll it, a class and a program.
+fn full_wish(pid: u32) -> String {
+    wish(pid).replace("[[lane]]", "features = { rx-gro = true }\n[[lane]]\nqueues = 1\nthreaded = true")
+}
+
+#[test]
+fn a_guard_sets_again_what_was_taken_away_and_leaves_what_somebody_fights_for() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let pid = process.0.id();
+    let (before, cpus) = (host.facts(), affinity(pid));
+    host.ends(&["apply", host.file("lanes.toml", &full_wish(pid)).to_str().unwrap()], 0);
+    let applied = host.facts();
+    let name = &host.name;
+    let mut guard = Guarding::start(&host);
+
+    run("tc", &format!("-n {name} qdisc del dev vs root"));
+    guard.says("nic/vs/qdisc/root has ");
+    guard.says("nic/vs/class/e7:1 has nothing: set to 'parent e7: htb rate 1Gbit ceil 1Gbit' again");
+    run("tc", &format!("-n {name} qdisc del dev vs clsact"));
+    guard.says("nic/vs/qdisc/clsact has nothing: set to 'clsact' again");
+    let line = guard.says("nic/vs/filter/egress/49001 has nothing: set to ");
+    let when = line.split(' ').next().unwrap();
+    assert!(when.len() == 20 && when.contains('T') && when.ends_with('Z'), "it says when: {line}");
+    // New poll threads come with the link, and run anywhere.
+    run("ip", &format!("-n {name} link set vs down"));
+    run("ip", &format!("-n {name} link set vs up"));
+    if cpus != "0" {
+        guard.says("nic/vs/queue/3/napi-thread has ");
+    }
+
+    // Another card's link is no excuse for what is lost on this one.
+    run("ip", &format!("-n {name} link add x0 type veth peer name x1"));
+    let fight = || {
+        run("ip", &format!("-n {name} link set x0 up"));
+        run("ip", &format!("-n {name} link set x0 down"));
+        let file = "/sys/class/net/vs/queues/rx-3/rps_cpus";
+        let mut shell = Command::new("ip");
+        shell.args(["netns", "exec", name, "sh", "-c", &format!("echo 0 > {file}")]);
+        assert!(shell.status().unwrap().success());
+    };
+    for _ in 0..host::guard::LOSSES_COUNT_MAX {
+        fight();
+        guard.says("nic/vs/rx/3/rps_cpus has none: set to '0' again");
+    }
+    fight();
+    let line = guard.says("nic/vs/rx/3/rps_cpus has none and was lost 6 times in 10 minutes: left so.");
+    assert!(line.contains("look for a script") || line.contains("runs and sets such things"), "{line}");
+    run("ip", &format!("-n {name} link del x0"));
+
+    guard.end();
+    guard.says("the lanes stay in force");
+    assert_eq!(guard.child.wait().unwrap().code(), Some(0), "{:?}", guard.said);
+    let mut now = host.facts();
+    assert_ne!(now, applied, "one is left as somebody wanted it");
+    now["nics"][1]["queues"][3]["rps_cpus"] = applied["nics"][1]["queues"][3]["rps_cpus"].clone();
+    assert_eq!(without_threads(now), without_threads(applied), "all others are as they were applied");
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+    assert_eq!(affinity(pid), cpus);
+}
+
+/// Threads that poll have other numbers after each link event.
+fn without_threads(mut facts: serde_json::Value) -> serde_json::Value {
+    for nic in facts["nics"].as_array_mut().unwrap() {
+        for queue in nic["queues"].as_array_mut().unwrap() {
+            if let Some(thread) = queue.get_mut("napi_thread").and_then(|it| it.as_object_mut()) {
+                thread.remove("tid");
+            }
+        }
+    }
+    facts
+}
+
+#[test]
+fn a_guard_stands_in_nobodys_way_and_ends_with_the_lanes() {
+    let Some(host) = Machine::new() else { return };
+    assert!(host.ends(&["guard"], 1).contains("no lanes are in force: there is nothing to guard"));
+    let process = sleeper();
+    let before = host.facts();
+    let wish = wish(process.0.id());
+    host.ends(&["apply", host.file("lanes.toml", &wish).to_str().unwrap()], 0);
+    let mut guard = Guarding::start(&host);
+    // Another wish is guarded from when it is applied.
+    let other = host.file("other.toml", &wish.replace("rate-max = \"1Gbit\"", "rate-max = \"2Gbit\""));
+    host.ends(&["apply", other.to_str().unwrap()], 0);
+    let name = &host.name;
+    run("tc", &format!("-n {name} qdisc del dev vs root"));
+    guard.says("set to 'parent e7: htb rate 2Gbit ceil 2Gbit' again");
+    host.ends(&["revert"], 0);
+    guard.says("the lanes were reverted: there is nothing left to guard");
+    assert_eq!(guard.child.wait().unwrap().code(), Some(0), "{:?}", guard.said);
+    assert_eq!(host.facts(), before);
+}
+
+#[test]
+fn a_changed_wish_replaces_a_root_and_a_refused_one_names_the_way() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let wish = wish(process.0.id());
+    host.ends(&["apply", host.file("lanes.toml", &wish).to_str().unwrap()], 0);
+    let limited = wish.replace("[default]\nrate-max = \"1Gbit\"\n", "rate-max = \"1Gbit\"\n");
+    host.ends(&["apply", host.file("limited.toml", &limited).to_str().unwrap()], 0);
+    let status = host.ends(&["status", "--sample", "50ms"], 0);
+    assert!(status.contains("idle"), "{status}");
+    let impossible =
+        host.file("impossible.toml", &wish.replace("cores = \"0\"", "cores = \"0\"\nqueues = 9"));
+    let impossible = impossible.to_str().unwrap();
+    let text = host.ends(&["apply", impossible], 2);
+    assert!(text.contains("run `expresslane lanes revert` and then apply it"), "{text}");
+    // What fails half-way leaves the former wish in force, also for those who ask which it is.
+    let failing = wish.replace("[[nic]]", "[host]\nsysctls = { \"net.core.nowhere\" = 1 }\n[[nic]]");
+    let between = host.facts();
+    let text = host.ends(&["apply", host.file("failing.toml", &failing).to_str().unwrap()], 1);
+    assert!(text.contains("no sysctl net.core.nowhere") && text.contains("lanes revert"), "{text}");
+    assert_eq!(host.facts(), between);
+    let status = host.ends(&["status", "--sample", "50ms"], 0);
+    assert!(status.contains("idle"), "{status}");
+    let unreadable = host.file("unreadable.toml", "[[lane]]\nprots = 1\n");
+    let text = host.ends(&["apply", unreadable.to_str().unwrap()], 2);
+    assert!(!text.contains("lanes revert"), "nothing in force is in the way of that: {text}");
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+    assert!(!host.ends(&["apply", impossible], 2).contains("lanes revert"));
+}

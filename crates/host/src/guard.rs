@@ -29,6 +29,14 @@ pub fn fresh(plan: &Plan, kernel: &mut dyn Kernel) -> Fresh {
     plan.steps.iter().map(|step| (step.knob.clone(), kernel.read(&step.knob))).collect()
 }
 
+/// Takes over the threads of processes as `now` has them, a later plan of the same wish: servers start and end threads, while what
+/// a card shall have stays as it was planned. Of a card that is being reset, or that has lost queues, another plan would come.
+pub fn take_threads(plan: &mut Plan, now: &Plan) {
+    let is_thread = |step: &Step| matches!(step.knob, Knob::Thread { .. });
+    plan.steps.retain(|step| !is_thread(step));
+    plan.steps.extend(now.steps.iter().filter(|step| is_thread(step)).cloned());
+}
+
 /// What the kernel told since the last look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -67,6 +75,14 @@ pub enum Finding {
         /// In the kernel's words.
         reason: String,
     },
+    /// The lanes in force have not set it, and it did not have what is wanted since guarding began: whose it is can't be told.
+    /// Told once.
+    Unknown {
+        /// The step that would set it.
+        step: Step,
+        /// What it has.
+        found: Option<Setting>,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -82,6 +98,13 @@ impl fmt::Display for Finding {
                 WINDOW_MS / 60_000
             ),
             Finding::Unreadable { knob, reason } => write!(f, "{knob} can't be looked at: {reason}"),
+            Finding::Unknown { step, found } => write!(
+                f,
+                "{} has {}, and the lanes in force never set it: left so. `expresslane lanes apply` sets it to {}",
+                step.knob,
+                shown(found),
+                shown(&step.want)
+            ),
         }
     }
 }
@@ -98,7 +121,10 @@ struct Known {
     losses_ms: VecDeque<u64>,
     /// What it had when it was left.
     left_with: Option<Option<Setting>>,
-    is_told_unreadable: bool,
+    /// It had what is wanted at some look, or the journal has it.
+    is_kept: bool,
+    /// It was told that nothing can be done about it, and that is still so.
+    is_told: bool,
 }
 
 impl Guard {
@@ -122,13 +148,12 @@ impl Guard {
         for (index, step) in plan.steps.iter().enumerate() {
             let Some(found) = fresh.get(&step.knob).filter(|_| last(index, &step.knob)) else { continue };
             let known = self.known.entry(step.knob.clone()).or_default();
+            // A server may start threads at any time, and those are to be where the others are.
+            known.is_kept |= matches!(step.knob, Knob::Thread { .. }) || journal.held(&step.knob).is_some();
             let finding = match found {
                 Ok(found) => known.compare(step, found, notices, daemons, now_ms),
-                Err(_) if known.is_told_unreadable => None,
-                Err(refusal) => {
-                    known.is_told_unreadable = true;
-                    Some(Finding::Unreadable { knob: step.knob.clone(), reason: refusal.reason.clone() })
-                }
+                Err(refusal) => known
+                    .told(|| Finding::Unreadable { knob: step.knob.clone(), reason: refusal.reason.clone() }),
             };
             findings.extend(finding);
         }
@@ -145,12 +170,15 @@ impl Known {
         daemons: &[Daemon],
         now_ms: u64,
     ) -> Option<Finding> {
-        self.is_told_unreadable = false;
         self.losses_ms.retain(|loss_ms| now_ms.saturating_sub(*loss_ms) < WINDOW_MS);
         if *found == step.want {
-            self.left_with = None;
+            (self.left_with, self.is_kept, self.is_told) = (None, true, false);
             return None;
         }
+        if !self.is_kept {
+            return self.told(|| Finding::Unknown { step: step.clone(), found: found.clone() });
+        }
+        self.is_told = false;
         if is_explained(&step.knob, notices) {
             return Some(Finding::Again { step: step.clone(), found: found.clone() });
         }
@@ -176,6 +204,12 @@ impl Known {
             losses_count: self.losses_ms.len(),
             culprit: culprit(&step.knob, daemons),
         })
+    }
+
+    /// A finding about which nothing is done, once.
+    fn told(&mut self, finding: impl FnOnce() -> Finding) -> Option<Finding> {
+        let is_news = !std::mem::replace(&mut self.is_told, true);
+        is_news.then(finding)
     }
 
     fn lose(&mut self, now_ms: u64) {
@@ -253,7 +287,12 @@ mod tests {
     impl Machine {
         fn new() -> Machine {
             let cpus: crate::Cpus = "0-3".parse().unwrap();
-            let queue = Queue { irq_cpus: Some(cpus.clone()), xps_cpus: Some(cpus), ..Queue::default() };
+            let queue = Queue {
+                irq_cpus: Some(cpus.clone()),
+                xps_cpus: Some(cpus),
+                rps_cpus: Some([0].into_iter().collect()),
+                ..Queue::default()
+            };
             let nic = Nic { name: "ens1".to_owned(), queues: vec![queue], ..Nic::default() };
             let mut kernel = Fake::of(&Facts { nics: vec![nic], ..Facts::default() });
             let log = Memory::default();
@@ -354,6 +393,34 @@ mod tests {
         let reverted = revert(&mut machine.kernel, &mut machine.journal, false, &mut |_| {});
         assert_eq!(reverted.conflicts.len(), 1);
         assert_eq!(machine.look(&[], 0), []);
+    }
+
+    #[test]
+    fn what_the_lanes_never_set_is_told_once_and_left() {
+        let mut machine = Machine::new();
+        let rps = Knob::nic("ens1", NicKnob::RpsCpus(0));
+        machine.plan.steps.push(step(rps.clone(), "", "1"));
+        let findings = machine.look(&[Notice::Link { nic: "ens1".to_owned() }], 0);
+        let [Finding::Unknown { step, found }] = findings.as_slice() else { panic!("{findings:?}") };
+        assert_eq!((&step.knob, found), (&rps, &Some(Setting::new("0"))));
+        assert!(findings[0].to_string().contains("lanes apply` sets it to '1'"), "{}", findings[0]);
+        assert_eq!(machine.look(&[], 1), []);
+        // From when it had what is wanted, it is kept.
+        machine.set(&rps, "1");
+        assert_eq!(machine.look(&[], 2), []);
+        machine.set(&rps, "2");
+        assert_eq!(machine.mend(&[], 3), [rps]);
+    }
+
+    #[test]
+    fn threads_are_those_of_now_and_the_rest_stays_as_it_was_planned() {
+        let thread = |tid| Knob::Thread { pid: 7, start: 1, tid, what: crate::knob::ThreadKnob::Affinity };
+        let plan = |steps| Plan { steps, ..Plan::default() };
+        let mut kept = plan(vec![step(irq(), "0-3", "2"), step(thread(7), "0-3", "2")]);
+        let now = plan(vec![step(xps(), "0-3", "3"), step(thread(7), "2", "2"), step(thread(8), "0-3", "2")]);
+        take_threads(&mut kept, &now);
+        let knobs: Vec<Knob> = kept.steps.into_iter().map(|step| step.knob).collect();
+        assert_eq!(knobs, [irq(), thread(7), thread(8)]);
     }
 
     #[test]

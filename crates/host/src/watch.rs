@@ -3,14 +3,26 @@
 //! A link event takes more with it than the link: NAPI ids are new, on some drivers interrupts lose their cpus and queues their
 //! settings. What is kept in mind about a card is looked up again after one.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::Refusal;
 use crate::kernel::Cause;
+use crate::kernel::live::{links, napi};
 
-/// Events are read in pieces of so many bytes. What is in one does not matter, so one that is cut off does no harm.
+/// Events are read in pieces of so many bytes. An event that is cut off still says which card it is about.
 const PIECE_SIZE: usize = 8192;
+
+/// What has changed since the last look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Names of the cards that came, or whose link went down, came up or was set up anew. Those that have gone have no name, and
+    /// those of which somebody switched a feature are as they were.
+    pub cards: BTreeSet<String>,
+    /// Events were lost: it may be any card.
+    pub is_any: bool,
+}
 
 /// Links of the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -53,38 +65,55 @@ impl Links {
     /// The socket is broken.
     pub fn wait(&mut self) -> Result<(), Refusal> {
         self.receive(0)?;
-        while self.receive(libc::MSG_DONTWAIT)? {}
+        while self.receive(libc::MSG_DONTWAIT)?.is_some() {}
         Ok(())
     }
 
-    /// Whether some link has changed since the last call. It does not sleep.
+    /// What has changed since the last call; `None`: nothing. It does not sleep.
     ///
     /// # Errors
     /// The socket is broken.
-    pub fn has_changed(&mut self) -> Result<bool, Refusal> {
-        let has_changed = self.receive(libc::MSG_DONTWAIT)?;
-        while self.receive(libc::MSG_DONTWAIT)? {}
-        Ok(has_changed)
+    pub fn changed(&mut self) -> Result<Option<Changed>, Refusal> {
+        let mut changed = None;
+        while let Some(piece) = self.receive(libc::MSG_DONTWAIT)? {
+            let so_far = changed.get_or_insert_with(Changed::default);
+            match piece {
+                Piece::Lost => so_far.is_any = true,
+                Piece::Of(size) => {
+                    let numbers = links::changed(&self.piece[..size]);
+                    so_far.cards.extend(numbers.into_iter().filter_map(napi::card_of));
+                }
+            }
+        }
+        Ok(changed)
     }
 
-    /// False when there was nothing.
-    fn receive(&mut self, flags: i32) -> Result<bool, Refusal> {
+    /// None when there was nothing.
+    fn receive(&mut self, flags: i32) -> Result<Option<Piece>, Refusal> {
         loop {
             let (piece, size) = (self.piece.as_mut_ptr(), self.piece.len());
             // SAFETY: the pointer and the size are of one vector that lives through the call.
             let received = unsafe { libc::recv(self.socket.as_raw_fd(), piece.cast(), size, flags) };
-            if received >= 0 {
-                return Ok(true);
+            if let Ok(size) = usize::try_from(received) {
+                return Ok(Some(Piece::Of(size)));
             }
             match io::Error::last_os_error().raw_os_error() {
                 Some(libc::EINTR) => {}
-                Some(libc::EAGAIN) => return Ok(false),
-                // Some were lost.
-                Some(libc::ENOBUFS) => return Ok(true),
+                Some(libc::EAGAIN) => return Ok(None),
+                Some(libc::ENOBUFS) => return Ok(Some(Piece::Lost)),
                 _ => return Err(refusal("the socket of link events is broken")),
             }
         }
     }
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// So many bytes.
+    Of(usize),
+    /// Events came faster than they were read, and some are gone.
+    Lost,
 }
 
 fn refusal(what: &str) -> Refusal {
@@ -105,7 +134,7 @@ mod tests {
                 return;
             }
             let mut links = Links::open().unwrap();
-            assert!(!links.has_changed().unwrap());
+            assert_eq!(links.changed().unwrap(), None);
             let set = |state: &str| {
                 let status = std::process::Command::new("ip").args(["link", "set", "lo", state]).status();
                 assert!(status.expect("ip is installed").success());
@@ -113,9 +142,10 @@ mod tests {
             set("up");
             // Sleeps for ever if the event is missed.
             links.wait().unwrap();
-            assert!(!links.has_changed().unwrap(), "a burst is one change");
+            assert_eq!(links.changed().unwrap(), None, "a burst is one change");
             set("down");
-            assert!(links.has_changed().unwrap(), "events are there when the change is made");
+            let of_lo = Changed { cards: ["lo".to_owned()].into(), is_any: false };
+            assert_eq!(links.changed().unwrap(), Some(of_lo), "events are there when the change is made");
         };
         std::thread::scope(|scope| scope.spawn(on_its_own).join().unwrap());
     }

@@ -3,17 +3,23 @@
 use std::net::IpAddr;
 
 use super::filter::{address_of, prefix_text};
-use super::netlink::{DUMP, Message, Netlink, u32_at};
+use super::netlink::{Attributes, DUMP, HEADER_SIZE, Message, Netlink, u16_at, u32_at};
 use crate::Refusal;
 
+const NEW_LINK: u16 = 16;
+const DELETE_LINK: u16 = 17;
 const GET_LINK: u16 = 18;
 const GET_ADDRESS: u16 = 22;
 const GET_ROUTE: u16 = 26;
 
 /// `struct ifinfomsg`: family u8, nothing u8, type u16, index i32, flags u32, change u32.
 const LINK_HEADER_SIZE: usize = 16;
+const LINK_INDEX_OFFSET: usize = 4;
 const LINK_XDP: u16 = 43;
 const XDP_ATTACHED: u16 = 2;
+/// What makes the kernel tell of a link, where it says so (`enum` of `IFLA_EVENT_NONE`): a feature was switched.
+const LINK_EVENT: u16 = 44;
+const EVENT_FEATURES: u32 = 2;
 
 /// `struct ifaddrmsg`: family, prefix length, flags, scope (each u8), index u32.
 const ADDRESS_HEADER_SIZE: usize = 8;
@@ -30,7 +36,7 @@ const TABLE_MAIN: u8 = 254;
 /// Whether an XDP program runs on an interface.
 pub(crate) fn has_xdp(netlink: &mut Netlink, interface: u32) -> Result<bool, Refusal> {
     let mut header = [0; LINK_HEADER_SIZE];
-    header[4..8].copy_from_slice(&interface.to_ne_bytes());
+    header[LINK_INDEX_OFFSET..][..4].copy_from_slice(&interface.to_ne_bytes());
     let replies = netlink.ask(&Message::new(GET_LINK, 0, &header))?;
     let attached = replies
         .first()
@@ -65,4 +71,63 @@ pub(crate) fn gateways(netlink: &mut Netlink) -> Result<Vec<(u32, IpAddr)>, Refu
         is_default.then_some((attributes.u32(ROUTE_OUT)?, gateway))
     };
     Ok(replies.iter().filter_map(gateway).collect())
+}
+
+/// Numbers of the interfaces that came, went or changed their state, of the messages in a piece. A switched feature is somebody's
+/// doing and no change of the link; a message that is cut off before it says so counts.
+pub(crate) fn changed(piece: &[u8]) -> Vec<u32> {
+    let mut changed = Vec::new();
+    let mut rest = piece;
+    while rest.len() >= HEADER_SIZE + LINK_HEADER_SIZE {
+        let length = (u32_at(rest, 0) as usize).clamp(HEADER_SIZE, rest.len());
+        let (message, behind) = rest.split_at(length.next_multiple_of(4).min(rest.len()));
+        rest = behind;
+        let attributes = Attributes(message.get(HEADER_SIZE + LINK_HEADER_SIZE..).unwrap_or_default());
+        let is_link = matches!(u16_at(message, 4), NEW_LINK | DELETE_LINK);
+        if is_link && attributes.u32(LINK_EVENT) != Some(EVENT_FEATURES) {
+            changed.push(u32_at(message, HEADER_SIZE + LINK_INDEX_OFFSET));
+        }
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A message as the kernel sends it: its length, kind, the interface's number, attributes.
+    fn told(kind: u16, interface: u32, attributes: &[(u16, u32)]) -> Vec<u8> {
+        let mut header = [0; LINK_HEADER_SIZE];
+        header[LINK_INDEX_OFFSET..][..4].copy_from_slice(&interface.to_ne_bytes());
+        let mut message = Message::new(kind, 0, &header);
+        for (kind, value) in attributes {
+            message.put_u32(*kind, *value);
+        }
+        let mut bytes = message.into_bytes();
+        let length = u32::try_from(bytes.len()).unwrap();
+        bytes[..4].copy_from_slice(&length.to_ne_bytes());
+        bytes
+    }
+
+    #[test]
+    fn a_link_that_changed_is_told_from_a_feature_that_was_switched() {
+        let check = |pieces: &[Vec<u8>], want: &[u32]| assert_eq!(changed(&pieces.concat()), want);
+        check(&[told(NEW_LINK, 4, &[])], &[4]);
+        check(&[told(DELETE_LINK, 5, &[(4, 1500)])], &[5]);
+        check(&[told(NEW_LINK, 4, &[(4, 1500), (LINK_EVENT, EVENT_FEATURES)])], &[]);
+        check(&[told(NEW_LINK, 4, &[(LINK_EVENT, 1)])], &[4]);
+        // A route is no link.
+        check(&[told(24, 4, &[])], &[]);
+        let both = [told(NEW_LINK, 4, &[(LINK_EVENT, EVENT_FEATURES)]), told(NEW_LINK, 7, &[])];
+        check(&both, &[7]);
+        check(&[], &[]);
+        // Cut off before it says that it is a feature: who reads it looks once too often.
+        let whole = told(NEW_LINK, 4, &[(4, 1500), (LINK_EVENT, EVENT_FEATURES)]);
+        for end in 0..whole.len() {
+            let want: &[u32] = if end < HEADER_SIZE + LINK_HEADER_SIZE { &[] } else { &[4] };
+            check(&[whole[..end].to_vec()], want);
+        }
+        // A length of nothing ends.
+        check(&[vec![0; 64]], &[]);
+    }
 }

@@ -40,7 +40,7 @@ const ACK_TLVS: u16 = 0x200;
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-const HEADER_SIZE: usize = 16;
+pub(super) const HEADER_SIZE: usize = 16;
 const ATTRIBUTE_HEADER_SIZE: usize = 4;
 /// Marks a value that is attributes again.
 const NESTED: u16 = 1 << 15;
@@ -132,6 +132,12 @@ impl Message {
     #[cfg(test)]
     pub(super) fn header<const SIZE: usize>(&self) -> [u8; SIZE] {
         *self.bytes[HEADER_SIZE..].first_chunk().expect("a header is there")
+    }
+
+    /// As it would be sent, but for its length and number.
+    #[cfg(test)]
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The attributes alone, behind a family's header of so many bytes.
