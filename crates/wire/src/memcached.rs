@@ -27,7 +27,7 @@
 //! - keys of a `get` line beyond [`STREAM_SIZE_MIN`] bytes are answered as they come, so a key that is too long behind them is
 //!   refused behind their values;
 //! - commands that tune what this server does not have (`slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `extstore`)
-//!   are refused in memcached's own words for that.
+//!   are refused in memcached's own words for that, and `me` shows one slab class.
 
 pub mod decoder;
 pub mod head;

@@ -5,6 +5,9 @@ use wire::command::{self, Id};
 use wire::resp::{LINE_SIZE_MAX, is_http};
 use wire::{ArgRanges, Args, Decoder, Limits, Step, reply};
 
+mod transcript;
+use transcript::unescape;
+
 /// As much of a server as the transcripts need. Input arrives in pieces that end at `cuts`.
 fn serve(input: &[u8], cuts: &[usize], limits: &Limits) -> Vec<u8> {
     let (mut decoder, mut args, mut out) = (Decoder::new(), ArgRanges::new(), Vec::new());
@@ -42,28 +45,6 @@ fn answer(args: &Args<'_>, out: &mut Vec<u8>) -> bool {
         Ok(command) => panic!("no transcript calls {}", command.name),
     }
     true
-}
-
-fn unescape(text: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'\\' => match bytes.next() {
-                Some(b'r') => b'\r',
-                Some(b'n') => b'\n',
-                Some(b't') => b'\t',
-                Some(b'\\') => b'\\',
-                Some(b'x') => {
-                    let digits = [bytes.next().unwrap(), bytes.next().unwrap()];
-                    u8::from_str_radix(std::str::from_utf8(&digits).unwrap(), 16).unwrap()
-                }
-                other => panic!("no escape: {other:?}"),
-            },
-            byte => byte,
-        });
-    }
-    out
 }
 
 fn check(input: &[u8], want: &[u8], limits: &Limits) {

@@ -153,10 +153,10 @@ impl Decoder {
     /// command that closes ([`Bits::CLOSES`]).
     #[inline]
     pub fn decode(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
-        if input.is_empty() {
-            return Step::Need;
-        }
         match self.state.phase {
+            // Its end may need no further byte.
+            Phase::Piece(_) | Phase::Value { .. } | Phase::Instead(..) => Step::Large,
+            _ if input.is_empty() => Step::Need,
             Phase::Start if self.is_binary => self.header(input, args, limits),
             Phase::Start => self.line(input, args, limits),
             Phase::Frame(size) if input.len() < index(size) => Step::Need,
@@ -180,7 +180,6 @@ impl Decoder {
                 self.state.phase = swallow(left - size64(size));
                 skip(size, args)
             }
-            Phase::Piece(_) | Phase::Value { .. } | Phase::Instead(..) => Step::Large,
         }
     }
 

@@ -211,7 +211,7 @@ fn put_counted(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8], value:
     out.put_all([b"\r\n", &digits[start..], b"\r\n"]);
 }
 
-/// What `me` says. There are no slab classes here.
+/// What `me` says. All are of one slab class here.
 fn put_debug(out: &mut impl Put, key: &[u8], item: &Item) {
     out.put(b"ME ");
     if item.has_base64_key {
@@ -227,7 +227,7 @@ fn put_debug(out: &mut impl Put, key: &[u8], item: &Item) {
     put_number(out, b" la=", item.idle_s);
     put_number(out, b" cas=", item.cas);
     out.put(if item.was_fetched { b" fetch=yes" } else { b" fetch=no" });
-    put_number(out, b" cls=0 size=", item_size(key.len(), item.flags, item.size));
+    put_number(out, b" cls=1 size=", item_size(key.len(), item.flags, item.size));
     out.put(b"\r\n");
 }
 
@@ -430,4 +430,86 @@ fn key_size(key: &[u8]) -> u16 {
 
 fn size64(size: usize) -> u64 {
     u64::try_from(size).expect("a size fits 64 bits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was put, and the errors that were noted.
+    #[derive(Default)]
+    struct Out(Vec<u8>, Vec<Vec<u8>>);
+
+    impl Put for Out {
+        fn put(&mut self, bytes: &[u8]) {
+            self.0.put(bytes);
+        }
+
+        fn note_error(&mut self, text: &[u8]) {
+            self.1.push(text.to_vec());
+        }
+    }
+
+    #[test]
+    fn errors_are_counted_said_or_not() {
+        for framing in [Framing::Text, Framing::Meta, Framing::Binary] {
+            for bits in [Bits::default(), Bits::QUIET] {
+                let head = Head { bits, ..Head::new(Verb::Set, framing) };
+                let mut out = Out::default();
+                for outcome in [
+                    Outcome::Say(Say::BadChunk),
+                    Outcome::Say(Say::Error),
+                    Outcome::Say(Say::TooLarge),
+                    Outcome::Say(Say::Nothing),
+                    Outcome::Say(Say::Done),
+                    Outcome::NotStored,
+                    Outcome::NotFound,
+                    Outcome::Exists,
+                ] {
+                    put(&mut out, &head, b"k", b"", &outcome);
+                }
+                assert_eq!(out.1, [&b"CLIENT_ERROR"[..], b"ERROR", b"SERVER_ERROR", b"CLIENT_ERROR"]);
+                assert_eq!(out.0.is_empty(), framing == Framing::Text && bits == Bits::QUIET);
+            }
+        }
+    }
+
+    #[test]
+    fn statistics_are_lines_or_packets() {
+        let stats = |framing: Framing| {
+            let head = Head { opcode: 0x10, opaque: 7, ..Head::new(Verb::Stats, framing) };
+            let mut out = Vec::new();
+            put_stat(&mut out, &head, "pid", "123");
+            put_stats_end(&mut out, &head);
+            out
+        };
+        assert_eq!(stats(Framing::Text), b"STAT pid 123\r\nEND\r\n");
+        // As in the protocol's document, section 4.10.
+        let packet = |key_size: u8, body_size: u8| {
+            let front = [0x81, 0x10, 0, key_size, 0, 0, 0, 0, 0, 0, 0, body_size, 0, 0, 0, 7];
+            [&front[..], &[0; 8]].concat()
+        };
+        assert_eq!(stats(Framing::Binary), [&packet(3, 6)[..], b"pid123", &packet(0, 0)].concat());
+    }
+
+    #[test]
+    fn a_stranger_is_sent_away() {
+        let outcome = Outcome::Say(Say::Unauthenticated);
+        assert!(closes(&Head::new(Verb::Get, Framing::Binary), &outcome));
+        assert!(!closes(&Head::new(Verb::Get, Framing::Text), &outcome));
+        let quit = Head { bits: Bits::CLOSES, ..Head::new(Verb::Quit, Framing::Text) };
+        assert!(closes(&quit, &Outcome::Ok));
+        let mut out = Vec::new();
+        put(
+            &mut out,
+            &Head { opcode: 0x20, ..Head::new(Verb::SaslAuth, Framing::Binary) },
+            b"",
+            b"",
+            &outcome,
+        );
+        assert_eq!((out[7], &out[24..]), (0x20, &b"Auth failure."[..]));
+        out.clear();
+        put_body(&mut out, &Head::new(Verb::SaslAuth, Framing::Binary), Status::AUTH_CONTINUE, b"r=x");
+        assert_eq!((out[7], out[11], &out[24..]), (0x21, 3, &b"r=x"[..]));
+    }
 }

@@ -86,6 +86,8 @@ pub enum Say {
     WatchRefused,
     /// `cache_memlimit`: the limit is a setting of the whole server.
     MemoryLimitRefused,
+    /// `refresh_certs`: there is no TLS.
+    TlsRefused,
     /// A binary opcode that there is not.
     UnknownCommand,
     /// A binary request whose parts have sizes that the opcode does not have.
@@ -159,6 +161,7 @@ impl Say {
         Say::Done,
         Say::WatchRefused,
         Say::MemoryLimitRefused,
+        Say::TlsRefused,
         Say::UnknownCommand,
         Say::InvalidArguments,
         Say::Unauthenticated,
@@ -211,6 +214,7 @@ impl Say {
             Say::Done => "OK",
             Say::WatchRefused => "CLIENT_ERROR watch commands not allowed",
             Say::MemoryLimitRefused => "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust",
+            Say::TlsRefused => "Error TLS not enabled",
             Say::InvalidArguments => "CLIENT_ERROR invalid arguments",
             Say::Unauthenticated => "CLIENT_ERROR unauthenticated",
             Say::WrongPassword => "CLIENT_ERROR authentication failure",

@@ -288,6 +288,7 @@ fn refuse(words: &Words<'_>) -> Parsed {
         (b"lru_crawler", b"crawl" | b"metadump" | b"tocrawl" | b"sleep", 3) => (Say::CrawlerRefused, false),
         (b"lru_crawler", b"enable", 2) => (Say::CrawlerFailed, false),
         (b"lru_crawler", b"disable", 2) => (Say::Done, false),
+        (b"refresh_certs", ..) => (Say::TlsRefused, false),
         (b"watch", ..) => (Say::WatchRefused, words.is_noreply()),
         (name, ..) if !has_family(name) && words.get(words.count - 1).starts_with(b"HTTP/") => {
             (Say::Nothing, false)
