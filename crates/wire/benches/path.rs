@@ -6,8 +6,9 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use wire::command::{lookup, resolve};
+use wire::memcached::Framing;
 use wire::route::{PartitionMap, Slot};
-use wire::{ArgRanges, Decoder, Limits, Step, client, reply};
+use wire::{ArgRanges, Decoder, Limits, Step, client, memcached, reply};
 
 fn main() {
     let rounds = if std::env::args().any(|arg| arg == "--bench") { 200 } else { 1 };
@@ -27,6 +28,26 @@ fn main() {
     measure("decode 16 GET", rounds, 16, || decode(&get, &mut |_| {}));
     measure("decode 16 SET of 100 B", rounds, 16, || decode(&set, &mut |_| {}));
     measure("decode MGET of 10", rounds, 1, || decode(&mget, &mut |_| {}));
+    for (what, framing) in [
+        ("decode 16 get of text", Framing::Text),
+        ("decode 16 mg", Framing::Meta),
+        ("decode 16 GET of binary", Framing::Binary),
+    ] {
+        let mut input = Vec::new();
+        (0..16).for_each(|opaque| memcached::client::get(&mut input, framing, key, opaque));
+        measure(what, rounds, 16, || decode_memcached(framing, &input));
+        input.clear();
+        (0..16).for_each(|opaque| memcached::client::set(&mut input, framing, key, 0, &[b'x'; 100], opaque));
+        measure("  set of 100 B", rounds, 16, || decode_memcached(framing, &input));
+    }
+    let head = memcached::Head { bits: memcached::Bits::ENDS, ..memcached::Head::default() };
+    let item = memcached::Item { size: 100, ..memcached::Item::default() };
+    measure("VALUE reply of 100 B", rounds, 1, || {
+        out.clear();
+        memcached::reply::put_value_header(&mut out, black_box(&head), key, b"", black_box(&item));
+        out.extend_from_slice(black_box(&[b'x'; 100]));
+        memcached::reply::put_value_end(&mut out, &head);
+    });
     measure("look up GET", rounds, 1, || {
         black_box(lookup(black_box(b"GET")));
     });
@@ -61,6 +82,18 @@ fn decode(input: &[u8], each: &mut impl FnMut(wire::Args<'_>)) {
             consumed += size;
         }
     });
+    assert!(consumed == input.len(), "all of it are commands");
+}
+
+fn decode_memcached(framing: Framing, input: &[u8]) {
+    let (mut decoder, limits, mut consumed) =
+        (memcached::Decoder::new(framing), memcached::Limits::default(), 0);
+    let mut args = ArgRanges::new();
+    while let Step::Command { size } = decoder.decode(black_box(&input[consumed..]), &mut args, &limits) {
+        let view = args.view(&input[consumed..]);
+        black_box(memcached::Head::from_bytes(view.get(memcached::HEAD)));
+        consumed += size;
+    }
     assert!(consumed == input.len(), "all of it are commands");
 }
 

@@ -13,7 +13,8 @@
 //! | `text`, [`meta`], `binary` | how a line or a header is read |
 //! | [`reply`] | outcomes to bytes, and which of them are said at all |
 //! | [`say`] | the fixed texts |
-//! | [`number`], `base64` | numbers and keys as memcached reads them |
+//! | [`client`] | the other side: requests encoded, replies counted |
+//! | [`number`], `base64`, `scan` | numbers and keys as memcached reads them, bytes found |
 //!
 //! A command's arguments are `[head, key]`, `[head, key, flags]` or `[head, key, flags, value]` ([`HEAD`], [`KEY`], [`FLAGS`],
 //! [`VALUE`]): the head as [`Head::to_bytes`] writes it, the key decoded, the flags of a meta command as they came. A line
@@ -23,12 +24,15 @@
 //! swallows and what it says, down to the bytes. Differences, all of them where a client loses nothing:
 //! - an unknown binary opcode has its own body swallowed, no byte of the next request (memcached skips extras and key twice);
 //! - binary VERBOSITY (0x1b) is answered, and the length of a binary TOUCH, GAT and STAT must be exact;
-//! - a flag of a meta command that is too long is refused before anything changes (memcached notices it on the way);
+//! - an opaque of a meta command that is too long is refused before anything changes (memcached notices it on the way);
+//! - a `get` line with a key that is too long is refused alone (memcached forgets the replies before it, too, that have not been
+//!   sent yet);
 //! - keys of a `get` line beyond [`STREAM_SIZE_MIN`] bytes are answered as they come, so a key that is too long behind them is
 //!   refused behind their values;
 //! - commands that tune what this server does not have (`slabs`, `lru`, `lru_crawler`, `watch`, `cache_memlimit`, `extstore`)
 //!   are refused in memcached's own words for that, and `me` shows one slab class.
 
+pub mod client;
 pub mod decoder;
 pub mod head;
 pub mod meta;
@@ -38,6 +42,7 @@ pub mod say;
 
 mod base64;
 mod binary;
+mod scan;
 mod text;
 
 pub use decoder::{Decoder, Limits, STREAM_SIZE_MIN, State};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::memcached::meta::Options;
+use wire::memcached::meta::{Options, words};
 use wire::memcached::number::parse_u64;
 use wire::memcached::reply::{closes, has_value, put, put_value_end, put_value_header, put_version};
 use wire::memcached::{
@@ -133,23 +133,24 @@ impl Model {
     fn meta_get(&mut self, key: &[u8], flags: &[u8]) -> Outcome {
         let options = Options::parse(flags).unwrap();
         let mut is_new = false;
-        if let (false, Some(exptime)) = (self.entries.contains_key(key), options.create_exptime) {
-            self.link(key, Entry { expires_s: expires_s(exptime), ..Entry::default() });
+        if options.create_exptime.is_some() && !self.entries.contains_key(key) {
+            self.link(key, Entry::default());
             is_new = true;
         }
         let Some(entry) = self.entries.get_mut(key) else { return Outcome::Miss };
         // In the order of the flags.
         let mut is_won = is_new;
         let mut ttl_s = entry.item().ttl_s;
-        for word in flags.split(|byte| *byte == b' ') {
-            match word.first() {
-                Some(b'T') => entry.expires_s = expires_s(options.exptime.unwrap()),
-                Some(b'R') => {
+        for word in words(flags) {
+            match word[0] {
+                b'T' => entry.expires_s = expires_s(options.exptime.unwrap()),
+                b'N' if is_new => entry.expires_s = expires_s(options.create_exptime.unwrap()),
+                b'R' => {
                     let recache_s = expires_s(options.recache_exptime.unwrap());
                     is_won |=
                         !is_new && !entry.is_promised && entry.expires_s != 0 && entry.expires_s < recache_s;
                 }
-                Some(b't') => ttl_s = entry.item().ttl_s,
+                b't' => ttl_s = entry.item().ttl_s,
                 _ => {}
             }
         }
@@ -180,8 +181,13 @@ impl Model {
             (Verb::Append | Verb::Prepend, Some(old)) if head.cas != 0 && head.cas != old.cas => {
                 return Outcome::Exists;
             }
-            (Verb::Append, Some(old)) => new = Entry { value: [&old.value, value].concat(), ..old.clone() },
-            (Verb::Prepend, Some(old)) => new = Entry { value: [value, &old.value].concat(), ..old.clone() },
+            (verb @ (Verb::Append | Verb::Prepend), Some(old)) => {
+                let is_behind = verb == Verb::Append;
+                let parts = if is_behind { [&old.value, value] } else { [value, &old.value] };
+                let (flags, expires_s) = (old.flags, old.expires_s);
+                // Who was promised what is forgotten.
+                new = Entry { value: parts.concat(), flags, expires_s, ..Entry::default() };
+            }
             _ => return Outcome::NotStored,
         }
         Outcome::Stored { cas: self.link(key, new) }
@@ -205,16 +211,19 @@ impl Model {
     }
 
     fn count(&mut self, head: &Head, key: &[u8], flags: &[u8]) -> Outcome {
-        // T and N of ma, in their order.
+        // T, N and t of ma, in their order; what t shows.
         let touch = |entry: &mut Entry, is_new: bool| {
             let options = Options::parse(flags).unwrap();
-            for word in flags.split(|byte| *byte == b' ') {
-                match word.first() {
-                    Some(b'T') => entry.expires_s = expires_s(options.exptime.unwrap()),
-                    Some(b'N') if is_new => entry.expires_s = expires_s(options.create_exptime.unwrap()),
+            let mut ttl_s = None;
+            for word in words(flags) {
+                match word[0] {
+                    b'T' => entry.expires_s = expires_s(options.exptime.unwrap()),
+                    b'N' if is_new => entry.expires_s = expires_s(options.create_exptime.unwrap()),
+                    b't' => ttl_s = entry.item().ttl_s,
                     _ => {}
                 }
             }
+            ttl_s
         };
         let Some(old) = self.entries.get(key).cloned() else {
             if !head.is(Bits::CREATES) {
@@ -222,12 +231,13 @@ impl Model {
             }
             let mut new = Entry {
                 value: head.initial.to_string().into_bytes(),
-                expires_s: expires_s(head.exptime),
+                expires_s: if head.framing == Framing::Meta { 0 } else { expires_s(head.exptime) },
                 ..Entry::default()
             };
-            touch(&mut new, true);
+            let ttl_s = touch(&mut new, true);
             self.link(key, new);
-            return Outcome::Number { value: head.initial, item: self.entries[key].item(), is_new: true };
+            let item = Item { ttl_s, ..self.entries[key].item() };
+            return Outcome::Number { value: head.initial, item, is_new: true };
         };
         if head.cas != 0 && head.cas != old.cas {
             return Outcome::Exists;
@@ -239,12 +249,11 @@ impl Model {
             _ => number.saturating_sub(head.delta),
         };
         // A shorter number leaves blanks.
-        let text = format!("{value:0$}", 0);
-        let text = format!("{text:<width$}", width = old.value.len());
+        let text = format!("{value:<width$}", width = old.value.len());
         let mut new = Entry { value: text.into_bytes(), ..old };
-        touch(&mut new, false);
+        let ttl_s = touch(&mut new, false);
         self.link(key, new);
-        Outcome::Number { value, item: self.entries[key].item(), is_new: false }
+        Outcome::Number { value, item: Item { ttl_s, ..self.entries[key].item() }, is_new: false }
     }
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::head::{Bits, Framing, HEAD_SIZE, Head, Verb};
 use super::say::Say;
 use super::text::Keys;
-use super::{KEY_SIZE_MAX, base64, binary, text};
+use super::{KEY_SIZE_MAX, base64, binary, scan, text};
 use crate::resp::{ArgRanges, Step, Token, VIEW_SIZE_MAX, Word};
 
 /// Bytes without a line's end after which the connection is closed, unless they begin with `get` or `gets`.
@@ -192,6 +192,12 @@ impl Decoder {
 
     fn line(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
         let from = index(self.state.scanned);
+        if from == 0
+            && let Some((key, size)) = text::plain_get(input)
+        {
+            place(&Keys::GET.head(true), key, args);
+            return Step::Command { size };
+        }
         let Some(found) = end_of_line(&input[from..]) else {
             self.state.scanned = index32(input.len());
             return if input.len() > LINE_SIZE_MAX && !text::may_be_long(input) {
@@ -458,12 +464,12 @@ fn here(left: u64, input: &[u8]) -> usize {
 /// A line without its end, up to a zero byte: strings in C end there.
 fn line(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.contains(&0) { line.split(|byte| *byte == 0).next().unwrap_or_default() } else { line }
+    scan::find(line, 0).map_or(line, |end| &line[..end])
 }
 
 /// Every search for a line's end passes here, so tests count the bytes looked at.
 fn end_of_line(input: &[u8]) -> Option<usize> {
-    let found = input.iter().position(|byte| *byte == b'\n');
+    let found = scan::find(input, b'\n');
     #[cfg(test)]
     super::tests::look_at(found.map_or(input.len(), |index| index + 1));
     found

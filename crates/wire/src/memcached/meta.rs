@@ -1,10 +1,10 @@
 //! Meta commands: a code of two letters, a key, and flags of one letter each with what belongs to them.
 //!
 //! ```text
-//! mg key flags…          get: v value, f c t s l h k O…, T touch, N make, R recache, E… q b u
+//! mg key flags…          get: v value, f c t s l h k O, T touch, N make, R recache, q b u
 //! ms key size flags…     set: T F C I M(mode) c k O q b
 //! md key flags…          delete: C, I T make it stale, k O q b
-//! ma key flags…          count: N J make, D delta, M(mode) T C, v c t k O q b
+//! ma key flags…          count: N J make, D delta, M(mode) T C v c t k O q b
 //! me key                 what is known, for people
 //! mn                     nothing, answered with MN
 //! ```
@@ -149,8 +149,9 @@ impl Options {
     }
 }
 
-/// The flags in a meta command's argument, none of them empty.
-pub(super) fn words(flags: &[u8]) -> impl Iterator<Item = &[u8]> {
+/// The flags in a meta command's argument, none of them empty. `T`, `N` and `R` take effect in their order, and `t` shows what
+/// those before it have made.
+pub fn words(flags: &[u8]) -> impl Iterator<Item = &[u8]> {
     flags.split(|byte| *byte == b' ').filter(|word| !word.is_empty())
 }
 

@@ -14,7 +14,7 @@ use super::decoder::{Limits, Parsed, Then};
 use super::head::{Bits, Framing, Head, Verb};
 use super::number::{parse_i32, parse_u32, parse_u64};
 use super::say::Say;
-use super::{KEY_SIZE_MAX, item_size, meta};
+use super::{KEY_SIZE_MAX, item_size, meta, scan};
 
 /// Words of a line that are told apart; those behind are only counted as one more (`MAX_TOKENS` − 1).
 pub(super) const WORDS_MAX: usize = 23;
@@ -22,7 +22,7 @@ pub(super) const WORDS_MAX: usize = 23;
 /// The words of a line.
 pub(super) struct Words<'a> {
     line: &'a [u8],
-    ranges: [(usize, usize); WORDS_MAX],
+    ranges: [(u32, u32); WORDS_MAX],
     /// How many there are, at most [`WORDS_MAX`].
     pub(super) count: usize,
 }
@@ -36,7 +36,7 @@ impl<'a> Words<'a> {
             if start == end {
                 break;
             }
-            words.ranges[words.count] = (start, end);
+            words.ranges[words.count] = (index32(start), index32(end));
             words.count += 1;
             at = end;
         }
@@ -50,7 +50,7 @@ impl<'a> Words<'a> {
 
     /// Where it lies in the line.
     pub(super) fn range(&self, index: usize) -> Range<usize> {
-        self.ranges.get(index).map_or(0..0, |&(start, end)| start..end)
+        self.ranges.get(index).map_or(0..0, |&(start, end)| start as usize..end as usize)
     }
 
     /// From the word at `index` to the end of the last.
@@ -68,11 +68,22 @@ impl<'a> Words<'a> {
     }
 }
 
+/// Positions inside a line fit 32 bits.
+fn index32(index: usize) -> u32 {
+    u32::try_from(index).expect("a line is far smaller than 4 GiB")
+}
+
 /// Where the next word from `at` on starts and ends; both the line's end if there is none.
 fn next_word(line: &[u8], at: usize) -> (usize, usize) {
-    let start = at + line[at..].iter().take_while(|byte| **byte == b' ').count();
-    let size = line[start..].iter().position(|byte| *byte == b' ').unwrap_or(line.len() - start);
-    (start, start + size)
+    let mut start = at;
+    while line.get(start) == Some(&b' ') {
+        start += 1;
+    }
+    let mut end = start;
+    while line.get(end).is_some_and(|byte| *byte != b' ') {
+        end += 1;
+    }
+    (start, end)
 }
 
 /// What the keys of a line are asked for with.
@@ -84,6 +95,9 @@ pub(super) struct Keys {
 }
 
 impl Keys {
+    /// Those of `get`.
+    pub(super) const GET: Keys = Keys { exptime: None, wants_cas: false };
+
     /// The head of a key.
     pub(super) fn head(self, is_last: bool) -> Head {
         let verb = if self.exptime.is_some() { Verb::Gat } else { Verb::Get };
@@ -93,6 +107,21 @@ impl Keys {
             ..Head::new(verb, Framing::Text)
         }
     }
+}
+
+/// A `get` of one key without anything odd, which lies in the input as a whole: its key, and the size of the line. Nearly every
+/// request, read in one go; any other is read with care.
+#[inline]
+pub(super) fn plain_get(input: &[u8]) -> Option<(&[u8], usize)> {
+    const FRONT: &[u8] = b"get ";
+    let rest = input.strip_prefix(FRONT)?;
+    let size = scan::find_blank(rest)?;
+    let end_size = match rest[size..] {
+        [b'\r', b'\n', ..] => 2,
+        [b'\n', ..] => 1,
+        _ => return None,
+    };
+    (0 < size && size <= KEY_SIZE_MAX).then(|| (&rest[..size], FRONT.len() + size + end_size))
 }
 
 /// A line of keys: what for, and where the words behind begin. Nothing if it is another line.
