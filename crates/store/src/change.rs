@@ -352,7 +352,7 @@ impl Shard {
 
 /// Whether key and value make one piece, lengths, a time to live and a mark included.
 fn fits_inline(key_size: usize, value_size: usize) -> bool {
-    let mark = Some(Mark::default());
+    let mark = Some(Mark { flags: 1, ..Mark::default() });
     let plan = Plan { encoding: Encoding::Bytes, altered: false, ttl: true, mark, key_size, value_size };
     value_size <= INLINE_SIZE_MAX && plan.size() <= INLINE_ENTRY_MAX
 }

@@ -62,12 +62,14 @@ pub enum Effect<'e> {
         /// When it ends.
         expiry: Expiry,
     },
-    /// The document, if it is there, has this mark.
+    /// The document, if it is there, has this mark, and the flags that it has.
     Mark {
         /// Which key.
         key: Key<'e>,
-        /// What it has beside its value.
-        mark: Mark,
+        /// See [`Mark::cas`].
+        cas: u64,
+        /// See [`Mark::bits`].
+        bits: u8,
     },
     /// The string, a document's too, holds these bytes at this offset, and zeros between its former end and there. A key that is not
     /// there is made, with no time to live and as a string. With no bytes nothing changes.

@@ -4,10 +4,12 @@
 //!  0       3      4      6       7       8              16      20      24    31     32
 //!  | recency | kind | home | key n | val n | expires at   | next  | prev  | cas  | bits | flags | key n' | val n' | key | value
 //!  |  u24    | u8   | u16  | u8    | u8    | i64 unix ms  | u32   | u32   | u56  | u8   | u32   | u16    | u16    |
-//!                                          └── only with a time to live ─┘ └─ only a document ┘ └─ only if n = 255 ─┘
-//!  kind:  0-3 type (1 string, 2 document) · 4-5 encoding (0 bytes, 1 integer, 2 rope) · 6 altered in place · 7 has a time to live
+//!                                          └── only with a time to live ─┘ └ only a document ───┘ └─ only if n = 255 ─┘
+//!                                                                                        └ only if not 0
+//!  kind:  0-3 type (1 string, 2 document, 6 document with flags) · 4-5 encoding (0 bytes, 1 integer, 2 rope)
+//!         6 altered in place · 7 has a time to live
 //! ```
-//! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72, as a document 12 more. An integer's
+//! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72, as a document 8 more. An integer's
 //! value is its i64, a rope's is its u32 number on the shelf. `home` is the database that owns the entry, by its place in memory (SWAPDB
 //! exchanges names, not places). Together with the key it leads back to the one slot that owns the entry, so that
 //! expiry, eviction and compaction can begin from memory.
@@ -40,11 +42,6 @@ impl Type {
 }
 
 /// What a document has beside its bytes.
-///
-/// ```text
-/// 0     7      8       12
-/// | cas | bits | flags |       little-endian
-/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// Which state of the document this is; below [`Mark::CAS_END`], another one after each change.
@@ -59,18 +56,10 @@ impl Mark {
     /// The first number that is no `cas`.
     pub const CAS_END: u64 = 1 << 56;
 
-    fn to_bytes(self) -> [u8; MARK_SIZE] {
+    /// `cas` and `bits`, as they lie in memory.
+    fn word(self) -> u64 {
         assert!(self.cas < Mark::CAS_END, "a document's cas has 56 bits");
-        let mut bytes = [0; MARK_SIZE];
-        bytes[..8].copy_from_slice(&(self.cas | u64::from(self.bits) << 56).to_le_bytes());
-        bytes[8..].copy_from_slice(&self.flags.to_le_bytes());
-        bytes
-    }
-
-    fn of_bytes(bytes: [u8; MARK_SIZE]) -> Mark {
-        let [c0, c1, c2, c3, c4, c5, c6, bits, f0, f1, f2, f3] = bytes;
-        let cas = u64::from_le_bytes([c0, c1, c2, c3, c4, c5, c6, 0]);
-        Mark { cas, bits, flags: u32::from_le_bytes([f0, f1, f2, f3]) }
+        self.cas | u64::from(self.bits) << 56
     }
 }
 
@@ -168,6 +157,8 @@ const EMBEDDED_SIZE_MAX: usize = 44;
 pub(crate) const RECENCY: u32 = 0x00ff_ffff;
 const TYPE_STRING: u32 = 1 << 24;
 const TYPE_DOCUMENT: u32 = 2 << 24;
+/// A document's flags are not 0.
+const FLAGS: u32 = 4 << 24;
 const ALTERED: u32 = 1 << 30;
 const TTL: u32 = 1 << 31;
 const ENCODING_SHIFT: u32 = 28;
@@ -181,7 +172,8 @@ pub(crate) const NEXT: usize = 16;
 pub(crate) const PREV: usize = 20;
 const FIXED_SIZE: usize = 8;
 const TTL_SIZE: usize = 16;
-const MARK_SIZE: usize = 12;
+const MARK_SIZE: usize = 8;
+const FLAGS_SIZE: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
@@ -206,7 +198,7 @@ impl Head {
     pub(crate) fn read(arena: &Arena, handle: u32) -> Head {
         let first = u64::from_le_bytes(*arena.array(handle, 0));
         let word = (first & 0xffff_ffff) as u32;
-        let start = fixed_size(word & TTL != 0, word & TYPE_DOCUMENT != 0);
+        let start = fixed_size(word);
         let (key_size, value_size) = ((first >> 48 & 0xff) as usize, (first >> 56) as usize);
         let head = Head { handle, word, start, key_size, value_size };
         if key_size < LONG && value_size < LONG { head } else { head.with_long(arena) }
@@ -235,17 +227,33 @@ impl Head {
 
     /// What a document has beside its value.
     pub(crate) fn mark(&self, arena: &Arena) -> Option<Mark> {
-        self.is_document().then(|| Mark::of_bytes(*arena.array(self.handle, self.mark_start())))
+        if !self.is_document() {
+            return None;
+        }
+        let at = self.mark_start();
+        let word = u64::from_le_bytes(*arena.array(self.handle, at));
+        let flags = if self.word & FLAGS == 0 { 0 } else { arena.u32(self.handle, at + MARK_SIZE) };
+        let [.., bits] = word.to_le_bytes();
+        Some(Mark { cas: word % Mark::CAS_END, bits, flags })
     }
 
     fn mark_start(&self) -> usize {
-        fixed_size(self.has_ttl(), false)
+        fixed_size(self.word & TTL)
     }
 
-    /// Gives a document another mark.
-    pub(crate) fn set_mark(&self, arena: &mut Arena, mark: Mark) {
+    /// Gives a document another mark with the same flags.
+    pub(crate) fn remark(&self, arena: &mut Arena, cas: u64, bits: u8) {
         assert!(self.is_document(), "only documents are marked");
-        *arena.array_mut(self.handle, self.mark_start()) = mark.to_bytes();
+        let mark = Mark { cas, bits, flags: 0 };
+        *arena.array_mut(self.handle, self.mark_start()) = mark.word().to_le_bytes();
+    }
+
+    /// Writes all of a document's mark.
+    fn set_mark(&self, arena: &mut Arena, mark: Mark) {
+        self.remark(arena, mark.cas, mark.bits);
+        if self.word & FLAGS != 0 {
+            arena.set_u32(self.handle, self.mark_start() + MARK_SIZE, mark.flags);
+        }
     }
 
     pub(crate) fn is_altered(&self) -> bool {
@@ -303,17 +311,18 @@ pub(crate) struct Plan {
     pub(crate) value_size: usize,
 }
 
-/// Bytes in front of the lengths that are in bytes of their own.
+/// Bytes in front of the lengths that are in bytes of their own, of an entry whose first word this is.
 #[inline]
-fn fixed_size(has_ttl: bool, is_document: bool) -> usize {
-    FIXED_SIZE + usize::from(has_ttl) * TTL_SIZE + usize::from(is_document) * MARK_SIZE
+fn fixed_size(word: u32) -> usize {
+    let if_has = |bit: u32, size: usize| if word & bit == 0 { 0 } else { size };
+    FIXED_SIZE + if_has(TTL, TTL_SIZE) + if_has(TYPE_DOCUMENT, MARK_SIZE) + if_has(FLAGS, FLAGS_SIZE)
 }
 
 impl Plan {
     /// Where the key begins.
     pub(crate) fn start(&self) -> usize {
         let long = |size: usize| if size >= LONG { 2 } else { 0 };
-        fixed_size(self.ttl, self.mark.is_some()) + long(self.key_size) + long(self.value_size)
+        fixed_size(self.word(0)) + long(self.key_size) + long(self.value_size)
     }
 
     /// Bytes of the entry.
@@ -330,7 +339,11 @@ impl Plan {
         };
         let altered = if self.altered { ALTERED } else { 0 };
         let ttl = if self.ttl { TTL } else { 0 };
-        let kind = if self.mark.is_some() { TYPE_DOCUMENT } else { TYPE_STRING };
+        let kind = match self.mark {
+            None => TYPE_STRING,
+            Some(Mark { flags: 0, .. }) => TYPE_DOCUMENT,
+            Some(_) => TYPE_DOCUMENT | FLAGS,
+        };
         recency & RECENCY | kind | encoding << ENCODING_SHIFT | altered | ttl
     }
 
@@ -342,7 +355,7 @@ impl Plan {
         let [r0, r1, r2, r3] = word.to_le_bytes();
         let [h0, h1] = home.to_le_bytes();
         *arena.array_mut(handle, 0) = [r0, r1, r2, r3, h0, h1, byte(key_size), byte(value_size)];
-        let mut start = fixed_size(self.ttl, self.mark.is_some());
+        let mut start = fixed_size(word);
         for size in [key_size, value_size] {
             if size >= LONG {
                 *arena.array_mut(handle, start) = short(size).to_le_bytes();

@@ -242,9 +242,9 @@ impl Shard {
                 self.note(&key, What::Set);
                 Ok(outcome)
             }
-            Effect::Mark { key, mark } => {
+            Effect::Mark { key, cas, bits } => {
                 let Some((_, head)) = self.find(&key) else { return Ok(Outcome::default()) };
-                head.set_mark(&mut self.arena, mark);
+                head.remark(&mut self.arena, cas, bits);
                 self.note(&key, What::Set);
                 Ok(Outcome { existed: true, elements: 1, ..Outcome::default() })
             }

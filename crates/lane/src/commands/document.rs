@@ -162,8 +162,8 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         put_bytes(sink, entry.value());
         reply::put_value_end(sink, &request.head);
         if mark.bits & FETCHED == 0 {
-            let mark = Mark { bits: mark.bits | FETCHED, ..mark };
-            space.commit(Effect::Mark { key, mark }).expect("a mark takes no memory");
+            let (cas, bits) = (mark.cas, mark.bits | FETCHED);
+            space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
         }
     }
     if verb != Verb::Get {

@@ -98,7 +98,8 @@ impl World {
 
     pub(crate) fn mark(&mut self) -> Mark {
         let bits = self.random.next() as u8;
-        Mark { cas: self.random.below(Mark::CAS_END), bits, flags: self.random.next() as u32 }
+        let flags = if self.random.below(2) == 0 { 0 } else { self.random.next() as u32 };
+        Mark { cas: self.random.below(Mark::CAS_END), bits, flags }
     }
 
     pub(crate) fn expiry(&mut self) -> Expiry {
@@ -187,12 +188,12 @@ impl World {
                 }
             }
             80..85 => {
-                let mark = self.mark();
-                if let Some(held) = self.model[model].get_mut(&bytes).filter(|held| held.mark.is_some()) {
-                    held.mark = Some(mark);
-                    self.commit(Effect::Mark { key, mark });
+                let Mark { cas, bits, .. } = self.mark();
+                if let Some(mark) = self.model[model].get_mut(&bytes).and_then(|held| held.mark.as_mut()) {
+                    *mark = Mark { cas, bits, ..*mark };
+                    self.commit(Effect::Mark { key, cas, bits });
                 } else if !known {
-                    assert!(!self.commit(Effect::Mark { key, mark }).existed, "nothing is marked");
+                    assert!(!self.commit(Effect::Mark { key, cas, bits }).existed, "nothing is marked");
                 }
             }
             85..95 => {

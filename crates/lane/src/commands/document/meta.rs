@@ -57,7 +57,7 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
     let fetched = if options.is_unnoticed { 0 } else { FETCHED };
     let bits = mark.bits | fetched | if is_won { TOKEN_SENT } else { 0 };
     if bits != mark.bits {
-        space.commit(Effect::Mark { key, mark: Mark { bits, ..mark } }).expect("a mark takes no memory");
+        space.commit(Effect::Mark { key, cas: mark.cas, bits }).expect("a mark takes no memory");
     }
     if !options.is_unnoticed {
         space.read(&key);
@@ -68,7 +68,7 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
 pub(super) fn make_stale(space: &mut Keyspace, request: &Request<'_>, key: Key<'_>, old: Mark) {
     let cas = space.documents.next_cas();
     let bits = (old.bits | STALE) & !TOKEN_SENT;
-    space.commit(Effect::Mark { key, mark: Mark { cas, bits, ..old } }).expect("a mark takes no memory");
+    space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
     if let Some(exptime) = request.new_end() {
         end_at(space, key, exptime);
     }
