@@ -496,7 +496,8 @@ impl Core {
 
     /// The counters, with what is counted elsewhere.
     pub(crate) fn stats_now(&self) -> Stats {
-        let keys = (0..self.settings.database_count).map(|db| self.space.shard.count(db)).sum();
+        // Behind Redis' databases lie the documents.
+        let keys = (0..=self.settings.database_count).map(|db| self.space.shard.count(db)).sum();
         Stats { keys, ..self.stats }
     }
 }

@@ -129,15 +129,10 @@ pub(crate) fn command_of(head: &[u8]) -> &'static Command {
         Verb::Incr | Verb::Decr => Id::DocumentCount,
         Verb::Flush => Id::DocumentFlush,
         Verb::Stats => Id::DocumentStats,
-        Verb::Say
-        | Verb::Verbosity
-        | Verb::Version
-        | Verb::Noop
-        | Verb::Quit
-        | Verb::SaslList
-        | Verb::SaslAuth
-        | Verb::SaslStep
-        | Verb::End => Id::DocumentSay,
+        verb => {
+            assert!(!verb.has_key(), "what concerns a key goes to its lane");
+            Id::DocumentSay
+        }
     };
     &COMMANDS[id as usize]
 }

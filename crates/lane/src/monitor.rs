@@ -58,8 +58,11 @@ pub(crate) struct ExecLines {
 impl Core {
     /// Whether a command of a client is shown once it was taken up.
     pub(crate) fn is_shown(&self, client: &Client, command: &Command) -> bool {
-        let is_hidden =
-            command.flags.has(Flag::Admin) || command.flags.has(Flag::SkipMonitor) || command.id == Id::Quit;
+        // A command of another dialect has no words that Redis' tools could read.
+        let is_hidden = command.flags.has(Flag::Admin)
+            || command.flags.has(Flag::SkipMonitor)
+            || command.id == Id::Quit
+            || command.is_of_a_dialect();
         self.monitoring.is_on && !is_hidden && (client.is_authenticated || command.flags.has(Flag::NoAuth))
     }
 

@@ -235,11 +235,6 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// The frame begins, whatever came before.
-    pub(crate) fn begin_again(&mut self) {
-        *self = Gather::default();
-    }
-
     /// The next argument begins, `size` bytes long. Memory follows the bytes received, not the size announced.
     pub(crate) fn begin(&mut self, size: usize) {
         self.left = size;

@@ -171,6 +171,10 @@ pub(crate) fn serve_client<N: Net>(
                 }
                 flow
             }
+            Gathered::Again(request) => {
+                core.space.discard(request);
+                Flow::Next
+            }
             // A cut header may be left, which nothing will complete.
             Gathered::More if end => {
                 client.has_ended = true;
@@ -367,6 +371,8 @@ fn limits(core: &Core, client: &Client) -> Limits {
 
 enum Gathered {
     More,
+    /// The frame begins once more: what came of it so far is not wanted.
+    Again(Request),
     Whole(Request),
     Broken(ProtocolError),
     TooLarge,
@@ -389,8 +395,12 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
                 *used += at;
                 return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
             }
-            // Once more within a frame: what came so far is not wanted.
-            Token::Begin { .. } => gather.begin_again(),
+            Token::Begin { .. } if gather.size() > 0 => {
+                *used += at;
+                let gather = client.gather.replace(Box::default()).expect("still there");
+                return Gathered::Again(gather.abandon());
+            }
+            Token::Begin { .. } => {}
             Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
             Token::Bytes(range) => gather.extend(&input[start..][range]),
             Token::Word(word) => gather.extend(word.as_bytes()),

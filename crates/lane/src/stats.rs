@@ -57,7 +57,7 @@ pub struct Stats {
     pub clients_size: u64,
     /// Most bytes of data and clients together, as of a turn's clients having been served. CONFIG RESETSTAT leaves it.
     pub memory_max: u64,
-    /// Keys now, over all databases.
+    /// Keys now, over all databases, documents included.
     pub keys: u64,
     /// With auto-pin: connections whose packets arrive at this lane's queue or core, and that this lane serves.
     pub pin_placed: u64,

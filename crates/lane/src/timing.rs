@@ -266,6 +266,11 @@ pub(crate) fn kept(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
         }),
         _ => false,
     };
+    if command.is_of_a_dialect() {
+        // Its first argument is no text; the second is its key, where it has one.
+        let key = args.flat(1);
+        return vec![command.name.as_bytes().to_vec(), key[..key.len().min(ARG_SIZE_MAX)].to_vec()];
+    }
     let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
     let mut kept: Vec<Vec<u8>> = (0..shown)
         .map(|index| {
