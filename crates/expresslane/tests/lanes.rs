@@ -6,48 +6,36 @@
     reason = "a test's helpers fail the test, and say what they skip"
 )]
 
+#[path = "../../host/tests/namespaces/mod.rs"]
+mod namespaces;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use namespaces::Pair;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_expresslane");
 /// Facts of machines that are elsewhere.
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/machines");
 
-/// A namespace with a card of four queues whose other end lies in it, too; and a directory for a journal.
+/// A namespace with a card of four queues, whose other end is elsewhere; and a directory for a journal.
 struct Machine {
-    name: String,
+    pair: Pair,
     directory: PathBuf,
 }
 
 impl Machine {
     /// None, with the reason on stderr: this user can't make one.
     fn new() -> Option<Machine> {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("xll{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let directory = std::env::temp_dir().join(&name);
-        let machine = Machine { name: name.clone(), directory };
-        let queues = "numtxqueues 4 numrxqueues 4";
-        for words in [
-            format!("netns add {name}"),
-            format!("-n {name} link add vs {queues} type veth peer name vc {queues}"),
-            format!("-n {name} addr add 198.18.0.1/24 dev vs"),
-            format!("-n {name} link set lo up"),
-            format!("-n {name} link set vs up"),
-            format!("-n {name} link set vc up"),
-        ] {
-            let done = Command::new("ip").args(words.split(' ')).output();
-            let problem = match done {
-                Ok(done) if done.status.success() => continue,
-                Ok(done) => String::from_utf8_lossy(&done.stderr).into_owned(),
-                Err(error) => error.to_string(),
-            };
-            eprintln!("skipped: network namespaces are not to be had here: ip {words}: {problem}");
-            return None;
-        }
-        fs::create_dir_all(&machine.directory).unwrap();
-        Some(machine)
+        let pair = Pair::new("xll", ["vs", "vc"], "198.18.79")?;
+        let directory = std::env::temp_dir().join(&pair.names[0]);
+        fs::create_dir_all(&directory).unwrap();
+        Some(Machine { pair, directory })
+    }
+
+    fn name(&self) -> &str {
+        &self.pair.names[0]
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
@@ -58,7 +46,7 @@ impl Machine {
 
     fn lanes(&self, words: &[&str]) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name, PROGRAM, "lanes"]).args(words);
+        command.args(["netns", "exec", self.name(), PROGRAM, "lanes"]).args(words);
         command.env("EXPRESSLANE_STATE_DIR", self.directory.join("state"));
         command
     }
@@ -85,7 +73,6 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.name]).output();
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
@@ -315,7 +302,7 @@ fn a_guard_sets_again_what_was_taken_away_and_leaves_what_somebody_fights_for() 
     let (before, cpus) = (host.facts(), affinity(pid));
     host.ends(&["apply", host.file("lanes.toml", &full_wish(pid)).to_str().unwrap()], 0);
     let applied = host.facts();
-    let name = &host.name;
+    let name = host.name();
     let mut guard = Guarding::start(&host);
 
     run("tc", &format!("-n {name} qdisc del dev vs root"));
@@ -357,7 +344,7 @@ fn a_guard_sets_again_what_was_taken_away_and_leaves_what_somebody_fights_for() 
     assert_eq!(guard.child.wait().unwrap().code(), Some(0), "{:?}", guard.said);
     let mut now = host.facts();
     assert_ne!(now, applied, "one is left as somebody wanted it");
-    now["nics"][1]["queues"][3]["rps_cpus"] = applied["nics"][1]["queues"][3]["rps_cpus"].clone();
+    now["nics"][0]["queues"][3]["rps_cpus"] = applied["nics"][0]["queues"][3]["rps_cpus"].clone();
     assert_eq!(without_threads(now), without_threads(applied), "all others are as they were applied");
     host.ends(&["revert"], 0);
     assert_eq!(host.facts(), before);
@@ -388,7 +375,7 @@ fn a_guard_stands_in_nobodys_way_and_ends_with_the_lanes() {
     // Another wish is guarded from when it is applied.
     let other = host.file("other.toml", &wish.replace("rate-max = \"1Gbit\"", "rate-max = \"2Gbit\""));
     host.ends(&["apply", other.to_str().unwrap()], 0);
-    let name = &host.name;
+    let name = host.name();
     run("tc", &format!("-n {name} qdisc del dev vs root"));
     guard.says("set to 'parent e7: htb rate 2Gbit ceil 2Gbit' again");
     host.ends(&["revert"], 0);

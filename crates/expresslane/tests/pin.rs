@@ -9,71 +9,56 @@
     reason = "a test's helpers fail the test, or say why it can't run"
 )]
 
+#[path = "../../host/tests/namespaces/mod.rs"]
+mod namespaces;
 mod server;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use host::kernel::live::Live;
 use host::knob::{Direction, NicKnob};
 use host::{Kernel, Knob, Setting};
+use namespaces::{Pair, QUEUE_COUNT, ip, within};
 use server::{Folder, PATIENCE, Server, Talk};
 
-/// Queues of the virtual cards.
-const QUEUE_COUNT: u32 = 4;
 /// Connections for each queue.
 const CONNECTION_COUNT: u64 = 5;
-/// The server's address, its shared port, and lane 0's own.
+/// The server's network and address, its shared port, and lane 0's own.
+const NETWORK: &str = "198.18.78";
 const ADDRESS: &str = "198.18.78.1";
 const PORT: u16 = 6379;
 const LANE_PORT: u16 = 7000;
 /// Asked so often the server has learned of a link that changed, or never will.
 const LOOKS_COUNT_MAX: u32 = 20_000;
 
-static LABS: AtomicU32 = AtomicU32::new(0);
-
 /// Two namespaces with a cable between them; gone when dropped.
 struct Lab {
-    server: String,
-    client: String,
+    pair: Pair,
 }
 
 impl Lab {
     /// `None`, said in words, where this process may not make one.
     fn new() -> Option<Lab> {
-        let id = format!("xlp{}n{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
-        let lab = Lab { server: format!("{id}s"), client: format!("{id}c") };
-        for name in [&lab.server, &lab.client] {
-            if let Err(problem) = run(&format!("netns add {name}")) {
-                eprintln!("not tried: network namespaces take root and iproute2: {problem}");
-                return None;
-            }
-        }
-        let (s, c) = (&lab.server, &lab.client);
-        let queues = format!("numtxqueues {QUEUE_COUNT} numrxqueues {QUEUE_COUNT}");
-        for line in [
-            format!("link add vs {queues} netns {s} type veth peer name vc {queues} netns {c}"),
-            format!("-n {s} addr add {ADDRESS}/24 dev vs"),
-            format!("-n {c} addr add 198.18.78.2/24 dev vc"),
-            format!("-n {s} link set vs up"),
-            format!("-n {c} link set vc up"),
-        ] {
-            run(&line).unwrap();
-        }
-        Some(lab)
+        Some(Lab { pair: Pair::new("xlp", ["vs", "vc"], NETWORK)? })
+    }
+
+    fn server(&self) -> &str {
+        &self.pair.names[0]
+    }
+
+    fn client(&self) -> &str {
+        &self.pair.names[1]
     }
 
     /// With this the server's card has NAPI instances, one for each queue: GRO on, and a peer that cuts its own segments
     /// (`veth_skb_is_eligible_for_gro`, drivers/net/veth.c).
     fn set_napi(&self) {
         let feature = |name: &str| NicKnob::Feature(name.to_owned());
-        within(&self.server, || write("vs", feature("rx-gro"), "on"));
-        within(&self.client, || {
+        within(self.server(), || write("vs", feature("rx-gro"), "on"));
+        within(self.client(), || {
             for kind in ["tcp", "tcp-ecn", "tcp-mangleid", "tcp6"] {
                 write("vc", feature(&format!("tx-{kind}-segmentation")), "off");
             }
@@ -83,7 +68,7 @@ impl Lab {
 
     /// From now on the client's packets to a port arrive on this queue.
     fn steer(&self, port: u16, queue: u32) {
-        within(&self.client, || {
+        within(self.client(), || {
             let filter = NicKnob::Filter(Direction::Egress, 49001 + u32::from(port - PORT));
             write("vc", filter, &format!("protocol all bpf queue {queue} tcp dst_port {port}"));
         });
@@ -91,7 +76,7 @@ impl Lab {
 
     fn connect(&self, port: u16) -> Talk {
         let at: SocketAddr = format!("{ADDRESS}:{port}").parse().unwrap();
-        let stream = within(&self.client, || TcpStream::connect(at).unwrap());
+        let stream = within(self.client(), || TcpStream::connect(at).unwrap());
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         Talk(BufReader::new(stream))
     }
@@ -101,37 +86,11 @@ impl Lab {
         let mut command = Command::new("ip");
         let serve = server::command(&["--bind", ADDRESS, "--lanes", "2", "--protected-mode", "no"]);
         let socket = folder.path("socket");
-        command.args(["netns", "exec", &self.server]).arg(serve.get_program()).args(serve.get_args());
+        command.args(["netns", "exec", self.server()]).arg(serve.get_program()).args(serve.get_args());
         command.args(["--unixsocket", &socket]).args(flags);
         command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
         Server::of(folder, &mut command)
     }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for name in [&self.server, &self.client] {
-            let _ = run(&format!("netns del {name}"));
-        }
-    }
-}
-
-fn run(line: &str) -> Result<(), String> {
-    let output = Command::new("ip").args(line.split(' ')).output().map_err(|error| error.to_string())?;
-    let said = || format!("ip {line}: {}", String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(said()) }
-}
-
-fn within<T: Send>(namespace: &str, body: impl FnOnce() -> T + Send) -> T {
-    let namespace = File::open(format!("/run/netns/{namespace}")).unwrap();
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: it concerns this thread alone.
-            assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
-            body()
-        });
-        thread.join().unwrap()
-    })
 }
 
 fn write(nic: &str, knob: NicKnob, value: &str) {
@@ -236,7 +195,7 @@ fn connections_are_served_by_the_lane_of_their_queue() {
 fn learns_of_a_link(lab: &Lab, folder: &Folder) {
     let before = Lanes::of(folder).text(0, "napi_ids").to_owned();
     for state in ["down", "up"] {
-        run(&format!("-n {} link set vs {state}", lab.server)).unwrap();
+        ip(&format!("-n {} link set vs {state}", lab.server())).unwrap();
     }
     let mut looks = (0..LOOKS_COUNT_MAX).map(|_| {
         std::thread::yield_now();

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
+mod namespaces;
+
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 
@@ -13,54 +15,17 @@ use host::kernel::Cause;
 use host::kernel::live::Live;
 use host::spec::Match;
 use host::{Kernel, Knob, Setting};
+use namespaces::{Pair, ip, napi_of};
 
-/// Set in the second run: it is within the namespace.
+/// Set in the second run, which is within the namespace, to the name of the other one.
 const WITHIN: &str = "HOST_LIVE_WITHIN";
-/// The interface under test, its peer's name in the other namespace, and their addresses (RFC 2544 keeps them for benchmarks).
+/// The interface under test, its peer's name in the other namespace, and their addresses.
 const NIC: &str = "va";
 const PEER: &str = "vb";
+const NETWORK: &str = "198.18.0";
 const ADDRESS: &str = "198.18.0.1";
 const PEER_ADDRESS: &str = "198.18.0.2";
 const SECONDS_MAX: &str = "60";
-
-/// Two namespaces and what is in them.
-struct Pair {
-    names: [String; 2],
-}
-
-impl Pair {
-    fn make(test: &str) -> Result<Pair, String> {
-        let name = |side: &str| format!("host-{test}-{}-{side}", std::process::id());
-        let pair = Pair { names: [name("a"), name("b")] };
-        let [a, b] = &pair.names;
-        for name in [a, b] {
-            ip(&format!("netns add {name}"))?;
-            ip(&format!("-n {name} link set lo up"))?;
-        }
-        let queues = "numtxqueues 4 numrxqueues 4";
-        ip(&format!("link add {NIC} {queues} netns {a} type veth peer name {PEER} {queues} netns {b}"))?;
-        for (name, nic, address) in [(a, NIC, ADDRESS), (b, PEER, PEER_ADDRESS)] {
-            ip(&format!("-n {name} address add {address}/24 dev {nic}"))?;
-            ip(&format!("-n {name} link set {nic} up"))?;
-        }
-        Ok(pair)
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = ip(&format!("netns del {name}"));
-        }
-    }
-}
-
-fn ip(words: &str) -> Result<(), String> {
-    let output =
-        Command::new("ip").args(words.split(' ')).output().map_err(|error| format!("ip: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("ip {words}: {}", said.trim())) }
-}
 
 /// What `tc` prints.
 fn tc(words: &str) -> String {
@@ -75,15 +40,11 @@ fn within(test: &str, body: fn(&mut Live)) {
     if std::env::var(WITHIN).is_ok() {
         return body(&mut Live::new());
     }
-    let short = &test[..test.len().min(12)];
-    let pair = match Pair::make(short) {
-        Ok(pair) => pair,
-        Err(reason) => return eprintln!("not tested: network namespaces can't be made here: {reason}"),
-    };
+    let Some(pair) = Pair::new("host", [NIC, PEER], NETWORK) else { return };
     let binary = std::env::current_exe().unwrap();
     let mut command = Command::new("timeout");
     command.args([SECONDS_MAX, "ip", "netns", "exec", &pair.names[0]]).arg(binary);
-    command.args(["--exact", test, "--nocapture"]).env(WITHIN, "1");
+    command.args(["--exact", test, "--nocapture"]).env(WITHIN, &pair.names[1]);
     let output = command.output().unwrap();
     drop(pair);
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
@@ -646,5 +607,37 @@ fn without_rights_facts_are_read_and_changes_are_refused_by_the_capability_they_
         assert!(nic.channels.is_some() && nic.root_qdisc.is_some() && !nic.features.is_empty());
         assert!(nic.queues.iter().all(|queue| queue.napi.is_some() && queue.rps_cpus.is_some()), "{nic:?}");
         assert!(host::facts::drawing::drawing(&facts, &[]).contains("no net_admin"));
+    });
+}
+
+/// Does something in the other namespace: netlink and sockets are of that, files of /sys are not.
+#[expect(clippy::disallowed_methods, reason = "the second run of this binary is told where it is")]
+fn at_peer<T: Send>(body: impl FnOnce(&mut Live) -> T + Send) -> T {
+    namespaces::within(&std::env::var(WITHIN).unwrap(), || body(&mut Live::new()))
+}
+
+#[test]
+fn a_queues_napi_is_the_one_that_polls_what_arrives_there() {
+    within("a_queues_napi_is_the_one_that_polls_what_arrives_there", |live| {
+        write(live, "nic/va/feature/rx-gro", Some("on"));
+        at_peer(|live| {
+            // veth polls only what a peer without segmentation sends.
+            for kind in ["tcp", "tcp-ecn", "tcp-mangleid", "tcp6"] {
+                write(live, &format!("nic/vb/feature/tx-{kind}-segmentation"), Some("off"));
+            }
+            write(live, "nic/vb/qdisc/clsact", Some("clsact"));
+            for queue in 0..4 {
+                let text = format!("protocol ip bpf queue {queue} udp dst_port {}", 7000 + queue);
+                write(live, &format!("nic/vb/filter/egress/{}", 1 + queue), Some(&text));
+            }
+        });
+        let facts = probe::read(live, &probe::Ask::default());
+        for queue in &facts.nics[0].queues {
+            let port = u16::try_from(7000 + queue.index).unwrap();
+            let socket = UdpSocket::bind((ADDRESS, port)).unwrap();
+            at_peer(|_| UdpSocket::bind((PEER_ADDRESS, 0)).unwrap().send_to(b"x", (ADDRESS, port)).unwrap());
+            socket.recv(&mut [0; 8]).unwrap();
+            assert_eq!(Some(napi_of(&socket)), queue.napi, "queue {}", queue.index);
+        }
     });
 }

@@ -6,72 +6,57 @@
     reason = "a test's helpers fail the test, or say why it can't run"
 )]
 
+mod namespaces;
+
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use host::facts::{Nic, Queue};
 use host::kernel::Cause;
 use host::spec::{BackendWish, Mode, Protocol};
 use host::witness::{Counts, Place, Witness};
 use host::{Cpus, Placed};
+use namespaces::{Pair, QUEUE_COUNT, ip, napi_of, within};
 
-/// Queues of the virtual cards.
-const QUEUES: u32 = 4;
 /// Requests that a client sends; each is a packet at least.
 const REQUESTS: u64 = 50;
 
-static LABS: AtomicU32 = AtomicU32::new(0);
-
 /// Two namespaces with a cable between them; gone when dropped.
 struct Lab {
-    server: String,
-    client: String,
+    pair: Pair,
 }
 
 impl Lab {
     /// `None`, said in words, where this process may not make one.
     fn new() -> Option<Lab> {
-        Lab::with_senders(QUEUES)
+        Lab::with_senders(QUEUE_COUNT)
     }
 
     /// The client's card sends by so many queues, each of which arrives at the server's of the same number.
     fn with_senders(sender_count: u32) -> Option<Lab> {
-        let id = format!("xlw{}n{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
-        let lab = Lab { server: format!("{id}s"), client: format!("{id}c") };
-        let made = run("ip", &format!("netns add {}", lab.server))
-            .and_then(|()| run("ip", &format!("netns add {}", lab.client)));
-        if let Err(problem) = made {
-            eprintln!("not tried: network namespaces take root and iproute2: {problem}");
-            return None;
-        }
-        let (s, c) = (&lab.server, &lab.client);
-        let queues = format!("numtxqueues {QUEUES} numrxqueues {QUEUES}");
-        let senders = format!("numtxqueues {sender_count} numrxqueues {QUEUES}");
-        for line in [
-            format!("link add vs {queues} netns {s} type veth peer name vc {senders} netns {c}"),
-            format!("-n {s} addr add 198.18.77.1/24 dev vs"),
-            format!("-n {c} addr add 198.18.77.2/24 dev vc"),
-            format!("-n {s} addr add fd77::1/64 dev vs nodad"),
-            format!("-n {c} addr add fd77::2/64 dev vc nodad"),
-            format!("-n {s} link set vs up"),
-            format!("-n {c} link set vc up"),
-        ] {
-            run("ip", &line).unwrap();
-        }
+        let lab = Lab { pair: Pair::with_senders("xlw", ["vs", "vc"], "198.18.77", sender_count)? };
+        ip(&format!("-n {} addr add fd77::1/64 dev vs nodad", lab.server())).unwrap();
+        ip(&format!("-n {} addr add fd77::2/64 dev vc nodad", lab.client())).unwrap();
         // With these two a virtual card has receive queues of its own, as a real one.
-        within(s, || set_feature("vs", SET_GRO, true));
-        within(c, || set_feature("vc", SET_TSO, false));
+        within(lab.server(), || set_feature("vs", SET_GRO, true));
+        within(lab.client(), || set_feature("vc", SET_TSO, false));
         Some(lab)
+    }
+
+    fn server(&self) -> &str {
+        &self.pair.names[0]
+    }
+
+    fn client(&self) -> &str {
+        &self.pair.names[1]
     }
 
     /// Runs `body` in a thread of the server's namespace.
     fn at_server<T: Send>(&self, body: impl FnOnce() -> T + Send) -> T {
-        within(&self.server, body)
+        within(self.server(), body)
     }
 
     fn tc(&self, line: &str) -> String {
@@ -79,7 +64,7 @@ impl Lab {
     }
 
     fn try_tc(&self, line: &str) -> Result<String, String> {
-        let output = Command::new("tc").args(["-n", &self.server]).args(line.split(' ')).output().unwrap();
+        let output = Command::new("tc").args(["-n", self.server()]).args(line.split(' ')).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
     }
@@ -87,8 +72,8 @@ impl Lab {
     /// Echoes over TCP between the two; the NAPI instance by which the server received.
     fn talk(&self, address: &str, port: u16) -> u32 {
         let at: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let listener = within(&self.server, || TcpListener::bind(at).unwrap());
-        let mut client = within(&self.client, || TcpStream::connect(at).unwrap());
+        let listener = within(self.server(), || TcpListener::bind(at).unwrap());
+        let mut client = within(self.client(), || TcpStream::connect(at).unwrap());
         let (mut served, _) = listener.accept().unwrap();
         for _ in 0..REQUESTS {
             let mut byte = [0];
@@ -103,32 +88,14 @@ impl Lab {
     /// Sends datagrams to the server.
     fn send(&self, address: &str, port: u16) {
         let at: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let receiver = within(&self.server, || UdpSocket::bind(at).unwrap());
+        let receiver = within(self.server(), || UdpSocket::bind(at).unwrap());
         let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-        let sender = within(&self.client, || UdpSocket::bind(any).unwrap());
+        let sender = within(self.client(), || UdpSocket::bind(any).unwrap());
         for _ in 0..REQUESTS {
             sender.send_to(b"x", at).unwrap();
             receiver.recv(&mut [0; 8]).unwrap();
         }
     }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        for name in [&self.server, &self.client] {
-            let _ = run("ip", &format!("netns del {name}"));
-        }
-    }
-}
-
-/// `SO_INCOMING_NAPI_ID`.
-fn napi_of(socket: &TcpStream) -> u32 {
-    let (mut napi, mut size) = (0_u32, 4);
-    let to = (&raw mut napi).cast();
-    // SAFETY: four bytes are written, as `size` says.
-    let result = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, 56, to, &raw mut size) };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    napi
 }
 
 /// Commands of `SIOCETHTOOL` (linux/ethtool.h).
@@ -147,24 +114,6 @@ fn set_feature(nic: &str, command: u32, on: bool) {
     // SAFETY: the kernel reads the two words.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), 0x8946, &raw mut request) };
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-}
-
-fn run(program: &str, line: &str) -> Result<(), String> {
-    let output = Command::new(program).args(line.split(' ')).output().map_err(|error| error.to_string())?;
-    let said = || format!("{program} {line}: {}", String::from_utf8_lossy(&output.stderr));
-    if output.status.success() { Ok(()) } else { Err(said()) }
-}
-
-fn within<T: Send>(namespace: &str, body: impl FnOnce() -> T + Send) -> T {
-    let namespace = File::open(format!("/run/netns/{namespace}")).unwrap();
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            // SAFETY: it concerns this thread alone.
-            assert_eq!(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
-            body()
-        });
-        thread.join().unwrap()
-    })
 }
 
 fn lane(name: &str, nic: Option<&str>, protocol: Protocol, ports: &[u16]) -> Placed {
@@ -196,7 +145,7 @@ fn lanes() -> Vec<Placed> {
 fn card(napis: &[(u32, u32)]) -> Nic {
     let napi = |index| napis.iter().find(|(queue, _)| *queue == index).map(|(_, napi)| *napi);
     let queue = |index| Queue { index, napi: napi(index), ..Queue::default() };
-    let queues = (0..QUEUES).map(queue).collect();
+    let queues = (0..QUEUE_COUNT).map(queue).collect();
     Nic { name: "vs".to_owned(), driver: "veth".to_owned(), queues, ..Nic::default() }
 }
 
@@ -281,13 +230,13 @@ fn a_recorded_queue_is_one_less_than_what_the_packet_holds() {
     let Some(lab) = Lab::new() else { return };
     let online: Cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
     let everything_by = |queue: u32| {
-        for other in 0..QUEUES {
+        for other in 0..QUEUE_COUNT {
             let (mask, file) = (
                 if other == queue { online.to_mask() } else { "0".to_owned() },
                 "/sys/class/net/vc/queues/tx",
             );
             let line = format!("echo {mask} > {file}-{other}/xps_cpus");
-            let done = Command::new("ip").args(["netns", "exec", &lab.client, "sh", "-c", &line]).status();
+            let done = Command::new("ip").args(["netns", "exec", lab.client(), "sh", "-c", &line]).status();
             assert!(done.unwrap().success(), "{line}");
         }
     };
@@ -339,7 +288,7 @@ fn somebody_elses_filters_stay_and_work() {
         };
         lab.talk("198.18.77.1", 6379);
         let receiver = lab.at_server(|| UdpSocket::bind("198.18.77.1:6390").unwrap());
-        let sender = within(&lab.client, || UdpSocket::bind("0.0.0.0:0").unwrap());
+        let sender = within(lab.client(), || UdpSocket::bind("0.0.0.0:0").unwrap());
         sender.send_to(b"x", "198.18.77.1:6390").unwrap();
         receiver.set_nonblocking(true).unwrap();
         // What was sent before it has arrived meanwhile.
