@@ -1,18 +1,17 @@
 //! A plan as people read it, within 80 columns.
 
-use std::fmt::Write as _;
-
 use super::{Placed, Plan, Step};
 use crate::cpus::Cpus;
 use crate::facts::Facts;
 use crate::knob::{Knob, NicKnob, Setting};
+use crate::screen::{wrap, wrap_command};
 use crate::shell::shell;
 use crate::spec::{BackendWish, Mode, Protocol};
 
-/// Columns of a page.
-const COLUMNS: usize = 80;
-/// A word that is longer stands on a line of its own, however long.
-const MARGIN: &str = "     ";
+/// Columns before what belongs to a step, and before the further lines of it.
+const MARGIN: usize = 5;
+const FURTHER: usize = 7;
+const FURTHER_OF_COMMAND: usize = 9;
 
 impl Plan {
     /// Lanes, notes and steps. The facts are those that it was planned from: they have the numbers that commands name.
@@ -20,29 +19,28 @@ impl Plan {
     pub fn text(&self, facts: &Facts) -> String {
         let mut text = String::new();
         if let Some(made_from) = &facts.made_from {
-            wrap(&mut text, "", "", &format!("These facts were not read from a machine: {made_from}."));
+            wrap(&mut text, "", 0, &format!("These facts were not read from a machine: {made_from}."));
             text.push('\n');
         }
         text.push_str("Lanes\n");
         for lane in &self.lanes {
-            wrap(&mut text, "  ", "    ", &lane.sentence());
+            wrap(&mut text, "  ", 4, &lane.sentence());
         }
         if !self.notes.is_empty() {
             text.push_str("\nNotes\n");
             for note in &self.notes {
-                wrap(&mut text, "  - ", "    ", note);
+                wrap(&mut text, "  - ", 4, note);
             }
         }
         let work: Vec<&Step> = self.steps.iter().filter(|step| step.has_work()).collect();
         let done = self.steps.len() - work.len();
         match (work.len(), done) {
             (0, _) => text.push_str("\nNothing to do: everything is as wanted.\n"),
-            (count, 0) => line(&mut text, &format!("\nSteps: {count}, undone in reverse")),
+            (count, 0) => text.push_str(&format!("\nSteps: {count}, undone in reverse\n")),
             (count, done) => {
-                line(
-                    &mut text,
-                    &format!("\nSteps: {count}, undone in reverse ({done} more have what is wanted)"),
-                );
+                text.push_str(&format!(
+                    "\nSteps: {count}, undone in reverse ({done} more have what is wanted)\n"
+                ));
             }
         }
         for (number, step) in (1..).zip(work) {
@@ -99,21 +97,20 @@ impl Step {
     fn write(&self, text: &mut String, number: usize, facts: &Facts) {
         text.push('\n');
         wrap(text, &format!("{number:>3}. "), MARGIN, &format!("{}: {}", self.knob, self.why));
-        wrap(
-            text,
-            MARGIN,
-            "       ",
-            &format!("{} -> {}", value(self.have.as_ref()), value(self.want.as_ref())),
-        );
+        let margin = " ".repeat(MARGIN);
+        let values = format!("{} -> {}", value(self.have.as_ref()), value(self.want.as_ref()));
+        wrap(text, &margin, FURTHER, &values);
         let (want, have) = (self.want.as_ref(), self.have.as_ref());
-        command(text, "     $ ", &shell(facts, &self.knob, want, have));
-        for risk in &self.risks {
-            wrap(text, "     ! ", "       ", &risk.to_string());
+        wrap_command(text, &format!("{margin}$ "), FURTHER_OF_COMMAND, &shell(facts, &self.knob, want, have));
+        for risk in self.risks.iter().map(ToString::to_string).chain(self.disturbed()) {
+            wrap(text, &format!("{margin}! "), FURTHER, &risk);
         }
-        if let Some(sentence) = self.disturbed() {
-            wrap(text, "     ! ", "       ", &sentence);
-        }
-        command(text, "     undo: ", &shell(facts, &self.knob, have, want));
+        wrap_command(
+            text,
+            &format!("{margin}undo: "),
+            FURTHER_OF_COMMAND,
+            &shell(facts, &self.knob, have, want),
+        );
     }
 
     /// What the kernel changes with it, counted by kind.
@@ -148,38 +145,4 @@ fn value(setting: Option<&Setting>) -> String {
         Some("") => "none".to_owned(),
         Some(text) => text.to_owned(),
     }
-}
-
-fn line(text: &mut String, content: &str) {
-    // A string takes everything.
-    let _ = writeln!(text, "{content}");
-}
-
-/// Words within the page's width, the first line after `first`, the others after `next`.
-fn wrap(text: &mut String, first: &str, next: &str, content: &str) {
-    fold(text, first, next, content, "");
-}
-
-/// The same for a command: a line that goes on ends as a shell wants it.
-fn command(text: &mut String, first: &str, content: &str) {
-    fold(text, first, "         ", content, " \\");
-}
-
-fn fold(text: &mut String, first: &str, next: &str, content: &str, goes_on: &str) {
-    let mut current = first.to_owned();
-    let mut empty = true;
-    for word in content.split(' ') {
-        let width = current.chars().count() + word.chars().count() + 1 + goes_on.len();
-        if !empty && width > COLUMNS {
-            line(text, &format!("{current}{goes_on}"));
-            next.clone_into(&mut current);
-            empty = true;
-        }
-        if !empty {
-            current.push(' ');
-        }
-        current.push_str(word);
-        empty = false;
-    }
-    line(text, current.trim_end());
 }
