@@ -147,6 +147,18 @@ impl Assembly {
         self.push(0x05, R(0), R(0), 0, 0);
     }
 
+    /// Puts so many bytes of the packet (`struct __sk_buff` in r6) from the place in r7 on onto the stack. Of a packet that has not
+    /// so many it goes on at `label`. r0 to r5 are gone.
+    pub(crate) fn packet_bytes(&mut self, to: i16, count: i32, label: &'static str) {
+        self.sum_register(Sum::Set, R(1), R(6));
+        self.sum_register(Sum::Set, R(2), R(7));
+        self.sum_register(Sum::Set, R(3), R(10));
+        self.sum(Sum::Add, R(3), i32::from(to));
+        self.sum(Sum::Set, R(4), count);
+        self.call(Helper::LoadBytes);
+        self.jump_if(R(0), When::NotEqual, 0, label);
+    }
+
     /// Here is `label`.
     pub(crate) fn label(&mut self, label: &'static str) {
         self.labels.push((label, self.code.len()));

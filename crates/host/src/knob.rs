@@ -246,6 +246,23 @@ impl Knob {
     }
 }
 
+impl NicKnob {
+    /// The queue that it is about.
+    pub(crate) fn queue(&self) -> Option<u32> {
+        match self {
+            NicKnob::Coalesce(queue) => *queue,
+            NicKnob::IrqAffinity(queue)
+            | NicKnob::RpsCpus(queue)
+            | NicKnob::RpsFlowCount(queue)
+            | NicKnob::XpsCpus(queue)
+            | NicKnob::XpsRxqs(queue)
+            | NicKnob::Napi(queue, _)
+            | NicKnob::NapiThread(queue) => Some(*queue),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Knob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -128,6 +128,26 @@ impl Placed {
     }
 }
 
+#[cfg(test)]
+impl Placed {
+    /// A lane of port 6379 on ens1, for tests.
+    pub(crate) fn made_up(name: &str, mode: Mode, queues: &str, cores: &str) -> Placed {
+        let cores: Cpus = cores.parse().unwrap();
+        Placed {
+            name: name.to_owned(),
+            nic: Some("ens1".to_owned()),
+            backend: BackendWish::TcChannel,
+            class: Some(1),
+            protocol: Protocol::Tcp,
+            ports: vec![6379],
+            mode,
+            queues: queues.parse().unwrap(),
+            irq_cores: cores.clone(),
+            cores,
+        }
+    }
+}
+
 /// One knob.
 ///
 /// A step has work where `have != want`. Applied means: the knob reads as `want`, and every filter of a card with `skip_sw` is

@@ -72,7 +72,8 @@ fn of_nic(facts: &Facts, name: &str, knob: &NicKnob, text: Option<&str>, have: O
     let sysfs = |side: &str, index: &u32, file: &str, value: &str| {
         format!("echo {value} > /sys/class/net/{name}/queues/{side}-{index}/{file}")
     };
-    if let (None, Some(index)) = (text, queue_of(knob)) {
+    let is_absent = text.is_none() && !matches!(knob, NicKnob::NapiThread(_));
+    if let Some(index) = knob.queue().filter(|_| is_absent) {
         return format!("# queue {index} goes when there are fewer, or its value is not known");
     }
     match knob {
@@ -146,20 +147,6 @@ fn of_nic(facts: &Facts, name: &str, knob: &NicKnob, text: Option<&str>, have: O
         NicKnob::GroFlushTimeout => format!("echo {value} > /sys/class/net/{name}/gro_flush_timeout"),
         NicKnob::Napi(index, setting) => napi(queue(index), *index, setting, value),
         NicKnob::NapiThread(index) => napi_thread(nic, queue(index), *index, text),
-    }
-}
-
-/// The queue that a knob which always has a value belongs to.
-fn queue_of(knob: &NicKnob) -> Option<u32> {
-    match knob {
-        NicKnob::Coalesce(queue) => *queue,
-        NicKnob::IrqAffinity(queue)
-        | NicKnob::RpsCpus(queue)
-        | NicKnob::RpsFlowCount(queue)
-        | NicKnob::XpsCpus(queue)
-        | NicKnob::XpsRxqs(queue)
-        | NicKnob::Napi(queue, _) => Some(*queue),
-        _ => None,
     }
 }
 

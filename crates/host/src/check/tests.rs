@@ -5,7 +5,7 @@ use crate::Cpus;
 use crate::facts::{Cpu, Daemon, Feature, Filter, Process, Queue, Thread};
 use crate::knob::{Direction, Setting};
 use crate::plan::{Placed, Step};
-use crate::spec::{BackendWish, Mode, Protocol};
+use crate::spec::Mode;
 
 fn cpus(list: &str) -> Cpus {
     list.parse().unwrap()
@@ -18,18 +18,7 @@ struct Stage {
 }
 
 fn lane(name: &str, queues: &str, cores: &str) -> Placed {
-    Placed {
-        name: name.to_owned(),
-        nic: Some("ens1".to_owned()),
-        backend: BackendWish::TcChannel,
-        class: Some(1),
-        protocol: Protocol::Tcp,
-        ports: vec![6379],
-        mode: Mode::OneQueuePerPort,
-        queues: cpus(queues),
-        cores: cpus(cores),
-        irq_cores: cpus(cores),
-    }
+    Placed::made_up(name, Mode::OneQueuePerPort, queues, cores)
 }
 
 fn stage() -> Stage {

@@ -305,25 +305,14 @@ mod tests {
     use super::*;
     use crate::facts::{Channels, Cpu, Feature, Thread};
     use crate::plan::Placed;
-    use crate::spec::{BackendWish, Mode, Protocol};
+    use crate::spec::Mode;
 
     fn cpus(text: &str) -> Cpus {
         text.parse().unwrap()
     }
 
     fn lane(name: &str, queues: &str) -> Placed {
-        Placed {
-            name: name.to_owned(),
-            nic: Some("ens1".to_owned()),
-            backend: BackendWish::TcChannel,
-            class: Some(1),
-            protocol: Protocol::Tcp,
-            ports: vec![6379],
-            mode: Mode::Spread,
-            queues: cpus(queues),
-            cores: cpus(queues),
-            irq_cores: cpus(queues),
-        }
+        Placed::made_up(name, Mode::Spread, queues, queues)
     }
 
     fn facts() -> Facts {

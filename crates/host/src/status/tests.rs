@@ -5,7 +5,7 @@ use crate::Cpus;
 use crate::facts::{Daemon, Filter, Nic, Process, Queue, Thread};
 use crate::kernel::Refusal;
 use crate::knob::Direction;
-use crate::spec::{BackendWish, Mode, Protocol};
+use crate::spec::{BackendWish, Mode};
 use crate::witness::Cell;
 
 /// What a test may change.
@@ -34,18 +34,9 @@ fn cell(lane: Option<usize>, queue: Option<u32>, cpu: u32, packets: u64) -> Cell
 impl Stage {
     /// Lane redis on queues 4 and 5 and cores 2 and 3 of ens1, all as wished, 1000 packets on its queue.
     fn new(backend: BackendWish) -> Stage {
-        let redis = Placed {
-            name: "redis".to_owned(),
-            nic: Some("ens1".to_owned()),
-            backend,
-            class: Some(1),
-            protocol: Protocol::Tcp,
-            ports: vec![6379],
-            mode: Mode::Spread,
-            queues: cpus("4-5"),
-            cores: cpus("2-3"),
-            irq_cores: cpus("2"),
-        };
+        let irq_cores = cpus("2");
+        let lane = Placed::made_up("redis", Mode::Spread, "4-5", "2-3");
+        let redis = Placed { backend, irq_cores, ..lane };
         let steps = vec![
             step("nic/ens1/qdisc/root", "mqprio num_tc 2", "ens1: classes"),
             step("nic/ens1/filter/ingress/49001", "protocol ip flower skip_sw hw_tc 1", "lane redis: in"),

@@ -65,7 +65,7 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
 
     // Ethernet, and one tag of a VLAN where the kernel has left it in the packet.
     it.sum(Sum::Set, at, ETHERNET_TYPE);
-    load_bytes(&mut it, 2);
+    it.packet_bytes(BYTES, 2, "count");
     it.sum(Sum::Set, at, ETHERNET_SIZE);
     it.load(Width::Half, b, stack, BYTES);
     it.wire_order_16(b);
@@ -73,7 +73,7 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.jump_if(b, When::NotEqual, 0x88a8, "untagged");
     it.label("tagged");
     it.sum(Sum::Set, at, ETHERNET_TYPE + VLAN_SIZE);
-    load_bytes(&mut it, 2);
+    it.packet_bytes(BYTES, 2, "count");
     it.sum(Sum::Set, at, ETHERNET_SIZE + VLAN_SIZE);
     it.load(Width::Half, b, stack, BYTES);
     it.wire_order_16(b);
@@ -82,13 +82,13 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.jump_if(b, When::NotEqual, 0x86dd, "count");
 
     it.sum(Sum::Add, at, IPV6_NEXT);
-    load_bytes(&mut it, 1);
+    it.packet_bytes(BYTES, 1, "count");
     it.load(Width::Byte, protocol, stack, BYTES);
     it.sum(Sum::Add, at, IPV6_SIZE - IPV6_NEXT);
     it.jump("ports");
 
     it.label("ipv4");
-    load_bytes(&mut it, IPV4_SIZE_MIN);
+    it.packet_bytes(BYTES, IPV4_SIZE_MIN, "count");
     // A later fragment has no ports.
     it.load(Width::Half, b, stack, BYTES + IPV4_FRAGMENT);
     it.wire_order_16(b);
@@ -105,7 +105,7 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.jump_if(protocol, When::NotEqual, i32::from(number(Protocol::Udp)), "count");
     it.label("port");
     it.sum(Sum::Add, at, PORT_DESTINATION);
-    load_bytes(&mut it, 2);
+    it.packet_bytes(BYTES, 2, "count");
     it.load(Width::Half, b, stack, BYTES);
     it.wire_order_16(b);
     it.sum(Sum::ShiftLeft, protocol, 16);
@@ -155,17 +155,6 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.label("end");
     it.exit(UNCHANGED);
     it.finish()
-}
-
-/// Puts so many bytes from r7 on onto the stack; a packet that has not so many is counted as no lane's.
-fn load_bytes(it: &mut Assembly, count: i32) {
-    it.sum_register(Sum::Set, R(1), R(6));
-    it.sum_register(Sum::Set, R(2), R(7));
-    it.sum_register(Sum::Set, R(3), R(10));
-    it.sum(Sum::Add, R(3), i32::from(BYTES));
-    it.sum(Sum::Set, R(4), count);
-    it.call(Helper::LoadBytes);
-    it.jump_if(R(0), When::NotEqual, 0, "count");
 }
 
 /// Leaves in r0 the value of the key on the stack, or null.

@@ -23,21 +23,6 @@ const NEEDS: &[(&str, &str)] =
     &[("tx-tcp-segmentation", "tx-scatter-gather"), ("tx-tcp-segmentation", "tx-checksum-ip-generic")];
 
 impl NicKnob {
-    /// The queue that it is about.
-    pub(super) fn queue(&self) -> Option<u32> {
-        match self {
-            NicKnob::Coalesce(queue) => *queue,
-            NicKnob::IrqAffinity(queue)
-            | NicKnob::RpsCpus(queue)
-            | NicKnob::RpsFlowCount(queue)
-            | NicKnob::XpsCpus(queue)
-            | NicKnob::XpsRxqs(queue)
-            | NicKnob::Napi(queue, _)
-            | NicKnob::NapiThread(queue) => Some(*queue),
-            _ => None,
-        }
-    }
-
     /// The same of another queue.
     pub(super) fn of_queue(&self, queue: u32) -> NicKnob {
         match self {

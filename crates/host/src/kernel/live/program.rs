@@ -16,7 +16,7 @@ use std::str::FromStr;
 use super::filter::octets;
 use super::qdisc;
 use crate::Refusal;
-use crate::bpf::{Assembly, Helper, Instruction, Program, R, Sum, When, Width};
+use crate::bpf::{Assembly, Instruction, Program, R, Sum, When, Width};
 
 /// TCP or UDP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ fn assemble(steer: &Steer) -> Vec<Instruction> {
     if steer.takes(true) {
         let other = if steer.takes(false) { "ipv6" } else { "out" };
         it.jump_if(value, When::NotEqual, i32::from(0x0800_u16.to_be()), other);
-        load_bytes(&mut it, HEADER, IPV4_SIZE);
+        it.packet_bytes(HEADER, IPV4_SIZE, "out");
         it.load(Width::Byte, value, stack, HEADER + IPV4_PROTOCOL);
         it.jump_if(value, When::NotEqual, transport, "out");
         it.load(Width::Half, value, stack, HEADER + IPV4_FRAGMENT);
@@ -162,14 +162,14 @@ fn assemble(steer: &Steer) -> Vec<Instruction> {
     if steer.takes(false) {
         it.label("ipv6");
         it.jump_if(value, When::NotEqual, i32::from(0x86dd_u16.to_be()), "out");
-        load_bytes(&mut it, HEADER, IPV6_SIZE);
+        it.packet_bytes(HEADER, IPV6_SIZE, "out");
         it.load(Width::Byte, value, stack, HEADER + IPV6_NEXT);
         it.jump_if(value, When::NotEqual, transport, "out");
         compare(&mut it, steer, IPV6_SOURCE, IPV6_DESTINATION);
         it.sum(Sum::Set, at, ETHERNET + IPV6_SIZE);
     }
     it.label("ports");
-    load_bytes(&mut it, PORTS, 4);
+    it.packet_bytes(PORTS, 4, "out");
     let port = match steer.port {
         Port::Source => PORTS,
         Port::Destination => PORTS + 2,
@@ -189,17 +189,6 @@ fn assemble(steer: &Steer) -> Vec<Instruction> {
     it.label("out");
     it.exit(GO_ON);
     it.finish()
-}
-
-/// Puts so many bytes of the packet from r7 on onto the stack; a packet that is shorter stays as it is.
-fn load_bytes(it: &mut Assembly, to: i16, count: i32) {
-    it.sum_register(Sum::Set, R(1), R(6));
-    it.sum_register(Sum::Set, R(2), R(7));
-    it.sum_register(Sum::Set, R(3), R(10));
-    it.sum(Sum::Add, R(3), i32::from(to));
-    it.sum(Sum::Set, R(4), count);
-    it.call(Helper::LoadBytes);
-    it.jump_if(R(0), When::NotEqual, 0, "out");
 }
 
 /// Leaves the program where an address of the header on the stack is another.
