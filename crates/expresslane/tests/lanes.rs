@@ -255,7 +255,8 @@ impl Guarding {
     fn start(host: &Machine) -> Guarding {
         let guard = host.lanes(&["guard", "--every", "50ms"]);
         let mut command = Command::new("timeout");
-        command.arg("60").arg(guard.get_program()).args(guard.get_args());
+        // In the background it would hand a signal on twice, and a second one ends at once.
+        command.args(["--foreground", "60"]).arg(guard.get_program()).args(guard.get_args());
         command.env("EXPRESSLANE_STATE_DIR", host.directory.join("state"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
@@ -330,12 +331,19 @@ fn a_guard_sets_again_what_was_taken_away_and_leaves_what_somebody_fights_for() 
         shell.args(["netns", "exec", name, "sh", "-c", &format!("echo 0 > {file}")]);
         assert!(shell.status().unwrap().success());
     };
-    for _ in 0..host::guard::LOSSES_COUNT_MAX {
+    let mut mended_count = 0;
+    let line = loop {
         fight();
-        guard.says("nic/vs/rx/3/rps_cpus has none: set to '0' again");
-    }
-    fight();
-    let line = guard.says("nic/vs/rx/3/rps_cpus has none and was lost 6 times in 10 minutes: left so.");
+        let line = guard.says("nic/vs/rx/3/rps_cpus has none");
+        if line.contains("left so") {
+            break line;
+        }
+        // The kernel tells late of the link that was set up above, and a loss that comes with that is explained.
+        mended_count += 1;
+        assert!(mended_count < 3 * host::guard::LOSSES_COUNT_MAX, "it never gives up: {:?}", guard.said);
+    };
+    assert!(mended_count >= host::guard::LOSSES_COUNT_MAX, "{line}");
+    assert!(line.contains("was lost 6 times in 10 minutes: left so."), "{line}");
     assert!(line.contains("look for a script") || line.contains("runs and sets such things"), "{line}");
     run("ip", &format!("-n {name} link del x0"));
 
