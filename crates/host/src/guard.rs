@@ -258,7 +258,7 @@ fn culprit(knob: &Knob, daemons: &[Daemon]) -> String {
 mod tests {
     use super::*;
     use crate::apply::{again, apply};
-    use crate::facts::{Facts, Nic, Queue};
+    use crate::facts::{Facts, Nic, Process, Queue, Thread};
     use crate::journal::{Memory, Wish};
     use crate::kernel::fake::Fake;
     use crate::revert::revert;
@@ -294,7 +294,11 @@ mod tests {
                 ..Queue::default()
             };
             let nic = Nic { name: "ens1".to_owned(), queues: vec![queue], ..Nic::default() };
-            let mut kernel = Fake::of(&Facts { nics: vec![nic], ..Facts::default() });
+            let thread = |tid| Thread { tid, cpus: "0-3".parse().unwrap(), ..Thread::default() };
+            let process =
+                Process { pid: 7, start: 1, threads: vec![thread(7), thread(8)], ..Process::default() };
+            let facts = Facts { nics: vec![nic], processes: vec![process], ..Facts::default() };
+            let mut kernel = Fake::of(&facts);
             let log = Memory::default();
             let mut journal = Journal::begin(Box::new(log), "boot", Wish::default()).unwrap();
             let steps = vec![step(irq(), "0-3", "2"), step(xps(), "0-3", "3")];
@@ -410,6 +414,16 @@ mod tests {
         assert_eq!(machine.look(&[], 2), []);
         machine.set(&rps, "2");
         assert_eq!(machine.mend(&[], 3), [rps]);
+    }
+
+    #[test]
+    fn a_thread_that_was_started_since_is_set_and_the_last_of_two_wants_counts() {
+        let mut machine = Machine::new();
+        let affinity = Knob::Thread { pid: 7, start: 1, tid: 8, what: crate::knob::ThreadKnob::Affinity };
+        machine.plan.steps.push(step(affinity.clone(), "0-3", "2"));
+        assert_eq!(machine.mend(&[], 0), [affinity]);
+        machine.plan.steps.insert(0, step(irq(), "0-3", "1"));
+        assert_eq!(machine.look(&[], 1), [], "an earlier step wants something else in passing");
     }
 
     #[test]

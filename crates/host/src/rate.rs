@@ -78,6 +78,7 @@ mod tests {
         check("0", "0bit");
         check("1", "1bit");
         check("1mbps", "8Mbit");
+        check("3bps", "24bit");
         check("1kibit", "1024bit");
         check("5000Tbit", "5000Tbit");
     }

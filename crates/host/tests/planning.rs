@@ -23,6 +23,8 @@ mod properties;
 mod refusals;
 #[path = "planning/seats.rs"]
 mod seats;
+#[path = "planning/sends.rs"]
+mod sends;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/machines")

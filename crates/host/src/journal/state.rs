@@ -182,42 +182,64 @@ impl State {
     }
 }
 
-/// Appends with `fdatasync(2)`.
-struct FileLog {
-    file: File,
-    /// Size of the whole lines.
-    size: u64,
-    /// Half a line is behind them and can't be removed.
-    is_broken: bool,
+/// A file as a log needs it; another stands for a disk that fails.
+pub(super) trait Disk {
+    /// Appends bytes, which may stay in memory.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+    /// Returns when all that was appended is where a loss of power does not take it.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Forgets what lies beyond `size`; further bytes come behind it.
+    fn cut(&mut self, size: u64) -> io::Result<()>;
 }
 
-impl FileLog {
-    fn new(path: &Path) -> io::Result<FileLog> {
+impl Disk for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn cut(&mut self, size: u64) -> io::Result<()> {
+        self.set_len(size)?;
+        self.seek(SeekFrom::Start(size)).map(|_| ())
+    }
+}
+
+/// Appends with `fdatasync(2)`.
+pub(super) struct FileLog<F: Disk> {
+    pub(super) file: F,
+    /// Size of the whole lines.
+    pub(super) size: u64,
+    /// Half a line is behind them and can't be removed.
+    pub(super) is_broken: bool,
+}
+
+impl FileLog<File> {
+    fn new(path: &Path) -> io::Result<FileLog<File>> {
         Ok(FileLog { file: File::create(path)?, size: 0, is_broken: false })
     }
 
     /// Behind the whole lines; what is left of a cut one goes.
-    fn resumed(path: &Path, size: usize) -> io::Result<FileLog> {
+    fn resumed(path: &Path, size: usize) -> io::Result<FileLog<File>> {
         let size = size as u64;
         let mut file = OpenOptions::new().write(true).open(path)?;
-        file.set_len(size)?;
-        file.seek(SeekFrom::Start(size))?;
+        file.cut(size)?;
         Ok(FileLog { file, size, is_broken: false })
     }
 }
 
-impl Log for FileLog {
+impl<F: Disk> Log for FileLog<F> {
     fn append(&mut self, line: &str) -> Result<(), String> {
         if self.is_broken {
             return Err("the journal ends in half a line that can't be removed".to_owned());
         }
         let text = format!("{line}\n");
-        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        let written = self.file.append(text.as_bytes()).and_then(|()| self.file.sync());
         if let Err(problem) = written {
             // Half a line in the middle would make the journal unreadable.
-            let removed =
-                self.file.set_len(self.size).and_then(|()| self.file.seek(SeekFrom::Start(self.size)));
-            self.is_broken = removed.is_err();
+            self.is_broken = self.file.cut(self.size).is_err();
             return Err(format!("the journal can't be written: {problem}"));
         }
         self.size += text.len() as u64;

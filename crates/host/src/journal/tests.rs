@@ -145,6 +145,56 @@ fn a_line_that_could_not_be_written_is_not_there() {
     assert_eq!(log.bytes().len(), size + 17);
 }
 
+/// A disk of so many bytes that remembers what is safe.
+#[derive(Default)]
+struct Small {
+    bytes: Vec<u8>,
+    safe: Vec<u8>,
+    room: usize,
+    can_cut: bool,
+}
+
+impl state::Disk for Small {
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let room = self.room - self.bytes.len();
+        self.bytes.extend(&bytes[..bytes.len().min(room)]);
+        if bytes.len() > room { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+
+    fn sync(&mut self) -> std::io::Result<()> {
+        self.safe.clone_from(&self.bytes);
+        Ok(())
+    }
+
+    fn cut(&mut self, size: u64) -> std::io::Result<()> {
+        if !self.can_cut {
+            return Err(std::io::ErrorKind::Other.into());
+        }
+        self.bytes.truncate(usize::try_from(size).unwrap());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_line_is_safe_when_it_is_said_to_be_and_a_full_disk_keeps_whole_lines() {
+    let file = |can_cut| Small { room: 14, can_cut, ..Small::default() };
+    let mut log = state::FileLog { file: file(true), size: 0, is_broken: false };
+    for line in ["first", "second"] {
+        log.append(line).unwrap();
+        assert!(log.file.safe.ends_with(format!("{line}\n").as_bytes()), "power may go now");
+    }
+    assert!(log.append("third").unwrap_err().contains("can't be written"));
+    assert_eq!(log.file.bytes, b"first\nsecond\n");
+    log.append("").unwrap();
+    assert_eq!(log.file.safe, b"first\nsecond\n\n", "behind the whole lines");
+
+    let mut log = state::FileLog { file: file(false), size: 0, is_broken: false };
+    log.append("a line").unwrap();
+    log.append("another line").unwrap_err();
+    log.file.room = 100;
+    assert!(log.append("more").unwrap_err().contains("half a line"));
+}
+
 #[test]
 fn someone_has_to_confirm_in_time() {
     let (mut journal, log) = begun();

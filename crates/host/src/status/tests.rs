@@ -141,7 +141,9 @@ fn packets_elsewhere_are_a_leak() {
         Verdict::Warning,
         "20 of 1000 packets arrived outside its queues 4-5",
     );
+    split(985, 15).says("leaking 1.5 %", Verdict::Warning, "15 of 1000");
     split(880, 120).says("leaking 12 %", Verdict::Warning, "[warning]");
+    split(500, 500).says("leaking 50 %", Verdict::Warning, "500 of 1000");
     split(400, 600).says("leaking 60 %", Verdict::Critical, "600 of 1000");
     assert_eq!(split(880, 120).report().lanes[0].used.leak_share(), Some(0.12));
 }
@@ -178,6 +180,7 @@ fn others_in_the_lane_are_named() {
         Verdict::Warning,
         "10 % of what arrives at its queues 4-5 is not the lane's",
     );
+    mixed(930, 70).says("100 % on its queues", Verdict::Warning, "7.0 % of what arrives");
     // Another lane's packets are foreign too.
     tc().cells(&[cell(Some(0), Some(4), 2, 90), cell(Some(1), Some(4), 2, 10)]).says(
         "100 % on its queues",
@@ -220,6 +223,12 @@ fn packets_that_cant_be_seen_are_said() {
         "can't tell",
         Verdict::Unknown,
         "the lane has no queues of its own",
+    );
+    // What half of the packets say is believed.
+    tc().cells(&[cell(Some(0), None, 2, 500), cell(Some(0), Some(4), 2, 500)]).says(
+        "100 % on its queues",
+        Verdict::Ok,
+        "",
     );
     // Another card's packets are not this lane's.
     let elsewhere =
@@ -285,6 +294,12 @@ fn steering_that_differs_is_not_in_force() {
         Verdict::Critical,
         part,
     );
+    let rps = step("nic/ens1/rx/4/rps_cpus", "2-3", "lane redis: packets to its cores");
+    tc().with(|stage| {
+        stage.plan.steps.push(rps);
+        stage.readings.push(Reading::Has(Some(Setting::new(""))));
+    })
+    .says("not in force; 100 % on its queues", Verdict::Critical, "rps_cpus: wanted 2-3, has nothing");
     // Of a card that is another's it does not count.
     tc().has("nic/ens1/qdisc/root", Some("mq"))
         .with(|stage| stage.plan.lanes[0].nic = None)

@@ -56,6 +56,23 @@ fn a_kernel_without_settings_of_each_queue_has_those_of_the_card() {
 }
 
 #[test]
+fn the_machine_polls_as_long_as_any_lane_wants() {
+    let plan = planned(&facts("e810-ice"), &format!("{TWO}busy-poll-us = 20\n"));
+    let polls = plan.steps.iter().find(|step| step.knob == host::Knob::sysctl("net.core.busy_poll")).unwrap();
+    assert_eq!(polls.want.as_ref().unwrap().as_str(), "50");
+    says(&plan, "50 µs, the longest that a lane wants");
+}
+
+#[test]
+fn the_thread_of_the_nth_queue_has_the_nth_core() {
+    let plan =
+        planned(&facts("e810-ice"), &TWO.replace("busy-poll-us = 50", "threaded = true\ncores = '4-5'"));
+    let threads = plan.steps.iter().filter(|step| step.knob.to_string().ends_with("napi-thread"));
+    let wants: Vec<&str> = threads.map(|step| step.want.as_ref().unwrap().as_str()).collect();
+    assert_eq!(wants, ["cpus 4 other", "cpus 5 other"]);
+}
+
+#[test]
 fn a_lane_that_shares_its_queues_has_their_interrupts() {
     let facts = facts("veth");
     let name = &facts.nics[0].name;

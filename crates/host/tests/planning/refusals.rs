@@ -60,6 +60,11 @@ fn ice_has_its_limits() {
         &["lane `a`, `rate-max`", "steps of 500Kbit", "700Kbit"],
     );
     refused(&facts, &lane("", "rate-min = '0bit'"), &["`rate-min`", "500Kbit"]);
+    let as_the_link = Spec::parse(&lane("", "rate-max = '100Gbit'")).unwrap();
+    assert!(plan::plan(&as_the_link, &facts).is_ok());
+    let twice =
+        format!("[host]\nsysctls = {{ 'net.core.busy_poll' = 7 }}\n{}", lane("", "busy-poll-us = 50"));
+    refused(&facts, &twice, &["sysctl/net.core.busy_poll", "`50`", "`7`"]);
     refused(&facts, &lane("", "rate-max = '101Gbit'"), &["`rate-max`", "101Gbit", "the link's 100Gbit"]);
     refused(
         &facts,

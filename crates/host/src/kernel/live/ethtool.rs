@@ -32,10 +32,13 @@ const CHANNELS_RX: u16 = 6;
 const CHANNELS_TX: u16 = 7;
 const CHANNELS_COMBINED: u16 = 9;
 
+const CHANNELS: &[(&str, u16)] = &[("rx", CHANNELS_RX), ("tx", CHANNELS_TX), ("combined", CHANNELS_COMBINED)];
+
 const RINGS_RX_MAX: u16 = 2;
 const RINGS_TX_MAX: u16 = 5;
 const RINGS_RX: u16 = 6;
 const RINGS_TX: u16 = 9;
+const RINGS: &[(&str, u16)] = &[("rx", RINGS_RX), ("tx", RINGS_TX)];
 
 /// Words of moderation in the order of settings, the attribute of each, and whether it is on or off.
 const COALESCE: &[(&str, u16, bool)] =
@@ -76,33 +79,38 @@ fn get(netlink: &mut Netlink, command: u8, nic: &str) -> Result<Reply, Refusal> 
 /// Those of a card, and the most of each.
 pub(crate) fn channels(netlink: &mut Netlink, nic: &str) -> Result<Channels, Refusal> {
     let reply = get(netlink, CHANNELS_GET, nic)?;
-    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    Ok(channels_of(reply.split::<GENERIC_HEADER_SIZE>().1))
+}
+
+fn channels_of(attributes: Attributes<'_>) -> Channels {
     let count = |kind| attributes.u32(kind).unwrap_or(0);
-    Ok(Channels {
+    Channels {
         rx: count(CHANNELS_RX),
         tx: count(CHANNELS_TX),
         combined: count(CHANNELS_COMBINED),
         rx_max: count(CHANNELS_RX_MAX),
         tx_max: count(CHANNELS_TX_MAX),
         combined_max: count(CHANNELS_COMBINED_MAX),
-    })
+    }
 }
 
 pub(super) fn set_channels(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
-    let kinds = [("rx", CHANNELS_RX), ("tx", CHANNELS_TX), ("combined", CHANNELS_COMBINED)];
-    set_numbers(netlink, CHANNELS_SET, nic, value, &kinds)
+    set_numbers(netlink, CHANNELS_SET, nic, value, CHANNELS)
 }
 
 pub(crate) fn rings(netlink: &mut Netlink, nic: &str) -> Result<Rings, Refusal> {
     let reply = get(netlink, RINGS_GET, nic)?;
-    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    Ok(rings_of(reply.split::<GENERIC_HEADER_SIZE>().1))
+}
+
+fn rings_of(attributes: Attributes<'_>) -> Rings {
     let count = |kind| attributes.u32(kind).unwrap_or(0);
-    Ok(Rings {
+    Rings {
         rx: count(RINGS_RX),
         tx: count(RINGS_TX),
         rx_max: count(RINGS_RX_MAX),
         tx_max: count(RINGS_TX_MAX),
-    })
+    }
 }
 
 pub(super) fn rings_text(rings: &Rings) -> Setting {
@@ -110,10 +118,9 @@ pub(super) fn rings_text(rings: &Rings) -> Setting {
 }
 
 pub(super) fn set_rings(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
-    set_numbers(netlink, RINGS_SET, nic, value, &[("rx", RINGS_RX), ("tx", RINGS_TX)])
+    set_numbers(netlink, RINGS_SET, nic, value, RINGS)
 }
 
-/// Pairs of a word and a number.
 fn set_numbers(
     netlink: &mut Netlink,
     command: u8,
@@ -121,8 +128,14 @@ fn set_numbers(
     value: &Setting,
     kinds: &[(&str, u16)],
 ) -> Result<(), Refusal> {
-    let words: Vec<&str> = value.words().collect();
     let (_, mut request) = request(netlink, command, nic)?;
+    put_numbers(&mut request, value, kinds)?;
+    netlink.ask(&request).map(|_| ())
+}
+
+/// Pairs of a word and a number.
+fn put_numbers(request: &mut Message, value: &Setting, kinds: &[(&str, u16)]) -> Result<(), Refusal> {
+    let words: Vec<&str> = value.words().collect();
     for pair in words.chunks(2) {
         let kind = kinds.iter().find(|(name, _)| *name == pair[0]).map(|(_, kind)| *kind);
         let number = pair.get(1).and_then(|text| text.parse().ok());
@@ -132,22 +145,30 @@ fn set_numbers(
         };
         request.put_u32(kind, number);
     }
-    netlink.ask(&request).map(|_| ())
+    Ok(())
 }
 
 /// Moderation; what the card has not is absent.
 pub(crate) fn coalesce(netlink: &mut Netlink, nic: &str) -> Result<Setting, Refusal> {
     let reply = get(netlink, COALESCE_GET, nic)?;
-    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    Ok(coalesce_of(reply.split::<GENERIC_HEADER_SIZE>().1))
+}
+
+fn coalesce_of(attributes: Attributes<'_>) -> Setting {
     let word = |(name, kind, is_switch): &(&str, u16, bool)| {
         let number = attributes.number(*kind)?;
         Some(if *is_switch { format!("{name} {}", on_off(number != 0)) } else { format!("{name} {number}") })
     };
-    Ok(Setting::new(COALESCE.iter().filter_map(word).collect::<Vec<_>>().join(" ")))
+    Setting::new(COALESCE.iter().filter_map(word).collect::<Vec<_>>().join(" "))
 }
 
 pub(super) fn set_coalesce(netlink: &mut Netlink, nic: &str, value: &Setting) -> Result<(), Refusal> {
     let (_, mut request) = request(netlink, COALESCE_SET, nic)?;
+    put_coalesce(&mut request, value)?;
+    netlink.ask(&request).map(|_| ())
+}
+
+fn put_coalesce(request: &mut Message, value: &Setting) -> Result<(), Refusal> {
     for (name, number) in coalesce_words(value)? {
         let (_, kind, is_switch) =
             COALESCE.iter().find(|(this, _, _)| *this == name).expect("names were checked");
@@ -157,7 +178,7 @@ pub(super) fn set_coalesce(netlink: &mut Netlink, nic: &str, value: &Setting) ->
             request.put_u32(*kind, number);
         }
     }
-    netlink.ask(&request).map(|_| ())
+    Ok(())
 }
 
 /// Words of moderation as numbers; on is 1.
@@ -196,7 +217,10 @@ pub(super) fn parse_on_off(value: &Setting) -> Result<bool, Refusal> {
 /// Features by the kernel's names. One that the card can't have is there only if it is on or never changes.
 pub(crate) fn features(netlink: &mut Netlink, nic: &str) -> Result<BTreeMap<String, Feature>, Refusal> {
     let reply = get(netlink, FEATURES_GET, nic)?;
-    let attributes = reply.split::<GENERIC_HEADER_SIZE>().1;
+    Ok(features_of(reply.split::<GENERIC_HEADER_SIZE>().1))
+}
+
+fn features_of(attributes: Attributes<'_>) -> BTreeMap<String, Feature> {
     let (hardware, fixed) = (bits(attributes, FEATURES_HARDWARE), bits(attributes, FEATURES_FIXED));
     let active = bits(attributes, FEATURES_ACTIVE);
     let mut features = BTreeMap::new();
@@ -205,7 +229,7 @@ pub(crate) fn features(netlink: &mut Netlink, nic: &str) -> Result<BTreeMap<Stri
         let feature = Feature { on: active.contains_key(name), fixed: !can_change };
         features.insert(name.clone(), feature);
     }
-    Ok(features)
+    features
 }
 
 /// Names of a bitset's bits, and their values where it has a mask. Without a mask what is listed is set.
@@ -304,6 +328,69 @@ mod tests {
         assert_eq!(bits(attributes, FLAGS), BTreeMap::from([("fw-lldp-agent".to_owned(), false)]));
         assert_eq!(bits(attributes, FEATURES_ACTIVE), BTreeMap::from([("rx-gro".to_owned(), true)]));
         assert_eq!(bits(attributes, FEATURES_FIXED), BTreeMap::new());
+    }
+
+    #[test]
+    fn counts_are_written_where_they_are_read() {
+        let mut message = Message::new(0, 0, &[]);
+        put_numbers(&mut message, &Setting::new("rx 1024 tx 512"), RINGS).unwrap();
+        let most = message.put_u32(RINGS_RX_MAX, 4096).put_u32(RINGS_TX_MAX, 2048);
+        let rings = rings_of(most.attributes(0));
+        assert_eq!((rings_text(&rings).as_str(), rings.rx_max, rings.tx_max), ("rx 1024 tx 512", 4096, 2048));
+        // ETHTOOL_A_RINGS_RX and _TX of linux/ethtool_netlink.h.
+        let attributes = message.attributes(0);
+        assert_eq!((attributes.u32(6), attributes.u32(9)), (Some(1024), Some(512)));
+
+        let mut message = Message::new(0, 0, &[]);
+        put_numbers(&mut message, &Setting::new("rx 1 tx 2 combined 3"), CHANNELS).unwrap();
+        assert_eq!(channels_of(message.attributes(0)).text(), "rx 1 tx 2 combined 3");
+        assert!(put_numbers(&mut message, &Setting::new("many 4"), CHANNELS).is_err());
+    }
+
+    #[test]
+    fn moderation_is_written_where_it_is_read() {
+        let text = "adaptive-rx on rx-usecs 50 adaptive-tx off tx-usecs 7";
+        let mut message = Message::new(0, 0, &[]);
+        put_coalesce(&mut message, &Setting::new(text)).unwrap();
+        let attributes = message.attributes(0);
+        assert_eq!(coalesce_of(attributes).as_str(), text);
+        // ETHTOOL_A_COALESCE_USE_ADAPTIVE_RX and _TX, and RX_USECS.
+        assert_eq!((attributes.u8(11), attributes.u8(12), attributes.u32(2)), (Some(1), Some(0), Some(50)));
+        let mut part = Message::new(0, 0, &[]);
+        put_coalesce(&mut part, &Setting::new("tx-usecs 0")).unwrap();
+        assert_eq!(coalesce_of(part.attributes(0)).as_str(), "tx-usecs 0", "what is not named is not sent");
+    }
+
+    /// Sets as the kernel tells them: of two without values, what is listed is set.
+    #[test]
+    fn a_feature_can_change_if_the_card_has_it_and_the_driver_does_not_keep_it() {
+        let mut message = Message::new(0, 0, &[]);
+        for (kind, names) in [
+            (FEATURES_HARDWARE, &["rx-gro", "rx-lro", "highdma"][..]),
+            (FEATURES_ACTIVE, &["rx-gro", "highdma", "vlan-challenged"]),
+            (FEATURES_FIXED, &["highdma"]),
+        ] {
+            message.nest(kind, &[], |set| {
+                set.put(BITS_NO_MASK, &[]).nest(BITS, &[], |bits| {
+                    for name in names {
+                        bits.nest(BIT, &[], |bit| {
+                            bit.put_text(BIT_NAME, name);
+                        });
+                    }
+                });
+            });
+        }
+        let features = features_of(message.attributes(0));
+        let shown = features.iter().map(|(name, it)| (name.as_str(), it.on, it.fixed));
+        let want = [
+            ("highdma", true, true),
+            ("rx-gro", true, false),
+            ("rx-lro", false, false),
+            ("vlan-challenged", true, true),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), want);
+        let listed = bits(message.attributes(0), FEATURES_ACTIVE);
+        assert!(listed.len() == 3 && listed.values().all(|is_set| *is_set), "without a mask all are set");
     }
 
     #[test]

@@ -512,6 +512,18 @@ mod tests {
         }
     }
 
+    /// What reads a filter as it was written would read a wrong order too: these are the bytes on the wire.
+    #[test]
+    fn ports_and_protocols_are_in_the_order_of_the_wire() {
+        let wish = parse("protocol ip flower ip_proto tcp dst_port 6379").unwrap();
+        let Kind::Flower(flower) = &wish.kind else { panic!("flower") };
+        let mut message = Message::new(NEW_FILTER, 0, &[]);
+        flower.put(&mut message, wish.ethertype);
+        let attributes = message.attributes(0);
+        assert_eq!(attributes.find(FLOWER_ETHERTYPE).unwrap(), [0x08, 0x00]);
+        assert_eq!(attributes.find(FLOWER_PORTS[0][2]).unwrap(), [0x18, 0xeb]);
+    }
+
     #[test]
     fn what_is_no_filter_is_refused() {
         for text in [
