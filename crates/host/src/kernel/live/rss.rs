@@ -17,6 +17,10 @@ use crate::{Cpus, Refusal, Setting};
 
 const GET: u32 = 0x46;
 const SET: u32 = 0x47;
+/// Asks how many queues receive, by a `struct ethtool_rxnfc` of this size; the answer's place in it.
+const GET_RINGS: u32 = 0x2d;
+const RINGS_SIZE: usize = 192;
+const RINGS: usize = 8;
 const HEADER_SIZE: usize = 24;
 const LENGTH: usize = 8;
 const TRANSFORM: usize = 17;
@@ -96,10 +100,26 @@ fn parse(text: &Setting, length: usize) -> Result<Option<Vec<u32>>, Refusal> {
     Ok(Some((0_u32..).take(length).map(|index| start.saturating_add(index % count)).collect()))
 }
 
+/// The kernel remembers of a table whether someone wrote it, and then refuses to take queues away that it names. So the table
+/// that a card has by itself is not written but asked for (`ethtool -X … default`), and what was is so in this, too.
 pub(super) fn write(nic: &str, value: &Setting) -> Result<(), Refusal> {
     let (now, transform) = table(nic, 0)?;
     let wish = parse(value, now.len())?.unwrap_or_default();
-    call(nic, &mut set(0, transform, &wish))
+    let written: &[u32] = if is_default(&wish, rings(nic)) { &[] } else { &wish };
+    call(nic, &mut set(0, transform, written))
+}
+
+/// Queues that receive; none where the driver doesn't say.
+fn rings(nic: &str) -> Option<u32> {
+    let mut request = words(&[GET_RINGS]);
+    request.resize(RINGS_SIZE, 0);
+    call(nic, &mut request).ok()?;
+    Some(u32_at(&request, RINGS))
+}
+
+/// Whether it is the table that the kernel makes for so many queues (`ethtool_rxfh_indir_default`).
+fn is_default(table: &[u32], rings: Option<u32>) -> bool {
+    rings.is_some_and(|rings| rings > 0 && table.iter().copied().eq((0..rings).cycle().take(table.len())))
 }
 
 /// Further contexts by number, and their tables. None: the driver can have none.
@@ -227,6 +247,19 @@ mod tests {
             assert!(parse(&Setting::new(odd), 8).is_err(), "{odd}");
         }
         assert_eq!(parse(&Setting::new("default"), 8).unwrap(), None);
+    }
+
+    #[test]
+    fn the_table_that_a_card_has_by_itself_is_known() {
+        let check =
+            |table: &[u32], rings, want| assert_eq!(is_default(table, rings), want, "{table:?} {rings:?}");
+        check(&[0, 1, 2, 3, 0, 1], Some(4), true);
+        check(&[0, 1, 2, 3, 0, 1], Some(8), false);
+        check(&[0, 1, 0, 1], Some(4), false);
+        check(&[2, 3, 2, 3], Some(2), false);
+        check(&[0, 0], Some(1), true);
+        check(&[0, 1], None, false);
+        check(&[0, 1], Some(0), false);
     }
 
     #[test]
