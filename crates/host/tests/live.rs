@@ -201,9 +201,12 @@ fn queueing_comes_back_as_it_was() {
         round_trip(live, "nic/va/qdisc/clsact", "ingress");
         for (text, module) in [("mqprio num_tc 2 map 0 1 queues 2@0 2@2 hw 0", "mqprio"), ("fq", "fq")] {
             // Kernels that have the module do it instead.
-            if let Err(refusal) = live.write(&knob("nic/va/qdisc/root"), Some(&Setting::new(text))) {
-                assert_eq!(refusal.cause, Cause::Unsupported, "{refusal}");
-                assert!(refusal.reason.contains(module), "{refusal}");
+            match live.write(&knob("nic/va/qdisc/root"), Some(&Setting::new(text))) {
+                Ok(()) => assert_eq!(read(live, "nic/va/qdisc/root").as_deref(), Some(text)),
+                Err(refusal) => {
+                    assert_eq!(refusal.cause, Cause::Unsupported, "{refusal}");
+                    assert!(refusal.reason.contains(module), "{refusal}");
+                }
             }
             write(live, "nic/va/qdisc/root", before.as_deref());
         }

@@ -159,16 +159,21 @@ fn add(
     text: &str,
 ) -> Result<(), Refusal> {
     let kind = kinds::put(place, &mut request, text)?;
-    netlink.ask(&request).map(|_| ()).map_err(|mut refusal| {
-        if refusal.cause == Cause::Gone && refusal.reason.contains("kind is unknown") {
-            refusal.cause = Cause::Unsupported;
-            refusal.reason += &format!(": this kernel has no {kind} (module sch_{kind})");
-        } else if what == NEW_QDISC && kind == "mqprio" && refusal.cause == Cause::Unsupported {
-            refusal.reason +=
-                ": the driver has no queue sets in hardware; `hw 0` does it in the kernel alone";
-        }
-        refusal
-    })
+    netlink.ask(&request).map(|_| ()).map_err(|refusal| explained(refusal, what, kind))
+}
+
+/// The kernel's refusal with what it means for this kind.
+fn explained(mut refusal: Refusal, what: u16, kind: &str) -> Refusal {
+    // `hw 1` is an invalid value where the driver offloads nothing (`mqprio_parse_opt`), else not supported.
+    let has_no_sets = refusal.cause == Cause::Unsupported || refusal.reason.contains("hardware offload");
+    if refusal.cause == Cause::Gone && refusal.reason.contains("kind is unknown") {
+        refusal.cause = Cause::Unsupported;
+        refusal.reason += &format!(": this kernel has no {kind} (module sch_{kind})");
+    } else if what == NEW_QDISC && kind == "mqprio" && has_no_sets {
+        refusal.cause = Cause::Unsupported;
+        refusal.reason += ": the driver has no queue sets in hardware; `hw 0` does it in the kernel alone";
+    }
+    refusal
 }
 
 pub(super) fn read_clsact(netlink: &mut Netlink, interface: u32) -> Result<Option<Setting>, Refusal> {
@@ -327,6 +332,27 @@ mod tests {
         assert_eq!(root(0x8001_0000, "tbf", "tbf rate 1Gbit"), "tbf rate 1Gbit", "nothing hangs below it");
         assert_eq!(root(HANDLE, "mq", "mq"), "handle e7: mq");
         assert_eq!(root_text(&[]), None);
+    }
+
+    #[test]
+    fn what_a_kernel_or_card_has_not_is_unsupported_with_what_to_do() {
+        let check = |cause, reason: &str, kind: &str, want: Cause, word: &str| {
+            let refusal = explained(Refusal::new(cause, reason), NEW_QDISC, kind);
+            assert!(refusal.cause == want && refusal.reason.contains(word), "{refusal:?}");
+        };
+        // Linux 7.2 on a card of virtio, a driver with other offloads, a kernel without the module.
+        let offload = "the kernel says: Device does not support hardware offload (EINVAL)";
+        check(Cause::Invalid, offload, "mqprio", Cause::Unsupported, "hw 0");
+        check(Cause::Unsupported, "(EOPNOTSUPP)", "mqprio", Cause::Unsupported, "hw 0");
+        check(
+            Cause::Gone,
+            "the kernel says: Specified qdisc kind is unknown",
+            "fq",
+            Cause::Unsupported,
+            "sch_fq",
+        );
+        check(Cause::Invalid, "(EINVAL)", "mqprio", Cause::Invalid, "(EINVAL)");
+        check(Cause::Invalid, offload, "taprio", Cause::Invalid, "offload");
     }
 
     #[test]
