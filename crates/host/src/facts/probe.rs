@@ -124,8 +124,8 @@ fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, R
         driver: driver.name,
         driver_version: driver.version,
         firmware: Some(driver.firmware).filter(|firmware| firmware != "N/A").unwrap_or_default(),
-        // A negative one is none; a speed that is not known is -1.
-        node: text("device/numa_node").and_then(|node| node.parse().ok()),
+        node: live::files::node(&files, name),
+        // A speed that is not known is -1.
         speed_mbit: text("speed").and_then(|speed| speed.parse().ok()).filter(|speed| *speed != u32::MAX),
         up: text("carrier").as_deref() == Some("1"),
         master: files.link(&format!("{base}/master")),
@@ -139,8 +139,10 @@ fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, R
     let generic = live.generic()?.0;
     nic.channels = note(ethtool::channels(generic, name), &path(NicKnob::Channels), missing);
     nic.rings = note(ethtool::rings(generic, name), &path(NicKnob::Rings), missing);
-    let coalesce = note(ethtool::coalesce(generic, name), &path(NicKnob::Coalesce(None)), missing);
+    let coalesce = live.read(&Knob::nic(name, NicKnob::Coalesce(None)));
+    let coalesce = note(coalesce, &path(NicKnob::Coalesce(None)), missing).flatten();
     nic.coalesce = coalesce.map(|text| text.to_string()).filter(|text| !text.is_empty());
+    let generic = live.generic()?.0;
     let features: Option<BTreeMap<String, Feature>> =
         note(ethtool::features(generic, name), &format!("nic/{name}/feature"), missing);
     nic.features = features.unwrap_or_default();

@@ -97,8 +97,7 @@ impl Live {
                 let (netlink, files) = self.generic()?;
                 devlink::read(netlink, files, nic, name)
             }
-            NicKnob::Coalesce(None) => ethtool::coalesce(self.generic()?.0, nic).map(Some),
-            NicKnob::Coalesce(Some(queue)) => ioctl::queue_coalesce(nic, *queue).map(Some),
+            NicKnob::Coalesce(queue) => self.moderation(nic, *queue).map(Some),
             NicKnob::Indirection => rss::read(nic),
             NicKnob::Context(queues) => rss::read_context(self.generic()?.0, nic, queues),
             NicKnob::Ntuple(location) => {
@@ -174,6 +173,20 @@ impl Live {
             }
             NicKnob::NapiThread(queue) => napi::write_thread(&self.napi(nic, interface, *queue)?, value),
             _ => files::write_queue_file(&self.files, nic, knob, value),
+        }
+    }
+
+    /// Moderation that can be set. The driver virtio_net tells zeros of a card that has none, and takes nothing but zeros.
+    fn moderation(&mut self, nic: &str, queue: Option<u32>) -> Result<Setting, Refusal> {
+        let bit = if queue.is_some() { files::VIRTIO_QUEUE_MODERATION } else { files::VIRTIO_MODERATION };
+        if !files::virtio_offers(&self.files, nic, bit) {
+            return Err(errno::unsupported(format!(
+                "{nic} has no moderation: what emulates the card does not offer it (virtio feature {bit})"
+            )));
+        }
+        match queue {
+            None => ethtool::coalesce(self.generic()?.0, nic),
+            Some(queue) => ioctl::queue_coalesce(nic, queue),
         }
     }
 

@@ -279,6 +279,24 @@ fn numbered(action: &str) -> Option<(&str, u32)> {
     Some((stem, name.get(stem.len()..)?.parse().ok()?))
 }
 
+/// Features of a virtio card by their bits (Virtual I/O Device 1.3, 5.1.3): moderation of the whole card, and of each queue.
+pub(super) const VIRTIO_MODERATION: usize = 53;
+pub(super) const VIRTIO_QUEUE_MODERATION: usize = 52;
+
+/// Whether what emulates a virtio card offers a feature; other cards are not asked. A bit is a digit, the first one first.
+pub(super) fn virtio_offers(files: &Files, nic: &str, bit: usize) -> bool {
+    let features = files.read(&format!("sys/class/net/{nic}/device/features"));
+    features.map_or(true, |digits| digits.as_bytes().get(bit) == Some(&b'1'))
+}
+
+/// The NUMA node of a card; of a virtio card that of the PCI device that carries it. A negative one is none.
+pub(crate) fn node(files: &Files, nic: &str) -> Option<u32> {
+    let places = ["numa_node", "../numa_node"];
+    let text =
+        places.iter().find_map(|place| files.read(&format!("sys/class/net/{nic}/device/{place}")).ok());
+    text?.parse().ok()
+}
+
 pub(crate) fn read_irq(files: &Files, irq: u32) -> Result<Cpus, Refusal> {
     files.read(&format!("proc/irq/{irq}/smp_affinity_list"))?.parse().map_err(invalid)
 }
@@ -375,6 +393,33 @@ mod tests {
             let found = [0, 3, 4].map(|queue| irq_by_name(&tree.files(), "eth0", queue));
             assert_eq!(found, [Some(34), Some(37), None], "{first}");
         }
+    }
+
+    #[test]
+    fn a_virtio_card_is_asked_for_its_features_and_its_carrier_for_its_node() {
+        let features = |bits: &[usize]| -> String {
+            (0..64).map(|bit| if bits.contains(&bit) { '1' } else { '0' }).collect()
+        };
+        let tree = Tree::new(
+            "virtio",
+            &[
+                ("sys/class/net/plain/device/features", &features(&[5, 22])),
+                ("sys/class/net/rich/device/features", &features(&[52, 53])),
+                ("sys/class/net/rich/numa_node", "1"),
+                ("sys/class/net/ens1/device/numa_node", "0\n"),
+                ("sys/class/net/none/device/numa_node", "-1\n"),
+            ],
+        );
+        let files = tree.files();
+        for (nic, want) in [("plain", false), ("rich", true), ("ens1", true)] {
+            for bit in [VIRTIO_MODERATION, VIRTIO_QUEUE_MODERATION] {
+                assert_eq!(virtio_offers(&files, nic, bit), want, "{nic} {bit}");
+            }
+        }
+        assert!(!virtio_offers(&files, "plain", 6) && virtio_offers(&files, "plain", 22));
+        assert!(!virtio_offers(&files, "rich", 64), "beyond what the kernel tells");
+        let nodes = ["rich", "ens1", "none", "plain"].map(|nic| node(&files, nic));
+        assert_eq!(nodes, [Some(1), Some(0), None, None]);
     }
 
     #[test]
