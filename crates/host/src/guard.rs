@@ -151,6 +151,9 @@ impl Guard {
             // A server may start threads at any time, and those are to be where the others are.
             known.is_kept |= matches!(step.knob, Knob::Thread { .. }) || journal.held(&step.knob).is_some();
             let finding = match found {
+                // The plan was made of a machine that had it: it is changing at this moment, and what is wanted of queues that
+                // come and go may change with it. The next look plans anew.
+                Ok(found) if step.have == step.want && *found != step.want => None,
                 Ok(found) => known.compare(step, found, notices, daemons, now_ms),
                 Err(refusal) => known
                     .told(|| Finding::Unreadable { knob: step.knob.clone(), reason: refusal.reason.clone() }),
@@ -375,6 +378,21 @@ mod tests {
         // The last change counts: it is not quiet before that is old.
         assert_eq!(machine.look(&[], 10_000 + WINDOW_MS), []);
         assert_eq!(machine.mend(&[], 300_000 + WINDOW_MS), [irq()]);
+    }
+
+    #[test]
+    fn what_changes_between_planning_and_looking_waits_for_the_next_look() {
+        let mut machine = Machine::new();
+        machine.set(&irq(), "0");
+        let planned = |machine: &Machine| {
+            let has = |step: &Step| machine.kernel.clone().read(&step.knob).unwrap();
+            machine.plan.steps.iter().map(|step| Step { have: has(step), ..step.clone() }).collect()
+        };
+        machine.plan.steps = planned(&machine);
+        machine.set(&xps(), "1");
+        assert_eq!(machine.mend(&[], 0), [irq()]);
+        machine.plan.steps = planned(&machine);
+        assert_eq!(machine.mend(&[], 1), [xps()]);
     }
 
     #[test]
