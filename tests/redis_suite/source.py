@@ -1,20 +1,17 @@
-"""Redis' own test suite, as Debian ships it: the source package is fetched with apt, which checks its signatures, into
-a directory of ours. The system's apt configuration, lists and cache stay as they are.
-"""
+"""Redis' own test suite, as Debian ships it: the source package is fetched into a directory of ours."""
 
 import pathlib
 import shutil
-import subprocess
+import sys
 import tarfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import debian  # noqa: E402
+from debian import Unavailable  # noqa: E402
+
 VERSION = "7.0.15"
-RELEASES = (("http://deb.debian.org/debian", "bookworm"), ("http://deb.debian.org/debian-security", "bookworm-security"))
-KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-FETCH_SECONDS_MAX = 300
-
-
-class Unavailable(Exception):
-    """The suite cannot be had on this machine; the text says what to do."""
+SUITES = (("Debian", "bookworm"), ("Debian-Security", "bookworm-security"))
 
 
 def suite(directory):
@@ -30,25 +27,9 @@ def _fetch(directory):
     tarball = directory / f"redis_{VERSION}.orig.tar.gz"
     if tarball.exists():
         return tarball
-    if shutil.which("apt-get") is None:
-        raise Unavailable("apt-get is missing: the suite comes from Debian's source package, so this needs Debian or Ubuntu")
-    if not pathlib.Path(KEYRING).exists():
-        raise Unavailable(f"{KEYRING} is missing: apt-get install debian-archive-keyring")
-    for part in ("lists/partial", "cache/archives/partial"):
-        (directory / part).mkdir(parents=True, exist_ok=True)
-    sources = directory / "sources.list"
-    sources.write_text("".join(f"deb-src [signed-by={KEYRING}] {url} {name} main\n" for url, name in RELEASES))
-    apt = ["apt-get", "-q", *(part for option in (
-        f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=/nonexistent", f"Dir::State::lists={directory}/lists",
-        f"Dir::Cache={directory}/cache", "APT::Sandbox::User=root", "Acquire::Languages=none",
-    ) for part in ("-o", option))]
-    for step in (["update"], ["source", "--download-only", "redis"]):
-        try:
-            done = subprocess.run(apt + step, cwd=directory, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            raise Unavailable(f"apt-get {step[0]} took longer than {FETCH_SECONDS_MAX} s: is {RELEASES[0][0]} reachable?") from None
-        if done.returncode != 0:
-            raise Unavailable(f"apt-get {step[0]} failed: is {RELEASES[0][0]} reachable?\n{done.stderr.strip()}")
+    archive = debian.Archive(directory, SUITES, kind="deb-src")
+    archive.ask("apt-get", "update")
+    archive.ask("apt-get", "source", "--download-only", "redis")
     if not tarball.exists():
         raise Unavailable(f"Debian's source package redis no longer holds {tarball.name}: set VERSION in {__file__}")
     return tarball
