@@ -1,4 +1,4 @@
-//! Plans for machines that were written down from drivers' sources, kept as text: what a change of the planner changes is seen.
+//! Plans for machines that were written down from drivers' sources, or read in a guest (`tests/vm`), kept as text: what a change of the planner changes is seen.
 //!
 //! With `EXPRESSLANE_WRITE_PLANS=1` the texts are written anew.
 
@@ -28,6 +28,8 @@ pub(crate) const PLANS: &[(&str, &str)] = &[
     ("gvnic", "rates"),
     ("virtio", "whole"),
     ("virtio", "process"),
+    ("virtio-guest", "whole"),
+    ("virtio-guest", "process"),
     ("veth", "soft"),
     ("veth", "soft-shared"),
     ("veth", "process"),
