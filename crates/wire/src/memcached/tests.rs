@@ -236,6 +236,12 @@ fn what_is_too_large_is_refused_and_swallowed() {
         let input = [line.replace("SIZE", "1000").as_bytes(), b"\r\n", &value(1000, "\r\n")].concat();
         assert!(decode(&input, &[], &limits)[0][VALUE] == vec![b'v'; 1000]);
     }
+    // The largest size that can be announced, and one more, behind which a command is expected.
+    assert_eq!(words(b"set k 0 0 2147483645\r\nmn\r\n", &[], &limits), ["Text Forget [k]"]);
+    assert_eq!(
+        words(b"set k 0 0 2147483646\r\nmn\r\n", &[], &limits),
+        ["Text Say BadFormat []", "Meta Noop []"]
+    );
     // Flags count, and a key in base64 counts what it stands for.
     let tight =
         |line: &str| words(&[line.as_bytes(), &value(1000, "\r\n")].concat(), &[], &limits)[0].clone();
@@ -308,6 +314,12 @@ fn keys_of_an_endless_line_are_handed_out() {
     let cuts: Vec<usize> = (1..blanks.len()).step_by(step).collect();
     let got = words(&blanks, &cuts, &Limits::default());
     assert_eq!(got, ["Text Get [a] +value", "Text End []", "Meta Noop []"]);
+    // A key as long as may be, cut before its line's end.
+    let edge = format!("get {} {}\r\nmn\r\n", keys.join(" "), "x".repeat(KEY_SIZE_MAX));
+    let end = edge.len() - "\nmn\r\n".len();
+    let cuts: Vec<usize> = (1..end).step_by(step).chain([end]).collect();
+    let got = words(edge.as_bytes(), &cuts, &Limits::default());
+    assert!(got.len() == count + 2 && got[count].starts_with("Text Get [xxx"), "{}", got[count]);
     let zero = [format!("get {}", keys.join(" ")).as_bytes(), b" a\0 b\r\nmn\r\n"].concat();
     let cuts: Vec<usize> = (1..zero.len() - 12).step_by(step).chain([zero.len() - 9]).collect();
     let got = words(&zero, &cuts, &Limits::default());
@@ -445,6 +457,7 @@ fn heads_have_what_was_sent() {
     check(b"stats\r\n", "Text Stats [] [] []");
     check(b"verbosity 3 noreply\r\n", "Text Verbosity [] delta=3 +quiet");
     check(b"flush_all 10\r\n", "Text Flush [] exptime=10");
+    check(b"flush_all -5\r\n", "Text Flush []");
     check(b"quit\r\n", "Text Quit [] +closes");
     check(
         b"ms k 1 C5 MR I T9 F3 q\r\nx\r\n",
