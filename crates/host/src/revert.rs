@@ -294,3 +294,59 @@ pub(crate) fn put_back_bystanders(
     }
     reverted.refused.extend(refused);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Facts;
+    use crate::journal::{Memory, Wish};
+    use crate::kernel::fake::Fake;
+
+    fn setting(text: &str) -> Option<Setting> {
+        Some(Setting::new(text))
+    }
+
+    fn write(knob: &str, had: &str, wrote: &str, disturbs: &[(&str, &str)]) -> Line {
+        let disturbs = disturbs.iter().map(|(knob, keep)| (Knob::sysctl(knob), setting(keep))).collect();
+        Line::Write { knob: Knob::sysctl(knob), had: setting(had), wrote: setting(wrote), disturbs }
+    }
+
+    fn done(knob: &str, left: &[(&str, &str)]) -> Line {
+        let left = left.iter().map(|(knob, left)| (Knob::sysctl(knob), setting(left))).collect();
+        Line::Done { knob: Knob::sysctl(knob), left }
+    }
+
+    /// Reverts what these lines tell on a machine where a and b have this; what they have then.
+    fn reverted(lines: Vec<Line>, has: [&str; 2]) -> (Reverted, [String; 2]) {
+        let mut facts = Facts::default();
+        facts.sysctls = [("a".to_owned(), has[0].to_owned()), ("b".to_owned(), has[1].to_owned())].into();
+        let mut kernel = Fake::of(&facts);
+        let mut journal = Journal::begin(Box::new(Memory::default()), "boot", Wish::default()).unwrap();
+        for line in lines {
+            journal.append(line).unwrap();
+        }
+        let reverted = revert(&mut kernel, &mut journal, false, &mut |_| {});
+        let now = ["a", "b"].map(|name| kernel.read(&Knob::sysctl(name)).unwrap().unwrap().to_string());
+        (reverted, now)
+    }
+
+    /// Somebody had set b to 5 when a write of a, which resets it, was cut short.
+    #[test]
+    fn what_an_interrupted_write_took_from_somebody_is_given_back() {
+        let lines = vec![write("b", "2", "3", &[]), done("b", &[]), write("a", "0", "1", &[("b", "5")])];
+        let (reverted, now) = reverted(lines, ["1", "reset"]);
+        assert_eq!(now, ["0", "5"]);
+        let [conflict] = reverted.conflicts.as_slice() else { panic!("{reverted}") };
+        assert_eq!(
+            (&conflict.had, &conflict.wrote, &conflict.found),
+            (&setting("2"), &setting("3"), &setting("5"))
+        );
+    }
+
+    #[test]
+    fn what_was_reset_along_goes_back_unless_somebody_has_set_it_since() {
+        let lines = || vec![write("a", "0", "1", &[("b", "2")]), done("a", &[("b", "reset")])];
+        assert_eq!(reverted(lines(), ["1", "reset"]).1, ["0", "2"]);
+        assert_eq!(reverted(lines(), ["1", "9"]).1, ["0", "9"], "theirs stays");
+    }
+}

@@ -54,7 +54,8 @@ fn full() -> (Journal, Memory) {
         write(Knob::sysctl("a"), "0", "50", &[]),
         Line::Undone { knob: Knob::sysctl("a") },
         Line::Confirmed { when_s: 50 },
-        write(channels(), "combined 8", "combined 2", &[]),
+        // Whoever writes this line knows no better: the first counts.
+        write(channels(), "combined 4", "combined 2", &[]),
     ] {
         journal.append(line).unwrap();
     }
@@ -143,6 +144,79 @@ fn a_line_that_could_not_be_written_is_not_there() {
     let (journal, size) = Journal::parse("journal", &log.bytes()).unwrap().unwrap();
     assert!(journal.is_over() && journal.was_cut());
     assert_eq!(log.bytes().len(), size + 17);
+}
+
+#[test]
+fn a_wish_is_wholly_in_force_until_something_is_touched() {
+    let complete = || {
+        let (mut journal, _) = begun();
+        for line in [
+            write(irq(), "0-3", "2", &[]),
+            done(irq(), &[]),
+            Line::Complete { steps: 1 },
+            Line::ConfirmBy { deadline_s: 60 },
+        ] {
+            journal.append(line).unwrap();
+        }
+        assert!(journal.is_complete());
+        journal
+    };
+    let other = Wish { text: "[[lane]]\nname = \"other\"\n".to_owned(), ..wish() };
+    for line in [
+        write(channels(), "combined 8", "combined 4", &[]),
+        Line::Undone { knob: irq() },
+        Line::Wish(other.clone()),
+        Line::Left { count: 1 },
+    ] {
+        let mut journal = complete();
+        journal.append(line.clone()).unwrap();
+        assert!(!journal.is_complete(), "{line:?}");
+        let has_ended = matches!(line, Line::Left { .. });
+        assert_eq!(journal.confirmation(0) == Confirmation::NotNeeded, has_ended, "{line:?}");
+    }
+    let mut journal = complete();
+    let text: Vec<String> =
+        journal.compact().iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+    let again = read(text.concat().as_bytes());
+    assert!(again.is_complete() && again.confirmation(0) == Confirmation::Waiting { left_s: 60 });
+    // What could not be applied leaves the former wish.
+    for was_complete in [true, false] {
+        journal.set_wish(other.clone()).unwrap();
+        journal.take_back_wish(wish(), was_complete).unwrap();
+        assert_eq!((journal.wish(), journal.is_complete()), (&wish(), was_complete));
+    }
+}
+
+/// What somebody set while it was ours is theirs, also when a write of ours that resets it was cut short.
+#[test]
+fn what_others_set_before_an_interrupted_write_is_theirs() {
+    let after = |keep: &str, end: Option<&str>| {
+        let (mut journal, _) = begun();
+        for line in [
+            write(channels(), "combined 8", "combined 4", &[(irq(), "0-3")]),
+            done(channels(), &[(irq(), "0-7")]),
+            write(channels(), "combined 8", "combined 2", &[(irq(), keep)]),
+        ] {
+            journal.append(line).unwrap();
+        }
+        if let Some(left) = end {
+            journal.append(done(channels(), &[(irq(), left)])).unwrap();
+        }
+        journal.held(&irq()).unwrap().clone()
+    };
+    let cut = after("5", None);
+    assert_eq!((cut.foreign(), cut.goal()), (Some(&setting("5")), &setting("5")));
+    assert!(cut.is_ours(&setting("6")), "what the kernel left can't be told");
+    for nobodys in ["0-3", "0-7"] {
+        let cut = after(nobodys, None);
+        assert_eq!((cut.foreign(), cut.goal()), (None, &setting("0-3")), "{nobodys}");
+    }
+    let whole = after("5", Some("5"));
+    assert!(!whole.is_ours(&setting("5")) && whole.foreign().is_none(), "it kept theirs");
+    let reset = after("5", Some("0-7"));
+    assert!(
+        reset.is_ours(&setting("0-7")) && reset.is_ours(&setting("0-3")) && !reset.is_ours(&setting("5"))
+    );
 }
 
 /// A disk of so many bytes that remembers what is safe.
