@@ -103,6 +103,11 @@ pub fn again(
     let was_complete = journal.is_complete();
     let mut session = Session::new(Hands { kernel, journal, observer, is_undoing: false });
     let mut failures = Vec::new();
+    for step in steps.iter().filter(|step| !matches!(step.knob, Knob::Thread { .. })) {
+        // One that the journal does not hold was as wanted when lanes were made, and that is what it had before them. A thread may
+        // have been started since.
+        session.at_start.insert(step.knob.clone(), step.want.clone());
+    }
     for (index, step) in steps.iter().enumerate() {
         if let Err(Failure { knob, reason }) = session.step(step, &steps[index + 1..]) {
             session.hands.tell(Event::Refused { knob: knob.clone(), reason: reason.clone() });
@@ -460,8 +465,8 @@ mod tests {
 
     #[test]
     fn what_was_set_last_goes_back_first() {
-        let mut facts = crate::Facts::default();
-        facts.sysctls = ["a", "b", "c"].map(|name| (name.to_owned(), "0".to_owned())).into();
+        let sysctls = ["a", "b", "c"].map(|name| (name.to_owned(), "0".to_owned())).into();
+        let facts = crate::Facts { sysctls, ..crate::Facts::default() };
         let mut kernel = crate::kernel::fake::Fake::of(&facts);
         let step = |name: &str| Step {
             knob: Knob::sysctl(name),

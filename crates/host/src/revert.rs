@@ -318,8 +318,8 @@ mod tests {
 
     /// Reverts what these lines tell on a machine where a and b have this; what they have then.
     fn reverted(lines: Vec<Line>, has: [&str; 2]) -> (Reverted, [String; 2]) {
-        let mut facts = Facts::default();
-        facts.sysctls = [("a".to_owned(), has[0].to_owned()), ("b".to_owned(), has[1].to_owned())].into();
+        let sysctls = [("a".to_owned(), has[0].to_owned()), ("b".to_owned(), has[1].to_owned())].into();
+        let facts = Facts { sysctls, ..Facts::default() };
         let mut kernel = Fake::of(&facts);
         let mut journal = Journal::begin(Box::new(Memory::default()), "boot", Wish::default()).unwrap();
         for line in lines {
