@@ -48,7 +48,7 @@ BEGIN, END = "the card is up", "end of the checks"
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", default=SUITE, help=f"of Debian, whose newest kernel is taken (default {SUITE})")
-    parser.add_argument("--seconds", type=int, default=900, help="after which the guest is ended (default 900)")
+    parser.add_argument("--seconds", type=int, default=1800, help="after which the guest is ended (default 1800)")
     parser.add_argument("--only", default="", metavar="REGEX", help="checks whose names match")
     options = parser.parse_args()
     directory = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve() / "vm"
