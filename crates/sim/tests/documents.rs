@@ -90,6 +90,13 @@ fn text() {
         ("incr nothing 1\r\n", "NOT_FOUND\r\n"),
         ("incr a 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
         ("set n 0 0 20\r\n18446744073709551615\r\nincr n 2\r\n", "STORED\r\n1\r\n"),
+        // A number may have blanks and whatever behind it; what is empty is none, whatever the CAS.
+        ("set n 0 0 24\r\n000000000000000000000012\r\nincr n 2\r\n", "STORED\r\n14\r\n"),
+        ("get n\r\n", "VALUE n 0 24\r\n14                      \r\nEND\r\n"),
+        (
+            "set e 0 0 0\r\n\r\nma e C99\r\n",
+            "STORED\r\nCLIENT_ERROR cannot increment or decrement non-numeric value\r\n",
+        ),
         ("touch a 100\r\n", "TOUCHED\r\n"),
         ("touch zz 100\r\n", "NOT_FOUND\r\n"),
         ("gat 100 a zz\r\n", "VALUE a 5 3\r\nabc\r\nEND\r\n"),
@@ -119,6 +126,13 @@ fn meta() {
             "ms Zm9v 2 b\r\nhi\r\nmg foo v k\r\nmg Zm9v v k b\r\n",
             "HD\r\nVA 2 kZm9v b\r\nhi\r\nVA 2 kZm9v b\r\nhi\r\n",
         ),
+        // Flags do what they do in their order; what has ended is shown a last time.
+        ("ms o 1\r\nx\r\nmg o t T100\r\nmg o t\r\n", "HD\r\nHD t-1\r\nHD t100\r\n"),
+        ("mg o T-1 v\r\nmg o v\r\nmg o N-1\r\nmg o\r\n", "VA 1\r\nx\r\nEN\r\nHD W\r\nEN\r\n"),
+        ("ma p N0 T50 t\r\nmg p t\r\nma p t T9\r\nmg p t\r\n", "HD t50\r\nHD t50\r\nHD t50\r\nHD t9\r\n"),
+        // What is appended to is as if stored anew; touching counts as fetching.
+        ("mg p\r\ntouch p 0\r\nmg p h\r\n", "HD\r\nTOUCHED\r\nHD h1\r\n"),
+        ("md p I\r\nms p 1 MA\r\n0\r\nmg p h\r\n", "HD\r\nHD\r\nHD h0\r\n"),
         // A miss makes a placeholder, and the first one wins; a stale document does so once.
         ("mg new N30 v t\r\nmg new N30 v t\r\n", "VA 0 t30 W\r\n\r\nVA 0 t30 Z\r\n\r\n"),
         ("ms s 1 T0\r\nx\r\nmd s I T30\r\n", "HD\r\nHD\r\n"),

@@ -14,6 +14,8 @@ use wire::memcached::{self, Bits, FLAGS, HEAD, Head, KEY, Outcome, Say, VALUE, V
 use wire::number::format_u64;
 use wire::reply::Put;
 
+use meta::Ends;
+
 use super::string::new_value;
 use super::{Progress, Step};
 use crate::keyspace::{Call, Keyspace};
@@ -22,7 +24,7 @@ use crate::request::Args;
 
 /// What the low bits of a mark hold: JSON, Snappy, extended attributes.
 const DATATYPE: u8 = 0b111;
-/// Somebody has read it since it was stored.
+/// Somebody has read or touched it since it was stored.
 const FETCHED: u8 = 1 << 3;
 /// It is stale: `md` with `I` has said so, or it came with an older CAS.
 const STALE: u8 = 1 << 4;
@@ -32,8 +34,9 @@ const TOKEN_SENT: u8 = 1 << 5;
 /// The client that stored it wrote its key in base64.
 const BASE64_KEY: u8 = 1 << 6;
 
-/// Longest number that INCR and DECR change, in bytes (memcached's `MAX_INCR`).
-const NUMBER_SIZE_MAX: usize = 20;
+/// Largest item that INCR and DECR look into, as memcached counts its size (half of its largest slab page: a larger one lies
+/// in pieces there).
+const NUMBER_ITEM_SIZE_MAX: u64 = 512 * 1024;
 
 /// Runs a command on documents, or the next slice of it.
 pub(super) fn run(
@@ -110,18 +113,19 @@ fn end_of(space: &Keyspace, exptime: i64) -> Option<Expiry> {
     }
 }
 
+/// Seconds until an instant.
+fn ttl_s(space: &Keyspace, at_ms: i64) -> u64 {
+    u64::try_from(at_ms.saturating_sub(space.now.unix_ms)).unwrap_or(0).div_ceil(1000)
+}
+
 /// What a reply may show of a document.
 fn item(space: &Keyspace, entry: &Entry<'_>, mark: Mark) -> memcached::Item {
-    let ttl_s = entry.expires_at().map(|at_ms| {
-        let left_ms = at_ms.saturating_sub(space.now.unix_ms);
-        u64::try_from(left_ms).unwrap_or(0).div_ceil(1000)
-    });
     memcached::Item {
         flags: mark.flags,
         cas: mark.cas,
         datatype: mark.bits & DATATYPE,
         size: entry.value().len() as u64,
-        ttl_s,
+        ttl_s: entry.expires_at().map(|at_ms| ttl_s(space, at_ms)),
         was_fetched: mark.bits & FETCHED != 0,
         idle_s: u64::from(space.shard.idle_s(entry)),
         has_base64_key: mark.bits & BASE64_KEY != 0,
@@ -161,10 +165,10 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         reply::put_value_header(sink, &request.head, key.bytes, request.flags(), &item);
         put_bytes(sink, entry.value());
         reply::put_value_end(sink, &request.head);
-        if mark.bits & FETCHED == 0 {
-            let (cas, bits) = (mark.cas, mark.bits | FETCHED);
-            space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
-        }
+    }
+    if mark.bits & FETCHED == 0 {
+        let (cas, bits) = (mark.cas, mark.bits | FETCHED);
+        space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
     }
     if verb != Verb::Get {
         end_at(space, key, request.head.exptime);
@@ -173,7 +177,13 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
 
 /// Gives a document that is there the end that was sent.
 fn end_at(space: &mut Keyspace, key: Key<'_>, exptime: i64) {
-    let effect = match end_of(space, exptime) {
+    let end = end_of(space, exptime);
+    set_end(space, key, end);
+}
+
+/// The same with an end as [`end_of`] tells it.
+fn set_end(space: &mut Keyspace, key: Key<'_>, end: Option<Expiry>) {
+    let effect = match end {
         Some(at) => Effect::Expire { key, at },
         None => Effect::Delete { key },
     };
@@ -261,7 +271,6 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
     let head = &request.head;
     let key = request.key(space);
     let no_room = |_| Outcome::Say(Say::OutOfMemory);
-    let mut digits = [b' '; NUMBER_SIZE_MAX];
     let Some(entry) = space.get(&key) else {
         space.documents.tally.counted(head.verb, false);
         if !head.is(Bits::CREATES) {
@@ -270,57 +279,58 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
         let cas = space.documents.next_cas();
         let (mark, number) = (Mark { cas, ..Mark::default() }, head.initial);
         let text = format_u64(number);
-        let ends = end_of(space, head.exptime);
+        let ends = Ends::of(space, request, None, true);
         let value = NewValue::Bytes(text.as_bytes());
-        let effect = match ends {
+        let effect = match ends.changed.unwrap_or_else(|| end_of(space, head.exptime)) {
             Some(expiry) => Effect::SetDocument { key, value, mark, expiry },
             None => Effect::Delete { key },
         };
         space.commit(effect).map_err(no_room)?;
-        let item = item_at(space, &key, mark);
+        let item = memcached::Item { cas, ttl_s: ends.ttl_s(space), ..memcached::Item::default() };
         return Ok(Outcome::Number { value: number, item, is_new: true });
     };
     let old = mark_of(&entry);
+    let value = entry.value();
+    let size = value.len();
+    // As in memcached: what can't be a number is told before another CAS is, what is no number behind it.
+    let item_size = memcached::item_size(key.bytes.len(), old.flags, size as u64);
+    if size == 0 || item_size > NUMBER_ITEM_SIZE_MAX {
+        return Err(Outcome::Say(Say::NotNumber));
+    }
     if head.cas != 0 && head.cas != old.cas {
         return Err(Outcome::Exists);
     }
-    let size = entry.value().len();
-    let number = match entry.value() {
+    let number = match value {
         Value::Int(number) => u64::try_from(number).ok(),
-        Value::Bytes(bytes) if size <= NUMBER_SIZE_MAX => memcached::number::parse_u64(bytes),
-        Value::Bytes(_) | Value::Rope(_) => None,
+        Value::Bytes(bytes) => memcached::number::parse_u64(bytes),
+        Value::Rope(_) => None,
     };
     let number = number.ok_or(Outcome::Say(Say::NotNumber))?;
     let number = match head.verb {
         Verb::Incr => number.wrapping_add(head.delta),
         _ => number.saturating_sub(head.delta),
     };
-    // A shorter number is filled up with blanks, so that memcached can write it in place. Clients may see that.
+    let ends = Ends::of(space, request, entry.expires_at(), false);
     let text = format_u64(number);
-    digits[..text.as_bytes().len()].copy_from_slice(text.as_bytes());
-    let value = NewValue::Bytes(&digits[..size.max(text.as_bytes().len())]);
+    let filled;
+    let (value, bits) = if text.as_bytes().len() <= size {
+        // A shorter number is filled up with blanks, so that memcached can write it in place. Clients may see that.
+        filled = [text.as_bytes(), &vec![b' '; size - text.as_bytes().len()]].concat();
+        (&filled[..], old.bits)
+    } else {
+        // A longer one is a new document in what has happened to it since it was stored.
+        (text.as_bytes(), old.bits & DATATYPE)
+    };
     let cas = space.documents.next_cas();
-    let mark = Mark { cas, ..old };
-    space.commit(Effect::SetDocument { key, value, mark, expiry: Expiry::Keep }).map_err(no_room)?;
+    let effect = Effect::SetDocument {
+        key,
+        value: NewValue::Bytes(value),
+        mark: Mark { cas, flags: old.flags, bits },
+        expiry: Expiry::Keep,
+    };
+    space.commit(effect).map_err(no_room)?;
     space.documents.tally.counted(head.verb, true);
-    if let Some(exptime) = request.new_end() {
-        end_at(space, key, exptime);
-    }
-    let item = item_at(space, &key, mark);
+    let item = memcached::Item { cas, ttl_s: ends.ttl_s(space), ..memcached::Item::default() };
+    ends.apply(space, key);
     Ok(Outcome::Number { value: number, item, is_new: false })
-}
-
-/// What a reply may show of the document at a key; one that has ended has its mark.
-fn item_at(space: &Keyspace, key: &Key<'_>, mark: Mark) -> memcached::Item {
-    match space.get(key) {
-        Some(entry) => item(space, &entry, mark),
-        None => memcached::Item { cas: mark.cas, flags: mark.flags, ..memcached::Item::default() },
-    }
-}
-
-impl Request<'_> {
-    /// The end that `T` of a meta command gives.
-    fn new_end(&self) -> Option<i64> {
-        (self.head.framing == memcached::Framing::Meta).then(|| self.options().exptime).flatten()
-    }
 }

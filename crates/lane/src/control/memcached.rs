@@ -1,7 +1,7 @@
 //! memcached's `stats`: the names that its tools know, with what this server has to say to them. What it has nothing like (slabs,
 //! the LRU's segments, threads that move items) is left out.
 
-use wire::memcached::{HEAD, Head, Outcome, Say, VALUE, reply};
+use wire::memcached::{Framing, HEAD, Head, Outcome, Say, VALUE, reply};
 
 use super::info::View;
 use crate::documents::{Tally, Tries, VERSION};
@@ -13,19 +13,32 @@ pub(super) enum Group {
     General,
     Settings,
     Reset,
-    /// There is one of this name, and nothing in it.
+    /// `stats detail on`, which counts by prefixes of keys, and off: that is heard, and nothing is counted.
+    Switch,
+    /// memcached has one of this name. Here there is nothing in it.
     Empty,
+    /// `stats detail` with another word.
+    WrongDetail,
+    /// `stats cachedump` with too few words.
+    WrongDump,
+    Unknown,
 }
 
 impl Group {
     /// The group that a question names.
     pub(super) fn of(args: Args<'_>) -> Group {
         let name = if args.len() > VALUE { args.flat(VALUE) } else { b"" };
-        match name.split(|&byte| byte == b' ').next().unwrap_or_default() {
-            b"" => Group::General,
-            b"settings" => Group::Settings,
-            b"reset" => Group::Reset,
-            _ => Group::Empty,
+        let mut words = name.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+        match [(); 3].map(|()| words.next().unwrap_or_default()) {
+            [b"", ..] => Group::General,
+            [b"settings", ..] => Group::Settings,
+            [b"reset", ..] => Group::Reset,
+            [b"detail", b"on" | b"off", _] => Group::Switch,
+            [b"detail", b"dump", _] => Group::Empty,
+            [b"detail", ..] => Group::WrongDetail,
+            [b"cachedump", _, b""] => Group::WrongDump,
+            [b"items" | b"slabs" | b"sizes" | b"conns" | b"cachedump", ..] => Group::Empty,
+            _ => Group::Unknown,
         }
     }
 }
@@ -34,13 +47,18 @@ impl Group {
 pub(super) fn put(args: Args<'_>, view: &View<'_>, out: &mut Vec<u8>) {
     let head = Head::from_bytes(args.flat(HEAD));
     let group = Group::of(args);
-    if group == Group::Reset {
-        return reply::put(out, &head, b"", b"", &Outcome::Say(Say::Reset));
-    }
+    let say = |out: &mut Vec<u8>, outcome: &Outcome| reply::put(out, &head, b"", b"", outcome);
     let values = match group {
         Group::General => general(view),
         Group::Settings => settings(view),
-        Group::Reset | Group::Empty => Vec::new(),
+        Group::Reset => return say(out, &Outcome::Say(Say::Reset)),
+        Group::Switch => return say(out, &Outcome::Ok),
+        Group::WrongDetail => return say(out, &Outcome::Say(Say::DetailUsage)),
+        Group::WrongDump => return say(out, &Outcome::Say(Say::BadLine)),
+        // In binary its name is a key that there is not.
+        Group::Unknown if head.framing == Framing::Binary => return say(out, &Outcome::NotFound),
+        Group::Unknown => return say(out, &Outcome::Say(Say::Error)),
+        Group::Empty => Vec::new(),
     };
     for (name, value) in values {
         reply::put_stat(out, &head, name, &value);
@@ -60,6 +78,8 @@ fn general(view: &View<'_>) -> Vec<(&'static str, String)> {
     let (decr_hits, decr_misses) = tries(|tally| tally.decrs);
     let (cas_hits, cas_misses) = tries(|tally| tally.cas);
     let stores = view.sum(|census| census.documents.store_count);
+    // Each reaches every lane.
+    let flushes = view.lanes.iter().map(|(_, census)| census.documents.flush_count);
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     let uptime_s = view.now.mono_ns.saturating_sub(view.began.mono_ns) / 1_000_000_000;
     let documents = usize::from(view.settings.database_count);
@@ -78,7 +98,7 @@ fn general(view: &View<'_>) -> Vec<(&'static str, String)> {
         ("rejected_connections", count(view.sum(|census| census.stats.clients_rejected))),
         ("cmd_get", count(get_hits + get_misses)),
         ("cmd_set", count(stores)),
-        ("cmd_flush", count(view.sum(|census| census.documents.flush_count))),
+        ("cmd_flush", count(flushes.max().unwrap_or(0))),
         ("cmd_touch", count(touch_hits + touch_misses)),
         ("get_hits", count(get_hits)),
         ("get_misses", count(get_misses)),

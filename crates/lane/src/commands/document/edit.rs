@@ -3,7 +3,7 @@
 use store::{Budget, Effect, Expiry, Mark, NewValue, RopeBuilder, Value};
 use wire::memcached::{self, Outcome, Say, Verb};
 
-use super::{Request, mark_of};
+use super::{DATATYPE, Request, mark_of};
 use crate::commands::range::{builder_of, copy_slice};
 use crate::commands::{Progress, State, Step, database};
 use crate::keyspace::Keyspace;
@@ -34,7 +34,7 @@ pub(super) fn edit(
     }
     let size = (value.len() + added.size()) as u64;
     if memcached::item_size(key.bytes.len(), old.flags, size) > space.documents.item_size_max {
-        request.say(sink, &Outcome::Say(Say::OutOfMemory));
+        request.say(sink, &Outcome::NotStored);
         return Step::Done;
     }
     let digits;
@@ -74,7 +74,8 @@ pub(super) fn edit(
         }
     };
     let cas = space.documents.next_cas();
-    let mark = Mark { cas, ..old };
+    // It is a new document in what has happened to it since it was stored.
+    let mark = Mark { cas, flags: old.flags, bits: old.bits & DATATYPE };
     let is_set = match joined {
         Joined::Bytes(bytes) => {
             let value = NewValue::Bytes(&bytes);
