@@ -27,9 +27,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Restartable:
-    def __init__(self):
+    def __init__(self, lanes=LANES_COUNT, extra=()):
         self.port = free_port()
-        self.arguments = expresslane_command(lanes=LANES_COUNT)(self.port, None)
+        self.arguments = expresslane_command(lanes=lanes, extra=extra)(self.port, None)
         self.server = self._start()
 
     def _start(self):
@@ -62,6 +62,14 @@ class Restartable:
 
     def __exit__(self, *_):
         self.end()
+
+
+class Documents(Restartable):
+    """One that serves memcached's clients too."""
+
+    def __init__(self, lanes, extra=()):
+        self.memcached_port = free_port()
+        super().__init__(lanes, ("--memcached", str(self.memcached_port), *extra))
 
 
 def check_direct(before, after, requests_count_min=1000):
