@@ -334,7 +334,16 @@ mod tests {
     #[test]
     fn what_an_interrupted_write_took_from_somebody_is_given_back() {
         let lines = vec![write("b", "2", "3", &[]), done("b", &[]), write("a", "0", "1", &[("b", "5")])];
-        let (reverted, now) = reverted(lines, ["1", "reset"]);
+        assert_eq!(reverted(lines, ["1", "reset"]).1, ["0", "5"]);
+        // Also where it goes back before what had reset it.
+        let lines = vec![
+            write("a", "0", "1", &[]),
+            done("a", &[]),
+            write("b", "2", "3", &[]),
+            done("b", &[]),
+            write("a", "0", "7", &[("b", "5")]),
+        ];
+        let (reverted, now) = reverted(lines, ["7", "reset"]);
         assert_eq!(now, ["0", "5"]);
         let [conflict] = reverted.conflicts.as_slice() else { panic!("{reverted}") };
         assert_eq!(

@@ -344,7 +344,7 @@ fn a_journal_outlives_its_process_and_is_put_aside_when_it_is_over() {
     // A crash in the middle of the next line.
     let path = directory.0.join("journal.jsonl");
     let whole = fs::read(&path).unwrap();
-    fs::write(&path, [whole.as_slice(), b"{\"done\":{\"kn"].concat()).unwrap();
+    fs::write(&path, [whole.as_slice(), b"{\"done\":{\"kn", &[b'x'; 500]].concat()).unwrap();
     assert!(in_force(look(&directory.0, "boot").unwrap()).was_cut());
     assert_ne!(fs::read(&path).unwrap(), whole, "who looks changes nothing");
     let mut journal = in_force(state.journal("boot").unwrap());
