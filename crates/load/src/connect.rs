@@ -101,6 +101,16 @@ pub enum Dialect {
     Resp3,
     /// memcached's text protocol.
     Memcached,
+    /// memcached's binary protocol.
+    #[serde(rename = "memcached-binary")]
+    MemcachedBinary,
+}
+
+impl Dialect {
+    /// Is it one of memcached's, which know neither passwords nor databases here?
+    pub fn is_memcached(self) -> bool {
+        matches!(self, Dialect::Memcached | Dialect::MemcachedBinary)
+    }
 }
 
 impl fmt::Display for Dialect {
@@ -109,6 +119,7 @@ impl fmt::Display for Dialect {
             Dialect::Resp2 => "resp2",
             Dialect::Resp3 => "resp3",
             Dialect::Memcached => "memcached",
+            Dialect::MemcachedBinary => "memcached-binary",
         })
     }
 }
@@ -177,7 +188,7 @@ impl Connected {
     }
 
     fn introduce(&mut self, login: &Login) -> io::Result<()> {
-        if login.dialect == Dialect::Memcached {
+        if login.dialect.is_memcached() {
             return Ok(());
         }
         let mut words: Vec<&[u8]> = Vec::new();

@@ -96,7 +96,7 @@ pub struct RunHead {
     pub level: Option<(String, f64)>,
     /// Where the server is.
     pub address: String,
-    /// `resp2`, `resp3` or `memcached`.
+    /// `resp2`, `resp3`, `memcached` or `memcached-binary`.
     pub protocol: String,
     /// Over all threads.
     pub connection_count: u32,

@@ -201,6 +201,10 @@ impl Prepared {
                     let text = memcached::Text::new(&part.workload);
                     work(part, text);
                 }
+                Dialect::MemcachedBinary => {
+                    let binary = memcached::Binary::new(&part.workload);
+                    work(part, binary);
+                }
             });
             threads.push(thread.map_err(|error| format!("a thread can't be started: {error}"))?);
         }

@@ -163,7 +163,7 @@ pub(super) fn order(
     if settings.target.cluster && has_many {
         return Err("mget and --cluster don't go together: its keys would belong to several nodes".to_owned());
     }
-    if settings.target.cluster && settings.target.login().dialect == load::connect::Dialect::Memcached {
+    if settings.target.cluster && settings.target.login().dialect.is_memcached() {
         return Err("--cluster follows a Redis Cluster: memcached has none".to_owned());
     }
     let cpus = cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default();

@@ -177,6 +177,8 @@ pub(crate) enum Protocol {
     Resp3,
     /// memcached's text protocol
     Memcached,
+    /// memcached's binary protocol
+    MemcachedBinary,
 }
 
 impl TargetSettings {
@@ -186,6 +188,7 @@ impl TargetSettings {
                 Protocol::Resp2 => Dialect::Resp2,
                 Protocol::Resp3 => Dialect::Resp3,
                 Protocol::Memcached => Dialect::Memcached,
+                Protocol::MemcachedBinary => Dialect::MemcachedBinary,
             },
             user: self.user.clone(),
             password: self.password.clone().filter(|password| !password.is_empty()),

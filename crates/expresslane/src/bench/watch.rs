@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use load::connect::{Connected, Dialect, Endpoint, Login};
+use load::connect::{Connected, Endpoint, Login};
 use load::environment::counters::{Counters, Sampler};
 use load::environment::quiet::{Noise, Quiet};
 use wire::client::Reply;
@@ -81,7 +81,7 @@ pub(super) fn server_pid(endpoint: &Endpoint, login: &Login) -> Option<u32> {
         Endpoint::Tcp(host, _) => matches!(host.as_str(), "localhost" | "::1") || host.starts_with("127."),
         Endpoint::Unix(_) => true,
     };
-    if !is_here || login.dialect == Dialect::Memcached {
+    if !is_here || login.dialect.is_memcached() {
         return None;
     }
     let reply = Connected::new(endpoint, login).ok()?.ask(&[b"INFO", b"server"]).ok()?;

@@ -1,13 +1,13 @@
-//! memcached's text protocol (protocol.txt of memcached 1.6), for memcached as a peer.
+//! memcached's text and binary protocols, of memcached as a peer and of ours.
 
 use net::Output;
+use wire::client::Outcome;
+use wire::memcached::Framing;
+use wire::memcached::client::{self, Counter, count_extras, packet, store_extras};
 
 use super::{Answer, Part, Protocol, Values};
 use crate::engine::keys::{DIGITS_COUNT, write_digits};
 use crate::workload::{Operation, Workload};
-
-/// A line of a reply at most; a longer one is none of memcached's.
-const LINE_SIZE_MAX: usize = 8 * 1024;
 
 /// The text protocol.
 pub struct Text {
@@ -50,19 +50,8 @@ impl Text {
     }
 }
 
-/// How far a reply is read.
-#[derive(Debug, Default)]
-pub struct Reading {
-    /// Bytes of the line at the start of the input that hold no line's end.
-    scanned: usize,
-    /// Bytes of a value, and the line's end behind it, that have not come.
-    value_left: usize,
-    /// A value has come: the answer ends with END.
-    has_value: bool,
-}
-
 impl Protocol for Text {
-    type Reading = Reading;
+    type Reading = Counter;
 
     #[inline]
     fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output) {
@@ -83,64 +72,112 @@ impl Protocol for Text {
     }
 
     fn next(
-        reading: &mut Reading,
+        reading: &mut Counter,
         input: &[u8],
         see: &mut impl FnMut(Part<'_>),
     ) -> Result<(Option<Answer>, usize), String> {
-        let mut at = 0;
-        loop {
-            if reading.value_left > 0 {
-                let size = reading.value_left.min(input.len() - at);
-                // The last two bytes are the line's end.
-                let value_size = size.min(reading.value_left.saturating_sub(2));
-                if value_size > 0 {
-                    see(Part::Bytes(&input[at..at + value_size]));
-                }
-                at += size;
-                reading.value_left -= size;
-                if reading.value_left > 0 {
-                    return Ok((None, at));
-                }
-            }
-            let Some(found) = input[at + reading.scanned..].iter().position(|byte| *byte == b'\n') else {
-                reading.scanned = input.len() - at;
-                let is_long = reading.scanned > LINE_SIZE_MAX;
-                return if is_long { Err("a reply's line has no end".to_owned()) } else { Ok((None, at)) };
+        read(reading, input, see)
+    }
+}
+
+fn read(
+    counter: &mut Counter,
+    input: &[u8],
+    see: &mut impl FnMut(Part<'_>),
+) -> Result<(Option<Answer>, usize), String> {
+    let mut show = |part: client::Part<'_>| match part {
+        client::Part::Value(bytes) => see(Part::Bytes(bytes)),
+        client::Part::Error(text) => see(Part::Error(text)),
+    };
+    let (outcome, size) = counter.next_seen(input, &mut show).map_err(|error| error.to_string())?;
+    let answer = outcome.map(|outcome| match outcome {
+        Outcome::Value => Answer::Value,
+        Outcome::Null => Answer::Miss,
+        Outcome::Error => Answer::Error,
+        Outcome::Push => Answer::Aside,
+    });
+    Ok((answer, size))
+}
+
+/// The binary protocol. Several keys are asked for quietly but the last.
+pub struct Binary {
+    requests: Vec<BinaryRequest>,
+    key: Vec<u8>,
+    /// The front of a request, before it goes out.
+    front: Vec<u8>,
+    values: Values,
+}
+
+struct BinaryRequest {
+    opcode: u8,
+    extras: Vec<u8>,
+    /// Zero: it has no key.
+    key_count: u16,
+    is_set: bool,
+}
+
+impl Binary {
+    /// Prepares the requests of a workload.
+    pub fn new(workload: &Workload) -> Binary {
+        let exptime = workload.ttl_s.unwrap_or(0);
+        let requests = workload.operations.0.iter().map(|(operation, _)| {
+            let (opcode, extras, key_count) = match operation {
+                Operation::Get => (client::GET, Vec::new(), 1),
+                Operation::Set => (client::SET, store_extras(exptime).to_vec(), 1),
+                Operation::Del => (client::DELETE, Vec::new(), 1),
+                Operation::Incr => (client::INCREMENT, count_extras(1, 1).to_vec(), 1),
+                Operation::Mget(count) => (client::GET, Vec::new(), *count),
+                Operation::Ping => (client::NOOP, Vec::new(), 0),
             };
-            let end = at + reading.scanned + found;
-            reading.scanned = 0;
-            let line = &input[at..end];
-            let line = line.strip_suffix(b"\r").ok_or("a reply's line ends without a carriage return")?;
-            at = end + 1;
-            if let Some(rest) = line.strip_prefix(b"VALUE ") {
-                // VALUE key flags size [cas]
-                let size = rest.split(|byte| *byte == b' ').nth(2);
-                let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse::<usize>().ok());
-                reading.value_left =
-                    size.and_then(|size| size.checked_add(2)).ok_or("a value without a size")?;
-                reading.has_value = true;
-                continue;
-            }
-            let had_value = std::mem::take(&mut reading.has_value);
-            let answer = match line {
-                b"END" if had_value => Answer::Value,
-                b"END" | b"NOT_FOUND" => Answer::Miss,
-                b"STORED" | b"DELETED" | b"TOUCHED" | b"OK" => Answer::Value,
-                _ if line.first().is_some_and(u8::is_ascii_digit) || line.starts_with(b"VERSION ") => {
-                    Answer::Value
-                }
-                b"NOT_STORED" | b"EXISTS" | b"ERROR" => {
-                    see(Part::Error(line));
-                    Answer::Error
-                }
-                _ if line.starts_with(b"CLIENT_ERROR") || line.starts_with(b"SERVER_ERROR") => {
-                    see(Part::Error(line));
-                    Answer::Error
-                }
-                _ => return Err(format!("'{}' is no reply of memcached", line.escape_ascii())),
-            };
-            return Ok((Some(answer), at));
+            BinaryRequest { opcode, extras, key_count, is_set: *operation == Operation::Set }
+        });
+        Binary {
+            requests: requests.collect(),
+            key: [workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat(),
+            front: Vec::new(),
+            values: Values::new(&workload.value_size),
         }
+    }
+}
+
+/// How far a binary reply is read.
+pub struct BinaryReading(Counter);
+
+impl Default for BinaryReading {
+    fn default() -> BinaryReading {
+        BinaryReading(Counter::new(Framing::Binary))
+    }
+}
+
+impl Protocol for Binary {
+    type Reading = BinaryReading;
+
+    #[inline]
+    fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output) {
+        let request = &self.requests[operation];
+        let digits = self.key.len() - DIGITS_COUNT..self.key.len();
+        let size = if request.is_set { size } else { 0 };
+        self.front.clear();
+        if request.key_count == 0 {
+            packet(&mut self.front, request.opcode, &request.extras, b"", size, 0);
+        }
+        for left in (0..request.key_count).rev() {
+            write_digits(&mut self.key[digits.clone()], key());
+            let opcode = if left > 0 { client::GETQ } else { request.opcode };
+            packet(&mut self.front, opcode, &request.extras, &self.key, size, 0);
+        }
+        output.extend(&self.front);
+        if request.is_set {
+            self.values.put(&self.key[digits], size, output);
+        }
+    }
+
+    fn next(
+        reading: &mut BinaryReading,
+        input: &[u8],
+        see: &mut impl FnMut(Part<'_>),
+    ) -> Result<(Option<Answer>, usize), String> {
+        read(&mut reading.0, input, see)
     }
 }
 
@@ -176,7 +213,7 @@ mod tests {
                                VALUE a 0 0\r\n\r\nVALUE b 0 1\r\nx\r\nEND\r\n";
         use Answer::{Error, Miss, Value};
         for cut in 0..=replies.len() {
-            let (mut reading, mut got, mut bytes, mut at) = (Reading::default(), Vec::new(), Vec::new(), 0);
+            let (mut reading, mut got, mut bytes, mut at) = (Counter::default(), Vec::new(), Vec::new(), 0);
             for end in [cut, replies.len()] {
                 loop {
                     let mut see = |part: Part<'_>| {
@@ -198,8 +235,71 @@ mod tests {
     #[test]
     fn nonsense_is_none_of_memcacheds() {
         for nonsense in ["+OK\r\n", "HTTP/1.1 200 OK\r\n", "END\n", "VALUE k 0\r\n", "VALUE k 0 -1\r\n"] {
-            let result = Text::next(&mut Reading::default(), nonsense.as_bytes(), &mut |_| {});
+            let result = Text::next(&mut Counter::default(), nonsense.as_bytes(), &mut |_| {});
             assert!(result.is_err(), "{nonsense}: {result:?}");
         }
+    }
+
+    #[test]
+    fn binary_requests_are_those_of_text() {
+        use wire::memcached::{Decoder, HEAD, Head, KEY, Limits, VALUE, Verb};
+        let workload = Workload {
+            operations: "get,set,mget2,del,incr,ping".parse().unwrap(),
+            value_size: "3".parse().unwrap(),
+            ttl_s: Some(9),
+            ..Workload::default()
+        };
+        let mut binary = Binary::new(&workload);
+        let mut output = Output::new();
+        (0..6).for_each(|operation| binary.put(operation, &mut || 7, 3, &mut output));
+        let bytes: Vec<u8> = output.pieces().flatten().copied().collect();
+        let (mut decoder, mut args, mut at) = (Decoder::new(Framing::Binary), wire::ArgRanges::new(), 0);
+        let mut got = Vec::new();
+        while let wire::Step::Command { size } = decoder.decode(&bytes[at..], &mut args, &Limits::default()) {
+            let args = args.view(&bytes[at..]);
+            let head = Head::from_bytes(args.get(HEAD));
+            got.push((head.verb, head.opcode, head.exptime, args.get(KEY).to_vec()));
+            if head.verb == Verb::Set {
+                assert_eq!(args.get(VALUE), b"000");
+            }
+            at += size;
+        }
+        let key = b"key:000000000007".to_vec();
+        let want = [
+            (Verb::Get, client::GET, 0, key.clone()),
+            (Verb::Set, client::SET, 9, key.clone()),
+            (Verb::Get, client::GETQ, 0, key.clone()),
+            (Verb::Get, client::GET, 0, key.clone()),
+            (Verb::Delete, client::DELETE, 0, key.clone()),
+            (Verb::Incr, client::INCREMENT, 0, key),
+            (Verb::Noop, client::NOOP, 0, Vec::new()),
+        ];
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn binary_replies_are_told_apart() {
+        let reply = |opcode: u8, status: u8, body: &[u8]| {
+            let size = u8::try_from(body.len()).unwrap();
+            let header = [0x81, opcode, 0, 0, 0, 0, 0, status, 0, 0, 0, size];
+            [&header[..], &[0; 12], body].concat()
+        };
+        let bytes = [
+            reply(client::GET, 0, b"x"),
+            reply(client::GET, 1, b"Not found"),
+            reply(client::SET, 0x82, b"full"),
+        ];
+        let (mut reading, mut parts, mut got, mut at) = (BinaryReading::default(), Vec::new(), Vec::new(), 0);
+        let bytes = bytes.concat();
+        loop {
+            let mut see = |part: Part<'_>| parts.push(format!("{part:?}"));
+            let (answer, size) = Binary::next(&mut reading, &bytes[at..], &mut see).unwrap();
+            at += size;
+            let Some(answer) = answer else { break };
+            got.push(answer);
+        }
+        assert_eq!(got, [Answer::Value, Answer::Miss, Answer::Error]);
+        assert_eq!(parts, ["Bytes([120])", "Error([102, 117, 108, 108])"]);
+        assert!(Binary::next(&mut BinaryReading::default(), b"END\r\n", &mut |_| {}).is_err());
     }
 }

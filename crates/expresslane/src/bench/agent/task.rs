@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use load::agents::message::Task;
-use load::connect::{Dialect, Login};
+use load::connect::Login;
 use load::engine::Pace;
 use load::workload::{KEY_COUNT_MAX, Operation};
 
@@ -58,7 +58,7 @@ pub(super) fn order(task: Task, allowed_cpus: &[usize], password: Option<&str>) 
     }
     let has_many = |operation: &Operation| matches!(operation, Operation::Mget(_));
     let is_many = task.workload.operations.0.iter().any(|(operation, _)| has_many(operation));
-    if task.is_cluster && (is_many || task.dialect == Dialect::Memcached) {
+    if task.is_cluster && (is_many || task.dialect.is_memcached()) {
         return Err("a cluster is asked for one key at a time, and by Redis' protocol".to_owned());
     }
     if let Some(cpu) = task.cpus.iter().find(|cpu| !allowed_cpus.contains(cpu)) {
