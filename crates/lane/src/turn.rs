@@ -451,7 +451,13 @@ impl Lane {
                 self.core.clients_size = client.weigh(self.core.clients_size);
                 match end {
                     End::Waits => {}
-                    End::Again => enqueue(&mut self.ready, handle, client),
+                    End::Again => {
+                        enqueue(&mut self.ready, handle, client);
+                        // Long replies wait for a client that may never read: they count while it still sends, too.
+                        if !client.replies.is_empty() {
+                            self.stirred.push(handle);
+                        }
+                    }
                     End::Settles => self.stirred.push(handle),
                     End::Parched => self.parched.push(handle),
                 }

@@ -306,6 +306,27 @@ fn an_output_limit_below_what_is_noticed_anyway_holds() {
 }
 
 /// Turns until the lane says that it waits; panics if it never does.
+/// Asks for one long value thousands of times in one go, and reads nothing: the limit holds while it still sends.
+#[test]
+fn a_client_that_goes_on_asking_is_cut_at_its_output_limit() {
+    let mut world = world(|settings| settings.output_size_max = 4 << 20);
+    let mut other = world.connect(0);
+    let value = vec![b'v'; 100_000];
+    assert_eq!(ask(&mut world, &mut other, &[b"SET", b"k", &value], 5), "+OK\r\n");
+    let mut client = world.connect_with(0, 1 << 20, 64 * 1024);
+    client.send(&command(&[b"GET", b"k"]).repeat(10_000));
+    for round in 0..100 {
+        client.push(usize::MAX);
+        world.round();
+        if stats(&world).clients_cut == 1 {
+            // What one turn may add comes on top: 64 commands.
+            assert!(round < 10, "{round} rounds");
+            return assert_eq!(ask(&mut world, &mut other, &[b"PING"], 7), "+PONG\r\n");
+        }
+    }
+    panic!("the client was never cut: {:?}", stats(&world));
+}
+
 fn turn_until_idle(world: &mut World, lane: usize) {
     for _ in 0..200 {
         if world.turn(lane) == lane::Next::Idle {
