@@ -23,7 +23,7 @@ pub(crate) const VERSION: &str = "1.6.18";
 pub(crate) struct Documents {
     /// The CAS of the newest change.
     cas_newest: u64,
-    /// `item-size-max`, bytes that memcached would use for a document ([`memcached::item_size`]).
+    /// `max-item-size`, bytes that memcached would use for a document ([`memcached::item_size`]).
     pub(crate) item_size_max: u64,
     /// When all documents go, unix milliseconds: `flush_all` with a delay.
     pub(crate) flush_at_ms: Option<i64>,

@@ -5,7 +5,7 @@
 
 use wire::command::{Command, Refusal};
 use wire::memcached::{self, Framing};
-use wire::resp::{ArgRanges, Decoder, Step, Token};
+use wire::resp::{ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
 
 use crate::client::Dialect;
 use crate::dispatch::resolve_name;
@@ -22,13 +22,16 @@ pub(crate) enum Language {
 /// What a client may send.
 pub(crate) struct Limits {
     pub(crate) resp: wire::resp::Limits,
-    /// `item-size-max`.
+    /// `max-item-size`.
     pub(crate) item_size_max: u64,
 }
 
 impl Limits {
     fn memcached(&self) -> memcached::Limits {
-        memcached::Limits { item_size_max: self.item_size_max, authenticated: self.resp.authenticated }
+        let authenticated = self.resp.authenticated;
+        // Before the password nothing is wanted but the password, which is the value of an item.
+        let size_max = if authenticated { u64::MAX } else { UNAUTHENTICATED_BULK_MAX };
+        memcached::Limits { item_size_max: self.item_size_max.min(size_max), authenticated }
     }
 }
 

@@ -99,7 +99,7 @@ pub struct Settings {
     pub redis_version: &'static str,
     /// `proto-max-bulk-len`, bytes.
     pub bulk_size_max: u64,
-    /// `item-size-max`, bytes that memcached would use for a document ([`wire::memcached::item_size`]).
+    /// `max-item-size`, bytes that memcached would use for a document ([`wire::memcached::item_size`]).
     pub item_size_max: u64,
     /// `client-query-buffer-limit`, bytes of one command under way; the client is closed.
     pub query_size_max: usize,

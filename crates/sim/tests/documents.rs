@@ -296,6 +296,9 @@ fn strangers_say_the_password_first() {
     };
     say("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
     say("set x 0 0 10\r\nuser wrong\r\n", "CLIENT_ERROR authentication failure\r\n");
+    // Too long for a password: it is not kept, and not looked into.
+    let long = format!("user {}", "x".repeat(19_995));
+    say(&format!("set x 0 0 20000\r\n{long}\r\nget a\r\n"), &"CLIENT_ERROR unauthenticated\r\n".repeat(2));
     say("set x 0 0 11\r\nuser secret\r\n", "STORED\r\n");
     say("get x\r\n", "END\r\n");
     let mut client = world.connect(1);

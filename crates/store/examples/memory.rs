@@ -61,16 +61,17 @@ fn fill(shards: &mut [Shard], count: u64, round: u64, size: usize, ttl: bool) {
     }
 }
 
+const CONFIG: Config = Config {
+    partitions: PARTITIONS,
+    databases: 16,
+    seed: [1, 2],
+    partition_of,
+    beside: &[],
+    recency: Recency::Lru,
+};
+
 fn measure(lanes: usize, count: u64, ttl: bool) {
-    let config = Config {
-        partitions: PARTITIONS,
-        databases: 16,
-        seed: [1, 2],
-        partition_of,
-        beside: &[],
-        recency: Recency::Lru,
-    };
-    let mut shards: Vec<Shard> = (0..lanes).map(|_| Shard::new(config, Region::new(4 << 30))).collect();
+    let mut shards: Vec<Shard> = (0..lanes).map(|_| Shard::new(CONFIG, Region::new(4 << 30))).collect();
     let before = resident();
     fill(&mut shards, count, 0, 32, ttl);
     let after = resident();
@@ -85,15 +86,7 @@ fn measure(lanes: usize, count: u64, ttl: bool) {
 }
 
 fn churn(count: u64) {
-    let config = Config {
-        partitions: PARTITIONS,
-        databases: 16,
-        seed: [1, 2],
-        partition_of,
-        beside: &[],
-        recency: Recency::Lru,
-    };
-    let mut shards = [Shard::new(config, Region::new(16 << 30))];
+    let mut shards = [Shard::new(CONFIG, Region::new(16 << 30))];
     let mut fresh = None;
     for (round, size) in [(0, 32), (1, 100), (2, 32)] {
         fill(&mut shards, count, round, size, false);
