@@ -17,7 +17,8 @@ use crate::watch::WatcherId;
 pub enum Port {
     /// The shared port: a standalone Redis of all lanes; other lanes' keys are forwarded.
     Shared,
-    /// A lane's own port: a Redis Cluster node; other lanes' keys are answered with MOVED.
+    /// A lane's own port: a Redis Cluster node; other lanes' keys are answered with MOVED, but in a dialect that knows no such
+    /// answer they are forwarded ([`Door::view`]).
     Lane,
 }
 
@@ -49,11 +50,21 @@ pub struct Door {
 impl Door {
     /// The shared port of Redis.
     pub const SHARED: Door = Door { port: Port::Shared, dialect: Dialect::Redis };
+
+    /// What clients that come in here see of the lanes: one server, or nodes that send them on to each other. Only Redis'
+    /// clients understand to be sent on; for the others a lane's own port is a place, and all lanes answer there.
+    pub(crate) fn view(self) -> Port {
+        match self.dialect {
+            Dialect::Redis => self.port,
+            Dialect::Memcached => Port::Shared,
+        }
+    }
 }
 
 /// See the top of this file.
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
+    /// What it sees of the lanes.
     pub(crate) port: Port,
     /// The address it connected to: what it is told about other lanes has the same host.
     pub(crate) local: Address,
@@ -176,7 +187,7 @@ impl Client {
     ) -> Client {
         Client {
             conn,
-            port: door.port,
+            port: door.view(),
             local: ends.local,
             peer: ends.peer,
             opened_ns: now_ns,

@@ -13,7 +13,11 @@ use net::fault::Faults;
 use sim::{Client, World};
 
 fn settings() -> Settings {
-    Settings { doors: vec![Door { port: Port::Shared, dialect: Dialect::Memcached }], ..Settings::default() }
+    settings_at(Port::Shared)
+}
+
+fn settings_at(port: Port) -> Settings {
+    Settings { doors: vec![Door { port, dialect: Dialect::Memcached }], ..Settings::default() }
 }
 
 fn world(lane_count: u16) -> World {
@@ -282,6 +286,23 @@ fn a_flush_may_wait() {
         world.now.mono_ns += 10_000_000_000;
         say(&mut world, "get a b\r\n", "VALUE b 0 1\r\ny\r\nEND\r\n");
     }
+}
+
+/// At a lane's own port, too, keys of other lanes are forwarded, and what concerns all keys reaches every lane.
+#[test]
+fn a_lane_s_own_port_serves_all_keys() {
+    let mut world = World::new(4, &settings_at(Port::Lane), 1, Faults::default());
+    let mut client = world.connect(3);
+    for key in 0..20 {
+        let line = format!("set k{key} 0 0 1\r\nx\r\nget k{key}\r\n");
+        let want = format!("STORED\r\nVALUE k{key} 0 1\r\nx\r\nEND\r\n");
+        let got = exchange(&mut world, &mut client, line.as_bytes(), want.len());
+        assert_same(&got, &want, &line);
+    }
+    assert!(world.lanes.iter().all(|lane| lane.shard().memory().keys > 0), "each lane has some of them");
+    let got = exchange(&mut world, &mut client, b"flush_all\r\n", 4);
+    assert_same(&got, "OK\r\n", "flush_all");
+    assert!(world.lanes.iter().all(|lane| lane.shard().memory().keys == 0), "no lane has any");
 }
 
 /// One password for all: text says it in a `set`, binary in SASL's PLAIN.
