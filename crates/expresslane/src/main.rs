@@ -4,6 +4,7 @@ mod attendant;
 mod bench;
 mod clock;
 mod control;
+mod doors;
 mod lanes;
 mod machine;
 mod numa;

@@ -105,7 +105,7 @@ pub(crate) fn settle(settings: &ServeSettings, facts: Facts) -> Result<(Facts, O
 
 /// What lanes begin with. `home` is what [`settle`] has said.
 pub(crate) fn begin(settings: &ServeSettings, plan: &Plan, home: Option<String>) -> Pinning {
-    let lane_cpus: Vec<Option<usize>> = plan.lanes.iter().map(|lane| lane.cpu).collect();
+    let lane_cpus = plan.cpus.clone();
     let mut table = QueueTable::default();
     let told = match settings.auto_pin {
         AutoPin::None => None,

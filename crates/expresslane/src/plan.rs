@@ -4,8 +4,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use crate::doors::{self, Entrance};
 use crate::machine::{Facts, list_of};
-use crate::settings::{BindAddress, Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
+use crate::settings::{Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
 const THREADS_ALL_LANES: usize = 4;
@@ -19,12 +20,10 @@ const FILES_PER_LANE: u64 = 4;
 /// What will be started.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// In the order of their numbers.
-    pub(crate) lanes: Vec<LanePlan>,
-    /// Where all lanes listen together; none with port 0.
-    pub(crate) shared: Vec<Place>,
-    /// Where all lanes listen together for memcached's clients.
-    pub(crate) memcached: Vec<Place>,
+    /// For each lane, in the order of their numbers, where its thread is pinned; `None`: the kernel may move it.
+    pub(crate) cpus: Vec<Option<usize>>,
+    /// Where clients come in over TCP.
+    pub(crate) entrances: Vec<Entrance>,
     /// Files that must be allowed to be open.
     pub(crate) files_count: u64,
     /// Bytes of addresses that each lane reserves.
@@ -35,66 +34,39 @@ pub(crate) struct Plan {
     pub(crate) notes: Vec<String>,
 }
 
-/// One lane.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LanePlan {
-    /// Where its thread is pinned; `None`: the kernel may move it.
-    pub(crate) cpu: Option<usize>,
-    /// Where it listens alone.
-    pub(crate) own: Vec<Place>,
-}
-
-/// An address to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) address: SocketAddr,
-    /// The machine may lack it; it is then left out.
-    pub(crate) is_optional: bool,
-}
-
 /// Decides what is started. An error is a sentence that says what to change.
 pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, String> {
-    refuse_open_door(settings)?;
+    let entrances = doors::entrances(settings);
+    let listens = !entrances.is_empty();
+    if listens {
+        refuse_open_door(settings)?;
+    }
     let mut notes = Vec::new();
     let cpus = cpus_of_lanes(settings, facts, &mut notes)?;
-    let lane_ports = lane_ports(settings, cpus.len())?;
-    refuse_shared_ports(settings, lane_ports, cpus.len())?;
-    if settings.bind.is_empty() && listens(settings) {
-        return Err(
-            "no address is bound: name one with --bind, or turn TCP off with --port 0 --lane-ports off --memcached off"
-                .to_owned(),
-        );
+    doors::check(&entrances, cpus.len())?;
+    if let Some(announced) = settings.announce_port {
+        doors::check_first_port("--announce-port", announced, cpus.len())?;
     }
-    if !listens(settings) && settings.unixsocket.is_none() {
-        return Err(
-            "nobody could connect: --port is 0, --lane-ports and --memcached are off and there is no \
-                    --unixsocket"
-                .to_owned(),
-        );
+    if settings.bind.is_empty() && listens {
+        let flags: Vec<&str> = entrances.iter().map(|entrance| entrance.flag).collect();
+        return Err(format!(
+            "no address is bound for {}: name one with --bind, or turn TCP off with --port 0 --lane-ports off",
+            flags.join(", ")
+        ));
     }
-    let io_reason = io_reason(settings.io);
-    let places = |port: u16| {
-        let place = move |bind: &BindAddress| Place {
-            address: SocketAddr::new(bind.ip, port),
-            is_optional: bind.is_optional,
-        };
-        settings.bind.iter().map(place).collect::<Vec<_>>()
-    };
-    let lanes_count = u64::try_from(cpus.len()).expect("lanes are few");
-    let addresses_count = u64::try_from(settings.bind.len()).expect("addresses are few");
-    let lanes = cpus.iter().zip(0_u16..).map(|(cpu, lane)| LanePlan {
-        cpu: *cpu,
-        own: lane_ports.map_or_else(Vec::new, |base| places(base + lane)),
-    });
+    if !listens && settings.unixsocket.is_none() {
+        return Err("nobody could connect: all ports are off and there is no --unixsocket".to_owned());
+    }
+    let count = |count: usize| u64::try_from(count).expect("lanes, addresses and doors are few");
+    let listeners_per_lane = count(entrances.len()) * count(settings.bind.len());
     Ok(Plan {
-        lanes: lanes.collect(),
-        shared: if settings.port == 0 { Vec::new() } else { places(settings.port) },
-        memcached: settings.memcached_port().map_or_else(Vec::new, places),
         files_count: u64::from(settings.maxclients)
             + FILES_BESIDE
-            + lanes_count * (FILES_PER_LANE + doors_count(settings) * addresses_count),
+            + count(cpus.len()) * (FILES_PER_LANE + listeners_per_lane),
+        cpus,
+        entrances,
         region_size: facts.memory_size,
-        io_reason,
+        io_reason: io_reason(settings.io),
         notes,
     })
 }
@@ -115,45 +87,14 @@ pub(crate) fn too_few_files(settings: &ServeSettings, plan: &Plan, allowed: u64)
     )
 }
 
-/// Whether anything is served over TCP.
-fn listens(settings: &ServeSettings) -> bool {
-    doors_count(settings) > 0
-}
-
-/// Ports on which a lane listens.
-fn doors_count(settings: &ServeSettings) -> u64 {
-    let doors = [settings.port > 0, settings.lane_ports.0.is_some(), settings.memcached_port().is_some()];
-    doors.into_iter().map(u64::from).sum()
-}
-
-/// Who speaks two dialects at one port is understood by nobody.
-fn refuse_shared_ports(
-    settings: &ServeSettings,
-    base: Option<u16>,
-    lanes_count: usize,
-) -> Result<(), String> {
-    let Some(port) = settings.memcached_port() else { return Ok(()) };
-    let from_base = |base: u16| usize::from(port).checked_sub(usize::from(base));
-    let taken = if settings.port == port {
-        "--port"
-    } else if base.and_then(from_base).is_some_and(|lane| lane < lanes_count) {
-        "a lane port"
-    } else {
-        return Ok(());
-    };
-    Err(format!("--memcached {port} is {taken} already: move one of them"))
-}
-
 /// A database without a password that the world can reach is the oldest hole there is.
 fn refuse_open_door(settings: &ServeSettings) -> Result<(), String> {
     let open = settings.bind.iter().find(|bind| !bind.ip.is_loopback());
     match open {
-        Some(bind) if listens(settings) && settings.protected_mode && settings.requirepass.is_none() => {
-            Err(format!(
-                "{bind} can be reached from other machines and there is no password: set requirepass, bind 127.0.0.1, or \
+        Some(bind) if settings.protected_mode && settings.requirepass.is_none() => Err(format!(
+            "{bind} can be reached from other machines and there is no password: set requirepass, bind 127.0.0.1, or \
              say --protected-mode no"
-            ))
-        }
+        )),
         _ => Ok(()),
     }
 }
@@ -211,28 +152,6 @@ fn cpus_of_lanes(
     Ok(facts.cpus[facts.cpus.len() - count..].iter().copied().map(Some).collect())
 }
 
-/// Where lane ports begin, if the range is free of the shared port and ends within the numbers.
-fn lane_ports(settings: &ServeSettings, lanes_count: usize) -> Result<Option<u16>, String> {
-    let Some(base) = settings.lane_ports.0 else { return Ok(None) };
-    let last = usize::from(base) + lanes_count - 1;
-    if last > usize::from(u16::MAX) {
-        return Err(format!(
-            "{lanes_count} lane ports from {base} end above 65535: choose a lower --lane-ports"
-        ));
-    }
-    if (usize::from(base)..=last).contains(&usize::from(settings.port)) {
-        return Err(format!("lane ports {base}-{last} include --port {}: move one of them", settings.port));
-    }
-    if let Some(announced) = settings.announce_port
-        && usize::from(announced) + lanes_count - 1 > usize::from(u16::MAX)
-    {
-        return Err(format!(
-            "{lanes_count} ports from {announced} end above 65535: choose a lower --announce-port"
-        ));
-    }
-    Ok(Some(base))
-}
-
 fn io_reason(io: Io) -> &'static str {
     match io {
         Io::Auto => "epoll (auto: io_uring has not been measured to cost less)",
@@ -288,7 +207,7 @@ mod tests {
     #[track_caller]
     fn check_cpus(flags: &[&str], facts: &Facts, want: &[i64]) {
         let plan = plan(&settings(flags), facts).unwrap();
-        let got = plan.lanes.iter().map(|lane| lane.cpu.map_or(-1, |cpu| i64::try_from(cpu).unwrap()));
+        let got = plan.cpus.iter().map(|cpu| cpu.map_or(-1, |cpu| i64::try_from(cpu).unwrap()));
         assert_eq!(got.collect::<Vec<_>>(), want);
     }
 
@@ -304,7 +223,7 @@ mod tests {
         check_cpus(&[], &machine(0..4, None), &[0, 1, 2, 3]);
         check_cpus(&[], &machine(0..5, None), &[1, 2, 3, 4]);
         check_cpus(&[], &machine(8..16, None), &[10, 11, 12, 13, 14, 15]);
-        assert_eq!(plan(&settings(&[]), &machine(0..96, None)).unwrap().lanes.len(), 94);
+        assert_eq!(plan(&settings(&[]), &machine(0..96, None)).unwrap().cpus.len(), 94);
     }
 
     #[test]
@@ -318,25 +237,22 @@ mod tests {
     }
 
     #[test]
-    fn ports_follow_the_lanes() {
-        let plan = plan(&settings(&["--lane-ports", "7100", "--lanes", "2"]), &machine(0..8, None)).unwrap();
-        let ports: Vec<Vec<String>> = plan
-            .lanes
-            .iter()
-            .map(|lane| lane.own.iter().map(|place| place.address.to_string()).collect())
-            .collect();
-        assert_eq!(ports, [["127.0.0.1:7100", "[::1]:7100"], ["127.0.0.1:7101", "[::1]:7101"]]);
-        assert_eq!((plan.shared.len(), plan.memcached.len()), (2, 0));
+    fn doors_follow_the_settings_and_ports_the_lanes() {
+        let ports = |flags: &[&str]| -> Vec<String> {
+            let plan = plan(&settings(flags), &machine(0..8, None)).unwrap();
+            let entrances = plan.entrances.iter();
+            entrances.map(|open| format!("{} {}", open.flag, open.ports(plan.cpus.len()))).collect()
+        };
+        assert_eq!(ports(&["--lanes", "1"]), ["--port 6379", "--lane-ports 7000"]);
+        assert_eq!(ports(&["--lanes", "2", "--port", "0"]), ["--lane-ports 7000-7001"]);
         for (flags, want) in [
-            (&["--memcached"][..], Some("127.0.0.1:11211")),
-            (&["--memcached", "yes"], Some("127.0.0.1:11211")),
-            (&["--memcached", "22122"], Some("127.0.0.1:22122")),
+            (&["--memcached"][..], Some("--memcached 11211")),
+            (&["--memcached", "yes"], Some("--memcached 11211")),
+            (&["--memcached", "22122"], Some("--memcached 22122")),
             (&["--memcached", "off"], None),
         ] {
-            let plan = super::plan(&settings(flags), &machine(0..2, None)).unwrap();
-            assert_eq!(plan.memcached.first().map(|place| place.address.to_string()).as_deref(), want);
+            assert_eq!(ports(flags).get(2).map(String::as_str), want);
         }
-        assert!(!plan.shared[0].is_optional && plan.shared[1].is_optional);
     }
 
     #[test]
@@ -344,11 +260,18 @@ mod tests {
         refused(&["--bind", "0.0.0.0"], "set requirepass, bind 127.0.0.1, or say --protected-mode no");
         refused(&["--cpus", "6-9"], "may not run on 8-9, only on 0-7");
         refused(&["--cpus", "1,2", "--lanes", "3"], "name 3 cpus, or lower --lanes");
-        refused(&["--lane-ports", "65531"], "choose a lower --lane-ports");
-        refused(&["--lane-ports", "6377", "--lanes", "3"], "include --port 6379");
+        refused(
+            &["--lane-ports", "65531"],
+            "6 ports from 65531 end above 65535: choose a lower --lane-ports",
+        );
+        refused(
+            &["--lane-ports", "6377", "--lanes", "3"],
+            "--lane-ports 6377-6379 and --port 6379 have a port in common",
+        );
         refused(&["--port", "0", "--lane-ports", "off"], "nobody could connect");
-        refused(&["--memcached", "6379"], "--memcached 6379 is --port already");
-        refused(&["--memcached", "7001", "--lanes", "2"], "--memcached 7001 is a lane port already");
+        refused(&["--memcached", "6379"], "--memcached 6379 and --port 6379 have a port in common: move one");
+        refused(&["--memcached", "7001", "--lanes", "2"], "--memcached 7001 and --lane-ports 7000-7001 have");
+        refused(&["--announce-port", "65535"], "choose a lower --announce-port");
     }
 
     #[test]

@@ -14,14 +14,14 @@
 //! ```
 //! Everything a lane touches is made on its own thread after that is pinned, so that it lies on the lane's own node.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Board, ControlSetup, Dialect, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
+use lane::{Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::Uring;
@@ -32,13 +32,14 @@ use wire::route::{PartitionMap, SLOTS, Slot};
 use crate::attendant;
 use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
+use crate::doors::Entrance;
 use crate::machine::{self, Facts};
 use crate::pin::{self, Cards};
-use crate::plan::{self, Place, Plan};
+use crate::plan::{self, Plan};
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
 use crate::release::{self, Inlet, Lent, Outlet};
-use crate::settings::{self, ClientsMemory, Io, ServeSettings, Size};
+use crate::settings::{self, BindAddress, ClientsMemory, Io, ServeSettings, Size};
 use crate::signature::Berthed;
 use crate::table::{Started, table};
 
@@ -145,9 +146,9 @@ struct Berth {
 /// Where a lane listens. Every lane has the same kinds of doors in the same order.
 #[derive(Clone)]
 struct Doors {
-    shared: Vec<Place>,
-    memcached: Vec<Place>,
-    own: Vec<Place>,
+    entrances: Vec<Entrance>,
+    /// At each of these addresses.
+    bind: Vec<BindAddress>,
     /// A path and its mode: lane 0 alone, which gives connections to the others.
     unix: Option<(std::path::PathBuf, u32)>,
     backlog: u32,
@@ -157,9 +158,8 @@ struct Doors {
 /// What a lane's thread reports before it serves.
 struct Ready {
     bell: Bell,
-    /// Of the doors that all lanes share, those that the machine has.
-    shared: Vec<Place>,
-    memcached: Vec<Place>,
+    /// Of the addresses, those that the machine has.
+    bind: Vec<BindAddress>,
     region_size: usize,
     berthed: Berthed,
     inlet: Inlet,
@@ -173,14 +173,14 @@ fn start(
     plan: &Plan,
     home: Option<String>,
 ) -> Result<Server, String> {
-    let lanes_count = u16::try_from(plan.lanes.len()).expect("lanes are few");
+    let lanes_count = u16::try_from(plan.cpus.len()).expect("lanes are few");
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
     let secret = chance()?;
     let mut links = links_of(plan)?;
     let control_links = links.pop().expect("the control thread's links come last");
     let shared = Arc::new(Shared {
         phase: AtomicU8::new(SERVING),
-        quiet: plan.lanes.iter().map(|_| AtomicBool::new(false)).collect(),
+        quiet: plan.cpus.iter().map(|_| AtomicBool::new(false)).collect(),
     });
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
@@ -190,27 +190,26 @@ fn start(
     let pinning = pin::begin(settings, plan, home);
     let lane_settings = Settings {
         auto_pin: settings.auto_pin.of_lanes(),
-        lane_cpus: plan.lanes.iter().map(|lane| lane.cpu).collect(),
+        lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
         ..lane_settings(settings, run_id, clock::ticks_per_us(&clock))
     };
     let mut doors = Doors {
-        shared: plan.shared.clone(),
-        memcached: plan.memcached.clone(),
-        own: Vec::new(),
+        entrances: plan.entrances.clone(),
+        bind: settings.bind.clone(),
         unix: None,
         backlog: settings.tcp_backlog,
         keepalive: (settings.tcp_keepalive > 0).then(|| Keepalive::after_s(settings.tcp_keepalive)),
     };
     let unix = settings.unixsocket.clone().map(|path| (path, settings.unixsocketperm.0));
-    let (lend, lent) = release::queue(plan.lanes.len());
+    let (lend, lent) = release::queue(plan.cpus.len());
     let mut readies: Vec<Ready> = Vec::new();
     let mut starts = Vec::new();
-    for ((lane, links), id) in plan.lanes.iter().zip(links).zip(0_u16..) {
+    for ((cpu, links), id) in plan.cpus.iter().zip(links).zip(0_u16..) {
         let berth = Berth {
             id,
             io: settings.io,
-            cpu: lane.cpu,
+            cpu: *cpu,
             clock,
             settings: lane_settings.clone(),
             map: Arc::clone(&map),
@@ -221,16 +220,13 @@ fn start(
             huge_pages: settings.huge_pages,
             lend: lend.clone(),
             busy_poll: settings.busy_poll.0,
-            doors: Doors { own: lane.own.clone(), unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
+            doors: Doors { unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
             shared: Arc::clone(&shared),
         };
         let (ready, start) = launch(berth)?;
         // The first lane has found out which addresses there are; the others must find the same.
         if id == 0 {
-            doors.shared.clone_from(&ready.shared);
-            doors.memcached.clone_from(&ready.memcached);
-            let places = doors.shared.iter_mut().chain(&mut doors.memcached);
-            places.for_each(|place| place.is_optional = false);
+            doors.bind.clone_from(&ready.bind);
         }
         readies.push(ready);
         starts.push(start);
@@ -249,11 +245,6 @@ fn start(
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
-    let addresses_of =
-        |places: &[Place]| -> Vec<String> { places.iter().map(|place| place.address.to_string()).collect() };
-    let mut addresses = addresses_of(&readies[0].shared);
-    let memcached = addresses_of(&readies[0].memcached);
-    addresses.extend(settings.unixsocket.iter().map(|path| path.display().to_string()));
     let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
     notes.dedup();
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
@@ -269,14 +260,14 @@ fn start(
     Ok(Server {
         shared,
         bells,
-        started: Started { shared: addresses, memcached, region_size, pinning: pinning.told, notes },
+        started: Started { bind: doors.bind, region_size, pinning: pinning.told, notes },
     })
 }
 
 /// The rings between lanes, each lane's on the memory node of its cpu. A thread of its own makes them, for it moves
 /// from cpu to cpu where there are several nodes.
 fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
-    let mut cpus: Vec<Option<usize>> = plan.lanes.iter().map(|lane| lane.cpu).collect();
+    let mut cpus = plan.cpus.clone();
     let mut nodes: Vec<_> = cpus.iter().map(|cpu| cpu.map(machine::node_of)).collect();
     nodes.dedup();
     if nodes.len() < 2 {
@@ -288,7 +279,7 @@ fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
             let _ = machine::pin(*cpu);
         }
     };
-    let lanes_count = plan.lanes.len();
+    let lanes_count = plan.cpus.len();
     let maker =
         thread::Builder::new().name("rings".to_owned()).spawn(move || mesh_placed(lanes_count, &mut place));
     let made = maker.map_err(|error| format!("no thread to make the rings: {error}"))?.join();
@@ -424,15 +415,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         node: berth.cpu.and_then(machine::node_of),
         base,
     };
-    let ready = Ready {
-        bell: net.bell(),
-        shared: opened.shared,
-        memcached: opened.memcached,
-        region_size: size,
-        berthed,
-        inlet,
-        notes,
-    };
+    let ready = Ready { bell: net.bell(), bind: opened.bind, region_size: size, berthed, inlet, notes };
     let (clock, shared) = (berth.clock, berth.shared);
     let preemptions = Preemptions::default();
     Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared, preemptions }, ready))
@@ -442,36 +425,22 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
 struct Opened {
     /// What each listener is, in the order in which net numbers them.
     doors: Vec<Door>,
-    shared: Vec<Place>,
-    memcached: Vec<Place>,
+    /// The addresses that the machine has; none of them may be missing any more.
+    bind: Vec<BindAddress>,
 }
 
 fn open(net: &mut impl Sockets, id: u16, doors: &Doors, notes: &mut Vec<String>) -> Result<Opened, String> {
-    let mut opened = Opened { doors: Vec::new(), shared: Vec::new(), memcached: Vec::new() };
-    let share = if id == 0 { Share::First } else { Share::Joins };
-    let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
-    let memcached_door = Door { port: Port::Shared, dialect: Dialect::Memcached };
-    for (places, share, door, flag) in [
-        (&doors.shared, share, Door::SHARED, "--port"),
-        (&doors.own, Share::Alone, lane_door, "--lane-ports"),
-        (&doors.memcached, share, memcached_door, "--memcached"),
-    ] {
-        for place in places {
-            let options = TcpOptions { backlog: doors.backlog, share, keepalive: doors.keepalive };
-            match net.listen_tcp(place.address, &options) {
-                Ok(_) => {
-                    opened.doors.push(door);
-                    if door == Door::SHARED {
-                        opened.shared.push(*place);
-                    } else if door == memcached_door {
-                        opened.memcached.push(*place);
-                    }
-                }
-                Err(error) if place.is_optional && plan::is_absent(&error) => {
-                    notes.push(absent(place.address));
-                }
-                Err(error) => return Err(plan::cannot_listen(place.address, &error, flag)),
+    let mut opened = Opened { doors: Vec::new(), bind: Vec::new() };
+    for bind in &doors.bind {
+        match open_at(net, id, doors, bind.ip) {
+            Ok(at) => {
+                opened.doors.extend(at);
+                opened.bind.push(BindAddress { is_optional: false, ..*bind });
             }
+            Err(Closed::Absent(_)) if bind.is_optional => {
+                notes.push(format!("this machine has no address {}: left out", bind.ip));
+            }
+            Err(Closed::Absent(problem) | Closed::Taken(problem)) => return Err(problem),
         }
     }
     if let Some((path, mode)) = &doors.unix {
@@ -486,8 +455,31 @@ fn open(net: &mut impl Sockets, id: u16, doors: &Doors, notes: &mut Vec<String>)
     Ok(opened)
 }
 
-fn absent(address: SocketAddr) -> String {
-    format!("this machine has no address {}: left out", address.ip())
+/// Why a door did not open: a sentence that says what to change.
+enum Closed {
+    /// The machine has no such address.
+    Absent(String),
+    Taken(String),
+}
+
+/// Opens all doors at an address; the first one shows whether the machine has it.
+fn open_at(net: &mut impl Sockets, id: u16, doors: &Doors, ip: IpAddr) -> Result<Vec<Door>, Closed> {
+    let mut opened = Vec::new();
+    for entrance in &doors.entrances {
+        let share = match entrance.door.port {
+            Port::Lane => Share::Alone,
+            Port::Shared if id == 0 => Share::First,
+            Port::Shared => Share::Joins,
+        };
+        let address = SocketAddr::new(ip, entrance.port(id));
+        let options = TcpOptions { backlog: doors.backlog, share, keepalive: doors.keepalive };
+        net.listen_tcp(address, &options).map_err(|error| {
+            let problem = plan::cannot_listen(address, &error, entrance.flag);
+            if plan::is_absent(&error) { Closed::Absent(problem) } else { Closed::Taken(problem) }
+        })?;
+        opened.push(entrance.door);
+    }
+    Ok(opened)
 }
 
 impl<N: Sockets> Runner<N> {

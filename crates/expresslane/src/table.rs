@@ -2,10 +2,14 @@
 //! than a terminal that nobody has widened, and many lanes take few lines.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 
+use lane::{Dialect, Door, Port};
+
+use crate::doors::Entrance;
 use crate::machine::Facts;
-use crate::plan::{LanePlan, Plan};
-use crate::settings::{Policy, ServeSettings, Size};
+use crate::plan::Plan;
+use crate::settings::{BindAddress, Policy, ServeSettings, Size};
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -17,10 +21,8 @@ const LANES_SHOWN_MAX: usize = 8;
 /// What came of the plan.
 #[derive(Debug)]
 pub(crate) struct Started {
-    /// Addresses of the shared port, and the Unix socket's path.
-    pub(crate) shared: Vec<String>,
-    /// Addresses for memcached's clients.
-    pub(crate) memcached: Vec<String>,
+    /// The addresses that are listened on.
+    pub(crate) bind: Vec<BindAddress>,
     /// Bytes of addresses reserved for each lane.
     pub(crate) region_size: usize,
     /// How connections find their lane, where that is not by load.
@@ -39,18 +41,36 @@ pub(crate) fn table(
 ) -> String {
     let mut rows: Vec<(&str, String)> = Vec::new();
     let version = env!("CARGO_PKG_VERSION");
-    rows.push(match &started.shared[..] {
+    let places = |entrance: &Entrance| {
+        let place = |bind: &BindAddress| SocketAddr::new(bind.ip, entrance.first_port).to_string();
+        started.bind.iter().map(place).collect::<Vec<_>>()
+    };
+    let shared = plan.entrances.iter().filter(|entrance| entrance.door == Door::SHARED).flat_map(places);
+    let unix = settings.unixsocket.iter().map(|path| path.display().to_string());
+    rows.push(match &shared.chain(unix).collect::<Vec<_>>()[..] {
         [] => ("shared", "none".to_owned()),
         places => ("shared", format!("{} (any Redis client, all lanes)", places.join(" "))),
     });
-    if !started.memcached.is_empty() {
-        let places = started.memcached.join(" ");
-        rows.push((
-            "memcached",
-            format!("{places} (text, meta and binary, all lanes; items up to {})", settings.max_item_size),
-        ));
+    for entrance in &plan.entrances {
+        match entrance.door.dialect {
+            // Above, and with the lanes.
+            Dialect::Redis => {}
+            Dialect::Memcached => {
+                let (places, size) = (places(entrance).join(" "), settings.max_item_size);
+                let text = format!("{places} (text, meta and binary, all lanes; items up to {size})");
+                rows.push(("memcached", text));
+            }
+        }
     }
-    let places: Vec<Berth> = plan.lanes.iter().map(|lane| Berth::of(lane, node_of)).collect();
+    let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
+    let lane_door = plan.entrances.iter().find(|entrance| entrance.door == lane_door);
+    let places: Vec<Berth> = (plan.cpus.iter().zip(0_u16..))
+        .map(|(cpu, lane)| Berth {
+            cpu: *cpu,
+            node: cpu.and_then(node_of),
+            port: lane_door.map(|entrance| entrance.port(lane)),
+        })
+        .collect();
     let lanes = lines_of(&places).into_iter().enumerate();
     rows.extend(lanes.map(|(index, text)| (if index == 0 { "lanes" } else { "" }, text)));
     rows.extend(started.pinning.iter().map(|text| ("auto-pin", text.clone())));
@@ -91,14 +111,6 @@ struct Berth {
 }
 
 impl Berth {
-    fn of(lane: &LanePlan, node_of: &dyn Fn(usize) -> Option<u16>) -> Berth {
-        Berth {
-            cpu: lane.cpu,
-            node: lane.cpu.and_then(node_of),
-            port: lane.own.first().map(|place| place.address.port()),
-        }
-    }
-
     /// Whether the lane after this one is on the next cpu, of the same node, at the next port.
     fn is_before(&self, next: &Berth) -> bool {
         let after = Berth {
@@ -186,8 +198,7 @@ mod tests {
         let facts = Facts { cpus: (0..cpus_count).collect(), quota: None, memory_size: 8 << 30 };
         let plan = plan(&settings, &facts).unwrap();
         let started = Started {
-            shared: plan.shared.iter().map(|place| place.address.to_string()).collect(),
-            memcached: plan.memcached.iter().map(|place| place.address.to_string()).collect(),
+            bind: settings.bind.clone(),
             region_size: 8 << 30,
             pinning: (settings.auto_pin == AutoPin::Adq).then(|| "adq: told".to_owned()),
             notes: notes.iter().map(|note| (*note).to_owned()).collect(),
@@ -242,6 +253,10 @@ mod tests {
                 "at most 1 GiB, then keys go by volatile-ttl;",
             ),
             (&["--port", "0"], "shared      none\n"),
+            (
+                &["--memcached"],
+                "  memcached   127.0.0.1:11211 [::1]:11211 (text, meta and binary, all lanes;\n",
+            ),
             (&["--client-output-buffer-limit", "normal 0 0 0"], "unread replies up to any size"),
         ] {
             let text = table_of(flags, 2, &[]);
