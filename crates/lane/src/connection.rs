@@ -301,12 +301,6 @@ pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {
     reply::error(out, &format!("ERR wrong number of arguments for '{}' command", command.name));
 }
 
-/// Compares in time that depends on the lengths alone.
-pub(crate) fn is_password(given: &[u8], password: &[u8]) -> bool {
-    let difference = given.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
-    given.len() == password.len() && difference == 0
-}
-
 fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) {
     let args = call.args;
     if args.len() > 3 {
@@ -324,7 +318,7 @@ fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Si
         }
         return if user == b"default" { sink.put(OK) } else { wrong_pass(sink) };
     };
-    if user == b"default" && is_password(given, password) {
+    if user == b"default" && auth::is_same(given, password) {
         client.is_authenticated = true;
         sink.put(OK);
     } else {
@@ -392,7 +386,7 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
         let left = args.len() - index - 1;
         if word.eq_ignore_ascii_case(b"auth") && left >= 2 {
             let (user, given) = (args.flat(index + 1), args.flat(index + 2));
-            let fits = settings.password.as_ref().is_none_or(|password| is_password(given, password));
+            let fits = settings.password.as_ref().is_none_or(|password| auth::is_same(given, password));
             if user != b"default" || !fits {
                 return wrong_pass(sink);
             }

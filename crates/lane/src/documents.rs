@@ -9,7 +9,7 @@ use wire::reply::Put;
 use crate::Settings;
 use crate::client::Client;
 use crate::commands::document::flags_of;
-use crate::connection::{Wish, is_password};
+use crate::connection::Wish;
 use crate::dispatch::{Caller, Flow};
 use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
@@ -174,7 +174,7 @@ fn knows(args: Args<'_>, password: &[u8]) -> bool {
     let mut fields = args.flat(VALUE).splitn(3, |&byte| byte == 0).skip(1);
     args.flat(KEY) == b"PLAIN"
         && fields.next().is_some()
-        && fields.next().is_some_and(|given| is_password(given, password))
+        && fields.next().is_some_and(|given| auth::is_same(given, password))
 }
 
 /// A command of a client that has not said the password. In text it is the value of a `set` to any key: user, blank and
@@ -184,7 +184,7 @@ pub(crate) fn greet(caller: &mut Caller<'_>, settings: &Settings, args: Args<'_>
     let is_said = head.verb == Verb::Set && head.framing == memcached::Framing::Text;
     let given = is_said.then(|| args.flat(VALUE).splitn(2, |&byte| byte == b' ').nth(1)).flatten();
     let outcome = match (given, &settings.password) {
-        (Some(given), Some(password)) if is_password(given, password) => {
+        (Some(given), Some(password)) if auth::is_same(given, password) => {
             caller.client.is_authenticated = true;
             Outcome::Stored { cas: 0 }
         }
