@@ -14,6 +14,7 @@
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
+//! | [`json`] | places in documents, as Couchbase's sub-document commands find and change them |
 //! | [`memcached`] | the other dialect: requests and replies of text, meta and binary |
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ pub mod extended;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod glob;
+pub mod json;
 pub mod memcached;
 pub mod number;
 pub mod reply;
