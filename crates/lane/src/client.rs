@@ -32,9 +32,30 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// All of them, each at the place of its number.
+    pub(crate) const ALL: [Dialect; 2] = [Dialect::Redis, Dialect::Memcached];
+    /// How many there are.
+    pub const COUNT: usize = Dialect::ALL.len();
+
+    /// As statistics call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Dialect::Redis => "redis",
+            Dialect::Memcached => "memcached",
+        }
+    }
+
     /// From `self as u32`.
     pub(crate) fn from_bits(bits: u32) -> Dialect {
-        if bits == Dialect::Redis as u32 { Dialect::Redis } else { Dialect::Memcached }
+        Dialect::ALL[bits as usize]
+    }
+
+    /// Whose an error is, by its first word ([`wire::reply::Put::note_error`]).
+    pub(crate) fn of_error(word: &[u8]) -> Dialect {
+        match word {
+            b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Dialect::Memcached,
+            _ => Dialect::Redis,
+        }
     }
 }
 
@@ -64,6 +85,7 @@ impl Door {
 /// See the top of this file.
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
+    pub(crate) dialect: Dialect,
     /// What it sees of the lanes.
     pub(crate) port: Port,
     /// The address it connected to: what it is told about other lanes has the same host.
@@ -187,6 +209,7 @@ impl Client {
     ) -> Client {
         Client {
             conn,
+            dialect: door.dialect,
             port: door.view(),
             local: ends.local,
             peer: ends.peer,
@@ -230,7 +253,7 @@ impl Client {
     /// [`Client::become_as`].
     pub(crate) fn stand_in(&self) -> Client {
         let ends = Ends { peer: self.peer, local: self.local };
-        let door = Door { port: self.port, dialect: Dialect::Redis };
+        let door = Door { port: self.port, dialect: self.dialect };
         Client {
             last: self.last,
             active_ns: self.active_ns,

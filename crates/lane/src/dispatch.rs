@@ -177,7 +177,7 @@ impl Core {
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
         if !matches!(flow, Flow::Halt(_)) {
-            self.stats.commands += 1;
+            self.stats.dialects[caller.client.dialect as usize].all += 1;
             self.space.tally.called(command.id);
             caller.client.last = Some(command);
             caller.client.active_ns = self.space.now.mono_ns;
@@ -222,7 +222,7 @@ impl Core {
         input: Input<'_>,
         route: Option<Route>,
     ) -> Flow {
-        self.stats.commands_direct += 1;
+        self.stats.dialects[caller.client.dialect as usize].direct += 1;
         let call = Call {
             command,
             args: input.args(),
@@ -291,7 +291,7 @@ impl Core {
             Input::Owned(request) => peer.ask_owned(head, request),
             Input::View { .. } => peer.ask(head, args, size),
         }
-        self.stats.commands_forwarded += 1;
+        self.stats.dialects[caller.client.dialect as usize].forwarded += 1;
         if command.barrier { Flow::Block } else { Flow::Next }
     }
 

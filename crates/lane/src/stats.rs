@@ -1,16 +1,25 @@
 //! What a lane counts. Plain numbers of one thread; they leave as a copy, in a report.
 
+use crate::client::Dialect;
+
+/// Commands of this lane's clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commands {
+    /// Whoever answered them.
+    pub all: u64,
+    /// Those of one key that this lane answered.
+    pub direct: u64,
+    /// Those that went to one other lane.
+    pub forwarded: u64,
+}
+
 /// Since the lane began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Turns taken.
     pub turns: u64,
-    /// Commands of this lane's clients, whoever answered them.
-    pub commands: u64,
-    /// Commands of this lane's clients that this lane answered.
-    pub commands_direct: u64,
-    /// Commands of this lane's clients that went to one other lane.
-    pub commands_forwarded: u64,
+    /// Commands of this lane's clients, by what they speak (`Dialect as usize`).
+    pub dialects: [Commands; Dialect::COUNT],
     /// Commands answered with MOVED.
     pub commands_moved: u64,
     /// Commands that took more than one lane or more than one step.
@@ -108,6 +117,15 @@ impl Traffic {
 }
 
 impl Stats {
+    /// Commands of this lane's clients, whatever they speak.
+    pub fn commands(&self) -> Commands {
+        self.dialects.iter().fold(Commands::default(), |sum, commands| Commands {
+            all: sum.all + commands.all,
+            direct: sum.direct + commands.direct,
+            forwarded: sum.forwarded + commands.forwarded,
+        })
+    }
+
     /// What has been counted so far is forgotten; what is counted now stays, and the peak of memory as in Redis.
     pub(crate) fn reset(&mut self) {
         let Stats { clients, clients_size, memory_max, keys, .. } = *self;

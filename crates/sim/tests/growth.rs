@@ -35,7 +35,7 @@ fn no_turn_does_more_because_there_are_more_keys() {
         world.round();
     }
     let (mut asked, mut received_size, mut answered, mut waited) = (0, 0, 0, 0);
-    let mut before = world.lanes[0].stats().commands;
+    let mut before = world.lanes[0].stats().commands().all;
     let mut memory = world.lanes[0].shard().memory();
     let mut reads = 0;
     while answered < KEYS_COUNT {
@@ -62,7 +62,7 @@ fn no_turn_does_more_because_there_are_more_keys() {
             (waited, reads) = (0, reads + 1);
         }
 
-        let commands = world.lanes[0].stats().commands;
+        let commands = world.lanes[0].stats().commands().all;
         let grown = world.lanes[0].shard().memory();
         let served = commands - before;
         assert!(served <= COMMANDS_MAX, "{served} commands in a turn at {answered} keys");

@@ -353,7 +353,7 @@ fn a_lane_whose_asks_find_no_room_waits_for_the_other() {
     }
     // The other lane takes no turn: soon its ring is full.
     turn_until_idle(&mut world, 0);
-    let asked = world.lanes[0].stats().commands_forwarded;
+    let asked = world.lanes[0].stats().commands().forwarded;
     assert!((1..50 * 60).contains(&asked), "{asked} asks found room");
     turn_until_idle(&mut world, 0);
     for _ in 0..200 {

@@ -100,9 +100,9 @@ fn asks(world: &World) -> Vec<u64> {
 
 /// The lane that serves a client: the one that counts what it asks.
 fn lane_of(world: &mut World, client: &mut sim::Client) -> usize {
-    let before: Vec<u64> = world.lanes.iter().map(|lane| lane.stats().commands).collect();
+    let before: Vec<u64> = world.lanes.iter().map(|lane| lane.stats().commands().all).collect();
     assert_eq!(world.exchange(client, b"PING\r\n", 7, 9), b"+PONG\r\n");
-    let is_its = |lane: &usize| world.lanes[*lane].stats().commands > before[*lane];
+    let is_its = |lane: &usize| world.lanes[*lane].stats().commands().all > before[*lane];
     (0..world.lanes.len()).find(is_its).expect("a lane counted it")
 }
 

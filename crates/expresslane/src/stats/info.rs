@@ -8,6 +8,8 @@ pub(super) struct Info {
     fields: Fields,
     /// Lines of `# Lanes`, by the lane's number.
     pub(super) lanes: BTreeMap<u16, Fields>,
+    /// Lines of `# Dialects`, by the dialect's name and the lane's number.
+    pub(super) dialects: BTreeMap<(String, u16), Fields>,
     /// Lines of `# Keyspace`: one for each database that holds something.
     pub(super) databases: Vec<Fields>,
     /// Lines of `# Histograms`, by what they count and the lane's number.
@@ -36,6 +38,13 @@ impl Info {
                 "Lanes" => {
                     if let Some(Ok(lane)) = name.strip_prefix("lane").map(str::parse) {
                         info.lanes.insert(lane, Fields::parse(value));
+                    }
+                }
+                "Dialects" => {
+                    if let Some((dialect, Ok(lane))) =
+                        name.rsplit_once("_lane").map(|(dialect, lane)| (dialect, lane.parse()))
+                    {
+                        info.dialects.insert((dialect.to_owned(), lane), Fields::parse(value));
                     }
                 }
                 "Keyspace" => info.databases.push(Fields::parse(value)),
@@ -111,7 +120,12 @@ mod tests {
         let info = Info::parse(
             "# Server\r\nredis_version:7.0.15\r\nexecutable:/a:b\r\nodd\r\n\r\n# Keyspace\r\ndb0:keys=3,expires=1\r\n\
              # Lanes\r\nlane0:direct=7,us=1.5,node=unknown\r\nlane10:direct=8\r\nmonitors:1\r\n\
-             # Histograms\r\nturn_ns_lane0:100=5,200=2\r\n",
+             # Histograms\r\nturn_ns_lane0:100=5,200=2\r\n\
+             # Dialects\r\nmemcached_lane3:direct=4,errors=ERROR:2\r\nother:1\r\n",
+        );
+        let dialects: Vec<_> = info.dialects.iter().collect();
+        assert!(
+            matches!(dialects[..], [((name, 3), fields)] if name == "memcached" && fields.count("direct") == Some(4))
         );
         assert_eq!(info.text("redis_version"), Some("7.0.15"));
         assert_eq!(info.text("executable"), Some("/a:b"));

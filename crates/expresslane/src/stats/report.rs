@@ -4,6 +4,8 @@
 //! Counters become rates over the time since the look before, or since the server's start at the first look; a time's
 //! percentiles are of the same span. `None` is what the server, or the machine under it, does not say.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::info::{Fields, Histogram, Info};
@@ -21,6 +23,8 @@ pub(super) struct Report {
     pub(super) total: Total,
     /// Empty for a server that has none.
     pub(super) lanes: Vec<Lane>,
+    /// What each lane is asked in each dialect; empty for a server that does not tell.
+    pub(super) dialects: Vec<Dialect>,
 }
 
 /// Who answers.
@@ -116,6 +120,19 @@ pub(super) struct Lane {
     pub(super) pages_remote: Option<u64>,
 }
 
+/// What a lane is asked in a dialect.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Dialect {
+    pub(super) dialect: String,
+    pub(super) lane: u16,
+    pub(super) commands: Option<u64>,
+    pub(super) commands_per_s: Option<f64>,
+    pub(super) direct_percent: Option<f64>,
+    pub(super) forwarded_percent: Option<f64>,
+    /// By their first word or their code, since the start or the last CONFIG RESETSTAT.
+    pub(super) errors: BTreeMap<String, u64>,
+}
+
 impl Report {
     /// Of what a server says now and said before. Counters that have gone back (another process answers, or they were
     /// reset) make this the first look.
@@ -149,6 +166,9 @@ impl Report {
             let times = |subject: &str| of_span(now, before, subject, *lane);
             Lane::of(*lane, fields, then, &rate, [times("turn"), times("command")])
         };
+        let dialect = |(name, fields): (&(String, u16), &Fields)| {
+            Dialect::of(name, fields, before.and_then(|then| then.dialects.get(name)), &rate)
+        };
         Report {
             time_ms: time_us.map(|us| us / 1000),
             span_s,
@@ -173,6 +193,7 @@ impl Report {
                 cpu_sy: share("used_cpu_sys"),
             },
             lanes: now.lanes.iter().map(lane).collect(),
+            dialects: now.dialects.iter().map(dialect).collect(),
         }
     }
 }
@@ -248,6 +269,32 @@ impl Lane {
     }
 }
 
+impl Dialect {
+    fn of(
+        (dialect, lane): &(String, u16),
+        now: &Fields,
+        then: Option<&Fields>,
+        rate: &dyn Fn(Option<u64>, Option<u64>) -> Option<f64>,
+    ) -> Dialect {
+        let before = |name: &str| then.and_then(|then| then.count(name));
+        let since = |name: &str| now.count(name).unwrap_or(0).saturating_sub(before(name).unwrap_or(0));
+        let (direct, forwarded) = (since("direct"), since("forwarded"));
+        let error = |pair: &str| {
+            let (code, count) = pair.rsplit_once(':')?;
+            Some((code.to_owned(), count.parse().ok()?))
+        };
+        Dialect {
+            dialect: dialect.clone(),
+            lane: *lane,
+            commands: now.count("commands"),
+            commands_per_s: rate(now.count("commands"), before("commands")),
+            direct_percent: ratio(direct * 100, direct + forwarded),
+            forwarded_percent: ratio(forwarded * 100, direct + forwarded),
+            errors: now.list("errors").into_iter().flatten().filter_map(error).collect(),
+        }
+    }
+}
+
 /// `a / b`; nothing without `b`.
 fn ratio(a: u64, b: u64) -> Option<f64> {
     (b > 0).then(|| a as f64 / b as f64)
@@ -305,6 +352,22 @@ mod tests {
         assert_eq!((lane.commands, lane.commands_per_s), (Some(400), Some(150.0)));
         assert_eq!((lane.direct_percent, lane.moved_percent), (Some(0.0), Some(50.0)));
         assert_eq!(lane.syscalls_per_command, Some(2.0));
+    }
+
+    #[test]
+    fn dialects_are_told_by_lane() {
+        let first = info(10, "# Dialects\nmemcached_lane1:commands=10,direct=5,forwarded=5,errors=none\n");
+        let second = info(
+            12,
+            "# Dialects\nmemcached_lane1:commands=30,direct=20,forwarded=10,errors=ERROR:2;CLIENT_ERROR:1\n",
+        );
+        let of_first = &Report::of(&first, None).dialects[0];
+        assert_eq!((of_first.commands_per_s, of_first.errors.len()), (Some(1.0), 0));
+        let dialect = &Report::of(&second, Some(&first)).dialects[0];
+        assert_eq!((dialect.dialect.as_str(), dialect.lane), ("memcached", 1));
+        assert_eq!((dialect.commands, dialect.commands_per_s), (Some(30), Some(10.0)));
+        assert_eq!((dialect.direct_percent, dialect.forwarded_percent), (Some(75.0), Some(25.0)));
+        assert_eq!(dialect.errors, [("CLIENT_ERROR".to_owned(), 1), ("ERROR".to_owned(), 2)].into());
     }
 
     #[test]

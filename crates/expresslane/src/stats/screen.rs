@@ -4,32 +4,32 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Lane, Report};
+use super::report::{Dialect, Lane, Report};
 
 /// What stands where the server says nothing.
 const NOTHING: &str = "-";
 
 /// A column: its title of at most two lines, and what is in it.
-struct Column {
+struct Column<Row> {
     group: &'static str,
     title: &'static str,
     width: usize,
-    cell: fn(&Lane) -> Option<String>,
+    cell: fn(&Row) -> Option<String>,
 }
 
-const fn column(
+const fn column<Row>(
     group: &'static str,
     title: &'static str,
     width: usize,
-    cell: fn(&Lane) -> Option<String>,
-) -> Column {
+    cell: fn(&Row) -> Option<String>,
+) -> Column<Row> {
     Column { group, title, width, cell }
 }
 
-const LANE: Column = column("", "lane", 4, |lane| Some(lane.lane.to_string()));
+const LANE: Column<Lane> = column("", "lane", 4, |lane| Some(lane.lane.to_string()));
 
 /// What is asked of it, and what it holds.
-const WORK: &[Column] = &[
+const WORK: &[Column<Lane>] = &[
     LANE,
     column("", "ops/s", 6, |lane| lane.commands_per_s.map(count)),
     column("", "direct", 6, |lane| lane.direct_percent.map(percent)),
@@ -44,7 +44,7 @@ const WORK: &[Column] = &[
 ];
 
 /// How long its turns and commands take.
-const TIMES: &[Column] = &[
+const TIMES: &[Column<Lane>] = &[
     LANE,
     column("turn", "p50", 6, |lane| lane.turn_p50_us.map(time)),
     column("turn", "p99", 6, |lane| lane.turn_p99_us.map(time)),
@@ -58,7 +58,7 @@ const TIMES: &[Column] = &[
 ];
 
 /// What its cpu, its thread and its memory say.
-const MACHINE: &[Column] = &[
+const MACHINE: &[Column<Lane>] = &[
     LANE,
     column("cpu", "cpu", 3, |lane| lane.cpu.map(|cpu| cpu.to_string())),
     column("cpu", "node", 4, |lane| lane.node.map(|node| node.to_string())),
@@ -76,7 +76,7 @@ const MACHINE: &[Column] = &[
 ];
 
 /// Where its connections come from, while they are placed by queue or cpu.
-const PINS: &[Column] = &[
+const PINS: &[Column<Lane>] = &[
     LANE,
     column("connections", "placed", 6, |lane| lane.pin_placed.map(whole)),
     column("connections", "by load", 7, |lane| lane.pin_fallbacks.map(whole)),
@@ -85,6 +85,19 @@ const PINS: &[Column] = &[
     column("serves", "queues", 18, |lane| lane.queues.as_deref().map(|queues| queues.join(" "))),
     column("serves", "napi", 14, |lane| lane.napi_ids.as_deref().map(numbers)),
     column("serves", "irq", 9, |lane| lane.irqs.as_deref().map(numbers)),
+];
+
+/// What it is asked in each dialect.
+const DIALECTS: &[Column<Dialect>] = &[
+    column("", "lane", 4, |row| Some(row.lane.to_string())),
+    column("", "dialect", 9, |row| Some(row.dialect.clone())),
+    column("", "ops/s", 6, |row| row.commands_per_s.map(count)),
+    column("", "direct", 6, |row| row.direct_percent.map(percent)),
+    column("", "forw", 5, |row| row.forwarded_percent.map(percent)),
+    column("", "errors", 43, |row| {
+        let errors = row.errors.iter().map(|(code, count)| format!("{code} {}", whole(*count)));
+        (!row.errors.is_empty()).then(|| errors.collect::<Vec<_>>().join(", "))
+    }),
 ];
 
 /// The whole screen, with a line's end behind its last line.
@@ -106,6 +119,13 @@ pub(super) fn screen(report: &Report) -> String {
             text.push('\n');
             text += &part(PINS, &report.lanes);
             text += "placed: on the lane of their queue or cpu; leaking: to its port by another's\n";
+        }
+        // Where all speak Redis' protocol the first table has said it.
+        let is_used = |row: &&Dialect| row.commands.is_some_and(|count| count > 0);
+        let used: Vec<Dialect> = report.dialects.iter().filter(is_used).cloned().collect();
+        if used.iter().any(|row| row.dialect != "redis") {
+            text.push('\n');
+            text += &part(DIALECTS, &used);
         }
         text += "\ndirect, forw, moved: % of the commands with one key; us to wait: % of the time\n\
                  max: since the start, of turns that kept their cpu; percentiles: of the span\n";
@@ -145,8 +165,8 @@ fn head(report: &Report) -> String {
     )
 }
 
-/// A title's line, above it the names of groups if there are any, and a line for each lane.
-fn part(columns: &[Column], lanes: &[Lane]) -> String {
+/// A title's line, above it the names of groups if there are any, and a line for each row.
+fn part<Row>(columns: &[Column<Row>], rows: &[Row]) -> String {
     let mut text = String::new();
     if columns.iter().any(|column| !column.group.is_empty()) {
         let mut line = String::new();
@@ -162,15 +182,15 @@ fn part(columns: &[Column], lanes: &[Lane]) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    let mut put = |cell: &dyn Fn(&Column) -> String| {
+    let mut put = |cell: &dyn Fn(&Column<Row>) -> String| {
         let cells: Vec<String> =
             columns.iter().map(|column| format!("{:>1$}", cell(column), column.width)).collect();
         text += cells.join(" ").trim_end();
         text.push('\n');
     };
     put(&|column| column.title.to_owned());
-    for lane in lanes {
-        put(&|column| (column.cell)(lane).map_or_else(|| NOTHING.to_owned(), |cell| cut(cell, column.width)));
+    for row in rows {
+        put(&|column| (column.cell)(row).map_or_else(|| NOTHING.to_owned(), |cell| cut(cell, column.width)));
     }
     text
 }
@@ -314,6 +334,25 @@ direct, forw, moved: % of the commands with one key; us to wait: % of the time
 max: since the start, of turns that kept their cpu; percentiles: of the span
 ";
         assert_eq!(screen, want, "\n{screen}");
+    }
+
+    #[test]
+    fn other_dialects_are_shown_where_they_are_spoken() {
+        let shown = |commands: u64| {
+            let info = format!(
+                "# Server\nserver_name:expresslane\nuptime_in_seconds:10\n# Lanes\nlane0:commands=100\n# Dialects\n\
+                 redis_lane0:commands=90,direct=90,forwarded=0,errors=none\n\
+                 memcached_lane0:commands={commands},direct=3,forwarded=1,errors=CLIENT_ERROR:1;ERROR:2000\n"
+            );
+            screen(&Report::of(&Info::parse(&info), None))
+        };
+        let want = "
+lane   dialect  ops/s direct  forw                                      errors
+   0 memcached      1   75.0  25.0                 CLIENT_ERROR 1, ERROR 2.00k
+   0     redis      9    100   0.0                                           -
+";
+        assert!(shown(10).contains(want), "{}", shown(10));
+        assert!(!shown(0).contains("dialect"));
     }
 
     #[test]

@@ -414,6 +414,10 @@ mod tests {
         check("maxmemory", "1k", Ok("1000"));
         check("maxmemory", "blah", Err("argument must be a memory value"));
         check("tcp-backlog", "511", Err("can't set immutable config"));
+        // What Redis does not know may be set to what it is, as its test of all settings does.
+        check("auto-pin", "none", Ok("none"));
+        check("auto-pin", "cpu", Err("where connections belong is chosen at the start"));
+        check("max-item-size", "1mb", Ok("1048576"));
         check("port", "6379", Ok("6379"));
         check("port", "1", Err("Unable to listen on this port: it is chosen at the start"));
         check("port", "65536", Err("argument must be between 0 and 65535 inclusive"));

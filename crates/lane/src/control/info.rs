@@ -95,6 +95,7 @@ const MORE: &[Section] = &[
     ("commandstats", |view, text| view.commands(text)),
     ("latencystats", |view, text| view.latencies(text)),
     ("lanes", |view, text| lanes::each_lane(view, text)),
+    ("dialects", |view, text| lanes::each_dialect(view, text)),
 ];
 /// Shown when named alone: long.
 const NAMED: &[Section] = &[("histograms", |view, text| lanes::histograms(view, text))];

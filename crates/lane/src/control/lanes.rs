@@ -8,8 +8,10 @@ use wire::command::COMMANDS;
 use super::info::View;
 use crate::Settings;
 use crate::admin::Census;
+use crate::client::Dialect;
 use crate::histogram::Histogram;
 use crate::pin::{AutoPin, Queue};
+use crate::stats::Commands;
 
 /// Of these times percentiles are shown: name, percent.
 const SHARES: [(&str, f64); 3] = [("p50", 50.0), ("p99", 99.0), ("p999", 99.9)];
@@ -20,11 +22,12 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
         let stats = &census.stats;
         let traffic = &census.traffic;
         let memory = census.memory.total();
-        let per_command = thousandths(traffic.calls, stats.commands);
+        let commands = stats.commands();
+        let per_command = thousandths(traffic.calls, commands.all);
         let counts: [(&str, u64); 37] = [
-            ("commands", stats.commands),
-            ("direct", stats.commands_direct),
-            ("forwarded", stats.commands_forwarded),
+            ("commands", commands.all),
+            ("direct", commands.direct),
+            ("forwarded", commands.forwarded),
             ("moved", stats.commands_moved),
             ("asks_served", stats.asks_served),
             ("transactions", stats.transactions),
@@ -103,6 +106,30 @@ fn queues_of(lane: u16, settings: &Settings) -> [String; 3] {
         list("napi_ids", &|queue| queue.napi_id.to_string()),
         list("irqs", &|queue| number(queue.irq)),
     ]
+}
+
+/// `# Dialects`: what each lane is asked in each of them, and the errors with which it answered.
+pub(super) fn each_dialect(view: &View<'_>, text: &mut String) {
+    for dialect in Dialect::ALL {
+        for (lane, census) in &view.lanes {
+            let Commands { all, direct, forwarded } = census.stats.dialects[dialect as usize];
+            let kinds =
+                census.tally.kinds.iter().filter(|(code, _)| Dialect::of_error(code.word()) == dialect);
+            let mut errors: Vec<String> = kinds
+                .map(|(code, count)| format!("{}:{count}", String::from_utf8_lossy(code.word())))
+                .collect();
+            errors.sort();
+            if errors.is_empty() {
+                errors.push("none".to_owned());
+            }
+            let (name, errors) = (dialect.name(), errors.join(";"));
+            write!(
+                text,
+                "{name}_lane{lane}:commands={all},direct={direct},forwarded={forwarded},errors={errors}\r\n"
+            )
+            .expect("a string takes all");
+        }
+    }
 }
 
 /// `# Histograms`: of each lane how many turns and commands took up to so many nanoseconds, and longer than the number

@@ -1,6 +1,8 @@
 //! What INFO says commands came to: calls, failures, refusals, kinds of errors, keys found. What Redis 7.0 counts as
 //! what is in `call`, `rejectCommand` and `afterErrorReply` of its `src/server.c` and `src/networking.c`.
 
+use lane::{Dialect, Door, Port};
+
 use super::world::World;
 
 /// Runs commands over one lane and over three; afterwards INFO has these lines. What ends in a colon is not there at all.
@@ -232,5 +234,47 @@ fn bytes_and_what_carried_them_are_counted() {
     ];
     for want in wants {
         assert!(info.contains(&format!("\r\n{want}")), "{want}: {info}");
+    }
+}
+
+#[test]
+fn each_dialect_is_counted_by_lane() {
+    for lane_count in [1, 3] {
+        let mut world = World::told(lane_count, &[], |settings| {
+            settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
+        });
+        let (redis, memcached) = (world.connect(), world.connect_to(0));
+        for key in 0..30 {
+            memcached.write(format!("set k{key} 0 0 1\r\nx\r\nget k{key}\r\nget none{key}\r\n").as_bytes());
+        }
+        memcached.write(b"nonsense\r\nset k 0 0 x\r\nincr k0 1\r\n");
+        world.ask(&redis, "SET k v");
+        let info = world.ask(&redis, "INFO dialects");
+        let line = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("{name} over {lane_count} lanes: {info}")).to_owned()
+        };
+        let count = |line: &str, name: &str| -> u64 {
+            let (_, value) = line.split_once(&format!("{name}=")).unwrap();
+            value.split(',').next().unwrap().parse().unwrap()
+        };
+        let documents = line("memcached_lane0:");
+        assert_eq!(count(&documents, "commands"), 93, "{info}");
+        assert_eq!(count(&documents, "direct") + count(&documents, "forwarded"), 91, "{info}");
+        assert_eq!(count(&documents, "forwarded") > 0, lane_count > 1, "{info}");
+        // SET and the INFO that asks before it is counted itself.
+        let lines = (0..lane_count).map(|lane| line(&format!("redis_lane{lane}:")));
+        assert_eq!(lines.map(|line| count(&line, "commands")).sum::<u64>(), 2, "{info}");
+        assert!(documents.contains("errors=CLIENT_ERROR:"), "{info}");
+        let errors = (0..lane_count).map(|lane| line(&format!("memcached_lane{lane}:")));
+        let errors: Vec<String> =
+            errors.map(|line| line.split_once("errors=").unwrap().1.to_owned()).collect();
+        let sum = |kind: &str| -> u64 {
+            let counts =
+                errors.iter().flat_map(|list| list.split(';')).filter_map(|one| one.strip_prefix(kind));
+            counts.map(|count| count.parse::<u64>().unwrap()).sum()
+        };
+        assert_eq!((sum("ERROR:"), sum("CLIENT_ERROR:")), (1, 2), "{info}");
+        assert!(line("redis_lane0:").ends_with("errors=none"), "{info}");
     }
 }

@@ -468,7 +468,7 @@ mod tests {
                 ] {
                     put(&mut out, &head, b"k", b"", &outcome);
                 }
-                assert_eq!(out.1, [&b"CLIENT_ERROR"[..], b"ERROR", b"SERVER_ERROR", b"CLIENT_ERROR"]);
+                assert_eq!(out.1, [&b"CLIENT_ERROR "[..], b"ERROR ", b"SERVER_ERROR ", b"CLIENT_ERROR "]);
                 assert_eq!(out.0.is_empty(), framing == Framing::Text && bits == Bits::QUIET);
             }
         }

@@ -260,13 +260,13 @@ impl Say {
 }
 
 impl Blame {
-    /// The word under which errors are counted; none for [`Blame::Nobody`].
+    /// The word under which errors are counted, with the blank that ends it; none for [`Blame::Nobody`].
     pub fn code(self) -> Option<&'static [u8]> {
         match self {
             Blame::Nobody => None,
-            Blame::Command => Some(b"ERROR"),
-            Blame::Client => Some(b"CLIENT_ERROR"),
-            Blame::Server => Some(b"SERVER_ERROR"),
+            Blame::Command => Some(b"ERROR "),
+            Blame::Client => Some(b"CLIENT_ERROR "),
+            Blame::Server => Some(b"SERVER_ERROR "),
         }
     }
 }
