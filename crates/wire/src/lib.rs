@@ -15,9 +15,11 @@
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
 //! | [`json`] | places in documents, as Couchbase's sub-document commands find and change them |
-//! | [`memcached`] | the other dialect: requests and replies of text, meta and binary |
+//! | [`memcached`] | another dialect: requests and replies of text, meta and binary |
+//! | [`aerospike`] | another: messages, batches, scans, info and security |
 #![forbid(unsafe_code)]
 
+pub mod aerospike;
 pub mod client;
 pub mod command;
 pub mod extended;

@@ -40,7 +40,7 @@ pub mod number;
 pub mod reply;
 pub mod say;
 
-mod base64;
+pub(crate) mod base64;
 mod binary;
 mod scan;
 mod text;

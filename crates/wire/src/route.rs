@@ -35,6 +35,15 @@ impl Slot {
         Slot(vbucket * SLOTS_PER_VBUCKET)
     }
 
+    /// The slot that stands for a partition of an Aerospike namespace.
+    ///
+    /// # Panics
+    /// When there is no such partition.
+    pub fn of_partition(partition: u16) -> Slot {
+        assert!(partition < crate::aerospike::PARTITIONS, "a namespace has 4096 partitions");
+        Slot(partition * SLOTS_PER_PARTITION)
+    }
+
     /// Its number, below [`SLOTS`].
     pub fn number(self) -> u16 {
         self.0
@@ -53,6 +62,7 @@ impl Slot {
 /// ```text
 /// Redis       CRC16 of the hash tag, mod 16384                slot                      0 … 16383
 /// Couchbase   CRC-32 (zlib's), bits 16 to 30, mod 1024        vbucket = slot / 16       0 … 1023
+/// Aerospike   the digest's first 12 bits, little-endian        partition = slot / 4      0 … 4095
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
@@ -60,11 +70,14 @@ pub enum Function {
     Redis,
     /// That of Couchbase's buckets, as libcouchbase's `vbucket.c` has it.
     Couchbase,
+    /// That of Aerospike's namespaces, whose keys are digests (`as_partition.h` of its C client).
+    Aerospike,
 }
 
 /// Number of partitions of a Couchbase bucket.
 pub const VBUCKETS: u16 = 1024;
 const SLOTS_PER_VBUCKET: u16 = SLOTS / VBUCKETS;
+const SLOTS_PER_PARTITION: u16 = SLOTS / crate::aerospike::PARTITIONS;
 
 impl Function {
     /// The slot that stands for a key's partition.
@@ -73,6 +86,7 @@ impl Function {
         match self {
             Function::Redis => Slot::of(key),
             Function::Couchbase => Slot::of_vbucket(vbucket(key)),
+            Function::Aerospike => Slot::of_partition(partition(key)),
         }
     }
 }
@@ -81,6 +95,12 @@ impl Function {
 pub fn vbucket(key: &[u8]) -> u16 {
     let [high, low, ..] = crc32(key).to_be_bytes();
     (u16::from_be_bytes([high, low]) & 0x7fff) % VBUCKETS
+}
+
+/// The partition of a digest, or of a partition's own number as two bytes, in an Aerospike namespace; 0 for fewer bytes.
+pub fn partition(digest: &[u8]) -> u16 {
+    let first = digest.first_chunk().copied().unwrap_or_default();
+    u16::from_le_bytes(first) % crate::aerospike::PARTITIONS
 }
 
 /// The table of CRC-32 (polynomial 0xEDB88320, reflected), as in zlib.

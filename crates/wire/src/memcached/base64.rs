@@ -57,16 +57,21 @@ pub(super) fn decode(text: &[u8]) -> Option<Word> {
 /// A key as letters.
 pub(super) fn encode(key: &[u8]) -> Text<ENCODED_SIZE_MAX> {
     let mut out = Text::EMPTY;
-    for group in key.chunks(3) {
+    letters(key).for_each(|letters| out.push(&letters));
+    out
+}
+
+/// Any bytes as letters, four for each three bytes.
+pub(crate) fn letters(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
+    bytes.chunks(3).map(|group| {
         let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or_default());
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
         let letter =
             |shift: u32| LETTERS[usize::try_from(bits >> shift & 63).expect("six bits fit any integer")];
         let mut letters = [letter(18), letter(12), letter(6), letter(0)];
         letters[group.len() + 1..].fill(b'=');
-        out.push(&letters);
-    }
-    out
+        letters
+    })
 }
 
 #[cfg(test)]
