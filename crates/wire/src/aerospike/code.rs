@@ -43,4 +43,24 @@ impl Code {
     pub const EXPIRED_SESSION: Code = Code(66);
     /// Not before a login.
     pub const NOT_AUTHENTICATED: Code = Code(80);
+
+    /// Its word, as the server's `proto.h` has it, for those who count errors; nothing for what is none: done, or not found.
+    pub fn word(self) -> Option<&'static str> {
+        Some(match self {
+            Code::OK | Code::NOT_FOUND => return None,
+            Code::GENERATION => "AS_ERR_GENERATION",
+            Code::PARAMETER => "AS_ERR_PARAMETER",
+            Code::EXISTS => "AS_ERR_RECORD_EXISTS",
+            Code::OUT_OF_SPACE => "AS_ERR_OUT_OF_SPACE",
+            Code::BIN_TYPE => "AS_ERR_INCOMPATIBLE_TYPE",
+            Code::TOO_BIG => "AS_ERR_RECORD_TOO_BIG",
+            Code::UNSUPPORTED => "AS_ERR_UNSUPPORTED_FEATURE",
+            Code::KEY_MISMATCH => "AS_ERR_KEY_MISMATCH",
+            Code::NAMESPACE => "AS_ERR_NAMESPACE",
+            Code::BIN_NAME => "AS_ERR_BIN_NAME",
+            Code::ENTERPRISE_ONLY => "AS_ERR_ENTERPRISE_ONLY",
+            Code::NOT_AUTHENTICATED => "AS_ERR_NOT_AUTHENTICATED",
+            _ => "AS_ERR_SECURITY",
+        })
+    }
 }

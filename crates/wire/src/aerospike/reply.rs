@@ -37,6 +37,9 @@ impl Reply {
     /// Writes the header of a reply to the command with this head; as many bytes as [`Reply::size`] says follow, then
     /// [`put_end`].
     pub fn put_header(&self, out: &mut impl Put, head: &Head) {
+        if let Some(word) = self.code.word() {
+            out.note_error(word.as_bytes());
+        }
         let mut bytes = [0; 8 + MESSAGE_HEADER_SIZE];
         let size = u64::try_from(MESSAGE_HEADER_SIZE + self.size).expect("a size fits 64 bits");
         bytes[..8].copy_from_slice(&size.to_be_bytes());
