@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Instructions per GET, SET and forwarded GET, and per request of the load and of its recording, counted by callgrind: repeatable
-whatever else the machine does.
+"""Instructions per GET and SET in each dialect, per forwarded GET, and per request of the load and of its recording, counted by
+callgrind: repeatable whatever else the machine does.
 
 The programs are crates/sim/examples/instructions.rs, one lane over memory; crates/sim/examples/forward.rs, two lanes over memory,
 whose turns alone are counted, with all keys on the clients' lane or all on the other; crates/load/examples/engine.rs, one engine
@@ -31,6 +31,10 @@ TURNS_ONLY = ["--toggle-collect=forward::serve"]
 PROGRAMS = {
     "get": ("instructions", "get", [], (16_000, 48_000), 1),
     "set": ("instructions", "set", [], (16_000, 48_000), 1),
+    "memcached-get": ("instructions", "memcached-get", [], (16_000, 48_000), 1),
+    "memcached-set": ("instructions", "memcached-set", [], (16_000, 48_000), 1),
+    "memcached-binary-get": ("instructions", "memcached-binary-get", [], (16_000, 48_000), 1),
+    "memcached-binary-set": ("instructions", "memcached-binary-set", [], (16_000, 48_000), 1),
     "load": ("engine", "16", [], (16_000, 48_000), 1),
     "recording": ("recording", "single", [], (16_000, 48_000), 1),
     "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),

@@ -1,31 +1,74 @@
 //! So many GETs or SETs through a lane over memory, sixteen at a time, so that callgrind can count instructions: the
 //! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
 //!
-//! `instructions get|set COUNT`
+//! `instructions get|set|memcached-get|memcached-set|memcached-binary-get|memcached-binary-set COUNT`
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
+use lane::{Dialect, Door, Port, Settings};
+use net::fault::Faults;
 use sim::World;
+use wire::memcached::{Framing, client};
 
 const DEPTH: usize = 16;
 const KEYS: usize = 1000;
+const VALUE: [u8; 100] = [b'v'; 100];
+
+/// Requests of a dialect, and how long each reply is.
+struct Speech {
+    dialect: Dialect,
+    set: fn(&mut Vec<u8>, &[u8]),
+    set_reply_size: usize,
+    get: fn(&mut Vec<u8>, &[u8]),
+    get_reply_size: usize,
+}
+
+const REDIS: Speech = Speech {
+    dialect: Dialect::Redis,
+    set: |out, key| wire::client::command(out, &[b"SET", key, &VALUE]),
+    set_reply_size: "+OK\r\n".len(),
+    get: |out, key| wire::client::command(out, &[b"GET", key]),
+    get_reply_size: "$100\r\n\r\n".len() + VALUE.len(),
+};
+const TEXT: Speech = Speech {
+    dialect: Dialect::Memcached,
+    set: |out, key| client::set(out, Framing::Text, key, 0, &VALUE, 0),
+    set_reply_size: "STORED\r\n".len(),
+    get: |out, key| client::get(out, Framing::Text, key, 0),
+    get_reply_size: "VALUE key:000000000000 0 100\r\n\r\nEND\r\n".len() + VALUE.len(),
+};
+const BINARY: Speech = Speech {
+    dialect: Dialect::Memcached,
+    set: |out, key| client::set(out, Framing::Binary, key, 0, &VALUE, 0),
+    set_reply_size: 24,
+    get: |out, key| client::get(out, Framing::Binary, key, 0),
+    get_reply_size: 24 + 4 + VALUE.len(),
+};
 
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(kind), Some(count)) = (args.next(), args.next()) else {
-        println!("usage: instructions get|set COUNT");
+        println!("usage: instructions get|set|memcached-get|… COUNT");
         return;
     };
     let count: usize = count.parse().expect("COUNT is a number");
-    let value = [b'v'; 100];
-    let mut world = World::quiet(1);
+    let (speech, operation) = match kind.rsplit_once('-') {
+        Some(("memcached", operation)) => (TEXT, operation),
+        Some((_, operation)) => (BINARY, operation),
+        None => (REDIS, kind.as_str()),
+    };
+    let doors = vec![Door { port: Port::Shared, dialect: speech.dialect }];
+    let mut world = World::new(1, &Settings { doors, ..Settings::default() }, 1, Faults::default());
     let mut client = world.connect(0);
-    let keys: Vec<String> = (0..KEYS).map(|number| format!("key:{number:012}")).collect();
-    let set: Vec<Vec<u8>> = batches(&keys, |key| vec![b"SET", key, &value]);
-    let get: Vec<Vec<u8>> = batches(&keys, |key| vec![b"GET", key]);
-    let (batches, size) = if kind == "set" { (&set, 5 * DEPTH) } else { (&get, 108 * DEPTH) };
+    let set = batches(speech.set);
+    let get = batches(speech.get);
+    let (batches, size) = match operation {
+        "set" => (&set, speech.set_reply_size * DEPTH),
+        _ => (&get, speech.get_reply_size * DEPTH),
+    };
+    let set_size = speech.set_reply_size * DEPTH;
     for batch in &set {
-        assert_eq!(world.exchange(&mut client, batch, 5 * DEPTH, 100).len(), 5 * DEPTH);
+        assert_eq!(world.exchange(&mut client, batch, set_size, 100).len(), set_size);
     }
     let mut done = 0;
     for batch in batches.iter().cycle().take(count / DEPTH) {
@@ -35,14 +78,13 @@ fn main() {
     println!("{} commands", count / DEPTH * DEPTH);
 }
 
-fn batches<'a>(keys: &'a [String], words: impl Fn(&'a [u8]) -> Vec<&'a [u8]>) -> Vec<Vec<u8>> {
-    let chunks = keys.chunks_exact(DEPTH);
-    let batch = |keys: &'a [String]| {
+/// Requests of all keys, [`DEPTH`] at a time.
+fn batches(put: fn(&mut Vec<u8>, &[u8])) -> Vec<Vec<u8>> {
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("key:{number:012}")).collect();
+    let batch = |keys: &[String]| {
         let mut bytes = Vec::new();
-        for key in keys {
-            wire::client::command(&mut bytes, &words(key.as_bytes()));
-        }
+        keys.iter().for_each(|key| put(&mut bytes, key.as_bytes()));
         bytes
     };
-    chunks.map(batch).collect()
+    keys.chunks_exact(DEPTH).map(batch).collect()
 }
