@@ -1,6 +1,9 @@
 //! Connecting: addresses, passwords, the protocol's version, and whose keys are whose in a cluster. All of it happens before the
 //! clock starts, one question after the other, and may block.
 
+pub mod aerospike;
+pub mod couchbase;
+
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -14,7 +17,8 @@ use net::{Address, Handover};
 use serde::{Deserialize, Serialize};
 use wire::client::{Collector, Reply, command};
 
-use crate::engine::{Node, Nodes};
+use crate::engine::{Node, Nodes, Placing};
+use crate::protocol::aerospike::Naming;
 
 /// How long a connection, and each answer before the load begins, may take.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -104,12 +108,26 @@ pub enum Dialect {
     /// memcached's binary protocol.
     #[serde(rename = "memcached-binary")]
     MemcachedBinary,
+    /// Couchbase's key-value protocol.
+    Couchbase,
+    /// Aerospike's message protocol.
+    Aerospike,
 }
 
 impl Dialect {
-    /// Is it one of memcached's, which know neither passwords nor databases here?
+    /// Is it one of memcached's, which know neither passwords nor databases nor clusters here?
     pub fn is_memcached(self) -> bool {
         matches!(self, Dialect::Memcached | Dialect::MemcachedBinary)
+    }
+
+    /// Is it Redis' own, whose servers answer PING and INFO?
+    pub fn is_redis(self) -> bool {
+        matches!(self, Dialect::Resp2 | Dialect::Resp3)
+    }
+
+    /// Do its clients always know whose keys are whose?
+    pub fn has_map(self) -> bool {
+        matches!(self, Dialect::Couchbase | Dialect::Aerospike)
     }
 }
 
@@ -120,6 +138,8 @@ impl fmt::Display for Dialect {
             Dialect::Resp3 => "resp3",
             Dialect::Memcached => "memcached",
             Dialect::MemcachedBinary => "memcached-binary",
+            Dialect::Couchbase => "couchbase",
+            Dialect::Aerospike => "aerospike",
         })
     }
 }
@@ -135,6 +155,15 @@ pub struct Login {
     pub password: Option<String>,
     /// The database that it selects.
     pub database: u32,
+    /// Couchbase's bucket or Aerospike's namespace; none: the one that their tools take.
+    pub namespace: Option<String>,
+}
+
+impl Login {
+    /// The namespace that Aerospike is asked for.
+    pub fn aerospike_namespace(&self) -> &str {
+        self.namespace.as_deref().unwrap_or(aerospike::NAMESPACE_DEFAULT)
+    }
 }
 
 /// A connection that has introduced itself and may be asked.
@@ -188,9 +217,15 @@ impl Connected {
     }
 
     fn introduce(&mut self, login: &Login) -> io::Result<()> {
-        if login.dialect.is_memcached() {
-            return Ok(());
+        match login.dialect {
+            Dialect::Resp2 | Dialect::Resp3 => self.introduce_to_redis(login),
+            Dialect::Memcached | Dialect::MemcachedBinary => Ok(()),
+            Dialect::Couchbase => couchbase::introduce(self, login),
+            Dialect::Aerospike => aerospike::introduce(self, login),
         }
+    }
+
+    fn introduce_to_redis(&mut self, login: &Login) -> io::Result<()> {
         let mut words: Vec<&[u8]> = Vec::new();
         let user = login.user.as_deref().unwrap_or("default").as_bytes();
         if login.dialect == Dialect::Resp3 {
@@ -222,12 +257,7 @@ impl Connected {
         self.write_all(&request)?;
         let (mut collector, mut input) = (Collector::default(), Vec::new());
         loop {
-            let mut part = [0; 4096];
-            let size = self.read(&mut part)?;
-            if size == 0 {
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
-            }
-            input.extend_from_slice(&part[..size]);
+            self.read_more(&mut input)?;
             let (reply, used) = collector.next(&input).map_err(io::Error::other)?;
             input.drain(..used);
             match reply {
@@ -238,6 +268,38 @@ impl Connected {
                 Some(reply) => return Ok(reply),
             }
         }
+    }
+
+    /// Sends a request and waits for its reply, of which `size` tells how long it is as soon as it can be told.
+    ///
+    /// # Errors
+    /// What `size` says, or no reply within [`PATIENCE`].
+    fn exchange(
+        &mut self,
+        request: &[u8],
+        size: impl Fn(&[u8]) -> Result<Option<usize>, String>,
+    ) -> io::Result<Vec<u8>> {
+        self.write_all(request)?;
+        let mut input = Vec::new();
+        loop {
+            self.read_more(&mut input)?;
+            if let Some(size) = size(&input).map_err(io::Error::other)?
+                && size <= input.len()
+            {
+                input.truncate(size);
+                return Ok(input);
+            }
+        }
+    }
+
+    fn read_more(&mut self, input: &mut Vec<u8>) -> io::Result<()> {
+        let mut part = [0; 4096];
+        let size = self.read(&mut part)?;
+        if size == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
+        }
+        input.extend_from_slice(&part[..size]);
+        Ok(())
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -273,19 +335,35 @@ impl Connected {
     }
 }
 
-/// The nodes of the cluster that `endpoint` belongs to, and where each is.
+/// The nodes of the cluster that `endpoint` belongs to, and where each is. Keys with this prefix will be asked for.
 ///
 /// # Errors
 /// It belongs to none, or the cluster is not whole.
-pub fn cluster(endpoint: &Endpoint, login: &Login) -> io::Result<(Nodes, Vec<Endpoint>)> {
+pub fn cluster(endpoint: &Endpoint, login: &Login, key_prefix: &str) -> io::Result<(Nodes, Vec<Endpoint>)> {
+    let wrong = |error: io::Error| io::Error::other(format!("{endpoint}: {error}"));
     let mut connected = Connected::new(endpoint, login)?;
-    let reply = connected.ask(&[b"CLUSTER", b"SLOTS"]);
-    let reply = reply.map_err(|error| io::Error::other(format!("{endpoint}: CLUSTER SLOTS: {error}")))?;
     let host = if let Endpoint::Tcp(host, _) = endpoint { host } else { "" };
-    let nodes = slots(&reply, host).map_err(|problem| io::Error::other(format!("{endpoint}: {problem}")))?;
+    let (nodes, placing) = match login.dialect {
+        Dialect::Couchbase => {
+            let nodes = couchbase::nodes(&mut connected, host).map_err(wrong)?;
+            (nodes, Placing::Couchbase { host: host.to_owned() })
+        }
+        Dialect::Aerospike => {
+            let peer = |address: &str| Connected::new(&address.parse().map_err(io::Error::other)?, login);
+            let namespace = login.aerospike_namespace();
+            let nodes =
+                aerospike::nodes(&mut connected, endpoint.to_string(), namespace, peer).map_err(wrong)?;
+            (nodes, Placing::Aerospike(Naming::new(key_prefix)))
+        }
+        _ => {
+            let reply = connected.ask(&[b"CLUSTER", b"SLOTS"]);
+            let reply = reply.map_err(|error| wrong(io::Error::other(format!("CLUSTER SLOTS: {error}"))))?;
+            (slots(&reply, host).map_err(|problem| wrong(io::Error::other(problem)))?, Placing::Redis)
+        }
+    };
     let endpoints = nodes.iter().map(|(address, _)| address.parse());
     let endpoints = endpoints.collect::<Result<Vec<Endpoint>, String>>().map_err(io::Error::other)?;
-    Ok((Nodes::of(nodes).map_err(io::Error::other)?, endpoints))
+    Ok((Nodes::of(nodes, placing).map_err(|problem| wrong(io::Error::other(problem)))?, endpoints))
 }
 
 /// What CLUSTER SLOTS says: of each master its address, as MOVED names it, and its ranges. A master without a host is at the one
@@ -325,7 +403,7 @@ fn explained(error: &io::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::net::TcpListener;
 
@@ -347,7 +425,8 @@ mod tests {
         }
     }
 
-    fn server(replies: Vec<&'static [u8]>) -> (Endpoint, std::thread::JoinHandle<Vec<u8>>) {
+    /// A server of one connection that answers whatever it reads with one reply after the other, and returns what it has read.
+    pub(crate) fn server(replies: Vec<Vec<u8>>) -> (Endpoint, std::thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = Endpoint::Tcp("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
         let thread = std::thread::Builder::new().spawn(move || {
@@ -357,7 +436,7 @@ mod tests {
                 let mut part = [0; 1000];
                 let size = stream.read(&mut part).unwrap();
                 seen.extend_from_slice(&part[..size]);
-                stream.write_all(reply).unwrap();
+                stream.write_all(&reply).unwrap();
             }
             seen
         });
@@ -365,7 +444,7 @@ mod tests {
     }
 
     fn check(login: &Login, replies: Vec<&'static [u8]>, want: &str) {
-        let (endpoint, thread) = server(replies);
+        let (endpoint, thread) = server(replies.into_iter().map(<[u8]>::to_vec).collect());
         let connected = Connected::new(&endpoint, login).unwrap();
         let seen = String::from_utf8(thread.join().unwrap()).unwrap();
         let words: Vec<&str> = seen.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect();
@@ -388,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_the_servers_words() {
-        let (endpoint, thread) = server(vec![b"-WRONGPASS no\r\n"]);
+        let (endpoint, thread) = server(vec![b"-WRONGPASS no\r\n".to_vec()]);
         let login = Login { password: Some("x".to_owned()), ..Login::default() };
         let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
         assert_eq!(problem, format!("{endpoint}: WRONGPASS no"));
@@ -402,9 +481,10 @@ mod tests {
         let (endpoint, thread) = server(vec![
             b"*3\r\n*3\r\n:0\r\n:99\r\n*3\r\n$9\r\n127.0.0.1\r\n:7000\r\n$1\r\na\r\n\
               *4\r\n:100\r\n:16382\r\n*2\r\n$0\r\n\r\n:7001\r\n*2\r\n$1\r\nx\r\n:1\r\n\
-              *3\r\n:16383\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n",
+              *3\r\n:16383\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:7000\r\n"
+                .to_vec(),
         ]);
-        let (nodes, endpoints) = cluster(&endpoint, &Login::default()).unwrap();
+        let (nodes, endpoints) = cluster(&endpoint, &Login::default(), "").unwrap();
         thread.join().unwrap();
         assert_eq!(nodes.addresses(), ["127.0.0.1:7000", "127.0.0.1:7001"]);
         assert_eq!(endpoints[1], Endpoint::Tcp("127.0.0.1".to_owned(), 7001));
@@ -416,8 +496,8 @@ mod tests {
             b"*1\r\n:1\r\n",
             b"-ERR This instance has cluster support disabled\r\n",
         ] {
-            let (endpoint, thread) = server(vec![reply]);
-            let problem = cluster(&endpoint, &Login::default()).unwrap_err().to_string();
+            let (endpoint, thread) = server(vec![reply.to_vec()]);
+            let problem = cluster(&endpoint, &Login::default(), "").unwrap_err().to_string();
             assert!(problem.starts_with(&endpoint.to_string()), "{problem}");
             thread.join().unwrap();
         }

@@ -26,7 +26,7 @@ use crate::protocol::{Answer, Part, Protocol, Values};
 use crate::record::{Ending, Record, Second};
 use crate::workload::{Distribution, Operation, Sizes, Workload};
 use keys::{DIGITS_COUNT, Keys, write_digits};
-pub use nodes::{Node, Nodes};
+pub use nodes::{Node, Nodes, Placing};
 pub use schedule::Pace;
 use schedule::Schedule;
 
@@ -116,6 +116,8 @@ pub enum Next {
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     intended_ns: u64,
+    /// Since when it could have gone out: later than it was due where its connection had another one.
+    ready_ns: u64,
     /// Set when it is handed to the net.
     sent_ns: u64,
     key: u32,
@@ -127,6 +129,8 @@ struct Connection<R> {
     conn: ConnId,
     node: usize,
     asked: VecDeque<Asked>,
+    /// Requests that wait for the one in front of them, where a connection carries one at a time.
+    held: VecDeque<Asked>,
     /// How many of them, at the back, are not handed to the net yet.
     unsent_count: usize,
     reading: R,
@@ -169,6 +173,8 @@ pub struct Engine<P: Protocol, C> {
     free: Vec<usize>,
     /// Requests that another node is asked again for.
     moved: Vec<Asked>,
+    /// Connections whose next request is held.
+    released: Vec<usize>,
     /// The connection whose turn it is at a rate, of each node.
     turns: Vec<usize>,
     weights_sum: u64,
@@ -195,6 +201,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
                 conn,
                 node,
                 asked: VecDeque::new(),
+                held: VecDeque::new(),
                 unsent_count: 0,
                 reading: P::Reading::default(),
                 value_size: 0,
@@ -210,7 +217,8 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         let (count, prefix) = (workload.key_count, &workload.key_prefix);
         Engine {
             values: Values::new(&workload.value_size),
-            keys: Keys::new(count, prefix, workload.key_distribution, plan.share, plan.seed),
+            keys: Keys::new(count, prefix, workload.key_distribution, plan.share, plan.seed)
+                .placed(nodes.placing().clone()),
             schedule: Schedule::new(plan.pace, plan.ramp_ns, began_ns, !plan.seed),
             chance: Chance::new(plan.seed.rotate_left(32)),
             record: Record::new(&operations, began_ns),
@@ -220,6 +228,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
             events: Vec::new(),
             fresh: Vec::new(),
             moved: Vec::new(),
+            released: Vec::new(),
             heard_ns: began_ns,
             started: 0,
             answered: 0,
@@ -252,6 +261,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         let now_ns = (self.clock)();
         self.record.advance(now_ns);
         self.ask_again(net);
+        self.release(now_ns, net);
         let next = if self.plan.pace == Pace::Closed {
             self.begin_batches(now_ns, net);
             Next::Replies
@@ -342,13 +352,19 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         Ok(Next::At(due_ns))
     }
 
-    /// One to the node that owns the key. The connections of a node take turns.
+    /// One to the node that owns the key. The connections of a node take turns; where each carries one request, those that have
+    /// none come first.
     fn connection_for(&mut self, key: u32) -> usize {
         let node = if self.nodes.count() == 1 { 0 } else { self.nodes.owner(self.keys.slot(key)) };
         let count = self.connections.len();
         let mut index = self.turns[node];
         while self.connections[index].node != node {
             index = (index + 1) % count;
+        }
+        if P::IS_SERIAL {
+            let is_idle =
+                |at: &usize| self.connections[*at].node == node && self.connections[*at].asked.is_empty();
+            index = (index..count).chain(0..index).find(is_idle).unwrap_or(index);
         }
         self.turns[node] = (index + 1) % count;
         index
@@ -398,6 +414,19 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         }
     }
 
+    /// Requests whose connection is free now.
+    fn release<N: Net>(&mut self, now_ns: u64, net: &mut N) {
+        while let Some(index) = self.released.pop() {
+            let connection = &mut self.connections[index];
+            if !connection.asked.is_empty() {
+                continue;
+            }
+            let Some(asked) = connection.held.pop_front() else { continue };
+            let Some(output) = net.output(connection.conn) else { continue };
+            self.put(index, Asked { ready_ns: now_ns, ..asked }, output);
+        }
+    }
+
     #[inline]
     fn begin(&mut self, index: usize, key: u32, intended_ns: u64, output: &mut Output) {
         let operations = &self.plan.workload.operations.0;
@@ -416,6 +445,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         };
         let asked = Asked {
             intended_ns,
+            ready_ns: intended_ns,
             sent_ns: intended_ns,
             key,
             size: u32::try_from(size).expect("values are at most 512 MB"),
@@ -429,6 +459,9 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
     #[inline]
     fn put(&mut self, index: usize, asked: Asked, output: &mut Output) {
         let connection = &mut self.connections[index];
+        if P::IS_SERIAL && !connection.asked.is_empty() {
+            return connection.held.push_back(asked);
+        }
         let mut first = Some(asked.key);
         let keys = &mut self.keys;
         let mut key = || first.take().unwrap_or_else(|| keys.next());
@@ -452,7 +485,7 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
                 connection.unsent_count = 0;
                 for asked in connection.asked.range_mut(from..) {
                     asked.sent_ns = sent_ns;
-                    self.record.sent(sent_ns.saturating_sub(asked.intended_ns));
+                    self.record.sent(sent_ns.saturating_sub(asked.ready_ns));
                 }
             }
         }
@@ -473,9 +506,13 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
             return Err(Failure::Lost("it ended the connection".to_owned()));
         }
         let connection = &mut self.connections[index];
-        if connection.asked.is_empty() && self.plan.pace == Pace::Closed {
-            connection.free_since_ns = now_ns;
-            self.free.push(index);
+        if connection.asked.is_empty() {
+            if !connection.held.is_empty() {
+                self.released.push(index);
+            } else if self.plan.pace == Pace::Closed {
+                connection.free_since_ns = now_ns;
+                self.free.push(index);
+            }
         }
         Ok(())
     }

@@ -5,13 +5,16 @@
 //! says whose it is: its first twelve bytes are its key's digits, the rest is the filler's at the same place. So whoever gets
 //! it back can tell.
 
+pub mod aerospike;
+pub mod couchbase;
 pub mod memcached;
 pub mod resp;
 
 use net::Output;
 
+use crate::connect::Dialect;
 use crate::engine::keys::DIGITS_COUNT;
-use crate::workload::Sizes;
+use crate::workload::{Operation, Sizes, Workload};
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,9 @@ pub trait Protocol {
     /// How far the reply under way of one connection is read.
     type Reading: Default;
 
+    /// A connection carries one request at a time; others wait until it is answered.
+    const IS_SERIAL: bool = false;
+
     /// Appends the request of the mix's `operation`-th operation. `key` tells the number of a key each time it is called; `size`
     /// is that of the value, if one is set.
     fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output);
@@ -53,6 +59,31 @@ pub trait Protocol {
         input: &[u8],
         see: &mut impl FnMut(Part<'_>),
     ) -> Result<(Option<Answer>, usize), String>;
+}
+
+/// Whether a workload can be asked for in a dialect, of a cluster or of one server, so many requests at once.
+///
+/// # Errors
+/// What can't be, in words for whoever chose it.
+pub fn check(dialect: Dialect, is_cluster: bool, pipeline: u32, workload: &Workload) -> Result<(), String> {
+    let has_many = workload.operations.0.iter().any(|(operation, _)| matches!(operation, Operation::Mget(_)));
+    if dialect.has_map() && has_many {
+        return Err(format!("mget is not asked for in {dialect}: its keys would belong to several nodes"));
+    }
+    if dialect == Dialect::Aerospike && pipeline > 1 {
+        return Err(
+            "a connection to Aerospike carries one request at a time: leave --pipeline at 1, and take more \
+                    --connections"
+                .to_owned(),
+        );
+    }
+    if is_cluster && has_many {
+        return Err("mget and --cluster don't go together: its keys would belong to several nodes".to_owned());
+    }
+    if is_cluster && dialect.is_memcached() {
+        return Err("--cluster follows a Redis Cluster: memcached has none".to_owned());
+    }
+    Ok(())
 }
 
 /// The values that are set: what they look like for each key and size.
@@ -93,6 +124,25 @@ impl Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_dialect_cannot_say_is_refused_in_words() {
+        let check = |dialect, is_cluster, pipeline, mix: &str, says: &str| {
+            let workload = Workload { operations: mix.parse().unwrap(), ..Workload::default() };
+            match check(dialect, is_cluster, pipeline, &workload) {
+                Ok(()) => assert_eq!(says, ""),
+                Err(problem) => assert!(!says.is_empty() && problem.contains(says), "{problem}"),
+            }
+        };
+        check(Dialect::Aerospike, true, 1, "get,set,del,incr,ping", "");
+        check(Dialect::Aerospike, true, 2, "get", "--connections");
+        check(Dialect::Aerospike, true, 1, "get,mget2", "aerospike");
+        check(Dialect::Couchbase, true, 10, "get,set,del,incr,ping", "");
+        check(Dialect::Couchbase, true, 1, "mget2", "couchbase");
+        check(Dialect::Resp2, false, 10, "mget2", "");
+        check(Dialect::Resp3, true, 10, "mget2", "--cluster");
+        check(Dialect::Memcached, true, 1, "get", "memcached has none");
+    }
 
     #[test]
     fn a_value_is_known_by_any_part_of_it() {

@@ -13,7 +13,7 @@ use load::agents::told::AgentRun;
 use load::connect::{Connected, Dialect, Endpoint, Login, cluster};
 use load::engine::{End, Engine, ErrorText, Failure, IN_FLIGHT_MAX, Next, Nodes, Pace, Plan};
 use load::merge::Merge;
-use load::protocol::{Protocol, memcached, resp};
+use load::protocol::{Protocol, aerospike, couchbase, memcached, resp};
 use load::record::Second;
 use load::workload::Workload;
 use net::epoll::Epoll;
@@ -153,7 +153,8 @@ impl Prepared {
     /// It can't begin, in words that say what to do.
     pub(super) fn new(order: &Order, stop: &Stop) -> Result<Prepared, String> {
         let (nodes, endpoints) = if order.is_cluster {
-            cluster(&order.endpoint, &order.login).map_err(|error| error.to_string())?
+            cluster(&order.endpoint, &order.login, &order.workload.key_prefix)
+                .map_err(|error| error.to_string())?
         } else {
             (Nodes::one(), vec![order.endpoint.clone()])
         };
@@ -192,6 +193,7 @@ impl Prepared {
         let mut threads = Vec::new();
         for part in parts {
             let name = format!("load {}", part.index);
+            let namespace = order.login.aerospike_namespace().to_owned();
             let thread = std::thread::Builder::new().name(name).spawn(move || match dialect {
                 Dialect::Resp2 | Dialect::Resp3 => {
                     let resp = resp::Resp::new(&part.workload);
@@ -204,6 +206,14 @@ impl Prepared {
                 Dialect::MemcachedBinary => {
                     let binary = memcached::Binary::new(&part.workload);
                     work(part, binary);
+                }
+                Dialect::Couchbase => {
+                    let couchbase = couchbase::Couchbase::new(&part.workload);
+                    work(part, couchbase);
+                }
+                Dialect::Aerospike => {
+                    let aerospike = aerospike::Aerospike::new(&part.workload, &namespace);
+                    work(part, aerospike);
                 }
             });
             threads.push(thread.map_err(|error| format!("a thread can't be started: {error}"))?);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use load::analysis::Figures;
 use load::analysis::gates::{Colour, gates, worst};
-use load::connect::Endpoint;
+use load::connect::{Dialect, Endpoint};
 use load::engine::Pace;
 use load::record::Second;
 use load::result::{Line, RunEnd, RunHead, SavedSecond, Surroundings};
@@ -114,7 +114,7 @@ pub(super) fn server_pid(order: &Order) -> Option<u32> {
 /// Sets every key once.
 pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(), String> {
     let order = Order {
-        pipeline: PRELOAD_PIPELINE,
+        pipeline: if order.login.dialect == Dialect::Aerospike { 1 } else { PRELOAD_PIPELINE },
         pace: Pace::Closed,
         workload: Workload {
             operations: Mix(vec![(Operation::Set, 1)]),
@@ -159,13 +159,9 @@ pub(super) fn order(
         ..
     } = &settings.pace;
     let workload = settings.workload.workload();
-    let has_many = workload.operations.0.iter().any(|(operation, _)| matches!(operation, Operation::Mget(_)));
-    if settings.target.cluster && has_many {
-        return Err("mget and --cluster don't go together: its keys would belong to several nodes".to_owned());
-    }
-    if settings.target.cluster && settings.target.login().dialect.is_memcached() {
-        return Err("--cluster follows a Redis Cluster: memcached has none".to_owned());
-    }
+    let login = settings.target.login();
+    let is_cluster = settings.target.cluster || login.dialect.has_map();
+    load::protocol::check(login.dialect, is_cluster, *pipeline, &workload)?;
     let cpus = cpus.as_ref().map(|list| list.0.clone()).unwrap_or_default();
     let allowed = machine::allowed_cpus().map_err(|error| error.to_string())?;
     if let Some(cpu) = cpus.iter().find(|cpu| agents.is_none() && !allowed.contains(cpu)) {
@@ -173,8 +169,8 @@ pub(super) fn order(
     }
     Ok(Order {
         endpoint: address.clone(),
-        login: settings.target.login(),
-        is_cluster: settings.target.cluster,
+        login,
+        is_cluster,
         connection_count: *connections,
         pipeline: *pipeline,
         thread_count: *threads,

@@ -155,7 +155,7 @@ pub(crate) struct TargetSettings {
     /// What the server speaks
     #[arg(long, value_enum, default_value_t = Protocol::Resp2)]
     pub(crate) protocol: Protocol,
-    /// Follow a Redis Cluster: learn its slots and its moves, send each request to the owner of its key
+    /// Follow a Redis Cluster: learn its slots and its moves, send each request to the owner of its key. Couchbase's and Aerospike's maps are always followed
     #[arg(long)]
     pub(crate) cluster: bool,
     /// The user who logs in
@@ -167,6 +167,9 @@ pub(crate) struct TargetSettings {
     /// The database that is used
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(crate) database: u32,
+    /// Couchbase's bucket or Aerospike's namespace; without it `default` or `test`, as their tools have it
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -179,6 +182,10 @@ pub(crate) enum Protocol {
     Memcached,
     /// memcached's binary protocol
     MemcachedBinary,
+    /// Couchbase's, of the owner of each vbucket
+    Couchbase,
+    /// Aerospike's, of the owner of each partition, one request a connection
+    Aerospike,
 }
 
 impl TargetSettings {
@@ -189,10 +196,13 @@ impl TargetSettings {
                 Protocol::Resp3 => Dialect::Resp3,
                 Protocol::Memcached => Dialect::Memcached,
                 Protocol::MemcachedBinary => Dialect::MemcachedBinary,
+                Protocol::Couchbase => Dialect::Couchbase,
+                Protocol::Aerospike => Dialect::Aerospike,
             },
             user: self.user.clone(),
             password: self.password.clone().filter(|password| !password.is_empty()),
             database: self.database,
+            namespace: self.namespace.clone(),
         }
     }
 }
@@ -206,7 +216,7 @@ pub(crate) struct WorkloadSettings {
     /// Keys that there are: the prefix and twelve digits, from 0
     #[arg(long, help_heading = "Workload", value_name = "COUNT", default_value_t = 10_000, value_parser = whole::<u64>(1, KEY_COUNT_MAX))]
     pub(crate) keys: u64,
-    /// What stands before the digits
+    /// What stands before the digits; with --protocol aerospike nothing ('') makes keys integers, as asbench's are
     #[arg(long, help_heading = "Workload", value_name = "TEXT", default_value = "key:")]
     pub(crate) key_prefix: String,
     /// Which of them are asked for

@@ -81,7 +81,7 @@ pub(super) fn server_pid(endpoint: &Endpoint, login: &Login) -> Option<u32> {
         Endpoint::Tcp(host, _) => matches!(host.as_str(), "localhost" | "::1") || host.starts_with("127."),
         Endpoint::Unix(_) => true,
     };
-    if !is_here || login.dialect.is_memcached() {
+    if !is_here || !login.dialect.is_redis() {
         return None;
     }
     let reply = Connected::new(endpoint, login).ok()?.ask(&[b"INFO", b"server"]).ok()?;

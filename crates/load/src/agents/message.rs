@@ -119,6 +119,9 @@ pub struct Task {
     pub has_password: bool,
     /// The database that is used.
     pub database: u32,
+    /// The bucket or namespace that is used, unless it is the usual one.
+    #[serde(default)]
+    pub namespace: Option<String>,
     /// Whether it is a Redis Cluster.
     pub is_cluster: bool,
     /// The agent's own.
@@ -204,6 +207,7 @@ pub(super) mod tests {
             user: Some("me".to_owned()),
             has_password: true,
             database: 3,
+            namespace: Some("beer".to_owned()),
             is_cluster: true,
             connection_count: 25,
             pipeline: 1,

@@ -10,6 +10,7 @@ use rand_distr::{Distribution as _, Zipf};
 use wire::route::Slot;
 
 use crate::chance::Chance;
+use crate::engine::nodes::Placing;
 use crate::workload::Distribution;
 
 /// Digits of a key's number.
@@ -29,6 +30,7 @@ pub(crate) struct Keys {
     waiting: Vec<VecDeque<u32>>,
     name: Vec<u8>,
     digits_at: usize,
+    placing: Placing,
 }
 
 enum Draw {
@@ -77,7 +79,20 @@ impl Keys {
         };
         let name = [prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat();
         let digits_at = prefix.len();
-        Keys { count, draw, chance: Chance::new(seed), waiting: Vec::new(), name, digits_at }
+        Keys {
+            count,
+            draw,
+            chance: Chance::new(seed),
+            waiting: Vec::new(),
+            name,
+            digits_at,
+            placing: Placing::Redis,
+        }
+    }
+
+    /// Belonging to nodes by these rules; without, by Redis'.
+    pub(crate) fn placed(self, placing: Placing) -> Keys {
+        Keys { placing, ..self }
     }
 
     /// The next key for anybody.
@@ -134,7 +149,7 @@ impl Keys {
     /// Where a key belongs.
     pub(crate) fn slot(&mut self, number: u32) -> Slot {
         write_digits(&mut self.name[self.digits_at..], number);
-        Slot::of(&self.name)
+        self.placing.slot(&self.name, number)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whole loads in memory: the test is the server, and moves the clock.
 
+mod dialects;
+
 use std::cell::Cell;
 
 use net::Limits;
@@ -232,7 +234,7 @@ fn a_cluster_is_followed() {
         time.set(0);
         let mut plan = plan(pace);
         plan.requests_max = 3000;
-        let mut pair = pair(plan, Nodes::of(nodes.clone()).unwrap(), 4, &clock);
+        let mut pair = pair(plan, Nodes::of(nodes.clone(), Placing::Redis).unwrap(), 4, &clock);
         let (mut moved, mut counts) = (0, [0; 2]);
         let mut next = pair.turn();
         while next != Ok(Next::Over) {
@@ -274,7 +276,7 @@ fn a_sequence_goes_through_all_keys_of_all_nodes() {
     plan.workload.key_distribution = Distribution::Sequential;
     plan.workload.key_count = 5000;
     (plan.pipeline, plan.requests_max) = (20, 5000);
-    let mut pair = pair(plan, Nodes::of(nodes).unwrap(), 4, &clock);
+    let mut pair = pair(plan, Nodes::of(nodes, Placing::Redis).unwrap(), 4, &clock);
     let mut seen = std::collections::BTreeMap::new();
     let mut next = pair.turn();
     for round in 0_u64.. {

@@ -80,7 +80,7 @@ impl Protocol for Text {
     }
 }
 
-fn read(
+pub(super) fn read(
     counter: &mut Counter,
     input: &[u8],
     see: &mut impl FnMut(Part<'_>),
@@ -108,31 +108,37 @@ pub struct Binary {
     values: Values,
 }
 
-struct BinaryRequest {
-    opcode: u8,
-    extras: Vec<u8>,
+/// A request of binary frames.
+pub(super) struct BinaryRequest {
+    pub(super) opcode: u8,
+    pub(super) extras: Vec<u8>,
     /// Zero: it has no key.
-    key_count: u16,
-    is_set: bool,
+    pub(super) key_count: u16,
+    pub(super) is_set: bool,
+}
+
+/// The requests of a workload's mix.
+pub(super) fn binary_requests(workload: &Workload) -> Vec<BinaryRequest> {
+    let exptime = workload.ttl_s.unwrap_or(0);
+    let requests = workload.operations.0.iter().map(|(operation, _)| {
+        let (opcode, extras, key_count) = match operation {
+            Operation::Get => (client::GET, Vec::new(), 1),
+            Operation::Set => (client::SET, store_extras(exptime).to_vec(), 1),
+            Operation::Del => (client::DELETE, Vec::new(), 1),
+            Operation::Incr => (client::INCREMENT, count_extras(1, 1).to_vec(), 1),
+            Operation::Mget(count) => (client::GET, Vec::new(), *count),
+            Operation::Ping => (client::NOOP, Vec::new(), 0),
+        };
+        BinaryRequest { opcode, extras, key_count, is_set: *operation == Operation::Set }
+    });
+    requests.collect()
 }
 
 impl Binary {
     /// Prepares the requests of a workload.
     pub fn new(workload: &Workload) -> Binary {
-        let exptime = workload.ttl_s.unwrap_or(0);
-        let requests = workload.operations.0.iter().map(|(operation, _)| {
-            let (opcode, extras, key_count) = match operation {
-                Operation::Get => (client::GET, Vec::new(), 1),
-                Operation::Set => (client::SET, store_extras(exptime).to_vec(), 1),
-                Operation::Del => (client::DELETE, Vec::new(), 1),
-                Operation::Incr => (client::INCREMENT, count_extras(1, 1).to_vec(), 1),
-                Operation::Mget(count) => (client::GET, Vec::new(), *count),
-                Operation::Ping => (client::NOOP, Vec::new(), 0),
-            };
-            BinaryRequest { opcode, extras, key_count, is_set: *operation == Operation::Set }
-        });
         Binary {
-            requests: requests.collect(),
+            requests: binary_requests(workload),
             key: [workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat(),
             front: Vec::new(),
             values: Values::new(&workload.value_size),

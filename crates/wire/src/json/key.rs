@@ -127,6 +127,7 @@ mod tests {
         check(r"\ud83dx", "x", false);
         check(r"\ude00", "😀", false);
         check(r"\ud83d\u0041", "A", false);
+        check(r"\ud83d\u0041", "", false);
         check(r"\u0041", "B", false);
         check("ú", "ú", true);
         check("n", "\\n", false);

@@ -67,6 +67,9 @@ pub fn count_extras(delta: u64, initial: u64) -> [u8; 20] {
     extras
 }
 
+/// Where in a binary request the number of its partition stands, big-endian.
+pub const VBUCKET_AT: std::ops::Range<usize> = 6..8;
+
 /// Appends a binary request up to its value of `value_size` bytes, which the caller puts behind it.
 pub fn packet(out: &mut impl Put, opcode: u8, extras: &[u8], key: &[u8], value_size: usize, opaque: u32) {
     let mut bytes = [0; HEADER_SIZE];
@@ -100,6 +103,7 @@ pub struct Counter {
     outcome: Outcome,
     /// More of it follows behind the value: another one, or END.
     goes_on: bool,
+    status: Status,
 }
 
 impl Default for Counter {
@@ -126,7 +130,19 @@ enum Phase {
 impl Counter {
     /// At the start of a connection that speaks this.
     pub fn new(framing: Framing) -> Counter {
-        Counter { framing, phase: Phase::Start, scanned: 0, outcome: Outcome::Null, goes_on: false }
+        Counter {
+            framing,
+            phase: Phase::Start,
+            scanned: 0,
+            outcome: Outcome::Null,
+            goes_on: false,
+            status: Status::OK,
+        }
+    }
+
+    /// The status of the binary reply that has ended last, or is being read.
+    pub fn status(&self) -> u16 {
+        self.status.0
     }
 
     /// As [`Counter::next_seen`], without looking.
@@ -197,7 +213,7 @@ impl Counter {
                 }
                 Phase::Done => {
                     let outcome = self.outcome;
-                    *self = Counter::new(self.framing);
+                    *self = Counter { status: self.status, ..Counter::new(self.framing) };
                     return Ok((Some(outcome), at));
                 }
             }
@@ -259,7 +275,8 @@ impl Counter {
         let front = u64::from(u16::from_be_bytes([key_high, key_low])) + u64::from(extras_size);
         let body = u64::from(u32::from_be_bytes([a, b, c, d]));
         let value = body.checked_sub(front).ok_or(ReplyError::Value)?;
-        (self.phase, self.outcome) = match Status(u16::from_be_bytes([high, low])) {
+        self.status = Status(u16::from_be_bytes([high, low]));
+        (self.phase, self.outcome) = match self.status {
             Status::OK => (Phase::Body { skip: front, value }, Outcome::Value),
             // What comes with it is a text for people, or the key; values may have come before.
             Status::NOT_FOUND => (Phase::Body { skip: body, value: 0 }, self.outcome),

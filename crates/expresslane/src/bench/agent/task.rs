@@ -5,7 +5,7 @@ use std::time::Duration;
 use load::agents::message::Task;
 use load::connect::Login;
 use load::engine::Pace;
-use load::workload::{KEY_COUNT_MAX, Operation};
+use load::workload::KEY_COUNT_MAX;
 
 use crate::bench::crew::Order;
 use crate::bench::settings::{CONNECTIONS_MAX, PIPELINE_MAX, RATE_MAX, THREADS_MAX, Waiting};
@@ -21,6 +21,7 @@ pub(super) fn task(order: &Order, connection_count: u32) -> Task {
         user: order.login.user.clone(),
         has_password: order.login.password.is_some(),
         database: order.login.database,
+        namespace: order.login.namespace.clone(),
         is_cluster: order.is_cluster,
         connection_count,
         pipeline: order.pipeline,
@@ -56,11 +57,7 @@ pub(super) fn order(task: Task, allowed_cpus: &[usize], password: Option<&str>) 
     if !is_within {
         return Err("a figure of it is beyond what this program's flags allow".to_owned());
     }
-    let has_many = |operation: &Operation| matches!(operation, Operation::Mget(_));
-    let is_many = task.workload.operations.0.iter().any(|(operation, _)| has_many(operation));
-    if task.is_cluster && (is_many || task.dialect.is_memcached()) {
-        return Err("a cluster is asked for one key at a time, and by Redis' protocol".to_owned());
-    }
+    load::protocol::check(task.dialect, task.is_cluster, task.pipeline, &task.workload)?;
     if let Some(cpu) = task.cpus.iter().find(|cpu| !allowed_cpus.contains(cpu)) {
         return Err(format!("it may not run on cpu {cpu} of --cpus: it may on {allowed_cpus:?}"));
     }
@@ -76,6 +73,7 @@ pub(super) fn order(task: Task, allowed_cpus: &[usize], password: Option<&str>) 
             user: task.user,
             password: password.filter(|_| task.has_password).map(str::to_owned),
             database: task.database,
+            namespace: task.namespace,
         },
         is_cluster: task.is_cluster,
         connection_count: task.connection_count,
@@ -108,6 +106,7 @@ mod tests {
             login: Login {
                 password: Some("hush".to_owned()),
                 user: Some("me".to_owned()),
+                namespace: Some("beer".to_owned()),
                 ..Login::default()
             },
             is_cluster: true,
@@ -150,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_flags_would_not_allow_no_coordinator_can_order() {
-        let spoilt: [fn(&mut Task); 13] = [
+        let spoilt: [fn(&mut Task); 14] = [
             |task| task.connection_count = 0,
             |task| task.connection_count = CONNECTIONS_MAX + 1,
             |task| task.pipeline = 0,
@@ -164,6 +163,7 @@ mod tests {
             |task| task.rate = Some(f64::INFINITY),
             |task| task.cpus = vec![4000],
             |task| task.workload.operations = "mget10".parse().unwrap(),
+            |task| task.dialect = load::connect::Dialect::Aerospike,
         ];
         for (number, spoil) in spoilt.iter().enumerate() {
             let mut task = task(&ordered(), 5);

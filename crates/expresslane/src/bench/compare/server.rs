@@ -88,7 +88,7 @@ impl<'a> Server<'a> {
                 return Err("stopped by hand".to_owned());
             }
             let answer = Connected::new(self.setup.address(), login).and_then(|mut connected| {
-                if !login.dialect.is_memcached() {
+                if login.dialect.is_redis() {
                     // Redis that loads its data answers with an error.
                     connected.ask(&[b"PING"])?;
                 }
