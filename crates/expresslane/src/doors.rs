@@ -24,6 +24,8 @@ pub(crate) fn entrances(settings: &ServeSettings) -> Vec<Entrance> {
         ("--port", Port::Shared, Dialect::Redis, redis),
         ("--lane-ports", Port::Lane, Dialect::Redis, settings.lane_ports.0),
         ("--memcached", Port::Shared, Dialect::Memcached, settings.memcached_port()),
+        ("--couchbase", Port::Lane, Dialect::Couchbase, settings.couchbase_port()),
+        ("--couchbase-management", Port::Lane, Dialect::Management, settings.management_port()),
     ];
     let open = |(flag, port, dialect, first_port): (_, _, _, Option<u16>)| {
         first_port.map(|first_port| Entrance { flag, door: Door { port, dialect }, first_port })

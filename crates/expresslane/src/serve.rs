@@ -192,7 +192,7 @@ fn start(
         auto_pin: settings.auto_pin.of_lanes(),
         lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
-        ..lane_settings(settings, run_id, clock::ticks_per_us(&clock))
+        ..lane_settings(settings, run_id, &clock)
     };
     let mut doors = Doors {
         entrances: plan.entrances.clone(),
@@ -235,6 +235,7 @@ fn start(
     let setup = ControlSetup {
         links: control_links,
         board,
+        map,
         settings: lane_settings,
         identity: attendant::identity(settings),
         config: attendant::config(settings),
@@ -287,13 +288,12 @@ fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
 }
 
 /// What the settings mean to a lane.
-fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) -> Settings {
+fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let base = settings.lane_ports.0;
     let output_limit = &settings.client_output_buffer_limit.normal;
-    Settings {
+    let mut lane_settings = Settings {
         database_count: settings.databases,
-        password: settings.requirepass.clone().map(String::into_bytes),
         redis_version: REDIS_VERSION,
         bulk_size_max: settings.proto_max_bulk_len.0,
         item_size_max: settings.max_item_size.0,
@@ -316,13 +316,19 @@ fn lane_settings(settings: &ServeSettings, run_id: String, meter_per_us: u64) ->
         announce_ip: settings.announce_ip.clone(),
         announce_port_base: settings.announce_port,
         run_id,
-        meter_per_us,
+        bucket: settings.couchbase_bucket.clone(),
+        couchbase_port_base: settings.couchbase_port(),
+        management_port_base: settings.management_port(),
+        map_epoch: clock.now().unix_ms,
+        meter_per_us: clock::ticks_per_us(clock),
         is_strict: settings.order == "strict",
         // A negative number is none.
         slow_us: u64::try_from(settings.slowlog_log_slower_than).ok(),
         stall_us: settings.stall_warn.0.map(|limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX)),
         ..Settings::default()
-    }
+    };
+    lane_settings.set_password(settings.requirepass.clone().map(String::into_bytes));
+    lane_settings
 }
 
 /// Starts a lane's thread and waits until it could serve. The sender lets it begin.

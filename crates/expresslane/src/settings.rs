@@ -21,6 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 pub(crate) use file::meant;
 pub(crate) use rewrite::rewrite;
 
+use value::bucket_name;
 pub(crate) use value::{
     AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,
     Mode, OutputLimit, OutputLimits, Policy, Size, Span, whole,
@@ -143,6 +144,17 @@ pub(crate) struct ServeSettings {
     /// Without a port it is 11211, as memcached's.
     #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
     pub(crate) memcached: DialectPort,
+    /// Also serve Couchbase's clients, who share the documents with memcached's: lane i listens on PORT + i
+    ///
+    /// Without a port it is 11210, as Couchbase's.
+    #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
+    pub(crate) couchbase: DialectPort,
+    /// With --couchbase: the map of partitions by HTTP, on PORT + i of lane i, 8091 by default, or off
+    #[arg(long, help_heading = "Network", value_name = "PORT", default_value = "yes")]
+    pub(crate) couchbase_management: DialectPort,
+    /// What Couchbase's clients call the documents: their bucket
+    #[arg(long, help_heading = "Network", value_name = "NAME", default_value = "default", value_parser = bucket_name)]
+    pub(crate) couchbase_bucket: String,
     /// The host that cluster clients are told, instead of the one they connected to; empty for none
     #[arg(long, help_heading = "Network", value_name = "HOST")]
     pub(crate) announce_ip: Option<String>,
@@ -248,11 +260,24 @@ pub(crate) struct ServeSettings {
 
 /// Where memcached listens.
 const MEMCACHED_PORT: u16 = 11211;
+/// Where Couchbase listens, and where it is managed.
+const COUCHBASE_PORT: u16 = 11210;
+const MANAGEMENT_PORT: u16 = 8091;
 
 impl ServeSettings {
     /// Where memcached's clients are served.
     pub(crate) fn memcached_port(&self) -> Option<u16> {
         self.memcached.port(MEMCACHED_PORT)
+    }
+
+    /// Where Couchbase's clients are served by lane 0.
+    pub(crate) fn couchbase_port(&self) -> Option<u16> {
+        self.couchbase.port(COUCHBASE_PORT)
+    }
+
+    /// Where they find the map, likewise; not without [`ServeSettings::couchbase_port`].
+    pub(crate) fn management_port(&self) -> Option<u16> {
+        self.couchbase_port().and(self.couchbase_management.port(MANAGEMENT_PORT))
     }
 }
 

@@ -60,6 +60,17 @@ pub(crate) fn table(
                 let text = format!("{places} (text, meta and binary, all lanes; items up to {size})");
                 rows.push(("memcached", text));
             }
+            Dialect::Couchbase => {
+                let (places, bucket) = (places(entrance).join(" "), &settings.couchbase_bucket);
+                rows.push((
+                    "couchbase",
+                    format!("{places} (bucket {bucket}; the first of the lanes' ports)"),
+                ));
+            }
+            Dialect::Management => {
+                let places = places(entrance).join(" ");
+                rows.push(("", format!("{places} (its map by HTTP, likewise)")));
+            }
         }
     }
     let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
@@ -256,6 +267,14 @@ mod tests {
             (
                 &["--memcached"],
                 "  memcached   127.0.0.1:11211 [::1]:11211 (text, meta and binary, all lanes;\n",
+            ),
+            (
+                &["--couchbase"],
+                "  couchbase   127.0.0.1:11210 [::1]:11210 (bucket default; the first of the lanes' ports)\n",
+            ),
+            (
+                &["--couchbase", "--couchbase-management", "9000"],
+                "127.0.0.1:9000 [::1]:9000 (its map by HTTP",
             ),
             (&["--client-output-buffer-limit", "normal 0 0 0"], "unread replies up to any size"),
         ] {

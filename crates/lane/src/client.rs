@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use net::{Address, ConnId, Need};
 use wire::command::Command;
+use wire::couchbase;
 use wire::reply::Proto;
 
+use crate::couchbase::Session;
 use crate::language::Language;
 use crate::locks::LockName;
 use crate::replies::Replies;
@@ -29,11 +31,16 @@ pub enum Dialect {
     Redis,
     /// memcached's text with its meta commands, or its binary protocol, whichever the first byte shows.
     Memcached,
+    /// Couchbase's binary protocol.
+    Couchbase,
+    /// HTTP, as clients of Couchbase ask for the map of partitions.
+    Management,
 }
 
 impl Dialect {
     /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Dialect; 2] = [Dialect::Redis, Dialect::Memcached];
+    pub(crate) const ALL: [Dialect; 4] =
+        [Dialect::Redis, Dialect::Memcached, Dialect::Couchbase, Dialect::Management];
     /// How many there are.
     pub const COUNT: usize = Dialect::ALL.len();
 
@@ -42,6 +49,8 @@ impl Dialect {
         match self {
             Dialect::Redis => "redis",
             Dialect::Memcached => "memcached",
+            Dialect::Couchbase => "couchbase",
+            Dialect::Management => "management",
         }
     }
 
@@ -54,6 +63,8 @@ impl Dialect {
     pub(crate) fn of_error(word: &[u8]) -> Dialect {
         match word {
             b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Dialect::Memcached,
+            b"HTTP" => Dialect::Management,
+            word if couchbase::status::is_name(word) => Dialect::Couchbase,
             _ => Dialect::Redis,
         }
     }
@@ -77,7 +88,7 @@ impl Door {
     pub(crate) fn view(self) -> Port {
         match self.dialect {
             Dialect::Redis => self.port,
-            Dialect::Memcached => Port::Shared,
+            Dialect::Memcached | Dialect::Couchbase | Dialect::Management => Port::Shared,
         }
     }
 }
@@ -123,6 +134,8 @@ pub(crate) struct Client {
     pub(crate) gather: Option<Box<Gather>>,
     pub(crate) replies: Replies,
     pub(crate) multi: Option<Box<Multi>>,
+    /// What a client of Couchbase and this node have agreed on.
+    pub(crate) session: Option<Box<Session>>,
     pub(crate) watch: Watch,
     /// A command is under way that everything behind it waits for.
     pub(crate) is_blocked: bool,
@@ -235,6 +248,7 @@ impl Client {
             gather: None,
             replies: Replies::default(),
             multi: None,
+            session: None,
             watch: Watch::default(),
             is_blocked: false,
             is_queued: false,

@@ -15,6 +15,7 @@ use crate::admin::{Order, Pause};
 use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::commands::{self, Progress, Step};
+use crate::couchbase::Maps;
 use crate::documents;
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Locks, Mode};
@@ -134,6 +135,8 @@ pub(crate) struct Core {
     pub(crate) held: Held,
     /// How long commands took, and turns.
     pub(crate) timing: Timing,
+    /// The map of partitions for clients of Couchbase.
+    pub(crate) maps: Maps,
     reply: Vec<u8>,
 }
 
@@ -177,6 +180,7 @@ impl Core {
             pause: None,
             held: Held::default(),
             timing,
+            maps: Maps::default(),
             reply: Vec::new(),
         }
     }

@@ -270,6 +270,14 @@ impl Core {
             return caller.refuse(&text);
         }
         let args = input.args();
+        if let Some(session) = caller.client.session.as_mut().filter(|session| session.has_bucket)
+            && self.is_sent_on(args)
+        {
+            self.stats.commands_moved += 1;
+            let is_told = session.is_to_have_map();
+            self.send_on(args, is_told, &mut caller.sink());
+            return Flow::Next;
+        }
         let size = args.size();
         let answer = answer_size(command.id);
         let peer = self.peers[usize::from(owner)].as_mut().expect("another lane");
@@ -398,6 +406,11 @@ impl Core {
         if command.barrier && !caller.client.is_even() {
             return halt(input);
         }
+        match command.id {
+            Id::DocumentNode => return self.answer_node(caller, input.args()),
+            Id::PageGet => return self.answer_page(caller, input),
+            _ => {}
+        }
         let args = input.args();
         let call = Call {
             command,
@@ -442,7 +455,7 @@ impl Core {
     }
 
     /// The control thread answers; the client waits.
-    fn dispatch_control(
+    pub(crate) fn dispatch_control(
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,

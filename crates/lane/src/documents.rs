@@ -9,6 +9,7 @@ use wire::reply::Put;
 use crate::Settings;
 use crate::client::Client;
 use crate::commands::document::flags_of;
+use crate::commands::document::lock::Locked;
 use crate::connection::Wish;
 use crate::dispatch::{Caller, Flow};
 use crate::keyspace::{Call, Keyspace};
@@ -25,12 +26,20 @@ pub(crate) struct Documents {
     cas_newest: u64,
     /// `max-item-size`, bytes that memcached would use for a document ([`memcached::item_size`]).
     pub(crate) item_size_max: u64,
+    /// Which history the changes of this run belong to, in mutation tokens.
+    pub(crate) history: u64,
+    pub(crate) locked: Locked,
     /// When all documents go, unix milliseconds: `flush_all` with a delay.
     pub(crate) flush_at_ms: Option<i64>,
     pub(crate) tally: Tally,
 }
 
 impl Documents {
+    /// The number of the newest change.
+    pub(crate) fn newest(&self) -> u64 {
+        self.cas_newest
+    }
+
     /// A number that no document of this lane has had.
     pub(crate) fn next_cas(&mut self) -> u64 {
         self.cas_newest += 1;
@@ -119,16 +128,31 @@ impl Keyspace {
 /// The command that a head asks for.
 #[inline]
 pub(crate) fn command_of(head: &[u8]) -> &'static Command {
-    let id = match Head::from_bytes(head).verb {
-        Verb::Get | Verb::MetaDebug => Id::DocumentGet,
-        // It may make what is missing, give it another end, or note that a client is to renew it.
-        Verb::MetaGet | Verb::Gat | Verb::Touch => Id::DocumentTouch,
+    let head = Head::from_bytes(head);
+    let id = match head.verb {
+        Verb::Get | Verb::MetaDebug | Verb::GetMeta | Verb::Observe => Id::DocumentGet,
+        // It may make what is missing, give it another end, lock it, or note that a client is to renew it.
+        Verb::MetaGet | Verb::Gat | Verb::Touch | Verb::GetLocked | Verb::Unlock => Id::DocumentTouch,
         Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => Id::DocumentSet,
         Verb::Append | Verb::Prepend => Id::DocumentEdit,
         Verb::Delete | Verb::Forget => Id::DocumentDelete,
         Verb::Incr | Verb::Decr => Id::DocumentCount,
         Verb::Flush => Id::DocumentFlush,
         Verb::Stats => Id::DocumentStats,
+        Verb::ObserveSeqno
+        | Verb::VbucketStats
+        | Verb::Hello
+        | Verb::SelectBucket
+        | Verb::ClusterConfig
+        | Verb::ErrorMap
+        | Verb::Manifest
+        | Verb::CollectionId
+        | Verb::ScopeId => Id::DocumentNode,
+        Verb::Version | Verb::SaslList | Verb::SaslAuth | Verb::SaslStep
+            if head.framing == memcached::Framing::Couchbase =>
+        {
+            Id::DocumentNode
+        }
         verb => {
             assert!(!verb.has_key(), "what concerns a key goes to its lane");
             Id::DocumentSay
@@ -143,6 +167,7 @@ pub(crate) fn say(client: &mut Client, call: &Call<'_>, settings: &Settings, sin
     let head = Head::from_bytes(args.flat(HEAD));
     let outcome = match head.verb {
         Verb::Say => Outcome::Say(head.say),
+        Verb::Refuse => Outcome::Status(Status(u16::try_from(head.delta).expect("a status has two bytes"))),
         Verb::Version => {
             reply::put_version(sink, &head, VERSION);
             return Wish::Nothing;
@@ -170,7 +195,7 @@ fn put(args: Args<'_>, head: &Head, outcome: &Outcome, sink: &mut impl Put) {
 }
 
 /// Whether a SASL payload of mechanism PLAIN (RFC 4616) has the password. The user may be any: there is one password.
-fn knows(args: Args<'_>, password: &[u8]) -> bool {
+pub(crate) fn knows(args: Args<'_>, password: &[u8]) -> bool {
     let mut fields = args.flat(VALUE).splitn(3, |&byte| byte == 0).skip(1);
     args.flat(KEY) == b"PLAIN"
         && fields.next().is_some()

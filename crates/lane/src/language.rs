@@ -3,7 +3,8 @@
 //! A dialect is a decoder and a few commands of its own. Its replies are written where they arise, by the words in argument
 //! 0 of its commands; everything between (locks, rings, order of replies, memory, statistics) knows nothing of it.
 
-use wire::command::{Command, Refusal};
+use wire::command::{COMMANDS, Command, Id, Refusal};
+use wire::http;
 use wire::memcached::{self, Framing};
 use wire::resp::{ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
 
@@ -15,8 +16,9 @@ use crate::request::Args;
 /// A client's decoder.
 pub(crate) enum Language {
     Resp(Decoder),
-    /// None until its first byte shows which of the framings it is.
+    /// None until its first byte shows which of the framings it is; Couchbase's is known before.
     Memcached(Option<memcached::Decoder>),
+    Http(http::Decoder),
 }
 
 /// What a client may send.
@@ -38,7 +40,7 @@ impl Limits {
 /// Where a decoder stands between two commands.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Place {
-    /// RESP's commands stand alone.
+    /// RESP's commands stand alone, and so do requests of pages.
     #[default]
     Start,
     Memcached(memcached::State),
@@ -49,6 +51,8 @@ impl Language {
         match dialect {
             Dialect::Redis => Language::Resp(Decoder::default()),
             Dialect::Memcached => Language::Memcached(None),
+            Dialect::Couchbase => Language::Memcached(Some(memcached::Decoder::new(Framing::Couchbase))),
+            Dialect::Management => Language::Http(http::Decoder::default()),
         }
     }
 
@@ -61,6 +65,7 @@ impl Language {
                 let decoder = decoder.get_or_insert_with(|| memcached::Decoder::new(Framing::of(first)));
                 decoder.decode(input, ranges, &limits.memcached())
             }
+            Language::Http(decoder) => decoder.decode(input, ranges),
         }
     }
 
@@ -71,6 +76,7 @@ impl Language {
                 let decoder = decoder.as_mut().expect("a large request was looked at before");
                 decoder.token(input)
             }
+            Language::Http(_) => unreachable!("requests of pages are short"),
         }
     }
 
@@ -80,6 +86,7 @@ impl Language {
         match self {
             Language::Resp(_) => resolve_name(name, args),
             Language::Memcached(_) => Ok(documents::command_of(name)),
+            Language::Http(_) => Ok(&COMMANDS[Id::PageGet as usize]),
         }
     }
 
@@ -87,7 +94,7 @@ impl Language {
     #[inline]
     pub(crate) fn place(&self) -> Place {
         match self {
-            Language::Resp(_) => Place::Start,
+            Language::Resp(_) | Language::Http(_) => Place::Start,
             Language::Memcached(decoder) => Place::Memcached(
                 decoder.as_ref().map_or_else(memcached::State::default, memcached::Decoder::state),
             ),
@@ -100,6 +107,7 @@ impl Language {
             (Language::Resp(decoder), _) => *decoder = Decoder::default(),
             (Language::Memcached(Some(decoder)), Place::Memcached(state)) => decoder.rewind(state),
             (Language::Memcached(_), _) => {}
+            (Language::Http(decoder), _) => *decoder = http::Decoder::default(),
         }
     }
 }

@@ -10,6 +10,8 @@
 //! * `keyspace`, `commands`, `connection`, `cluster`, `help`: what commands mean; `request`: their arguments;
 //! * `limits`: what clients may hold, and how long they may take; `room`, `lease`: memory runs out, and lanes share
 //!   what there is;
+//! * `language`, `documents`: the dialects of memcached and Couchbase; `couchbase`, `pages`: what a node of the latter says of
+//!   itself;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `pin`: to which lane a new connection belongs;
@@ -28,6 +30,7 @@ mod commands;
 mod connection;
 mod control;
 mod core;
+mod couchbase;
 mod dispatch;
 mod documents;
 mod help;
@@ -41,6 +44,7 @@ mod monitor;
 mod multi;
 mod orders;
 mod oversight;
+mod pages;
 mod part;
 mod pause;
 mod peers;
@@ -73,6 +77,7 @@ pub use turn::{Lane, Meter, Next, Setup};
 
 use std::sync::Arc;
 
+use auth::scram::{ITERATIONS, Mechanism, Verifier};
 use net::Address;
 use store::{Budget, Policy};
 
@@ -146,6 +151,16 @@ pub struct Settings {
     pub queues: Arc<QueueTable>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
+    /// `couchbase-bucket`: what clients of Couchbase call the documents.
+    pub bucket: String,
+    /// `couchbase`: lane `i` listens for them on this port plus `i`.
+    pub couchbase_port_base: Option<u16>,
+    /// `couchbase-management`, likewise.
+    pub management_port_base: Option<u16>,
+    /// Larger than that of any earlier run of the server: unix milliseconds at its start. Maps of partitions have it.
+    pub map_epoch: i64,
+    /// What SCRAM needs of the password, made by [`Settings::set_password`]; empty without one.
+    pub verifiers: Arc<[Verifier]>,
 }
 
 impl Default for Settings {
@@ -177,16 +192,41 @@ impl Default for Settings {
             lane_cpus: Arc::default(),
             queues: Arc::default(),
             run_id: "0".repeat(40),
+            bucket: "default".to_owned(),
+            couchbase_port_base: None,
+            management_port_base: None,
+            map_epoch: 0,
+            verifiers: Arc::default(),
         }
     }
 }
 
 impl Settings {
+    /// Makes this the password, and what each mechanism keeps of it: milliseconds, unless it is the same as before. The salt is
+    /// this run's.
+    pub fn set_password(&mut self, password: Option<Vec<u8>>) {
+        if self.password == password && self.verifiers.is_empty() == password.is_none() {
+            return;
+        }
+        let verifier = |mechanism, password: &[u8]| {
+            Verifier::new(mechanism, password, self.run_id.as_bytes(), ITERATIONS)
+        };
+        self.verifiers =
+            password.iter().flat_map(|password| Mechanism::ALL.map(|of| verifier(of, password))).collect();
+        self.password = password;
+    }
+
+    /// The history of changes that begins with this run, as mutation tokens name it: 48 bits, as Couchbase's.
+    pub(crate) fn history(&self) -> u64 {
+        self.run_id.get(..12).and_then(|digits| u64::from_str_radix(digits, 16).ok()).unwrap_or_default()
+    }
+
     /// The database in which clients of a dialect begin: documents lie behind the databases that SELECT knows.
     pub(crate) fn first_database(&self, dialect: Dialect) -> u16 {
         match dialect {
             Dialect::Redis => 0,
-            Dialect::Memcached => self.database_count,
+            Dialect::Memcached | Dialect::Couchbase => self.database_count,
+            Dialect::Management => 0,
         }
     }
 

@@ -116,6 +116,7 @@ impl Lane {
         let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max, room);
         space.set_room(settings.memory_size_max, settings.policy);
         space.documents.item_size_max = settings.item_size_max;
+        space.documents.history = settings.history();
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -260,6 +261,8 @@ impl Lane {
                 output.extend(match door.dialect {
                     Dialect::Redis => b"-ERR max number of clients reached\r\n".as_slice(),
                     Dialect::Memcached => b"ERROR Too many open connections\r\n",
+                    // Who has asked nothing is told nothing.
+                    Dialect::Couchbase | Dialect::Management => b"",
                 });
             }
             return net.close(conn, Close::AfterFlush);

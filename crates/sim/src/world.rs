@@ -52,11 +52,13 @@ pub struct World {
     pub lanes: Vec<Lane>,
     /// Each lane's connections.
     pub nets: Vec<Fault<Mem>>,
-    ports: Vec<mem::Port>,
+    /// By lane, then by door.
+    ports: Vec<Vec<mem::Port>>,
     faults: Faults,
     /// By lane, and the control's behind them.
     sleeps: Vec<Sleep>,
     board: Arc<Board>,
+    map: Arc<PartitionMap>,
     settings: Settings,
     /// The control's ends of the rings, until it begins.
     control_links: Option<Links>,
@@ -103,15 +105,14 @@ impl World {
                 settings: settings.clone(),
             }));
             let mut net = Mem::new(Limits::default());
-            let (_, port) = net.listen();
-            ports.push(port);
+            ports.push(settings.doors.iter().map(|_| net.listen().1).collect());
             nets.push(Fault::new(net, faults, seed.wrapping_add(u64::from(id))));
         }
         let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
         let sleeps = vec![Sleep::default(); usize::from(lane_count) + 1];
         let meter = Looks(Cell::new(0));
         let (settings, control) = (settings.clone(), None);
-        World { lanes, nets, ports, faults, sleeps, board, settings, control_links, control, now, meter }
+        World { lanes, nets, ports, faults, sleeps, board, map, settings, control_links, control, now, meter }
     }
 
     /// From now on there is a control beside the lanes, which takes turns as they do.
@@ -119,6 +120,7 @@ impl World {
         self.control = Some(Control::new(ControlSetup {
             links: self.control_links.take().expect("a control begins once"),
             board: Arc::clone(&self.board),
+            map: Arc::clone(&self.map),
             settings: self.settings.clone(),
             identity: Identity::default(),
             config: Vec::new(),
@@ -136,15 +138,19 @@ impl World {
         World::new(lane_count, &Settings::default(), 1, Faults::default())
     }
 
-    /// Connects to the shared door of a lane; the lane may hand the connection over.
+    /// Connects to the first door of a lane; one that is shared may hand the connection over.
     pub fn connect(&self, lane: usize) -> Client {
         self.connect_with(lane, mem::CAPACITY_DEFAULT, mem::CAPACITY_DEFAULT)
     }
 
     /// As [`World::connect`], over a connection that holds so many bytes in each direction.
     pub fn connect_with(&self, lane: usize, to_server_size: usize, to_client_size: usize) -> Client {
-        let end = self.ports[lane].connect_with(to_server_size, to_client_size);
-        Client { end, unsent: Vec::new(), sent_size: 0, received: Vec::new() }
+        Client::of(self.ports[lane][0].connect_with(to_server_size, to_client_size))
+    }
+
+    /// Connects to another door of a lane.
+    pub fn connect_at(&self, lane: usize, door: usize) -> Client {
+        Client::of(self.ports[lane][door].connect())
     }
 
     /// From now on the connections of all lanes have these faults; returns those they had.
@@ -278,6 +284,10 @@ pub struct Client {
 }
 
 impl Client {
+    fn of(end: mem::Client) -> Client {
+        Client { end, unsent: Vec::new(), sent_size: 0, received: Vec::new() }
+    }
+
     /// Adds bytes to what it sends as room allows.
     pub fn send(&mut self, bytes: &[u8]) {
         self.unsent.extend_from_slice(bytes);

@@ -1,12 +1,12 @@
 //! Documents: memcached's clients over one lane and over several, in text, meta and binary; beside a model, under a seed.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
-
+mod binary;
 mod check;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use binary::{read, request};
 use check::Dice;
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
@@ -146,45 +146,6 @@ fn meta() {
             "VA 1 Z X\r\nx\r\nHD\r\nVA 1 W\r\ny\r\nVA 1 Z\r\ny\r\n",
         ),
     ]);
-}
-
-/// A binary request: opcode, extras, key, value, CAS. Its opaque is its opcode.
-fn request(opcode: u8, extras: &[u8], key: &str, value: &str, cas: u64) -> Vec<u8> {
-    let body_size = extras.len() + key.len() + value.len();
-    let mut bytes = vec![0x80, opcode];
-    bytes.extend(u16::try_from(key.len()).unwrap().to_be_bytes());
-    bytes.extend([u8::try_from(extras.len()).unwrap(), 0, 0, 0]);
-    bytes.extend(u32::try_from(body_size).unwrap().to_be_bytes());
-    bytes.extend(u32::from(opcode).to_be_bytes());
-    bytes.extend(cas.to_be_bytes());
-    bytes.extend([extras, key.as_bytes(), value.as_bytes()].concat());
-    bytes
-}
-
-/// Replies as `opcode:status:value` with the key in front where there is one, and `@` before the CAS where it is wanted.
-fn read(mut bytes: &[u8]) -> String {
-    let mut text = String::new();
-    while let Some((header, rest)) = bytes.split_at_checked(24) {
-        assert_eq!(header[0], 0x81, "a reply");
-        assert_eq!(
-            u32::from(header[1]),
-            u32::from_be_bytes(header[12..16].try_into().unwrap()),
-            "the opaque"
-        );
-        let key_size = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        let extras_size = usize::from(header[4]);
-        let body_size = u32::from_be_bytes(header[8..12].try_into().unwrap()) as usize;
-        let key = String::from_utf8_lossy(&rest[extras_size..extras_size + key_size]);
-        let value = &rest[extras_size + key_size..body_size];
-        let value = match header[1] {
-            5 | 6 if header[7] == 0 => u64::from_be_bytes(value.try_into().unwrap()).to_string(),
-            _ => String::from_utf8_lossy(value).into_owned(),
-        };
-        let _ = write!(text, "{:02x}:{:x}:{key}{value} ", header[1], header[7]);
-        bytes = &rest[body_size..];
-    }
-    assert!(bytes.is_empty(), "replies are whole");
-    text
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod cluster;
 mod connection;
 mod document;
 mod generic;
+mod page;
 mod server;
 mod string;
 
@@ -37,6 +38,7 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     server::SCRIPTING,
     cluster::CLUSTER,
     document::DOCUMENT,
+    page::PAGE,
 ]);
 
 /// The commands and subcommands that clients of Redis may call: what COMMAND LIST lists.

@@ -17,15 +17,19 @@
 //! | [`json`] | places in documents, as Couchbase's sub-document commands find and change them |
 //! | [`memcached`] | another dialect: requests and replies of text, meta and binary |
 //! | [`aerospike`] | another: messages, batches, scans, info and security |
+//! | [`couchbase`] | its edition of the binary protocol: features, statuses, the map of vbuckets |
+//! | [`http`] | as much of HTTP as serves a few pages |
 #![forbid(unsafe_code)]
 
 pub mod aerospike;
 pub mod client;
 pub mod command;
+pub mod couchbase;
 pub mod extended;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod glob;
+pub mod http;
 pub mod json;
 pub mod memcached;
 pub mod number;

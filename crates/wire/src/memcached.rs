@@ -41,7 +41,7 @@ pub mod reply;
 pub mod say;
 
 pub(crate) mod base64;
-mod binary;
+pub(crate) mod binary;
 mod scan;
 mod text;
 
@@ -101,4 +101,4 @@ pub fn item_size(key_size: usize, flags: u32, value_size: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

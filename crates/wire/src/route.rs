@@ -317,6 +317,11 @@ impl PartitionMap {
         self.owner(Slot::of(key))
     }
 
+    /// The lane that answers for a vbucket; none for a number that is none.
+    pub fn owner_of_vbucket(&self, vbucket: u16) -> Option<LaneId> {
+        (vbucket < VBUCKETS).then(|| self.owner(Slot::of_vbucket(vbucket)))
+    }
+
     /// Owner and copies of a slot.
     pub fn holders(&self, slot: Slot) -> &Holders {
         &self.holders[slot.index()]

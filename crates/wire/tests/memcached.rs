@@ -89,7 +89,7 @@ impl Model {
             }
             Verb::SaslList | Verb::SaslAuth | Verb::SaslStep => Outcome::Say(Say::UnknownCommand),
             Verb::Noop | Verb::Quit | Verb::End | Verb::Verbosity => Outcome::Ok,
-            Verb::Forget | Verb::Stats => panic!("no transcript asks for {:?}", head.verb),
+            verb => panic!("no transcript asks for {verb:?}"),
         };
         match outcome {
             Outcome::Hit(item) if has_value(&head) => {
@@ -207,7 +207,7 @@ impl Model {
         } else {
             self.entries.remove(key);
         }
-        Outcome::Deleted
+        Outcome::Deleted { cas: 0 }
     }
 
     fn count(&mut self, head: &Head, key: &[u8], flags: &[u8]) -> Outcome {

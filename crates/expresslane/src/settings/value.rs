@@ -154,6 +154,20 @@ impl FromStr for DialectPort {
     }
 }
 
+/// Longest name of a bucket, as in Couchbase.
+const BUCKET_SIZE_MAX: usize = 100;
+
+/// A bucket's name, made of the letters that Couchbase allows.
+pub(crate) fn bucket_name(text: &str) -> Result<String, String> {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "_.%-".contains(letter);
+    if (1..=BUCKET_SIZE_MAX).contains(&text.len()) && text.chars().all(is_allowed) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a bucket's name has 1 to {BUCKET_SIZE_MAX} letters, digits and signs of '_.%-', not '{text}'"
+    ))
+}
+
 /// Cpus in the order in which lanes get them, each once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);

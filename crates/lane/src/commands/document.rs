@@ -1,16 +1,18 @@
-//! Documents: values with flags and a CAS, as memcached has them. How a command was framed and what is left unsaid is
+//! Documents: values with flags and a CAS, as memcached and Couchbase have them. How a command was framed and what is left unsaid is
 //! `wire`'s: here its head says what to do, and an outcome goes back.
 //!
 //! A document's CAS is a number of its lane, another one after each change. What is kept beside the CAS and the client's flags
 //! are eight bits: the datatype as the client has it, whether anybody has fetched the document, and what the meta commands
-//! say of stale ones.
+//! say of stale ones, and whether it was locked.
 
 mod edit;
+pub(crate) mod lock;
 mod meta;
 
 use store::{Budget, Effect, Entry, Expiry, Key, Mark, NewValue, Value};
 use wire::command::Id;
-use wire::memcached::{self, Bits, FLAGS, HEAD, Head, KEY, Outcome, Say, VALUE, Verb, reply};
+use wire::couchbase;
+use wire::memcached::{self, Bits, FLAGS, Framing, HEAD, Head, KEY, Outcome, Say, VALUE, Verb, reply};
 use wire::number::format_u64;
 use wire::reply::Put;
 
@@ -33,6 +35,8 @@ const TOKEN_SENT: u8 = 1 << 5;
 
 /// The client that stored it wrote its key in base64.
 const BASE64_KEY: u8 = 1 << 6;
+/// It was locked ([`lock`]); whether it still is is in [`crate::documents::Documents::locked`].
+const LOCKED: u8 = 1 << 7;
 
 /// Largest item that INCR and DECR look into, as memcached counts its size (half of its largest slab page: a larger one lies
 /// in pieces there).
@@ -46,13 +50,17 @@ pub(super) fn run(
     sink: &mut Sink<'_>,
     budget: &mut Budget,
 ) -> Step {
-    let request = Request::of(call);
+    let request = Request::of(space, call);
     match call.command.id {
         Id::DocumentEdit => return edit::edit(space, &request, progress, sink, budget),
         Id::DocumentFlush => return edit::flush(space, &request, progress, sink, budget),
         Id::DocumentGet | Id::DocumentTouch => match request.head.verb {
             Verb::MetaGet => meta::get(space, &request, sink),
             Verb::MetaDebug => meta::debug(space, &request, sink),
+            Verb::GetLocked => lock::get(space, &request, sink),
+            Verb::Unlock => lock::unlock(space, &request, sink),
+            Verb::GetMeta => get_meta(space, &request, sink),
+            Verb::Observe => observe(space, &request, sink),
             _ => get(space, &request, sink),
         },
         Id::DocumentSet => set(space, &request, sink),
@@ -67,11 +75,17 @@ pub(super) fn run(
 struct Request<'a> {
     call: &'a Call<'a>,
     head: Head,
+    /// See [`crate::documents::Documents::history`].
+    history: u64,
 }
 
 impl<'a> Request<'a> {
-    fn of(call: &'a Call<'a>) -> Request<'a> {
-        Request { call, head: Head::from_bytes(call.args.flat(HEAD)) }
+    fn of(space: &Keyspace, call: &'a Call<'a>) -> Request<'a> {
+        Request { call, head: Head::from_bytes(call.args.flat(HEAD)), history: space.documents.history }
+    }
+
+    fn is_of_couchbase(&self) -> bool {
+        self.head.framing == Framing::Couchbase
     }
 
     fn key(&self, space: &Keyspace) -> Key<'a> {
@@ -92,6 +106,14 @@ impl<'a> Request<'a> {
     }
 
     fn say(&self, sink: &mut Sink<'_>, outcome: &Outcome) {
+        let is_change =
+            matches!(outcome, Outcome::Stored { .. } | Outcome::Deleted { .. } | Outcome::Number { .. });
+        if is_change && self.head.is(Bits::WANTS_TOKEN) {
+            if reply::is_said(&self.head, outcome) {
+                couchbase::reply::put_change(sink, &self.head, outcome, self.history);
+            }
+            return;
+        }
         reply::put(sink, &self.head, self.call.args.flat(KEY), self.flags(), outcome);
     }
 }
@@ -118,11 +140,12 @@ fn ttl_s(space: &Keyspace, at_ms: i64) -> u64 {
     u64::try_from(at_ms.saturating_sub(space.now.unix_ms)).unwrap_or(0).div_ceil(1000)
 }
 
-/// What a reply may show of a document.
-fn item(space: &Keyspace, entry: &Entry<'_>, mark: Mark) -> memcached::Item {
+/// What a reply may show of a document. The CAS of one that is locked is its holder's alone.
+fn item(space: &Keyspace, key: &Key<'_>, entry: &Entry<'_>, mark: Mark) -> memcached::Item {
+    let is_locked = lock::is_locked(space, key, mark);
     memcached::Item {
         flags: mark.flags,
-        cas: mark.cas,
+        cas: if is_locked { couchbase::reply::CAS_LOCKED } else { mark.cas },
         datatype: mark.bits & DATATYPE,
         size: entry.value().len() as u64,
         ttl_s: entry.expires_at().map(|at_ms| ttl_s(space, at_ms)),
@@ -157,8 +180,19 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         return request.say(sink, &outcome);
     };
     space.documents.tally.looked(verb, true);
+    if verb != Verb::Get && lock::is_locked(space, &key, mark) {
+        return request.say(sink, &Outcome::Say(Say::Locked));
+    }
+    // In Couchbase another end is a change like others.
+    let cas = if verb != Verb::Get && request.is_of_couchbase() && is_new_end(space, request, &key) {
+        space.documents.next_cas()
+    } else {
+        mark.cas
+    };
+    let mark = Mark { cas, ..mark };
     let entry = space.get(&key).expect("just seen");
-    let item = item(space, &entry, mark);
+    let old = mark_of(&entry);
+    let item = item(space, &key, &entry, mark);
     if verb == Verb::Touch {
         request.say(sink, &Outcome::Touched(item));
     } else {
@@ -166,13 +200,36 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         put_bytes(sink, entry.value());
         reply::put_value_end(sink, &request.head);
     }
-    if mark.bits & FETCHED == 0 {
-        let (cas, bits) = (mark.cas, mark.bits | FETCHED);
+    if mark.bits & FETCHED == 0 || cas != old.cas {
+        let bits = mark.bits | FETCHED;
         space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
     }
     if verb != Verb::Get {
         end_at(space, key, request.head.exptime);
     }
+}
+
+/// Is the end that was sent another one than that of the document?
+fn is_new_end(space: &Keyspace, request: &Request<'_>, key: &Key<'_>) -> bool {
+    let end = space.get(key).and_then(|entry| entry.expires_at()).map_or(Expiry::None, Expiry::At);
+    end_of(space, request.head.exptime) != Some(end)
+}
+
+/// What Couchbase keeps of a document beside its value.
+fn get_meta(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let key = request.key(space);
+    let Some(entry) = space.get(&key) else { return request.say(sink, &Outcome::NotFound) };
+    let mark = mark_of(&entry);
+    let item = item(space, &key, &entry, mark);
+    let expiry_s = entry.expires_at().map_or(0, |at_ms| u32::try_from(at_ms / 1000).unwrap_or(u32::MAX));
+    couchbase::reply::put_meta(sink, &request.head, &item, expiry_s, mark.cas);
+}
+
+/// Whether a document is here, in the one copy that there is.
+fn observe(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let key = request.key(space);
+    let cas = space.get(&key).map(|entry| mark_of(&entry).cas);
+    couchbase::reply::put_observed(sink, &request.head, key.bytes, cas);
 }
 
 /// Gives a document that is there the end that was sent.
@@ -203,6 +260,7 @@ fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
             space.read(&key);
             Err(Outcome::NotStored)
         }
+        (_, Some(old)) if !lock::lets(space, &key, old, head) => Err(Outcome::Say(Say::Locked)),
         (Verb::Replace, None) => Err(Outcome::NotStored),
         (Verb::Cas, None) => Err(Outcome::NotFound),
         (Verb::Cas, Some(old)) if old.cas != head.cas => {
@@ -220,6 +278,9 @@ fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     space.documents.tally.stored(head.verb, &outcome);
     if let Err(outcome) = outcome {
         return request.say(sink, &outcome);
+    }
+    if old.is_some() && head.is(Bits::KEEPS_EXPIRY) {
+        expiry = Some(Expiry::Keep);
     }
     let cas = space.documents.next_cas();
     let base64_key = if head.is(Bits::BASE64) { BASE64_KEY } else { 0 };
@@ -239,21 +300,25 @@ fn delete(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     let head = &request.head;
     let key = request.key(space);
     let old = space.get(&key).map(|entry| mark_of(&entry));
+    let is_locked = old.is_some_and(|old| !lock::lets(space, &key, old, head));
     if head.verb == Verb::Forget {
-        space.commit(Effect::Delete { key }).expect("deleting takes no memory");
+        if !is_locked {
+            space.commit(Effect::Delete { key }).expect("deleting takes no memory");
+        }
         return request.say(sink, &Outcome::Say(Say::TooLarge));
     }
     space.documents.tally.deletes.note(old.is_some());
     let outcome = match old {
         None => Outcome::NotFound,
+        Some(_) if is_locked => Outcome::Say(Say::Locked),
         Some(old) if head.is(Bits::HAS_CAS) && old.cas != head.cas => Outcome::Exists,
         Some(old) if head.is(Bits::INVALIDATES) => {
             meta::make_stale(space, request, key, old);
-            Outcome::Deleted
+            Outcome::Deleted { cas: space.documents.newest() }
         }
         Some(_) => {
             space.commit(Effect::Delete { key }).expect("deleting takes no memory");
-            Outcome::Deleted
+            Outcome::Deleted { cas: space.documents.next_cas() }
         }
     };
     request.say(sink, &outcome);
@@ -277,7 +342,9 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
             return Err(Outcome::NotFound);
         }
         let cas = space.documents.next_cas();
-        let (mark, number) = (Mark { cas, ..Mark::default() }, head.initial);
+        // A number is JSON.
+        let bits = if request.is_of_couchbase() { couchbase::JSON } else { 0 };
+        let (mark, number) = (Mark { cas, bits, ..Mark::default() }, head.initial);
         let text = format_u64(number);
         let ends = Ends::of(space, request, None, true);
         let value = NewValue::Bytes(text.as_bytes());
@@ -290,6 +357,9 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
         return Ok(Outcome::Number { value: number, item, is_new: true });
     };
     let old = mark_of(&entry);
+    if !lock::lets(space, &key, old, head) {
+        return Err(Outcome::Say(Say::Locked));
+    }
     let value = entry.value();
     let size = value.len();
     // As in memcached: what can't be a number is told before another CAS is, what is no number behind it.
@@ -313,10 +383,12 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
     let ends = Ends::of(space, request, entry.expires_at(), false);
     let text = format_u64(number);
     let filled;
-    let (value, bits) = if text.as_bytes().len() <= size {
+    let (value, bits) = if request.is_of_couchbase() {
+        (text.as_bytes(), old.bits & DATATYPE)
+    } else if text.as_bytes().len() <= size {
         // A shorter number is filled up with blanks, so that memcached can write it in place. Clients may see that.
         filled = [text.as_bytes(), &vec![b' '; size - text.as_bytes().len()]].concat();
-        (&filled[..], old.bits)
+        (&filled[..], old.bits & !LOCKED)
     } else {
         // A longer one is a new document in what has happened to it since it was stored.
         (text.as_bytes(), old.bits & DATATYPE)

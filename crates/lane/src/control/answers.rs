@@ -6,7 +6,7 @@ use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
 use super::times::OwnTimes;
-use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, slowlog};
+use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, slowlog};
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
 use crate::request::Args;
@@ -42,7 +42,7 @@ impl Control {
             Id::DocumentStats if memcached::Group::of(args) == memcached::Group::Reset => {
                 return Begun::Everywhere(Order::ResetStats);
             }
-            Id::DocumentStats => return Begun::InSight(Order::Census),
+            Id::DocumentStats | Id::PageStatus => return Begun::InSight(Order::Census),
             Id::ClientList => match clients::list_filter(args, &question.from) {
                 Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
                 Err(text) => reply::error(out, &text),
@@ -116,6 +116,10 @@ impl Control {
             }
             Id::Debug => debug::conclude(args, reports, out),
             Id::DocumentStats => memcached::put(args, &self.view(question, &reports, now, machine), out),
+            Id::PageStatus => {
+                let map = Arc::clone(&self.map);
+                pages::put(args, &map, &self.view(question, &reports, now, machine), out);
+            }
             Id::ConfigResetstat => {
                 self.times = OwnTimes::new(self.lane_count);
                 out.put(OK);

@@ -209,7 +209,7 @@ impl Config {
         let slowlog_us: Option<u64> = self.value("slowlog-log-slower-than").parse().ok();
         let latency_us = number("latency-monitor-threshold").saturating_mul(1000);
         settings.slow_us = slowlog_us.into_iter().chain(Some(latency_us).filter(|us| *us > 0)).min();
-        settings.password = (!password.is_empty()).then(|| password.as_bytes().to_vec());
+        settings.set_password((!password.is_empty()).then(|| password.as_bytes().to_vec()));
         settings.client_count_max = size("maxclients");
         settings.bulk_size_max = number("proto-max-bulk-len");
         settings.query_size_max = size("client-query-buffer-limit");

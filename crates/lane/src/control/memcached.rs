@@ -1,7 +1,7 @@
 //! memcached's `stats`: the names that its tools know, with what this server has to say to them. What it has nothing like (slabs,
 //! the LRU's segments, threads that move items) is left out.
 
-use wire::memcached::{Framing, HEAD, Head, Outcome, Say, VALUE, reply};
+use wire::memcached::{HEAD, Head, Outcome, Say, VALUE, reply};
 
 use super::info::View;
 use crate::documents::{Tally, Tries, VERSION};
@@ -56,7 +56,7 @@ pub(super) fn put(args: Args<'_>, view: &View<'_>, out: &mut Vec<u8>) {
         Group::WrongDetail => return say(out, &Outcome::Say(Say::DetailUsage)),
         Group::WrongDump => return say(out, &Outcome::Say(Say::BadLine)),
         // In binary its name is a key that there is not.
-        Group::Unknown if head.framing == Framing::Binary => return say(out, &Outcome::NotFound),
+        Group::Unknown if head.framing.is_binary() => return say(out, &Outcome::NotFound),
         Group::Unknown => return say(out, &Outcome::Say(Say::Error)),
         Group::Empty => Vec::new(),
     };

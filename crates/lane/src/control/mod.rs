@@ -19,6 +19,7 @@ mod lanes;
 mod latency;
 mod memcached;
 mod monitors;
+mod pages;
 mod queues;
 mod settings;
 mod signature;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use ring::Mailbox;
 use wire::reply::Put;
+use wire::route::PartitionMap;
 
 use crate::admin::{Order, Question, Report};
 use crate::board::Board;
@@ -102,6 +104,8 @@ pub struct ControlSetup {
     pub links: Links,
     /// What all lanes see.
     pub board: Arc<Board>,
+    /// Who owns what.
+    pub map: Arc<PartitionMap>,
     /// What the lanes have been told.
     pub settings: Settings,
     /// Who it is.
@@ -125,6 +129,7 @@ pub enum Shutdown {
 pub struct Control {
     peers: Vec<Option<Peer>>,
     mailbox: Arc<Mailbox>,
+    map: Arc<PartitionMap>,
     settings: Settings,
     config: Config,
     identity: Identity,
@@ -185,13 +190,14 @@ enum Begun {
 impl Control {
     /// From now on lanes that see the same board may ask.
     pub fn new(setup: ControlSetup) -> Control {
-        let ControlSetup { links, board, settings, identity, config, now } = setup;
+        let ControlSetup { links, board, map, settings, identity, config, now } = setup;
         board.attend();
         let mailbox = links.mailbox();
         let lane_count = u16::try_from(links.peers.len() - 1).expect("lanes are counted in 16 bits");
         Control {
             peers: links.peers,
             mailbox,
+            map,
             settings,
             config: Config::new(&config),
             identity,

@@ -138,6 +138,7 @@ impl World {
         let control = Control::new(ControlSetup {
             links: links.pop().expect("the control's are last"),
             board: Arc::clone(&board),
+            map: Arc::clone(&map),
             // The control knows nothing of doors: each lane has its own.
             settings: Settings { doors: Vec::new(), ..settings.clone() },
             identity: Identity {

@@ -1,4 +1,4 @@
-//! Documents: what memcached's dialect asks for, whichever of its framings it comes in. Argument 0 is a head
+//! Documents: what the dialects of memcached and Couchbase ask for, whichever of its framings it comes in. Argument 0 is a head
 //! ([`crate::memcached::Head`]) instead of a name, argument 1 the key. Clients of Redis neither see nor call these.
 
 use super::Combine::Unanimous;
@@ -19,6 +19,8 @@ pub(super) const DOCUMENT: &[Command] = entries! { Document:
         "O(P) for P partitions that hold documents" "Removes all documents, at once or later"
     DocumentGet "document.get" -2 since "1.6.0" [Readonly Fast] [] [at(1, "RO access")] Key, Constant, []
         "O(1)" "A document"
+    DocumentNode "document.node" -1 since "1.6.0" [Fast NoAuth] [] [] Connection, Constant, []
+        "O(P) for P partitions" "What a client of Couchbase and a node agree on, and where partitions are"
     DocumentSay "document.say" -1 since "1.6.0" [Fast NoAuth] [] [] Connection, Constant, []
         "O(1)" "What concerns the connection alone"
     DocumentSet "document.set" -3 since "1.6.0" [Write Denyoom Fast] [] [at(1, "RW access update")] Key, Constant, []

@@ -212,6 +212,7 @@ members! {
         Cluster = "cluster",
         Scripting = "scripting",
         Document = "document",
+        Page = "page",
     }
 }
 
@@ -245,7 +246,7 @@ impl Command {
 
     /// Does it belong to another dialect than Redis'?
     pub const fn is_of_a_dialect(&self) -> bool {
-        matches!(self.group, Group::Document)
+        matches!(self.group, Group::Document | Group::Page)
     }
 
     /// The container's subcommands; empty for others.
@@ -338,6 +339,7 @@ const fn is_barrier(scope: Scope, id: Id) -> bool {
                 | Id::ClusterKeyslot
                 | Id::Readonly
                 | Id::Readwrite
+                | Id::DocumentNode
                 | Id::DocumentSay
         ),
         _ => true,

@@ -53,6 +53,9 @@ ids! {
     ClusterMyid ClusterNodes ClusterShards ClusterSlots Readonly Readwrite
 
     // Documents
-    DocumentCount DocumentDelete DocumentEdit DocumentFlush DocumentGet DocumentSay DocumentSet DocumentStats
-    DocumentTouch
+    DocumentCount DocumentDelete DocumentEdit DocumentFlush DocumentGet DocumentNode DocumentSay DocumentSet
+    DocumentStats DocumentTouch
+
+    // Pages
+    PageGet PageStatus
 }

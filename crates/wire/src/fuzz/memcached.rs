@@ -15,16 +15,25 @@ const ITEM_SIZE_MAX: u64 = 50_000;
 /// Requests decode the same in one piece and cut at places drawn from `seed`, by views and by tokens; a decoder that goes back
 /// reads the same again; every step makes progress; every command has a head and a key and can be answered.
 pub fn requests(input: &[u8], seed: u64) {
+    let framing = input.first().map_or(Framing::Text, |first| Framing::of(*first));
+    requests_as(framing, input, seed);
+}
+
+/// The same of a connection with this framing.
+pub fn requests_as(framing: Framing, input: &[u8], seed: u64) {
+    let read = |input: &[u8], piece: &mut dyn FnMut(usize) -> usize, limits: &Limits| {
+        read_as(framing, input, piece, limits)
+    };
     let limits = Limits { item_size_max: ITEM_SIZE_MAX, authenticated: !seed.is_multiple_of(4) };
-    let whole = read(input, |_| usize::MAX, &limits);
+    let whole = read(input, &mut |_| usize::MAX, &limits);
     whole.iter().for_each(answer);
     let mut state = seed;
-    let random = |_| {
+    let mut random = |_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::from(state.to_be_bytes()[0]) + 1
     };
-    for pieces in [read(input, |_| 1, &limits), read(input, random, &limits)] {
-        if may_be_given_up(input) {
+    for pieces in [read(input, &mut |_| 1, &limits), read(input, &mut random, &limits)] {
+        if !framing.is_binary() && may_be_given_up(input) {
             // A long line that is whole is read, one that is not is given up.
             let same = whole.iter().zip(&pieces).take_while(|(one, other)| one == other).count();
             assert!(same == whole.len() || same + 1 >= pieces.len(), "the same until one gives up");
@@ -55,8 +64,18 @@ fn answer(command: &Command) {
 
 /// Reads requests that arrive in pieces, whose sizes `piece` chooses from what has arrived: small ones by views, large ones by
 /// tokens. Ends where a command closes the connection.
-pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits) -> Vec<Command> {
+pub fn read(input: &[u8], piece: impl FnMut(usize) -> usize, limits: &Limits) -> Vec<Command> {
     let framing = input.first().map_or(Framing::Text, |first| Framing::of(*first));
+    read_as(framing, input, piece, limits)
+}
+
+/// The same of a connection with this framing.
+pub fn read_as(
+    framing: Framing,
+    input: &[u8],
+    mut piece: impl FnMut(usize) -> usize,
+    limits: &Limits,
+) -> Vec<Command> {
     let (mut decoder, mut args, mut commands) = (Decoder::new(framing), ArgRanges::new(), Vec::new());
     let mut open: Option<Command> = None;
     let (mut consumed, mut arrived) = (0, 0);

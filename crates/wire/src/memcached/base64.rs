@@ -30,12 +30,24 @@ fn value(letter: u8) -> Option<u8> {
 
 /// The bytes that a key of at most [`KEY_SIZE_MAX`] letters stands for; nothing if it is no base64.
 pub(super) fn decode(text: &[u8]) -> Option<Word> {
+    let mut out = Word::EMPTY;
+    decode_into(text, |bytes| out.push(bytes))?;
+    Some(out)
+}
+
+/// The bytes that letters stand for, however many; nothing if they are no base64.
+pub(crate) fn decode_all(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    decode_into(text, |bytes| out.extend_from_slice(bytes))?;
+    Some(out)
+}
+
+fn decode_into(text: &[u8], mut push: impl FnMut(&[u8])) -> Option<()> {
     let letters = || text.iter().filter_map(|letter| value(*letter).map(|value| (*letter, value)));
     let count = letters().count();
     if count == 0 || !count.is_multiple_of(4) {
         return None;
     }
-    let mut out = Word::EMPTY;
     let mut letters = letters();
     while let (Some(a), Some(b), Some(c), Some(d)) =
         (letters.next(), letters.next(), letters.next(), letters.next())
@@ -43,15 +55,15 @@ pub(super) fn decode(text: &[u8]) -> Option<Word> {
         let [_, bytes @ ..] =
             [a, b, c, d].iter().fold(0u32, |bits, (_, six)| bits << 6 | u32::from(*six)).to_be_bytes();
         match [a, b, c, d].iter().filter(|(letter, _)| *letter == b'=').count() {
-            0 => out.push(&bytes),
+            0 => push(&bytes),
             padding @ 1..=2 => {
-                out.push(&bytes[..3 - padding]);
+                push(&bytes[..3 - padding]);
                 break;
             }
             _ => return None,
         }
     }
-    Some(out)
+    Some(())
 }
 
 /// A key as letters.

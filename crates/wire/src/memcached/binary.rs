@@ -18,34 +18,46 @@ use super::say::Say;
 use super::text::sized;
 
 /// Bytes of a header.
-pub(super) const HEADER_SIZE: usize = 24;
+pub(crate) const HEADER_SIZE: usize = 24;
 /// Longest name of a SASL mechanism.
-const MECHANISM_SIZE_MAX: usize = 32;
+pub(crate) const MECHANISM_SIZE_MAX: usize = 32;
 /// Largest SASL payload; a larger one is out of memory, as it is in memcached.
-const PAYLOAD_SIZE_MAX: u64 = 16 * 1024;
+pub(crate) const PAYLOAD_SIZE_MAX: u64 = 16 * 1024;
 /// An expiry of this is "do not create".
 const CREATE_NOTHING: u32 = u32::MAX;
 
 /// What an opcode has behind its header.
-struct Shape {
-    verb: Verb,
-    bits: Bits,
+pub(crate) struct Shape {
+    pub(crate) verb: Verb,
+    pub(crate) bits: Bits,
     /// Sizes that the extras can have.
-    extras: &'static [u8],
-    key: Key,
-    has_value: bool,
+    pub(crate) extras: &'static [u8],
+    pub(crate) key: Key,
+    pub(crate) has_value: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Key {
+pub(crate) enum Key {
     None,
     Some,
     /// Or not: the group of STAT.
     Maybe,
 }
 
+impl Shape {
+    /// Are these the sizes that the extras and the key can have?
+    pub(crate) fn fits(&self, extras_size: u8, key_size: usize) -> bool {
+        let is_key_right = match self.key {
+            Key::None => key_size == 0,
+            Key::Some => key_size > 0,
+            Key::Maybe => true,
+        };
+        self.extras.contains(&extras_size) && is_key_right
+    }
+}
+
 /// The shape of an opcode; nothing for one that there is not.
-fn shape(opcode: u8) -> Option<Shape> {
+pub(crate) fn shape(opcode: u8) -> Option<Shape> {
     let value = Bits::WANTS_VALUE;
     let (verb, bits, is_quiet) = match opcode {
         0x00 | 0x09 => (Verb::Get, value, opcode == 0x09),
@@ -121,13 +133,7 @@ pub(super) fn parse(input: &[u8], limits: &Limits) -> Option<Parsed> {
     let Some(shape) = shape else {
         return Some(refuse(Say::UnknownCommand, head, body_size));
     };
-    let is_key_right = match shape.key {
-        Key::None => key_size == 0,
-        Key::Some => key_size > 0,
-        Key::Maybe => true,
-    };
-    let is_right = shape.extras.contains(&header[4]) && is_key_right && (shape.has_value || value_size == 0);
-    if !is_right {
+    if !shape.fits(header[4], key_size) || !shape.has_value && value_size > 0 {
         return Some(close(input, Say::InvalidArguments, head));
     }
     if matches!(shape.verb, Verb::SaslAuth | Verb::SaslStep) {
@@ -153,29 +159,8 @@ fn understood(
     value_size: u64,
     limits: &Limits,
 ) -> Parsed {
-    let u32_at =
-        |start: usize| extras.get(start..start + 4).map_or(0, |_| u32::from_be_bytes(array(extras, start)));
-    let u64_at = |start: usize| u64::from_be_bytes(array(extras, start));
-    let has_cas = head.cas != 0;
-    let mut head = Head { verb: shape.verb, bits: shape.bits.and_if(has_cas, Bits::HAS_CAS), ..head };
+    let head = asked(&shape, head, extras);
     let size = key.end;
-    match shape.verb {
-        Verb::Set | Verb::Add | Verb::Replace => {
-            head.flags = u32_at(0);
-            head.exptime = i64::from(u32_at(4));
-            if has_cas {
-                head.verb = Verb::Cas;
-            }
-        }
-        Verb::Incr | Verb::Decr => {
-            let exptime = u32_at(16);
-            (head.delta, head.initial, head.exptime) = (u64_at(0), u64_at(8), i64::from(exptime));
-            head.bits = head.bits.and_if(exptime != CREATE_NOTHING, Bits::CREATES);
-        }
-        Verb::Verbosity => head.delta = u64::from(u32_at(0)),
-        Verb::Gat | Verb::Touch | Verb::Flush => head.exptime = i64::from(u32_at(0)),
-        _ => {}
-    }
     let key_size = key.len();
     match shape.verb {
         Verb::Stats => Parsed { then: Then::Inside(key), size, ..Parsed::of(head) },
@@ -190,6 +175,34 @@ fn understood(
     }
 }
 
+/// What the extras of a request ask for, in its head. Extras that may be missing read as zero.
+pub(crate) fn asked(shape: &Shape, head: Head, extras: &[u8]) -> Head {
+    let u32_at =
+        |start: usize| extras.get(start..start + 4).map_or(0, |_| u32::from_be_bytes(array(extras, start)));
+    let u64_at = |start: usize| u64::from_be_bytes(array(extras, start));
+    let has_cas = head.cas != 0;
+    let bits = head.bits.and(shape.bits).and_if(has_cas, Bits::HAS_CAS);
+    let mut head = Head { verb: shape.verb, bits, ..head };
+    match shape.verb {
+        Verb::Set | Verb::Add | Verb::Replace => {
+            head.flags = u32_at(0);
+            head.exptime = i64::from(u32_at(4));
+            if has_cas {
+                head.verb = Verb::Cas;
+            }
+        }
+        Verb::Incr | Verb::Decr => {
+            let exptime = u32_at(16);
+            (head.delta, head.initial, head.exptime) = (u64_at(0), u64_at(8), i64::from(exptime));
+            head.bits = head.bits.and_if(exptime != CREATE_NOTHING, Bits::CREATES);
+        }
+        Verb::Verbosity => head.delta = u64::from(u32_at(0)),
+        Verb::Gat | Verb::Touch | Verb::Flush | Verb::GetLocked => head.exptime = i64::from(u32_at(0)),
+        _ => {}
+    }
+    head
+}
+
 /// A request that is only answered; its body is swallowed.
 fn refuse(say: Say, head: Head, body_size: u64) -> Parsed {
     Parsed { size: HEADER_SIZE, then: Then::Swallow(body_size), ..Parsed::of(Head { say, ..head }) }
@@ -202,6 +215,6 @@ fn close(input: &[u8], say: Say, head: Head) -> Parsed {
 }
 
 /// `SIZE` bytes from `start` on.
-fn array<const SIZE: usize>(bytes: &[u8], start: usize) -> [u8; SIZE] {
+pub(crate) fn array<const SIZE: usize>(bytes: &[u8], start: usize) -> [u8; SIZE] {
     *bytes[start..].first_chunk().expect("a field lies inside of its header or extras")
 }

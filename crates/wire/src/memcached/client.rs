@@ -15,7 +15,7 @@ pub fn get(out: &mut impl Put, framing: Framing, key: &[u8], opaque: u32) {
     match framing {
         Framing::Text => out.put_all([b"get ", key, b"\r\n"]),
         Framing::Meta => out.put_all([b"mg ", key, b" v\r\n"]),
-        Framing::Binary => packet(out, GET, b"", key, 0, opaque),
+        Framing::Binary | Framing::Couchbase => packet(out, GET, b"", key, 0, opaque),
     }
 }
 
@@ -32,7 +32,7 @@ pub fn set(out: &mut impl Put, framing: Framing, key: &[u8], exptime: u32, value
             out.put_all([b"ms ", key, b" "]);
             out.put_all([size.as_bytes(), b" T", exptime_text.as_bytes()]);
         }
-        Framing::Binary => {
+        Framing::Binary | Framing::Couchbase => {
             packet(out, SET, &store_extras(exptime), key, value.len(), opaque);
             return out.put(value);
         }
@@ -170,7 +170,7 @@ impl Counter {
             match self.phase {
                 Phase::Start => {
                     let size = match self.framing {
-                        Framing::Binary => self.header(rest)?,
+                        Framing::Binary | Framing::Couchbase => self.header(rest)?,
                         Framing::Text | Framing::Meta => self.line(rest, see)?,
                     };
                     match size {
@@ -179,7 +179,7 @@ impl Counter {
                     }
                 }
                 Phase::Body { skip: 0, value: 0 } => match self.framing {
-                    Framing::Binary => self.go_on(),
+                    Framing::Binary | Framing::Couchbase => self.go_on(),
                     Framing::Text | Framing::Meta => self.phase = Phase::End,
                 },
                 Phase::Body { .. } if rest.is_empty() => return Ok((None, at)),

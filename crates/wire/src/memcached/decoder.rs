@@ -17,6 +17,7 @@ use super::head::{Bits, Framing, HEAD_SIZE, Head, Verb};
 use super::say::Say;
 use super::text::Keys;
 use super::{KEY_SIZE_MAX, base64, binary, scan, text};
+use crate::couchbase::{self, Features};
 use crate::resp::{ArgRanges, Step, Token, VIEW_SIZE_MAX, Word};
 
 /// Bytes without a line's end after which the connection is closed, unless they begin with `get` or `gets`.
@@ -42,18 +43,18 @@ impl Default for Limits {
 }
 
 /// A line or header, understood. Ranges are into the input.
-pub(super) struct Parsed {
-    pub(super) head: Head,
+pub(crate) struct Parsed {
+    pub(crate) head: Head,
     /// As it came.
-    pub(super) key: Range<usize>,
-    pub(super) flags: Range<usize>,
+    pub(crate) key: Range<usize>,
+    pub(crate) flags: Range<usize>,
     /// Bytes in front of the value: the line with its end; header, extras and key.
-    pub(super) size: usize,
-    pub(super) then: Then,
+    pub(crate) size: usize,
+    pub(crate) then: Then,
 }
 
 /// What follows a line or header.
-pub(super) enum Then {
+pub(crate) enum Then {
     /// Another one.
     Nothing,
     /// Another one; the value lies in this one.
@@ -65,7 +66,7 @@ pub(super) enum Then {
 }
 
 impl Parsed {
-    pub(super) fn of(head: Head) -> Parsed {
+    pub(crate) fn of(head: Head) -> Parsed {
         Parsed { head, key: 0..0, flags: 0..0, size: 0, then: Then::Nothing }
     }
 }
@@ -76,6 +77,8 @@ pub struct State {
     /// Bytes of the input that hold no line's end.
     scanned: u32,
     phase: Phase,
+    /// What the client of Couchbase and this server have agreed on.
+    features: Features,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,14 +128,20 @@ const ARGS_MAX: u32 = 4;
 /// Reads the requests of one connection. Holds no bytes and allocates nothing.
 #[derive(Debug)]
 pub struct Decoder {
-    is_binary: bool,
+    /// Headers, or else lines.
+    framing: Framing,
     state: State,
 }
 
 impl Decoder {
-    /// At the start of a connection that speaks binary, or else text and meta.
+    /// At the start of a connection that speaks binary, in one of its editions, or else text and meta.
     pub fn new(framing: Framing) -> Decoder {
-        Decoder { is_binary: framing == Framing::Binary, state: State::default() }
+        Decoder { framing, state: State::default() }
+    }
+
+    /// Forgets all but what holds for the connection.
+    fn begin(&mut self) {
+        self.state = State { features: self.state.features, ..State::default() };
     }
 
     /// Where it stands. Taken before a call of [`Decoder::decode`], it leads back there.
@@ -157,12 +166,16 @@ impl Decoder {
             // Its end may need no further byte.
             Phase::Piece(_) | Phase::Value { .. } | Phase::Instead(..) => Step::Large,
             _ if input.is_empty() => Step::Need,
-            Phase::Start if self.is_binary => self.header(input, args, limits),
+            Phase::Start if self.framing.is_binary() => self.header(input, args, limits),
             Phase::Start => self.line(input, args, limits),
             Phase::Frame(size) if input.len() < index(size) => Step::Need,
             Phase::Frame(_) => {
-                self.state = State::default();
-                if self.is_binary { self.header(input, args, limits) } else { self.line(input, args, limits) }
+                self.begin();
+                if self.framing.is_binary() {
+                    self.header(input, args, limits)
+                } else {
+                    self.line(input, args, limits)
+                }
             }
             Phase::Keys(keys) => self.key(keys, input, 0, args),
             Phase::Line => {
@@ -184,9 +197,18 @@ impl Decoder {
     }
 
     fn header(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
-        match binary::parse(input, limits) {
+        match self.parse_header(input, limits) {
             None => Step::Need,
             Some(parsed) => self.understood(parsed, input, args),
+        }
+    }
+
+    #[inline]
+    fn parse_header(&self, input: &[u8], limits: &Limits) -> Option<Parsed> {
+        if self.framing == Framing::Couchbase {
+            couchbase::request::parse(input, limits, self.state.features)
+        } else {
+            binary::parse(input, limits)
         }
     }
 
@@ -287,7 +309,11 @@ impl Decoder {
                 Step::Command { size: front }
             }
             Then::Inside(range) => {
-                parsed.place(Some(&input[range.clone()]), input, args);
+                let value = &input[range.clone()];
+                if head.verb == Verb::Hello {
+                    self.state.features = Features::accepted(value);
+                }
+                parsed.place(Some(value), input, args);
                 Step::Command { size: front }
             }
             Then::Swallow(left) => {
@@ -296,7 +322,7 @@ impl Decoder {
                 Step::Command { size: front }
             }
             Then::Value(size) => {
-                let end_size = if self.is_binary { 0 } else { 2 };
+                let end_size = if self.framing.is_binary() { 0 } else { 2 };
                 let frame_size = size64(front) + size + end_size;
                 if frame_size > size64(VIEW_SIZE_MAX) {
                     self.state.phase = Phase::Piece(Piece::Begin);
@@ -309,7 +335,7 @@ impl Decoder {
                     return Step::Need;
                 }
                 let value = &input[front..whole];
-                match (self.is_binary, value) {
+                match (self.framing.is_binary(), value) {
                     (true, value) => parsed.place(Some(value), input, args),
                     (false, [value @ .., b'\r', b'\n']) => parsed.place(Some(value), input, args),
                     (false, _) => place(&Said::of(head).head(), &[], args),
@@ -339,8 +365,8 @@ impl Decoder {
     fn piece(&mut self, piece: Piece, input: &[u8]) -> (Token, usize) {
         // It has been admitted, and limits may have changed since.
         let limits = Limits { item_size_max: u64::MAX, authenticated: true };
-        let parsed = if self.is_binary {
-            binary::parse(input, &limits)
+        let parsed = if self.framing.is_binary() {
+            self.parse_header(input, &limits)
         } else {
             end_of_line(input)
                 .map(|end| Parsed { size: end + 1, ..text::parse(line(&input[..end]), &limits) })
@@ -383,7 +409,7 @@ impl Decoder {
             return if size == 0 { (Token::Need, 0) } else { (Token::Bytes(0..size), size) };
         }
         match input {
-            _ if self.is_binary => self.end(0),
+            _ if self.framing.is_binary() => self.end(0),
             [b'\r', b'\n', ..] => self.end(2),
             [_, _, ..] => {
                 self.state.phase = Phase::Instead(Piece::HeadSize, said);
@@ -406,7 +432,7 @@ impl Decoder {
     }
 
     fn end(&mut self, size: usize) -> (Token, usize) {
-        self.state = State::default();
+        self.begin();
         (Token::End, size)
     }
 }

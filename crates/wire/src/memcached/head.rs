@@ -4,9 +4,9 @@
 //! little-endian (it never leaves the process):
 //! ```text
 //!  0 verb     1 framing   2 opcode   3 datatype
-//!  4 bits u16             6 say      7 0
+//!  4 say      5 0 0 0
 //!  8 opaque u32          12 vbucket u16          14 0 0
-//! 16 flags u32           20 0 0 0 0
+//! 16 flags u32           20 bits u32
 //! 24 exptime i64         32 cas u64   40 delta u64   48 initial u64
 //! ```
 
@@ -26,6 +26,8 @@ pub enum Framing {
     Meta,
     /// Headers of 24 bytes.
     Binary,
+    /// The same as Couchbase has them ([`crate::couchbase`]).
+    Couchbase,
 }
 
 /// The first byte of a binary request.
@@ -37,6 +39,12 @@ impl Framing {
     /// What a connection speaks that begins with this byte: binary or text (which has the meta commands too).
     pub fn of(first: u8) -> Framing {
         if first == MAGIC_REQUEST { Framing::Binary } else { Framing::Text }
+    }
+
+    /// Headers, or else lines?
+    #[inline]
+    pub fn is_binary(self) -> bool {
+        matches!(self, Framing::Binary | Framing::Couchbase)
     }
 }
 
@@ -97,11 +105,40 @@ pub enum Verb {
     SaslStep,
     /// The end of a line of keys of which none brought it.
     End,
+    /// Only a status is to be said: [`Head::delta`]. This and the following are Couchbase's.
+    Refuse,
+    /// The value of a key, which is locked for [`Head::exptime`] seconds: whoever has the new CAS may change it.
+    GetLocked,
+    /// End that. [`Head::cas`] must fit.
+    Unlock,
+    /// What there is of a key beside its value.
+    GetMeta,
+    /// Whether a key is there, and persisted: the key is inside of the value.
+    Observe,
+    /// The newest change of a partition, and of those that are persisted; the value names the history.
+    ObserveSeqno,
+    /// Which partitions are this node's: what STAT says of the group `vbucket`.
+    VbucketStats,
+    /// The features that the value lists are known to the client, whose name is the key.
+    Hello,
+    /// From now on the bucket is the key.
+    SelectBucket,
+    /// The map of partitions. With [`Bits::KNOWS_MAP`] not the one of epoch [`Head::delta`] and revision [`Head::initial`], nor
+    /// an older one.
+    ClusterConfig,
+    /// What statuses mean, in the form of the version that is the value.
+    ErrorMap,
+    /// All scopes and collections.
+    Manifest,
+    /// The number of the collection that is the value.
+    CollectionId,
+    /// The number of the scope that is the value.
+    ScopeId,
 }
 
 impl Verb {
     /// All, by their code.
-    const ALL: [Verb; 26] = [
+    const ALL: [Verb; Verb::ScopeId as usize + 1] = [
         Verb::Say,
         Verb::Get,
         Verb::Gat,
@@ -128,6 +165,20 @@ impl Verb {
         Verb::SaslAuth,
         Verb::SaslStep,
         Verb::End,
+        Verb::Refuse,
+        Verb::GetLocked,
+        Verb::Unlock,
+        Verb::GetMeta,
+        Verb::Observe,
+        Verb::ObserveSeqno,
+        Verb::VbucketStats,
+        Verb::Hello,
+        Verb::SelectBucket,
+        Verb::ClusterConfig,
+        Verb::ErrorMap,
+        Verb::Manifest,
+        Verb::CollectionId,
+        Verb::ScopeId,
     ];
 
     /// Does it concern one key, which decides the lane?
@@ -145,13 +196,23 @@ impl Verb {
                 | Verb::SaslAuth
                 | Verb::SaslStep
                 | Verb::End
+                | Verb::Refuse
+                | Verb::ObserveSeqno
+                | Verb::VbucketStats
+                | Verb::Hello
+                | Verb::SelectBucket
+                | Verb::ClusterConfig
+                | Verb::ErrorMap
+                | Verb::Manifest
+                | Verb::CollectionId
+                | Verb::ScopeId
         )
     }
 }
 
 /// What else a command says of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bits(u16);
+pub struct Bits(u32);
 
 impl Bits {
     /// `noreply` of text, `q` of meta, a quiet opcode of binary; each silences other replies ([`super::reply::is_said`]).
@@ -174,6 +235,20 @@ impl Bits {
     pub const ENDS: Bits = Bits(1 << 8);
     /// The connection is closed after the reply.
     pub const CLOSES: Bits = Bits(1 << 9);
+    /// A document that is replaced keeps its expiry.
+    pub const KEEPS_EXPIRY: Bits = Bits(1 << 10);
+    /// The reply may have the datatype JSON.
+    pub const KNOWS_JSON: Bits = Bits(1 << 11);
+    /// The reply may have any status, with words of an error.
+    pub const KNOWS_ERRORS: Bits = Bits(1 << 12);
+    /// The reply to a change has its number.
+    pub const WANTS_TOKEN: Bits = Bits(1 << 13);
+    /// The key came, and goes, behind the number of its collection.
+    pub const HAS_COLLECTION: Bits = Bits(1 << 14);
+    /// The client says which map it has.
+    pub const KNOWS_MAP: Bits = Bits(1 << 15);
+    /// The extras have the datatype too: the second version of GET_META.
+    pub const WANTS_DATATYPE: Bits = Bits(1 << 16);
 
     /// Are all of these set?
     #[inline]
@@ -221,7 +296,7 @@ pub struct Head {
     pub exptime: i64,
     /// The CAS to compare with.
     pub cas: u64,
-    /// What to add or subtract; the level of [`Verb::Verbosity`].
+    /// What to add or subtract; the level of [`Verb::Verbosity`], the status of [`Verb::Refuse`].
     pub delta: u64,
     /// What a number begins with.
     pub initial: u64,
@@ -245,11 +320,11 @@ impl Head {
         let mut bytes = [0; HEAD_SIZE];
         // `as`: the discriminants of enums of one byte.
         bytes[..4].copy_from_slice(&[self.verb as u8, self.framing as u8, self.opcode, self.datatype]);
-        bytes[4..6].copy_from_slice(&self.bits.0.to_le_bytes());
-        bytes[6] = self.say as u8;
+        bytes[4] = self.say as u8;
         bytes[8..12].copy_from_slice(&self.opaque.to_le_bytes());
         bytes[12..14].copy_from_slice(&self.vbucket.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.flags.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.bits.0.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.exptime.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.cas.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.delta.to_le_bytes());
@@ -267,9 +342,10 @@ impl Head {
         let framing = match bytes[1] {
             0 => Framing::Text,
             1 => Framing::Meta,
+            2 => Framing::Binary,
             code => {
-                assert!(code == 2, "a head has one of three framings");
-                Framing::Binary
+                assert!(code == 3, "a head has one of four framings");
+                Framing::Couchbase
             }
         };
         Head {
@@ -277,8 +353,8 @@ impl Head {
             framing,
             opcode: bytes[2],
             datatype: bytes[3],
-            bits: Bits(u16::from_le_bytes(array(bytes, 4))),
-            say: Say::of(bytes[6]),
+            bits: Bits(u32::from_le_bytes(array(bytes, 20))),
+            say: Say::of(bytes[4]),
             opaque: u32::from_le_bytes(array(bytes, 8)),
             vbucket: u16::from_le_bytes(array(bytes, 12)),
             flags: u32::from_le_bytes(array(bytes, 16)),
@@ -304,7 +380,7 @@ mod tests {
     fn a_head_comes_back_from_its_bytes() {
         for verb in Verb::ALL {
             assert_eq!(Verb::ALL[usize::from(verb as u8)], verb);
-            for framing in [Framing::Text, Framing::Meta, Framing::Binary] {
+            for framing in [Framing::Text, Framing::Meta, Framing::Binary, Framing::Couchbase] {
                 let head = Head {
                     verb,
                     framing,
@@ -338,6 +414,13 @@ mod tests {
             Bits::INVALIDATES,
             Bits::ENDS,
             Bits::CLOSES,
+            Bits::KEEPS_EXPIRY,
+            Bits::KNOWS_JSON,
+            Bits::KNOWS_ERRORS,
+            Bits::WANTS_TOKEN,
+            Bits::HAS_COLLECTION,
+            Bits::KNOWS_MAP,
+            Bits::WANTS_DATATYPE,
         ];
         for (index, bit) in all.into_iter().enumerate() {
             for (other, bits) in all.into_iter().enumerate() {

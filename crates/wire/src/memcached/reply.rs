@@ -12,6 +12,7 @@
 use super::head::{Bits, Framing, Head, MAGIC_REPLY, Verb};
 use super::say::{Say, Status};
 use super::{base64, item_size, meta};
+use crate::couchbase;
 use crate::number::{U64_TEXT_MAX, write_u64_before};
 use crate::reply::Put;
 
@@ -61,7 +62,10 @@ pub enum Outcome {
     /// No entry, to one who wanted to change it.
     NotFound,
     /// Deleted, or made stale.
-    Deleted,
+    Deleted {
+        /// The number of that change.
+        cas: u64,
+    },
     /// It has a new expiry.
     Touched(Item),
     /// It was counted.
@@ -77,6 +81,8 @@ pub enum Outcome {
     Ok,
     /// A fixed text.
     Say(Say),
+    /// A status of Couchbase, and no more.
+    Status(Status),
 }
 
 /// Is the connection closed after this?
@@ -97,12 +103,17 @@ pub fn is_said(head: &Head, outcome: &Outcome) -> bool {
         (Framing::Text, _) if head.verb == Verb::Quit => false,
         (Framing::Text, Outcome::Miss) => head.is(Bits::ENDS),
         (Framing::Text, _) => !is_quiet,
-        (Framing::Meta, Outcome::Miss | Outcome::Stored { .. } | Outcome::Deleted) => !is_quiet,
+        (Framing::Meta, Outcome::Miss | Outcome::Stored { .. } | Outcome::Deleted { .. }) => !is_quiet,
         (Framing::Meta, Outcome::Number { is_new, .. }) => !is_quiet || *is_new,
         (Framing::Meta, _) => true,
-        (Framing::Binary, Outcome::NotFound | Outcome::Miss) => !is_quiet || !looks(head.verb),
-        (Framing::Binary, Outcome::Hit(_) | Outcome::NotStored | Outcome::Exists | Outcome::Say(_)) => true,
-        (Framing::Binary, _) => !is_quiet,
+        (Framing::Binary | Framing::Couchbase, Outcome::NotFound | Outcome::Miss) => {
+            !is_quiet || !looks(head.verb)
+        }
+        (
+            Framing::Binary | Framing::Couchbase,
+            Outcome::Hit(_) | Outcome::NotStored | Outcome::Exists | Outcome::Say(_) | Outcome::Status(_),
+        ) => true,
+        (Framing::Binary | Framing::Couchbase, _) => !is_quiet,
     }
 }
 
@@ -112,16 +123,19 @@ fn looks(verb: Verb) -> bool {
 
 /// Does a hit come with its value?
 pub fn has_value(head: &Head) -> bool {
-    head.is(Bits::WANTS_VALUE) && matches!(head.verb, Verb::Get | Verb::Gat | Verb::MetaGet)
+    head.is(Bits::WANTS_VALUE) && matches!(head.verb, Verb::Get | Verb::Gat | Verb::MetaGet | Verb::GetLocked)
 }
 
 /// Appends a whole reply without a value, if it is said. `key` and `flags` are the command's arguments.
 pub fn put(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8], outcome: &Outcome) {
     debug_assert!(!matches!(outcome, Outcome::Hit(_)) || !has_value(head), "this hit has a value");
-    if let Outcome::Say(say) = outcome
-        && let Some(code) = say.blame().code()
-    {
-        out.note_error(code);
+    match outcome {
+        Outcome::Say(say) if head.framing == Framing::Couchbase => {
+            out.note_error(say.status().0.meaning().0.as_bytes());
+        }
+        Outcome::Say(say) if let Some(code) = say.blame().code() => out.note_error(code),
+        Outcome::Status(status) => out.note_error(status.meaning().0.as_bytes()),
+        _ => {}
     }
     if !is_said(head, outcome) {
         return;
@@ -130,8 +144,12 @@ pub fn put(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8], outcome: &
         Framing::Text => text(out, head, outcome),
         Framing::Meta => meta(out, head, key, flags, outcome),
         Framing::Binary => binary(out, head, key, outcome),
+        Framing::Couchbase => couchbase::reply::put(out, head, key, outcome),
     }
 }
+
+/// What a client of another framing would see of a status; none ever does.
+const OF_COUCHBASE: &[u8] = b"SERVER_ERROR\r\n";
 
 fn text(out: &mut impl Put, head: &Head, outcome: &Outcome) {
     let line: &[u8] = match outcome {
@@ -150,8 +168,9 @@ fn text(out: &mut impl Put, head: &Head, outcome: &Outcome) {
         Outcome::NotStored => b"NOT_STORED\r\n",
         Outcome::Exists => b"EXISTS\r\n",
         Outcome::NotFound => b"NOT_FOUND\r\n",
-        Outcome::Deleted => b"DELETED\r\n",
+        Outcome::Deleted { .. } => b"DELETED\r\n",
         Outcome::Touched(_) => b"TOUCHED\r\n",
+        Outcome::Status(_) => OF_COUCHBASE,
     };
     out.put(line);
 }
@@ -181,7 +200,8 @@ fn meta(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8], outcome: &Out
         Outcome::NotStored => (b"NS", said_of_a_store(head)),
         Outcome::Exists => (b"EX", said_of_a_store(head)),
         Outcome::NotFound => (b"NF", said_of_a_store(head)),
-        Outcome::Deleted | Outcome::Ok => (b"HD", b"Ok"),
+        Outcome::Deleted { .. } | Outcome::Ok => (b"HD", b"Ok"),
+        Outcome::Status(_) => (OF_COUCHBASE, b""),
     };
     out.put(code);
     put_flags(out, letters, key, flags, &item);
@@ -266,7 +286,7 @@ fn put_marks(out: &mut impl Put, item: &Item) {
 fn binary(out: &mut impl Put, head: &Head, key: &[u8], outcome: &Outcome) {
     let status = |out: &mut _, status, text: &str| put_body(out, head, status, text.as_bytes());
     match outcome {
-        Outcome::Ok | Outcome::Deleted => put_done(out, head, 0),
+        Outcome::Ok | Outcome::Deleted { .. } => put_done(out, head, 0),
         Outcome::Stored { cas } => put_done(out, head, *cas),
         Outcome::Hit(item) | Outcome::Touched(item) => {
             put_header(out, head, &Header { extras_size: 4, body_size: 4, cas: item.cas, ..Header::OK });
@@ -294,6 +314,7 @@ fn binary(out: &mut impl Put, head: &Head, key: &[u8], outcome: &Outcome) {
             let (code, text) = say.status();
             status(out, code, text);
         }
+        Outcome::Status(code) => status(out, *code, ""),
     }
 }
 
@@ -315,6 +336,7 @@ pub fn put_value_header(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8
             put_marks(out, item);
             out.put(b"\r\n");
         }
+        Framing::Couchbase => couchbase::reply::put_value_header(out, head, key, item),
         Framing::Binary => {
             let key = if head.is(Bits::WANTS_KEY) { key } else { b"" };
             let body_size = size64(4 + key.len()) + item.size;
@@ -337,13 +359,13 @@ pub fn put_value_end(out: &mut impl Put, head: &Head) {
     match head.framing {
         Framing::Text if head.is(Bits::ENDS) => out.put(b"\r\nEND\r\n"),
         Framing::Text | Framing::Meta => out.put(b"\r\n"),
-        Framing::Binary => {}
+        Framing::Binary | Framing::Couchbase => {}
     }
 }
 
 /// Appends the reply to [`Verb::Version`].
 pub fn put_version(out: &mut impl Put, head: &Head, version: &str) {
-    if head.framing == Framing::Binary {
+    if head.framing.is_binary() {
         put_body(out, head, Status::OK, version.as_bytes());
     } else {
         out.put_all([b"VERSION ", version.as_bytes(), b"\r\n"]);
@@ -352,7 +374,7 @@ pub fn put_version(out: &mut impl Put, head: &Head, version: &str) {
 
 /// Appends one statistic.
 pub fn put_stat(out: &mut impl Put, head: &Head, name: &str, value: &str) {
-    if head.framing != Framing::Binary {
+    if !head.framing.is_binary() {
         out.put_all([b"STAT ", name.as_bytes(), b" "]);
         return out.put_all([value.as_bytes(), b"\r\n", b""]);
     }
@@ -363,7 +385,7 @@ pub fn put_stat(out: &mut impl Put, head: &Head, name: &str, value: &str) {
 
 /// Appends the end of the statistics.
 pub fn put_stats_end(out: &mut impl Put, head: &Head) {
-    if head.framing == Framing::Binary {
+    if head.framing.is_binary() {
         put_done(out, head, 0);
     } else {
         out.put(b"END\r\n");
@@ -377,7 +399,7 @@ pub fn put_body(out: &mut impl Put, head: &Head, status: Status, body: &[u8]) {
     out.put(body);
 }
 
-fn put_done(out: &mut impl Put, head: &Head, cas: u64) {
+pub(crate) fn put_done(out: &mut impl Put, head: &Head, cas: u64) {
     put_header(out, head, &Header { cas, ..Header::OK });
 }
 
@@ -424,11 +446,11 @@ fn put_number(out: &mut impl Put, word: &[u8], value: u64) {
     out.put_all([word, &digits[start..], b""]);
 }
 
-fn key_size(key: &[u8]) -> u16 {
+pub(crate) fn key_size(key: &[u8]) -> u16 {
     u16::try_from(key.len()).expect("keys and names are short")
 }
 
-fn size64(size: usize) -> u64 {
+pub(crate) fn size64(size: usize) -> u64 {
     u64::try_from(size).expect("a size fits 64 bits")
 }
 

@@ -18,7 +18,7 @@ pub(super) fn look_at(bytes: usize) {
 }
 
 /// A command in words: verb, key, flags and value, and what of the head is not zero.
-fn show(command: &Command) -> String {
+pub(crate) fn show(command: &Command) -> String {
     let head = Head::from_bytes(&command[HEAD]);
     let mut text = format!("{:?} {:?}", head.framing, head.verb);
     if head.verb == Verb::Say {
@@ -54,6 +54,13 @@ fn show(command: &Command) -> String {
         ("invalidates", Bits::INVALIDATES),
         ("ends", Bits::ENDS),
         ("closes", Bits::CLOSES),
+        ("keeps-expiry", Bits::KEEPS_EXPIRY),
+        ("json", Bits::KNOWS_JSON),
+        ("errors", Bits::KNOWS_ERRORS),
+        ("token", Bits::WANTS_TOKEN),
+        ("collection", Bits::HAS_COLLECTION),
+        ("map", Bits::KNOWS_MAP),
+        ("datatype", Bits::WANTS_DATATYPE),
     ] {
         if head.is(bit) {
             text += &format!(" +{name}");

@@ -1,9 +1,10 @@
 //! Commands on documents that may take several steps: bytes before or behind a value, and the end of all documents.
 
 use store::{Budget, Effect, Expiry, Mark, NewValue, RopeBuilder, Value};
+use wire::couchbase;
 use wire::memcached::{self, Outcome, Say, Verb};
 
-use super::{DATATYPE, Request, mark_of};
+use super::{DATATYPE, Request, lock, mark_of};
 use crate::commands::range::{builder_of, copy_slice};
 use crate::commands::{Progress, State, Step, database};
 use crate::keyspace::Keyspace;
@@ -28,12 +29,21 @@ pub(super) fn edit(
         request.say(sink, &Outcome::NotStored);
         return Step::Done;
     };
+    if !lock::lets(space, &key, old, head) {
+        request.say(sink, &Outcome::Say(Say::Locked));
+        return Step::Done;
+    }
     if head.cas != 0 && head.cas != old.cas {
         request.say(sink, &Outcome::Exists);
         return Step::Done;
     }
     let size = (value.len() + added.size()) as u64;
-    if memcached::item_size(key.bytes.len(), old.flags, size) > space.documents.item_size_max {
+    if request.is_of_couchbase() {
+        if size > couchbase::VALUE_SIZE_MAX {
+            request.say(sink, &Outcome::Say(Say::TooLarge));
+            return Step::Done;
+        }
+    } else if memcached::item_size(key.bytes.len(), old.flags, size) > space.documents.item_size_max {
         request.say(sink, &Outcome::NotStored);
         return Step::Done;
     }
@@ -74,8 +84,8 @@ pub(super) fn edit(
         }
     };
     let cas = space.documents.next_cas();
-    // It is a new document in what has happened to it since it was stored.
-    let mark = Mark { cas, flags: old.flags, bits: old.bits & DATATYPE };
+    // It is a new document in what has happened to it since it was stored, and hardly JSON any more.
+    let mark = Mark { cas, flags: old.flags, bits: old.bits & DATATYPE & !couchbase::JSON };
     let is_set = match joined {
         Joined::Bytes(bytes) => {
             let value = NewValue::Bytes(&bytes);

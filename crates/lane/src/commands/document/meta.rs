@@ -6,7 +6,10 @@
 use store::{Effect, Expiry, Key, Mark, NewValue};
 use wire::memcached::{self, Outcome, Say, Verb, reply};
 
-use super::{FETCHED, Request, STALE, TOKEN_SENT, end_at, end_of, item, mark_of, put_bytes, set_end, ttl_s};
+use super::{
+    FETCHED, LOCKED, Request, STALE, TOKEN_SENT, end_at, end_of, item, lock, mark_of, put_bytes, set_end,
+    ttl_s,
+};
 use crate::keyspace::Keyspace;
 use crate::replies::Sink;
 
@@ -33,12 +36,15 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
     }
     let entry = space.get(&key).expect("it was there or has just been made");
     let mark = mark_of(&entry);
+    if options.exptime.is_some() && lock::is_locked(space, &key, mark) {
+        return request.say(sink, &Outcome::Say(Say::Locked));
+    }
     let is_promised = mark.bits & TOKEN_SENT != 0;
     let is_stale = mark.bits & STALE != 0;
     let ends = Ends::of(space, request, entry.expires_at(), !is_found);
     let is_won = !is_found || !is_promised && (is_stale || ends.is_near);
     let ttl_s = ends.ttl_s(space);
-    let item = memcached::Item { is_stale, is_won, is_promised, ttl_s, ..item(space, &entry, mark) };
+    let item = memcached::Item { is_stale, is_won, is_promised, ttl_s, ..item(space, &key, &entry, mark) };
     if reply::has_value(&request.head) {
         reply::put_value_header(sink, &request.head, key.bytes, request.flags(), &item);
         put_bytes(sink, entry.value());
@@ -130,7 +136,7 @@ impl Ends {
 /// `md` with `I`: the document stays, stale, and the next client wins.
 pub(super) fn make_stale(space: &mut Keyspace, request: &Request<'_>, key: Key<'_>, old: Mark) {
     let cas = space.documents.next_cas();
-    let bits = (old.bits | STALE) & !TOKEN_SENT;
+    let bits = (old.bits | STALE) & !(TOKEN_SENT | LOCKED);
     space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
     if let Some(exptime) = request.options().exptime {
         end_at(space, key, exptime);
@@ -142,6 +148,6 @@ pub(super) fn debug(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink
     let key = request.key(space);
     let Some(entry) = space.get(&key) else { return request.say(sink, &Outcome::Miss) };
     let mark = mark_of(&entry);
-    let item = item(space, &entry, mark);
+    let item = item(space, &key, &entry, mark);
     request.say(sink, &Outcome::Hit(item));
 }

@@ -1,0 +1,741 @@
+//! Couchbase's clients over one lane and over several: greeting, the map, locks and keys that are another lane's; beside a model,
+//! under a seed.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod binary;
+mod check;
+
+use std::collections::BTreeMap;
+
+use binary::{Reply, read, replies, request, request_at};
+use check::Dice;
+use lane::{Dialect, Door, Port, Settings};
+use net::fault::Faults;
+use sim::{Client, World};
+use wire::route::{PartitionMap, vbucket};
+
+/// The doors of [`settings`].
+const MEMCACHED: usize = 1;
+const MANAGEMENT: usize = 2;
+
+fn settings() -> Settings {
+    let lane = |dialect| Door { port: Port::Lane, dialect };
+    Settings {
+        doors: vec![
+            lane(Dialect::Couchbase),
+            Door { port: Port::Shared, dialect: Dialect::Memcached },
+            lane(Dialect::Management),
+        ],
+        couchbase_port_base: Some(11210),
+        management_port_base: Some(8091),
+        map_epoch: 1_700_000_000_000,
+        ..Settings::default()
+    }
+}
+
+fn world(lane_count: u16) -> World {
+    World::new(lane_count, &settings(), 1, Faults::default())
+}
+
+/// Sends `bytes` and takes rounds until so many replies have come, and nothing more comes.
+fn exchange(world: &mut World, client: &mut Client, bytes: &[u8], count: usize) -> Vec<u8> {
+    let mut got = world.exchange(client, bytes, 24 * count, 20_000);
+    for _ in 0..20 {
+        world.round();
+        client.pump();
+    }
+    got.append(&mut client.received);
+    got
+}
+
+fn say(world: &mut World, client: &mut Client, bytes: &[u8]) -> String {
+    read(&exchange(world, client, bytes, 1))
+}
+
+/// HELLO with these features.
+fn hello(codes: &[u8]) -> Vec<u8> {
+    let list: Vec<u8> = codes.iter().flat_map(|code| [0, *code]).collect();
+    request_at(0, 0x1f, &[], b"test", &list, 0)
+}
+
+/// A client of a lane that has selected the bucket.
+fn selected(world: &mut World, lane: usize, features: &[u8]) -> Client {
+    let mut client = world.connect(lane);
+    let bytes = [hello(features), request(0x89, &[], "default", "", 0)].concat();
+    let got = replies(&exchange(world, &mut client, &bytes, 2));
+    assert_eq!(got.iter().map(|reply| reply.status).collect::<Vec<_>>(), [0, 0]);
+    client
+}
+
+/// A key that a lane owns.
+fn key_of(map: &PartitionMap, lane: u16) -> String {
+    let owned = |key: &String| map.owner_of_vbucket(vbucket(key.as_bytes())).unwrap().0 == lane;
+    (0..).map(|number| format!("key-{number}")).find(owned).unwrap()
+}
+
+const STORE: [u8; 8] = [2, 0, 0, 0, 0, 0, 0, 0];
+
+#[test]
+fn a_conversation() {
+    let count = |delta: u64, initial: u64, exptime: u32| {
+        [&delta.to_be_bytes()[..], &initial.to_be_bytes(), &exptime.to_be_bytes()].concat()
+    };
+    let conversation: Vec<(Vec<u8>, &str)> = vec![
+        // A socket on which nobody has said anything is usable, as mcsoda uses it.
+        (request(0x01, &STORE, "a", "abc", 0), "01:0: "),
+        (request(0x21, &[], "PLAIN", "\0default\0", 0), "21:0: "),
+        (request(0x00, &[], "a", "", 0), "00:0:abc "),
+        (hello(&[3, 7, 8, 0x0b, 0x0a, 0x63]), "1f:0:\0\u{3}\0\u{7}\0\u{8}\0\u{b} "),
+        (request(0x20, &[], "", "", 0), "20:0:SCRAM-SHA512 SCRAM-SHA256 SCRAM-SHA1 PLAIN "),
+        (
+            request(0x89, &[], "other", "", 0),
+            "89:24:{\"error\":{\"context\":\"No access: authenticate first, and name a bucket that there is\"}} ",
+        ),
+        (request(0x89, &[], "default", "", 0), "89:0: "),
+        (request(0x02, &STORE, "a", "x", 0), "02:2: "),
+        (request(0x03, &STORE, "b", "x", 0), "03:1: "),
+        (request(0x01, &STORE, "a", "x", 999), "01:2: "),
+        (request(0x01, &STORE, "b", "x", 999), "01:1: "),
+        (request(0x0e, &[], "a", "d", 0), "0e:0: "),
+        (request(0x0f, &[], "a", "-", 0), "0f:0: "),
+        (request(0x0e, &[], "zz", "d", 0), "0e:5: "),
+        (request(0x0c, &[], "a", "", 0), "0c:0:a-abcd "),
+        (request(0x09, &[], "zz", "", 0), ""),
+        (request(0x05, &count(2, 5, u32::MAX), "n", "", 0), "05:1: "),
+        (request(0x05, &count(2, 10, 0), "n", "", 0), "05:0:10 "),
+        (request(0x06, &count(2, 10, 0), "n", "", 0), "06:0:8 "),
+        // It is not filled up with blanks.
+        (request(0x00, &[], "n", "", 0), "00:0:8 "),
+        (request(0x06, &count(9, 0, 0), "n", "", 0), "06:0:0 "),
+        (request(0x05, &count(1, 0, 0), "a", "", 0), "05:6: "),
+        (request(0x1c, &[0, 0, 0, 60], "a", "", 0), "1c:0: "),
+        (request(0x1c, &[0, 0, 0, 60], "zz", "", 0), "1c:1: "),
+        (request(0x1d, &[0, 0, 0, 90], "a", "", 0), "1d:0:-abcd "),
+        (request(0xa0, &[2], "zz", "", 0), "a0:1: "),
+        (request(0x04, &[], "n", "", 0), "04:0: "),
+        (request(0x04, &[], "n", "", 0), "04:1: "),
+        (request(0x99, &[], "key", "value", 0), "99:81:{\"error\":{\"context\":\"No such command\"}} "),
+        (request(0x83, &[], "a", "", 0), "83:83:{\"error\":{\"context\":\"Not supported here\"}} "),
+        (request(0xbb, &[], "", "_default._default", 0), "bb:0: "),
+        (
+            request(0xbb, &[], "", "_default.x", 0),
+            "bb:88:{\"error\":{\"context\":\"There is only the collection _default\"}} ",
+        ),
+        (request(0x0b, &[], "", "", 0), "0b:0:7.2.0-0000-community "),
+        (request(0x0a, &[], "", "", 0), "0a:0: "),
+        (request(0x08, &[], "", "", 0), "08:0: "),
+        (request(0x00, &[], "a", "", 0), "00:1: "),
+        (request(0x07, &[], "", "", 0), "07:0: "),
+    ];
+    for lane_count in [1, 4] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(0);
+        for (bytes, want) in &conversation {
+            let got = exchange(&mut world, &mut client, bytes, usize::from(!want.is_empty()));
+            // The vbucket is 0 in all: lane 0's, so that nothing is sent on.
+            assert_eq!(read(&got), *want, "{bytes:02x?} over {lane_count} lanes");
+        }
+        let mut world = self::world(lane_count);
+        let mut client = world.connect(0);
+        let bytes: Vec<u8> = conversation.iter().flat_map(|(bytes, _)| bytes.clone()).collect();
+        let got = exchange(&mut world, &mut client, &bytes, usize::MAX / 24);
+        let want: String = conversation.iter().map(|(_, want)| *want).collect();
+        assert_eq!(read(&got), want, "pipelined over {lane_count} lanes");
+    }
+}
+
+#[test]
+fn the_map_is_of_nodes_until_a_bucket_is_selected() {
+    let mut world = world(2);
+    let mut client = world.connect(1);
+    let ask = request(0xb5, &[], "", "", 0);
+    let got =
+        replies(&exchange(&mut world, &mut client, &[hello(&[8, 0x0b, 0x1d]), ask.clone()].concat(), 2));
+    let text = String::from_utf8(got[1].value.clone()).unwrap();
+    assert!(
+        !text.contains("vBucketServerMap")
+            && text.contains(r#"{"services":{"kv":11211,"mgmt":8092},"thisNode":true}"#),
+        "{text}"
+    );
+    assert_eq!(got[1].datatype, 1);
+    let bytes = [request(0x89, &[], "default", "", 0), ask].concat();
+    let got = replies(&exchange(&mut world, &mut client, &bytes, 2));
+    let text = String::from_utf8(got[1].value.clone()).unwrap();
+    assert!(text.starts_with(r#"{"rev":1,"revEpoch":1700000000000,"name":"default""#), "{text}");
+    assert!(text.contains(r#""serverList":["$HOST:11210","$HOST:11211"]"#), "{text}");
+    // Who has it already is not told it again; who has an older one is.
+    for (epoch, revision, is_empty) in [
+        (1_700_000_000_000_u64, 1_u64, true),
+        (1_700_000_000_001, 0, true),
+        (1_700_000_000_000, 0, false),
+        (1_600_000_000_000, 9, false),
+    ] {
+        let extras = [epoch.to_be_bytes(), revision.to_be_bytes()].concat();
+        let got = replies(&exchange(&mut world, &mut client, &request(0xb5, &extras, "", "", 0), 1));
+        assert_eq!((got[0].status, got[0].value.is_empty()), (0, is_empty), "{epoch} {revision}");
+    }
+    let got = replies(&exchange(&mut world, &mut client, &request(0x10, &[], "vbucket", "", 0), 513));
+    assert_eq!((got.len(), &got[0].key[..], &got[0].value[..]), (513, &b"vb_512"[..], &b"active"[..]));
+    let got = replies(&exchange(&mut world, &mut client, &request(0xfe, &[], "", "\0\u{2}", 0), 1));
+    assert!(got[0].value.starts_with(br#"{"version":2,"revision":1,"errors":{"#));
+}
+
+/// A client is sent on if both it and the key say that the partition is another lane's; all others are served.
+#[test]
+fn who_knows_the_map_is_sent_on_and_nobody_else() {
+    let map = PartitionMap::even(4);
+    let mut world = world(4);
+    let (here, there) = (key_of(&map, 1), key_of(&map, 2));
+    let set = |vbucket: u16, key: &str| request_at(vbucket, 0x01, &STORE, key.as_bytes(), b"v", 0);
+    let own_vbucket = vbucket(here.as_bytes());
+    let mut smart = selected(&mut world, 1, &[7, 0x0b]);
+    assert_eq!(say(&mut world, &mut smart, &set(own_vbucket, &here)), "01:0: ");
+    for _ in 0..2 {
+        let got = replies(&exchange(&mut world, &mut smart, &set(vbucket(there.as_bytes()), &there), 1));
+        assert_eq!((got[0].status, got[0].datatype), (7, 1));
+        assert!(got[0].value.ends_with(b"}") && got[0].value.len() > 4096, "with the map");
+    }
+    // Another lane's partition that is none at all; and a quiet request is answered, too.
+    let got = replies(&exchange(&mut world, &mut smart, &set(5000, &there), 1));
+    assert_eq!(got[0].status, 7);
+    let quiet = request_at(700, 0x11, &STORE, there.as_bytes(), b"v", 0);
+    assert_eq!(replies(&exchange(&mut world, &mut smart, &quiet, 1))[0].status, 7);
+    // The field says that it is here, the key that it is not: it is forwarded. The other way round it is served.
+    assert_eq!(say(&mut world, &mut smart, &set(own_vbucket, &there)), "01:0: ");
+    assert_eq!(say(&mut world, &mut smart, &set(vbucket(there.as_bytes()), &here)), "01:0: ");
+    let stats = world.lanes[1].stats();
+    let commands = stats.commands();
+    assert_eq!((stats.commands_moved, commands.forwarded, commands.direct), (4, 1, 2));
+    // Who has selected no bucket has no map.
+    let mut plain = world.connect(1);
+    assert_eq!(say(&mut world, &mut plain, &set(vbucket(there.as_bytes()), &there)), "01:0: ");
+    let mut greeted = world.connect(1);
+    let bytes = [hello(&[7]), set(vbucket(there.as_bytes()), &there)].concat();
+    assert_eq!(replies(&exchange(&mut world, &mut greeted, &bytes, 2))[1].status, 0);
+    // Who wants the map once gets it once, but again after it has begun anew.
+    let mut once = selected(&mut world, 1, &[7, 0x1e]);
+    let wrong = set(vbucket(there.as_bytes()), &there);
+    let bytes = [&wrong[..], &wrong, &hello(&[0x1e]), &wrong].concat();
+    let got = replies(&exchange(&mut world, &mut once, &bytes, 4));
+    let sizes: Vec<bool> = got.iter().map(|reply| reply.value.len() > 4096).collect();
+    assert_eq!(sizes, [true, false, false, true]);
+}
+
+#[test]
+fn collections_tokens_and_frames() {
+    let mut world = world(1);
+    let mut client = selected(&mut world, 0, &[4, 7, 0x0b, 0x10, 0x11, 0x12, 0x14]);
+    let mut ask =
+        |world: &mut World, bytes: &[u8]| replies(&exchange(world, &mut client, bytes, 1)).remove(0);
+    let stored = ask(&mut world, &request(0x01, &STORE, "\0k", "v", 0));
+    assert_eq!((stored.status, stored.extras.len()), (0, 16));
+    let (history, number) = stored.extras.split_at(8);
+    assert_eq!(number, stored.cas.to_be_bytes());
+    let deleted = ask(&mut world, &request(0x04, &[], "\0k", "", 0));
+    assert!(deleted.cas > stored.cas && deleted.extras[..8] == *history);
+    assert_eq!(ask(&mut world, &request(0x01, &STORE, "\x08k", "v", 0)).status, 0x88);
+    let counted = ask(&mut world, &request(0x05, &[&[0; 15][..], &[5, 0, 0, 0, 0]].concat(), "\0n", "", 0));
+    assert_eq!((&counted.value[..], counted.extras.len()), (&[0, 0, 0, 0, 0, 0, 0, 5][..], 16));
+    // The key comes back with its collection.
+    assert_eq!(ask(&mut world, &request(0x0c, &[], "\0n", "", 0)).key, b"\0n");
+    // The newest change, of which nothing is persisted; another history is not known.
+    let seen = ask(&mut world, &request_at(3, 0x91, &[], b"", history, 0));
+    assert_eq!(seen.value, [&[0, 0, 3][..], history, &[0; 8], &counted.cas.to_be_bytes()].concat());
+    assert_eq!(ask(&mut world, &request_at(3, 0x91, &[], b"", &[9; 8], 0)).status, 1);
+    let observed = ask(&mut world, &request_at(0, 0x92, &[], b"", b"\0\x07\0\x02\0n", 0));
+    assert_eq!(observed.value, [&b"\0\x07\0\x02\0n\0"[..], &counted.cas.to_be_bytes()].concat());
+    // Durable, as far as one copy in memory is; and a document that keeps its end.
+    let framed = |frames: &[u8], extras: &[u8]| {
+        let mut bytes = request_at(0, 0x01, &[frames, extras].concat(), b"\0d", b"v", 0);
+        bytes[..5].copy_from_slice(&[8, 1, u8::try_from(frames.len()).unwrap(), 2, 8]);
+        bytes
+    };
+    assert_eq!(ask(&mut world, &framed(b"\x13\x01\xca\x08", &[0, 0, 0, 0, 0, 0, 0, 90])).status, 0);
+    assert_eq!(ask(&mut world, &framed(b"\x11\x02", &STORE)).status, 0xa0);
+    let end = |reply: &Reply| u32::from_be_bytes(reply.extras[8..12].try_into().unwrap());
+    let before = ask(&mut world, &request(0xa0, &[2], "\0d", "", 0));
+    assert_eq!((end(&before), before.extras.len()), (1_700_000_090, 21));
+    assert_eq!(ask(&mut world, &framed(b"\x50", &STORE)).status, 0);
+    assert_eq!(end(&ask(&mut world, &request(0xa0, &[2], "\0d", "", 0))), 1_700_000_090);
+    assert_eq!(ask(&mut world, &framed(b"", &STORE)).status, 0);
+    let after = ask(&mut world, &request(0xa0, &[], "\0d", "", 0));
+    assert_eq!((end(&after), after.extras.len()), (0, 20));
+    // Another end is a change, the same end is none.
+    let cas = |world: &mut World, ask: &mut dyn FnMut(&mut World, &[u8]) -> Reply, end: u8| {
+        ask(world, &request(0x1c, &[0, 0, 0, end], "\0d", "", 0)).cas
+    };
+    let first = cas(&mut world, &mut ask, 50);
+    assert!(first > after.cas);
+    assert_eq!(cas(&mut world, &mut ask, 50), first);
+    assert!(cas(&mut world, &mut ask, 51) > first);
+    assert_eq!(ask(&mut world, &request(0x00, &[], "\0d", "", 0)).cas, first + 1);
+}
+
+#[test]
+fn a_locked_document_is_its_holder_s() {
+    let mut world = world(2);
+    let mut holder = selected(&mut world, 0, &[7]);
+    let mut old = world.connect(0);
+    let mut text = world.connect_at(1, MEMCACHED);
+    let mut line = |world: &mut World, bytes: &str| {
+        let mut got = world.exchange(&mut text, bytes.as_bytes(), 1, 1000);
+        for _ in 0..20 {
+            world.round();
+            text.pump();
+        }
+        got.append(&mut text.received);
+        String::from_utf8(got).unwrap()
+    };
+    let lock = |seconds: u32| request(0x94, &seconds.to_be_bytes(), "k", "", 0);
+    let set = |cas: u64| request(0x01, &STORE, "k", "new", cas);
+    assert_eq!(say(&mut world, &mut holder, &lock(5)), "94:1: ");
+    assert_eq!(line(&mut world, "set k 3 0 1\r\n7\r\n"), "STORED\r\n");
+    let got = replies(&exchange(&mut world, &mut holder, &lock(5), 1)).remove(0);
+    assert_eq!((got.status, &got.value[..], got.extras), (0, &b"7"[..], vec![0, 0, 0, 3]));
+    let cas = got.cas;
+    // Everybody may read it, nobody sees its CAS.
+    assert_eq!(line(&mut world, "gets k\r\n"), format!("VALUE k 3 1 {}\r\n7\r\nEND\r\n", u64::MAX));
+    assert_eq!(replies(&exchange(&mut world, &mut old, &request(0x00, &[], "k", "", 0), 1))[0].cas, u64::MAX);
+    // Nobody may change it: neither in this dialect nor in another.
+    for command in [
+        "set k 0 0 1\r\nx\r\n",
+        "append k 0 0 1\r\nx\r\n",
+        "incr k 1\r\n",
+        "touch k 9\r\n",
+        "delete k\r\n",
+        "mg k T9\r\n",
+        "md k I\r\n",
+        "cas k 0 0 1 9\r\nx\r\n",
+    ] {
+        assert_eq!(line(&mut world, command), "SERVER_ERROR locked\r\n", "{command}");
+    }
+    assert_eq!(line(&mut world, "add k 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
+    for (bytes, want) in [
+        (set(0), "01:9: "),
+        (set(cas + 1), "01:9: "),
+        (request(0x0e, &[], "k", "x", 0), "0e:9: "),
+        (request(0x04, &[], "k", "", 0), "04:9: "),
+        (request(0x1c, &[0, 0, 0, 9], "k", "", 0), "1c:9: "),
+        (request(0x1d, &[0, 0, 0, 9], "k", "", 0), "1d:9: "),
+        (lock(5), "94:9: "),
+        (request(0x95, &[], "k", "", cas + 1), "95:9: "),
+    ] {
+        assert_eq!(say(&mut world, &mut holder, &bytes), want);
+    }
+    // Who has not read the error map is told what it knows.
+    assert_eq!(say(&mut world, &mut old, &set(0)), "01:2: ");
+    assert_eq!(say(&mut world, &mut old, &lock(5)), "94:86: ");
+    // The holder may, and so ends it.
+    assert_eq!(say(&mut world, &mut holder, &set(cas)), "01:0: ");
+    assert_eq!(say(&mut world, &mut old, &set(0)), "01:0: ");
+    // It ends with UNLOCK, too, which ends it once.
+    let cas = replies(&exchange(&mut world, &mut holder, &lock(0), 1))[0].cas;
+    assert_eq!(say(&mut world, &mut old, &set(0)), "01:2: ");
+    assert_eq!(say(&mut world, &mut holder, &request(0x95, &[], "k", "", cas)), "95:0: ");
+    assert!(say(&mut world, &mut holder, &request(0x95, &[], "k", "", cas)).starts_with("95:e:"));
+    assert_eq!(say(&mut world, &mut old, &set(0)), "01:0: ");
+    // And by time: what is asked for, 15 seconds for who asks for nothing or too much.
+    for (asked, seconds) in [(2, 2), (30, 30), (0, 15), (31, 15)] {
+        assert!(say(&mut world, &mut holder, &lock(asked)).starts_with("94:0:"));
+        world.now.unix_ms += seconds * 1000 - 100;
+        assert_eq!(say(&mut world, &mut holder, &set(0)), "01:9: ", "{asked}");
+        world.now.unix_ms += 100;
+        assert_eq!(say(&mut world, &mut holder, &set(0)), "01:0: ", "{asked}");
+    }
+    // What has gone takes its lock along.
+    assert!(say(&mut world, &mut holder, &lock(30)).starts_with("94:0:"));
+    assert_eq!(line(&mut world, "flush_all\r\n"), "OK\r\n");
+    assert_eq!(say(&mut world, &mut old, &set(0)), "01:0: ");
+    assert!(say(&mut world, &mut holder, &lock(30)).starts_with("94:0:"));
+}
+
+#[test]
+fn strangers_are_told_to_log_in() {
+    let mut settings = settings();
+    settings.set_password(Some(b"secret".to_vec()));
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut client = world.connect(1);
+    assert_eq!(say(&mut world, &mut client, &hello(&[8])), "1f:0:\0\u{8} ");
+    assert_eq!(say(&mut world, &mut client, &request(0x00, &[], "a", "", 0)), "00:24: ");
+    assert_eq!(say(&mut world, &mut client, &request(0x89, &[], "default", "", 0)), "89:24: ");
+    assert_eq!(say(&mut world, &mut client, &request(0xb5, &[], "", "", 0)), "b5:24: ");
+    let plain = |password: &str| request(0x21, &[], "PLAIN", &format!("\0any\0{password}"), 0);
+    assert_eq!(say(&mut world, &mut client, &plain("wrong")), "21:20: ");
+    assert_eq!(
+        say(&mut world, &mut client, &request(0x22, &[], "SCRAM-SHA1", "c=biws,r=x,p=x", 0)),
+        "22:20: "
+    );
+    assert_eq!(say(&mut world, &mut client, &request(0x21, &[], "SCRAM-SHA1", "nonsense", 0)), "21:20: ");
+    assert_eq!(say(&mut world, &mut client, &request(0x21, &[], "CRAM-MD5", "", 0)), "21:20: ");
+    let mut firsts = Vec::new();
+    for mechanism in ["SCRAM-SHA1", "SCRAM-SHA256", "SCRAM-SHA512"] {
+        let got = say(&mut world, &mut client, &request(0x21, &[], mechanism, "n,,n=any,r=mine", 0));
+        assert!(got.starts_with("21:21:r=mine") && got.ends_with(",i=4096 "), "{got}");
+        firsts.push(got);
+        let last = request(0x22, &[], mechanism, "c=biws,r=mine,p=AAAA", 0);
+        assert_eq!(say(&mut world, &mut client, &last), "22:20: ");
+    }
+    firsts.dedup_by_key(|first| first.split(',').next().unwrap().to_owned());
+    assert_eq!(firsts.len(), 3, "the server's nonces are different");
+    assert_eq!(say(&mut world, &mut client, &request(0x00, &[], "a", "", 0)), "00:24: ");
+    assert_eq!(say(&mut world, &mut client, &plain("secret")), "21:0: ");
+    assert_eq!(say(&mut world, &mut client, &request(0x00, &[], "a", "", 0)), "00:1: ");
+    assert_eq!(say(&mut world, &mut client, &request(0x89, &[], "default", "", 0)), "89:0: ");
+    // Without a password whoever logs in is welcome, in any way.
+    let mut world = self::world(1);
+    let mut client = world.connect(0);
+    for mechanism in ["PLAIN", "SCRAM-SHA512"] {
+        assert_eq!(
+            say(&mut world, &mut client, &request(0x21, &[], mechanism, "n,,n=any,r=mine", 0)),
+            "21:0: "
+        );
+    }
+}
+
+#[test]
+fn what_is_no_request_ends_the_connection() {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"get k\r\n", b"\x81\0", b"*1\r\n$4\r\nPING\r\n"] {
+        let mut world = world(1);
+        let mut client = world.connect(0);
+        assert_eq!(exchange(&mut world, &mut client, bytes, 0), b"");
+        assert!(world.lanes[0].stats().clients == 0, "{}", bytes.escape_ascii());
+    }
+    let mut world = world(1);
+    let mut client = world.connect(0);
+    let mut short = request(0x00, &[], "key", "", 0);
+    short[11] = 1;
+    assert_eq!(say(&mut world, &mut client, &short), "00:4: ");
+    assert!(world.lanes[0].stats().clients == 0);
+}
+
+/// What the management port says to a request.
+fn page(world: &mut World, lane: usize, request: &str) -> String {
+    let mut client = world.connect_at(lane, MANAGEMENT);
+    let mut got = world.exchange(&mut client, request.as_bytes(), 1, 2000);
+    for _ in 0..40 {
+        world.round();
+        client.pump();
+    }
+    got.append(&mut client.received);
+    String::from_utf8(got).unwrap()
+}
+
+#[test]
+fn pages() {
+    let mut world = world(2);
+    world.attend();
+    let mut get = |path: &str| page(&mut world, 1, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let map = get("/pools/default/b/default");
+    assert!(
+        map.starts_with("HTTP/1.1 200 OK\r\n")
+            && map.contains(r#""serverList":["127.0.0.1:11210","127.0.0.1:11211"]"#),
+        "{map}"
+    );
+    for path in ["/pools/default/bs/default", "/pools/default/bucketsStreaming/default"] {
+        let stream = get(path);
+        assert!(
+            stream.contains("Transfer-Encoding: chunked\r\n\r\n") && stream.ends_with("}\n\n\n\n\r\n"),
+            "{stream}"
+        );
+        let (_, body) = stream.split_once("\r\n\r\n").unwrap();
+        let (size, piece) = body.split_once("\r\n").unwrap();
+        assert_eq!(usize::from_str_radix(size, 16).unwrap(), piece.len() - 2);
+    }
+    // mcsoda looks for the node of each server, and asks that for itself.
+    let node = get("/nodes/self");
+    for want in [
+        r#""hostname":"127.0.0.1:8092""#,
+        r#""ports":{"direct":11211}"#,
+        r#""otpNode":"lane1@127.0.0.1""#,
+        r#""clusterMembership":"active""#,
+        r#""thisNode":true"#,
+        r#""uptime":""#,
+    ] {
+        assert!(node.contains(want), "{want} in {node}");
+    }
+    let bucket = get("/pools/default/buckets/default");
+    for want in [
+        r#""itemCount":0"#,
+        r#""vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["127.0.0.1:11210""#,
+        r#""ports":{"direct":11210}"#,
+        r#""ports":{"direct":11211}"#,
+    ] {
+        assert!(bucket.contains(want), "{want} in {bucket}");
+    }
+    assert!(get("/pools/default").contains(r#""nodes":[{"hostname":"127.0.0.1:8091""#));
+    assert!(get("/pools/default/buckets").contains("[{\"name\":\"default\""));
+    assert!(get("/pools").contains(r#""uri":"/pools/default""#));
+    assert!(get("/").starts_with("HTTP/1.1 200 OK\r\n"));
+    assert!(get("/pools/default/nodeServices").contains("nodesExt"));
+    assert!(get("/nothing").starts_with("HTTP/1.1 404 Not Found\r\n"));
+    assert!(get("/pools/default/bs/other").starts_with("HTTP/1.1 404 Not Found\r\n"));
+    let mut whole = |request: &str| page(&mut world, 0, request);
+    assert!(whole("PUT / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
+    assert!(whole("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    assert!(whole(&"x".repeat(9000)).starts_with("HTTP/1.1 431 "));
+    // Two on one connection, of which the control thread answers the first, and one that is to be the last.
+    let two = whole("GET /nodes/self HTTP/1.1\r\n\r\nGET /pools HTTP/1.1\r\n\r\n");
+    assert!(two.find("lane0@").unwrap() < two.find("/poolsStreaming").unwrap(), "{two}");
+    for path in ["/nodes/self", "/pools", "/nothing"] {
+        let last =
+            whole(&format!("GET {path} HTTP/1.1\r\nConnection: close\r\n\r\nGET /pools HTTP/1.1\r\n\r\n"));
+        assert_eq!(last.matches("HTTP/1.1 ").count(), 1, "{path}: {last}");
+        assert!(last.contains("Connection: close\r\n"));
+    }
+    for _ in 0..20 {
+        world.round();
+    }
+    let kept = world.lanes[0].stats().clients;
+    assert_eq!(kept, 0, "those who are to go have gone, the others have left");
+}
+
+#[test]
+fn pages_want_the_password() {
+    let mut settings = settings();
+    settings.set_password(Some(b"secret".to_vec()));
+    let mut world = World::new(1, &settings, 1, Faults::default());
+    world.attend();
+    for path in ["/pools", "/pools/default/bs/default", "/nodes/self", "/nothing"] {
+        for (authorization, is_in) in [
+            ("", false),
+            ("Authorization: Basic dTp3cm9uZw==\r\n", false),
+            ("Authorization: Basic nonsense\r\n", false),
+            ("Authorization: Basic YW55OnNlY3JldA==\r\n", true),
+        ] {
+            let got = page(&mut world, 0, &format!("GET {path} HTTP/1.1\r\n{authorization}\r\n"));
+            assert_eq!(got.starts_with("HTTP/1.1 401 Unauthorized\r\n"), !is_in, "{path} {got}");
+        }
+    }
+}
+
+/// What a client should see of a document: value, flags, and the CAS that a reply has told; and until when it is locked.
+#[derive(Clone)]
+struct Document {
+    value: Vec<u8>,
+    flags: u32,
+    cas: u64,
+    locked_until_ms: i64,
+}
+
+/// What should come back.
+#[derive(Debug)]
+struct Want {
+    status: u16,
+    value: Vec<u8>,
+    /// Of a change: the key whose CAS this is.
+    changed: Option<String>,
+    cas_hidden: bool,
+}
+
+struct Model {
+    documents: BTreeMap<String, Document>,
+    map: PartitionMap,
+    lane: u16,
+}
+
+impl Model {
+    /// A random request of a client of this lane, and what should come back.
+    fn step(&mut self, dice: &mut Dice, now_ms: i64, fresh: &mut BTreeMap<String, ()>) -> (Vec<u8>, Want) {
+        let key = format!("k{}", dice.below(12));
+        let right = vbucket(key.as_bytes());
+        let vbucket = match dice.below(4) {
+            0 => u16::try_from(dice.below(1200)).unwrap(),
+            _ => right,
+        };
+        let opcode =
+            [0x00, 0x00, 0x01, 0x01, 0x02, 0x03, 0x04, 0x05, 0x0e, 0x0f, 0x94, 0x95, 0x1c][dice.below(13)];
+        let value = match dice.below(4) {
+            0 => dice.below(100).to_string().into_bytes(),
+            1 => vec![b'v'; dice.below(50_000)],
+            _ => vec![b'v'; dice.below(20)],
+        };
+        let held = self.documents.get(&key).cloned();
+        let is_locked = held.as_ref().is_some_and(|held| now_ms < held.locked_until_ms);
+        // A CAS is known if no request before this in the same breath has changed it.
+        let known = held.as_ref().map(|held| held.cas).filter(|_| !fresh.contains_key(&key));
+        let cas = match known {
+            Some(cas)
+                if opcode == 0x95
+                    || !matches!(opcode, 0x00 | 0x02 | 0x05 | 0x94 | 0x1c) && dice.below(2) == 0 =>
+            {
+                cas
+            }
+            _ if opcode == 0x95 => u64::MAX - 1,
+            _ => 0,
+        };
+        let opens = cas != 0 && known == Some(cas);
+        let extras: Vec<u8> = match opcode {
+            1..=3 => vec![0, 0, 0, 9, 0, 0, 0, 0],
+            5 => [&3_u64.to_be_bytes()[..], &7_u64.to_be_bytes(), &[0; 4]].concat(),
+            0x94 => vec![0, 0, 0, 5],
+            0x1c => vec![0; 4],
+            _ => Vec::new(),
+        };
+        let sends = matches!(opcode, 1..=3 | 0x0e | 0x0f);
+        let bytes =
+            request_at(vbucket, opcode, &extras, key.as_bytes(), if sends { &value } else { b"" }, cas);
+        let mut want = Want { status: 0, value: Vec::new(), changed: None, cas_hidden: false };
+        let owner = |vbucket: u16| self.map.owner_of_vbucket(vbucket).map(|lane| lane.0);
+        if owner(vbucket) != Some(self.lane) && owner(right) != Some(self.lane) {
+            want.status = 7;
+            return (bytes, want);
+        }
+        let is_shut = is_locked && !opens;
+        let changed = match (opcode, held) {
+            (0x02, Some(_)) => Err(2),
+            (0x01, None) if cas != 0 => Err(1),
+            (0x0e | 0x0f, None) => Err(5),
+            (0x00 | 0x03 | 0x04 | 0x94 | 0x95 | 0x1c, None) => Err(1),
+            (0x00, Some(held)) => {
+                want.value = held.value;
+                want.cas_hidden = is_locked;
+                Ok(None)
+            }
+            (0x95, Some(_)) if !is_locked => Err(0x0e),
+            (_, Some(_)) if is_shut => Err(9),
+            (0x05, Some(held)) if !is_number(&held.value) => Err(6),
+            (0x94, Some(_)) if is_locked => Err(9),
+            (0x95, Some(held)) => {
+                // The CAS stays.
+                self.documents.insert(key.clone(), Document { locked_until_ms: 0, ..held });
+                Ok(None)
+            }
+            (0x94, Some(held)) => {
+                want.value.clone_from(&held.value);
+                Ok(Some(Document { locked_until_ms: now_ms + 5000, ..held }))
+            }
+            // The end is the same as before: none.
+            (0x1c, Some(_)) => Ok(None),
+            (0x04, Some(_)) => {
+                self.documents.remove(&key);
+                fresh.insert(key.clone(), ());
+                Ok(None)
+            }
+            (0x05, None) => {
+                want.value = 7_u64.to_be_bytes().to_vec();
+                Ok(Some(Document { value: b"7".to_vec(), flags: 0, cas: 0, locked_until_ms: 0 }))
+            }
+            (0x05, Some(held)) => {
+                let number = std::str::from_utf8(&held.value).unwrap().parse::<u64>().unwrap() + 3;
+                want.value = number.to_be_bytes().to_vec();
+                Ok(Some(Document { value: number.to_string().into_bytes(), locked_until_ms: 0, ..held }))
+            }
+            (0x0e | 0x0f, Some(held)) => {
+                let pieces = if opcode == 0x0e { [held.value, value] } else { [value, held.value] };
+                Ok(Some(Document { value: pieces.concat(), flags: held.flags, cas: 0, locked_until_ms: 0 }))
+            }
+            (_, _) => Ok(Some(Document { value, flags: 9, cas: 0, locked_until_ms: 0 })),
+        };
+        match changed {
+            Err(status) => want.status = status,
+            Ok(None) => {}
+            Ok(Some(document)) => {
+                self.documents.insert(key.clone(), document);
+                fresh.insert(key.clone(), ());
+                want.changed = Some(key);
+            }
+        }
+        (bytes, want)
+    }
+}
+
+fn is_number(value: &[u8]) -> bool {
+    !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit)
+}
+
+/// Many, but none that costs bytes.
+const FAULTS: Faults = Faults {
+    cut_input: 200,
+    delay_event: 100,
+    shorten_send: 200,
+    reorder_events: 200,
+    drop_connection: 0,
+    refuse_taken: 0,
+};
+
+/// Random requests of one client of one of several lanes, whose bytes are cut, delayed and sent in bursts.
+#[test]
+fn a_client_sees_what_the_model_says() {
+    let mut statuses = BTreeMap::new();
+    for seed in 0..60 {
+        let mut dice = Dice(seed);
+        let lane_count = 1 + u16::try_from(dice.below(4)).unwrap();
+        let faults = if seed % 3 == 0 { Faults::default() } else { FAULTS };
+        let mut world = World::new(lane_count, &settings(), seed, faults);
+        let lane = dice.below(usize::from(lane_count));
+        let mut client = selected(&mut world, lane, &[7]);
+        let mut model = Model {
+            documents: BTreeMap::new(),
+            map: PartitionMap::even(lane_count),
+            lane: u16::try_from(lane).unwrap(),
+        };
+        for _ in 0..12 {
+            let (mut bytes, mut wants, mut fresh) = (Vec::new(), Vec::new(), BTreeMap::new());
+            for _ in 0..1 + dice.below(30) {
+                let (more, want) = model.step(&mut dice, world.now.unix_ms, &mut fresh);
+                bytes.extend(more);
+                wants.push(want);
+            }
+            let got = replies_of(&mut world, &mut client, &bytes, wants.len());
+            for (reply, want) in got.iter().zip(&wants) {
+                let about = format!("seed {seed}: {:02x} {want:?} and not {reply:?}", reply.opcode);
+                *statuses.entry(reply.status).or_insert(0) += 1;
+                assert!(reply.status == want.status, "{}", &about[..about.len().min(600)]);
+                if reply.status == 7 {
+                    continue;
+                }
+                assert!(reply.status != 0 || reply.value == want.value, "{}", &about[..about.len().min(600)]);
+                assert!(!want.cas_hidden || reply.cas == u64::MAX, "the CAS is hidden");
+                if let Some(key) = &want.changed
+                    && let Some(document) = model.documents.get_mut(key)
+                {
+                    assert!(reply.cas != document.cas, "another CAS with each change");
+                    document.cas = reply.cas;
+                }
+            }
+            // Some locks end meanwhile.
+            world.now.unix_ms += i64::try_from(dice.below(4000)).unwrap();
+        }
+        // What there is at the end, byte by byte, as somebody sees it who knows no map.
+        let mut plain = world.connect(0);
+        for (key, document) in &model.documents {
+            let got = replies_of(&mut world, &mut plain, &request(0x00, &[], key, "", 0), 1);
+            assert_eq!(
+                (&got[0].value, &got[0].extras[..]),
+                (&document.value, &document.flags.to_be_bytes()[..])
+            );
+        }
+    }
+    for status in [0, 1, 2, 5, 6, 7, 9, 0x0e] {
+        assert!(
+            statuses.get(&status).is_some_and(|count| *count > 5),
+            "{status:x} comes about: {statuses:?}"
+        );
+    }
+}
+
+/// Takes rounds until so many replies have come.
+fn replies_of(world: &mut World, client: &mut Client, bytes: &[u8], count: usize) -> Vec<Reply> {
+    let mut got = exchange(world, client, bytes, count);
+    for _ in 0..2000 {
+        if whole_count(&got) >= count {
+            break;
+        }
+        got.extend(exchange(world, client, b"", 1));
+    }
+    let replies = replies(&got);
+    assert_eq!(replies.len(), count);
+    replies
+}
+
+/// Whole replies at the front.
+fn whole_count(mut bytes: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some(size) = bytes.get(8..12) {
+        let size = 24 + u32::from_be_bytes(size.try_into().unwrap()) as usize;
+        let Some(rest) = bytes.get(size..) else { break };
+        (bytes, count) = (rest, count + 1);
+    }
+    count
+}
