@@ -88,16 +88,18 @@ for (const svg of document.querySelectorAll('figure > svg')) {
     show(place.x, place.y, over && over[0]);
   });
   svg.addEventListener('pointerleave', clear);
-  // By keys: along the lines, or from mark to mark where there are none.
+  // By keys: along the lines, or from mark to mark where there are none. A picture of ink alone can only be pointed at.
+  const isLined = lines().length > 0 && level;
+  const steps = isLined ? 60 : marks.length - 1;
+  if (steps < 0) continue;
   svg.tabIndex = 0;
   let at = -1;
   svg.addEventListener('keydown', event => {
     const by = {ArrowRight: 1, ArrowLeft: -1}[event.key];
     if (!by) return;
     event.preventDefault();
-    const steps = lines().length > 0 && level ? 60 : marks.length - 1;
     at = at < 0 ? (by > 0 ? 0 : steps) : Math.min(Math.max(at + by, 0), steps);
-    if (lines().length > 0 && level) show(level.from + at / 60 * (level.to - level.from));
+    if (isLined) show(level.from + at / 60 * (level.to - level.from));
     else show(...middle(marks[at]), marks[at]);
   });
   svg.addEventListener('blur', clear);
