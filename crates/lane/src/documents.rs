@@ -136,6 +136,8 @@ pub(crate) fn command_of(head: &[u8]) -> &'static Command {
         Verb::Set | Verb::Add | Verb::Replace | Verb::Cas => Id::DocumentSet,
         Verb::Append | Verb::Prepend => Id::DocumentEdit,
         Verb::Delete | Verb::Forget => Id::DocumentDelete,
+        Verb::LookupIn => Id::DocumentLookup,
+        Verb::MutateIn => Id::DocumentMutate,
         Verb::Incr | Verb::Decr => Id::DocumentCount,
         Verb::Flush => Id::DocumentFlush,
         Verb::Stats => Id::DocumentStats,

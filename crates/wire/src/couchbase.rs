@@ -16,6 +16,7 @@
 //! | [`reply`] | outcomes to bytes |
 //! | [`status`] | the codes, their names, and the error map that says what they mean |
 //! | [`map`] | which node has which partition, as JSON |
+//! | [`subdocument`] | paths of a document that are looked at or changed together |
 //!
 //! Follows Couchbase Server 7.2 (`kv_engine`: `docs/BinaryProtocol.md`, `docs/Collections.md`, `include/mcbp/protocol`).
 
@@ -24,6 +25,7 @@ pub mod features;
 pub mod map;
 pub mod reply;
 pub mod status;
+pub mod subdocument;
 
 mod frames;
 pub(crate) mod request;

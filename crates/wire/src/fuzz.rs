@@ -9,6 +9,7 @@ use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
 
 pub mod aerospike;
 pub mod couchbase;
+pub mod json;
 pub mod memcached;
 
 /// Requests decode the same in one piece and cut at places drawn from `seed`, by views and by tokens; every step makes

@@ -6,6 +6,7 @@
 //! say of stale ones, and whether it was locked.
 
 mod edit;
+pub(crate) mod inside;
 pub(crate) mod lock;
 mod meta;
 
@@ -53,6 +54,9 @@ pub(super) fn run(
     let request = Request::of(space, call);
     match call.command.id {
         Id::DocumentEdit => return edit::edit(space, &request, progress, sink, budget),
+        Id::DocumentLookup | Id::DocumentMutate => {
+            return inside::run(space, &request, progress, sink, budget);
+        }
         Id::DocumentFlush => return edit::flush(space, &request, progress, sink, budget),
         Id::DocumentGet | Id::DocumentTouch => match request.head.verb {
             Verb::MetaGet => meta::get(space, &request, sink),

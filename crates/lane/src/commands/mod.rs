@@ -25,6 +25,7 @@ use crate::locks::LockName;
 use crate::replies::Sink;
 use crate::watch::Round;
 
+use document::inside::Inside;
 use lcs::Lcs;
 use scan::Walk;
 
@@ -54,6 +55,8 @@ pub(crate) enum State {
     Comparing(Lcs),
     /// FLUSHDB, FLUSHALL and SWAPDB, at the keys that clients watch.
     Touching(Round),
+    /// Paths of a document.
+    Inside(Inside),
 }
 
 /// How a step ended.

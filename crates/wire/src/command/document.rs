@@ -19,6 +19,10 @@ pub(super) const DOCUMENT: &[Command] = entries! { Document:
         "O(P) for P partitions that hold documents" "Removes all documents, at once or later"
     DocumentGet "document.get" -2 since "1.6.0" [Readonly Fast] [] [at(1, "RO access")] Key, Constant, []
         "O(1)" "A document"
+    DocumentLookup "document.lookup" -3 since "1.6.0" [Readonly] [] [at(1, "RO access")] Key, Sliced, []
+        "O(N*P) for N bytes of the document and P paths" "What is inside of a document"
+    DocumentMutate "document.mutate" -3 since "1.6.0" [Write Denyoom] [] [at(1, "RW access update")] Key, Sliced, []
+        "O(N*P) for N bytes of the document and P paths" "Changes a document inside"
     DocumentNode "document.node" -1 since "1.6.0" [Fast NoAuth] [] [] Connection, Constant, []
         "O(P) for P partitions" "What a client of Couchbase and a node agree on, and where partitions are"
     DocumentSay "document.say" -1 since "1.6.0" [Fast NoAuth] [] [] Connection, Constant, []

@@ -53,8 +53,8 @@ ids! {
     ClusterMyid ClusterNodes ClusterShards ClusterSlots Readonly Readwrite
 
     // Documents
-    DocumentCount DocumentDelete DocumentEdit DocumentFlush DocumentGet DocumentNode DocumentSay DocumentSet
-    DocumentStats DocumentTouch
+    DocumentCount DocumentDelete DocumentEdit DocumentFlush DocumentGet DocumentLookup DocumentMutate
+    DocumentNode DocumentSay DocumentSet DocumentStats DocumentTouch
 
     // Pages
     PageGet PageStatus

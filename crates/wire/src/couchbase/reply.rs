@@ -81,14 +81,17 @@ pub fn put_extras(out: &mut impl Put, head: &Head, extras: &[u8], cas: u64) {
     out.put(extras);
 }
 
+/// A mutation token: the history and the number of a change.
+pub fn token(history: History, number: u64) -> [u8; 16] {
+    let mut token = [0; 16];
+    token[..8].copy_from_slice(&history.to_be_bytes());
+    token[8..].copy_from_slice(&number.to_be_bytes());
+    token
+}
+
 /// Appends the reply to a change that came to `outcome`, with the number of the change.
 pub fn put_change(out: &mut impl Put, head: &Head, outcome: &Outcome, history: History) {
-    let token = |number: u64| {
-        let mut token = [0; 16];
-        token[..8].copy_from_slice(&history.to_be_bytes());
-        token[8..].copy_from_slice(&number.to_be_bytes());
-        token
-    };
+    let token = |number: u64| token(history, number);
     match outcome {
         Outcome::Stored { cas } | Outcome::Deleted { cas } => put_extras(out, head, &token(*cas), *cas),
         Outcome::Number { value, item, .. } => put_number(out, head, &token(item.cas), *value, item.cas),

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::features::Features;
-use super::{BODY_SIZE_MAX, JSON, VALUE_SIZE_MAX, collections, frames};
+use super::{BODY_SIZE_MAX, JSON, VALUE_SIZE_MAX, collections, frames, subdocument};
 use crate::memcached::binary::{
     self, HEADER_SIZE, Key, MECHANISM_SIZE_MAX, PAYLOAD_SIZE_MAX, Shape, array, asked,
 };
@@ -35,6 +35,10 @@ fn shape(opcode: u8) -> Option<Shape> {
         0xba => (Verb::Manifest, &[0], Key::None, false),
         0xbb => (Verb::CollectionId, &[0], Key::None, true),
         0xbc => (Verb::ScopeId, &[0], Key::None, true),
+        0xc5..=0xd2 if let Some(changes) = subdocument::changes(opcode) => {
+            let verb = if changes { Verb::MutateIn } else { Verb::LookupIn };
+            (verb, subdocument::extras_sizes(opcode, changes), Key::Some, true)
+        }
         0xfe => (Verb::ErrorMap, &[0], Key::None, true),
         _ => return None,
     };
@@ -192,6 +196,7 @@ fn understood(
             | Verb::Delete
             | Verb::Incr
             | Verb::Decr
+            | Verb::MutateIn
     );
     if wishes.is_durable && !writes || wishes.preserves_expiry && (!writes || shape.verb == Verb::Add) {
         return Err(Status::INVALID);
@@ -215,6 +220,10 @@ fn understood(
             [2] => head.bits = head.bits.and(Bits::WANTS_DATATYPE),
             _ => return Err(Status::INVALID),
         },
+        Verb::LookupIn | Verb::MutateIn => {
+            let extras = &input[frame.extras.clone()];
+            head = subdocument::ask(head, extras, frame.value_size, writes)?;
+        }
         Verb::Stats if is_of_vbuckets(&input[key.clone()]) => head.verb = Verb::VbucketStats,
         Verb::Unlock if head.cas == 0 => return Err(Status::INVALID),
         Verb::Hello if !value.len().is_multiple_of(2) => return Err(Status::INVALID),

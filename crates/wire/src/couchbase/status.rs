@@ -74,8 +74,9 @@ const fn meaning(
 }
 
 const RETRY: &str = r#""temp","retry-now""#;
+const SUBDOCUMENT: &str = r#""item-only","subdoc""#;
 
-static MEANINGS: [Meaning; 24] = [
+static MEANINGS: [Meaning; 40] = [
     meaning(Status::OK, "SUCCESS", "Success", r#""success""#),
     meaning(Status::NOT_FOUND, "KEY_ENOENT", "Not found", r#""item-only""#),
     meaning(Status::EXISTS, "KEY_EEXISTS", "The key exists, or its CAS is another one", r#""item-only""#),
@@ -129,6 +130,72 @@ static MEANINGS: [Meaning; 24] = [
         "DURABILITY_INVALID_LEVEL",
         "Nothing is persisted: majority is the only level",
         r#""item-only","invalid-input""#,
+    ),
+    meaning(Status::PATH_MISSING, "SUBDOC_PATH_ENOENT", "The path leads to nothing", SUBDOCUMENT),
+    meaning(
+        Status::PATH_MISMATCH,
+        "SUBDOC_PATH_MISMATCH",
+        "The path goes into something of another kind",
+        SUBDOCUMENT,
+    ),
+    meaning(Status::PATH_INVALID, "SUBDOC_PATH_EINVAL", "The path does not read as one", SUBDOCUMENT),
+    meaning(Status::PATH_TOO_BIG, "SUBDOC_PATH_E2BIG", "The path has too many components", SUBDOCUMENT),
+    meaning(Status::DOCUMENT_TOO_DEEP, "SUBDOC_DOC_E2DEEP", "The document is too deep", SUBDOCUMENT),
+    meaning(
+        Status::VALUE_UNFIT,
+        "SUBDOC_VALUE_CANTINSERT",
+        "The value cannot stand where the path leads",
+        SUBDOCUMENT,
+    ),
+    meaning(Status::DOCUMENT_NOT_JSON, "SUBDOC_DOC_NOT_JSON", "The document is not JSON", SUBDOCUMENT),
+    meaning(
+        Status::NUMBER_RANGE,
+        "SUBDOC_NUM_ERANGE",
+        "The number at the path has more than 64 bits",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::DELTA_INVALID,
+        "SUBDOC_DELTA_EINVAL",
+        "What is to be added is no whole number of 64 bits, or zero",
+        SUBDOCUMENT,
+    ),
+    meaning(Status::PATH_EXISTS, "SUBDOC_PATH_EEXISTS", "The path leads to something already", SUBDOCUMENT),
+    meaning(
+        Status::VALUE_TOO_DEEP,
+        "SUBDOC_VALUE_ETOODEEP",
+        "The value would make the document too deep",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::INVALID_COMBINATION,
+        "SUBDOC_INVALID_COMBO",
+        "These paths do not go together, or are more than 16",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::PATH_FAILURE,
+        "SUBDOC_MULTI_PATH_FAILURE",
+        "Something failed at one of the paths",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::UNKNOWN_ATTRIBUTE,
+        "SUBDOC_XATTR_UNKNOWN_VATTR",
+        "Only $document is told of a document",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::ATTRIBUTE_IS_FIXED,
+        "SUBDOC_XATTR_CANT_MODIFY_VATTR",
+        "What is told of a document cannot be changed",
+        SUBDOCUMENT,
+    ),
+    meaning(
+        Status::ATTRIBUTE_ORDER,
+        "SUBDOC_INVALID_XATTR_ORDER",
+        "Attributes come before paths of the document",
+        SUBDOCUMENT,
     ),
 ];
 

@@ -159,7 +159,7 @@ fn what_is_refused_has_its_body_swallowed() {
         input[index] = byte;
         input
     };
-    refused(request(0xc9, b"xx", b"key", b"value"), Status::UNKNOWN_COMMAND);
+    refused(request(0xd9, b"xx", b"key", b"value"), Status::UNKNOWN_COMMAND);
     refused(request(0x23, &[0; 4], b"key", b""), Status::UNKNOWN_COMMAND);
     refused(request(0x83, b"", b"key", b""), Status::NOT_SUPPORTED);
     let get = || request(0x00, b"", b"key", b"");

@@ -38,9 +38,10 @@ fn pages(input: &[u8], piece: usize) -> Vec<Vec<Vec<u8>>> {
 
 /// Bytes that are nearly a stream of requests, some of them damaged.
 pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
-    const OPCODES: [u8; 34] = [
+    const OPCODES: [u8; 38] = [
         0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x08, 0x09, 0x0a, 0x0c, 0x0d, 0x0e, 0x10, 0x11, 0x1c, 0x1d,
         0x1e, 0x1f, 0x20, 0x21, 0x22, 0x83, 0x89, 0x91, 0x92, 0x94, 0x95, 0xa0, 0xb5, 0xba, 0xbb, 0xfe, 0xc5,
+        0xc8, 0xd0, 0xd1, 0xd2,
     ];
     let mut input = Vec::new();
     let mut below =
@@ -54,6 +55,8 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
             0x94 => [0, 4][below(2)],
             0xa0 => below(2),
             0xb5 => [0, 16][below(2)],
+            0xc5 | 0xc8 | 0xd2 => [3, 4, 7][below(3)],
+            0xd1 => [0, 4, 5][below(3)],
             _ => 0,
         };
         let key: &[u8] = match opcode {
@@ -72,6 +75,9 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
             0x92 => b"\0\x01\0\x04\0key".to_vec(),
             0xbb => b"_default._default".to_vec(),
             0xfe => vec![0, 2],
+            0xc5 | 0xc8 | 0xd2 => b"path.of[1]value".repeat([1, 3000][below(2)]),
+            0xd0 => b"\xc5\0\0\x01a".repeat(below(4)),
+            0xd1 => b"\xc8\x01\0\x01\0\0\0\x01a1".repeat(below(4)),
             _ => Vec::new(),
         };
         let frames: &[u8] = [&b""[..], b"\x13\x01\xca\x08", b"\x50", b"\x11\x03", b"\xff\xff"][below(5)];

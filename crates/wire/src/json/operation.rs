@@ -177,10 +177,12 @@ impl Operation {
     pub fn value(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match self.verb {
             Verb::Counter if self.kept.len() + bytes.len() > DELTA_SIZE_MAX => return Err(Error::DeltaUnfit),
-            Verb::AddUnique if self.kept.len() + bytes.len() > UNIQUE_SIZE_MAX => {
-                return Err(Error::ValueTooBig);
+            Verb::Counter => self.kept.extend_from_slice(bytes),
+            // A byte too many is kept as a sign: that the value is no such thing at all is said first, however it is cut.
+            Verb::AddUnique => {
+                let room = UNIQUE_SIZE_MAX + 1 - self.kept.len();
+                self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
-            Verb::Counter | Verb::AddUnique => self.kept.extend_from_slice(bytes),
             _ => {}
         }
         if self.verb == Verb::Counter { Ok(()) } else { self.value.feed(bytes) }
@@ -195,6 +197,9 @@ impl Operation {
             Verb::Counter => delta(&self.kept).map(|_| ()),
             Verb::AddUnique => {
                 self.value.finish()?;
+                if self.kept.len() > UNIQUE_SIZE_MAX {
+                    return Err(Error::ValueTooBig);
+                }
                 self.search.set_same(self.kept.trim_ascii().to_vec());
                 Ok(())
             }

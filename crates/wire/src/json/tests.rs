@@ -265,6 +265,7 @@ fn nothing_lies_deeper_than_the_deepest_level() {
     let long = format!("\"{}\"", "u".repeat(UNIQUE_SIZE_MAX - 2));
     check(Verb::AddUnique, "", &long, "[1]", Ok(()));
     check(Verb::AddUnique, "", &format!("{long} "), "[1]", Err(Error::ValueTooBig));
+    check(Verb::AddUnique, "", &format!("{long},1"), "[1]", Err(Error::ValueUnfit));
 }
 
 #[test]

@@ -134,11 +134,15 @@ pub enum Verb {
     CollectionId,
     /// The number of the scope that is the value.
     ScopeId,
+    /// What is inside of a document, at the paths in the value ([`crate::couchbase::subdocument`]).
+    LookupIn,
+    /// Change it there.
+    MutateIn,
 }
 
 impl Verb {
     /// All, by their code.
-    const ALL: [Verb; Verb::ScopeId as usize + 1] = [
+    const ALL: [Verb; Verb::MutateIn as usize + 1] = [
         Verb::Say,
         Verb::Get,
         Verb::Gat,
@@ -179,6 +183,8 @@ impl Verb {
         Verb::Manifest,
         Verb::CollectionId,
         Verb::ScopeId,
+        Verb::LookupIn,
+        Verb::MutateIn,
     ];
 
     /// Does it concern one key, which decides the lane?

@@ -1,6 +1,8 @@
 //! Commands on documents that may take several steps: bytes before or behind a value, and the end of all documents.
 
-use store::{Budget, Effect, Expiry, Mark, NewValue, RopeBuilder, Value};
+use std::ops::Range;
+
+use store::{Budget, CHUNK_SIZE, Effect, Expiry, Mark, NewValue, RopeBuilder, Value};
 use wire::couchbase;
 use wire::memcached::{self, Outcome, Say, Verb};
 
@@ -104,7 +106,8 @@ enum Joined {
 }
 
 /// What stands in front or behind.
-enum Part<'a> {
+#[derive(Clone, Copy)]
+pub(super) enum Part<'a> {
     Bytes(&'a [u8]),
     Rope(&'a store::Rope),
 }
@@ -117,18 +120,30 @@ fn of_value(value: Value<'_>) -> Part<'_> {
     }
 }
 
-fn of_arg(arg: Arg<'_>) -> Part<'_> {
+pub(super) fn of_arg(arg: Arg<'_>) -> Part<'_> {
     match arg {
         Arg::Flat(bytes) => Part::Bytes(bytes),
         Arg::Rope(rope) => Part::Rope(rope),
     }
 }
 
-impl Part<'_> {
-    fn len(&self) -> usize {
+impl<'a> Part<'a> {
+    pub(super) fn len(&self) -> usize {
         match self {
             Part::Bytes(bytes) => bytes.len(),
             Part::Rope(rope) => rope.len(),
+        }
+    }
+
+    /// The first bytes of a range, as many as lie in one piece.
+    pub(super) fn piece(self, range: Range<usize>) -> &'a [u8] {
+        match self {
+            Part::Bytes(bytes) => &bytes[range],
+            Part::Rope(rope) => {
+                let chunk = rope.chunk(range.start / CHUNK_SIZE).as_ref().as_ref();
+                let start = range.start % CHUNK_SIZE;
+                &chunk[start..chunk.len().min(start + range.len())]
+            }
         }
     }
 
