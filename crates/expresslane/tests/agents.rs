@@ -196,6 +196,48 @@ fn two_agents_load_as_one_program_would() {
 }
 
 #[test]
+fn a_comparison_is_loaded_by_agents() {
+    let servers = [1, 2]
+        .map(|lanes: u8| Served::start(&format!("agents-compare-{lanes}"), &["--lanes", &lanes.to_string()]));
+    let folder = Folder::new("agents-compare-result");
+    let (one, two, secret) = two(&folder);
+    let result = folder.path("result.jsonl");
+    let [a, b] = servers.each_ref().map(|server| format!(":{}", server.port()));
+    let mut command = program(None);
+    command.args(["bench", "compare", &a, &b, "--noisy", "--preload", "--keys", "100", "--seed", "9", "-q"]);
+    command.args([
+        "--requests",
+        "500",
+        "--duration",
+        "1h",
+        "--pairs",
+        "2",
+        "--floor-pairs",
+        "1",
+        "--metric",
+        "p50",
+    ]);
+    command.args(["--agents", &format!("{},{}", one.address, two.address), "--secret-file", &secret]);
+    let output = command.args(["--result", &result]).output().unwrap();
+    // Two pairs tell nothing, and a busy machine may make all of them doubtful.
+    assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
+    let saved = saved(&result);
+    assert!(saved.is_complete);
+    // Two pairs, and one of each side with itself.
+    assert_eq!(saved.runs.len(), 8);
+    for run in &saved.runs {
+        let end = run.end.as_ref().unwrap();
+        assert_eq!((end.answered, &end.failure), (500, &None));
+        let names: Vec<&str> = end.agents.iter().map(|agent| agent.name.as_str()).collect();
+        assert_eq!(names, [&one.address, &two.address]);
+        assert!(end.agents.iter().all(|agent| agent.answered > 0), "{:?}", end.agents);
+    }
+    for server in &servers {
+        assert_eq!(server.talk().say("DBSIZE"), ":100");
+    }
+}
+
+#[test]
 fn who_does_not_know_the_secret_is_sent_away_and_the_agent_goes_on() {
     let served = Served::start("agents-secret", &["--lanes", "1"]);
     let folder = Folder::new("agents-secret-files");
