@@ -128,8 +128,8 @@ impl Keyspace {
 /// The command that a head asks for.
 #[inline]
 pub(crate) fn command_of(head: &[u8]) -> &'static Command {
-    let head = Head::from_bytes(head);
-    let id = match head.verb {
+    let (verb, framing) = Head::front_of(head);
+    let id = match verb {
         Verb::Get | Verb::MetaDebug | Verb::GetMeta | Verb::Observe => Id::DocumentGet,
         // It may make what is missing, give it another end, lock it, or note that a client is to renew it.
         Verb::MetaGet | Verb::Gat | Verb::Touch | Verb::GetLocked | Verb::Unlock => Id::DocumentTouch,
@@ -151,7 +151,7 @@ pub(crate) fn command_of(head: &[u8]) -> &'static Command {
         | Verb::CollectionId
         | Verb::ScopeId => Id::DocumentNode,
         Verb::Version | Verb::SaslList | Verb::SaslAuth | Verb::SaslStep
-            if head.framing == memcached::Framing::Couchbase =>
+            if framing == memcached::Framing::Couchbase =>
         {
             Id::DocumentNode
         }

@@ -65,7 +65,8 @@ pub(super) fn run(
             Verb::Unlock => lock::unlock(space, &request, sink),
             Verb::GetMeta => get_meta(space, &request, sink),
             Verb::Observe => observe(space, &request, sink),
-            _ => get(space, &request, sink),
+            Verb::Get => get(space, &request, sink),
+            _ => get_and_touch(space, &request, sink),
         },
         Id::DocumentSet => set(space, &request, sink),
         Id::DocumentDelete => delete(space, &request, sink),
@@ -174,8 +175,33 @@ fn mark_of(entry: &Entry<'_>) -> Mark {
     entry.mark().expect("all there is in a database of documents are documents")
 }
 
-/// `get`, `gets`, GETK; `gat`, `gats`, GATK and TOUCH, which give the document another end.
+/// `get`, `gets`, GETK.
 fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
+    let key = request.key(space);
+    let may_be_locked = space.documents.locked.holds(key.hash, space.now.unix_ms);
+    // Looked for once: all that stands in a reply is in the entry.
+    let Some(entry) = space.look_up(&key) else {
+        space.documents.tally.gets.misses += 1;
+        return request.say(sink, &Outcome::Miss);
+    };
+    let Mark { cas, bits, flags } = mark_of(&entry);
+    let is_locked = may_be_locked && bits & LOCKED != 0;
+    let shown_cas = if is_locked { couchbase::reply::CAS_LOCKED } else { cas };
+    let value = entry.value();
+    let (size, datatype) = (value.len() as u64, bits & DATATYPE);
+    let item = memcached::Item { flags, cas: shown_cas, datatype, size, ..memcached::Item::default() };
+    reply::put_value_header(sink, &request.head, key.bytes, b"", &item);
+    put_bytes(sink, value);
+    reply::put_value_end(sink, &request.head);
+    space.documents.tally.gets.hits += 1;
+    if bits & FETCHED == 0 {
+        let bits = bits | FETCHED;
+        space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
+    }
+}
+
+/// `gat`, `gats`, GATK and TOUCH, which give the document another end.
+fn get_and_touch(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     let key = request.key(space);
     let verb = request.head.verb;
     let Some(mark) = space.look_up(&key).map(|entry| mark_of(&entry)) else {
@@ -184,11 +210,11 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         return request.say(sink, &outcome);
     };
     space.documents.tally.looked(verb, true);
-    if verb != Verb::Get && lock::is_locked(space, &key, mark) {
+    if lock::is_locked(space, &key, mark) {
         return request.say(sink, &Outcome::Say(Say::Locked));
     }
     // In Couchbase another end is a change like others.
-    let cas = if verb != Verb::Get && request.is_of_couchbase() && is_new_end(space, request, &key) {
+    let cas = if request.is_of_couchbase() && is_new_end(space, request, &key) {
         space.documents.next_cas()
     } else {
         mark.cas
@@ -208,9 +234,7 @@ fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
         let bits = mark.bits | FETCHED;
         space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
     }
-    if verb != Verb::Get {
-        end_at(space, key, request.head.exptime);
-    }
+    end_at(space, key, request.head.exptime);
 }
 
 /// Is the end that was sent another one than that of the document?
@@ -256,7 +280,10 @@ fn set_end(space: &mut Keyspace, key: Key<'_>, end: Option<Expiry>) {
 fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     let head = &request.head;
     let key = request.key(space);
-    let old = space.get(&key).map(|entry| mark_of(&entry));
+    // Whatever is there goes, unless somebody may have locked it, or its end is to stay.
+    let asks_nothing =
+        head.verb == Verb::Set && !head.is(Bits::KEEPS_EXPIRY) && space.documents.locked.is_empty();
+    let old = if asks_nothing { None } else { space.get(&key).map(|entry| mark_of(&entry)) };
     let (mut kept, mut expiry) = (0, end_of(space, head.exptime));
     let outcome = match (head.verb, old) {
         (Verb::Add, Some(_)) => {

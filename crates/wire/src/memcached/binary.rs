@@ -98,6 +98,36 @@ pub(crate) fn shape(opcode: u8) -> Option<Shape> {
     Some(Shape { verb, bits: bits.and_if(is_quiet, Bits::QUIET), extras, key, has_value })
 }
 
+/// A request for one key without anything odd, which lies in the input as a whole: its head and its key. Nearly every request, read
+/// in one go; any other is read with care.
+#[inline]
+pub(super) fn plain_get(input: &[u8]) -> Option<(Head, &[u8])> {
+    let header: &[u8; HEADER_SIZE] = input.first_chunk()?;
+    let key_bits = match header[1] {
+        0x00 | 0x09 => Bits::WANTS_VALUE,
+        0x0c | 0x0d => Bits::WANTS_VALUE.and(Bits::WANTS_KEY),
+        _ => return None,
+    };
+    let key_size = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    let body_size = u32::from_be_bytes(array(header, 8));
+    let is_plain = header[0] == MAGIC_REQUEST
+        && header[4] == 0
+        && u64::from(body_size) == u64::from(u16::from_be_bytes([header[2], header[3]]))
+        && 0 < key_size
+        && key_size <= KEY_SIZE_MAX
+        && header[16..] == [0; 8];
+    let key = input.get(HEADER_SIZE..HEADER_SIZE + key_size).filter(|_| is_plain)?;
+    let head = Head {
+        opcode: header[1],
+        datatype: header[5],
+        bits: key_bits.and_if(matches!(header[1], 0x09 | 0x0d), Bits::QUIET),
+        vbucket: u16::from_be_bytes([header[6], header[7]]),
+        opaque: u32::from_be_bytes(array(header, 12)),
+        ..Head::new(Verb::Get, Framing::Binary)
+    };
+    Some((head, key))
+}
+
 /// What stands in front of a request's value, if all of it is there.
 pub(super) fn parse(input: &[u8], limits: &Limits) -> Option<Parsed> {
     if input.first().is_some_and(|magic| *magic != MAGIC_REQUEST) {

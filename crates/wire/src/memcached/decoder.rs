@@ -197,6 +197,13 @@ impl Decoder {
     }
 
     fn header(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
+        if self.framing == Framing::Binary
+            && limits.authenticated
+            && let Some((head, key)) = binary::plain_get(input)
+        {
+            place(&head, key, args);
+            return Step::Command { size: binary::HEADER_SIZE + key.len() };
+        }
         match self.parse_header(input, limits) {
             None => Step::Need,
             Some(parsed) => self.understood(parsed, input, args),

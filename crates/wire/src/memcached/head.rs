@@ -36,6 +36,20 @@ pub const MAGIC_REQUEST: u8 = 0x80;
 pub const MAGIC_REPLY: u8 = 0x81;
 
 impl Framing {
+    /// From `self as u8`.
+    #[inline]
+    fn of_code(code: u8) -> Framing {
+        match code {
+            0 => Framing::Text,
+            1 => Framing::Meta,
+            2 => Framing::Binary,
+            code => {
+                assert!(code == 3, "a head has one of four framings");
+                Framing::Couchbase
+            }
+        }
+    }
+
     /// What a connection speaks that begins with this byte: binary or text (which has the meta commands too).
     pub fn of(first: u8) -> Framing {
         if first == MAGIC_REQUEST { Framing::Binary } else { Framing::Text }
@@ -338,6 +352,12 @@ impl Head {
         bytes
     }
 
+    /// What is to be done and how it was framed, of the head that [`Head::to_bytes`] wrote.
+    #[inline]
+    pub fn front_of(bytes: &[u8]) -> (Verb, Framing) {
+        (Verb::ALL[usize::from(bytes[0])], Framing::of_code(bytes[1]))
+    }
+
     /// The head that [`Head::to_bytes`] wrote.
     ///
     /// # Panics
@@ -345,17 +365,9 @@ impl Head {
     #[inline]
     pub fn from_bytes(bytes: &[u8]) -> Head {
         let bytes: &[u8; HEAD_SIZE] = bytes.try_into().expect("a head has HEAD_SIZE bytes");
-        let framing = match bytes[1] {
-            0 => Framing::Text,
-            1 => Framing::Meta,
-            2 => Framing::Binary,
-            code => {
-                assert!(code == 3, "a head has one of four framings");
-                Framing::Couchbase
-            }
-        };
+        let (verb, framing) = Head::front_of(bytes);
         Head {
-            verb: Verb::ALL[usize::from(bytes[0])],
+            verb,
             framing,
             opcode: bytes[2],
             datatype: bytes[3],

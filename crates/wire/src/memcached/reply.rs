@@ -348,8 +348,7 @@ pub fn put_value_header(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8
                 cas: item.cas,
                 ..Header::OK
             };
-            put_header(out, head, &header);
-            out.put_all([&item.flags.to_be_bytes(), key, b""]);
+            out.put_all([&header_bytes(head, &header), &item.flags.to_be_bytes(), key]);
         }
     }
 }
@@ -428,6 +427,11 @@ impl Header {
 
 /// Appends the header of a binary reply: layout as a request's, with the magic 0x81 and the status instead of the partition.
 pub fn put_header(out: &mut impl Put, head: &Head, header: &Header) {
+    out.put(&header_bytes(head, header));
+}
+
+#[inline]
+fn header_bytes(head: &Head, header: &Header) -> [u8; super::binary::HEADER_SIZE] {
     let mut bytes = [0; super::binary::HEADER_SIZE];
     bytes[..2].copy_from_slice(&[MAGIC_REPLY, head.opcode]);
     bytes[2..4].copy_from_slice(&header.key_size.to_be_bytes());
@@ -436,7 +440,7 @@ pub fn put_header(out: &mut impl Put, head: &Head, header: &Header) {
     bytes[8..12].copy_from_slice(&header.body_size.to_be_bytes());
     bytes[12..16].copy_from_slice(&head.opaque.to_be_bytes());
     bytes[16..].copy_from_slice(&header.cas.to_be_bytes());
-    out.put(&bytes);
+    bytes
 }
 
 /// A word and a number behind it.

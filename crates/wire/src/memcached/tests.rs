@@ -413,6 +413,14 @@ fn lengths_that_lie_end_the_connection_or_are_swallowed() {
     };
     assert_eq!(say(header(0, 10, 0, 9)), Some((Say::UnknownCommand, true)));
     assert_eq!(say(header(1, 10, 8, 17)), Some((Say::UnknownCommand, true)));
+    // The body of a GET is as long as its key, but there are extras; and one that begins as no request does.
+    assert_eq!(say([&header(0, 10, 4, 10)[..], &[b'k'; 14]].concat()), Some((Say::UnknownCommand, true)));
+    let mut two = request(0, b"key", &[], b"").repeat(2);
+    let second = two.len() / 2;
+    two[second] = 0x81;
+    let got = decode(&two, &[], &Limits::default());
+    let head = Head::from_bytes(&got[1][HEAD]);
+    assert_eq!((head.say, head.is(Bits::CLOSES)), (Say::Nothing, true));
     assert_eq!(say(header(0, 251, 0, 251)), Some((Say::InvalidArguments, true)));
     assert_eq!(say(header(0, u16::MAX, u8::MAX, u32::MAX)), Some((Say::InvalidArguments, true)));
     assert_eq!(say(header(0x99, 0, 0, u32::MAX)), Some((Say::UnknownCommand, false)));

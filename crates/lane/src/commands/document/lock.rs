@@ -30,7 +30,15 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    fn holds(&self, hash: u64, now_ms: i64) -> bool {
+    /// Is none locked?
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.until_ms.is_empty()
+    }
+
+    /// Is a document with this hash locked, if it was?
+    #[inline]
+    pub(super) fn holds(&self, hash: u64, now_ms: i64) -> bool {
         self.until_ms.get(&hash).is_some_and(|until_ms| now_ms < *until_ms)
     }
 
