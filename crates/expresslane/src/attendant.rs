@@ -190,6 +190,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("databases", settings.databases.to_string()),
         ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
         ("max-item-size", settings.max_item_size.0.to_string()),
+        ("max-record-size", settings.max_record_size.0.to_string()),
         ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
         ("client-output-buffer-limit", limits.join(" ")),
         ("slowlog-log-slower-than", settings.slowlog_log_slower_than.to_string()),

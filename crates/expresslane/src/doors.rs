@@ -26,6 +26,7 @@ pub(crate) fn entrances(settings: &ServeSettings) -> Vec<Entrance> {
         ("--memcached", Port::Shared, Dialect::Memcached, settings.memcached_port()),
         ("--couchbase", Port::Lane, Dialect::Couchbase, settings.couchbase_port()),
         ("--couchbase-management", Port::Lane, Dialect::Management, settings.management_port()),
+        ("--aerospike", Port::Lane, Dialect::Aerospike, settings.aerospike_port()),
     ];
     let open = |(flag, port, dialect, first_port): (_, _, _, Option<u16>)| {
         first_port.map(|first_port| Entrance { flag, door: Door { port, dialect }, first_port })

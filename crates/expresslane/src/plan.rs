@@ -250,6 +250,7 @@ mod tests {
             (&["--memcached", "yes"], Some("--memcached 11211")),
             (&["--memcached", "22122"], Some("--memcached 22122")),
             (&["--memcached", "off"], None),
+            (&["--aerospike"], Some("--aerospike 3000-3005")),
         ] {
             assert_eq!(ports(flags).get(2).map(String::as_str), want);
         }

@@ -21,7 +21,7 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
+use lane::{Aerospike, Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::Uring;
@@ -297,6 +297,13 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         redis_version: REDIS_VERSION,
         bulk_size_max: settings.proto_max_bulk_len.0,
         item_size_max: settings.max_item_size.0,
+        aerospike: Aerospike {
+            namespace: settings.aerospike_namespace,
+            record_size_max: settings.max_record_size.0,
+            default_ttl_s: settings.aerospike_default_ttl,
+            port_base: settings.aerospike_port(),
+            credential: None,
+        },
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
         output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),

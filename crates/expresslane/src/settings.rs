@@ -17,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use wire::aerospike::{Namespace, TTL_MAX_S};
 
 pub(crate) use file::meant;
 pub(crate) use rewrite::rewrite;
@@ -155,6 +156,11 @@ pub(crate) struct ServeSettings {
     /// What Couchbase's clients call the documents: their bucket
     #[arg(long, help_heading = "Network", value_name = "NAME", default_value = "default", value_parser = bucket_name)]
     pub(crate) couchbase_bucket: String,
+    /// Also serve Aerospike's clients, each lane as a node: lane i listens on PORT + i
+    ///
+    /// Without a port it is 3000, as Aerospike's.
+    #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
+    pub(crate) aerospike: DialectPort,
     /// The host that cluster clients are told, instead of the one they connected to; empty for none
     #[arg(long, help_heading = "Network", value_name = "HOST")]
     pub(crate) announce_ip: Option<String>,
@@ -245,6 +251,15 @@ pub(crate) struct ServeSettings {
     /// Largest document of memcached's clients with its key, as memcached counts it
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1mb")]
     pub(crate) max_item_size: Size,
+    /// Largest record of Aerospike's clients: its bins with their names, its set and its key
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1mb")]
+    pub(crate) max_record_size: Size,
+    /// The one namespace of Aerospike's clients
+    #[arg(long, help_heading = "Clients", value_name = "NAME", default_value = "test", value_parser = namespace)]
+    pub(crate) aerospike_namespace: Namespace,
+    /// Seconds that a record lives whose client leaves that to the server; 0 for ever
+    #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, TTL_MAX_S))]
+    pub(crate) aerospike_default_ttl: u32,
     /// Largest command under way of one client; beyond, the client is closed
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb")]
     pub(crate) client_query_buffer_limit: Size,
@@ -263,6 +278,8 @@ const MEMCACHED_PORT: u16 = 11211;
 /// Where Couchbase listens, and where it is managed.
 const COUCHBASE_PORT: u16 = 11210;
 const MANAGEMENT_PORT: u16 = 8091;
+/// Where Aerospike does.
+const AEROSPIKE_PORT: u16 = 3000;
 
 impl ServeSettings {
     /// Where memcached's clients are served.
@@ -279,6 +296,16 @@ impl ServeSettings {
     pub(crate) fn management_port(&self) -> Option<u16> {
         self.couchbase_port().and(self.couchbase_management.port(MANAGEMENT_PORT))
     }
+
+    /// Where Aerospike's clients find lane 0.
+    pub(crate) fn aerospike_port(&self) -> Option<u16> {
+        self.aerospike.port(AEROSPIKE_PORT)
+    }
+}
+
+fn namespace(text: &str) -> Result<Namespace, String> {
+    let rule = "a namespace's name has 1 to 31 letters, digits, _, - or $";
+    Namespace::new(text).ok_or_else(|| format!("{rule}, not '{text}'"))
 }
 
 /// Why there are no settings.

@@ -71,6 +71,12 @@ pub(crate) fn table(
                 let places = places(entrance).join(" ");
                 rows.push(("", format!("{places} (its map by HTTP, likewise)")));
             }
+            Dialect::Aerospike => {
+                let (namespace, size) = (settings.aerospike_namespace.as_str(), settings.max_record_size);
+                let base = places(entrance).join(" ");
+                let text = format!("{base} + lane (namespace {namespace}; records up to {size})");
+                rows.push(("aerospike", text));
+            }
         }
     }
     let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
@@ -275,6 +281,10 @@ mod tests {
             (
                 &["--couchbase", "--couchbase-management", "9000"],
                 "127.0.0.1:9000 [::1]:9000 (its map by HTTP",
+            ),
+            (
+                &["--aerospike", "--aerospike-namespace", "bar"],
+                "  aerospike   127.0.0.1:3000 [::1]:3000 + lane (namespace bar; records up to 1 MiB)\n",
             ),
             (&["--client-output-buffer-limit", "normal 0 0 0"], "unread replies up to any size"),
         ] {

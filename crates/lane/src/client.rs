@@ -35,12 +35,14 @@ pub enum Dialect {
     Couchbase,
     /// HTTP, as clients of Couchbase ask for the map of partitions.
     Management,
+    /// Aerospike's messages, batches, info and security.
+    Aerospike,
 }
 
 impl Dialect {
     /// All of them, each at the place of its number.
-    pub(crate) const ALL: [Dialect; 4] =
-        [Dialect::Redis, Dialect::Memcached, Dialect::Couchbase, Dialect::Management];
+    pub(crate) const ALL: [Dialect; 5] =
+        [Dialect::Redis, Dialect::Memcached, Dialect::Couchbase, Dialect::Management, Dialect::Aerospike];
     /// How many there are.
     pub const COUNT: usize = Dialect::ALL.len();
 
@@ -51,6 +53,7 @@ impl Dialect {
             Dialect::Memcached => "memcached",
             Dialect::Couchbase => "couchbase",
             Dialect::Management => "management",
+            Dialect::Aerospike => "aerospike",
         }
     }
 
@@ -65,6 +68,7 @@ impl Dialect {
             b"ERROR" | b"CLIENT_ERROR" | b"SERVER_ERROR" => Dialect::Memcached,
             b"HTTP" => Dialect::Management,
             word if couchbase::status::is_name(word) => Dialect::Couchbase,
+            word if word.starts_with(b"AS_ERR_") => Dialect::Aerospike,
             _ => Dialect::Redis,
         }
     }
@@ -88,7 +92,9 @@ impl Door {
     pub(crate) fn view(self) -> Port {
         match self.dialect {
             Dialect::Redis => self.port,
-            Dialect::Memcached | Dialect::Couchbase | Dialect::Management => Port::Shared,
+            Dialect::Memcached | Dialect::Couchbase | Dialect::Management | Dialect::Aerospike => {
+                Port::Shared
+            }
         }
     }
 }

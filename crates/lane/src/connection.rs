@@ -12,6 +12,7 @@ use crate::control::clients;
 use crate::documents;
 use crate::help;
 use crate::keyspace::Call;
+use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args};
 use crate::{Now, Settings};
@@ -108,6 +109,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             sink.put(OK);
         }
         Id::DocumentSay => return documents::say(client, call, settings, sink),
+        Id::RecordSay => return records::say(client, call, settings, sink),
         _ => run_anywhere(call, around, sink),
     }
     Wish::Nothing

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use store::Budget;
-use wire::command::{Command, Work as Cost};
+use wire::command::{Command, Group, Work as Cost};
 use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
@@ -23,6 +23,7 @@ use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::pause::Held;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::{Made, growth};
@@ -249,10 +250,10 @@ impl Core {
             Made::Enough => {}
             Made::More | Made::Held | Made::Short(_) => return Ran::Waits,
             Made::Nothing => {
-                if call.command.is_of_a_dialect() {
-                    documents::refuse_for_room(call, sink);
-                } else {
-                    reply::error(sink, OOM);
+                match call.command.group {
+                    Group::Document => documents::refuse_for_room(call, sink),
+                    Group::Record => records::refuse_for_room(call, sink),
+                    _ => reply::error(sink, OOM),
                 }
                 return Ran::Done;
             }
@@ -500,8 +501,7 @@ impl Core {
 
     /// The counters, with what is counted elsewhere.
     pub(crate) fn stats_now(&self) -> Stats {
-        // Behind Redis' databases lie the documents.
-        let keys = (0..=self.settings.database_count).map(|db| self.space.shard.count(db)).sum();
+        let keys = self.settings.databases().map(|db| self.space.shard.count(db)).sum();
         Stats { keys, ..self.stats }
     }
 }

@@ -17,6 +17,7 @@ use crate::keyspace::{Call, Route};
 use crate::multi::is_queued;
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead, AskKind};
+use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Request};
 use crate::slab::Handle;
@@ -155,10 +156,11 @@ impl Core {
             }
         };
         if is_refused_unseen(caller.client, command) {
-            if command.is_of_a_dialect() {
-                return documents::greet(caller, &self.settings, args);
-            }
-            return caller.refuse("NOAUTH Authentication required.");
+            return match command.group {
+                Group::Document => documents::greet(caller, &self.settings, args),
+                Group::Record => records::send_away(caller, args),
+                _ => caller.refuse("NOAUTH Authentication required."),
+            };
         }
         if is_queued(caller.client, command.id) {
             return self.queue(caller, command, input);
@@ -433,7 +435,13 @@ impl Core {
             local: caller.client.local,
         };
         let was_authenticated = caller.client.is_authenticated;
-        let wish = connection::run(caller.client, &call, &around, &mut sink);
+        let wish = if command.id == Id::RecordInfo {
+            let node = records::Node { around: &around, shard: &self.space.shard, stats: &self.stats };
+            records::info(&node, &call, was_authenticated, &mut sink);
+            Wish::Nothing
+        } else {
+            connection::run(caller.client, &call, &around, &mut sink)
+        };
         for code in content.take_errors() {
             caller.client.replies.note_error(code);
         }
@@ -571,7 +579,9 @@ fn answer_size(id: Id) -> AnswerSize {
         | Id::Substr
         | Id::Mget
         | Id::Scan
-        | Id::Lcs => AnswerSize::Long,
+        | Id::Lcs
+        | Id::RecordGet
+        | Id::RecordScan => AnswerSize::Long,
         _ => AnswerSize::Short,
     }
 }

@@ -14,14 +14,20 @@ use crate::chance::Chance;
 use crate::client::Port;
 use crate::documents::Documents;
 use crate::locks::Locks;
+use crate::records;
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
 
-/// The functions of the databases behind those of Redis: that of documents.
-pub const NAMESPACES: &[fn(&[u8]) -> u16] = &[|key| Function::Couchbase.slot(key).number()];
+/// The databases behind those of Redis, in their order: documents, and records.
+const FUNCTIONS: [Function; NAMESPACE_COUNT as usize] = [Function::Couchbase, Function::Aerospike];
+/// How many there are.
+pub(crate) const NAMESPACE_COUNT: u16 = 2;
+/// The functions of the databases behind those of Redis.
+pub const NAMESPACES: &[fn(&[u8]) -> u16; NAMESPACE_COUNT as usize] =
+    &[|key| FUNCTIONS[0].slot(key).number(), |key| FUNCTIONS[1].slot(key).number()];
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,8 @@ pub(crate) struct Keyspace {
     /// State of [`Keyspace::draw`].
     chance: Chance,
     pub(crate) documents: Documents,
+    /// What records are checked against.
+    pub(crate) records: records::Limits,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -97,14 +105,15 @@ impl Keyspace {
             bulk_size_max,
             chance,
             documents: Documents::default(),
+            records: records::Limits::default(),
         }
     }
 
     /// The slot that stands for the partition of a key, as the namespace of its database has it.
     #[inline]
     pub(crate) fn slot(&self, db: u16, key: &[u8]) -> Slot {
-        let function = if db < self.database_count { Function::Redis } else { Function::Couchbase };
-        function.slot(key)
+        let beside = db.checked_sub(self.database_count).map(usize::from);
+        beside.map_or(Function::Redis, |index| FUNCTIONS[index]).slot(key)
     }
 
     /// The key that is argument `index`.

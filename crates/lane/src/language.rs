@@ -3,6 +3,7 @@
 //! A dialect is a decoder and a few commands of its own. Its replies are written where they arise, by the words in argument
 //! 0 of its commands; everything between (locks, rings, order of replies, memory, statistics) knows nothing of it.
 
+use wire::aerospike;
 use wire::command::{COMMANDS, Command, Id, Refusal};
 use wire::http;
 use wire::memcached::{self, Framing};
@@ -11,6 +12,7 @@ use wire::resp::{ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
 use crate::client::Dialect;
 use crate::dispatch::resolve_name;
 use crate::documents;
+use crate::records;
 use crate::request::Args;
 
 /// A client's decoder.
@@ -19,6 +21,7 @@ pub(crate) enum Language {
     /// None until its first byte shows which of the framings it is; Couchbase's is known before.
     Memcached(Option<memcached::Decoder>),
     Http(http::Decoder),
+    Aerospike(aerospike::Decoder),
 }
 
 /// What a client may send.
@@ -26,6 +29,7 @@ pub(crate) struct Limits {
     pub(crate) resp: wire::resp::Limits,
     /// `max-item-size`.
     pub(crate) item_size_max: u64,
+    pub(crate) aerospike: aerospike::Limits,
 }
 
 impl Limits {
@@ -38,12 +42,13 @@ impl Limits {
 }
 
 /// Where a decoder stands between two commands.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) enum Place {
     /// RESP's commands stand alone, and so do requests of pages.
     #[default]
     Start,
     Memcached(memcached::State),
+    Aerospike(aerospike::State),
 }
 
 impl Language {
@@ -53,6 +58,7 @@ impl Language {
             Dialect::Memcached => Language::Memcached(None),
             Dialect::Couchbase => Language::Memcached(Some(memcached::Decoder::new(Framing::Couchbase))),
             Dialect::Management => Language::Http(http::Decoder::default()),
+            Dialect::Aerospike => Language::Aerospike(aerospike::Decoder::default()),
         }
     }
 
@@ -66,6 +72,7 @@ impl Language {
                 decoder.decode(input, ranges, &limits.memcached())
             }
             Language::Http(decoder) => decoder.decode(input, ranges),
+            Language::Aerospike(decoder) => decoder.decode(input, ranges, &limits.aerospike),
         }
     }
 
@@ -77,6 +84,7 @@ impl Language {
                 decoder.token(input)
             }
             Language::Http(_) => unreachable!("requests of pages are short"),
+            Language::Aerospike(decoder) => decoder.token(input, &limits.aerospike),
         }
     }
 
@@ -87,6 +95,7 @@ impl Language {
             Language::Resp(_) => resolve_name(name, args),
             Language::Memcached(_) => Ok(documents::command_of(name)),
             Language::Http(_) => Ok(&COMMANDS[Id::PageGet as usize]),
+            Language::Aerospike(_) => Ok(records::command_of(name)),
         }
     }
 
@@ -98,6 +107,7 @@ impl Language {
             Language::Memcached(decoder) => Place::Memcached(
                 decoder.as_ref().map_or_else(memcached::State::default, memcached::Decoder::state),
             ),
+            Language::Aerospike(decoder) => Place::Aerospike(decoder.state()),
         }
     }
 
@@ -106,8 +116,9 @@ impl Language {
         match (self, place) {
             (Language::Resp(decoder), _) => *decoder = Decoder::default(),
             (Language::Memcached(Some(decoder)), Place::Memcached(state)) => decoder.rewind(state),
-            (Language::Memcached(_), _) => {}
             (Language::Http(decoder), _) => *decoder = http::Decoder::default(),
+            (Language::Aerospike(decoder), Place::Aerospike(state)) => decoder.rewind(state),
+            (Language::Memcached(_) | Language::Aerospike(_), _) => {}
         }
     }
 }

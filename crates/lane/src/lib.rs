@@ -17,6 +17,7 @@
 //! * `pin`: to which lane a new connection belongs;
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
+//! * `language`: what a client speaks; `documents`, `records`: what other dialects than Redis' ask of the connection;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
 #![forbid(unsafe_code)]
@@ -51,6 +52,7 @@ mod peers;
 mod pin;
 mod post;
 mod recent;
+mod records;
 mod replies;
 mod request;
 mod room;
@@ -71,10 +73,12 @@ pub use control::{
 pub use keyspace::NAMESPACES;
 pub use peers::{Links, mesh, mesh_placed};
 pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
+pub use records::Aerospike;
 pub use stats::Stats;
 pub use timing::Stall;
 pub use turn::{Lane, Meter, Next, Setup};
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use auth::scram::{ITERATIONS, Mechanism, Verifier};
@@ -106,6 +110,8 @@ pub struct Settings {
     pub bulk_size_max: u64,
     /// `max-item-size`, bytes that memcached would use for a document ([`wire::memcached::item_size`]).
     pub item_size_max: u64,
+    /// What Aerospike's clients are served.
+    pub aerospike: Aerospike,
     /// `client-query-buffer-limit`, bytes of one command under way; the client is closed.
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
@@ -171,6 +177,7 @@ impl Default for Settings {
             redis_version: "7.0.15",
             bulk_size_max: 512 * 1024 * 1024,
             item_size_max: 1024 * 1024,
+            aerospike: Aerospike::default(),
             query_size_max: 1024 * 1024 * 1024,
             output_size_max: 1024 * 1024 * 1024,
             output_soft_size: usize::MAX,
@@ -213,6 +220,7 @@ impl Settings {
         };
         self.verifiers =
             password.iter().flat_map(|password| Mechanism::ALL.map(|of| verifier(of, password))).collect();
+        self.aerospike.expect(password.as_deref());
         self.password = password;
     }
 
@@ -224,10 +232,15 @@ impl Settings {
     /// The database in which clients of a dialect begin: documents lie behind the databases that SELECT knows.
     pub(crate) fn first_database(&self, dialect: Dialect) -> u16 {
         match dialect {
-            Dialect::Redis => 0,
+            Dialect::Redis | Dialect::Management => 0,
             Dialect::Memcached | Dialect::Couchbase => self.database_count,
-            Dialect::Management => 0,
+            Dialect::Aerospike => self.database_count + 1,
         }
+    }
+
+    /// All databases, those behind Redis' included.
+    pub(crate) fn databases(&self) -> Range<u16> {
+        0..self.database_count + keyspace::NAMESPACE_COUNT
     }
 
     /// Unread replies that are not taken notice of, bytes: no limit is near.
@@ -256,14 +269,19 @@ impl Settings {
 
     /// As [`Settings::lane_address`], in its two parts.
     pub(crate) fn lane_ends(&self, lane: u16, local: Address) -> (String, u16) {
-        let host = match (&self.announce_ip, local) {
-            (Some(host), _) => host.clone(),
-            (None, Address::Inet(address)) => address.ip().to_string(),
-            (None, Address::Unix | Address::Mem(_)) => "127.0.0.1".to_owned(),
-        };
+        let host = self.host(local);
         let base = self.announce_port_base.or(self.lane_port_base);
         let port = base.map_or(0, |base| base.saturating_add(lane));
         (host, port)
+    }
+
+    /// The host that a client is told that came to `local`.
+    pub(crate) fn host(&self, local: Address) -> String {
+        match (&self.announce_ip, local) {
+            (Some(host), _) => host.clone(),
+            (None, Address::Inet(address)) => address.ip().to_string(),
+            (None, Address::Unix | Address::Mem(_)) => "127.0.0.1".to_owned(),
+        }
     }
 
     /// The name of a lane as a cluster's node: the run's, its last four digits replaced by the lane's number.

@@ -109,11 +109,13 @@ impl Lane {
         // Turned away by the net, for want of a descriptor.
         stats.clients_rejected += net.counters().refused;
         let shard = &self.core.space.shard;
-        let databases = 0..=self.core.settings.database_count;
         Census {
             stats,
             memory: shard.memory(),
-            databases: databases
+            databases: self
+                .core
+                .settings
+                .databases()
                 .map(|db| Holding {
                     keys: shard.count(db),
                     expiring: shard.expiring_count(db),

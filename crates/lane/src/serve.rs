@@ -342,8 +342,8 @@ impl Ahead {
 
     /// Of what was decoded, the first `ran_count` have run: the decoder begins again behind them.
     fn forget(&mut self, client: &mut Client, ran_count: usize) {
-        let place = ran_count.checked_sub(1).map_or(self.began, |last| self.frames[last].ended);
-        client.language.rewind(place);
+        let place = ran_count.checked_sub(1).map_or(&self.began, |last| &self.frames[last].ended);
+        client.language.rewind(place.clone());
     }
 }
 
@@ -366,7 +366,8 @@ fn limits(core: &Core, client: &Client) -> Limits {
         authenticated: client.is_authenticated,
         ..resp::Limits::default()
     };
-    Limits { resp, item_size_max: core.settings.item_size_max }
+    let aerospike = core.settings.aerospike.limits(client.is_authenticated);
+    Limits { resp, item_size_max: core.settings.item_size_max, aerospike }
 }
 
 enum Gathered {

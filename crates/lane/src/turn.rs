@@ -117,6 +117,7 @@ impl Lane {
         space.set_room(settings.memory_size_max, settings.policy);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();
+        space.records = settings.aerospike.record_limits();
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -262,7 +263,7 @@ impl Lane {
                     Dialect::Redis => b"-ERR max number of clients reached\r\n".as_slice(),
                     Dialect::Memcached => b"ERROR Too many open connections\r\n",
                     // Who has asked nothing is told nothing.
-                    Dialect::Couchbase | Dialect::Management => b"",
+                    Dialect::Couchbase | Dialect::Management | Dialect::Aerospike => b"",
                 });
             }
             return net.close(conn, Close::AfterFlush);

@@ -19,6 +19,7 @@ mod connection;
 mod document;
 mod generic;
 mod page;
+mod record;
 mod server;
 mod string;
 
@@ -39,6 +40,7 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     cluster::CLUSTER,
     document::DOCUMENT,
     page::PAGE,
+    record::RECORD,
 ]);
 
 /// The commands and subcommands that clients of Redis may call: what COMMAND LIST lists.

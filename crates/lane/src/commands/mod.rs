@@ -12,11 +12,12 @@ pub(crate) mod lcs;
 pub(crate) mod many;
 pub(crate) mod object;
 pub(crate) mod range;
+pub(crate) mod record;
 pub(crate) mod scan;
 pub(crate) mod string;
 
 use store::{Budget, RopeBuilder};
-use wire::command::Id;
+use wire::command::{Group, Id};
 use wire::reply;
 
 use crate::cluster;
@@ -57,6 +58,8 @@ pub(crate) enum State {
     Touching(Round),
     /// Paths of a document.
     Inside(Inside),
+    /// A record's new value, aside until it is whole.
+    Recording(record::Writing),
 }
 
 /// How a step ended.
@@ -121,7 +124,10 @@ pub(crate) fn run(
         Id::Randomkey => return scan::random_key(space, call, sink, budget),
         Id::MemoryUsage => generic::memory_usage(space, call, sink),
         Id::ClusterCountkeysinslot | Id::ClusterGetkeysinslot => cluster::keys_in_slot(space, call, sink),
-        _ if call.command.is_of_a_dialect() => return document::run(space, call, progress, sink, budget),
+        _ if call.command.group == Group::Document => {
+            return document::run(space, call, progress, sink, budget);
+        }
+        _ if call.command.group == Group::Record => return record::run(space, call, progress, sink, budget),
         _ => {
             let name = call.command.name;
             reply::error(sink, &format!("ERR the command '{name}' is not served yet"));

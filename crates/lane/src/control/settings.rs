@@ -4,7 +4,7 @@
 //! Most of them are about files, replicas or memory layouts that do not exist here. They are kept and given back, so
 //! that a program that sets them goes on; those marked `effective` change what lanes do, at once. `fixed` ones are
 //! decided at the start, and so are those `chosen_at_start`, which Redis could change or does not know: they may be set to what
-//! they are. `hidden` ones are for Redis' own tests. `auto-pin` is this server's own, `max-item-size` memcached's.
+//! they are. `hidden` ones are for Redis' own tests. `auto-pin` is this server's own, `max-item-size` memcached's, `max-record-size` Aerospike's.
 
 use super::config::Kind::{
     Events, Number, Octal, OutputLimits, Percentiles, Save, Size, SizeOrPercent, Text, Word, Words, YesNo,
@@ -144,6 +144,8 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("timeout", Number(0, INT), "0").effective(),
     setting("max-item-size", Size(1024, i64::MAX), "1048576")
         .chosen_at_start("the largest document is chosen at the start"),
+    setting("max-record-size", Size(1024, i64::MAX), "1048576")
+        .chosen_at_start("the largest record is chosen at the start"),
     setting("replica-announce-port", Number(0, 65535), "0").alias("slave-announce-port"),
     setting("tcp-backlog", Number(0, INT), "511").fixed(),
     setting("cluster-port", Number(0, 65535), "0").fixed(),

@@ -213,6 +213,7 @@ members! {
         Scripting = "scripting",
         Document = "document",
         Page = "page",
+        Record = "record",
     }
 }
 
@@ -246,7 +247,7 @@ impl Command {
 
     /// Does it belong to another dialect than Redis'?
     pub const fn is_of_a_dialect(&self) -> bool {
-        matches!(self.group, Group::Document | Group::Page)
+        matches!(self.group, Group::Document | Group::Page | Group::Record)
     }
 
     /// The container's subcommands; empty for others.
@@ -341,6 +342,8 @@ const fn is_barrier(scope: Scope, id: Id) -> bool {
                 | Id::Readwrite
                 | Id::DocumentNode
                 | Id::DocumentSay
+                | Id::RecordInfo
+                | Id::RecordSay
         ),
         _ => true,
     }

@@ -58,4 +58,7 @@ ids! {
 
     // Pages
     PageGet PageStatus
+
+    // Records
+    RecordDelete RecordGet RecordInfo RecordSay RecordScan RecordTruncate RecordWrite
 }

@@ -1,0 +1,306 @@
+//! Records apart from their data: what concerns the connection of a client of Aerospike, and what a lane says of itself as a
+//! node. The data is `commands/record.rs`.
+//!
+//! Each lane is a node. Whatever a client asks a node for is answered here, without another lane: a client adds up what
+//! nodes say.
+
+use std::fmt::Write as _;
+
+use store::Shard;
+use wire::aerospike::{self, Code, HEAD, Head, Namespace, PARTITIONS, TEXT, Verb, admin, info, reply};
+use wire::command::{COMMANDS, Command, Id};
+use wire::route::Slot;
+
+use crate::Settings;
+use crate::client::Client;
+use crate::connection::{Around, Wish};
+use crate::dispatch::{Caller, Flow};
+use crate::keyspace::Call;
+use crate::replies::Sink;
+use crate::request::Args;
+use crate::stats::Stats;
+
+/// The version of Aerospike whose behaviour is followed. Clients gate features on it: from 6.0 on they write in batches, from
+/// 8.1 on they would ask for transactions.
+const BUILD: &str = "7.0.0.0";
+const EDITION: &str = "Aerospike Community Edition";
+/// What clients may ask for; without `pscans` those before 2021 refuse a node.
+const FEATURES: &str = "batch-any;batch-index;cluster-stable;float;peers;pscans;replicas;replicas-all;replicas-master;\
+                        truncate-namespace";
+/// Lanes neither come nor go, and what they own does not move.
+const GENERATION: &str = "1";
+
+/// What Aerospike's clients are served.
+#[derive(Clone, Debug)]
+pub struct Aerospike {
+    /// `aerospike-namespace`: the one namespace.
+    pub namespace: Namespace,
+    /// `max-record-size`, bytes: names, types and values of a record's bins, its set and its key.
+    pub record_size_max: u64,
+    /// `aerospike-default-ttl`, seconds: how long a record lives that comes without an end; 0 for ever.
+    pub default_ttl_s: u32,
+    /// `aerospike`: lane `i` listens on this port plus `i`.
+    pub port_base: Option<u16>,
+    /// What clients send instead of the password: [`auth::aerospike_credential`] of it.
+    pub credential: Option<String>,
+}
+
+impl Default for Aerospike {
+    fn default() -> Aerospike {
+        Aerospike {
+            namespace: Namespace::default(),
+            record_size_max: 1024 * 1024,
+            default_ttl_s: 0,
+            port_base: None,
+            credential: None,
+        }
+    }
+}
+
+impl Aerospike {
+    /// What a client may send.
+    #[inline]
+    pub(crate) fn limits(&self, authenticated: bool) -> aerospike::Limits {
+        aerospike::Limits { namespace: self.namespace, record_size_max: self.record_size_max, authenticated }
+    }
+
+    pub(crate) fn record_limits(&self) -> Limits {
+        Limits {
+            size_max: self.record_size_max,
+            default_ttl_s: self.default_ttl_s,
+            namespace: self.namespace,
+        }
+    }
+
+    /// Clients have to prove this password. It takes tens of milliseconds, so no lane does it.
+    pub(crate) fn expect(&mut self, password: Option<&[u8]>) {
+        let password = password.filter(|_| self.port_base.is_some());
+        self.credential = password.map(auth::aerospike_credential);
+    }
+}
+
+/// What records are checked against.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) size_max: u64,
+    pub(crate) default_ttl_s: u32,
+    pub(crate) namespace: Namespace,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Aerospike::default().record_limits()
+    }
+}
+
+/// The command that a head asks for.
+#[inline]
+pub(crate) fn command_of(head: &[u8]) -> &'static Command {
+    let id = match Head::from_bytes(head).verb {
+        Verb::Get => Id::RecordGet,
+        Verb::Write => Id::RecordWrite,
+        Verb::Delete => Id::RecordDelete,
+        Verb::Scan => Id::RecordScan,
+        Verb::Info => Id::RecordInfo,
+        Verb::Truncate => Id::RecordTruncate,
+        Verb::Say | Verb::Close | Verb::Admin => Id::RecordSay,
+    };
+    &COMMANDS[id as usize]
+}
+
+/// Answers what concerns the connection alone.
+pub(crate) fn say(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
+    let head = Head::from_bytes(call.args.flat(HEAD));
+    match head.verb {
+        Verb::Close => return Wish::Leave,
+        Verb::Admin => log_in(client, call.args.flat(TEXT), settings, sink),
+        _ => reply::put_code(sink, &head, head.code),
+    }
+    Wish::Nothing
+}
+
+/// A security request. The session's token is the credential, which the client has sent itself: every lane knows it, and it
+/// ends with the password.
+fn log_in(client: &mut Client, body: &[u8], settings: &Settings, sink: &mut Sink<'_>) {
+    let say = |sink: &mut Sink<'_>, code: Code| admin::put(sink, body, code, None);
+    if settings.password.is_none() {
+        return say(sink, Code::SECURITY_NOT_ENABLED);
+    }
+    let credential = settings.aerospike.credential.as_deref().map(str::as_bytes);
+    let is_right = |given: &[u8]| credential.is_some_and(|credential| auth::is_same(given, credential));
+    match admin::Request::parse(body) {
+        Some(admin::Request::Login { credential: given }) if is_right(given) => {
+            client.is_authenticated = true;
+            admin::put(sink, body, Code::OK, Some(given));
+        }
+        Some(admin::Request::Authenticate { proof }) if is_right(proof) => {
+            client.is_authenticated = true;
+            say(sink, Code::OK);
+        }
+        Some(admin::Request::Login { .. }) => say(sink, Code::CREDENTIAL),
+        Some(admin::Request::Authenticate { .. }) => say(sink, Code::EXPIRED_SESSION),
+        Some(admin::Request::Other) => say(sink, Code::INVALID_COMMAND),
+        Some(admin::Request::Incomplete) | None => say(sink, Code::INVALID_FIELD),
+    }
+}
+
+/// A command of a client that has not logged in.
+pub(crate) fn send_away(caller: &mut Caller<'_>, args: Args<'_>) -> Flow {
+    let head = Head::from_bytes(args.flat(HEAD));
+    reply::put_code(&mut caller.sink(), &head, Code::NOT_AUTHENTICATED);
+    Flow::Next
+}
+
+/// Refuses a command for which there is no memory.
+#[cold]
+pub(crate) fn refuse_for_room(call: &Call<'_>, sink: &mut Sink<'_>) {
+    let head = Head::from_bytes(call.args.flat(HEAD));
+    reply::put_code(sink, &head, Code::OUT_OF_SPACE);
+}
+
+/// The lane as a node.
+#[derive(Clone, Copy)]
+pub(crate) struct Node<'a> {
+    pub(crate) around: &'a Around<'a>,
+    pub(crate) shard: &'a Shard,
+    pub(crate) stats: &'a Stats,
+}
+
+/// Answers an info request.
+pub(crate) fn info(node: &Node<'_>, call: &Call<'_>, is_authenticated: bool, sink: &mut Sink<'_>) {
+    let mut out = String::new();
+    for name in info::names(call.args.flat(TEXT)) {
+        let name = String::from_utf8_lossy(name);
+        let _ = write!(out, "{name}\t");
+        if is_authenticated {
+            node.put_value(&name, &mut out);
+        } else {
+            out.push_str("ERROR:80:not authenticated");
+        }
+        out.push('\n');
+    }
+    info::put(sink, out.as_bytes());
+}
+
+/// What a lane says to `truncate`, which other names come with.
+const NOT_ALONE: &str = "ERROR:4:truncate is asked for alone in a request";
+
+impl Node<'_> {
+    fn put_value(&self, name: &str, out: &mut String) {
+        let namespace = self.settings().namespace;
+        let namespace = namespace.as_str();
+        let (first, rest) = info::parts(name.as_bytes());
+        let _ = match (first, rest) {
+            (b"node", b"") => write!(out, "{}", self.name(self.around.lane)),
+            (b"partition-generation" | b"peers-generation" | b"rebalance-generation", b"") => {
+                write!(out, "{GENERATION}")
+            }
+            (b"build", b"") => write!(out, "{BUILD}"),
+            (b"edition", b"") => write!(out, "{EDITION}"),
+            (b"version", b"") => write!(out, "{EDITION} build {BUILD}"),
+            (b"status" | b"user-agent-set", _) => write!(out, "ok"),
+            (b"features", b"") => write!(out, "{FEATURES}"),
+            (b"cluster-name", b"") => write!(out, "null"),
+            (b"cluster-stable", _) => write!(out, "{}", self.cluster_key()),
+            (b"rack-ids", b"") => write!(out, "{namespace}:0"),
+            (b"partitions", b"") => write!(out, "{PARTITIONS}"),
+            (b"service" | b"service-clear-std" | b"service-clear-alt", b"") => {
+                write!(out, "{}", self.address(self.around.lane))
+            }
+            (b"services", b"") => {
+                let others: Vec<String> = self.others().map(|lane| self.address(lane)).collect();
+                write!(out, "{}", others.join(";"))
+            }
+            (b"peers-clear-std" | b"peers-clear-alt", b"") => {
+                let peer = |lane: u16| format!("[{},,[{}]]", self.name(lane), self.address(lane));
+                let peers: Vec<String> = self.others().map(peer).collect();
+                let port = self.settings().port_base.unwrap_or_default();
+                write!(out, "{GENERATION},{port},[{}]", peers.join(","))
+            }
+            (b"replicas", b"") => write!(out, "{namespace}:0,1,{}", self.partitions()),
+            (b"replicas-all", b"") => write!(out, "{namespace}:1,{}", self.partitions()),
+            (b"replicas-master", b"") => write!(out, "{namespace}:{}", self.partitions()),
+            (b"namespaces", b"") => write!(out, "{namespace}"),
+            (b"namespace", named) if named == namespace.as_bytes() => self.put_namespace(out),
+            (b"namespace", _) => write!(out, "ERROR:20:there is no such namespace"),
+            (b"statistics", b"") => self.put_statistics(out),
+            // Which sets there are is not kept; nor are there indexes and functions.
+            (b"sets" | b"sindex" | b"sindex-list" | b"udf-list", _) => Ok(()),
+            (b"truncate" | b"truncate-namespace", _) => write!(out, "{NOT_ALONE}"),
+            _ => write!(out, "ERROR:4:unrecognized command"),
+        };
+    }
+
+    fn settings(&self) -> &Aerospike {
+        &self.around.settings.aerospike
+    }
+
+    /// The other lanes.
+    fn others(&self) -> impl Iterator<Item = u16> + '_ {
+        (0..self.around.map.lanes()).filter(|lane| *lane != self.around.lane)
+    }
+
+    /// The name of a lane as a node. It must stay when the server begins anew, and differ from those of other servers of the
+    /// host: it is made of the port.
+    fn name(&self, lane: u16) -> String {
+        format!("A0{:08X}{lane:04X}", self.settings().port_base.unwrap_or_default())
+    }
+
+    /// Where a client finds a lane, by the host to which it has come.
+    fn address(&self, lane: u16) -> String {
+        let host = self.around.settings.host(self.around.local);
+        let port = self.settings().port_base.map_or(0, |base| base.saturating_add(lane));
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+
+    /// The same of all lanes, and another in each run.
+    fn cluster_key(&self) -> String {
+        self.around.settings.run_id.get(..12).unwrap_or("0").to_uppercase()
+    }
+
+    fn partitions(&self) -> String {
+        let lane = self.around.lane;
+        info::bitmap(|partition| self.around.map.owner(Slot::of_partition(partition)).0 == lane)
+    }
+
+    fn put_namespace(&self, out: &mut String) -> std::fmt::Result {
+        let settings = self.around.settings;
+        let db = settings.first_database(crate::Dialect::Aerospike);
+        let objects = self.shard.count(db);
+        let memory = self.shard.memory();
+        write!(
+            out,
+            "ns_cluster_size={lanes};effective_replication_factor=1;replication-factor=1;objects={objects};\
+             master_objects={objects};prole_objects=0;expiring_objects={expiring};expired_objects={expired};\
+             evicted_objects={evicted};memory_used_bytes={used};memory-size={size};default-ttl={ttl};\
+             max-record-size={record};single-bin=false;stop_writes=false;strong-consistency=false",
+            lanes = self.around.map.lanes(),
+            expiring = self.shard.expiring_count(db),
+            expired = memory.expired,
+            evicted = memory.evicted,
+            used = memory.total(),
+            size = settings.memory_size_max,
+            ttl = self.settings().default_ttl_s,
+            record = self.settings().record_size_max,
+        )
+    }
+
+    fn put_statistics(&self, out: &mut String) -> std::fmt::Result {
+        let settings = self.around.settings;
+        let commands = self.stats.dialects[crate::Dialect::Aerospike as usize];
+        write!(
+            out,
+            "cluster_size={lanes};cluster_key={key};cluster_integrity=true;objects={objects};\
+             client_connections={clients};client_connections_opened={opened};\
+             requests={all};requests_direct={direct};requests_forwarded={forwarded}",
+            lanes = self.around.map.lanes(),
+            key = self.cluster_key(),
+            objects = self.shard.count(settings.first_database(crate::Dialect::Aerospike)),
+            clients = self.stats.clients,
+            opened = self.stats.connections,
+            all = commands.all,
+            direct = commands.direct,
+            forwarded = commands.forwarded,
+        )
+    }
+}

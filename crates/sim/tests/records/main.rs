@@ -1,0 +1,12 @@
+//! Records: Aerospike's clients over one lane and over several, message by message, in batches and scans; beside a model, under
+//! a seed.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+#[path = "../check/mod.rs"]
+mod check;
+
+mod model;
+mod nodes;
+mod operations;
+mod talk;

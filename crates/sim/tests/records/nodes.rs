@@ -1,0 +1,291 @@
+//! What concerns more than a record: scans, truncation, nodes and partitions, logging in, memory.
+
+use std::collections::BTreeMap;
+
+use lane::Settings;
+use net::fault::Faults;
+use sim::{Client, World};
+use wire::aerospike::client::{Message, frame, messages, put_authenticate, put_info, put_login, put_op};
+use wire::aerospike::head::{info1, info2, info3};
+use wire::aerospike::op::kind;
+
+use crate::talk::{PORT, ask, batch, digest, exchange, get, put, settings, show, show_ops, sum, world};
+
+/// The frames of a scan: `partitions` of `set`, its bins, and whether it is told what is through.
+fn scan(set: &'static [u8], partitions: &[u16], is_told: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let info3 = if is_told { 0 } else { info3::PARTITION_DONE };
+    let message = Message { info1: info1::READ, info3, namespace: b"test", set, ..Message::default() };
+    Message { partitions, ..message }.put(&mut out);
+    out
+}
+
+/// What a scan has found: digests with their bins, sorted; and its other messages.
+fn found(mut bytes: &[u8]) -> (Vec<String>, String) {
+    let (mut records, mut others) = (Vec::new(), String::new());
+    while let Some((_, body, size)) = frame(bytes) {
+        for message in messages(body) {
+            if message.reply.field_count == 0 {
+                others += &show(&bytes[..size], 0);
+                continue;
+            }
+            let (mut at, mut text) = (0, String::new());
+            for _ in 0..message.reply.field_count {
+                let size = u32::from_be_bytes(*message.body[at..].first_chunk().unwrap()) as usize;
+                let (kind, data) = (message.body[at + 4], &message.body[at + 5..at + 4 + size]);
+                match kind {
+                    4 => text += &format!("{:02x}{:02x} ", data[2], data[3]),
+                    _ => text += &format!("{} ", String::from_utf8_lossy(data)),
+                }
+                at += 4 + size;
+            }
+            records.push(text + &show_ops(&message.body[at..]));
+        }
+        bytes = &bytes[size..];
+    }
+    records.sort();
+    (records, others)
+}
+
+#[test]
+fn scans_find_every_record_once_and_truncation_none() {
+    let all: Vec<u16> = (0..4096).collect();
+    for lane_count in [1, 4] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(0);
+        for number in 0..200 {
+            let set: &'static [u8] = if number % 2 == 0 { b"even" } else { b"odd" };
+            let mut ask = put(number).set(set).number("n", i64::from(number));
+            if number == 8 {
+                ask = ask.user_key(b"\x03key").text("long", &"x".repeat(50_000));
+            }
+            exchange(&mut world, &mut client, &ask.bytes(), 1);
+        }
+        let mut count = |world: &mut World, set: &'static [u8]| {
+            let got = exchange(world, &mut client, &scan(set, &all, false), 201);
+            let (records, others) = found(&got);
+            assert_eq!(others, "0 g0 last|");
+            records
+        };
+        let records = count(&mut world, b"");
+        assert_eq!(records.len(), 200);
+        assert_eq!(records[0], "test even 0000 n=i0");
+        let long = "x".repeat(50_000);
+        let long = format!("({} bytes, {})", long.len(), sum(long.as_bytes()));
+        assert!(records.contains(&format!("test even 0008 \u{3}key n=i8,long={long}")));
+        assert_eq!(count(&mut world, b"odd").len(), 100);
+        assert_eq!(count(&mut world, b"none").len(), 0);
+        // Partitions that are empty, and one that is not, each said to be through.
+        let number = 12_u16;
+        let partition = wire::route::partition(&digest(number));
+        let got = exchange(&mut world, &mut client, &scan(b"even", &[4095, partition], true), 4);
+        let (records, others) = found(&got);
+        assert_eq!(records, ["test even 000c n=i12"]);
+        assert_eq!(others, format!("0 g4095 done|0 g{partition} done|0 g0 last|"));
+        // Some bins, and none.
+        let mut bins = Vec::new();
+        let mut ops = Vec::new();
+        put_op(&mut ops, kind::READ, 0, b"zz", b"");
+        let message =
+            Message { info1: 1, namespace: b"test", partitions: &[partition], ..Message::default() };
+        Message { ops: (1, &ops), ..message }.put(&mut bins);
+        Message { info1: 1 | info1::NO_BINS, ..message }.put(&mut bins);
+        ops.clear();
+        put_op(&mut ops, kind::CDT_READ, 0, b"zz", b"");
+        Message { ops: (1, &ops), ..message }.put(&mut bins);
+        let (records, others) = found(&exchange(&mut world, &mut client, &bins, 8));
+        assert_eq!(records, ["test even 000c ", "test even 000c "]);
+        let through = format!("0 g{partition} done|0 g0 last|");
+        assert_eq!(others, format!("{through}{through}16 g{partition} done|0 g0 last|"));
+
+        let mut info = |world: &mut World, names: &str| {
+            let mut bytes = Vec::new();
+            put_info(&mut bytes, names);
+            show(&exchange(world, &mut client, &bytes, 1), 0)
+        };
+        let refused = "truncate:namespace=other\tERROR:20:there is no such namespace|";
+        assert_eq!(info(&mut world, "truncate:namespace=other\n"), refused);
+        let late = info(&mut world, "truncate:namespace=test;lut=5\n");
+        assert!(late.contains("ERROR:4:the instants of changes are not kept"), "{late}");
+        let beside = info(&mut world, "truncate:namespace=test\nbuild\n");
+        assert!(
+            beside.contains("ERROR:4:truncate is asked for alone") && beside.ends_with("7.0.0.0|"),
+            "{beside}"
+        );
+        assert_eq!(keys(&world), 200);
+        let name = "truncate:namespace=test;set=even";
+        assert_eq!(info(&mut world, &format!("{name}\n")), format!("{name}\tok|"));
+        assert_eq!(keys(&world), 100);
+        let name = "truncate-namespace:namespace=test";
+        assert_eq!(info(&mut world, &format!("{name}\n")), format!("{name}\tok|"));
+        assert_eq!(keys(&world), 0);
+    }
+}
+
+fn keys(world: &World) -> u64 {
+    world.lanes.iter().map(|lane| lane.shard().memory().keys).sum()
+}
+
+/// Every lane says of itself what a node says: its name, who else there is, and which partitions are its own.
+#[test]
+fn lanes_are_nodes() {
+    let lane_count = 3;
+    let mut world = world(lane_count);
+    let mut owned = vec![0; 512];
+    let mut owners = Vec::new();
+    for lane in 0..lane_count {
+        let mut client = world.connect(usize::from(lane));
+        let mut ask = |name: &str| {
+            let mut bytes = Vec::new();
+            put_info(&mut bytes, &format!("{name}\n"));
+            let reply = show(&exchange(&mut world, &mut client, &bytes, 1), 0);
+            reply
+                .strip_prefix(&format!("{name}\t"))
+                .and_then(|value| value.strip_suffix('|'))
+                .unwrap()
+                .to_owned()
+        };
+        let node = |lane: u16| format!("A000000BB8{lane:04X}");
+        assert_eq!(ask("node"), node(lane));
+        assert_eq!(ask("service-clear-std"), format!("127.0.0.1:{}", PORT + lane));
+        let others = (0..lane_count).filter(|other| *other != lane);
+        let peer = |lane: u16| format!("[{},,[127.0.0.1:{}]]", node(lane), PORT + lane);
+        let peers: Vec<String> = others.map(peer).collect();
+        assert_eq!(ask("peers-clear-std"), format!("1,{PORT},[{}]", peers.join(",")));
+        assert_eq!(ask("partition-generation"), "1");
+        assert_eq!(ask("namespaces"), "test");
+        assert_eq!(ask("user-agent-set:value=eA=="), "ok");
+        assert_eq!(ask("nonsense"), "ERROR:4:unrecognized command");
+        assert_eq!(ask("namespace/other"), "ERROR:20:there is no such namespace");
+        assert!(
+            ask("namespace/test").contains(";objects=0;") && ask("statistics").starts_with("cluster_size=3;")
+        );
+        let replicas = ask("replicas");
+        let map = replicas.strip_prefix("test:0,1,").unwrap();
+        assert_eq!((map.len(), ask("replicas-master")), (684, format!("test:{map}")));
+        for (sum, letters) in owned.chunks_mut(3).zip(map.as_bytes().chunks(4)) {
+            let decoded = decode(letters);
+            for (sum, byte) in sum.iter_mut().zip(decoded) {
+                assert_eq!(*sum & byte, 0, "no partition is owned twice");
+                *sum |= byte;
+            }
+        }
+        owners.push(map.to_owned());
+    }
+    assert!(owned.iter().all(|byte| *byte == 0xff), "every partition has an owner");
+    // What belongs to a lane is not forwarded.
+    for number in 0..100_u16 {
+        let partition = usize::from(wire::route::partition(&digest(number)));
+        let owns = |map: &String| {
+            let letters = &map.as_bytes()[partition / 24 * 4..][..4];
+            decode(letters)[partition % 24 / 8] & 0x80 >> (partition % 8) != 0
+        };
+        let owner = owners.iter().position(owns).unwrap();
+        let before = world.lanes[owner].stats().commands();
+        let mut client = world.connect(owner);
+        exchange(&mut world, &mut client, &put(number).text("a", "x").bytes(), 1);
+        let after = world.lanes[owner].stats().commands();
+        assert_eq!((after.direct - before.direct, after.forwarded - before.forwarded), (1, 0));
+    }
+}
+
+/// Three bytes of four letters of base64; what is padding is zeros.
+fn decode(letters: &[u8]) -> [u8; 3] {
+    let value = |letter: u8| match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => 0,
+    };
+    let bits = letters.iter().fold(0_u32, |bits, letter| bits << 6 | u32::from(value(*letter)));
+    let [_, a, b, c] = bits.to_be_bytes();
+    [a, b, c]
+}
+
+/// A password is said by its credential; the token that comes back opens further connections, on every lane.
+#[test]
+fn strangers_log_in_first() {
+    let mut settings = settings();
+    settings.set_password(Some(b"secret".to_vec()));
+    let credential = auth::aerospike_credential(b"secret");
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut client = world.connect(0);
+    let say = |world: &mut World, client: &mut Client, bytes: &[u8]| {
+        let got = exchange(world, client, bytes, 1);
+        let (frame_kind, body, size) = frame(&got).unwrap();
+        assert_eq!(size, got.len());
+        if frame_kind == 2 { (body[1], body[16..].to_vec()) } else { (0, show(&got, 0).into_bytes()) }
+    };
+    let login = |credential: &str| {
+        let mut bytes = Vec::new();
+        put_login(&mut bytes, "any", credential.as_bytes());
+        bytes
+    };
+    assert_eq!(say(&mut world, &mut client, &get(1).bytes()).1, b"80 g0|");
+    assert_eq!(say(&mut world, &mut client, &batch(&[get(1)])).1, b"80 g0|");
+    let mut node = Vec::new();
+    put_info(&mut node, "node\n");
+    assert_eq!(say(&mut world, &mut client, &node).1, b"node\tERROR:80:not authenticated|");
+    assert_eq!(say(&mut world, &mut client, &login("wrong")).0, 65);
+    assert_eq!(say(&mut world, &mut client, &get(1).bytes()).1, b"80 g0|");
+    let (code, fields) = say(&mut world, &mut client, &login(&credential));
+    assert_eq!(code, 0);
+    let size = u32::from_be_bytes(*fields.first_chunk().unwrap()) as usize;
+    let token = &fields[5..4 + size];
+    assert_eq!(say(&mut world, &mut client, &get(1).bytes()).1, b"2 g0|");
+    let mut other = world.connect(1);
+    let authenticate = |token: &[u8]| {
+        let mut bytes = Vec::new();
+        put_authenticate(&mut bytes, "any", token);
+        bytes
+    };
+    assert_eq!(say(&mut world, &mut other, &authenticate(b"old")).0, 66);
+    assert_eq!(say(&mut world, &mut other, &get(1).bytes()).1, b"80 g0|");
+    assert_eq!(say(&mut world, &mut other, &authenticate(token)), (0, Vec::new()));
+    assert_eq!(say(&mut world, &mut other, &get(1).bytes()).1, b"2 g0|");
+    // Without a password there is nothing to log in for.
+    let mut world = self::world(1);
+    let mut client = world.connect(0);
+    assert_eq!(say(&mut world, &mut client, &login(&credential)).0, 52);
+}
+
+/// What is no request ends the connection, and nothing else.
+#[test]
+fn other_languages_are_closed() {
+    let mut world = world(2);
+    for bytes in [
+        &b"PING\r\n"[..],
+        b"*1\r\n$4\r\nPING\r\n",
+        &[0x80; 24],
+        &[2, 9, 0, 0, 0, 0, 0, 0],
+        &[2, 3, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+    ] {
+        let mut client = world.connect(0);
+        exchange(&mut world, &mut client, &get(1).bytes(), 1);
+        let got = exchange(&mut world, &mut client, bytes, 1);
+        assert!(got.is_empty() && client.end.at_end(), "{}", bytes.escape_ascii());
+    }
+    let mut client = world.connect(1);
+    assert_eq!(show(&exchange(&mut world, &mut client, &get(1).bytes(), 1), 0), "2 g0|");
+}
+
+/// Without room a write is refused, and what is there can be read and deleted.
+#[test]
+fn full_memory_refuses_writes() {
+    let settings = Settings { memory_size_max: 4 << 20, ..settings() };
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut client = world.connect(0);
+    let value = "x".repeat(100_000);
+    let mut codes = BTreeMap::new();
+    for number in 0..100 {
+        let got = exchange(&mut world, &mut client, &put(number).text("a", &value).bytes(), 1);
+        *codes.entry(show(&got, 0)).or_insert(0) += 1;
+    }
+    assert!(codes.len() == 2 && codes["0 g1|"] > 10 && codes["8 g0|"] > 10, "{codes:?}");
+    let got = exchange(&mut world, &mut client, &ask(0, info1::READ | info1::NO_BINS, 0, 0).bytes(), 1);
+    assert_eq!(show(&got, 0), "0 g1|");
+    let got = exchange(&mut world, &mut client, &ask(0, 0, info2::WRITE | info2::DELETE, 0).bytes(), 1);
+    assert_eq!(show(&got, 0), "0 g0|");
+}
