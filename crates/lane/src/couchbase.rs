@@ -64,7 +64,7 @@ impl Core {
             caller.client.is_authenticated |= status == Status::OK;
             let mut sink = caller.sink();
             if status == Status::AUTH_ERROR {
-                sink.note_error(status.meaning().0.as_bytes());
+                sink.note_code(status.meaning().0);
             }
             reply::put_body(&mut sink, &head, status, &body);
         } else if let Answer::Outcome(outcome) =

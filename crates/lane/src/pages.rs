@@ -126,7 +126,7 @@ fn put_refusal(out: &mut impl Put, ask: Ask, code: Code) {
         Code::VERSION => "HTTP/1.1 is served here\n",
         _ => "this is no request of HTTP\n",
     };
-    out.note_error(b"HTTP");
+    out.note_code("HTTP");
     http::put(out, ask, code, text);
 }
 

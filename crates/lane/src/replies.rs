@@ -56,6 +56,10 @@ impl Put for Content {
     fn note_error(&mut self, text: &[u8]) {
         self.errors.push(ErrorCode::of(text));
     }
+
+    fn note_code(&mut self, word: &'static str) {
+        self.errors.push(ErrorCode::of_word(word.as_bytes()));
+    }
 }
 
 impl Content {
@@ -370,6 +374,13 @@ impl Put for Sink<'_> {
         match self {
             Sink::Client { replies, .. } => replies.note_error(ErrorCode::of(text)),
             Sink::Ask { content, .. } | Sink::Part(content) => content.note_error(text),
+        }
+    }
+
+    fn note_code(&mut self, word: &'static str) {
+        match self {
+            Sink::Client { replies, .. } => replies.note_error(ErrorCode::of_word(word.as_bytes())),
+            Sink::Ask { content, .. } | Sink::Part(content) => content.note_code(word),
         }
     }
 }

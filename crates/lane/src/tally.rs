@@ -22,7 +22,11 @@ impl ErrorCode {
     pub(crate) fn of(text: &[u8]) -> ErrorCode {
         let text = text.strip_prefix(b"-").unwrap_or(text);
         let word = text.iter().take(CODE_SIZE_MAX + 1).position(|&byte| byte == b' ').map(|end| &text[..end]);
-        let word = word.filter(|word| !word.is_empty()).unwrap_or(b"ERR");
+        ErrorCode::of_word(word.filter(|word| !word.is_empty()).unwrap_or(b"ERR"))
+    }
+
+    /// Of a word alone, which is short.
+    pub(crate) fn of_word(word: &[u8]) -> ErrorCode {
         let mut bytes = [0; CODE_SIZE_MAX];
         bytes[..word.len()].copy_from_slice(word);
         ErrorCode { bytes, size: u8::try_from(word.len()).expect("at most 31") }

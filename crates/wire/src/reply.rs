@@ -20,6 +20,9 @@ pub trait Put {
 
     /// An error with this text, its code first, is about to be appended. Whoever counts errors does it here.
     fn note_error(&mut self, _text: &[u8]) {}
+
+    /// The same of a dialect whose errors have numbers, or words that are no text's first: the word under which it counts.
+    fn note_code(&mut self, _word: &'static str) {}
 }
 
 impl Put for Vec<u8> {
@@ -42,6 +45,10 @@ impl<P: Put + ?Sized> Put for &mut P {
 
     fn note_error(&mut self, text: &[u8]) {
         (**self).note_error(text);
+    }
+
+    fn note_code(&mut self, word: &'static str) {
+        (**self).note_code(word);
     }
 }
 

@@ -38,7 +38,7 @@ impl Reply {
     /// [`put_end`].
     pub fn put_header(&self, out: &mut impl Put, head: &Head) {
         if let Some(word) = self.code.word() {
-            out.note_error(&[word.as_bytes(), b" "].concat());
+            out.note_code(word);
         }
         let mut bytes = [0; 8 + MESSAGE_HEADER_SIZE];
         let size = u64::try_from(MESSAGE_HEADER_SIZE + self.size).expect("a size fits 64 bits");

@@ -131,10 +131,10 @@ pub fn put(out: &mut impl Put, head: &Head, key: &[u8], flags: &[u8], outcome: &
     debug_assert!(!matches!(outcome, Outcome::Hit(_)) || !has_value(head), "this hit has a value");
     match outcome {
         Outcome::Say(say) if head.framing == Framing::Couchbase => {
-            out.note_error(say.status().0.meaning().0.as_bytes());
+            out.note_code(say.status().0.meaning().0);
         }
-        Outcome::Say(say) if let Some(code) = say.blame().code() => out.note_error(code),
-        Outcome::Status(status) => out.note_error(status.meaning().0.as_bytes()),
+        Outcome::Say(say) if let Some(code) = say.blame().code() => out.note_code(code),
+        Outcome::Status(status) => out.note_code(status.meaning().0),
         _ => {}
     }
     if !is_said(head, outcome) {
@@ -464,15 +464,15 @@ mod tests {
 
     /// What was put, and the errors that were noted.
     #[derive(Default)]
-    struct Out(Vec<u8>, Vec<Vec<u8>>);
+    struct Out(Vec<u8>, Vec<&'static str>);
 
     impl Put for Out {
         fn put(&mut self, bytes: &[u8]) {
             self.0.put(bytes);
         }
 
-        fn note_error(&mut self, text: &[u8]) {
-            self.1.push(text.to_vec());
+        fn note_code(&mut self, word: &'static str) {
+            self.1.push(word);
         }
     }
 
@@ -494,7 +494,7 @@ mod tests {
                 ] {
                     put(&mut out, &head, b"k", b"", &outcome);
                 }
-                assert_eq!(out.1, [&b"CLIENT_ERROR "[..], b"ERROR ", b"SERVER_ERROR ", b"CLIENT_ERROR "]);
+                assert_eq!(out.1, ["CLIENT_ERROR", "ERROR", "SERVER_ERROR", "CLIENT_ERROR"]);
                 assert_eq!(out.0.is_empty(), framing == Framing::Text && bits == Bits::QUIET);
             }
         }
