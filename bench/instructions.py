@@ -35,6 +35,8 @@ PROGRAMS = {
     "memcached-set": ("instructions", "memcached-set", [], (16_000, 48_000), 1),
     "memcached-binary-get": ("instructions", "memcached-binary-get", [], (16_000, 48_000), 1),
     "memcached-binary-set": ("instructions", "memcached-binary-set", [], (16_000, 48_000), 1),
+    "aerospike-get": ("instructions", "aerospike-get", [], (16_000, 48_000), 1),
+    "aerospike-set": ("instructions", "aerospike-set", [], (16_000, 48_000), 1),
     "load": ("engine", "16", [], (16_000, 48_000), 1),
     "recording": ("recording", "single", [], (16_000, 48_000), 1),
     "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),

@@ -1,13 +1,16 @@
 //! So many GETs or SETs through a lane over memory, sixteen at a time, so that callgrind can count instructions: the
 //! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
 //!
-//! `instructions get|set|memcached-get|memcached-set|memcached-binary-get|memcached-binary-set COUNT`
+//! `instructions [memcached-|memcached-binary-|aerospike-]get|set COUNT`
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
 use sim::World;
+use wire::aerospike::client::{Message, put_op};
+use wire::aerospike::head::{info1, info2};
+use wire::aerospike::op::{kind, particle};
 use wire::memcached::{Framing, client};
 
 const DEPTH: usize = 16;
@@ -45,15 +48,51 @@ const BINARY: Speech = Speech {
     get_reply_size: 24 + 4 + VALUE.len(),
 };
 
+const AEROSPIKE: Speech = Speech {
+    dialect: Dialect::Aerospike,
+    set: |out, key| {
+        let mut ops = Vec::new();
+        put_op(&mut ops, kind::WRITE, particle::STRING, b"b", &VALUE);
+        let (ops, digest) = ((1, &ops[..]), digest(key));
+        Message { info2: info2::WRITE, ops, ..record(&digest) }.put(out);
+    },
+    set_reply_size: 30,
+    get: |out, key| {
+        let digest = digest(key);
+        Message { info1: info1::READ | info1::GET_ALL, ..record(&digest) }.put(out);
+    },
+    get_reply_size: 30 + 8 + 1 + VALUE.len(),
+};
+
+fn record(digest: &[u8; 20]) -> Message<'_> {
+    Message {
+        namespace: b"test",
+        set: b"testset",
+        digest: Some(digest),
+        timeout_ms: 1000,
+        ..Message::default()
+    }
+}
+
+/// Of a key that begins with what tells it apart; no server looks at how a digest was made.
+fn digest(key: &[u8]) -> [u8; 20] {
+    let mut digest = [0; 20];
+    let size = key.len().min(20);
+    digest[..size].copy_from_slice(&key[key.len() - size..]);
+    digest.reverse();
+    digest
+}
+
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(kind), Some(count)) = (args.next(), args.next()) else {
-        println!("usage: instructions get|set|memcached-get|… COUNT");
+        println!("usage: instructions [memcached-|memcached-binary-|aerospike-]get|set COUNT");
         return;
     };
     let count: usize = count.parse().expect("COUNT is a number");
     let (speech, operation) = match kind.rsplit_once('-') {
         Some(("memcached", operation)) => (TEXT, operation),
+        Some(("aerospike", operation)) => (AEROSPIKE, operation),
         Some((_, operation)) => (BINARY, operation),
         None => (REDIS, kind.as_str()),
     };

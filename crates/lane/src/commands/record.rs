@@ -8,6 +8,7 @@
 //! Bins are the operations that a reply to a read has, so that a read of all of them is a copy, or a reference to a long one.
 
 mod bins;
+mod overwrite;
 mod read;
 mod scan;
 mod write;
@@ -16,7 +17,7 @@ use std::ops::Range;
 
 use store::{Budget, Effect, Entry, Expiry, Key, Rope, Value};
 use wire::aerospike::head::{info1, info2};
-use wire::aerospike::op::{OP_FRONT_SIZE_MAX, OP_HEADER_SIZE, Op, kind};
+use wire::aerospike::op::{OP_FRONT_SIZE_MAX, OP_HEADER_SIZE, Op, kind, particle};
 use wire::aerospike::reply::{self, Reply};
 use wire::aerospike::{Code, EPOCH_S, HEAD, Head, OPS, SET, USER_KEY};
 use wire::command::Id;
@@ -129,6 +130,16 @@ fn check_kind(kind: u8) -> Result<(), Code> {
         | kind::HLL_MODIFY => Err(Code::UNSUPPORTED),
         _ => Err(Code::PARAMETER),
     }
+}
+
+/// May a bin become what this operation writes?
+fn is_bin(op: &Op) -> bool {
+    let is_sized = match op.particle {
+        particle::INTEGER | particle::FLOAT => op.value_size == 8,
+        particle::BOOL => op.value_size == 1,
+        particle => particle != particle::NIL,
+    };
+    is_sized && !op.name.is_empty()
 }
 
 /// Bytes of a record or reply, by where they are.

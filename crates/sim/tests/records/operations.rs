@@ -34,6 +34,33 @@ fn records_are_written_and_read() {
     ]);
 }
 
+/// What puts all bins of a record takes a shorter way; what only looks like it must not.
+#[test]
+fn puts_of_all_bins_leave_nothing_and_others_do() {
+    let letters = |number: u16, names: &str, value: &str| {
+        names.chars().fold(put(number), |ask, name| ask.text(&name.to_string(), value))
+    };
+    let each = |info1: u8, info2: u8| ask(4, info1, info2::WRITE | info2, 0).text("a", "x");
+    check(&[
+        (put(1).text("a", "1").text("a", "2").bytes(), "0 g1|"),
+        (get(1).bytes(), "0 g1 a=2|"),
+        (put(1).text("b", "3").text("a", "4").bytes(), "0 g2|"),
+        (get(1).bytes(), "0 g2 a=4,b=3|"),
+        (put(1).text("a", "5").text("b", "6").text("c", "7").bytes(), "0 g3|"),
+        (get(1).bytes(), "0 g3 a=5,b=6,c=7|"),
+        (each(0, info2::RESPOND_ALL).bytes(), "0 g1 2.a|"),
+        (each(info1::READ | info1::GET_ALL, 0).bytes(), "0 g2 a=x|"),
+        (letters(2, "abcdefgh", "1").text("i", "stays").bytes(), "0 g1|"),
+        (letters(2, "abcdefgh", "2").bytes(), "0 g2|"),
+        (get(2).bytes(), "0 g2 a=2,b=2,c=2,d=2,e=2,f=2,g=2,h=2,i=stays|"),
+        // The key that a record was stored with stays.
+        (put(3).user_key(b"\x03k").text("a", "x").bytes(), "0 g1|"),
+        (put(3).text("a", "y").bytes(), "0 g2|"),
+        (get(3).user_key(b"\x03other").bytes(), "19 g0|"),
+        (put(3).user_key(b"\x03k").text("a", "z").bytes(), "0 g3|"),
+    ]);
+}
+
 #[test]
 fn policies_decide_whether_a_write_happens() {
     let create = |number: u16| ask(number, 0, info2::WRITE | info2::CREATE_ONLY, 0).text("a", "x");

@@ -107,6 +107,12 @@ pub struct Op {
     pub value_size: usize,
 }
 
+/// Makes of the operation that writes a bin, at the start of `bytes`, the one that a reply to a read of it has.
+#[inline]
+pub fn make_read(bytes: &mut [u8]) {
+    (bytes[4], bytes[6]) = (kind::READ, 0);
+}
+
 impl Op {
     /// The operation that begins with `front`, of which [`OP_FRONT_SIZE_MAX`] bytes are enough; `left` bytes are there from
     /// its start on.

@@ -5,7 +5,7 @@ use wire::aerospike::decoder::OP_COUNT_MAX;
 use wire::aerospike::op::{Name, Op, kind, particle};
 
 use super::read::bins_of;
-use super::{Asked, Part, Record};
+use super::{Asked, Part, Record, is_bin};
 use crate::request::{Arg, Args};
 
 /// One bin.
@@ -124,12 +124,7 @@ impl<'a> Bins<'a> {
             }
             return Ok(());
         }
-        let is_sized = match op.particle {
-            particle::INTEGER | particle::FLOAT => op.value_size == 8,
-            particle::BOOL => op.value_size == 1,
-            _ => true,
-        };
-        if !is_sized || op.name.is_empty() {
+        if !is_bin(op) {
             return Err(Code::PARAMETER);
         }
         self.set(found, op, vec![value.clone()]);

@@ -10,6 +10,7 @@ use wire::aerospike::reply::{Reply, put_end};
 use wire::aerospike::{Code, TTL_MAX_S};
 
 use super::bins::{Bins, Built, Parts};
+use super::overwrite::overwritten;
 use super::{
     Asked, Part, Record, Request, check_generation, each_piece, end_of, put_range, reads_all, void_time,
 };
@@ -159,7 +160,31 @@ fn begin(
     budget: &mut Budget,
 ) -> Option<Writing> {
     let key = request.key(space);
-    space.lapse(&key);
+    let entry = space.get(&key);
+    let record = entry.as_ref().map(Record::of);
+    if let Some((value, bin_count)) = overwritten(request, record.as_ref()) {
+        budget.spend(2 * bin_count, value.len());
+        let admitted = admit(space, request, record.as_ref(), false).and_then(|expiry| {
+            check_size(space, value.len())?;
+            Ok((Next::of(record.as_ref(), expiry, bin_count), expiry))
+        });
+        let stored = admitted.and_then(|(Next { mark, reply }, expiry)| {
+            let value = NewValue::Bytes(&value);
+            let stored = space.commit(Effect::SetDocument { key, value, mark, expiry });
+            stored.map(|_| reply).map_err(|_| Code::OUT_OF_SPACE)
+        });
+        match stored {
+            Ok(reply) => {
+                reply.put_header(sink, &request.head);
+                put_end(sink, &request.head);
+            }
+            Err(code) => request.say(sink, code),
+        }
+        return None;
+    }
+    if record.is_none() {
+        space.lapse(&key);
+    }
     let entry = space.get(&key);
     let record = entry.as_ref().map(Record::of);
     let plan = match plan(space, request, record.as_ref()) {
@@ -236,23 +261,7 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
     if contradicts {
         return Err(Code::PARAMETER);
     }
-    let must_be_there = touches || head.info3 & (info3::UPDATE_ONLY | info3::REPLACE_ONLY) != 0;
-    match record {
-        None if must_be_there => return Err(Code::NOT_FOUND),
-        Some(_) if head.info2 & info2::CREATE_ONLY != 0 => return Err(Code::EXISTS),
-        _ => {}
-    }
-    check_generation(head, record.map_or(0, |record| record.generation))?;
-    if let Some(record) = record {
-        record.check_key(request.user_key())?;
-        if record.set() != request.set() {
-            return Err(Code::PARAMETER);
-        }
-    }
-    let expiry = end_of(space, head.ttl, record.is_some());
-    if matches!(expiry, Expiry::At(_)) && head.ttl > TTL_MAX_S && head.ttl < u32::MAX - 1 {
-        return Err(Code::PARAMETER);
-    }
+    let expiry = admit(space, request, record, touches)?;
     let mut bins = Bins::of(record, request.call.args);
     if replaces {
         bins.clear();
@@ -274,27 +283,72 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
             Some(_) => Ok(Plan { change: Change::Delete, built, reply: Reply::default() }),
         };
     }
-    if built.record.size as u64 > space.records.size_max {
-        return Err(Code::TOO_BIG);
-    }
-    let generation = next_generation(record.map_or(0, |record| record.generation));
-    let expires_at_ms = match expiry {
-        Expiry::At(at_ms) => Some(at_ms),
-        Expiry::None => None,
-        Expiry::Keep => record.and_then(|record| record.expires_at_ms),
-    };
-    let reply = Reply {
-        generation: u32::try_from(generation).expect("generations have 16 bits"),
-        void_time: void_time(expires_at_ms),
-        ..Reply::default()
-    };
+    check_size(space, built.record.size)?;
+    let Next { mark, reply } = Next::of(record, expiry, count);
     let change = if is_changed || record.is_none() {
-        let flags = u32::try_from(count).expect("bins are few");
-        Change::Set { mark: Mark { cas: generation, bits: 0, flags }, expiry }
+        Change::Set { mark, expiry }
     } else {
-        Change::Touch { generation, expiry }
+        Change::Touch { generation: mark.cas, expiry }
     };
     Ok(Plan { change, built, reply })
+}
+
+fn check_size(space: &Keyspace, size: usize) -> Result<(), Code> {
+    if size as u64 > space.records.size_max { Err(Code::TOO_BIG) } else { Ok(()) }
+}
+
+/// What a record is beside its value, once more written, and what the reply says of it.
+struct Next {
+    mark: Mark,
+    reply: Reply,
+}
+
+impl Next {
+    fn of(record: Option<&Record<'_>>, expiry: Expiry, bin_count: usize) -> Next {
+        let generation = next_generation(record.map_or(0, |record| record.generation));
+        let expires_at_ms = match expiry {
+            Expiry::At(at_ms) => Some(at_ms),
+            Expiry::None => None,
+            Expiry::Keep => record.and_then(|record| record.expires_at_ms),
+        };
+        let flags = u32::try_from(bin_count).expect("bins are few");
+        Next {
+            mark: Mark { cas: generation, bits: 0, flags },
+            reply: Reply {
+                generation: u32::try_from(generation).expect("generations have 16 bits"),
+                void_time: void_time(expires_at_ms),
+                ..Reply::default()
+            },
+        }
+    }
+}
+
+/// Whether a record may be written that is as it is, and which end it gets.
+fn admit(
+    space: &Keyspace,
+    request: &Request<'_>,
+    record: Option<&Record<'_>>,
+    touches: bool,
+) -> Result<Expiry, Code> {
+    let head = &request.head;
+    let must_be_there = touches || head.info3 & (info3::UPDATE_ONLY | info3::REPLACE_ONLY) != 0;
+    match record {
+        None if must_be_there => return Err(Code::NOT_FOUND),
+        Some(_) if head.info2 & info2::CREATE_ONLY != 0 => return Err(Code::EXISTS),
+        _ => {}
+    }
+    check_generation(head, record.map_or(0, |record| record.generation))?;
+    if let Some(record) = record {
+        record.check_key(request.user_key())?;
+        if record.set() != request.set() {
+            return Err(Code::PARAMETER);
+        }
+    }
+    let expiry = end_of(space, head.ttl, record.is_some());
+    if matches!(expiry, Expiry::At(_)) && head.ttl > TTL_MAX_S && head.ttl < u32::MAX - 1 {
+        return Err(Code::PARAMETER);
+    }
+    Ok(expiry)
 }
 
 impl Writing {
