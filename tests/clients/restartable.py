@@ -16,6 +16,7 @@ import threading
 import unittest
 
 import redis
+from pymemcache.client.base import Client as TextClient
 
 from servers import Server, expresslane_command, free_port
 
@@ -70,6 +71,51 @@ class Documents(Restartable):
     def __init__(self, lanes, extra=()):
         self.memcached_port = free_port()
         super().__init__(lanes, ("--memcached", str(self.memcached_port), *extra))
+
+
+class Nodes(Restartable):
+    """One that serves Couchbase's clients, each lane as a node, and memcached's."""
+
+    def __init__(self, lanes, extra=(), lanes_max=None, password=None):
+        self.lanes, self.password = lanes, password
+        self.kv_port, self.management_port = free_port(lanes_max or lanes), free_port(lanes_max or lanes)
+        self.memcached_port = free_port()
+        super().__init__(lanes, (
+            "--couchbase", str(self.kv_port), "--couchbase-management", str(self.management_port),
+            "--memcached", str(self.memcached_port), *extra))
+
+    def restart(self, lanes=None):
+        """With so many lanes from now on; on the same ports, as far as they have them."""
+        if lanes is not None:
+            self.lanes = lanes
+            for flag, value in (("--lanes", lanes), ("--lane-ports", free_port(lanes))):
+                self.arguments[self.arguments.index(flag) + 1] = str(value)
+        super().restart()
+
+    def redis(self):
+        return contextlib.closing(redis.Redis(port=self.port, password=self.password))
+
+    def counters(self):
+        """Commands of Couchbase's clients by how they reached their lane, summed over the lanes."""
+        with self.redis() as client:
+            dialects, lanes = client.info("dialects"), client.info("lanes")
+        of_lanes = [dialects[f"couchbase_lane{lane}"] for lane in range(self.lanes)]
+        counters = {name: sum(lane[name] for lane in of_lanes) for name in ("direct", "forwarded")}
+        return {**counters, "moved": sum(lanes[f"lane{lane}"]["moved"] for lane in range(self.lanes))}
+
+    def errors(self):
+        """The errors of Couchbase's clients, of all lanes: CODE:count;CODE:count …"""
+        with self.redis() as client:
+            dialects = client.info("dialects")
+        return ";".join(str(dialects[f"couchbase_lane{lane}"]["errors"]) for lane in range(self.lanes))
+
+    def text_client(self):
+        return TextClient(("127.0.0.1", self.memcached_port), default_noreply=False, timeout=10)
+
+    def flush(self):
+        """Without documents from now on."""
+        with contextlib.closing(self.text_client()) as client:
+            client.flush_all()
 
 
 def check_direct(before, after, requests_count_min=1000):

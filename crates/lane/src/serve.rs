@@ -10,7 +10,7 @@ use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
 use wire::resp::{self, ArgRanges, ProtocolError, Step, Token};
 
-use crate::client::Client;
+use crate::client::{Client, Dialect};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX};
 use crate::keyspace::Route;
@@ -27,6 +27,8 @@ pub(crate) const AHEAD_MAX: usize = 16;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
+/// The same of a client of Couchbase: the error map, for which it asks first, has 3 KiB.
+const UNAUTHENTICATED_UNREAD_MAX_OF_NODE: usize = 8 * 1024;
 
 /// What is left of a turn for one client.
 pub(crate) struct Share {
@@ -194,7 +196,7 @@ pub(crate) fn serve_client<N: Net>(
     };
     share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
     let settles = !client.replies.is_empty() || output.len() >= core.settings.output_noticed_size();
-    let is_stranger = !client.is_authenticated && output.len() > UNAUTHENTICATED_UNREAD_MAX;
+    let is_stranger = !client.is_authenticated && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
     if is_stranger {
         net.close(conn, Close::Now);
@@ -203,6 +205,14 @@ pub(crate) fn serve_client<N: Net>(
     match result {
         End::Waits if settles => End::Settles,
         other => other,
+    }
+}
+
+/// What a client may leave unread before it has said its password.
+fn unauthenticated_unread_max(client: &Client) -> usize {
+    match client.dialect {
+        Dialect::Couchbase => UNAUTHENTICATED_UNREAD_MAX_OF_NODE,
+        _ => UNAUTHENTICATED_UNREAD_MAX,
     }
 }
 

@@ -382,6 +382,19 @@ fn strangers_are_told_to_log_in() {
     assert_eq!(say(&mut world, &mut client, &plain("secret")), "21:0: ");
     assert_eq!(say(&mut world, &mut client, &request(0x00, &[], "a", "", 0)), "00:1: ");
     assert_eq!(say(&mut world, &mut client, &request(0x89, &[], "default", "", 0)), "89:0: ");
+    // All of a greeting comes in one breath. Who asks on and on is cut.
+    let ask = request(0xfe, &[], "", "\0\u{2}", 0);
+    let mut client = world.connect(0);
+    let bytes = [hello(&[7, 8]), ask.clone(), plain("secret")].concat();
+    let got = replies(&exchange(&mut world, &mut client, &bytes, 3));
+    assert_eq!(
+        got.iter().map(|reply| (reply.opcode, reply.status)).collect::<Vec<_>>(),
+        [(0x1f, 0), (0xfe, 0), (0x21, 0)]
+    );
+    let mut client = world.connect(0);
+    let before: u64 = world.lanes.iter().map(|lane| lane.stats().clients).sum();
+    exchange(&mut world, &mut client, &ask.repeat(5), 0);
+    assert_eq!(world.lanes.iter().map(|lane| lane.stats().clients).sum::<u64>(), before);
     // Without a password whoever logs in is welcome, in any way.
     let mut world = self::world(1);
     let mut client = world.connect(0);

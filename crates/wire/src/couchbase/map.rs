@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! {"rev":1,"revEpoch":…,"name":"default","nodeLocator":"vbucket","uuid":…,
+//!  "nodes":[{"hostname":"$HOST:8091","ports":{"direct":11210}},{"hostname":"$HOST:8092","ports":{"direct":11211}}],
 //!  "nodesExt":[{"services":{"kv":11210,"mgmt":8091},"thisNode":true},{"services":{"kv":11211,"mgmt":8092}}],
 //!  "vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["$HOST:11210","$HOST:11211"],
 //!                      "vBucketMap":[[0],[0], … 1024 rows]}, …}
 //! ```
 //! Without a host (`$HOST`, and no `hostname`) clients take the one that they have connected to, which is right for a server of
-//! several addresses. Newer is the larger pair of `revEpoch` and `rev`. Nodes have the same order in both lists: clients take one or the
+//! several addresses. Newer is the larger pair of `revEpoch` and `rev`. Nodes have the same order in all lists: clients take one or the
 //! other as the index of `vBucketMap`. As libcouchbase (`vbucket.c`), the C++ SDK (`configuration_json.hxx`) and gocbcore
 //! (`routeconfig.go`) read it.
 
@@ -36,6 +37,9 @@ pub struct ClusterMap<'a> {
     pub management_port_base: Option<u16>,
 }
 
+/// What clients replace by the host that they have connected to.
+const HOST_CONNECTED: &str = "$HOST";
+
 /// What clients may use of this server.
 const BUCKET_CAPABILITIES: &str = r#""cbhello","touch","cccp","nodesExt","collections","durableWrite""#;
 
@@ -56,6 +60,11 @@ impl ClusterMap<'_> {
                 ),
             );
         }
+        if self.bucket.is_some() {
+            out.push_str(r#","nodes":["#);
+            self.nodes_of_old(out);
+            out.push(']');
+        }
         out.push_str(r#","nodesExt":["#);
         self.nodes(out);
         out.push(']');
@@ -70,6 +79,20 @@ impl ClusterMap<'_> {
         }
         out.push_str(r#","clusterCapabilitiesVer":[1,0],"clusterCapabilities":{}}"#);
         text
+    }
+
+    /// The lanes as they were listed before there was `nodesExt`: gocbcore takes no node of a bucket that is not here.
+    fn nodes_of_old(&self, out: &mut String) {
+        let host = bracketed(self.host.unwrap_or(HOST_CONNECTED));
+        for lane in 0..self.map.lanes() {
+            let comma = if lane == 0 { "" } else { "," };
+            let management = self.management_port_base.map_or(0, |base| port(base, lane));
+            let direct = port(self.port_base, lane);
+            put(
+                out,
+                format_args!(r#"{comma}{{"hostname":"{host}:{management}","ports":{{"direct":{direct}}}}}"#),
+            );
+        }
     }
 
     /// The services of each lane, in the order of their numbers.
@@ -94,7 +117,7 @@ impl ClusterMap<'_> {
     /// The value of `vBucketServerMap`: the servers, and for each vbucket the number of its own.
     pub fn server_map(&self, out: &mut String) {
         out.push_str(r#"{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["#);
-        let host = bracketed(self.host.unwrap_or("$HOST"));
+        let host = bracketed(self.host.unwrap_or(HOST_CONNECTED));
         for lane in 0..self.map.lanes() {
             let comma = if lane == 0 { "" } else { "," };
             put(out, format_args!(r#"{comma}"{host}:{}""#, port(self.port_base, lane)));
@@ -160,6 +183,7 @@ mod tests {
         let text = map(&lanes).json();
         let front = concat!(
             r#"{"rev":1,"revEpoch":1700000000000,"name":"default","nodeLocator":"vbucket","uuid":"00ff","bucketType":"ephemeral","#,
+            r#""nodes":[{"hostname":"$HOST:8091","ports":{"direct":11210}},{"hostname":"$HOST:8092","ports":{"direct":11211}}],"#,
             r#""nodesExt":[{"services":{"kv":11210,"mgmt":8091}},{"services":{"kv":11211,"mgmt":8092},"thisNode":true}],"#,
             r#""vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["$HOST:11210","$HOST:11211"],"vBucketMap":["#,
         );

@@ -17,6 +17,8 @@ const DEFAULT_COLLECTION: &[u8] = b"\0";
 /// Appends a whole reply without a value.
 pub(crate) fn put(out: &mut impl Put, head: &Head, key: &[u8], outcome: &Outcome) {
     match outcome {
+        // Clients of memcached, who have not greeted, expect none behind what is gone.
+        Outcome::Deleted { .. } if !head.is(Bits::KNOWS_ERRORS) => put_done(out, head, 0),
         Outcome::Ok => put_done(out, head, 0),
         Outcome::Stored { cas } | Outcome::Deleted { cas } => put_done(out, head, *cas),
         Outcome::Hit(item) | Outcome::Touched(item) => put_done(out, head, item.cas),

@@ -254,9 +254,15 @@ fn replies() {
             "8101 0000 0000 0000 00000000 00000007 0000000000001001",
         ),
         (
-            of(Verb::Delete, 4, none),
+            of(Verb::Delete, 4, Bits::KNOWS_ERRORS),
             Outcome::Deleted { cas: 2 },
             "8104 0000 0000 0000 00000000 00000007 0000000000000002",
+        ),
+        // memccapable wants none.
+        (
+            of(Verb::Delete, 4, none),
+            Outcome::Deleted { cas: 2 },
+            "8104 0000 0000 0000 00000000 00000007 0000000000000000",
         ),
         (of(Verb::Get, 0, none), Outcome::Miss, "8100 0000 0000 0001 00000000 00000007 0000000000000000"),
         (of(Verb::Get, 9, Bits::QUIET), Outcome::Miss, ""),
