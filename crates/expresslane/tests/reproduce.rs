@@ -132,19 +132,35 @@ fn batches_go_over_links_where_they_may_be_made() {
     let folder = Folder::new("reproduce-links");
     let page = folder.path("report.html");
     let (text, saved) = tiny("E4", &["--html", &page]);
-    assert!(text.contains("RESP stand-in") && text.contains("(2.00 M)"), "{text}");
     let mut arms: Vec<&str> = saved.runs.iter().map(|run| run.head.arm.as_str()).collect();
     arms.sort_unstable();
     let is_linked = !text.contains("not here: links of 1 and 10 Gbit/s: ");
     let want: &[&str] = if is_linked {
-        &["1 Gbit/s", "10 Gbit/s", "peer 1 Gbit/s", "peer 10 Gbit/s", "peer unshaped", "unshaped"]
+        &[
+            "1 Gbit/s",
+            "10 Gbit/s",
+            "peer 1 Gbit/s",
+            "peer 10 Gbit/s",
+            "peer unshaped",
+            "resp unshaped",
+            "unshaped",
+        ]
     } else {
-        &["a", "b"]
+        &["a", "b", "own"]
     };
+    // Over links both sides of what was published speak its protocol; the peer never does.
+    assert_eq!(
+        (text.contains("RESP stand-in"), text.contains("(2.00 M)")),
+        (!is_linked, !is_linked),
+        "{text}"
+    );
     arms.retain(|arm| !arm.starts_with("uring"));
     assert_eq!(arms, want, "{text}");
     for run in &saved.runs {
         let head = &run.head;
+        let is_in_resp =
+            ["a", "b"].contains(&&*head.arm) || ["peer", "resp"].iter().any(|of| head.arm.starts_with(of));
+        assert_eq!(head.protocol, if is_in_resp { "resp2" } else { "couchbase" }, "{}", head.arm);
         assert_eq!((head.connection_count, head.pipeline, head.workload.key_count), (8, 50, 100_000));
         assert_eq!(
             (head.workload.operations.to_string().as_str(), head.level.clone()),
@@ -153,13 +169,13 @@ fn batches_go_over_links_where_they_may_be_made() {
         let is_far = ["198.18.", "198.19."].iter().any(|network| head.address.starts_with(network));
         assert_eq!(is_far, is_linked, "{}", head.address);
     }
-    assert!(std::fs::read_to_string(&page).unwrap().contains("RESP stand-in"));
+    assert_eq!(std::fs::read_to_string(&page).unwrap().contains("RESP stand-in"), !is_linked);
 }
 
 #[test]
 fn sizes_are_those_of_the_preset() {
     let (text, saved) = tiny("E3", &["--levels", "128,1024", "--json", "--links", "off"]);
-    for arm in ["a", "b"] {
+    for arm in ["a", "b", "own"] {
         let of_arm = saved.runs.iter().filter(|run| run.head.arm == arm);
         let mut sizes: Vec<String> = of_arm.map(|run| run.head.workload.value_size.to_string()).collect();
         sizes.sort();

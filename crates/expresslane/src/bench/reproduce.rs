@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use load::connect::{Connected, Endpoint, Login};
+use load::connect::{Connected, Dialect, Endpoint, Login};
 use load::engine::Pace;
 use load::experiments::{
     Arm, Evaluation, Id, KIND, Link, Measured, Offer, Planned, Preset, Repetition, Scale,
@@ -395,7 +395,12 @@ impl Reproducing {
     /// Every key of the first server; then its copies have them too.
     fn set_keys(&mut self, fleet: &Fleet, order: &Order) -> Result<(), String> {
         let first = fleet.servers[0].address().clone();
-        let order = Order { endpoint: first, is_cluster: false, ..order.clone() };
+        let order = if order.login.dialect.has_map() {
+            // Its keys are reached by its own doors alone.
+            order.clone()
+        } else {
+            Order { endpoint: first, is_cluster: false, ..order.clone() }
+        };
         run::preload(&order, &self.stop, &mut self.live)?;
         self.live.clear();
         if !fleet.are_copies {
@@ -443,9 +448,14 @@ fn one(order: &Order, stop: &Stop, index: usize, out: &Sender<(usize, Second)>) 
 /// A load of a level.
 fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
     let preset = Preset::of(half.planned.id);
+    let mut workload = preset.workload(level);
+    if target.dialect == Dialect::Aerospike {
+        // Integers, as the published program's keys were.
+        workload.key_prefix.clear();
+    }
     Order {
         endpoint: target.endpoint.clone(),
-        login: Login::default(),
+        login: Login { dialect: target.dialect, ..Login::default() },
         is_cluster: target.is_cluster,
         connection_count: preset.connections_at(level) * target.instances,
         pipeline: preset.pipeline,
@@ -454,7 +464,7 @@ fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
         pace: Pace::Closed,
         ramp: Duration::ZERO,
         waiting: Waiting::Sleep,
-        workload: preset.workload(level),
+        workload,
         duration: Duration::from_secs_f64(half.planned.scale.level_s),
         requests_max: u64::MAX,
         seed: SEED + u64::from(half.pair),

@@ -10,6 +10,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::measure::{Figure, Measure, figure};
+use crate::connect::Dialect;
 use crate::statistics::published::{ReadersCheck, readers_checks};
 use crate::workload::{Distribution, Mix, Operation, Sizes, Workload};
 
@@ -206,7 +207,7 @@ const E3: Preset = Preset {
     title: "latency by size of values",
     source: "Couchbase 1.8, Cisco and Solarflare 2012",
     compared: "links of 1 and 10 Gbit/s, then a user-level stack",
-    foreign_protocol: Some("memcached's binary"),
+    foreign_protocol: Some("Couchbase's"),
     weights: (7, 3),
     key_count: 100_000,
     value_size: 0,
@@ -254,7 +255,7 @@ const E4: Preset = Preset {
     title: "throughput in batches of 50",
     source: "Couchbase 1.8, Cisco and Solarflare 2012",
     compared: "links of 1 and 10 Gbit/s",
-    foreign_protocol: Some("memcached's binary"),
+    foreign_protocol: Some("Couchbase's"),
     weights: (7, 3),
     key_count: 100_000,
     value_size: 1_024,
@@ -296,6 +297,16 @@ const E5: Preset = Preset {
 };
 
 impl Preset {
+    /// What was spoken, in this program's terms.
+    pub fn dialect(&self) -> Dialect {
+        match self.id {
+            Id::E2 => Dialect::Aerospike,
+            // memcached's binary frames, each with its vbucket.
+            Id::E3 | Id::E4 => Dialect::Couchbase,
+            Id::E1 | Id::E5 => Dialect::Resp2,
+        }
+    }
+
     /// Above this a request counts as slow (E2): 360 µs.
     pub const SLOW_NS: u64 = 360_000;
 

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! E1      peer ─▶ lanes                            a process with a copy, or a lane, for each instance
-//! E2      peer ─▶ lane                             both tuned; apart from them: peer as it is installed ─▶ lanes
-//! E3, E4  1 Gbit/s ─▶ 10 Gbit/s ─▶ unshaped        a lane, and the peer beside it
-//!         epoll ─▶ io_uring, peer ─▶ lane          unshaped; where links can't be had all of them over loopback
+//! E2      peer ─▶ lane                             both tuned; apart from them: peer as it is installed ─▶ lanes,
+//!                                                  and the lane in the published protocol
+//! E3, E4  1 Gbit/s ─▶ 10 Gbit/s ─▶ unshaped        a lane in the published protocol, and the peer beside it in RESP
+//!         epoll ─▶ io_uring                        a lane in the published protocol, unshaped
+//!         peer ─▶ lane                             both in RESP, unshaped
+//!         where links can't be had: peer ─▶ lane ─▶ lane in the published protocol, and io_uring, over loopback
 //! E5      the ladder of `recipe`
 //! ```
 
@@ -12,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::presets::{Id, Preset};
 use super::recipe::{self, Recipe};
+use crate::connect::Dialect;
 
 /// The links whose speeds were published, in Gbit/s.
 pub const LINKS_GIGABITS: [u32; 2] = [1, 10];
@@ -72,6 +76,9 @@ pub struct Arm {
     /// Over what.
     #[serde(default)]
     pub link: Link,
+    /// What is spoken.
+    #[serde(default)]
+    pub dialect: Dialect,
 }
 
 /// A change from one set-up to another.
@@ -128,9 +135,12 @@ pub(super) fn of(
             let mut arms = two(peer, 1);
             arms.push(arm("installed", &format!("{peer} as installed"), 1, Server::PeerAsInstalled));
             arms.push(arm("lanes", "expresslane, all lanes", offer.server_cpus_count, Server::AllLanes));
+            let own = arm("own", "expresslane, Aerospike's protocol", 1, Server::Lanes);
+            arms.push(Arm { dialect: preset.dialect(), ..own });
             let steps = vec![
                 whole("", "a", "b", &[0, 1]),
                 whole("default machine to lanes", "installed", "lanes", &[]),
+                whole("RESP to Aerospike's protocol", "b", "own", &[]),
             ];
             (arms, steps, Vec::new())
         }
@@ -142,6 +152,9 @@ pub(super) fn of(
             let mut arms = two(peer, 1);
             let published: Vec<usize> = (0..preset.figures[0].values.len()).collect();
             let mut steps = vec![whole("", "a", "b", &published)];
+            let own = arm("own", "expresslane, Couchbase's protocol", 1, Server::Lanes);
+            arms.push(Arm { dialect: preset.dialect(), ..own });
+            steps.push(whole("RESP to Couchbase's protocol", "b", "own", &[]));
             if offer.io_uring.is_ok() {
                 arms.push(arm("uring", "expresslane over io_uring", 1, Server::LanesOverUring));
                 steps.push(step("epoll to io_uring", "b", "uring"));
@@ -171,7 +184,9 @@ fn over_links(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
         link,
         ..arm(&format!("{before}{}", link.name()), &format!("{who}, {}", link.name()), 1, server)
     };
-    let ours = links.map(|link| at(Server::Lanes, "expresslane", "", link));
+    let own = |arm: Arm| Arm { dialect: preset.dialect(), ..arm };
+    let ours = links.map(|link| own(at(Server::Lanes, "expresslane", "", link)));
+    let in_resp = at(Server::Lanes, "expresslane in RESP", "resp ", Link::Unshaped);
     let peers = links.map(|link| at(Server::Peer, &offer.peer, "peer ", link));
     let between = |name: &str, arms: &[Arm; 3], from: usize| step(name, &arms[from].arm, &arms[from + 1].arm);
     // The published 1 and 10 Gbit/s; of the batches one value was published, and not of which of them.
@@ -181,12 +196,12 @@ fn over_links(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
         between(&format!("{fast} Gbit/s to unshaped"), &ours, 1),
         between(&format!("peer: {slow} to {fast} Gbit/s"), &peers, 0),
         between(&format!("peer: {fast} to unshaped"), &peers, 1),
-        whole("peer to lane, unshaped", &peers[2].arm, &ours[2].arm, &[]),
+        whole("peer to lane, both in RESP, unshaped", &peers[2].arm, &in_resp.arm, &[]),
     ];
     let unshaped = ours[2].arm.clone();
-    let mut arms: Vec<Arm> = ours.into_iter().chain(peers).collect();
+    let mut arms: Vec<Arm> = ours.into_iter().chain(peers).chain([in_resp]).collect();
     if offer.io_uring.is_ok() {
-        let uring = at(Server::LanesOverUring, "expresslane over io_uring", "uring ", Link::Unshaped);
+        let uring = own(at(Server::LanesOverUring, "expresslane over io_uring", "uring ", Link::Unshaped));
         steps.push(step("epoll to io_uring", &unshaped, &uring.arm));
         arms.push(uring);
     }
@@ -198,7 +213,7 @@ fn two(peer: &str, cores: u32) -> Vec<Arm> {
 }
 
 pub(super) fn arm(arm: &str, name: &str, cores: u32, server: Server) -> Arm {
-    Arm { arm: arm.to_owned(), name: name.to_owned(), cores, server, link: Link::Loopback }
+    Arm { arm: arm.to_owned(), name: name.to_owned(), cores, server, ..Arm::default() }
 }
 
 /// A step of which the first number is told.
@@ -243,13 +258,21 @@ pub(super) mod tests {
     #[test]
     fn links_and_backends_are_axes_where_they_can_be_had() {
         let mut offer = offer(2);
-        let arms = ["1 Gbit/s", "10 Gbit/s", "unshaped", "peer 1 Gbit/s", "peer 10 Gbit/s", "peer unshaped"];
+        let arms = [
+            "1 Gbit/s",
+            "10 Gbit/s",
+            "unshaped",
+            "peer 1 Gbit/s",
+            "peer 10 Gbit/s",
+            "peer unshaped",
+            "resp unshaped",
+        ];
         let steps = [
             ("1 Gbit/s", "10 Gbit/s"),
             ("10 Gbit/s", "unshaped"),
             ("peer 1 Gbit/s", "peer 10 Gbit/s"),
             ("peer 10 Gbit/s", "peer unshaped"),
-            ("peer unshaped", "unshaped"),
+            ("peer unshaped", "resp unshaped"),
             ("unshaped", "uring unshaped"),
         ];
         check(Id::E3, &offer, &[&arms[..], &["uring unshaped"]].concat(), &steps);
@@ -257,16 +280,32 @@ pub(super) mod tests {
         offer.io_uring = Err("no".to_owned());
         check(Id::E3, &offer, &arms, &steps[..5]);
         offer.links = Err("no".to_owned());
-        check(Id::E3, &offer, &["a", "b"], &[("a", "b")]);
+        check(Id::E3, &offer, &["a", "b", "own"], &[("a", "b"), ("b", "own")]);
         offer.io_uring = Ok(());
-        check(Id::E4, &offer, &["a", "b", "uring"], &[("a", "b"), ("b", "uring")]);
+        check(Id::E4, &offer, &["a", "b", "own", "uring"], &[("a", "b"), ("b", "own"), ("b", "uring")]);
+    }
+
+    /// Both sides of what stands beside published figures speak the published protocol where links can be had; the peer never does.
+    #[test]
+    fn the_published_protocol_is_spoken_where_it_can_be() {
+        let native = |offer: &Offer, id: Id| -> Vec<String> {
+            let (arms, ..) = of(Preset::of(id), 1, offer);
+            let is_native = |arm: &Arm| arm.dialect == Preset::of(id).dialect();
+            arms.iter().filter(|arm| is_native(arm)).map(|arm| arm.arm.clone()).collect()
+        };
+        let mut offer = offer(2);
+        assert_eq!(native(&offer, Id::E3), ["1 Gbit/s", "10 Gbit/s", "unshaped", "uring unshaped"]);
+        offer.links = Err("no".to_owned());
+        assert_eq!(native(&offer, Id::E4), ["own"]);
+        assert_eq!(native(&offer, Id::E2), ["own"]);
+        assert_eq!(native(&offer, Id::E1).len(), 2);
     }
 
     /// The default machine is a step of its own, and nothing that was published stands beside it.
     #[test]
     fn the_default_machine_stands_apart() {
         let (_, steps, _) = of(Preset::of(Id::E2), 1, &offer(2));
-        let [tuned, default] = &steps[..] else { panic!("{steps:?}") };
+        let [tuned, default, _] = &steps[..] else { panic!("{steps:?}") };
         assert_eq!((tuned.published.as_slice(), default.published.as_slice()), (&[0, 1][..], &[][..]));
         assert_eq!((default.from.as_str(), default.to.as_str()), ("installed", "lanes"));
     }

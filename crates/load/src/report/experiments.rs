@@ -80,10 +80,6 @@ fn mark(evaluation: &Evaluation) -> Markup {
     html! { @if is_quick(evaluation) { (quick()) " " } }
 }
 
-fn is_stand_in(evaluation: &Evaluation) -> bool {
-    Preset::of(evaluation.planned.id).foreign_protocol.is_some()
-}
-
 fn sentence(evaluations: &[Evaluation]) -> String {
     let count = |of: fn(&Evaluation) -> bool| evaluations.iter().filter(|evaluation| of(evaluation)).count();
     let repeated = count(|evaluation| !matches!(evaluation.finding, Finding::StandIn(_)));
@@ -168,7 +164,7 @@ fn experiment(evaluation: &Evaluation) -> Markup {
         section id=(planned.id) {
             h2 {
                 (mark(evaluation)) (planned.id) " " (preset.title)
-                @if is_stand_in(evaluation) { " " span.badge { "RESP stand-in" } }
+                @if planned.is_stand_in() { " " span.badge { "RESP stand-in" } }
             }
             p { "Published: " (preset.source) ", " (preset.compared) "." }
             p.verdict { (mark(evaluation)) (verdict(evaluation)) " " (clipped(&evaluation.sentence())) }
@@ -261,7 +257,7 @@ fn published(evaluation: &Evaluation, row: &Row) -> Markup {
         row.headline_percent.map(|percent| format!("headline {}", number::change(percent / 100.0)));
     html! {
         @if shown.is_empty() { "–" }
-        @else if is_stand_in(evaluation) { span.stand-in { "(" (shown) ")" } }
+        @else if evaluation.planned.stands_in(&row.step) { span.stand-in { "(" (shown) ")" } }
         @else { (shown) }
         @if let Some(headline) = headline { br; span.aside { (headline) } }
     }

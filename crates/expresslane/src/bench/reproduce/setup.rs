@@ -6,7 +6,7 @@
 //! ```
 //! Where there are more instances than cpus they share them, and the plan says so.
 
-use load::connect::Endpoint;
+use load::connect::{Dialect, Endpoint};
 use load::experiments::{Arm, Id, Link, Planned, Recipe, Server};
 
 use super::link::Cable;
@@ -98,6 +98,7 @@ pub(super) struct Fleet {
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) endpoint: Endpoint,
+    pub(super) dialect: Dialect,
     pub(super) is_cluster: bool,
     /// Instances that it spans: so many times the connections of one.
     pub(super) instances: u32,
@@ -113,7 +114,7 @@ pub(super) fn fleet(planned: &Planned, arm: &Arm, place: &Place, host: &Host) ->
     }
     let instances = if planned.id == Id::E1 { place.instances } else { 1 };
     let is_self = is_self(&place.peer);
-    match arm.server {
+    let mut fleet = match arm.server {
         Server::Peer | Server::PeerAsInstalled if is_self => lanes(instances, &[], place, host),
         Server::Peer => processes(instances, place, host),
         Server::PeerAsInstalled => as_installed(place, host),
@@ -125,6 +126,26 @@ pub(super) fn fleet(planned: &Planned, arm: &Arm, place: &Place, host: &Host) ->
             fleet.targets.iter_mut().for_each(|target| target.instances = 1);
             fleet
         }
+    };
+    if arm.dialect.has_map() {
+        open_doors(&mut fleet, arm.dialect, place, host);
+    }
+    fleet
+}
+
+/// The lanes of this server have a door of that dialect each, behind their ports of Redis', and the load goes there.
+fn open_doors(fleet: &mut Fleet, dialect: Dialect, place: &Place, host: &Host) {
+    let first = place.port + 1 + u16::try_from(place.cpus.len().max(place.instances)).expect("lanes are few");
+    let words: &[&str] = match dialect {
+        Dialect::Couchbase => &["--couchbase-management", "off", "--couchbase"],
+        _ => &["--aerospike"],
+    };
+    let start = fleet.servers[0].start.as_mut().expect("this server is started here");
+    start.extend(words.iter().map(|word| (*word).to_owned()));
+    start.push(first.to_string());
+    for target in &mut fleet.targets {
+        target.endpoint = endpoint(host, first);
+        target.dialect = dialect;
     }
 }
 
@@ -141,6 +162,7 @@ fn processes(instances: usize, place: &Place, host: &Host) -> Fleet {
     };
     let target = |index: usize| Target {
         endpoint: endpoint(host, port(place, index)),
+        dialect: Dialect::Resp2,
         is_cluster: false,
         instances: 1,
         thread_count: 1,
@@ -185,6 +207,7 @@ fn lanes(instances: usize, more: &[&str], place: &Place, host: &Host) -> Fleet {
         are_copies: false,
         targets: vec![Target {
             endpoint: endpoint(host, place.port + 1),
+            dialect: Dialect::Resp2,
             is_cluster: true,
             instances: count(instances),
             thread_count: u16::try_from(threads).unwrap_or(u16::MAX),
@@ -204,6 +227,7 @@ fn of_recipe(recipe: Recipe, place: &Place, host: &Host) -> Fleet {
         are_copies: false,
         targets: vec![Target {
             endpoint: endpoint(host, place.port + u16::from(recipe.routes)),
+            dialect: Dialect::Resp2,
             is_cluster: recipe.routes,
             instances: 1,
             thread_count: 1,
@@ -271,6 +295,35 @@ mod tests {
 
     fn far() -> Host {
         Host { address: "198.18.0.2".to_owned(), wrapper: vec!["ip".to_owned(), "exec".to_owned()] }
+    }
+
+    #[test]
+    fn published_protocols_have_doors_of_their_own() {
+        let place = place(4, "redis-server");
+        let ours = of(Id::E3, "10 Gbit/s", &place, &far());
+        assert!(
+            words(&ours, 0).ends_with("--couchbase-management off --couchbase 7005"),
+            "{}",
+            words(&ours, 0)
+        );
+        let target = &ours.targets[0];
+        assert_eq!(
+            (target.dialect, target.endpoint.to_string().as_str()),
+            (Dialect::Couchbase, "198.18.0.2:7005")
+        );
+        assert_eq!(
+            ours.servers[0].address().to_string(),
+            "198.18.0.2:7000",
+            "it is asked in RESP whether it is there"
+        );
+        let ours = of(Id::E2, "own", &place, &here());
+        assert!(words(&ours, 0).ends_with("--aerospike 7005"), "{}", words(&ours, 0));
+        assert_eq!((ours.targets[0].dialect, ours.targets[0].is_cluster), (Dialect::Aerospike, true));
+        for arm in ["peer 10 Gbit/s", "resp unshaped"] {
+            let fleet = of(Id::E3, arm, &place, &far());
+            assert!(!words(&fleet, 0).contains("--couchbase"), "{}", words(&fleet, 0));
+            assert_eq!(fleet.targets[0].dialect, Dialect::Resp2);
+        }
     }
 
     /// With links and `io_uring`.

@@ -16,7 +16,7 @@ E1 is the predictability of Redis with ADQ over 10 to 100 connections, E2 the ta
 
 pub(crate) const EXAMPLES: &str = "Examples:
   expresslane bench reproduce all --quick --result quick.jsonl
-      all five in a quarter of an hour; too few pairs to call a difference
+      all five in twenty minutes; too few pairs to call a difference
   expresslane bench reproduce E1
       the full form: ten pairs of ten levels of half a minute, nearly two hours
   expresslane bench reproduce E5 --price 5000 --peer valkey-server
