@@ -118,6 +118,20 @@ class Nodes(Restartable):
             client.flush_all()
 
 
+class Records(Restartable):
+    """One that serves Aerospike's clients too, each lane at a port of its own."""
+
+    def __init__(self, lanes, extra=()):
+        self.aerospike_port = free_port(lanes)
+        super().__init__(lanes, ("--aerospike", str(self.aerospike_port), *extra))
+
+    def dialect_counters(self, dialect):
+        """Commands of a dialect by how they reached their lane, summed over the lanes."""
+        with contextlib.closing(redis.Redis(port=self.port)) as client:
+            lanes = [lane for name, lane in client.info("dialects").items() if name.startswith(f"{dialect}_lane")]
+        return {name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded")}
+
+
 def check_direct(before, after, requests_count_min=1000):
     """The requests between two counts went to the lanes that own their keys, and none was sent on."""
     direct, forwarded, moved = (after[name] - before[name] for name in ("direct", "forwarded", "moved"))

@@ -289,3 +289,92 @@ fn full_memory_refuses_writes() {
     let got = exchange(&mut world, &mut client, &ask(0, 0, info2::WRITE | info2::DELETE, 0).bytes(), 1);
     assert_eq!(show(&got, 0), "0 g0|");
 }
+
+/// Bytes from digits; blanks and bars do not count.
+fn bytes(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+/// What asbench and the Python client send, byte for byte, and what they read: over one lane, and over four to one that does not
+/// own the records.
+#[test]
+fn captured_frames_are_answered_byte_for_byte() {
+    let info = |text: &str| {
+        let mut out = Vec::new();
+        put_info(&mut out, text);
+        out
+    };
+    let key = "54c8d84fd481fbba6d8939690343b018f5eabe48";
+    let fields = format!("0000000500 74657374 | 0000000801 74657374736574 | 0000001504 {key}");
+    let get = format!("0203000000000044 1603000000000000000000000000000003e800030000 {fields}");
+    let value = "78".repeat(32);
+    let op = |kind: &str| format!("0000002b {kind} 03 00 07 74657374 62696e {value}");
+    let put = format!("0203000000000073 1600010000000000000000000000000003e800030001 {fields} {}", op("02"));
+    // Deletes of its mix are writes of nothing.
+    let nil = format!(
+        "0203000000000053 1600010000000000000000000000000003e800030001 {fields} 0000000b 02 00 00 07 74657374 62696e"
+    );
+    let exists = format!("0203000000000044 1621000000000000000000000000000003e800030000 {fields}");
+    let remove = format!("0203000000000044 1600030000000000000000000000000003e800030000 {fields}");
+    let compressed = "0204000000000010 0000000000000044 789c0000000000ff";
+    let missing = "0203000000000016 16000000000200000000000000000000000000000000";
+    let written = "0203000000000016 16000000000000000001000000000000000000000000".to_owned();
+    let conversation = [
+        (get.clone(), missing.to_owned()),
+        (nil.clone(), missing.to_owned()),
+        (put, written.clone()),
+        (get.clone(), format!("0203000000000045 16000000000000000001000000000000000000000001 {}", op("01"))),
+        (exists, written),
+        (compressed.to_owned(), "0203000000000016 16000000001900000000000000000000000000000000".to_owned()),
+        (nil, "0203000000000016 16000000000000000000000000000000000000000000".to_owned()),
+        (remove, missing.to_owned()),
+        (
+            "0203000000000072 1608 00000000 00000000 00000000 000003e8 0001 0000 | 00000058 29 00000002 0d |
+             00000000 b747f5854d0b33259928d0cfab7fad81d6abfbf6 0a 03 00 00 00000000 0002 0000 00000005 00 74657374 00000008
+             01 74657374736574 | 00000007 ceded27492b392e0232514bb54a8ec2076acef37 01"
+                .to_owned(),
+            format!(
+                "{missing} 0203000000000016 160000000002 00000000 00000000 00000007 0000 0000
+                 0203000000000016 160000010000 00000000 00000000 00000000 0000 0000"
+            ),
+        ),
+        (
+            // LOGIN where there is no password.
+            "0202 00000000005b 00001402 000000000000000000000000 00000006 00 61646d696e 0000003d 03".to_owned()
+                + &"24".repeat(60),
+            "0202 000000000010 00341400 000000000000000000000000".to_owned(),
+        ),
+    ];
+    for (lane_count, lane) in [(1, 0), (4, 0), (4, 3)] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(lane);
+        let names =
+            ["node\npartition-generation\nbuild\n", "peers-clear-std\n", "partition-generation\nreplicas\n"];
+        for names in
+            names.into_iter().chain(["namespace/test\n", "node\npeers-generation\npartition-generation\n"])
+        {
+            let got = exchange(&mut world, &mut client, &info(names), 1);
+            let (kind, body, _) = frame(&got).unwrap();
+            let lines: Vec<&str> = std::str::from_utf8(body).unwrap().lines().collect();
+            assert_eq!((kind, lines.len()), (1, names.lines().count()));
+            for (line, name) in lines.iter().zip(names.lines()) {
+                let value = line.strip_prefix(name).and_then(|rest| rest.strip_prefix('\t')).unwrap();
+                assert!(
+                    !value.is_empty() && !value.starts_with("ERROR") && !value.starts_with("FAIL"),
+                    "{line}"
+                );
+            }
+        }
+        for (asked, want) in &conversation {
+            let want = bytes(want);
+            let mut count = 0;
+            let mut at = 0;
+            while let Some((_, _, size)) = frame(&want[at..]) {
+                (at, count) = (at + size, count + 1);
+            }
+            let got = exchange(&mut world, &mut client, &bytes(asked), count);
+            assert_eq!(got, want, "{asked} over {lane_count} lanes");
+        }
+    }
+}

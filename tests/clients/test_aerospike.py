@@ -1,0 +1,236 @@
+"""Aerospike's client for Python, on one lane and on four: each lane is a node to it."""
+
+import contextlib
+import time
+import unittest
+
+import aerospike
+from aerospike import exception
+from aerospike_helpers.batch import records as batch
+from aerospike_helpers.operations import list_operations, operations
+
+from restartable import Records, check_direct
+
+PASSWORD = "a long secret"
+NAMESPACE = "test"
+SET = "demo"
+
+
+def connect(server, **config):
+    return aerospike.client({"hosts": [("127.0.0.1", server.aerospike_port)], **config}).connect()
+
+
+def key(name, of=SET):
+    return (NAMESPACE, of, name)
+
+
+class Data:
+    """On one lane and on four: the classes below."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Records(cls.lanes)
+        cls.client = connect(cls.server)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.server.end()
+
+    def setUp(self):
+        self.client.truncate(NAMESPACE, None, 0)
+
+    def bins(self, name):
+        return self.client.get(key(name))[2]
+
+    def test_lanes_are_nodes(self):
+        self.assertEqual(len(self.client.get_node_names()), self.lanes)
+
+    def test_bins_of_every_type(self):
+        bins = {"i": -7, "f": 2.5, "s": "text", "b": b"\0bytes", "t": True, "l": [1, "two", [3.0]],
+                "m": {"a": 1, "b": [2]}, "e": ""}
+        self.client.put(key("k"), bins)
+        self.assertEqual(self.bins("k"), bins)
+        self.assertEqual(self.client.select(key("k"), ["s", "nothing", "l"])[2], {"s": "text", "l": [1, "two", [3.0]]})
+        self.assertEqual(self.client.exists(key("k"))[1]["gen"], 1)
+        self.assertIsNone(self.client.exists(key("other"))[1])
+        with self.assertRaises(exception.RecordNotFound):
+            self.client.get(key("other"))
+        # A bin that becomes nothing is gone, and with the last one the record.
+        self.client.put(key("k"), dict.fromkeys(bins, aerospike.null()))
+        self.assertIsNone(self.client.exists(key("k"))[1])
+
+    def test_keys_of_every_type(self):
+        for name in ("text", 77, b"bytes", bytearray(b"array")):
+            self.client.put(key(name), {"a": 1}, policy={"key": aerospike.POLICY_KEY_SEND})
+            self.assertEqual(self.client.get(key(name), policy={"key": aerospike.POLICY_KEY_SEND})[2], {"a": 1})
+
+    def test_policies(self):
+        client = self.client
+        create = {"exists": aerospike.POLICY_EXISTS_CREATE}
+        client.put(key("k"), {"a": 1}, policy=create)
+        with self.assertRaises(exception.RecordExistsError):
+            client.put(key("k"), {"a": 2}, policy=create)
+        with self.assertRaises(exception.RecordNotFound):
+            client.put(key("other"), {"a": 2}, policy={"exists": aerospike.POLICY_EXISTS_UPDATE})
+        client.put(key("k"), {"b": 2}, policy={"exists": aerospike.POLICY_EXISTS_UPDATE})
+        self.assertEqual(self.bins("k"), {"a": 1, "b": 2})
+        client.put(key("k"), {"c": 3}, policy={"exists": aerospike.POLICY_EXISTS_REPLACE})
+        self.assertEqual(self.bins("k"), {"c": 3})
+        with self.assertRaises(exception.RecordNotFound):
+            client.put(key("other"), {"c": 3}, policy={"exists": aerospike.POLICY_EXISTS_REPLACE})
+        client.put(key("other"), {"c": 3}, policy={"exists": aerospike.POLICY_EXISTS_CREATE_OR_REPLACE})
+        equal = {"gen": aerospike.POLICY_GEN_EQ}
+        with self.assertRaises(exception.RecordGenerationError):
+            client.put(key("k"), {"d": 4}, meta={"gen": 2}, policy=equal)
+        client.put(key("k"), {"d": 4}, meta={"gen": 3}, policy=equal)
+        self.assertEqual(client.get(key("k"))[1]["gen"], 4)
+        with self.assertRaises(exception.RecordGenerationError):
+            client.remove(key("k"), meta={"gen": 1}, policy=equal)
+        client.remove(key("k"), meta={"gen": 4}, policy=equal)
+        with self.assertRaises(exception.RecordNotFound):
+            client.remove(key("k"))
+
+    def test_ends(self):
+        client = self.client
+        client.put(key("k"), {"a": 1}, meta={"ttl": 100})
+        self.assertIn(client.get(key("k"))[1]["ttl"], (99, 100))
+        client.touch(key("k"), 1000)
+        self.assertIn(client.get(key("k"))[1]["ttl"], (999, 1000))
+        client.put(key("k"), {"a": 2}, meta={"ttl": aerospike.TTL_DONT_UPDATE})
+        self.assertIn(client.get(key("k"))[1]["ttl"], (999, 1000))
+        client.touch(key("k"), aerospike.TTL_NEVER_EXPIRE)
+        self.assertEqual(client.get(key("k"))[1]["ttl"], 0xFFFFFFFF)
+        with self.assertRaises(exception.RecordNotFound):
+            client.touch(key("other"), 5)
+
+    def test_operations(self):
+        client = self.client
+        client.increment(key("k"), "n", 5)
+        client.append(key("k"), "s", "b")
+        client.prepend(key("k"), "s", "a")
+        _, meta, bins = client.operate(key("k"), [
+            operations.increment("n", -2), operations.append("s", "c"), operations.read("n"), operations.read("s")])
+        self.assertEqual((meta["gen"], bins), (4, {"n": 3, "s": "abc"}))
+        _, _, ordered = client.operate_ordered(key("k"), [
+            operations.read("n"), operations.write("n", 10), operations.read("n")])
+        self.assertEqual([value for name, value in ordered if value is not None], [3, 10])
+        with self.assertRaises(exception.AerospikeError) as refused:
+            client.append(key("k"), "n", "text")
+        self.assertEqual(refused.exception.code, 12)
+        with self.assertRaises(exception.AerospikeError) as refused:
+            client.operate(key("k"), [list_operations.list_append("l", 1)])
+        self.assertEqual(refused.exception.code, 16)
+        client.operate(key("k"), [operations.delete()])
+        self.assertIsNone(client.exists(key("k"))[1])
+
+    def test_batches(self):
+        client = self.client
+        keys = [key(number) for number in range(100)]
+        writes = batch.BatchRecords([batch.Write(one, [operations.write("n", one[2])]) for one in keys])
+        client.batch_write(writes)
+        self.assertEqual([row.result for row in writes.batch_records], [0] * 100)
+        found = client.batch_read(keys + [key("other")]).batch_records
+        self.assertEqual([row.result for row in found], [0] * 100 + [2])
+        self.assertEqual([row.record[2]["n"] for row in found[:100]], list(range(100)))
+        some = client.batch_read(keys, ["n", "nothing"]).batch_records
+        self.assertEqual([row.record[2] for row in some], [{"n": number} for number in range(100)])
+        heads = client.batch_read(keys, []).batch_records
+        self.assertEqual([row.record[1]["gen"] for row in heads], [1] * 100)
+        changed = client.batch_operate(keys, [operations.increment("n", 1), operations.read("n")]).batch_records
+        self.assertEqual([row.record[2]["n"] for row in changed], list(range(1, 101)))
+        removed = client.batch_remove(keys[:50]).batch_records
+        self.assertEqual([row.result for row in removed], [0] * 50)
+        self.assertEqual([row.result for row in client.batch_read(keys).batch_records], [2] * 50 + [0] * 50)
+
+    def test_scans_and_truncation(self):
+        client = self.client
+        for number in range(200):
+            of = "even" if number % 2 == 0 else "odd"
+            client.put(key(number, of), {"n": number}, policy={"key": aerospike.POLICY_KEY_SEND})
+        everything = client.query(NAMESPACE).results()
+        self.assertEqual(sorted(bins["n"] for _, _, bins in everything), list(range(200)))
+        self.assertEqual(sorted(found[2] for found, _, _ in everything), list(range(200)))
+        self.assertEqual(len(client.query(NAMESPACE, "odd").results()), 100)
+        self.assertEqual(client.query(NAMESPACE, "none").results(), [])
+        client.truncate(NAMESPACE, "even", 0)
+        self.assertEqual(len(client.query(NAMESPACE).results()), 100)
+        client.truncate(NAMESPACE, None, 0)
+        self.assertEqual(client.query(NAMESPACE).results(), [])
+
+    def test_limits(self):
+        client = self.client
+        long = "x" * 900_000
+        client.put(key("k"), {"a": long})
+        self.assertEqual(self.bins("k"), {"a": long})
+        client.append(key("k"), "a", "y" * 100_000)
+        self.assertEqual(len(self.bins("k")["a"]), 1_000_000)
+        with self.assertRaises(exception.RecordTooBig):
+            client.put(key("k"), {"b": "x" * 200_000})
+        with self.assertRaises(exception.AerospikeError) as refused:
+            client.put(("other", SET, "k"), {"a": 1})
+        self.assertEqual(refused.exception.code, 20)
+        with self.assertRaises(exception.AerospikeError) as refused:
+            client.put(key("k"), {"a": 1}, policy={"compression_threshold": 1})
+            client.put(key("z"), {"a": long}, policy={"compression_threshold": 1})
+        self.assertEqual(refused.exception.code, 25)
+
+    def test_nodes_say_what_they_are(self):
+        answers = self.client.info_all("build")
+        self.assertEqual(len(answers), self.lanes)
+        for error, text in answers.values():
+            self.assertIsNone(error)
+            self.assertIn("7.0.0.0", text)
+
+    def test_requests_go_to_the_lane_that_owns_the_record(self):
+        keys = [key(f"direct {number}") for number in range(1200)]
+        before = self.server.dialect_counters("aerospike")
+        for one in keys:
+            self.client.put(one, {"a": 1})
+            self.client.get(one)
+        after = self.server.dialect_counters("aerospike")
+        check_direct({**before, "moved": 0}, {**after, "moved": 0}, 2400)
+
+
+class OneLane(Data, unittest.TestCase):
+    lanes = 1
+
+
+class FourLanes(Data, unittest.TestCase):
+    lanes = 4
+
+
+class Strangers(unittest.TestCase):
+    def test_the_password_is_said_first(self):
+        with Records(2, ("--requirepass", PASSWORD)) as server:
+            with contextlib.closing(connect(server, user="any", password=PASSWORD)) as client:
+                client.put(key("k"), {"a": 1})
+                self.assertEqual(client.get(key("k"))[2], {"a": 1})
+            with self.assertRaises(exception.AerospikeError):
+                connect(server, user="any", password="another")
+            with self.assertRaises(exception.AerospikeError):
+                connect(server)
+
+    def test_a_user_without_need(self):
+        with Records(1) as server, contextlib.closing(connect(server, user="any", password="x")) as client:
+            client.put(key("k"), {"a": 1})
+
+
+class Restarts(unittest.TestCase):
+    def test_clients_find_their_nodes_again(self):
+        with Records(2) as server, contextlib.closing(connect(server)) as client:
+            client.put(key("k"), {"a": 1})
+            server.restart()
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    client.put(key("k"), {"a": 2})
+                    break
+                except exception.AerospikeError:
+                    self.assertLess(time.monotonic(), deadline, "the client does not find its node again")
+                    time.sleep(0.2)
+            self.assertEqual(client.get(key("k"))[2], {"a": 2})
+
+
+if __name__ == "__main__":
+    unittest.main()
