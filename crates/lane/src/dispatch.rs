@@ -437,7 +437,7 @@ impl Core {
         let was_authenticated = caller.client.is_authenticated;
         let wish = if command.id == Id::RecordInfo {
             let node = records::Node { around: &around, shard: &self.space.shard, stats: &self.stats };
-            records::info(&node, &call, was_authenticated, &mut sink);
+            records::info(&node, &call, &mut sink);
             Wish::Nothing
         } else {
             connection::run(caller.client, &call, &around, &mut sink)

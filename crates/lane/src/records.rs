@@ -147,7 +147,12 @@ fn log_in(client: &mut Client, body: &[u8], settings: &Settings, sink: &mut Sink
 /// A command of a client that has not logged in.
 pub(crate) fn send_away(caller: &mut Caller<'_>, args: Args<'_>) -> Flow {
     let head = Head::from_bytes(args.flat(HEAD));
-    reply::put_code(&mut caller.sink(), &head, Code::NOT_AUTHENTICATED);
+    let sink = &mut caller.sink();
+    if head.verb == Verb::Info {
+        put_info(args, sink, |_, out| out.push_str("ERROR:80:not authenticated"));
+    } else {
+        reply::put_code(sink, &head, Code::NOT_AUTHENTICATED);
+    }
     Flow::Next
 }
 
@@ -167,16 +172,17 @@ pub(crate) struct Node<'a> {
 }
 
 /// Answers an info request.
-pub(crate) fn info(node: &Node<'_>, call: &Call<'_>, is_authenticated: bool, sink: &mut Sink<'_>) {
+pub(crate) fn info(node: &Node<'_>, call: &Call<'_>, sink: &mut Sink<'_>) {
+    put_info(call.args, sink, |name, out| node.put_value(name, out));
+}
+
+/// Writes each name of an info request and its value.
+fn put_info(args: Args<'_>, sink: &mut Sink<'_>, mut put_value: impl FnMut(&str, &mut String)) {
     let mut out = String::new();
-    for name in info::names(call.args.flat(TEXT)) {
+    for name in info::names(args.flat(TEXT)) {
         let name = String::from_utf8_lossy(name);
         let _ = write!(out, "{name}\t");
-        if is_authenticated {
-            node.put_value(&name, &mut out);
-        } else {
-            out.push_str("ERROR:80:not authenticated");
-        }
+        put_value(&name, &mut out);
         out.push('\n');
     }
     info::put(sink, out.as_bytes());

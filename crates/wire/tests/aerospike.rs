@@ -235,6 +235,34 @@ fn what_is_wrong_is_refused_and_swallowed() {
         input[at] = kind;
         check_refused(&input, &[(Code::UNSUPPORTED, false)]);
     }
+    // A field more than there may be, or longer; bits of transactions.
+    let get_with = |count: usize| {
+        let mut input = framed(&get);
+        for _ in 4..=count {
+            input.extend([0, 0, 0, 1, 99]);
+        }
+        let size = u32::try_from(input.len() - 8).unwrap();
+        input[4..8].copy_from_slice(&size.to_be_bytes());
+        input[26..28].copy_from_slice(&u16::try_from(count).unwrap().to_be_bytes());
+        input
+    };
+    assert_eq!(one(&get_with(64)).0.verb, Verb::Get);
+    check_refused(&get_with(65), &[(Code::PARAMETER, false)]);
+    let mut long = framed(&Message { user_key: &[3; 30_000], ..get });
+    let at = long.len() - 30_001;
+    long[at] = 99;
+    check_refused(&long, &[(Code::PARAMETER, false)]);
+    let mut transaction = framed(&get);
+    transaction[12] = 1;
+    check_refused(&transaction, &[(Code::UNSUPPORTED, false)]);
+    let mut odd = framed(&Message { digest: None, partitions: &[1, 2], ..get });
+    let at = odd.len() - 4;
+    // The size of the field counts its type and three bytes.
+    odd[at - 2] = 4;
+    odd.truncate(at + 3);
+    let size = u32::try_from(odd.len() - 8).unwrap();
+    odd[4..8].copy_from_slice(&size.to_be_bytes());
+    check_refused(&odd, &[(Code::PARAMETER, true)]);
     let mut unknown = framed(&Message { user_key: b"\x03k", ..get });
     let at = unknown.len() - 3;
     unknown[at] = 99;
@@ -281,6 +309,31 @@ fn a_batch_that_is_wrong_ends_with_a_code() {
         &batch(2, &[&cut[..], &same].concat()),
         &[(Code::NAMESPACE, false), (Code::PARAMETER, true)],
     );
+    // The last row is answered before its operations turn out to be too long: nothing more is said.
+    let mut long = row(&Message { namespace: b"other", ops: (2, &ops.repeat(2)), ..get });
+    let at = long.len() - ops.len();
+    long[at..at + 4].fill(0xff);
+    check_refused(&batch(1, &long), &[(Code::NAMESPACE, true)]);
+    // Flags that nobody knows, a transaction's bits, and more operations than there may be.
+    let mut strange = row(&get);
+    strange[24] |= 0x80;
+    check_refused(&batch(1, &strange), &[(Code::PARAMETER, true)]);
+    let mut inside = row(&get);
+    inside[24] |= 0x10;
+    inside.insert(28, 1);
+    check_refused(&batch(1, &inside), &[(Code::UNSUPPORTED, true)]);
+    inside[28] = 0;
+    assert_eq!(one(&batch(1, &inside)).0.verb, Verb::Get);
+    let mut read = Vec::new();
+    put_op(&mut read, kind::READ, 0, b"a", b"");
+    let many = |count: u16| {
+        let reads = read.repeat(usize::from(count));
+        let mut message = message();
+        (message.info1, message.ops) = (1, (count, reads.as_slice()));
+        row(&message)
+    };
+    assert_eq!(one(&batch(1, &many(1024))).0.verb, Verb::Get);
+    check_refused(&batch(1, &many(1025)), &[(Code::PARAMETER, true)]);
     // One that is too large, alone and before another.
     ops.clear();
     for _ in 0..3 {

@@ -13,7 +13,7 @@ pub(super) const RECORD: &[Command] = entries! { Record:
         "O(1)" "Deletes a record"
     RecordGet "record.get" -2 since "7.0.0" [Readonly Fast] [] [at(1, "RO access")] Key, Constant, []
         "O(B) for at most 1024 bins" "A record, some of its bins, or whether it is there"
-    RecordInfo "record.info" -3 since "7.0.0" [Fast NoAuth] [] [] Connection, Constant, []
+    RecordInfo "record.info" -3 since "7.0.0" [Fast] [] [] Connection, Constant, []
         "O(N) for N names, which fit 32 KiB" "What the lane says of itself as a node"
     RecordSay "record.say" -2 since "7.0.0" [Fast NoAuth] [] [] Connection, Constant, []
         "O(1)" "What concerns the connection alone"
