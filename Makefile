@@ -187,7 +187,7 @@ bench-memory: build ## Resident bytes per key: this server and Debian's redis-se
 
 # The quick form; `target/release/expresslane bench reproduce all` is the full one, unattended over hours. The links of E3 and E4 need root.
 .PHONY: reproduce
-reproduce: build ## The five published experiments, quick form (17 minutes); ARGS="--noisy" on a busy machine
+reproduce: build ## The five published experiments, quick form (20 minutes); ARGS="--noisy" on a busy machine
 	@$(call need,redis-server,redis-server)
 	@$(TARGET)/release/expresslane bench reproduce all --quick --result $(TARGET)/reproduce.jsonl --html $(TARGET)/reproduce.html $(ARGS) || { code=$$?; [ $$code = 3 ] || exit $$code; }
 	@echo "the report: $(TARGET)/reproduce.html; everything that was seen: $(TARGET)/reproduce.jsonl"
