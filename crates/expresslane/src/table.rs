@@ -62,14 +62,11 @@ pub(crate) fn table(
             }
             Dialect::Couchbase => {
                 let (places, bucket) = (places(entrance).join(" "), &settings.couchbase_bucket);
-                rows.push((
-                    "couchbase",
-                    format!("{places} (bucket {bucket}; the first of the lanes' ports)"),
-                ));
+                rows.push(("couchbase", format!("{places} + lane (bucket {bucket})")));
             }
             Dialect::Management => {
                 let places = places(entrance).join(" ");
-                rows.push(("", format!("{places} (its map by HTTP, likewise)")));
+                rows.push(("", format!("{places} + lane (its map by HTTP)")));
             }
             Dialect::Aerospike => {
                 let (namespace, size) = (settings.aerospike_namespace.as_str(), settings.max_record_size);
@@ -274,13 +271,10 @@ mod tests {
                 &["--memcached"],
                 "  memcached   127.0.0.1:11211 [::1]:11211 (text, meta and binary, all lanes;\n",
             ),
-            (
-                &["--couchbase"],
-                "  couchbase   127.0.0.1:11210 [::1]:11210 (bucket default; the first of the lanes' ports)\n",
-            ),
+            (&["--couchbase"], "  couchbase   127.0.0.1:11210 [::1]:11210 + lane (bucket default)\n"),
             (
                 &["--couchbase", "--couchbase-management", "9000"],
-                "127.0.0.1:9000 [::1]:9000 (its map by HTTP",
+                "127.0.0.1:9000 [::1]:9000 + lane (its map by HTTP)\n",
             ),
             (
                 &["--aerospike", "--aerospike-namespace", "bar"],

@@ -185,7 +185,7 @@ impl Report {
                 commands: commands(now),
                 commands_per_s: rate(commands(now), before.and_then(commands)),
                 clients: now.count("connected_clients"),
-                keys: now.databases.iter().filter_map(|database| database.count("keys")).sum(),
+                keys: keys(now),
                 bytes: now.count("used_memory"),
                 resident_bytes: now.count("used_memory_rss"),
                 maxmemory_bytes: now.count("maxmemory"),
@@ -293,6 +293,12 @@ impl Dialect {
             errors: now.list("errors").into_iter().flatten().filter_map(error).collect(),
         }
     }
+}
+
+/// Of all dialects, as lanes count them; of a server without lanes those of its databases.
+fn keys(now: &Info) -> u64 {
+    let sum = |of: &mut dyn Iterator<Item = &Fields>| of.filter_map(|fields| fields.count("keys")).sum();
+    if now.lanes.is_empty() { sum(&mut now.databases.iter()) } else { sum(&mut now.lanes.values()) }
 }
 
 /// `a / b`; nothing without `b`.

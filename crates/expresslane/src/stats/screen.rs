@@ -90,11 +90,11 @@ const PINS: &[Column<Lane>] = &[
 /// What it is asked in each dialect.
 const DIALECTS: &[Column<Dialect>] = &[
     column("", "lane", 4, |row| Some(row.lane.to_string())),
-    column("", "dialect", 9, |row| Some(row.dialect.clone())),
+    column("", "dialect", 10, |row| Some(row.dialect.clone())),
     column("", "ops/s", 6, |row| row.commands_per_s.map(count)),
     column("", "direct", 6, |row| row.direct_percent.map(percent)),
     column("", "forw", 5, |row| row.forwarded_percent.map(percent)),
-    column("", "errors", 43, |row| {
+    column("", "errors", 42, |row| {
         let errors = row.errors.iter().map(|(code, count)| format!("{code} {}", whole(*count)));
         (!row.errors.is_empty()).then(|| errors.collect::<Vec<_>>().join(", "))
     }),
@@ -313,7 +313,7 @@ mod tests {
         let screen = screen(&Report::of(&Info::parse(&info), None));
         let want = "\
 expresslane 0.1.0  process 7  up 1m 40s  epoll
-10.0k ops/s  12 clients  0 keys  94.2M used of 1.00G  118M resident
+10.0k ops/s  12 clients  1.23M keys  94.2M used of 1.00G  118M resident
 10% us + 30% sy of a cpu; rates since the start
 
 lane  ops/s direct  forw moved asks/s   ring calls/op clients   keys memory
@@ -347,9 +347,9 @@ max: since the start, of turns that kept their cpu; percentiles: of the span
             screen(&Report::of(&Info::parse(&info), None))
         };
         let want = "
-lane   dialect  ops/s direct  forw                                      errors
-   0 memcached      1   75.0  25.0                 CLIENT_ERROR 1, ERROR 2.00k
-   0     redis      9    100   0.0                                           -
+lane    dialect  ops/s direct  forw                                     errors
+   0  memcached      1   75.0  25.0                CLIENT_ERROR 1, ERROR 2.00k
+   0      redis      9    100   0.0                                          -
 ";
         assert!(shown(10).contains(want), "{}", shown(10));
         assert!(!shown(0).contains("dialect"));
