@@ -105,7 +105,7 @@ test-bench: build
 	@for small in "peers.py --rounds 1 --scale 0.001" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
-		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "aerospike.py --rounds 1 --scale 0.001 --records 2000" \
+		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "records.py --rounds 1 --scale 0.001 --records 2000" \
 		"lanes.py --pairs 1 --floor-pairs 0 --seconds 2 --variants all --noisy"; do \
 		if [ "$${small%% *}" = lanes.py ] && ! unshare --net --mount true 2>/dev/null; then \
 			echo "bench/lanes.py: network namespaces need root" | tee $(SKIPPED)/bench; continue; fi; \
@@ -154,7 +154,7 @@ bench-memcached: build ## CPU per request and bytes per document: this server an
 .PHONY: bench-aerospike
 bench-aerospike: build ## CPU per request and bytes per record: this server under Aerospike's protocol, the floor and redis-server
 	@$(call need,redis-server,redis-server)
-	@$(PYTHON) bench/aerospike.py $(ARGS)
+	@$(PYTHON) bench/records.py $(ARGS)
 
 .PHONY: bench-lanes
 bench-lanes: build ## A noisy neighbour beside redis-server, with lanes and without (needs root)
