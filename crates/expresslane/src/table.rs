@@ -278,7 +278,7 @@ mod tests {
             ),
             (
                 &["--aerospike", "--aerospike-namespace", "bar"],
-                "  aerospike   127.0.0.1:3000 [::1]:3000 + lane (namespace bar; records up to 1 MiB)\n",
+                "  aerospike   127.0.0.1:3000 [::1]:3000 + lane (namespace bar; records up to 1\n",
             ),
             (&["--client-output-buffer-limit", "normal 0 0 0"], "unread replies up to any size"),
         ] {
