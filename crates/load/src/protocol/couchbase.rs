@@ -2,73 +2,35 @@
 //! not own it answers with the bucket's map.
 
 use net::Output;
-use wire::memcached::Framing;
-use wire::memcached::client::{self, Counter, VBUCKET_AT};
-use wire::route::vbucket;
 
-use super::memcached::{BinaryRequest, binary_requests};
-use super::{Answer, Part, Protocol, Values, memcached};
+use super::memcached::{Binary, BinaryReading};
+use super::{Answer, Part, Protocol, memcached};
 use crate::connect::couchbase::status_text;
-use crate::engine::keys::{DIGITS_COUNT, write_digits};
 use crate::workload::Workload;
 
 /// The status of a request for a vbucket of somebody else's.
 const NOT_MY_VBUCKET: u16 = 0x07;
 
-/// The protocol, of requests for one key each.
-pub struct Couchbase {
-    requests: Vec<BinaryRequest>,
-    key: Vec<u8>,
-    /// The front of a request, before it goes out.
-    front: Vec<u8>,
-    values: Values,
-}
+/// The protocol.
+pub struct Couchbase(Binary);
 
 impl Couchbase {
     /// Prepares the requests of a workload.
     pub fn new(workload: &Workload) -> Couchbase {
-        Couchbase {
-            requests: binary_requests(workload),
-            key: [workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat(),
-            front: Vec::new(),
-            values: Values::new(&workload.value_size),
-        }
-    }
-}
-
-/// How far a reply is read.
-pub struct Reading(Counter);
-
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading(Counter::new(Framing::Binary))
+        Couchbase(Binary::with_vbuckets(workload))
     }
 }
 
 impl Protocol for Couchbase {
-    type Reading = Reading;
+    type Reading = BinaryReading;
 
     #[inline]
     fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output) {
-        let request = &self.requests[operation];
-        let digits = self.key.len() - DIGITS_COUNT..self.key.len();
-        let size = if request.is_set { size } else { 0 };
-        self.front.clear();
-        if request.key_count == 0 {
-            client::packet(&mut self.front, request.opcode, &request.extras, b"", size, 0);
-        } else {
-            write_digits(&mut self.key[digits.clone()], key());
-            client::packet(&mut self.front, request.opcode, &request.extras, &self.key, size, 0);
-            self.front[VBUCKET_AT].copy_from_slice(&vbucket(&self.key).to_be_bytes());
-        }
-        output.extend(&self.front);
-        if request.is_set {
-            self.values.put(&self.key[digits], size, output);
-        }
+        self.0.put(operation, key, size, output);
     }
 
     fn next(
-        reading: &mut Reading,
+        reading: &mut BinaryReading,
         input: &[u8],
         see: &mut impl FnMut(Part<'_>),
     ) -> Result<(Option<Answer>, usize), String> {
@@ -89,6 +51,8 @@ impl Protocol for Couchbase {
 
 #[cfg(test)]
 mod tests {
+    use wire::route::vbucket;
+
     use super::*;
 
     #[test]
@@ -121,7 +85,8 @@ mod tests {
         let bytes =
             [reply(0, b"x"), reply(1, b""), reply(7, b"{map}"), reply(7, b""), reply(0x86, b"")].concat();
         for cut in 0..bytes.len() {
-            let (mut reading, mut parts, mut got, mut at) = (Reading::default(), Vec::new(), Vec::new(), 0);
+            let (mut reading, mut parts, mut got, mut at) =
+                (BinaryReading::default(), Vec::new(), Vec::new(), 0);
             for end in [cut, bytes.len()] {
                 loop {
                     let mut see = |part: Part<'_>| match part {

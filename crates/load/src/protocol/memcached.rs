@@ -3,7 +3,8 @@
 use net::Output;
 use wire::client::Outcome;
 use wire::memcached::Framing;
-use wire::memcached::client::{self, Counter, count_extras, packet, store_extras};
+use wire::memcached::client::{self, Counter, VBUCKET_AT, count_extras, packet, store_extras};
+use wire::route::vbucket;
 
 use super::{Answer, Part, Protocol, Values};
 use crate::engine::keys::{DIGITS_COUNT, write_digits};
@@ -106,19 +107,21 @@ pub struct Binary {
     /// The front of a request, before it goes out.
     front: Vec<u8>,
     values: Values,
+    /// Each frame names its key's vbucket.
+    names_vbuckets: bool,
 }
 
 /// A request of binary frames.
-pub(super) struct BinaryRequest {
-    pub(super) opcode: u8,
-    pub(super) extras: Vec<u8>,
+struct BinaryRequest {
+    opcode: u8,
+    extras: Vec<u8>,
     /// Zero: it has no key.
-    pub(super) key_count: u16,
-    pub(super) is_set: bool,
+    key_count: u16,
+    is_set: bool,
 }
 
 /// The requests of a workload's mix.
-pub(super) fn binary_requests(workload: &Workload) -> Vec<BinaryRequest> {
+fn binary_requests(workload: &Workload) -> Vec<BinaryRequest> {
     let exptime = workload.ttl_s.unwrap_or(0);
     let requests = workload.operations.0.iter().map(|(operation, _)| {
         let (opcode, extras, key_count) = match operation {
@@ -142,12 +145,18 @@ impl Binary {
             key: [workload.key_prefix.as_bytes(), &[b'0'; DIGITS_COUNT]].concat(),
             front: Vec::new(),
             values: Values::new(&workload.value_size),
+            names_vbuckets: false,
         }
+    }
+
+    /// The same, as Couchbase's clients send them.
+    pub(super) fn with_vbuckets(workload: &Workload) -> Binary {
+        Binary { names_vbuckets: true, ..Binary::new(workload) }
     }
 }
 
 /// How far a binary reply is read.
-pub struct BinaryReading(Counter);
+pub struct BinaryReading(pub(super) Counter);
 
 impl Default for BinaryReading {
     fn default() -> BinaryReading {
@@ -170,7 +179,11 @@ impl Protocol for Binary {
         for left in (0..request.key_count).rev() {
             write_digits(&mut self.key[digits.clone()], key());
             let opcode = if left > 0 { client::GETQ } else { request.opcode };
+            let start = self.front.len();
             packet(&mut self.front, opcode, &request.extras, &self.key, size, 0);
+            if self.names_vbuckets {
+                self.front[start..][VBUCKET_AT].copy_from_slice(&vbucket(&self.key).to_be_bytes());
+            }
         }
         output.extend(&self.front);
         if request.is_set {
