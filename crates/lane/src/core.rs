@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store::Budget;
 use wire::command::{Command, Group, Work as Cost};
 use wire::reply::{self, Proto};
-use wire::route::PartitionMap;
+use wire::route::{LaneId, PartitionMap, Slot, SlotSet};
 
 use crate::admin::{Order, Pause};
 use crate::board::Board;
@@ -96,6 +96,8 @@ pub(crate) struct Core {
     pub(crate) lane_count: u16,
     pub(crate) settings: Settings,
     pub(crate) map: Arc<PartitionMap>,
+    /// The slots that are this lane's, for the one look-up that each command makes.
+    slots: Box<SlotSet>,
     pub(crate) board: Arc<Board>,
     pub(crate) space: Keyspace,
     pub(crate) locks: Locks,
@@ -156,6 +158,7 @@ impl Core {
             lane_count: map.lanes(),
             is_overseen: settings.is_strict,
             settings,
+            slots: Box::new(map.slots(LaneId(id))),
             map,
             board,
             space,
@@ -184,6 +187,12 @@ impl Core {
             maps: Maps::default(),
             reply: Vec::new(),
         }
+    }
+
+    /// Whether a slot is this lane's.
+    #[inline]
+    pub(crate) fn has(&self, slot: Slot) -> bool {
+        self.slots.contains(slot)
     }
 
     /// Whether something waits for its next step.

@@ -61,7 +61,8 @@ pub(crate) enum Owner {
     Other { lane: u16, slot: Slot },
 }
 
-/// A command's words, as they came in.
+/// A command's words, as they came in. It is lent from hand to hand until one of them takes it: copies would be waited for, since
+/// a processor can't read in one piece what has just been written in several.
 pub(crate) enum Input<'a> {
     /// In the connection's input. Whose the key of a command is that has one has been found beforehand.
     View { input: &'a [u8], ranges: &'a ArgRanges, owner: Option<Owner> },
@@ -86,10 +87,11 @@ impl Input<'_> {
         }
     }
 
-    pub(crate) fn into_request(self) -> Request {
+    /// The words as a request of their own; one that was owned is empty from then on.
+    pub(crate) fn take_request(&mut self) -> Request {
         match self {
             Input::View { .. } => self.args().to_request(),
-            Input::Owned(request) => request,
+            Input::Owned(request) => std::mem::take(request),
         }
     }
 }
@@ -107,13 +109,14 @@ pub(crate) enum Flow {
 }
 
 impl Core {
-    /// Takes one command of a client. `resolved` is what its name says, found beforehand.
-    #[inline]
+    /// Takes one command of a client. `resolved` is what its name says, found beforehand. Within its caller, where it knows the
+    /// words' place: as a function it would wait for each of them to come back from memory.
+    #[inline(always)]
     pub(crate) fn dispatch(
         &mut self,
         caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         let flow = if caller.client.hush != Hush::Heard || self.is_overseen {
             self.dispatch_overseen(caller, resolved, input)
@@ -124,6 +127,17 @@ impl Core {
             self.count_errors(caller.client, resolved);
         }
         flow
+    }
+
+    /// The same for a command that was gathered over several turns.
+    #[inline(never)]
+    pub(crate) fn dispatch_gathered(
+        &mut self,
+        caller: &mut Caller<'_>,
+        resolved: Result<&'static Command, Refusal>,
+        request: Request,
+    ) -> Flow {
+        self.dispatch(caller, resolved, &mut Input::Owned(request))
     }
 
     /// A client's command was answered with an error at once: refused, or called and failed.
@@ -141,12 +155,12 @@ impl Core {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn dispatch_heard(
         &mut self,
         caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         let args = input.args();
         let command = match resolved {
@@ -188,8 +202,13 @@ impl Core {
     }
 
     #[inline]
-    fn dispatch_key(&mut self, caller: &mut Caller<'_>, command: &'static Command, input: Input<'_>) -> Flow {
-        match self.owner_of_key(command, caller.client.db, &input) {
+    fn dispatch_key(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: &mut Input<'_>,
+    ) -> Flow {
+        match self.owner_of_key(command, caller.client.db, input) {
             Some(Owner::Here(route)) => self.run_here(caller, command, input, Some(route)),
             Some(Owner::Other { lane, slot }) => self.ask(caller, lane, command, input, slot),
             None => caller.refuse(KEY_TOO_LONG),
@@ -208,9 +227,8 @@ impl Core {
     #[inline]
     pub(crate) fn owner(&self, db: u16, key: &[u8]) -> Owner {
         let slot = self.space.slot(db, key);
-        let lane = self.map.owner(slot).0;
-        if lane != self.id {
-            return Owner::Other { lane, slot };
+        if !self.has(slot) {
+            return Owner::Other { lane: self.map.owner(slot).0, slot };
         }
         Owner::Here(Route { slot, hash: self.space.shard.key(0, slot.number(), key).hash })
     }
@@ -221,7 +239,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
         route: Option<Route>,
     ) -> Flow {
         self.stats.dialects[caller.client.dialect as usize].direct += 1;
@@ -236,7 +254,7 @@ impl Core {
         let ran = if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
         if let Ran::Done = ran {
             if let Input::Owned(request) = input {
-                self.space.discard(request);
+                self.space.discard(std::mem::take(request));
             }
             return Flow::Next;
         }
@@ -247,7 +265,7 @@ impl Core {
             db: caller.client.db,
             command,
             route,
-            request: input.into_request(),
+            request: input.take_request(),
         };
         match ran {
             Ran::Begun(progress) => self.go_on(pending, progress, Content::default()),
@@ -262,7 +280,7 @@ impl Core {
         caller: &mut Caller<'_>,
         owner: u16,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
         slot: Slot,
     ) -> Flow {
         if caller.client.port == Port::Lane {
@@ -298,7 +316,7 @@ impl Core {
             kind: AskKind::Inline,
         };
         match input {
-            Input::Owned(request) => peer.ask_owned(head, request),
+            Input::Owned(request) => peer.ask_owned(head, std::mem::take(request)),
             Input::View { .. } => peer.ask(head, args, size),
         }
         self.stats.dialects[caller.client.dialect as usize].forwarded += 1;
@@ -309,7 +327,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if !caller.client.is_even() {
             return halt(input);
@@ -355,7 +373,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if !caller.client.is_even() {
             return halt(input);
@@ -378,13 +396,13 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if !caller.client.is_even() {
             return halt(input);
         }
         let slot = caller.client.replies.open();
-        let request = input.into_request();
+        let request = input.take_request();
         let mut transaction = Transaction::of_command(
             caller.handle,
             slot,
@@ -403,7 +421,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if command.barrier && !caller.client.is_even() {
             return halt(input);
@@ -467,7 +485,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if !caller.client.is_even() {
             return halt(input);
@@ -499,7 +517,7 @@ impl Core {
         };
         let from = Portrait::of(caller.client, self.id, (0, caller.output.len()));
         let asked_ns = self.space.now.mono_ns;
-        let question = Question { command, request: input.into_request(), from, asked_ns };
+        let question = Question { command, request: input.take_request(), from, asked_ns };
         self.peer(control).question(head, question);
         Flow::Block
     }
@@ -529,8 +547,8 @@ fn is_refused_unseen(client: &Client, command: &Command) -> bool {
     !client.is_authenticated && !command.flags.has(Flag::NoAuth)
 }
 
-pub(crate) fn halt(input: Input<'_>) -> Flow {
-    Flow::Halt(if let Input::Owned(request) = input { Some(request) } else { None })
+pub(crate) fn halt(input: &mut Input<'_>) -> Flow {
+    Flow::Halt(if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None })
 }
 
 /// Which command of Redis has this name and these arguments.

@@ -144,9 +144,12 @@ impl Keyspace {
     pub(crate) fn look_up(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         self.lapse_if_nobody_else(key);
         let draw = self.draw();
-        let found = self.shard.read(key, self.now.unix_ms, draw);
-        self.tally.looked(found.is_some());
-        found
+        let Some(entry) = self.shard.read(key, self.now.unix_ms, draw) else {
+            self.tally.looked(false);
+            return None;
+        };
+        self.tally.looked(true);
+        Some(entry)
     }
 
     /// As [`Keyspace::look_up`], but it is no use of the key.

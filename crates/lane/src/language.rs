@@ -42,9 +42,9 @@ impl Limits {
 }
 
 /// Where a decoder stands between two commands.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) enum Place {
-    /// RESP's commands stand alone, and so do requests of pages.
+    /// Where a new one does. RESP's commands stand alone, and so do requests of pages.
     #[default]
     Start,
     Memcached(memcached::State),
@@ -99,26 +99,33 @@ impl Language {
         }
     }
 
-    /// Where the command begins that is decoded next.
+    /// Notes where the command begins that is decoded next. Most begin where a new decoder would, and to write that down is one
+    /// byte.
     #[inline]
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn note_place(&self, place: &mut Place) {
         match self {
-            Language::Resp(_) | Language::Http(_) => Place::Start,
-            Language::Memcached(decoder) => Place::Memcached(
-                decoder.as_ref().map_or_else(memcached::State::default, memcached::Decoder::state),
-            ),
-            Language::Aerospike(decoder) => Place::Aerospike(decoder.state()),
+            Language::Memcached(Some(decoder)) if !decoder.is_new() => {
+                *place = Place::Memcached(decoder.state());
+            }
+            Language::Aerospike(decoder) if !decoder.is_new() => *place = Place::Aerospike(decoder.state()),
+            _ => *place = Place::Start,
         }
     }
 
     /// Goes back to where a command begins.
-    pub(crate) fn rewind(&mut self, place: Place) {
-        match (self, place) {
-            (Language::Resp(decoder), _) => *decoder = Decoder::default(),
-            (Language::Memcached(Some(decoder)), Place::Memcached(state)) => decoder.rewind(state),
-            (Language::Http(decoder), _) => *decoder = http::Decoder::default(),
-            (Language::Aerospike(decoder), Place::Aerospike(state)) => decoder.rewind(state),
-            (Language::Memcached(_) | Language::Aerospike(_), _) => {}
+    pub(crate) fn rewind(&mut self, place: &Place) {
+        match self {
+            Language::Resp(decoder) => *decoder = Decoder::default(),
+            Language::Http(decoder) => *decoder = http::Decoder::default(),
+            Language::Memcached(None) => {}
+            Language::Memcached(Some(decoder)) => decoder.rewind(match place {
+                Place::Memcached(state) => *state,
+                _ => memcached::State::default(),
+            }),
+            Language::Aerospike(decoder) => decoder.rewind(match place {
+                Place::Aerospike(state) => state.clone(),
+                _ => aerospike::State::default(),
+            }),
         }
     }
 }

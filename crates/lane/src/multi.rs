@@ -94,7 +94,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         let args = input.args();
         let step = usize::from(command.keys.step.max(1));
@@ -107,7 +107,7 @@ impl Core {
         } else if has_long_key() {
             KEY_TOO_LONG
         } else {
-            let request = input.into_request();
+            let request = input.take_request();
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
             multi.size += size_of::<(&Command, Request)>() + request.size();
             if multi.size <= self.settings.query_size_max {
@@ -127,7 +127,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if caller.client.multi.is_some() {
             return caller.refuse("ERR WATCH inside MULTI is not allowed");
@@ -150,7 +150,7 @@ impl Core {
         client.watch.names.append(&mut names);
         let watcher = client.watcher(self.id, caller.handle.to_bits());
         let slot = client.replies.open();
-        let request = input.into_request();
+        let request = input.take_request();
         let transaction = Transaction::of_watch(caller.handle, slot, command, request, client.db, watcher);
         self.begin_transaction(transaction);
         Flow::Block

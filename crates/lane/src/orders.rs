@@ -137,7 +137,7 @@ impl Lane {
     /// DEBUG OBJECT's line of a key of this lane.
     fn inspect(&self, db: u16, bytes: &[u8]) -> Option<String> {
         let slot = Slot::of(bytes);
-        if self.core.map.owner(slot).0 != self.core.id {
+        if !self.core.has(slot) {
             return None;
         }
         let (shard, unix_ms) = (&self.core.space.shard, self.core.space.now.unix_ms);

@@ -36,7 +36,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         let Ok(command) = resolved else {
             return self.dispatch_muted(caller, resolved, input);
@@ -53,7 +53,7 @@ impl Core {
             }
         }
         if self.settings.is_strict && command.scope == Scope::Key && !is_queued(caller.client, command.id) {
-            let owner = match self.owner_of_key(command, caller.client.db, &input) {
+            let owner = match self.owner_of_key(command, caller.client.db, input) {
                 Some(Owner::Other { lane, .. }) => lane,
                 Some(Owner::Here(_)) | None => self.id,
             };
@@ -98,7 +98,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         if caller.client.hush == Hush::Heard {
             return self.dispatch_aside(caller, resolved, input);
@@ -124,7 +124,7 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         resolved: Result<&'static Command, Refusal>,
-        input: Input<'_>,
+        input: &mut Input<'_>,
     ) -> Flow {
         self.dispatch_heard(caller, resolved, input)
     }

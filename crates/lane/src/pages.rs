@@ -67,7 +67,7 @@ impl Page {
 
 impl Core {
     /// Answers a request to the management port, or lets the control thread do so.
-    pub(crate) fn answer_page(&mut self, caller: &mut Caller<'_>, input: Input<'_>) -> Flow {
+    pub(crate) fn answer_page(&mut self, caller: &mut Caller<'_>, input: &mut Input<'_>) -> Flow {
         let args = input.args();
         let ask = Ask::from_bytes(args.flat(ASK));
         let page = Page::at(args.flat(PATH), &self.settings.bucket);

@@ -370,6 +370,16 @@ impl Put for Sink<'_> {
         }
     }
 
+    #[inline]
+    fn put_framed(&mut self, head: [u8; 8], head_size: usize, body: &[u8]) {
+        match self {
+            Sink::Client { output, replies } if replies.is_empty() => {
+                output.extend_framed(head, head_size, body);
+            }
+            _ => self.put_all([&head[..head_size], body, b"\r\n"]),
+        }
+    }
+
     fn note_error(&mut self, text: &[u8]) {
         match self {
             Sink::Client { replies, .. } => replies.note_error(ErrorCode::of(text)),

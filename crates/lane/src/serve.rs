@@ -106,11 +106,11 @@ pub(crate) fn serve_client<N: Net>(
                     let frame = &ahead.frames[index];
                     let bytes = &input[used..used + frame.size];
                     share.commands_left -= usize::from(!frame.ranges.is_empty());
-                    let command = Input::View { input: bytes, ranges: &frame.ranges, owner: frame.owner };
+                    let mut command = Input::View { input: bytes, ranges: &frame.ranges, owner: frame.owner };
                     let flow = match frame.command {
                         None => Flow::Next,
                         Some(resolved) => {
-                            core.dispatch(&mut Caller { client, handle, output }, resolved, command)
+                            core.dispatch(&mut Caller { client, handle, output }, resolved, &mut command)
                         }
                     };
                     if !matches!(flow, Flow::Halt(_)) {
@@ -163,8 +163,7 @@ pub(crate) fn serve_client<N: Net>(
                 let resolved = client.language.resolve(args.flat(0), args);
                 let extent = Extent::of(&request);
                 let mark = meter.read();
-                let flow =
-                    core.dispatch(&mut Caller { client, handle, output }, resolved, Input::Owned(request));
+                let flow = core.dispatch_gathered(&mut Caller { client, handle, output }, resolved, request);
                 if core.settings.meter_per_us > 0
                     && !matches!(flow, Flow::Halt(_))
                     && let Ok(command) = resolved
@@ -313,7 +312,7 @@ impl Ahead {
         let mut at = 0;
         self.count = 0;
         self.ended = None;
-        self.began = client.language.place();
+        client.language.note_place(&mut self.began);
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
@@ -326,7 +325,7 @@ impl Ahead {
                     let args = Args::View { input: bytes, ranges: &frame.ranges };
                     frame.size = size;
                     frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
-                    frame.ended = client.language.place();
+                    client.language.note_place(&mut frame.ended);
                     frame.owner = match frame.command {
                         Some(Ok(command)) if command.scope == Scope::Key => {
                             Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
@@ -353,7 +352,7 @@ impl Ahead {
     /// Of what was decoded, the first `ran_count` have run: the decoder begins again behind them.
     fn forget(&mut self, client: &mut Client, ran_count: usize) {
         let place = ran_count.checked_sub(1).map_or(&self.began, |last| &self.frames[last].ended);
-        client.language.rewind(place.clone());
+        client.language.rewind(place);
     }
 }
 

@@ -106,6 +106,25 @@ impl Output {
         }
     }
 
+    /// Appends copies of the first `head_size` bytes of `head`, of `body`, and `\r\n`.
+    #[inline]
+    pub fn extend_framed(&mut self, head: [u8; 8], head_size: usize, body: &[u8]) {
+        let room = self.tail.capacity().min(OUTPUT_BLOCK_SIZE_MAX).saturating_sub(self.tail.len());
+        if head.len() + body.len() + 2 <= room {
+            self.count(head_size + body.len() + 2);
+            // All eight in one store; what is too much goes again.
+            let end = self.tail.len() + head_size;
+            self.tail.extend_from_slice(&head);
+            self.tail.truncate(end);
+            self.tail.extend_from_slice(body);
+            self.tail.extend_from_slice(b"\r\n");
+        } else {
+            for piece in [&head[..head_size], body, b"\r\n"] {
+                self.extend_over_blocks(piece);
+            }
+        }
+    }
+
     fn extend_over_blocks(&mut self, mut bytes: &[u8]) {
         self.count(bytes.len());
         while !bytes.is_empty() {
@@ -384,7 +403,12 @@ mod tests {
                 let size = [3, 100, 5_000, 40_000][chance.below(4)];
                 let fresh: Vec<u8> =
                     (0..chance.below(size)).map(|at| at.to_le_bytes()[0] ^ step.to_le_bytes()[0]).collect();
-                match chance.below(5) {
+                match chance.below(6) {
+                    5 => {
+                        let head_size = chance.below(9);
+                        output.extend_framed(*b"$12345\r\n", head_size, &fresh);
+                        plain.extend(b"$12345\r\n"[..head_size].iter().chain(&fresh).chain(b"\r\n"));
+                    }
                     0 => {
                         output.lend(&mut pool);
                         output.extend(&fresh);

@@ -105,6 +105,7 @@ impl<'e> Entry<'e> {
     }
 
     /// The value.
+    #[inline]
     pub fn value(&self) -> Value<'e> {
         match self.head.encoding() {
             Encoding::Bytes => Value::Bytes(self.arena.bytes(self.head.handle, self.head.value())),
@@ -198,23 +199,13 @@ impl Head {
     pub(crate) fn read(arena: &Arena, handle: u32) -> Head {
         let first = u64::from_le_bytes(*arena.array(handle, 0));
         let word = (first & 0xffff_ffff) as u32;
-        let start = fixed_size(word);
-        let (key_size, value_size) = ((first >> 48 & 0xff) as usize, (first >> 56) as usize);
-        let head = Head { handle, word, start, key_size, value_size };
-        if key_size < LONG && value_size < LONG { head } else { head.with_long(arena) }
-    }
-
-    /// With the lengths that are in bytes of their own.
-    #[cold]
-    fn with_long(self, arena: &Arena) -> Head {
-        let mut head = self;
-        for size in [&mut head.key_size, &mut head.value_size] {
-            if *size == LONG {
-                *size = usize::from(u16::from_le_bytes(*arena.array(self.handle, head.start)));
-                head.start += 2;
-            }
+        let mut start = fixed_size(word);
+        let (mut key_size, mut value_size) = ((first >> 48 & 0xff) as usize, (first >> 56) as usize);
+        if key_size == LONG || value_size == LONG {
+            [start, key_size, value_size] =
+                long_sizes(arena, handle, start, [key_size, value_size]).map(usize::from);
         }
-        head
+        Head { handle, word, start, key_size, value_size }
     }
 
     pub(crate) fn has_ttl(&self) -> bool {
@@ -297,6 +288,20 @@ impl Head {
     pub(crate) fn home(&self, arena: &Arena) -> u16 {
         u16::from_le_bytes(*arena.array(self.handle, HOME))
     }
+}
+
+/// Where the key begins, and the lengths of key and value, of an entry with lengths that are in bytes of their own from `start`
+/// on. As small as a register: what came back in memory would be read from there by entries without such lengths, too.
+#[cold]
+fn long_sizes(arena: &Arena, handle: u32, mut start: usize, bytes: [usize; 2]) -> [u16; 3] {
+    let [key_size, value_size] = bytes.map(|size| {
+        if size < LONG {
+            return short(size);
+        }
+        start += 2;
+        u16::from_le_bytes(*arena.array(handle, start - 2))
+    });
+    [short(start), key_size, value_size]
 }
 
 /// What an entry is to hold, before it is written: decides its size.

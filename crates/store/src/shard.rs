@@ -395,11 +395,13 @@ impl Shard {
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
         let root = self.database(key.db).partition(key.partition).root;
-        table::find(&self.arena, root, key.hash, |handle| {
+        let (slot, handle) = table::find(&self.arena, root, key.hash, |handle| {
             let head = Head::read(&self.arena, handle);
             let equal = head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes;
-            equal.then_some(head)
-        })
+            equal.then_some(handle)
+        })?;
+        // Read again, which costs less than to bring it all out of the loop.
+        Some((slot, Head::read(&self.arena, handle)))
     }
 
     /// The key and the slot of an entry that was found by its place in memory, with the key's bytes in `bytes`. None

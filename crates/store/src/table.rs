@@ -137,8 +137,7 @@ fn candidates(tags: u64, tag: u8) -> u64 {
 
 #[inline(always)]
 fn handle(node: &[u8; NODE_SIZE], index: usize) -> u32 {
-    let at = 16 + 4 * index;
-    u32::from_le_bytes([node[at], node[at + 1], node[at + 2], node[at + 3]])
+    u32::from_le_bytes(node.as_chunks().0[4 + index])
 }
 
 fn push(node: &mut [u8; NODE_SIZE], tag: u8, entry: u32) {

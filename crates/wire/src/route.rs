@@ -245,10 +245,24 @@ impl Holders {
     }
 }
 
+/// Some of the slots, a bit for each: 2 KiB, which stay in the nearest cache where 32 KiB of owners would not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotSet([u64; SlotSet::WORDS]);
+
+impl SlotSet {
+    const WORDS: usize = SLOTS as usize / 64;
+
+    /// Whether the slot is one of them.
+    #[inline]
+    pub fn contains(&self, slot: Slot) -> bool {
+        self.0[slot.index() / 64] >> (slot.index() % 64) & 1 == 1
+    }
+}
+
 /// Owner and copies of every partition of a Redis namespace. It changes as a whole: `epoch` tells two of them apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMap {
-    /// Owners alone, dense, for the one look-up that each request makes: 32 KiB.
+    /// Owners alone, dense: 32 KiB.
     owners: Box<[LaneId]>,
     holders: Box<[Holders]>,
     /// Slots next to each other with the same owner, inclusive, ascending.
@@ -330,6 +344,15 @@ impl PartitionMap {
     /// All slots as inclusive ranges with their owners, ascending: what CLUSTER SLOTS prints.
     pub fn runs(&self) -> &[(Slot, Slot, LaneId)] {
         &self.runs
+    }
+
+    /// The slots of a lane.
+    pub fn slots(&self, lane: LaneId) -> SlotSet {
+        let mut slots = SlotSet([0; SlotSet::WORDS]);
+        for (index, owner) in self.owners.iter().enumerate() {
+            slots.0[index / 64] |= u64::from(*owner == lane) << (index % 64);
+        }
+        slots
     }
 
     /// The slots of a lane as inclusive ranges, ascending.

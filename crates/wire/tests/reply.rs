@@ -20,7 +20,10 @@ fn replies_are_redis_own() {
     check(|out, _| reply::integer(out, -1), [":-1\r\n"; 2]);
     check(|out, _| reply::integer(out, i64::MIN), [":-9223372036854775808\r\n"; 2]);
     check(|out, _| reply::bulk(out, b""), ["$0\r\n\r\n"; 2]);
-    check(|out, _| reply::bulk(out, &[b'x'; 100]), [&format!("$100\r\n{}\r\n", "x".repeat(100)); 2]);
+    for size in (0..1100).chain([9_999, 10_000, 123_456]) {
+        let text = "x".repeat(size);
+        check(|out, _| reply::bulk(out, text.as_bytes()), [&format!("${size}\r\n{text}\r\n"); 2]);
+    }
     check(reply::null, ["$-1\r\n", "_\r\n"]);
     check(reply::null_array, ["*-1\r\n", "_\r\n"]);
     check(|out, _| reply::array(out, 12345), ["*12345\r\n"; 2]);

@@ -102,6 +102,12 @@ fn a_map_may_be_in_pieces_and_has_copies() {
     assert_eq!(numbers(1), [(0, 99), (200, 299)]);
     assert_eq!(numbers(0), [(100, 199), (300, 16383)]);
     assert_eq!(numbers(2), []);
+    for lane in (0..3).map(LaneId) {
+        let slots = map.slots(lane);
+        for slot in (0..SLOTS).map(|number| Slot::new(number).expect("below SLOTS")) {
+            assert_eq!(slots.contains(slot), map.owner(slot) == lane, "{slot:?} and {lane:?}");
+        }
+    }
     let slot = Slot::new(250).expect("below SLOTS");
     assert_eq!(map.holders(slot).copies(), [LaneId(2), LaneId(0)]);
     assert_eq!((map.owner(slot), map.epoch, map.lanes()), (LaneId(1), 7, 3));

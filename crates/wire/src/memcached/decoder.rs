@@ -149,6 +149,12 @@ impl Decoder {
         self.state
     }
 
+    /// Whether it stands where a new one does.
+    #[inline]
+    pub fn is_new(&self) -> bool {
+        matches!(self.state, State { scanned: 0, phase: Phase::Start, features } if features == Features::default())
+    }
+
     /// Puts the decoder back to where it has stood, in front of commands that have not run. The input begins there again.
     pub fn rewind(&mut self, state: State) {
         self.state = state;
