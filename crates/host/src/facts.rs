@@ -31,6 +31,9 @@ pub struct Facts {
     pub capabilities: Vec<String>,
     /// Hardware threads that are online, ascending by number.
     pub cpus: Vec<Cpu>,
+    /// The driver of cpuidle, which puts idle cpus into deeper states: `intel_idle`, `acpi_idle`, `haltpoll`. Absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_driver: Option<String>,
     /// Network cards, ascending by name.
     pub nics: Vec<Nic>,
     /// The sysctls that lanes set or judge, by name.
@@ -67,6 +70,9 @@ pub struct Cpu {
     /// Whether `isolcpus` keeps the scheduler from it.
     #[serde(default)]
     pub isolated: bool,
+    /// How long it may take to wake up, as [`crate::knob::CpuKnob::ResumeLatency`] writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_latency_us: Option<String>,
 }
 
 /// A network card, real or virtual.

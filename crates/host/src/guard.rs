@@ -233,7 +233,7 @@ fn culprit(knob: &Knob, daemons: &[Daemon]) -> String {
         Knob::Nic { .. } | Knob::Rule { .. } | Knob::Route { .. } => {
             &["NetworkManager", "systemd-networkd", "tuned"]
         }
-        Knob::Sysctl { .. } | Knob::Thread { .. } => &["tuned"],
+        Knob::Sysctl { .. } | Knob::Cpu { .. } | Knob::Thread { .. } => &["tuned"],
         Knob::Cgroup { .. } => &["systemd"],
         Knob::Service { .. } => &[],
     };

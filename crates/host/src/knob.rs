@@ -53,6 +53,7 @@ impl fmt::Display for Setting {
 /// | `Sysctl` | `sysctl/net.core.busy_poll` | as /proc/sys shows it |
 /// | `Service` | `service/irqbalance` | `running`, `stopped` |
 /// | `Cgroup` | `cgroup/LANE/cpuset.cpus` | as the file shows it |
+/// | `Cpu` | `cpu/3/resume-latency-us` | see [`CpuKnob`] |
 /// | `Thread` | `process/812@5512/813/affinity` | cpus, `2-3`; a nice value, `-5`; `fifo 10`, `rr 10`, `other` |
 /// | `Rule` | `rule/inet/49001` | `from 10.0.0.1 lookup 49001` |
 /// | `Route` | `route/inet/49001/default` | `via 10.0.0.254 dev ens1`, `dev ens1` |
@@ -76,6 +77,13 @@ pub enum Knob {
         group: String,
         /// The file's name, `cpuset.cpus`.
         file: String,
+    },
+    /// How a cpu idles.
+    Cpu {
+        /// Its number.
+        cpu: u32,
+        /// What of it.
+        what: CpuKnob,
     },
     /// How a thread of a process that lives is scheduled.
     Thread {
@@ -111,6 +119,15 @@ pub enum Knob {
         /// What of it.
         knob: NicKnob,
     },
+}
+
+/// What of a cpu.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CpuKnob {
+    /// Microseconds that waking it up may take at most: idle states that take longer to leave are not entered. `0` is no limit, and
+    /// `n/a` tolerates none, so that it stays in its shallowest state, which on x86 polls (`power/pm_qos_resume_latency_us` of
+    /// Documentation/ABI/testing/sysfs-devices-power). The governor of cpuidle heeds it; without a cpuidle driver nobody does.
+    ResumeLatency,
 }
 
 /// What of a thread.
@@ -269,6 +286,7 @@ impl fmt::Display for Knob {
             Knob::Sysctl { name } => write!(f, "sysctl/{name}"),
             Knob::Service { name } => write!(f, "service/{name}"),
             Knob::Cgroup { group, file } => write!(f, "cgroup/{group}/{file}"),
+            Knob::Cpu { cpu, what } => write!(f, "cpu/{cpu}/{what}"),
             Knob::Thread { pid, start, tid, what } => write!(f, "process/{pid}@{start}/{tid}/{what}"),
             Knob::Rule { family, pref } => write!(f, "rule/{family}/{pref}"),
             Knob::Route { family, table, destination } => write!(f, "route/{family}/{table}/{destination}"),
@@ -363,6 +381,10 @@ fn parse(text: &str) -> Option<Knob> {
             let (group, file) = rest.rsplit_once('/')?;
             Knob::Cgroup { group: group.to_owned(), file: file.to_owned() }
         }
+        "cpu" => {
+            let (cpu, what) = rest.split_once('/')?;
+            Knob::Cpu { cpu: cpu.parse().ok()?, what: what.parse().ok()? }
+        }
         "process" => {
             let mut parts = rest.splitn(3, '/');
             let (pid, start) = parts.next()?.split_once('@')?;
@@ -420,6 +442,7 @@ macro_rules! words {
     };
 }
 
+words!(CpuKnob, CpuKnob::ResumeLatency => "resume-latency-us");
 words!(ThreadKnob, ThreadKnob::Affinity => "affinity", ThreadKnob::Nice => "nice", ThreadKnob::Scheduler => "scheduler");
 words!(Family, Family::Inet => "inet", Family::Inet6 => "inet6");
 words!(Direction, Direction::Ingress => "ingress", Direction::Egress => "egress");
@@ -431,7 +454,7 @@ mod tests {
     #[test]
     fn a_path_names_one_knob_both_ways() {
         let paths = "sysctl/net.core.busy_poll service/irqbalance cgroup/system.slice/redis.service/cpuset.cpus \
-            process/812@5512/813/affinity process/1@0/1/nice process/1@0/1/scheduler rule/inet/49001 rule/inet6/49001 \
+            cpu/3/resume-latency-us process/812@5512/813/affinity process/1@0/1/nice process/1@0/1/scheduler rule/inet/49001 rule/inet6/49001 \
             route/inet/49001/default route/inet6/49001/2001:db8::/32 nic/ens1/channels nic/ens1/rings \
             nic/ens1/feature/hw-tc-offload nic/ens1/flag/fw-lldp-agent nic/ens1/devlink/tc1_inline_fd nic/ens1/coalesce \
             nic/ens1/queue/3/coalesce nic/ens1/indirection nic/ens1/rss-context/4-7 nic/ens1/ntuple/1023 nic/ens1/qdisc/root \
@@ -454,6 +477,9 @@ mod tests {
             "nic/ens1/queue/x/irq",
             "process/1/1/affinity",
             "rule/inet7/1",
+            "cpu/3",
+            "cpu/x/resume-latency-us",
+            "cpu/3/resume-latency",
             "x/y",
         ] {
             let problem = path.parse::<Knob>().unwrap_err();

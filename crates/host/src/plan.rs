@@ -14,6 +14,7 @@ mod backend;
 mod card;
 mod draft;
 mod flows;
+mod idle;
 mod machine;
 mod place;
 mod process;
@@ -70,6 +71,7 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Vec<Problem>> {
         }
     }
     machine::steps(&mut draft, spec, &cards);
+    idle::steps(&mut draft, spec, &seats);
     process::steps(&mut draft, spec, &seats);
     draft.finish(lanes)
 }

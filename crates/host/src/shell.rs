@@ -7,7 +7,7 @@
 
 use crate::cpus::Cpus;
 use crate::facts::{Facts, Nic, Queue};
-use crate::knob::{Direction, Family, Knob, NicKnob, Setting, ThreadKnob};
+use crate::knob::{CpuKnob, Direction, Family, Knob, NicKnob, Setting, ThreadKnob};
 
 /// Roots that come back of themselves when another is removed.
 const OWN_ROOTS: &[&str] = &["mq", "noqueue", "pfifo_fast", "fq_codel", "fq"];
@@ -31,6 +31,12 @@ pub fn shell(facts: &Facts, knob: &Knob, want: Option<&Setting>, have: Option<&S
             let root = facts.cgroup.cpuset_root.as_deref().unwrap_or("/sys/fs/cgroup");
             format!("echo {} > {root}/{group}/{file}", text.unwrap_or_default())
         }
+        Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => match text {
+            Some(value) => {
+                format!("echo {value} > /sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us")
+            }
+            None => format!("# what cpu {cpu} had is not known"),
+        },
         Knob::Thread { tid, what, .. } => thread(*tid, *what, text.unwrap_or_default()),
         Knob::Rule { family, pref } => match text {
             Some(text) => format!("{} rule add pref {pref} {text}", ip(*family)),

@@ -14,6 +14,7 @@ mod tests;
 
 pub use check::{
     BUSY_POLL_US_MAX, LANES_COUNT_MAX, MODERATION_USECS_MAX, NAME_SIZE_MAX, NICE_RANGE, QUEUES_COUNT_MAX,
+    RESUME_LATENCY_US_MAX,
 };
 pub(crate) use check::{rate, sysctl_text};
 pub use examples::{EXAMPLES, example};
@@ -185,6 +186,8 @@ pub struct Lane {
     pub rate_max: Option<String>,
     /// Microseconds that a reader polls before it waits for an interrupt (`net.core.busy_poll` where nothing finer is there).
     pub busy_poll_us: Option<u32>,
+    /// Microseconds that its cores may take at most to wake up when they are idle. `0`: none at all, they poll; absent: as it is.
+    pub resume_latency_us: Option<u32>,
     /// Kernel threads poll its queues, pinned to its cores.
     #[serde(default)]
     pub threaded: bool,

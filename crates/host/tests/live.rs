@@ -50,6 +50,7 @@ fn within(test: &str, body: fn(&mut Live)) {
     let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(said.contains("1 passed"), "the test was not found within: {said}");
+    said.lines().filter(|line| line.starts_with("not tried")).for_each(|line| eprintln!("{line}"));
 }
 
 fn knob(path: &str) -> Knob {
@@ -468,6 +469,38 @@ fn a_thread_comes_back_as_it_was_and_a_dead_one_is_gone() {
     });
 }
 
+/// What a knob had, written back when this goes.
+struct PutBack(&'static str, Setting);
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        Live::new().write(&knob(self.0), Some(&self.1)).unwrap_or_else(|refusal| eprintln!("{refusal}"));
+    }
+}
+
+/// Cpus are of no namespace: this one is the machine's.
+#[test]
+fn a_cpus_latency_comes_back_as_it_was() {
+    within("a_cpus_latency_comes_back_as_it_was", |live| {
+        const LATENCY: &str = "cpu/0/resume-latency-us";
+        let before = match live.read(&knob(LATENCY)) {
+            Err(refusal) if refusal.cause == Cause::Unsupported => return eprintln!("not tried: {refusal}"),
+            found => found.unwrap().unwrap(),
+        };
+        let _put_back = PutBack(LATENCY, before);
+        for text in ["n/a", "20", "0"] {
+            write(live, LATENCY, Some(text));
+            assert_eq!(read(live, LATENCY).as_deref(), Some(text));
+        }
+        for odd in ["-1", "2147483647", "many", ""] {
+            assert_eq!(refused(live, LATENCY, Some(odd)).0, Cause::Invalid, "'{odd}'");
+        }
+        assert_eq!(refused(live, LATENCY, None).0, Cause::Invalid);
+        let (cause, reason) = refused(live, "cpu/4095/resume-latency-us", Some("n/a"));
+        assert!(cause == Cause::Gone && reason.contains("there is no cpu 4095"), "{reason}");
+    });
+}
+
 #[test]
 fn a_service_that_nobody_manages_says_so() {
     within("a_service_that_nobody_manages_says_so", |live| {
@@ -509,6 +542,7 @@ fn all_knobs(sleeper: &Sleeper) -> Vec<String> {
         }
     }
     paths.extend(probe::SYSCTLS.iter().map(|name| format!("sysctl/{name}")));
+    paths.extend(["0", "4095"].map(|cpu| format!("cpu/{cpu}/resume-latency-us")));
     paths.extend(["affinity", "nice", "scheduler"].map(|what| sleeper.path(what)));
     for path in "sysctl/net.ipv4.conf.va.arp_ignore sysctl/net.ipv4.conf.va.rp_filter service/irqbalance rule/inet/49001 rule/inet6/49001 \
         rule/inet/49002 route/inet/49001/default route/inet/49001/10.9.0.0/16 route/inet6/49001/default nic/none/threaded"

@@ -13,6 +13,8 @@ mod adqsetup;
 mod after;
 #[path = "planning/applied.rs"]
 mod applied;
+#[path = "planning/idle.rs"]
+mod idle;
 #[path = "planning/kept.rs"]
 mod kept;
 #[path = "planning/polling.rs"]

@@ -9,6 +9,7 @@
 //! ```
 //! Queues that follow one another and differ in nothing but numbers that count up are one row.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::{Facts, Nic, Queue};
@@ -68,6 +69,18 @@ fn machine(out: &mut String, facts: &Facts) {
     let isolated: Cpus = facts.cpus.iter().filter(|cpu| cpu.isolated).map(|cpu| cpu.id).collect();
     if !isolated.is_empty() {
         let _ = write!(text, ", isolated {isolated}");
+    }
+    if let Some(driver) = &facts.idle_driver {
+        let _ = write!(text, "; idle by {driver}");
+    }
+    let mut limits: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for cpu in &facts.cpus {
+        if let Some(limit) = cpu.resume_latency_us.as_deref().filter(|limit| *limit != "0") {
+            limits.entry(limit).or_default().push(cpu.id);
+        }
+    }
+    for (limit, cpus) in limits {
+        let _ = write!(text, "; resume-latency-us {limit} on cpu {}", Cpus::from_iter(cpus));
     }
     for daemon in facts.daemons.iter().filter(|daemon| daemon.running) {
         let how = if daemon.manageable { "" } else { " (not manageable here)" };
@@ -373,6 +386,19 @@ ens1  ice, 100 Gbit/s, node 0, 0000:17:00.0
         assert_eq!(rows.len(), 5, "{text}");
         assert!(rows[1].starts_with("  2 ") && rows[1].contains(" 7 "), "{text}");
         assert!(rows[3].contains("threads on 3"), "{text}");
+    }
+
+    #[test]
+    fn cpus_that_may_not_sleep_are_named() {
+        let first_line = |facts: &Facts| drawing(facts, &[]).lines().next().unwrap_or_default().to_owned();
+        let mut facts = facts();
+        facts.idle_driver = Some("haltpoll".to_owned());
+        facts.cpus.iter_mut().for_each(|cpu| cpu.resume_latency_us = Some("0".to_owned()));
+        assert_eq!(first_line(&facts), "Linux 6.18.5: 8 cpus, 1 package, 1 node; idle by haltpoll");
+        facts.idle_driver = None;
+        facts.cpus[2..4].iter_mut().for_each(|cpu| cpu.resume_latency_us = Some("n/a".to_owned()));
+        let want = "Linux 6.18.5: 8 cpus, 1 package, 1 node; resume-latency-us n/a on cpu 2-3";
+        assert_eq!(first_line(&facts), want);
     }
 
     #[test]

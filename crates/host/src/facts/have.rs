@@ -3,7 +3,7 @@
 use super::{Facts, Nic, Queue};
 use crate::cpus::Cpus;
 use crate::kernel::{Cause, Refusal};
-use crate::knob::{Knob, NicKnob, Setting, ThreadKnob};
+use crate::knob::{CpuKnob, Knob, NicKnob, Setting, ThreadKnob};
 
 impl Facts {
     /// The card of that name.
@@ -21,7 +21,7 @@ impl Facts {
     /// What a knob had when the facts were read, as [`crate::Kernel::read`] would have said.
     ///
     /// # Errors
-    /// [`Cause::Gone`]: the facts have no such card, queue, process or daemon. [`Cause::Unsupported`]: they have it, but nothing
+    /// [`Cause::Gone`]: the facts have no such card, queue, cpu, process or daemon. [`Cause::Unsupported`]: they have it, but nothing
     /// of this kind, because the machine has not or because it could not be read.
     pub fn have(&self, knob: &Knob) -> Result<Option<Setting>, Refusal> {
         match knob {
@@ -31,6 +31,10 @@ impl Facts {
                 Ok(Some(Setting::new(if daemon.running { "running" } else { "stopped" })))
             }
             Knob::Cgroup { .. } => Err(unsupported(knob)),
+            Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => {
+                let cpu = self.cpus.iter().find(|it| it.id == *cpu).ok_or_else(|| gone(knob))?;
+                known(knob, cpu.resume_latency_us.as_ref())
+            }
             Knob::Thread { pid, start, tid, what } => {
                 let process = self.processes.iter().find(|it| it.pid == *pid && it.start == *start);
                 let thread = process.and_then(|it| it.threads.iter().find(|it| it.tid == *tid));
@@ -201,6 +205,7 @@ fn unsupported(knob: &Knob) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Cpu;
 
     #[test]
     fn a_table_is_written_in_the_words_that_make_it() {
@@ -218,12 +223,15 @@ mod tests {
 
     #[test]
     fn what_the_facts_don_t_hold_is_said() {
-        let facts = Facts { nics: vec![Nic { name: "e".to_owned(), ..Nic::default() }], ..Facts::default() };
+        let nic = Nic { name: "e".to_owned(), ..Nic::default() };
+        let facts = Facts { nics: vec![nic], cpus: vec![Cpu::default()], ..Facts::default() };
         let cause = |path: &str| facts.have(&path.parse().unwrap()).unwrap_err().cause;
         assert_eq!(cause("nic/f/channels"), Cause::Gone);
         assert_eq!(cause("nic/e/channels"), Cause::Unsupported);
         assert_eq!(cause("nic/e/queue/0/irq"), Cause::Gone);
         assert_eq!(cause("service/irqbalance"), Cause::Gone);
+        assert_eq!(cause("cpu/0/resume-latency-us"), Cause::Unsupported);
+        assert_eq!(cause("cpu/1/resume-latency-us"), Cause::Gone);
         assert_eq!(cause("sysctl/net.core.busy_poll"), Cause::Unsupported);
         assert_eq!(facts.have(&"nic/e/qdisc/clsact".parse().unwrap()), Ok(None));
         assert_eq!(facts.have(&"rule/inet/49001".parse().unwrap()), Ok(None));

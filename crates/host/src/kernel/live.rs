@@ -4,6 +4,7 @@
 //! numbers) is looked up at each. Sockets are of the network namespace of the thread that uses [`Live`] first; files of
 //! /sys/class/net are of the namespace that /sys was mounted in, which `ip netns exec` sees to.
 
+pub(crate) mod cpu;
 pub(crate) mod devlink;
 mod errno;
 pub(crate) mod ethtool;
@@ -252,6 +253,7 @@ impl Kernel for Live {
             Knob::Sysctl { name } => files::read_sysctl(&self.files, name),
             Knob::Service { name } => services::read(&self.files, name),
             Knob::Cgroup { group, file } => files::read_cgroup(&self.files, group, file),
+            Knob::Cpu { cpu, what } => cpu::read(&self.files, *cpu, *what).map(Some),
             Knob::Thread { pid, start, tid, what } => threads::check(&self.files, *pid, *start, *tid)
                 .and_then(|()| threads::read(*tid, *what))
                 .map(Some),
@@ -275,6 +277,9 @@ impl Kernel for Live {
                 set(setting).and_then(|value| services::write(&self.files, name, value))
             }
             Knob::Cgroup { group, file } => files::write_cgroup(&self.files, group, file, setting),
+            Knob::Cpu { cpu, what } => {
+                set(setting).and_then(|value| cpu::write(&self.files, *cpu, *what, value))
+            }
             Knob::Thread { pid, start, tid, what } => set(setting).and_then(|value| {
                 threads::check(&self.files, *pid, *start, *tid)?;
                 threads::write(*tid, *what, value)

@@ -42,6 +42,8 @@ pub(super) enum Stage {
     Handover,
     /// What holds for the whole machine.
     Sysctls,
+    /// How deep cpus sleep.
+    Idle,
     /// Threads of processes.
     Processes,
     /// Rules and routes.

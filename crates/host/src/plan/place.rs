@@ -137,7 +137,7 @@ fn first_core(facts: &Facts) -> Cpus {
     siblings(facts, first)
 }
 
-fn siblings(facts: &Facts, cpu: &Cpu) -> Cpus {
+pub(super) fn siblings(facts: &Facts, cpu: &Cpu) -> Cpus {
     let same = |it: &&Cpu| (it.package, it.core) == (cpu.package, cpu.core);
     facts.cpus.iter().filter(same).map(|it| it.id).collect()
 }

@@ -58,6 +58,10 @@ fn every_knob_has_a_command_and_one_that_undoes_it() {
         "echo 2 > /sys/fs/cgroup/lane/cpuset.cpus",
         "echo 0-3 > /sys/fs/cgroup/lane/cpuset.cpus",
     );
+    let file = "/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us";
+    let knob = "cpu/3/resume-latency-us";
+    check(knob, "0", "n/a", &format!("echo n/a > {file}"), &format!("echo 0 > {file}"));
+    check(knob, "-", "20", &format!("echo 20 > {file}"), "# what cpu 3 had is not known");
     check("process/8@5/9/affinity", "0-3", "2", "taskset -pc 2 9", "taskset -pc 0-3 9");
     check("process/8@5/9/nice", "0", "-5", "renice -n -5 -p 9", "renice -n 0 -p 9");
     check("process/8@5/9/scheduler", "other", "fifo 10", "chrt --fifo --pid 10 9", "chrt --other --pid 0 9");

@@ -16,6 +16,8 @@ pub const QUEUES_COUNT_MAX: u32 = crate::cpus::NUMBER_MAX;
 pub const BUSY_POLL_US_MAX: u32 = 1_000_000;
 /// Microseconds of interrupt moderation: beyond what any card's timer holds (ice: 8160).
 pub const MODERATION_USECS_MAX: u32 = 65_535;
+/// Microseconds of waking up: no idle state takes a tenth of a second to leave, so beyond it a mistake of the unit is more likely.
+pub const RESUME_LATENCY_US_MAX: u32 = 100_000;
 /// Nice values, `setpriority(2)`.
 pub const NICE_RANGE: std::ops::RangeInclusive<i32> = -20..=19;
 
@@ -316,6 +318,10 @@ impl Lane {
         if self.busy_poll_us.is_some() && self.threaded {
             let sentence = "`busy-poll-us` and `threaded` both poll the same queues: choose one";
             say("threaded", sentence.to_owned());
+        }
+        if self.resume_latency_us.is_some_and(|us| us > RESUME_LATENCY_US_MAX) {
+            let sentence = format!("`resume-latency-us` is 0 to {RESUME_LATENCY_US_MAX} microseconds");
+            say("resume-latency-us", sentence);
         }
         if self.moderation.is_some_and(|it| it.is_too_long()) {
             say("moderation", format!("a moderation is at most {MODERATION_USECS_MAX} microseconds"));

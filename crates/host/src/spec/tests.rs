@@ -51,6 +51,8 @@ fn values_out_of_range_are_named_with_their_line() {
     lane("rate-max = '1.5Gbit'", "lane `a`: '1.5Gbit' is no rate");
     lane("rate-min = '2Gbit'\nrate-max = '1Gbit'", "lane `a`: `rate-min` 2Gbit is above `rate-max` 1Gbit");
     lane("busy-poll-us = 0", "lane `a`: `busy-poll-us` is 1 to 1000000");
+    lane("resume-latency-us = 100001", "lane `a`: `resume-latency-us` is 0 to 100000 microseconds");
+    lane("resume-latency-us = -1", "");
     lane("threaded = true\nbusy-poll-us = 50", "lane `a`: `busy-poll-us` and `threaded`");
     lane("moderation = { rx-usecs = 65536 }", "lane `a`: a moderation is at most 65535");
     lane("irq = 'reserved'", "lane `a`: `irq` is \"on-lane\" or \"reserved\"");
@@ -131,6 +133,7 @@ fn lanes_that_don_t_meet_may_look_alike() {
     two(TWO_CARDS, "ports = 5\nnic = 'ens1'", "ports = 5\nnic = 'ens2'");
     two(CARD, "ports = 5", "remote-ports = 5");
     two("", "cores = '1'", "cores = '2'");
+    two("", "resume-latency-us = 0", "resume-latency-us = 100000");
 }
 
 #[test]

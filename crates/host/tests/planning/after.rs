@@ -1,7 +1,7 @@
 //! Facts as they would be after a step: the inverse of `Facts::have`, so that a plan can be planned again.
 
 use host::facts::{Facts, Feature, Filter, Nic, Queue, Thread};
-use host::knob::{NicKnob, ThreadKnob};
+use host::knob::{CpuKnob, NicKnob, ThreadKnob};
 use host::{Cpus, Knob, Setting};
 
 /// Writes a knob into facts. What a kernel does by itself on the way (a class's devlink parameters, new threads) comes with it.
@@ -14,6 +14,9 @@ pub(crate) fn write(facts: &mut Facts, knob: &Knob, want: Option<&Setting>) {
         }
         Knob::Service { name } => {
             facts.daemons.iter_mut().find(|it| it.name == *name).unwrap().running = value == "running";
+        }
+        Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => {
+            facts.cpus.iter_mut().find(|it| it.id == *cpu).unwrap().resume_latency_us = text;
         }
         Knob::Cgroup { .. } => panic!("no plan has {knob}"),
         Knob::Thread { pid, tid, what, .. } => {

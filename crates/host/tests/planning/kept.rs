@@ -33,6 +33,8 @@ pub(crate) const PLANS: &[(&str, &str)] = &[
     ("veth", "soft"),
     ("veth", "soft-shared"),
     ("veth", "process"),
+    ("veth", "wake"),
+    ("virtio", "wake"),
 ];
 
 /// One line a step, with what a reader of a change wants to see.

@@ -73,6 +73,12 @@ fn draw_facts(chance: &mut Chance) -> Facts {
     if chance.one_in(8) {
         facts.cpus.iter_mut().skip(2).step_by(3).for_each(|cpu| cpu.isolated = true);
     }
+    if !chance.one_in(4) {
+        facts.idle_driver = Some("intel_idle".to_owned());
+    }
+    if !chance.one_in(4) {
+        facts.cpus.iter_mut().skip(1).for_each(|cpu| cpu.resume_latency_us = Some("0".to_owned()));
+    }
     facts
 }
 
@@ -158,6 +164,9 @@ fn draw_wish(chance: &mut Chance, facts: &Facts) -> String {
         }
         if chance.one_in(3) {
             add("process = { name = 'redis-server' }\nnice = -5");
+        }
+        if chance.one_in(4) {
+            add(&format!("resume-latency-us = {}", 20 * chance.below(2)));
         }
     }
     add("[default]");
@@ -302,8 +311,9 @@ fn check_order(seed: u64, plan: &plan::Plan) {
         Knob::Nic { knob: NicKnob::Threaded | NicKnob::Napi(..) | NicKnob::NapiThread(_), .. } => 9,
         Knob::Nic { .. } => 10,
         Knob::Sysctl { .. } => 11,
-        Knob::Thread { .. } | Knob::Cgroup { .. } => 12,
-        Knob::Rule { .. } | Knob::Route { .. } => 13,
+        Knob::Cpu { .. } => 12,
+        Knob::Thread { .. } | Knob::Cgroup { .. } => 13,
+        Knob::Rule { .. } | Knob::Route { .. } => 14,
     };
     let is_table =
         |knob: &Knob| matches!(knob, Knob::Nic { knob: NicKnob::Indirection | NicKnob::PrivateFlag(_), .. });

@@ -2,7 +2,7 @@
 
 use host::facts::{Facts, Filter, Nic, Queue, Thread};
 use host::kernel::fake::Fake;
-use host::knob::{NicKnob, ThreadKnob};
+use host::knob::{CpuKnob, NicKnob, ThreadKnob};
 use host::{Knob, Plan, Spec, plan};
 
 use crate::chance::Chance;
@@ -47,6 +47,7 @@ pub(crate) fn plan_at_random(facts: &Facts, chance: &mut Chance) -> Option<(Stri
         for (line, of) in [
             ("threaded = true", 3),
             ("busy-poll-us = 50", 3),
+            ("resume-latency-us = 0", 4),
             ("irq = \"reserved 0\"", 4),
             ("moderation = { adaptive-rx = false, rx-usecs = 10 }", 3),
             ("rate-max = \"1Gbit\"", 3),
@@ -99,6 +100,10 @@ pub(crate) fn facts_now(facts: &Facts, fake: &Fake) -> Facts {
             Knob::Nic { nic, knob } => {
                 let nic = now.nics.iter_mut().find(|other| other.name == *nic).expect("no card is new");
                 card_now(nic, knob, &text);
+            }
+            Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => {
+                let cpus = now.cpus.iter_mut().filter(|other| other.id == *cpu);
+                cpus.for_each(|cpu| cpu.resume_latency_us = Some(text.clone()));
             }
             Knob::Cgroup { .. } => {}
         }

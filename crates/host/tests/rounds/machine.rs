@@ -16,7 +16,8 @@ pub(crate) fn machine(chance: &mut Chance) -> (Facts, Fake) {
     let mut facts = Facts {
         kernel: "6.18.0".to_owned(),
         boot_id: "first".to_owned(),
-        cpus: (0..CPUS_COUNT).map(|id| Cpu { id, core: id, ..Cpu::default() }).collect(),
+        cpus: (0..CPUS_COUNT).map(cpu).collect(),
+        idle_driver: Some("intel_idle".to_owned()),
         ..Facts::default()
     };
     for (name, value) in [
@@ -46,6 +47,12 @@ pub(crate) fn machine(chance: &mut Chance) -> (Facts, Fake) {
         fake = fake.with_cgroup("lane", "cpuset.cpus", "0-7");
     }
     (facts, fake)
+}
+
+/// Some were kept awake before.
+fn cpu(id: u32) -> Cpu {
+    let latency_us = ["0", "0", "n/a", "170"][(id % 4) as usize];
+    Cpu { id, core: id, resume_latency_us: Some(latency_us.to_owned()), ..Cpu::default() }
 }
 
 fn card(name: &str, chance: &mut Chance) -> Nic {

@@ -195,9 +195,12 @@ fn another_wish_replaces_the_former_and_reverts_to_the_bare_machine() {
             let next = wish::plan(&round.facts, &round.fake, &mut round.chance);
             match round.apply_plan(&next) {
                 Outcome::InForce { dropped, .. } => {
-                    let is_below_root = |(knob, _): &(Knob, String)| knob.to_string().contains("/1:10");
+                    // A class below a root that is ours now; queues that a rule names until its own step changes it.
+                    let is_in_the_way = |(knob, reason): &(Knob, String)| {
+                        knob.to_string().contains("/1:10") || reason.contains("existing ntuple rules")
+                    };
                     assert!(dropped.conflicts.is_empty(), "seed {}: {dropped}", round.seed);
-                    assert!(dropped.refused.iter().all(is_below_root), "seed {}: {dropped}", round.seed);
+                    assert!(dropped.refused.iter().all(is_in_the_way), "seed {}: {dropped}", round.seed);
                     replaced_count += 1;
                 }
                 Outcome::Failed { undone, knob, reason } => {
@@ -352,6 +355,7 @@ fn others_value(knob: &Knob, now: Option<&Setting>) -> Option<Setting> {
     let values: &[&str] = match word {
         "irq" | "rps_cpus" | "xps_cpus" | "affinity" | "cpuset.cpus" => &["0,7", "1,6"],
         "coalesce" => &["adaptive-rx off rx-usecs 77", "adaptive-rx off rx-usecs 78"],
+        "resume-latency-us" => &["99", "98"],
         "defer-hard-irqs" | "rps_flow_cnt" | "nice" => &["7", "8"],
         "net.core.busy_poll" | "net.core.somaxconn" => &["333", "334"],
         "49001" | "49002" => &["protocol ip flower ip_proto tcp dst_port 80 action skbedit priority 3"],

@@ -2,7 +2,7 @@
 
 use host::facts::{Facts, Nic};
 use host::kernel::fake::Fake;
-use host::knob::{Direction, Family, NicKnob, ThreadKnob};
+use host::knob::{CpuKnob, Direction, Family, NicKnob, ThreadKnob};
 use host::{Cpus, Kernel, Knob, Plan, Setting, Step};
 
 use crate::chance::Chance;
@@ -184,6 +184,11 @@ impl Maker<'_> {
             let cpus = some_cpus(self.chance);
             let knob = Knob::Cgroup { group: "bulk".to_owned(), file: "cpuset.cpus".to_owned() };
             self.set(knob, cpus, vec![]);
+        }
+        if self.chance.one_in(2) {
+            let knob = Knob::Cpu { cpu: self.chance.below(CPUS_COUNT), what: CpuKnob::ResumeLatency };
+            let latency_us = *self.chance.pick(&["n/a", "20"]);
+            self.set(knob, latency_us, vec![]);
         }
         for process in &facts.processes {
             for thread in &process.threads {

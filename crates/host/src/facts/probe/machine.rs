@@ -4,7 +4,8 @@ use super::{Facts, note};
 use crate::cpus::Cpus;
 use crate::facts::{Cgroup, Cpu, Daemon};
 use crate::kernel::live::files::{self, Files};
-use crate::kernel::live::services;
+use crate::kernel::live::{cpu, services};
+use crate::knob::{CpuKnob, Knob};
 
 /// Daemons that set the same knobs.
 const DAEMONS: &[&str] = &["irqbalance", "NetworkManager", "systemd-networkd", "tuned"];
@@ -61,6 +62,7 @@ pub(super) fn read(files: &Files, missing: &mut Vec<String>) -> Facts {
         kernel: note(kernel, "kernel", missing).unwrap_or_default(),
         capabilities: capabilities(&files.read("proc/self/status").unwrap_or_default()),
         cpus: cpus(files, missing),
+        idle_driver: note(cpu::idle_driver(files), "idle_driver", missing).flatten(),
         daemons: daemons(files),
         cgroup: Cgroup {
             cpuset_root: cgroup.as_ref().map(|(root, _)| format!("/{root}")),
@@ -85,11 +87,14 @@ fn cpus(files: &Files, missing: &mut Vec<String>) -> Vec<Cpu> {
     let online = note(files.read(&format!("{base}/online")), "cpus", missing).unwrap_or_default();
     let isolated = list(&format!("{base}/isolated"));
     let online: Cpus = online.parse().unwrap_or_default();
-    let cpu = |id: u32| {
+    let mut cpu = |id: u32| {
         let here = format!("{base}/cpu{id}");
         let number =
             |path: &str| files.read(&format!("{here}/{path}")).ok().and_then(|text| text.parse().ok());
         let node = files.names(&here).iter().find_map(|name| name.strip_prefix("node")?.parse().ok());
+        let what = CpuKnob::ResumeLatency;
+        let latency = cpu::read(files, id, what);
+        let latency = note(latency, &Knob::Cpu { cpu: id, what }.to_string(), missing);
         Cpu {
             id,
             core: number("topology/core_id").unwrap_or(id),
@@ -97,9 +102,10 @@ fn cpus(files: &Files, missing: &mut Vec<String>) -> Vec<Cpu> {
             node: node.unwrap_or(0),
             shares_cache_with: last_cache(files, &here).unwrap_or_else(|| [id].into_iter().collect()),
             isolated: isolated.contains(id),
+            resume_latency_us: latency.map(|text| text.to_string()),
         }
     };
-    online.iter().map(cpu).collect()
+    online.iter().map(&mut cpu).collect()
 }
 
 /// Who shares the cache of the highest level.
@@ -147,6 +153,8 @@ mod tests {
                 (&format!("{cpu}/cpu0/topology/core_id"), "4\n"),
                 (&format!("{cpu}/cpu0/topology/physical_package_id"), "1\n"),
                 (&format!("{cpu}/cpu0/node1/x"), ""),
+                (&format!("{cpu}/cpu0/power/pm_qos_resume_latency_us"), "n/a\n"),
+                (&format!("{cpu}/cpuidle/current_driver"), "intel_idle\n"),
                 (&format!("{cpu}/cpu0/cache/index0/level"), "1\n"),
                 (&format!("{cpu}/cpu0/cache/index0/shared_cpu_list"), "0\n"),
                 (&format!("{cpu}/cpu0/cache/index3/level"), "3\n"),
@@ -164,9 +172,12 @@ mod tests {
         let first = &facts.cpus[0];
         assert_eq!((first.core, first.package, first.node, first.isolated), (4, 1, 1, false));
         assert_eq!(first.shares_cache_with.to_string(), "0-3");
+        assert_eq!(first.resume_latency_us.as_deref(), Some("n/a"));
+        assert_eq!(facts.idle_driver.as_deref(), Some("intel_idle"));
         let second = &facts.cpus[1];
         assert_eq!((second.id, second.core, second.isolated), (2, 2, true));
         assert_eq!(second.shares_cache_with.to_string(), "2");
+        assert_eq!(second.resume_latency_us, None, "a kernel without the file");
         let daemons: Vec<(&str, bool, bool)> =
             facts.daemons.iter().map(|it| (it.name.as_str(), it.running, it.manageable)).collect();
         assert_eq!(daemons, [("irqbalance", true, false), ("tuned", false, true)]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Card, Fake};
 use crate::Cpus;
 use crate::facts::{Facts, Nic, spread_text};
-use crate::knob::{Knob, NicKnob, Setting, ThreadKnob};
+use crate::knob::{CpuKnob, Knob, NicKnob, Setting, ThreadKnob};
 
 /// Locations of rules on a card whose facts don't say.
 const RULES_COUNT: u32 = 1024;
@@ -23,6 +23,10 @@ impl Fake {
             cpus: facts.cpus.iter().map(|cpu| cpu.id).collect(),
             ..Fake::default()
         };
+        for cpu in &facts.cpus {
+            let knob = Knob::Cpu { cpu: cpu.id, what: CpuKnob::ResumeLatency };
+            fake.settings.extend(cpu.resume_latency_us.as_ref().map(|value| (knob, Setting::new(value))));
+        }
         for (name, value) in &facts.sysctls {
             fake.settings.insert(Knob::sysctl(name), Setting::new(value));
         }

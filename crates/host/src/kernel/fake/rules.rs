@@ -7,6 +7,7 @@
 //! * A new root qdisc takes the tree below the former along. mqprio clears XPS, and in hardware resets what queue counts do; when
 //!   a root is removed, `mq` comes, whatever was there before. Its filters to traffic classes go with a hardware channel set.
 //! * hw-tc-offload can't go off while such a set is there. rx-ntuple-filter off drops the rules.
+//! * A cpu's latency is `n/a` or a number of microseconds below the one that means no limit (drivers/base/power/sysfs.c).
 //! * Segmentation is off while scatter-gather or checksums are, and comes back with them (netdev_fix_features).
 //! * A clsact with filters is not removed: ours would take others' along.
 
@@ -52,6 +53,7 @@ impl Fake {
             {
                 gone(format!("{knob} is not there"))
             }
+            Knob::Cpu { cpu, .. } if !self.cpus.contains(*cpu) => gone(format!("there is no cpu {cpu}")),
             Knob::Nic { nic, .. } if !self.cards.contains_key(nic) => gone(format!("{nic} is not there")),
             Knob::Nic { nic, knob } => match knob.queue() {
                 Some(queue) if queue >= self.queues_count(nic) => gone(format!("{nic} has no queue {queue}")),
@@ -89,8 +91,12 @@ impl Fake {
         if !self.settings.contains_key(knob) {
             self.can_be_made(knob)?;
         }
-        if let Knob::Nic { nic, knob } = knob {
-            return self.obey_card(nic, knob, setting);
+        match knob {
+            Knob::Nic { nic, knob } => return self.obey_card(nic, knob, setting),
+            Knob::Cpu { .. } if !setting.is_some_and(is_latency) => {
+                return Err(invalid(format!("{knob} is n/a or microseconds, and can't be removed")));
+            }
+            _ => {}
         }
         match setting {
             Some(setting) => {
@@ -393,6 +399,11 @@ fn queue_last(table: &Setting) -> u32 {
 
 fn equal(count: u32) -> Setting {
     Setting::new(format!("equal {count}"))
+}
+
+/// What a cpu's latency can be: all that counts as no limit is written `0`.
+fn is_latency(setting: &Setting) -> bool {
+    setting.as_str() == "n/a" || setting.as_str().parse().is_ok_and(|us: i32| (0..i32::MAX).contains(&us))
 }
 
 fn number(text: &str) -> u32 {

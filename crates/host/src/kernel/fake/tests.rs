@@ -38,7 +38,12 @@ fn machine(driver: &str) -> Fake {
     };
     let thread = Thread { tid: 8, scheduler: "other".to_owned(), ..Thread::default() };
     let process = Process { pid: 8, start: 1, threads: vec![thread], ..Process::default() };
-    let cpu = |id| crate::facts::Cpu { id, ..crate::facts::Cpu::default() };
+    // The last is of a kernel without limits.
+    let cpu = |id| crate::facts::Cpu {
+        id,
+        resume_latency_us: (id < 3).then(|| "0".to_owned()),
+        ..crate::facts::Cpu::default()
+    };
     Fake::of(&Facts {
         cpus: (0..4).map(cpu).collect(),
         nics: vec![nic],
@@ -108,8 +113,20 @@ fn it_has_what_the_facts_say() {
             ("nic/f/channels", "!Gone"),
             ("process/8@1/8/nice", "0"),
             ("process/8@2/8/nice", "!Gone"),
+            ("cpu/2/resume-latency-us", "0"),
+            ("cpu/3/resume-latency-us", "!Unsupported"),
+            ("cpu/4/resume-latency-us", "!Gone"),
         ],
     );
+}
+
+#[test]
+fn a_cpus_latency_is_none_or_microseconds() {
+    let knob = "cpu/1/resume-latency-us";
+    check("ice", &[(knob, "n/a"), (knob, "20"), (knob, "0")], &[("cpu/0/resume-latency-us", "0")]);
+    for odd in ["", "-1", "2147483647", "many", "-"] {
+        check_refused(&[(knob, "20"), (knob, odd)], Cause::Invalid);
+    }
 }
 
 #[test]
