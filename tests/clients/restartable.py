@@ -1,7 +1,8 @@
 """A server of its own for a test that restarts it or reads its counters, and programs of other languages that are
-clients of it. Such a program gets the shared port and a lane's port, and says what it needs on its standard output:
+clients of it. Such a program is told where the server is (`addresses`), and says what it needs on its standard output:
 
     restart          the server is ended and started again on the same ports, then the program reads a line
+    restart LANES    the same, with so many lanes from now on
     begin, end       between these two its requests must have gone straight to the lanes that own their keys
     any other line   what it has checked
 """
@@ -24,20 +25,28 @@ LANES_COUNT = 2
 DIRECT_PERMILLE_MIN = 999
 PROGRAM_SECONDS_MAX = 60
 BUILD_SECONDS_MAX = 300
+# From this version on Go fetches the version that go.mod names.
+GO_VERSION_MIN = (1, 21)
+# What ioredis 6 asks for.
+NODE_VERSION_MIN = (20, 0)
 HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Restartable:
     def __init__(self, lanes=LANES_COUNT, extra=()):
-        self.port = free_port()
+        self.lanes, self.port = lanes, free_port()
         self.arguments = expresslane_command(lanes=lanes, extra=extra)(self.port, None)
         self.server = self._start()
 
     def _start(self):
         return Server("expresslane", lambda *_: self.arguments, port=self.port)
 
-    def restart(self):
-        """Ends the server, its data with it, and starts it on the same ports."""
+    def restart(self, lanes=None):
+        """Ends the server, its data with it, and starts it on the same ports; with so many lanes, if that is said."""
+        if lanes is not None:
+            self.lanes = lanes
+            for flag, value in (("--lanes", lanes), ("--lane-ports", free_port(lanes))):
+                self.arguments[self.arguments.index(flag) + 1] = str(value)
         self.end()
         self.server = self._start()
 
@@ -45,6 +54,10 @@ class Restartable:
         code = self.server.end()
         if code != 0:
             raise AssertionError(f"the server ended with {code} when it was asked to end; it must be 0")
+
+    def addresses(self):
+        """What a client program is told: the shared port and a lane's port."""
+        return [self.port, self.lane_ports()[-1]]
 
     def lane_ports(self):
         with contextlib.closing(redis.Redis(port=self.port)) as client:
@@ -54,8 +67,8 @@ class Restartable:
         """Commands by how they reached their lane, summed over the lanes."""
         with contextlib.closing(redis.Redis(port=self.port)) as client:
             lanes = [lane for name, lane in client.info("lanes").items() if name.startswith("lane")]
-        if len(lanes) != LANES_COUNT:
-            raise AssertionError(f"INFO lanes on the shared port shows {len(lanes)} of {LANES_COUNT} lanes")
+        if len(lanes) != self.lanes:
+            raise AssertionError(f"INFO lanes on the shared port shows {len(lanes)} of {self.lanes} lanes")
         return {name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded", "moved")}
 
     def __enter__(self):
@@ -77,20 +90,15 @@ class Nodes(Restartable):
     """One that serves Couchbase's clients, each lane as a node, and memcached's."""
 
     def __init__(self, lanes, extra=(), lanes_max=None, password=None):
-        self.lanes, self.password = lanes, password
+        self.password = password
         self.kv_port, self.management_port = free_port(lanes_max or lanes), free_port(lanes_max or lanes)
         self.memcached_port = free_port()
         super().__init__(lanes, (
             "--couchbase", str(self.kv_port), "--couchbase-management", str(self.management_port),
-            "--memcached", str(self.memcached_port), *extra))
+            "--memcached", str(self.memcached_port), *(("--requirepass", password) if password else ()), *extra))
 
-    def restart(self, lanes=None):
-        """With so many lanes from now on; on the same ports, as far as they have them."""
-        if lanes is not None:
-            self.lanes = lanes
-            for flag, value in (("--lanes", lanes), ("--lane-ports", free_port(lanes))):
-                self.arguments[self.arguments.index(flag) + 1] = str(value)
-        super().restart()
+    def addresses(self):
+        return [self.kv_port, self.password or "any"]
 
     def redis(self):
         return contextlib.closing(redis.Redis(port=self.port, password=self.password))
@@ -121,15 +129,19 @@ class Nodes(Restartable):
 class Records(Restartable):
     """One that serves Aerospike's clients too, each lane at a port of its own."""
 
-    def __init__(self, lanes, extra=()):
-        self.aerospike_port = free_port(lanes)
+    def __init__(self, lanes, extra=(), lanes_max=None):
+        self.aerospike_port = free_port(lanes_max or lanes)
         super().__init__(lanes, ("--aerospike", str(self.aerospike_port), *extra))
 
-    def dialect_counters(self, dialect):
-        """Commands of a dialect by how they reached their lane, summed over the lanes."""
+    def addresses(self):
+        return [self.aerospike_port]
+
+    def counters(self):
+        """Commands of Aerospike's clients by how they reached their lane, summed over the lanes."""
         with contextlib.closing(redis.Redis(port=self.port)) as client:
-            lanes = [lane for name, lane in client.info("dialects").items() if name.startswith(f"{dialect}_lane")]
-        return {name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded")}
+            dialects = client.info("dialects")
+        lanes = [dialects[f"aerospike_lane{lane}"] for lane in range(self.lanes)]
+        return {"moved": 0, **{name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded")}}
 
 
 def check_direct(before, after, requests_count_min=1000):
@@ -169,12 +181,31 @@ def build(command, directory, **environment):
         raise AssertionError(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
 
 
-def converse(command, wanted):
-    """Runs a client program against a server of its own. It must end well and have checked all that is `wanted`."""
-    with Restartable() as server:
-        ports = [server.port, server.lane_ports()[-1]]
+def go_program(name):
+    """Builds the program go/NAME with what go.sum names, and gives its path."""
+    program = made(f"go-{name}")
+    build([toolchain("go", GO_VERSION_MIN), "build", "-o", program, f"./{name}"], HERE / "go", GOTOOLCHAIN="auto")
+    return program
+
+
+def node_program(name):
+    """Installs what node/package-lock.json names below the target directory, and gives the command that runs node/NAME.js there."""
+    node, npm = toolchain("node", NODE_VERSION_MIN), toolchain("npm")
+    directory, lock = made("node"), HERE / "node/package-lock.json"
+    installed = directory / "installed"
+    shutil.copytree(HERE / "node", directory, dirs_exist_ok=True)
+    if not installed.exists() or installed.read_text() != lock.read_text():
+        build([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], directory)
+        installed.write_text(lock.read_text())
+    return [node, directory / f"{name}.js"]
+
+
+def converse(command, wanted, server=None, arguments=()):
+    """Runs a client program against a server of its own, which ends with it; `arguments` stand behind the addresses. The program must
+    end well and have checked all that is `wanted`."""
+    with server or Restartable() as server:
         program = subprocess.Popen(
-            [*map(str, command), *map(str, ports)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            [*map(str, command), *map(str, server.addresses()), *map(str, arguments)], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         # A program that hangs is ended by this, and then its output ends too.
         guard = threading.Timer(PROGRAM_SECONDS_MAX, program.kill)
         guard.start()
@@ -182,8 +213,8 @@ def converse(command, wanted):
         try:
             for line in program.stdout:
                 line = line.strip()
-                if line == "restart":
-                    server.restart()
+                if re.fullmatch(r"restart( \d+)?", line):
+                    server.restart(*map(int, line.split()[1:]))
                 elif line == "begin":
                     before = server.counters()
                 elif line == "end":

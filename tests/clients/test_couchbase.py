@@ -214,7 +214,7 @@ class Passwords(unittest.TestCase):
     """SCRAM, as the SDK has it by default: it never sends the password."""
 
     def test_scram(self):
-        with Nodes(2, ("--requirepass", PASSWORD), password=PASSWORD) as server:
+        with Nodes(2, password=PASSWORD) as server:
             cluster = connect(server, PASSWORD)
             documents = cluster.bucket("default").default_collection()
             documents.upsert("a", 1)

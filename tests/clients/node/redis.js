@@ -1,17 +1,10 @@
 // A client program on ioredis. ../restartable.py says how it talks with the test that runs it.
 import assert from "node:assert/strict";
-import readline from "node:readline";
 import { Cluster, Redis } from "ioredis";
+import { ask } from "./talk.js";
 
 const KEYS_COUNT = 2000;
 const [sharedPort, lanePort] = process.argv.slice(2).map(Number);
-const input = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
-
-/** Asks the test for something and waits until it is done. */
-async function ask(what) {
-  console.log(what);
-  await input.next();
-}
 
 async function values(client) {
   await client.flushall();
