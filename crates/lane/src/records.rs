@@ -27,8 +27,6 @@ const EDITION: &str = "Aerospike Community Edition";
 /// What clients may ask for; without `pscans` those before 2021 refuse a node.
 const FEATURES: &str = "batch-any;batch-index;cluster-stable;float;peers;pscans;replicas;replicas-all;replicas-master;\
                         truncate-namespace";
-/// Lanes neither come nor go, and what they own does not move.
-const GENERATION: &str = "1";
 
 /// What Aerospike's clients are served.
 #[derive(Clone, Debug)]
@@ -199,7 +197,7 @@ impl Node<'_> {
         let _ = match (first, rest) {
             (b"node", b"") => write!(out, "{}", self.name(self.around.lane)),
             (b"partition-generation" | b"peers-generation" | b"rebalance-generation", b"") => {
-                write!(out, "{GENERATION}")
+                write!(out, "{}", self.generation())
             }
             (b"build", b"") => write!(out, "{BUILD}"),
             (b"edition", b"") => write!(out, "{EDITION}"),
@@ -221,7 +219,7 @@ impl Node<'_> {
                 let peer = |lane: u16| format!("[{},,[{}]]", self.name(lane), self.address(lane));
                 let peers: Vec<String> = self.others().map(peer).collect();
                 let port = self.settings().port_base.unwrap_or_default();
-                write!(out, "{GENERATION},{port},[{}]", peers.join(","))
+                write!(out, "{},{port},[{}]", self.generation(), peers.join(","))
             }
             (b"replicas", b"") => write!(out, "{namespace}:0,1,{}", self.partitions()),
             (b"replicas-all", b"") => write!(out, "{namespace}:1,{}", self.partitions()),
@@ -250,6 +248,13 @@ impl Node<'_> {
     /// host: it is made of the port.
     fn name(&self, lane: u16) -> String {
         format!("A0{:08X}{lane:04X}", self.settings().port_base.unwrap_or_default())
+    }
+
+    /// Of partitions, peers and balance alike: milliseconds of the server's start, in the 31 bits that all clients read. While it
+    /// runs, lanes neither come nor go, and what they own does not move. But nodes of the same names may own something else when
+    /// it has been started anew, which clients that have not seen its absence would never ask for.
+    fn generation(&self) -> i64 {
+        self.around.settings.map_epoch & 0x7fff_ffff
     }
 
     /// Where a client finds a lane, by the host to which it has come.

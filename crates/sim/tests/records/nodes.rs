@@ -9,7 +9,9 @@ use wire::aerospike::client::{Message, frame, messages, put_authenticate, put_in
 use wire::aerospike::head::{info1, info2, info3};
 use wire::aerospike::op::kind;
 
-use crate::talk::{PORT, ask, batch, digest, exchange, get, put, settings, show, show_ops, sum, world};
+use crate::talk::{
+    GENERATION, PORT, ask, batch, digest, exchange, get, put, settings, show, show_ops, sum, world,
+};
 
 /// The frames of a scan: `partitions` of `set`, its bins, and whether it is told what is through.
 fn scan(set: &'static [u8], partitions: &[u16], is_told: bool) -> Vec<u8> {
@@ -151,8 +153,10 @@ fn lanes_are_nodes() {
         let others = (0..lane_count).filter(|other| *other != lane);
         let peer = |lane: u16| format!("[{},,[127.0.0.1:{}]]", node(lane), PORT + lane);
         let peers: Vec<String> = others.map(peer).collect();
-        assert_eq!(ask("peers-clear-std"), format!("1,{PORT},[{}]", peers.join(",")));
-        assert_eq!(ask("partition-generation"), "1");
+        assert_eq!(ask("peers-clear-std"), format!("{GENERATION},{PORT},[{}]", peers.join(",")));
+        for name in ["partition-generation", "peers-generation", "rebalance-generation"] {
+            assert_eq!(ask(name), GENERATION.to_string());
+        }
         assert_eq!(ask("namespaces"), "test");
         assert_eq!(ask("user-agent-set:value=eA=="), "ok");
         assert_eq!(ask("nonsense"), "ERROR:4:unrecognized command");

@@ -13,11 +13,15 @@ use wire::aerospike::op::{kind, particle};
 pub(crate) type Digest = [u8; 20];
 
 pub(crate) const PORT: u16 = 3000;
+/// When the servers of the tests began, unix milliseconds, and the generation of nodes and partitions that follows.
+const STARTED_MS: i64 = 1_700_000_000_123;
+pub(crate) const GENERATION: u32 = 1_340_434_555;
 
 pub(crate) fn settings() -> Settings {
     Settings {
         doors: vec![Door { port: Port::Lane, dialect: Dialect::Aerospike }],
         aerospike: Aerospike { port_base: Some(PORT), ..Aerospike::default() },
+        map_epoch: STARTED_MS,
         ..Settings::default()
     }
 }
