@@ -188,6 +188,13 @@ def go_program(name):
     return program
 
 
+def rust_program(name):
+    """Builds the program of this package in rust/ with what Cargo.lock names, and gives its path."""
+    target = made("rust")
+    build([toolchain("cargo"), "build", "--quiet", "--locked", "--package", name, "--target-dir", target], HERE / "rust")
+    return target / "debug" / name
+
+
 def node_program(name):
     """Installs what node/package-lock.json names below the target directory, and gives the command that runs node/NAME.js there."""
     node, npm = toolchain("node", NODE_VERSION_MIN), toolchain("npm")

@@ -384,6 +384,16 @@ func many(client *as.Client) {
 	check(client.Truncate(nil, namespace, "many", nil))
 }
 
+// Whether the client knows an owner for all of some records.
+func reaches(client *as.Client) bool {
+	for _, one := range keys("reached", 200) {
+		if client.Put(nil, one, as.BinMap{"a": 1}) != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Under traffic the server comes back with another number of lanes.
 func restart(client *as.Client, lanes int) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
@@ -399,7 +409,7 @@ func restart(client *as.Client, lanes int) {
 		}
 	}()
 	Ask(fmt.Sprintf("restart %d", lanes))
-	for deadline := time.Now().Add(patience); len(client.GetNodes()) != lanes; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(client.GetNodes()) != lanes || !reaches(client); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			panic(fmt.Sprintf("the client knows %d nodes of %d", len(client.GetNodes()), lanes))
 		}

@@ -1,4 +1,4 @@
-//! A client program on redis-rs. `../restartable.py` says how it talks with the test that runs it.
+//! A client program on redis-rs. `../../../restartable.py` says how it talks with the test that runs it.
 
 use redis::{Commands, Connection, RedisResult};
 
