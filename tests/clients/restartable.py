@@ -13,6 +13,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -76,6 +77,14 @@ class Restartable:
 
     def __exit__(self, *_):
         self.end()
+
+
+def settings_file(text):
+    """A configuration file, until the test ends that holds it."""
+    file = tempfile.NamedTemporaryFile("w", suffix=".toml")
+    file.write(text)
+    file.flush()
+    return file
 
 
 class Documents(Restartable):

@@ -9,7 +9,7 @@ from aerospike import exception
 from aerospike_helpers.batch import records as batch
 from aerospike_helpers.operations import list_operations, operations
 
-from restartable import Records, check_direct
+from restartable import Records, check_direct, settings_file
 
 PASSWORD = "a long secret"
 NAMESPACE = "test"
@@ -197,6 +197,44 @@ class OneLane(Data, unittest.TestCase):
 
 class FourLanes(Data, unittest.TestCase):
     lanes = 4
+
+
+class Namespaces(unittest.TestCase):
+    """Several of them on four lanes; the client keeps a map of partitions for each."""
+
+    FILE = """
+        [[namespace]]
+        name = "test"
+        function = "aerospike"
+        [[namespace]]
+        name = "users"
+        function = "aerospike"
+        default-ttl = 600
+    """
+
+    def test_a_key_is_another_record_in_each(self):
+        names, keys_count = ("test", "users"), 200
+        with settings_file(self.FILE) as file, Records(4, ("--config", file.name)) as server, \
+                contextlib.closing(connect(server)) as client:
+            for name in names:
+                for number in range(keys_count):
+                    client.put((name, SET, number), {"of": name})
+            before = server.dialect_counters("aerospike")
+            for name in names:
+                for number in range(keys_count):
+                    self.assertEqual(client.get((name, SET, number))[2], {"of": name})
+            after = server.dialect_counters("aerospike")
+            self.assertEqual(after["forwarded"], before["forwarded"], "every request went to its lane")
+            rows = client.batch_read([(name, SET, 7) for name in names]).batch_records
+            self.assertEqual([row.record[2] for row in rows], [{"of": name} for name in names])
+            self.assertEqual(client.get(("test", SET, 1))[1]["ttl"], aerospike.TTL_NEVER_EXPIRE)
+            self.assertTrue(0 < client.get(("users", SET, 1))[1]["ttl"] <= 600)
+            self.assertEqual(len(client.scan("users", SET).results()), keys_count)
+            client.truncate("users", None, 0)
+            self.assertEqual(client.scan("users", SET).results(), [])
+            self.assertEqual(len(client.scan("test", SET).results()), keys_count)
+            with self.assertRaises(exception.NamespaceNotFound):
+                client.put(("other", SET, 1), {"a": 1})
 
 
 class Strangers(unittest.TestCase):

@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import http.client
+import json
 import subprocess
 import threading
 import time
@@ -21,7 +22,7 @@ from couchbase.options import (
 from couchbase.transcoder import RawBinaryTranscoder
 from pymemcache.exceptions import MemcacheServerError
 
-from restartable import Nodes, check_direct
+from restartable import Nodes, check_direct, settings_file
 from servers import tool
 
 SECONDS = datetime.timedelta(seconds=1)
@@ -208,6 +209,54 @@ class DocumentsOnOneLane(Documents, unittest.TestCase):
 
 class DocumentsOnFourLanes(Documents, unittest.TestCase):
     lanes = 4
+
+
+class Buckets(unittest.TestCase):
+    """Several of them on four lanes; a client opens each."""
+
+    FILE = """
+        [[namespace]]
+        name = "default"
+        function = "couchbase"
+        [[namespace]]
+        name = "users"
+        function = "couchbase"
+        default-ttl = 600
+    """
+
+    def test_a_key_is_another_document_in_each(self):
+        with settings_file(self.FILE) as file, Nodes(4, ("--config", file.name)) as server:
+            cluster = connect(server)
+            try:
+                one, two = (cluster.bucket(name).default_collection() for name in ("default", "users"))
+                keys = [f"key-{number}" for number in range(200)]
+                for key in keys:
+                    one.upsert(key, 1)
+                    two.insert(key, 2)
+                before = server.counters()
+                for key in keys:
+                    self.assertEqual((one.get(key).content_as[int], two.get(key).content_as[int]), (1, 2))
+                check_direct(before, server.counters(), 2 * len(keys))
+                with contextlib.closing(server.text_client()) as text:
+                    self.assertEqual(text.get("key-3"), b"1")
+                two.remove("key-3")
+                self.assertTrue(one.exists("key-3").exists)
+                with_end = GetOptions(with_expiry=True)
+                self.assertIsNone(one.get("key-4", with_end).expiry_time)
+                self.assertIsNotNone(two.get("key-4", with_end).expiry_time)
+                server.flush()
+                self.assertFalse(one.exists("key-4").exists)
+                self.assertTrue(two.exists("key-4").exists)
+            finally:
+                cluster.close()
+
+    def test_pages_list_them_all(self):
+        with settings_file(self.FILE) as file, Nodes(2, ("--config", file.name)) as server:
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", server.management_port)) as connection:
+                connection.request("GET", "/pools/default/buckets")
+                buckets = json.loads(connection.getresponse().read())
+        self.assertEqual([bucket["name"] for bucket in buckets], ["default", "users"])
+        self.assertEqual(len({bucket["uuid"] for bucket in buckets}), 2)
 
 
 class Passwords(unittest.TestCase):

@@ -4,9 +4,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use lane::Namespaces;
+
 use crate::doors::{self, Entrance};
 use crate::machine::{Facts, list_of};
-use crate::settings::{Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
+use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
 const THREADS_ALL_LANES: usize = 4;
@@ -24,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) cpus: Vec<Option<usize>>,
     /// Where clients come in over TCP.
     pub(crate) entrances: Vec<Entrance>,
+    /// What their clients may name.
+    pub(crate) namespaces: Namespaces,
     /// Files that must be allowed to be open.
     pub(crate) files_count: u64,
     /// Bytes of addresses that each lane reserves.
@@ -65,6 +69,7 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
             + count(cpus.len()) * (FILES_PER_LANE + listeners_per_lane),
         cpus,
         entrances,
+        namespaces: settings::namespaces(settings)?,
         region_size: facts.memory_size,
         io_reason: io_reason(settings.io),
         notes,

@@ -192,6 +192,7 @@ fn start(
         auto_pin: settings.auto_pin.of_lanes(),
         lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
+        namespaces: plan.namespaces.clone(),
         ..lane_settings(settings, run_id, &clock)
     };
     let mut doors = Doors {
@@ -298,9 +299,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         bulk_size_max: settings.proto_max_bulk_len.0,
         item_size_max: settings.max_item_size.0,
         aerospike: Aerospike {
-            namespace: settings.aerospike_namespace,
             record_size_max: settings.max_record_size.0,
-            default_ttl_s: settings.aerospike_default_ttl,
             port_base: settings.aerospike_port(),
             credential: None,
         },
@@ -323,7 +322,6 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         announce_ip: settings.announce_ip.clone(),
         announce_port_base: settings.announce_port,
         run_id,
-        bucket: settings.couchbase_bucket.clone(),
         couchbase_port_base: settings.couchbase_port(),
         management_port_base: settings.management_port(),
         map_epoch: clock.now().unix_ms,
@@ -409,7 +407,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         databases: berth.settings.database_count,
         seed: berth.secret,
         partition_of: |_, key| Slot::of(key).number(),
-        beside: lane::NAMESPACES,
+        beside: berth.settings.namespaces.functions(),
         recency: Recency::Lru,
     };
     let shard = Shard::new(config, region);

@@ -9,6 +9,7 @@
 
 mod file;
 mod hint;
+mod namespaces;
 mod rewrite;
 mod value;
 
@@ -20,13 +21,14 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use wire::aerospike::{Namespace, TTL_MAX_S};
 
 pub(crate) use file::meant;
+pub(crate) use namespaces::namespaces;
 pub(crate) use rewrite::rewrite;
 
-use value::bucket_name;
 pub(crate) use value::{
     AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,
     Mode, OutputLimit, OutputLimits, Policy, Size, Span, whole,
 };
+use value::{bucket_name, record_namespace};
 
 /// An in-memory database in which every core is an isolated lane that Redis clients can talk to.
 #[derive(Debug, Parser)]
@@ -153,9 +155,11 @@ pub(crate) struct ServeSettings {
     /// With --couchbase: the map of partitions by HTTP, on PORT + i of lane i, 8091 by default, or off
     #[arg(long, help_heading = "Network", value_name = "PORT", default_value = "yes")]
     pub(crate) couchbase_management: DialectPort,
-    /// What Couchbase's clients call the documents: their bucket
-    #[arg(long, help_heading = "Network", value_name = "NAME", default_value = "default", value_parser = bucket_name)]
-    pub(crate) couchbase_bucket: String,
+    /// What Couchbase's clients call the documents: their bucket, without a name `default`
+    ///
+    /// For several, list each under [[namespace]] in the file.
+    #[arg(long, help_heading = "Network", value_name = "NAME", value_parser = bucket_name)]
+    pub(crate) couchbase_bucket: Option<String>,
     /// Also serve Aerospike's clients, each lane as a node: lane i listens on PORT + i
     ///
     /// Without a port it is 3000, as Aerospike's.
@@ -254,12 +258,17 @@ pub(crate) struct ServeSettings {
     /// Largest record of Aerospike's clients: its bins with their names, its set and its key
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1mb")]
     pub(crate) max_record_size: Size,
-    /// The one namespace of Aerospike's clients
-    #[arg(long, help_heading = "Clients", value_name = "NAME", default_value = "test", value_parser = namespace)]
-    pub(crate) aerospike_namespace: Namespace,
-    /// Seconds that a record lives whose client leaves that to the server; 0 for ever
-    #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, TTL_MAX_S))]
-    pub(crate) aerospike_default_ttl: u32,
+    /// The namespace of Aerospike's clients, without a name `test`
+    ///
+    /// For several, list each under [[namespace]] in the file.
+    #[arg(long, help_heading = "Clients", value_name = "NAME", value_parser = record_namespace)]
+    pub(crate) aerospike_namespace: Option<Namespace>,
+    /// Seconds that a record lives whose client leaves that to the server; 0, or nothing, for ever
+    #[arg(long, help_heading = "Clients", value_name = "SECONDS", value_parser = whole::<u32>(0, TTL_MAX_S))]
+    pub(crate) aerospike_default_ttl: Option<u32>,
+    /// `[[namespace]]` of the file
+    #[arg(skip)]
+    pub(crate) namespaces: Vec<namespaces::Listed>,
     /// Largest command under way of one client; beyond, the client is closed
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb")]
     pub(crate) client_query_buffer_limit: Size,
@@ -303,11 +312,6 @@ impl ServeSettings {
     }
 }
 
-fn namespace(text: &str) -> Result<Namespace, String> {
-    let rule = "a namespace's name has 1 to 31 letters, digits, _, - or $";
-    Namespace::new(text).ok_or_else(|| format!("{rule}, not '{text}'"))
-}
-
 /// Why there are no settings.
 #[derive(Debug)]
 pub(crate) enum Refusal {
@@ -334,11 +338,16 @@ pub(crate) fn parse(
     let text = read_file(path).map_err(|error| {
         Refusal::File(format!("{name}: {error}; name a readable TOML file with --config, or leave it out"))
     })?;
-    let values = file::read(&text, command.find_subcommand("serve").expect("serve is a verb"))
+    let contents = file::read(&text, command.find_subcommand("serve").expect("serve is a verb"))
         .map_err(|problem| Refusal::File(format!("{name}: {problem}")))?;
-    let command = command.mut_subcommand("serve", |serve| file::as_defaults(serve, values));
+    let command = command.mut_subcommand("serve", |serve| file::as_defaults(serve, contents.values));
     // The flags and the environment have just passed on their own, so what fails now came from the file.
-    verb_of(command, &arguments).map_err(|error| Refusal::File(format!("{name}: {}", one_line(&error))))
+    let mut verb = verb_of(command, &arguments)
+        .map_err(|error| Refusal::File(format!("{name}: {}", one_line(&error))))?;
+    if let Verb::Serve(settings) = &mut verb {
+        settings.namespaces = contents.namespaces;
+    }
+    Ok(verb)
 }
 
 /// What `serve` understands.

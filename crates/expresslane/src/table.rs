@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 
-use lane::{Dialect, Door, Port};
+use lane::{Dialect, Door, Namespace, Port};
 
 use crate::doors::Entrance;
 use crate::machine::Facts;
@@ -61,17 +61,18 @@ pub(crate) fn table(
                 rows.push(("memcached", text));
             }
             Dialect::Couchbase => {
-                let (places, bucket) = (places(entrance).join(" "), &settings.couchbase_bucket);
-                rows.push(("couchbase", format!("{places} + lane (bucket {bucket})")));
+                let buckets = named("bucket", plan.namespaces.buckets());
+                let places = places(entrance).join(" ");
+                rows.push(("couchbase", format!("{places} + lane ({buckets})")));
             }
             Dialect::Management => {
                 let places = places(entrance).join(" ");
                 rows.push(("", format!("{places} + lane (its map by HTTP)")));
             }
             Dialect::Aerospike => {
-                let (namespace, size) = (settings.aerospike_namespace.as_str(), settings.max_record_size);
-                let base = places(entrance).join(" ");
-                let text = format!("{base} + lane (namespace {namespace}; records up to {size})");
+                let namespaces = named("namespace", plan.namespaces.of_records());
+                let (base, size) = (places(entrance).join(" "), settings.max_record_size);
+                let text = format!("{base} + lane ({namespaces}; records up to {size})");
                 rows.push(("aerospike", text));
             }
         }
@@ -114,6 +115,13 @@ pub(crate) fn table(
         let _ = write!(text, "\n  {name:<width$}{}", wrapped(&value), width = INDENT - 2);
     }
     text
+}
+
+/// Namespaces by their names: `namespace test`, `namespaces test users`.
+fn named<'a>(kind: &str, namespaces: impl ExactSizeIterator<Item = (u16, &'a Namespace)>) -> String {
+    let plural = if namespaces.len() > 1 { "s" } else { "" };
+    let names: Vec<&str> = namespaces.map(|(_, namespace)| namespace.name.as_str()).collect();
+    format!("{kind}{plural} {}", names.join(" "))
 }
 
 /// What the table says of a lane.

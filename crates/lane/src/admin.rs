@@ -70,7 +70,7 @@ pub(crate) struct Question {
 pub(crate) struct Census {
     pub(crate) stats: Stats,
     pub(crate) memory: store::Memory,
-    /// What each database holds, and last what that of the documents does.
+    /// What each database holds, Redis' first and namespaces behind them.
     pub(crate) databases: Vec<Holding>,
     /// The largest buffers of clients of late.
     pub(crate) buffers: Buffers,

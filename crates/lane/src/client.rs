@@ -6,6 +6,7 @@ use net::{Address, ConnId, Need};
 use wire::command::Command;
 use wire::couchbase;
 use wire::reply::Proto;
+use wire::resp::Decoder;
 
 use crate::couchbase::Session;
 use crate::language::Language;
@@ -250,7 +251,8 @@ impl Client {
             stranger_since_ns: now_ns,
             // The lane notes who comes as one.
             is_noted_stranger: !is_authenticated,
-            language: Language::of(door.dialect),
+            // Of another dialect its lane gives it the one it speaks.
+            language: Language::Resp(Decoder::default()),
             gather: None,
             replies: Replies::default(),
             multi: None,

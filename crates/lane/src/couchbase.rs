@@ -5,6 +5,8 @@
 //! partition is another's, its map is old: it is sent on, with the map (NOT_MY_VBUCKET). Whoever knows no map, or does not tell
 //! the partition, has its requests forwarded.
 
+use std::collections::BTreeMap;
+
 use auth::scram::{Exchange, Mechanism};
 use wire::couchbase::reply::{put_id, put_json, put_newest};
 use wire::couchbase::status::error_map;
@@ -25,8 +27,8 @@ pub(crate) const VERSION: &str = "7.2.0-0000-community";
 /// What a client of Couchbase and this node have agreed on, beside the features that its decoder keeps.
 #[derive(Default)]
 pub(crate) struct Session {
-    /// It has selected the bucket, and so it has, or will have, the map.
-    pub(crate) has_bucket: bool,
+    /// The number of the bucket that it has selected, whose map it has or will have.
+    pub(crate) bucket: Option<u16>,
     /// It wants the map no second time.
     wants_map_once: bool,
     has_map: bool,
@@ -41,12 +43,8 @@ impl Session {
     }
 }
 
-/// The map as this lane says it, made when it is first asked for.
-#[derive(Default)]
-pub(crate) struct Maps {
-    of_bucket: Option<String>,
-    of_nodes: Option<String>,
-}
+/// The map as this lane says it, made when it is first asked for: of each bucket, and of nodes alone.
+pub(crate) type Maps = BTreeMap<Option<u16>, String>;
 
 /// What a question came to.
 enum Answer {
@@ -72,6 +70,9 @@ impl Core {
         {
             reply::put(&mut caller.sink(), &head, b"", b"", &outcome);
         }
+        if let Some(bucket) = session.bucket {
+            caller.client.db = self.settings.database_count + bucket;
+        }
         caller.client.session = Some(session);
         Flow::Next
     }
@@ -91,18 +92,22 @@ impl Core {
                 session.has_map = false;
                 reply::put_body(sink, head, Status::OK, &features.list());
             }
-            Verb::SelectBucket if args.flat(KEY) == self.settings.bucket.as_bytes() => {
-                session.has_bucket = true;
+            Verb::SelectBucket => {
+                let bucket = self.settings.namespaces.bucket(args.flat(KEY));
+                if bucket.is_none() {
+                    return Answer::Outcome(Outcome::Status(Status::NO_ACCESS));
+                }
+                session.has_map &= session.bucket == bucket;
+                session.bucket = bucket;
                 return Answer::Outcome(Outcome::Ok);
             }
-            Verb::SelectBucket => return Answer::Outcome(Outcome::Status(Status::NO_ACCESS)),
             Verb::ClusterConfig => {
                 let known = (head.delta.cast_signed(), head.initial.cast_signed());
                 let (epoch, revision) = (self.settings.map_epoch, self.map.epoch);
                 let is_known = head.is(wire::memcached::Bits::KNOWS_MAP)
                     && known >= (epoch, i64::try_from(revision).unwrap_or(i64::MAX));
-                session.has_map |= session.has_bucket;
-                let map = if is_known { "" } else { self.cluster_map(session.has_bucket) };
+                session.has_map |= session.bucket.is_some();
+                let map = if is_known { "" } else { self.cluster_map(session.bucket) };
                 put_json(sink, head, Status::OK, map);
             }
             Verb::ErrorMap => {
@@ -188,25 +193,20 @@ impl Core {
         !self.owns(Head::from_bytes(args.flat(HEAD)).vbucket)
     }
 
-    /// Sends a client on to the lane that has its key.
+    /// Sends a client on to the lane that has its key, with the map of this bucket or without any.
     #[cold]
-    pub(crate) fn send_on(&mut self, args: Args<'_>, has_map: bool, sink: &mut Sink<'_>) {
+    pub(crate) fn send_on(&mut self, args: Args<'_>, map_of: Option<u16>, sink: &mut Sink<'_>) {
         let head = Head::from_bytes(args.flat(HEAD));
-        let map = if has_map { self.cluster_map(true) } else { "" };
+        let map = if map_of.is_some() { self.cluster_map(map_of) } else { "" };
         put_json(sink, &head, Status::NOT_MY_VBUCKET, map);
     }
 
-    /// The map of partitions, or of nodes alone.
-    fn cluster_map(&mut self, of_bucket: bool) -> &str {
+    /// The map of a bucket's partitions, or of nodes alone.
+    fn cluster_map(&mut self, bucket: Option<u16>) -> &str {
         let Core { maps, settings, map, id, .. } = self;
-        let made = if of_bucket { &mut maps.of_bucket } else { &mut maps.of_nodes };
-        made.get_or_insert_with(|| {
-            let view = ClusterMap {
-                bucket: of_bucket.then_some(settings.bucket.as_str()),
-                host: settings.announce_ip.as_deref(),
-                ..settings.cluster_map(map, *id)
-            };
-            view.json()
+        maps.entry(bucket).or_insert_with(|| {
+            let host = settings.announce_ip.as_deref();
+            ClusterMap { host, ..settings.cluster_map(map, *id, bucket) }.json()
         })
     }
 }

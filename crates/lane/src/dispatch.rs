@@ -1,13 +1,14 @@
 //! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
 
 use net::Output;
+use wire::aerospike::HEAD;
 use wire::command::{Command, Flag, Group, Id, Refusal, Scope, lookup};
 use wire::reply::{self, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
 use crate::admin::{Portrait, Question};
-use crate::client::{Client, Hush, Port};
+use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
@@ -118,6 +119,9 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         input: &mut Input<'_>,
     ) -> Flow {
+        if caller.client.dialect == Dialect::Aerospike {
+            caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
+        }
         let flow = if caller.client.hush != Hush::Heard || self.is_overseen {
             self.dispatch_overseen(caller, resolved, input)
         } else {
@@ -290,12 +294,12 @@ impl Core {
             return caller.refuse(&text);
         }
         let args = input.args();
-        if let Some(session) = caller.client.session.as_mut().filter(|session| session.has_bucket)
+        if let Some(session) = caller.client.session.as_mut().filter(|session| session.bucket.is_some())
             && self.is_sent_on(args)
         {
             self.stats.commands_moved += 1;
-            let is_told = session.is_to_have_map();
-            self.send_on(args, is_told, &mut caller.sink());
+            let map_of = session.bucket.filter(|_| session.is_to_have_map());
+            self.send_on(args, map_of, &mut caller.sink());
             return Flow::Next;
         }
         let size = args.size();

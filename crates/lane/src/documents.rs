@@ -1,6 +1,8 @@
 //! Documents apart from their data: what concerns the connection of a client of memcached, and what a lane counts of them.
 //! The data is `commands/document.rs`.
 
+use std::collections::BTreeMap;
+
 use store::Effect;
 use wire::command::{COMMANDS, Command, Id};
 use wire::memcached::{self, HEAD, Head, KEY, Outcome, Say, Status, VALUE, Verb, reply};
@@ -29,8 +31,8 @@ pub(crate) struct Documents {
     /// Which history the changes of this run belong to, in mutation tokens.
     pub(crate) history: u64,
     pub(crate) locked: Locked,
-    /// When all documents go, unix milliseconds: `flush_all` with a delay.
-    pub(crate) flush_at_ms: Option<i64>,
+    /// When all documents of a database go, unix milliseconds: `flush_all` with a delay.
+    pub(crate) flush_at_ms: BTreeMap<u16, i64>,
     pub(crate) tally: Tally,
 }
 
@@ -105,18 +107,20 @@ impl Tally {
 }
 
 impl Keyspace {
-    /// Removes all documents of this lane when `flush_all` has put that off until now; in one step: a partition is emptied at
-    /// the cost of one look, and there are 1,024 at most.
+    /// Removes all documents of this lane that `flush_all` has put that off for until now; a bucket in one step: a partition is
+    /// emptied at the cost of one look, and there are 1,024 at most.
     #[inline]
     pub(crate) fn flush_documents_when_due(&mut self) {
-        if self.documents.flush_at_ms.is_some_and(|at_ms| at_ms <= self.now.unix_ms) {
+        if !self.documents.flush_at_ms.is_empty() {
             self.flush_documents();
         }
     }
 
     fn flush_documents(&mut self) {
-        self.documents.flush_at_ms = None;
-        let db = self.database_count;
+        let now_ms = self.now.unix_ms;
+        let due = self.documents.flush_at_ms.iter().find(|(_, at_ms)| **at_ms <= now_ms);
+        let Some((&db, _)) = due else { return };
+        self.documents.flush_at_ms.remove(&db);
         let mut from = 0;
         while let Some(partition) = self.shard.next_filled(db, from) {
             self.commit(Effect::FlushPartition { db, partition }).expect("emptying takes no memory");

@@ -7,27 +7,19 @@ use std::ops::RangeInclusive;
 use store::{Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
 use wire::command::Command;
 use wire::reply::{self, Proto, Put};
-use wire::route::{Function, Slot};
+use wire::route::Slot;
 
 use crate::Now;
 use crate::chance::Chance;
 use crate::client::Port;
 use crate::documents::Documents;
 use crate::locks::Locks;
-use crate::records;
+use crate::namespaces::{Namespace, Namespaces};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
-
-/// The databases behind those of Redis, in their order: documents, and records.
-const FUNCTIONS: [Function; NAMESPACE_COUNT as usize] = [Function::Couchbase, Function::Aerospike];
-/// How many there are.
-pub(crate) const NAMESPACE_COUNT: u16 = 2;
-/// The functions of the databases behind those of Redis.
-pub const NAMESPACES: &[fn(&[u8]) -> u16; NAMESPACE_COUNT as usize] =
-    &[|key| FUNCTIONS[0].slot(key).number(), |key| FUNCTIONS[1].slot(key).number()];
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +61,9 @@ pub(crate) struct Keyspace {
     /// State of [`Keyspace::draw`].
     chance: Chance,
     pub(crate) documents: Documents,
-    /// What records are checked against.
-    pub(crate) records: records::Limits,
+    namespaces: Namespaces,
+    /// `max-record-size`, see [`crate::Aerospike`].
+    pub(crate) record_size_max: u64,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -86,6 +79,7 @@ impl Keyspace {
         shard: Shard,
         now: Now,
         database_count: u16,
+        namespaces: Namespaces,
         cursor_after: u64,
         bulk_size_max: u64,
         room: Room,
@@ -105,15 +99,23 @@ impl Keyspace {
             bulk_size_max,
             chance,
             documents: Documents::default(),
-            records: records::Limits::default(),
+            namespaces,
+            record_size_max: u64::MAX,
         }
     }
 
     /// The slot that stands for the partition of a key, as the namespace of its database has it.
     #[inline]
     pub(crate) fn slot(&self, db: u16, key: &[u8]) -> Slot {
-        let beside = db.checked_sub(self.database_count).map(usize::from);
-        beside.map_or(Function::Redis, |index| FUNCTIONS[index]).slot(key)
+        match db.checked_sub(self.database_count) {
+            None => Slot::of(key),
+            Some(number) => self.namespaces.slot(number, key),
+        }
+    }
+
+    /// The namespace that a database is, which is none of Redis'.
+    pub(crate) fn namespace(&self, db: u16) -> &Namespace {
+        self.namespaces.of(db - self.database_count)
     }
 
     /// The key that is argument `index`.

@@ -12,6 +12,7 @@ use wire::resp::{ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
 use crate::client::Dialect;
 use crate::dispatch::resolve_name;
 use crate::documents;
+use crate::namespaces::Namespaces;
 use crate::records;
 use crate::request::Args;
 
@@ -52,13 +53,14 @@ pub(crate) enum Place {
 }
 
 impl Language {
-    pub(crate) fn of(dialect: Dialect) -> Language {
+    /// What clients of a dialect speak, who may name these namespaces.
+    pub(crate) fn of(dialect: Dialect, namespaces: &Namespaces) -> Language {
         match dialect {
             Dialect::Redis => Language::Resp(Decoder::default()),
             Dialect::Memcached => Language::Memcached(None),
             Dialect::Couchbase => Language::Memcached(Some(memcached::Decoder::new(Framing::Couchbase))),
             Dialect::Management => Language::Http(http::Decoder::default()),
-            Dialect::Aerospike => Language::Aerospike(aerospike::Decoder::default()),
+            Dialect::Aerospike => Language::Aerospike(aerospike::Decoder::new(namespaces.record_names())),
         }
     }
 

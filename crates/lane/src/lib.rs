@@ -12,6 +12,7 @@
 //!   what there is;
 //! * `language`, `documents`: the dialects of memcached and Couchbase; `couchbase`, `pages`: what a node of the latter says of
 //!   itself;
+//! * `namespaces`: what is behind Redis' databases;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `pin`: to which lane a new connection belongs;
@@ -43,6 +44,7 @@ mod limits;
 mod locks;
 mod monitor;
 mod multi;
+mod namespaces;
 mod orders;
 mod oversight;
 mod pages;
@@ -70,7 +72,7 @@ pub use client::{Dialect, Door, Port};
 pub use control::{
     Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
 };
-pub use keyspace::NAMESPACES;
+pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use peers::{Links, mesh, mesh_placed};
 pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
 pub use records::Aerospike;
@@ -84,6 +86,7 @@ use std::sync::Arc;
 use auth::scram::{ITERATIONS, Mechanism, Verifier};
 use net::Address;
 use store::{Budget, Policy};
+use wire::aerospike;
 
 /// What one step of a sliced command may cost.
 pub(crate) const SLICE: Budget = Budget::new(256, 16 * 1024);
@@ -112,6 +115,8 @@ pub struct Settings {
     pub item_size_max: u64,
     /// What Aerospike's clients are served.
     pub aerospike: Aerospike,
+    /// What is behind the databases: `[[namespace]]`, `couchbase-bucket`, `aerospike-namespace`.
+    pub namespaces: Namespaces,
     /// `client-query-buffer-limit`, bytes of one command under way; the client is closed.
     pub query_size_max: usize,
     /// `client-output-buffer-limit normal`, bytes of replies that a client has not read; the client is closed.
@@ -157,8 +162,6 @@ pub struct Settings {
     pub queues: Arc<QueueTable>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
-    /// `couchbase-bucket`: what clients of Couchbase call the documents.
-    pub bucket: String,
     /// `couchbase`: lane `i` listens for them on this port plus `i`.
     pub couchbase_port_base: Option<u16>,
     /// `couchbase-management`, likewise.
@@ -178,6 +181,7 @@ impl Default for Settings {
             bulk_size_max: 512 * 1024 * 1024,
             item_size_max: 1024 * 1024,
             aerospike: Aerospike::default(),
+            namespaces: Namespaces::default(),
             query_size_max: 1024 * 1024 * 1024,
             output_size_max: 1024 * 1024 * 1024,
             output_soft_size: usize::MAX,
@@ -199,7 +203,6 @@ impl Default for Settings {
             lane_cpus: Arc::default(),
             queues: Arc::default(),
             run_id: "0".repeat(40),
-            bucket: "default".to_owned(),
             couchbase_port_base: None,
             management_port_base: None,
             map_epoch: 0,
@@ -234,13 +237,19 @@ impl Settings {
         match dialect {
             Dialect::Redis | Dialect::Management => 0,
             Dialect::Memcached | Dialect::Couchbase => self.database_count,
-            Dialect::Aerospike => self.database_count + 1,
+            Dialect::Aerospike => self.database_count + self.namespaces.first_of_records(),
         }
+    }
+
+    /// The database of the namespace that the head of a request of Aerospike's names.
+    #[inline]
+    pub(crate) fn database_of_record(&self, head: &[u8]) -> u16 {
+        self.first_database(Dialect::Aerospike) + u16::from(aerospike::Head::namespace_of(head))
     }
 
     /// All databases, those behind Redis' included.
     pub(crate) fn databases(&self) -> Range<u16> {
-        0..self.database_count + keyspace::NAMESPACE_COUNT
+        0..self.database_count + self.namespaces.count()
     }
 
     /// Unread replies that are not taken notice of, bytes: no limit is near.

@@ -12,7 +12,7 @@ use auth::is_same;
 use net::Address;
 use wire::command::{COMMANDS, Id};
 use wire::couchbase::ClusterMap;
-use wire::couchbase::map::escaped;
+use wire::couchbase::map::{Bucket, escaped};
 use wire::http::{self, ASK, AUTHORIZATION, Ask, Code, PATH};
 use wire::reply::Put;
 use wire::route::PartitionMap;
@@ -21,6 +21,7 @@ use crate::Settings;
 use crate::core::Core;
 use crate::couchbase::VERSION;
 use crate::dispatch::{Caller, Flow, Input};
+use crate::namespaces::Namespaces;
 use crate::request::Args;
 
 /// What a path leads to.
@@ -29,21 +30,21 @@ pub(crate) enum Page {
     Root,
     Pools,
     NodeServices,
-    Map,
-    MapStream,
+    /// Of the bucket of this number, as all that have one.
+    Map(u16),
+    MapStream(u16),
     /// With numbers of all lanes, from here on.
     Pool,
     Buckets,
-    Bucket,
+    Bucket(u16),
     Node,
 }
 
 impl Page {
     /// The page at a path; none where there is none.
-    pub(crate) fn at(path: &[u8], bucket: &str) -> Option<Page> {
+    pub(crate) fn at(path: &[u8], namespaces: &Namespaces) -> Option<Page> {
         let path = std::str::from_utf8(path).ok()?;
         let (front, name) = path.rsplit_once('/')?;
-        let is_bucket = name == bucket;
         Some(match path {
             "/" => Page::Root,
             "/pools" | "/pools/" => Page::Pools,
@@ -51,17 +52,20 @@ impl Page {
             "/pools/default/buckets" => Page::Buckets,
             "/pools/default/nodeServices" => Page::NodeServices,
             "/nodes/self" => Page::Node,
-            _ => match front {
-                "/pools/default/b" if is_bucket => Page::Map,
-                "/pools/default/bs" | "/pools/default/bucketsStreaming" if is_bucket => Page::MapStream,
-                "/pools/default/buckets" if is_bucket => Page::Bucket,
-                _ => return None,
-            },
+            _ => {
+                let page = match front {
+                    "/pools/default/b" => Page::Map,
+                    "/pools/default/bs" | "/pools/default/bucketsStreaming" => Page::MapStream,
+                    "/pools/default/buckets" => Page::Bucket,
+                    _ => return None,
+                };
+                page(namespaces.bucket(name.as_bytes())?)
+            }
         })
     }
 
     fn has_numbers(self) -> bool {
-        matches!(self, Page::Pool | Page::Buckets | Page::Bucket | Page::Node)
+        matches!(self, Page::Pool | Page::Buckets | Page::Bucket(_) | Page::Node)
     }
 }
 
@@ -70,7 +74,7 @@ impl Core {
     pub(crate) fn answer_page(&mut self, caller: &mut Caller<'_>, input: &mut Input<'_>) -> Flow {
         let args = input.args();
         let ask = Ask::from_bytes(args.flat(ASK));
-        let page = Page::at(args.flat(PATH), &self.settings.bucket);
+        let page = Page::at(args.flat(PATH), &self.settings.namespaces);
         let refusal = match page {
             _ if ask.code != Code::OK => Some(ask.code),
             _ if !is_welcome(&self.settings, args) => Some(Code::UNAUTHORIZED),
@@ -88,19 +92,20 @@ impl Core {
             return flow;
         }
         let host = host(&self.settings, caller.client.local);
-        let view = ClusterMap { host: Some(&host), ..self.settings.cluster_map(&self.map, self.id) };
+        let view = |bucket: Option<u16>| ClusterMap {
+            host: Some(&host),
+            ..self.settings.cluster_map(&self.map, self.id, bucket)
+        };
         let sink = &mut caller.sink();
         match (refusal, page) {
             (Some(code), _) => put_refusal(sink, ask, code),
-            (None, Some(Page::Map)) => http::put(sink, ask, Code::OK, &view.json()),
-            (None, Some(Page::MapStream)) => {
+            (None, Some(Page::Map(bucket))) => http::put(sink, ask, Code::OK, &view(Some(bucket)).json()),
+            (None, Some(Page::MapStream(bucket))) => {
                 // Four newlines end a map.
-                http::put_stream(sink, &(view.json() + "\n\n\n\n"));
+                http::put_stream(sink, &(view(Some(bucket)).json() + "\n\n\n\n"));
                 return if ask.closes { Flow::Leave } else { Flow::Next };
             }
-            (None, Some(Page::NodeServices)) => {
-                http::put(sink, ask, Code::OK, &ClusterMap { bucket: None, ..view }.json());
-            }
+            (None, Some(Page::NodeServices)) => http::put(sink, ask, Code::OK, &view(None).json()),
             (None, Some(Page::Pools)) => http::put(sink, ask, Code::OK, &pools(&self.settings)),
             (None, _) => {
                 http::put(sink, ask, Code::OK, &format!(r#"{{"implementationVersion":"{VERSION}"}}"#));
@@ -148,12 +153,17 @@ pub(crate) fn host(settings: &Settings, local: Address) -> String {
 }
 
 impl Settings {
-    /// What is the same in every map of partitions that a lane says.
-    pub(crate) fn cluster_map<'a>(&'a self, map: &'a PartitionMap, lane: u16) -> ClusterMap<'a> {
+    /// The map of a bucket's partitions, or of nodes alone, as a lane says it without a host.
+    pub(crate) fn cluster_map<'a>(
+        &'a self,
+        map: &'a PartitionMap,
+        lane: u16,
+        bucket: Option<u16>,
+    ) -> ClusterMap<'a> {
         ClusterMap {
             map,
-            bucket: Some(&self.bucket),
-            uuid: self.run_id.get(..32).unwrap_or(&self.run_id),
+            bucket: bucket.map(|number| Bucket { name: &self.namespaces.of(number).name, number }),
+            run: &self.run_id,
             epoch: self.map_epoch,
             host: None,
             lane,
@@ -166,27 +176,32 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::namespaces::Namespace;
 
     #[test]
     fn paths() {
+        let buckets = ["a", "b"].map(Namespace::new).to_vec();
+        let namespaces = Namespaces::new(buckets, vec![Namespace::new("of-records")]);
         for (path, want) in [
             ("/", Some(Page::Root)),
             ("/pools", Some(Page::Pools)),
             ("/pools/default", Some(Page::Pool)),
             ("/pools/default/buckets", Some(Page::Buckets)),
-            ("/pools/default/buckets/b", Some(Page::Bucket)),
+            ("/pools/default/buckets/b", Some(Page::Bucket(1))),
+            ("/pools/default/buckets/a", Some(Page::Bucket(0))),
             ("/pools/default/buckets/c", None),
-            ("/pools/default/b/b", Some(Page::Map)),
-            ("/pools/default/bs/b", Some(Page::MapStream)),
-            ("/pools/default/bucketsStreaming/b", Some(Page::MapStream)),
+            ("/pools/default/buckets/of-records", None),
+            ("/pools/default/b/b", Some(Page::Map(1))),
+            ("/pools/default/bs/b", Some(Page::MapStream(1))),
+            ("/pools/default/bucketsStreaming/b", Some(Page::MapStream(1))),
             ("/pools/default/bs/c", None),
             ("/nodes/self", Some(Page::Node)),
             ("/nodes", None),
             ("b", None),
             ("", None),
         ] {
-            assert_eq!(Page::at(path.as_bytes(), "b"), want, "{path}");
+            assert_eq!(Page::at(path.as_bytes(), &namespaces), want, "{path}");
         }
-        assert_eq!(Page::at(b"/\xff", "b"), None);
+        assert_eq!(Page::at(b"/\xff", &namespaces), None);
     }
 }

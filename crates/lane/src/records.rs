@@ -4,10 +4,10 @@
 //! Each lane is a node. Whatever a client asks a node for is answered here, without another lane: a client adds up what
 //! nodes say.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use store::Shard;
-use wire::aerospike::{self, Code, HEAD, Head, Namespace, PARTITIONS, TEXT, Verb, admin, info, reply};
+use wire::aerospike::{self, Code, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
 use wire::command::{COMMANDS, Command, Id};
 use wire::route::Slot;
 
@@ -31,12 +31,8 @@ const FEATURES: &str = "batch-any;batch-index;cluster-stable;float;peers;pscans;
 /// What Aerospike's clients are served.
 #[derive(Clone, Debug)]
 pub struct Aerospike {
-    /// `aerospike-namespace`: the one namespace.
-    pub namespace: Namespace,
     /// `max-record-size`, bytes: names, types and values of a record's bins, its set and its key.
     pub record_size_max: u64,
-    /// `aerospike-default-ttl`, seconds: how long a record lives that comes without an end; 0 for ever.
-    pub default_ttl_s: u32,
     /// `aerospike`: lane `i` listens on this port plus `i`.
     pub port_base: Option<u16>,
     /// What clients send instead of the password: [`auth::aerospike_credential`] of it.
@@ -45,13 +41,7 @@ pub struct Aerospike {
 
 impl Default for Aerospike {
     fn default() -> Aerospike {
-        Aerospike {
-            namespace: Namespace::default(),
-            record_size_max: 1024 * 1024,
-            default_ttl_s: 0,
-            port_base: None,
-            credential: None,
-        }
+        Aerospike { record_size_max: 1024 * 1024, port_base: None, credential: None }
     }
 }
 
@@ -59,35 +49,13 @@ impl Aerospike {
     /// What a client may send.
     #[inline]
     pub(crate) fn limits(&self, authenticated: bool) -> aerospike::Limits {
-        aerospike::Limits { namespace: self.namespace, record_size_max: self.record_size_max, authenticated }
-    }
-
-    pub(crate) fn record_limits(&self) -> Limits {
-        Limits {
-            size_max: self.record_size_max,
-            default_ttl_s: self.default_ttl_s,
-            namespace: self.namespace,
-        }
+        aerospike::Limits { record_size_max: self.record_size_max, authenticated }
     }
 
     /// Clients have to prove this password. It takes tens of milliseconds, so no lane does it.
     pub(crate) fn expect(&mut self, password: Option<&[u8]>) {
         let password = password.filter(|_| self.port_base.is_some());
         self.credential = password.map(auth::aerospike_credential);
-    }
-}
-
-/// What records are checked against.
-#[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    pub(crate) size_max: u64,
-    pub(crate) default_ttl_s: u32,
-    pub(crate) namespace: Namespace,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Aerospike::default().record_limits()
     }
 }
 
@@ -186,13 +154,13 @@ fn put_info(args: Args<'_>, sink: &mut Sink<'_>, mut put_value: impl FnMut(&str,
     info::put(sink, out.as_bytes());
 }
 
+/// What a lane says to whoever names a namespace that there is not.
+const NO_NAMESPACE: &str = "ERROR:20:there is no such namespace";
 /// What a lane says to `truncate`, which other names come with.
 const NOT_ALONE: &str = "ERROR:4:truncate is asked for alone in a request";
 
 impl Node<'_> {
     fn put_value(&self, name: &str, out: &mut String) {
-        let namespace = self.settings().namespace;
-        let namespace = namespace.as_str();
         let (first, rest) = info::parts(name.as_bytes());
         let _ = match (first, rest) {
             (b"node", b"") => write!(out, "{}", self.name(self.around.lane)),
@@ -206,7 +174,7 @@ impl Node<'_> {
             (b"features", b"") => write!(out, "{FEATURES}"),
             (b"cluster-name", b"") => write!(out, "null"),
             (b"cluster-stable", _) => write!(out, "{}", self.cluster_key()),
-            (b"rack-ids", b"") => write!(out, "{namespace}:0"),
+            (b"rack-ids", b"") => self.put_each(out, |out, name| write!(out, "{name}:0")),
             (b"partitions", b"") => write!(out, "{PARTITIONS}"),
             (b"service" | b"service-clear-std" | b"service-clear-alt", b"") => {
                 write!(out, "{}", self.address(self.around.lane))
@@ -221,16 +189,21 @@ impl Node<'_> {
                 let port = self.settings().port_base.unwrap_or_default();
                 write!(out, "{},{port},[{}]", self.generation(), peers.join(","))
             }
-            (b"replicas", b"") => write!(out, "{namespace}:0,1,{}", self.partitions()),
-            (b"replicas-all", b"") => write!(out, "{namespace}:1,{}", self.partitions()),
-            (b"replicas-master", b"") => write!(out, "{namespace}:{}", self.partitions()),
-            (b"namespaces", b"") => write!(out, "{namespace}"),
-            (b"namespace", named) if named == namespace.as_bytes() => self.put_namespace(out),
-            (b"namespace", _) => write!(out, "ERROR:20:there is no such namespace"),
+            (b"replicas", b"") => self.put_partitions(out, ":0,1,"),
+            (b"replicas-all", b"") => self.put_partitions(out, ":1,"),
+            (b"replicas-master", b"") => self.put_partitions(out, ":"),
+            (b"namespaces", b"") => self.put_each(out, |out, name| write!(out, "{name}")),
+            (b"namespace", name) => match self.number(name) {
+                Some(number) => self.put_namespace(number, out),
+                None => write!(out, "{NO_NAMESPACE}"),
+            },
             (b"statistics", b"") => self.put_statistics(out),
             // Which sets there are is not kept; nor are there indexes and functions.
             (b"sets" | b"sindex" | b"sindex-list" | b"udf-list", _) => Ok(()),
-            (b"truncate" | b"truncate-namespace", _) => write!(out, "{NOT_ALONE}"),
+            (b"truncate" | b"truncate-namespace", options) => {
+                let number = info::option(options, b"namespace").and_then(|name| self.number(name));
+                write!(out, "{}", if number.is_none() { NO_NAMESPACE } else { NOT_ALONE })
+            }
             _ => write!(out, "ERROR:4:unrecognized command"),
         };
     }
@@ -269,14 +242,33 @@ impl Node<'_> {
         self.around.settings.run_id.get(..12).unwrap_or("0").to_uppercase()
     }
 
-    fn partitions(&self) -> String {
-        let lane = self.around.lane;
-        info::bitmap(|partition| self.around.map.owner(Slot::of_partition(partition)).0 == lane)
+    /// The number of the namespace of this name.
+    fn number(&self, name: &[u8]) -> Option<u16> {
+        let mut named = self.around.settings.namespaces.of_records();
+        named.find(|(_, namespace)| namespace.name.as_bytes() == name).map(|(number, _)| number)
     }
 
-    fn put_namespace(&self, out: &mut String) -> std::fmt::Result {
+    /// Something of each namespace, by its name, with semicolons between.
+    fn put_each(&self, out: &mut String, put: impl Fn(&mut String, &str) -> fmt::Result) -> fmt::Result {
+        for (index, (_, namespace)) in self.around.settings.namespaces.of_records().enumerate() {
+            if index > 0 {
+                out.push(';');
+            }
+            put(out, &namespace.name)?;
+        }
+        Ok(())
+    }
+
+    /// Each namespace with its partitions on this lane, which are the same in all.
+    fn put_partitions(&self, out: &mut String, between: &str) -> fmt::Result {
+        let lane = self.around.lane;
+        let bits = info::bitmap(|partition| self.around.map.owner(Slot::of_partition(partition)).0 == lane);
+        self.put_each(out, |out, name| write!(out, "{name}{between}{bits}"))
+    }
+
+    fn put_namespace(&self, number: u16, out: &mut String) -> fmt::Result {
         let settings = self.around.settings;
-        let db = settings.first_database(crate::Dialect::Aerospike);
+        let db = settings.database_count + number;
         let objects = self.shard.count(db);
         let memory = self.shard.memory();
         write!(
@@ -291,13 +283,14 @@ impl Node<'_> {
             evicted = memory.evicted,
             used = memory.total(),
             size = settings.memory_size_max,
-            ttl = self.settings().default_ttl_s,
+            ttl = settings.namespaces.of(number).default_ttl_s,
             record = self.settings().record_size_max,
         )
     }
 
-    fn put_statistics(&self, out: &mut String) -> std::fmt::Result {
+    fn put_statistics(&self, out: &mut String) -> fmt::Result {
         let settings = self.around.settings;
+        let databases = settings.namespaces.of_records().map(|(number, _)| settings.database_count + number);
         let commands = self.stats.dialects[crate::Dialect::Aerospike as usize];
         write!(
             out,
@@ -306,7 +299,7 @@ impl Node<'_> {
              requests={all};requests_direct={direct};requests_forwarded={forwarded}",
             lanes = self.around.map.lanes(),
             key = self.cluster_key(),
-            objects = self.shard.count(settings.first_database(crate::Dialect::Aerospike)),
+            objects = databases.map(|db| self.shard.count(db)).sum::<u64>(),
             clients = self.stats.clients,
             opened = self.stats.connections,
             all = commands.all,

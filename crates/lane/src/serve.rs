@@ -333,7 +333,11 @@ impl Ahead {
                         _ => None,
                     };
                     if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
-                        approaches.begin(client.db, slot.number(), hash);
+                        let db = match client.dialect {
+                            Dialect::Aerospike => core.settings.database_of_record(words.get(0)),
+                            _ => client.db,
+                        };
+                        approaches.begin(db, slot.number(), hash);
                     }
                     at += size;
                     self.count += 1;

@@ -12,6 +12,7 @@ use crate::board::Board;
 use crate::client::{Client, Dialect, Door, Ends, Port};
 use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
+use crate::language::Language;
 use crate::limits::Watchman;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel};
@@ -111,13 +112,15 @@ impl Lane {
         let next_lane = LaneId(id + 1);
         let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
         let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
-        let (databases, bulk_size_max) = (settings.database_count, settings.bulk_size_max);
+        let (databases, namespaces) = (settings.database_count, settings.namespaces.clone());
+        let bulk_size_max = settings.bulk_size_max;
         let room = Room::unlimited(Arc::clone(&board), id);
-        let mut space = Keyspace::new(shard, Now::default(), databases, cursor_after, bulk_size_max, room);
+        let now = Now::default();
+        let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, bulk_size_max, room);
         space.set_room(settings.memory_size_max, settings.policy);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();
-        space.records = settings.aerospike.record_limits();
+        space.record_size_max = settings.aerospike.record_size_max;
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -187,8 +190,13 @@ impl Lane {
             return Next::Again;
         }
         let space = &self.core.space;
-        let expiry =
-            space.shard.next_expiry().into_iter().chain(space.documents.flush_at_ms).min().map(|at_ms| {
+        let expiry = space
+            .shard
+            .next_expiry()
+            .into_iter()
+            .chain(space.documents.flush_at_ms.values().copied())
+            .min()
+            .map(|at_ms| {
                 let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
                 now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
             });
@@ -279,6 +287,7 @@ impl Lane {
         let now_ns = self.core.space.now.mono_ns;
         let mut client = Client::new(conn, door, ends, id, now_ns, is_authenticated);
         client.db = self.core.settings.first_database(door.dialect);
+        client.language = Language::of(door.dialect, &self.core.settings.namespaces);
         let handle = self.clients.insert(client);
         let index = conn.index() as usize;
         if self.by_conn.len() <= index {

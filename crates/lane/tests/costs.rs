@@ -37,7 +37,7 @@ impl Server {
             databases: 16,
             seed: [1, 2],
             partition_of: |_, key| Slot::of(key).number(),
-            beside: lane::NAMESPACES,
+            beside: lane::Namespaces::default().functions(),
             recency: Recency::Lru,
         };
         let links = mesh(1).into_iter().next().expect("one lane has links");

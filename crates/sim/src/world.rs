@@ -93,7 +93,7 @@ impl World {
                 databases: settings.database_count,
                 seed: [seed, !seed],
                 partition_of: |_, key| Slot::of(key).number(),
-                beside: lane::NAMESPACES,
+                beside: settings.namespaces.functions(),
                 recency: Recency::Lru,
             };
             lanes.push(Lane::new(Setup {

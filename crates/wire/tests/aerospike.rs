@@ -2,6 +2,8 @@
 //! asbench send and read, captured on a socket.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+use std::sync::Arc;
+
 use wire::aerospike::client::{
     Message, Received, frame, messages, ops, put_authenticate, put_batch, put_info, put_login, put_op,
     put_same_row,
@@ -23,8 +25,17 @@ fn bytes(digits: &str) -> Vec<u8> {
 
 /// The commands of an input that arrives in pieces which end at `cuts`.
 fn read_cut(input: &[u8], cuts: impl IntoIterator<Item = usize>, limits: &Limits) -> Vec<Vec<Vec<u8>>> {
-    let (mut decoder, mut args, mut commands, mut consumed) =
-        (Decoder::default(), ArgRanges::new(), Vec::new(), 0);
+    read_by(Decoder::default(), input, cuts, limits)
+}
+
+/// The same with a decoder that knows other namespaces.
+fn read_by(
+    mut decoder: Decoder,
+    input: &[u8],
+    cuts: impl IntoIterator<Item = usize>,
+    limits: &Limits,
+) -> Vec<Vec<Vec<u8>>> {
+    let (mut args, mut commands, mut consumed) = (ArgRanges::new(), Vec::new(), 0);
     for arrived in cuts.into_iter().chain([input.len()]) {
         loop {
             let here = &input[consumed..arrived];
@@ -524,6 +535,52 @@ fn what_is_no_request_closes() {
     let longest = [2, 3, 0, 0, 0x08, 0, 0, 0];
     let step = Decoder::default().decode(&longest, &mut ArgRanges::new(), &Limits::default());
     assert_eq!(step, Step::Need, "this long it may be");
+}
+
+/// A head has the place of the namespace that is named, and a row that repeats the one before has its.
+#[test]
+fn a_namespace_is_known_by_its_place() {
+    let namespaces: Arc<[Namespace]> =
+        ["test", "users", "user"].map(|name| Namespace::new(name).unwrap()).into();
+    let read = |input: &[u8]| read_by(Decoder::new(Arc::clone(&namespaces)), input, [], &Limits::default());
+    let places = |input: &[u8]| {
+        let heads = read(input).into_iter().map(|command| head(&command));
+        heads.map(|head| (head.verb, head.namespace)).collect::<Vec<_>>()
+    };
+    let row = |message: &Message<'_>| {
+        let mut out = Vec::new();
+        message.put_row(&mut out, 1, &KEY);
+        out
+    };
+    let get = Message { info1: 3, ..message() };
+    for (name, want) in [
+        ("test", (Verb::Get, 0)),
+        ("users", (Verb::Get, 1)),
+        ("user", (Verb::Get, 2)),
+        ("use", (Verb::Say, 0)),
+        ("", (Verb::Say, 0)),
+    ] {
+        assert_eq!(places(&framed(&Message { namespace: name.as_bytes(), ..get })), [want], "{name}");
+    }
+    let mut rows = row(&Message { namespace: b"user", ops: (0, b""), ..get });
+    put_same_row(&mut rows, 1, &KEY);
+    rows.extend(row(&Message { namespace: b"users", ops: (0, b""), ..get }));
+    let mut input = Vec::new();
+    put_batch(&mut input, 3, &rows);
+    assert_eq!(places(&input), [(Verb::Get, 2), (Verb::Get, 2), (Verb::Get, 1)]);
+    let mut input =
+        framed(&Message { info1: 1, namespace: b"users", partitions: &[7, 8], digest: None, ..message() });
+    assert_eq!(places(&input), [(Verb::Scan, 1), (Verb::Scan, 1)]);
+    for (text, want) in [
+        ("truncate:namespace=user;set=demo\n", (Verb::Truncate, 2)),
+        ("truncate-namespace:namespace=users\n", (Verb::Truncate, 1)),
+        ("truncate:namespace=other\n", (Verb::Info, 0)),
+        ("truncate:set=demo\n", (Verb::Info, 0)),
+    ] {
+        input.clear();
+        put_info(&mut input, text);
+        assert_eq!(places(&input), [want], "{text}");
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
-//! The configuration file: TOML whose table `[serve]` holds flags' values under the flags' names.
+//! The configuration file: TOML whose table `[serve]` holds flags' values under the flags' names, and whose list `[[namespace]]`
+//! has no flags.
 
 use clap::{Arg, ArgAction, Command};
 use toml::{Table, Value};
+
+use super::namespaces::{self, LIST, Listed};
 
 /// The table of this verb. Other verbs get tables of their own in the same file.
 pub(super) const TABLE: &str = "serve";
@@ -10,12 +13,20 @@ const LANES: &str = crate::lanes::TABLE;
 /// Names at least so alike (0 to 1, Jaro-Winkler) are offered as the one that was meant.
 const ALIKE_MIN: f64 = 0.7;
 
-/// The values in `text`, by flag. An error is one sentence that says what to change.
-pub(super) fn read(text: &str, serve: &Command) -> Result<Vec<(String, Vec<String>)>, String> {
+/// What a file says.
+pub(super) struct Contents {
+    /// Values by flag.
+    pub(super) values: Vec<(String, Vec<String>)>,
+    pub(super) namespaces: Vec<Listed>,
+}
+
+/// What `text` says. An error is one sentence that says what to change.
+pub(super) fn read(text: &str, serve: &Command) -> Result<Contents, String> {
     let file: Table = text.parse().map_err(|error: toml::de::Error| syntax(text, &error))?;
-    let mut values = Vec::new();
+    let (mut values, mut namespaces) = (Vec::new(), Vec::new());
     for (name, value) in &file {
         match value {
+            list if name == LIST => namespaces = namespaces::read(list)?,
             Value::Table(table) if name == TABLE => {
                 for (key, value) in table {
                     values.push((key.clone(), value_of(serve, key, value)?));
@@ -32,7 +43,7 @@ pub(super) fn read(text: &str, serve: &Command) -> Result<Vec<(String, Vec<Strin
             _ => return Err(unknown(serve, name)),
         }
     }
-    Ok(values)
+    Ok(Contents { values, namespaces })
 }
 
 /// The same command with the file's values as defaults, so that flags and environment still win over them.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use wire::aerospike::Namespace;
 
 /// Lanes and the control thread are senders in one another's mailboxes; this is one less than those have places.
 pub(crate) const LANES_COUNT_MAX: u16 = 251;
@@ -166,6 +167,12 @@ pub(crate) fn bucket_name(text: &str) -> Result<String, String> {
     Err(format!(
         "a bucket's name has 1 to {BUCKET_SIZE_MAX} letters, digits and signs of '_.%-', not '{text}'"
     ))
+}
+
+/// The name of a namespace of records, made of the letters that mean nothing to Aerospike's clients.
+pub(crate) fn record_namespace(text: &str) -> Result<Namespace, String> {
+    let rule = "a namespace's name has 1 to 31 letters, digits, _, - or $";
+    Namespace::new(text).ok_or_else(|| format!("{rule}, not '{text}'"))
 }
 
 /// Cpus in the order in which lanes get them, each once.

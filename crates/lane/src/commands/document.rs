@@ -128,11 +128,16 @@ pub(crate) fn flags_of(args: Args<'_>) -> &[u8] {
     if args.len() > FLAGS { args.flat(FLAGS) } else { b"" }
 }
 
-/// When a document ends that is given this expiry now; `None`: it has ended already.
-fn end_of(space: &Keyspace, exptime: i64) -> Option<Expiry> {
+/// When a document of a database ends that is given this expiry now, or by the namespace's default; `None`: it has ended
+/// already.
+fn end_of(space: &Keyspace, db: u16, exptime: i64) -> Option<Expiry> {
     let now_s = u64::try_from(space.now.unix_ms / 1000).unwrap_or(0);
     match memcached::expiry(exptime, now_s) {
-        memcached::Expiry::Never => Some(Expiry::None),
+        memcached::Expiry::Never => Some(match space.namespace(db).default_ttl_s {
+            0 => Expiry::None,
+            // Ends are whole seconds, as Couchbase's clients are told them.
+            ttl_s => Expiry::At((space.now.unix_ms.div_euclid(1000) + i64::from(ttl_s)) * 1000),
+        }),
         memcached::Expiry::Past => None,
         memcached::Expiry::At(at_s) => {
             Some(Expiry::At(i64::try_from(at_s).unwrap_or(i64::MAX).saturating_mul(1000)))
@@ -178,7 +183,7 @@ fn mark_of(entry: &Entry<'_>) -> Mark {
 /// `get`, `gets`, GETK.
 fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     let key = request.key(space);
-    let may_be_locked = space.documents.locked.holds(key.hash, space.now.unix_ms);
+    let may_be_locked = space.documents.locked.holds(lock::name(&key), space.now.unix_ms);
     // Looked for once: all that stands in a reply is in the entry.
     let Some(entry) = space.look_up(&key) else {
         space.documents.tally.gets.misses += 1;
@@ -240,7 +245,7 @@ fn get_and_touch(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_
 /// Is the end that was sent another one than that of the document?
 fn is_new_end(space: &Keyspace, request: &Request<'_>, key: &Key<'_>) -> bool {
     let end = space.get(key).and_then(|entry| entry.expires_at()).map_or(Expiry::None, Expiry::At);
-    end_of(space, request.head.exptime) != Some(end)
+    end_of(space, key.db, request.head.exptime) != Some(end)
 }
 
 /// What Couchbase keeps of a document beside its value.
@@ -262,7 +267,7 @@ fn observe(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
 
 /// Gives a document that is there the end that was sent.
 fn end_at(space: &mut Keyspace, key: Key<'_>, exptime: i64) {
-    let end = end_of(space, exptime);
+    let end = end_of(space, key.db, exptime);
     set_end(space, key, end);
 }
 
@@ -284,7 +289,7 @@ fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     let asks_nothing =
         head.verb == Verb::Set && !head.is(Bits::KEEPS_EXPIRY) && space.documents.locked.is_empty();
     let old = if asks_nothing { None } else { space.get(&key).map(|entry| mark_of(&entry)) };
-    let (mut kept, mut expiry) = (0, end_of(space, head.exptime));
+    let (mut kept, mut expiry) = (0, end_of(space, key.db, head.exptime));
     let outcome = match (head.verb, old) {
         (Verb::Add, Some(_)) => {
             // As in memcached, it counts as a use.
@@ -379,7 +384,7 @@ fn counted(space: &mut Keyspace, request: &Request<'_>) -> Result<Outcome, Outco
         let text = format_u64(number);
         let ends = Ends::of(space, request, None, true);
         let value = NewValue::Bytes(text.as_bytes());
-        let effect = match ends.changed.unwrap_or_else(|| end_of(space, head.exptime)) {
+        let effect = match ends.changed.unwrap_or_else(|| end_of(space, key.db, head.exptime)) {
             Some(expiry) => Effect::SetDocument { key, value, mark, expiry },
             None => Effect::Delete { key },
         };

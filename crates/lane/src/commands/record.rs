@@ -279,8 +279,8 @@ fn void_time(expires_at_ms: Option<i64>) -> u32 {
     expires_at_ms.map_or(0, |at_ms| u32::try_from(at_ms / 1000 - EPOCH_S).unwrap_or(u32::MAX).max(1))
 }
 
-/// The end of a record that gets this time to live now; `is_there` tells whether it has one that it may keep.
-fn end_of(space: &Keyspace, ttl: u32, is_there: bool) -> Expiry {
+/// The end of a record of a database that gets this time to live now; `is_there` tells whether it has one that it may keep.
+fn end_of(space: &Keyspace, db: u16, ttl: u32, is_there: bool) -> Expiry {
     /// Never.
     const NEVER: u32 = u32::MAX;
     /// As it is.
@@ -288,7 +288,7 @@ fn end_of(space: &Keyspace, ttl: u32, is_there: bool) -> Expiry {
     let ttl_s = match ttl {
         NEVER => return Expiry::None,
         KEEP if is_there => return Expiry::Keep,
-        0 | KEEP => space.records.default_ttl_s,
+        0 | KEEP => space.namespace(db).default_ttl_s,
         ttl_s => ttl_s,
     };
     // Ends are whole seconds, as the void times that clients are told.

@@ -82,7 +82,7 @@ fn general(view: &View<'_>) -> Vec<(&'static str, String)> {
     let flushes = view.lanes.iter().map(|(_, census)| census.documents.flush_count);
     let seconds = |us: u64| format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     let uptime_s = view.now.mono_ns.saturating_sub(view.began.mono_ns) / 1_000_000_000;
-    let documents = usize::from(view.settings.database_count);
+    let documents = usize::from(view.from.db);
     let count = |number: u64| number.to_string();
     vec![
         ("pid", view.identity.process_id.to_string()),

@@ -2,7 +2,7 @@
 //! nodes. Every lane is a node.
 
 use wire::couchbase::ClusterMap;
-use wire::couchbase::map::{bracketed, port};
+use wire::couchbase::map::{Bucket, bracketed, port};
 use wire::http::{self, ASK, Ask, Code, PATH};
 use wire::route::PartitionMap;
 
@@ -19,14 +19,18 @@ const MB: u64 = 1024 * 1024;
 /// Writes the page that is asked for.
 pub(super) fn put(args: Args<'_>, map: &PartitionMap, view: &View<'_>, out: &mut Vec<u8>) {
     let pages = Pages { map, view, host: host(view.settings, view.from.local) };
-    let body = match Page::at(args.flat(PATH), &view.settings.bucket) {
+    let body = match Page::at(args.flat(PATH), &view.settings.namespaces) {
         Some(Page::Node) => {
             let own = view.lanes.iter().find(|(lane, _)| *lane == view.from.lane);
             own.map_or_else(String::new, |(lane, census)| pages.node(*lane, census))
         }
         Some(Page::Pool) => pages.pool(),
-        Some(Page::Buckets) => format!("[{}]", pages.bucket()),
-        _ => pages.bucket(),
+        Some(Page::Bucket(number)) => pages.bucket(number),
+        _ => {
+            let buckets = view.settings.namespaces.buckets();
+            let buckets: Vec<String> = buckets.map(|(number, _)| pages.bucket(number)).collect();
+            format!("[{}]", buckets.join(","))
+        }
     };
     http::put(out, Ask::from_bytes(args.flat(ASK)), Code::OK, &body);
 }
@@ -97,17 +101,19 @@ impl Pages<'_> {
         )
     }
 
-    fn bucket(&self) -> String {
+    fn bucket(&self, number: u16) -> String {
         let view = self.view;
-        let name = &view.settings.bucket;
-        let documents = usize::from(view.settings.database_count);
+        let bucket = Bucket { name: &view.settings.namespaces.of(number).name, number };
+        let documents = usize::from(view.settings.database_count + number);
         let items = view.sum(|census| census.databases[documents].keys);
         let used = view.sum(|census| census.memory.total());
         let total = self.limit();
         let percent = used.saturating_mul(100).checked_div(total).unwrap_or(0);
         let mut server_map = String::new();
-        let own =
-            ClusterMap { host: Some(&self.host), ..view.settings.cluster_map(self.map, view.from.lane) };
+        let own = ClusterMap {
+            host: Some(&self.host),
+            ..view.settings.cluster_map(self.map, view.from.lane, Some(number))
+        };
         own.server_map(&mut server_map);
         format!(
             concat!(
@@ -118,8 +124,8 @@ impl Pages<'_> {
                 r#""basicStats":{{"quotaPercentUsed":{percent},"opsPerSec":{rate},"itemCount":{items},"diskUsed":0,"memUsed":{used}}},"#,
                 r#""quota":{{"ram":{total},"rawRAM":{total}}},"nodes":{nodes},"vBucketServerMap":{server_map}}}"#
             ),
-            name = name,
-            uuid = own.uuid,
+            name = bucket.name,
+            uuid = own.uuid(bucket),
             percent = percent,
             rate = view.ops_per_second,
             items = items,

@@ -173,7 +173,7 @@ impl World {
                 databases: settings.database_count,
                 seed: [1, 2],
                 partition_of: |_, key| Slot::of(key).number(),
-                beside: lane::NAMESPACES,
+                beside: settings.namespaces.functions(),
                 recency: Recency::Lru,
             };
             world.lanes.push(Lane::new(Setup {

@@ -1,10 +1,11 @@
-//! Couchbase's clients over one lane and over several: greeting, the map, locks and keys that are another lane's; `pages`, the
-//! management port; `model`, beside a model, under a seed.
+//! Couchbase's clients over one lane and over several: greeting, the map, locks and keys that are another lane's; `buckets`,
+//! several of them; `pages`, the management port; `model`, beside a model, under a seed.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 #[path = "../binary/mod.rs"]
 mod binary;
+mod buckets;
 #[path = "../check/mod.rs"]
 mod check;
 mod model;

@@ -7,6 +7,7 @@
 mod check;
 
 mod model;
+mod namespaces;
 mod nodes;
 mod operations;
 mod talk;

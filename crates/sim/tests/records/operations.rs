@@ -1,6 +1,6 @@
 //! What requests on records do and answer.
 
-use lane::{Aerospike, Settings};
+use lane::{Namespace, Namespaces, Settings};
 use net::fault::Faults;
 use sim::World;
 use wire::aerospike::client::{put_batch, put_op, put_same_row};
@@ -198,8 +198,9 @@ fn operations_that_are_broken_are_refused() {
 #[test]
 fn records_end_when_they_should() {
     for lane_count in [1, 4] {
-        let limits = Aerospike { default_ttl_s: 50, ..settings().aerospike };
-        let settings = Settings { aerospike: limits, ..settings() };
+        let test = Namespace { default_ttl_s: 50, ..Namespace::new("test") };
+        let namespaces = Namespaces::new(vec![Namespace::new("default")], vec![test]);
+        let settings = Settings { namespaces, ..settings() };
         let mut world = World::new(lane_count, &settings, 1, Faults::default());
         let mut client = world.connect(0);
         let mut say = |world: &mut World, bytes: Vec<u8>, want: &str| {

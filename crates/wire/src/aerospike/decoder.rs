@@ -27,8 +27,6 @@ const _: () = assert!(FRONT_SIZE_MAX + 8 <= INPUT_SIZE_MIN, "fronts of requests 
 /// What a connection may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The one namespace.
-    pub namespace: Namespace,
     /// Most bytes of operations in a request or row, and of a record. A larger one is refused and swallowed.
     pub record_size_max: u64,
     /// Without it, messages are refused by their header.
@@ -37,7 +35,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { namespace: Namespace::default(), record_size_max: 1024 * 1024, authenticated: true }
+        Limits { record_size_max: 1024 * 1024, authenticated: true }
     }
 }
 
@@ -116,12 +114,25 @@ enum Piece {
 }
 
 /// Reads the requests of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Decoder {
     state: State,
+    namespaces: Arc<[Namespace]>,
+}
+
+impl Default for Decoder {
+    /// Of the one namespace that servers have if nobody says otherwise.
+    fn default() -> Decoder {
+        Decoder::new(Arc::new([Namespace::default()]))
+    }
 }
 
 impl Decoder {
+    /// In front of the first request of a connection that knows these namespaces. A head names one by its place here.
+    pub fn new(namespaces: Arc<[Namespace]>) -> Decoder {
+        Decoder { state: State::default(), namespaces }
+    }
+
     /// Where it stands. Taken before a call of [`Decoder::decode`], it leads back there.
     pub fn state(&self) -> State {
         self.state.clone()
@@ -186,7 +197,7 @@ impl Decoder {
     }
 
     fn message(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
-        let parsed = match parse(input, limits) {
+        let parsed = match parse(input, limits, &self.namespaces) {
             Ok(parsed) => parsed,
             Err(size) => return self.need(size),
         };
@@ -260,7 +271,7 @@ impl Decoder {
     /// The next row of a batch.
     fn row(&mut self, mut batch: Batch, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
         let before = batch.before.clone();
-        let parsed = match batch.parse(input, limits) {
+        let parsed = match batch.parse(input, &self.namespaces) {
             Ok(parsed) => parsed,
             Err(Stop::Need(size)) => return self.need(size),
             Err(Stop::Broken) => return self.give_up(&batch, false, args),
@@ -389,8 +400,8 @@ impl Decoder {
     /// A piece of what stands in front of the operations. It is read again for each piece, and consumed with the last.
     fn piece(&mut self, piece: Piece, batch: Option<Batch>, input: &[u8], limits: &Limits) -> (Token, usize) {
         let parsed = match &batch {
-            None => parse(input, limits).ok(),
-            Some(batch) => batch.parse(input, limits).ok(),
+            None => parse(input, limits, &self.namespaces).ok(),
+            Some(batch) => batch.parse(input, &self.namespaces).ok(),
         };
         // What has been let in stays so: neither the namespace nor a login is taken back.
         let parsed = parsed.expect("it was read before, and its input is still there");
@@ -481,9 +492,9 @@ impl Decoder {
 
 impl Batch {
     /// Reads the front of the next row, as far as there may be one.
-    fn parse(&self, input: &[u8], limits: &Limits) -> Result<Parsed, Stop> {
+    fn parse(&self, input: &[u8], namespaces: &[Namespace]) -> Result<Parsed, Stop> {
         let before = self.before.as_deref().map(|template| &template.head);
-        let mut parsed = parse_row(input, self.row_left(), before, limits)?;
+        let mut parsed = parse_row(input, self.row_left(), before, namespaces)?;
         parsed.head.bits = parsed.head.bits.and_if(self.rows_left == 1, Bits::LAST);
         Ok(parsed)
     }

@@ -3,7 +3,7 @@
 //! It is a command's first argument, so it travels wherever arguments do: to another lane, into a queue. Layout, numbers
 //! little-endian (it never leaves the process):
 //! ```text
-//!  0 verb    1 code    2 bits    3 0
+//!  0 verb    1 code    2 bits    3 namespace
 //!  4 info1   5 info2   6 info3   7 0
 //!  8 generation u32   12 ttl u32   16 index u32   20 op count u16   22 0 0
 //! ```
@@ -136,6 +136,8 @@ pub struct Head {
     pub code: Code,
     /// What else it says of itself.
     pub bits: Bits,
+    /// Which of the decoder's namespaces is meant, counted from zero; zero where none is.
+    pub namespace: u8,
     /// Flags as sent: see [`info1`].
     pub info1: u8,
     /// See [`info2`].
@@ -175,13 +177,22 @@ impl Head {
     pub fn to_bytes(&self) -> [u8; HEAD_SIZE] {
         let mut bytes = [0; HEAD_SIZE];
         // `as`: the discriminant of an enum of one byte.
-        bytes[..3].copy_from_slice(&[self.verb as u8, self.code.0, self.bits.0]);
+        bytes[..4].copy_from_slice(&[self.verb as u8, self.code.0, self.bits.0, self.namespace]);
         bytes[4..7].copy_from_slice(&[self.info1, self.info2, self.info3]);
         bytes[8..12].copy_from_slice(&self.generation.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.ttl.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.index.to_le_bytes());
         bytes[20..22].copy_from_slice(&self.op_count.to_le_bytes());
         bytes
+    }
+
+    /// The namespace of the head that [`Head::to_bytes`] wrote.
+    ///
+    /// # Panics
+    /// With no head.
+    #[inline]
+    pub fn namespace_of(bytes: &[u8]) -> u8 {
+        bytes[3]
     }
 
     /// The head that [`Head::to_bytes`] wrote.
@@ -196,6 +207,7 @@ impl Head {
             verb: Verb::ALL[usize::from(bytes[0])],
             code: Code(bytes[1]),
             bits: Bits(bytes[2]),
+            namespace: bytes[3],
             info1: bytes[4],
             info2: bytes[5],
             info3: bytes[6],
@@ -219,6 +231,7 @@ mod tests {
                 verb,
                 code: Code::TOO_BIG,
                 bits: Bits::ROW.and_if(true, Bits::LAST),
+                namespace: 4,
                 info1: 1,
                 info2: 2,
                 info3: 3,

@@ -32,11 +32,11 @@ pub fn option<'a>(options: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     options.split(|byte| *byte == b';').find_map(|option| option.strip_prefix(name)?.strip_prefix(b"="))
 }
 
-/// Whether a request asks for one thing only, which removes records.
-pub(super) fn is_truncate(body: &[u8]) -> bool {
+/// The options of a request that asks for one thing only, which removes records.
+pub(super) fn truncated_alone(body: &[u8]) -> Option<&[u8]> {
     let mut names = names(body);
-    let is_it = names.next().is_some_and(|name| truncated(name).is_some());
-    is_it && names.next().is_none()
+    let options = names.next().and_then(truncated)?;
+    names.next().is_none().then_some(options)
 }
 
 /// The options of a name that removes records: `truncate` all of a set (or of the namespace, in the old form without a set),
@@ -85,9 +85,10 @@ mod tests {
         assert_eq!(option(options, b"set"), Some(&b"demo"[..]));
         assert_eq!(option(options, b"name"), None);
         assert!(
-            is_truncate(b"truncate:namespace=test\n") && !is_truncate(b"truncate:namespace=test\nnode\n")
+            truncated_alone(b"truncate:namespace=test\n") == Some(b"namespace=test")
+                && truncated_alone(b"truncate:namespace=test\nnode\n").is_none()
         );
-        assert!(!is_truncate(b"") && !is_truncate(b"truncated\n"));
+        assert_eq!((truncated_alone(b""), truncated_alone(b"truncated\n")), (None, None));
     }
 
     /// Runs of letters as `as_partition.c` decodes them, for four nodes and others.

@@ -16,7 +16,7 @@ use super::code::Code;
 use super::decoder::Limits;
 use super::head::{Bits, Head, Verb, info1, info2};
 use super::info::{self, INFO_SIZE_MAX};
-use super::{DIGEST_SIZE, SET_SIZE_MAX, USER_KEY_SIZE_MAX};
+use super::{DIGEST_SIZE, Namespace, SET_SIZE_MAX, USER_KEY_SIZE_MAX};
 
 /// The first byte of a frame.
 pub(super) const PROTO_VERSION: u8 = 2;
@@ -141,7 +141,7 @@ impl Parsed {
 }
 
 /// Reads the front of a request; nothing but how many bytes have to be there first when they are not.
-pub(super) fn parse(input: &[u8], limits: &Limits) -> Result<Parsed, usize> {
+pub(super) fn parse(input: &[u8], limits: &Limits, namespaces: &[Namespace]) -> Result<Parsed, usize> {
     let [version, kind] = [0, 1].map(|index| input.get(index).copied());
     let is_known = match (version, kind) {
         (Some(PROTO_VERSION), None | Some(kind::INFO..=kind::COMPRESSED)) => true,
@@ -166,13 +166,17 @@ pub(super) fn parse(input: &[u8], limits: &Limits) -> Result<Parsed, usize> {
             }
             let end = PROTO_HEADER_SIZE + usize::try_from(size).expect("at most some KiB");
             let body = input.get(PROTO_HEADER_SIZE..end).ok_or(end)?;
-            let verb = match kind {
-                kind::ADMIN => Verb::Admin,
-                // What it removes it must not before a login, and that is found out where nothing is removed.
-                _ if limits.authenticated && info::is_truncate(body) => Verb::Truncate,
-                _ => Verb::Info,
+            let truncated = if is_info && limits.authenticated { info::truncated_alone(body) } else { None };
+            let head = match truncated.map(|options| info::option(options, b"namespace").unwrap_or_default())
+            {
+                // One that there is not is found out where nothing is removed, as is that nobody has logged in.
+                Some(name) if let Some(namespace) = place_of(name, namespaces) => {
+                    Head { namespace, ..Head::new(Verb::Truncate) }
+                }
+                _ if is_info => Head::new(Verb::Info),
+                _ => Head::new(Verb::Admin),
             };
-            Ok(Parsed::of(Head::new(verb), end, Then::Text(PROTO_HEADER_SIZE..end)))
+            Ok(Parsed::of(head, end, Then::Text(PROTO_HEADER_SIZE..end)))
         }
         _ if size > BODY_SIZE_MAX => Ok(Parsed::close(input)),
         _ if !limits.authenticated => {
@@ -182,12 +186,12 @@ pub(super) fn parse(input: &[u8], limits: &Limits) -> Result<Parsed, usize> {
             Ok(Parsed::refuse(Code::ENTERPRISE_ONLY, Head::default(), PROTO_HEADER_SIZE, end))
         }
         _ if size < size64(MESSAGE_HEADER_SIZE) => Ok(Parsed::close(input)),
-        _ => message(input, end, limits),
+        _ => message(input, end, namespaces),
     }
 }
 
 /// Reads the front of a message whose frame ends at `end`.
-fn message(input: &[u8], end: u64, limits: &Limits) -> Result<Parsed, usize> {
+fn message(input: &[u8], end: u64, namespaces: &[Namespace]) -> Result<Parsed, usize> {
     let header = input.get(PROTO_HEADER_SIZE..FIELDS_START).ok_or(FIELDS_START)?;
     let u32_at = |start: usize| u32::from_be_bytes(*header[start..].first_chunk().expect("inside"));
     let u16_at = |start: usize| u16::from_be_bytes([header[start], header[start + 1]]);
@@ -235,9 +239,10 @@ fn message(input: &[u8], end: u64, limits: &Limits) -> Result<Parsed, usize> {
         let behind = end - size64(front) - size;
         return Ok(Parsed::of(head, front, Then::Rows { count, size, behind }));
     }
-    if let Err(code) = fields.check(input, limits) {
-        return refuse(code, whole);
-    }
+    let head = match fields.check(input, namespaces) {
+        Ok(namespace) => Head { namespace, ..head },
+        Err(code) => return refuse(code, whole),
+    };
     if head.op_count > OP_COUNT_MAX {
         return refuse(Code::PARAMETER, whole);
     }
@@ -299,7 +304,7 @@ pub(super) fn parse_row(
     input: &[u8],
     left: u64,
     before: Option<&Head>,
-    limits: &Limits,
+    namespaces: &[Namespace],
 ) -> Result<Parsed, Stop> {
     let take = |start: usize, size: usize| {
         if size64(start + size) > left {
@@ -346,10 +351,13 @@ pub(super) fn parse_row(
     let checked = if is_unsupported || fields.batch.is_some() {
         Err(Code::UNSUPPORTED)
     } else {
-        fields.check(input, limits).and_then(|()| verb_of(&head).ok_or(Code::PARAMETER))
+        fields.check(input, namespaces).and_then(|namespace| {
+            let verb = verb_of(&head).ok_or(Code::PARAMETER)?;
+            Ok(Head { verb, namespace, ..head })
+        })
     };
     let head = match checked {
-        Ok(verb) if head.op_count <= OP_COUNT_MAX => Head { verb, ..head },
+        Ok(head) if head.op_count <= OP_COUNT_MAX => head,
         Ok(_) => Head { code: Code::PARAMETER, ..head },
         Err(code) => Head { code, ..head },
     };
@@ -422,17 +430,22 @@ fn fields(input: &[u8], mut at: usize, count: u16, end: u64) -> Result<(Fields, 
 }
 
 impl Fields {
-    fn check(&self, input: &[u8], limits: &Limits) -> Result<(), Code> {
-        let namespace = self.namespace.clone().map(|range| &input[range]);
-        if namespace != Some(limits.namespace.as_bytes()) {
-            return Err(Code::NAMESPACE);
-        }
+    /// The place of the namespace that is named, if the others are as they may be.
+    fn check(&self, input: &[u8], namespaces: &[Namespace]) -> Result<u8, Code> {
+        let name = self.namespace.clone().ok_or(Code::NAMESPACE)?;
+        let namespace = place_of(&input[name], namespaces).ok_or(Code::NAMESPACE)?;
         let has_digest = self.digest.as_ref().is_none_or(|digest| digest.len() == DIGEST_SIZE);
         if !has_digest || self.set.len() > SET_SIZE_MAX || self.key.len() > USER_KEY_SIZE_MAX {
             return Err(Code::PARAMETER);
         }
-        Ok(())
+        Ok(namespace)
     }
+}
+
+/// The place of a namespace among those that there are.
+fn place_of(name: &[u8], namespaces: &[Namespace]) -> Option<u8> {
+    let place = namespaces.iter().position(|namespace| namespace.as_bytes() == name)?;
+    Some(u8::try_from(place).expect("namespaces are few"))
 }
 
 pub(super) fn size64(size: usize) -> u64 {

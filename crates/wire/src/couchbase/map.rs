@@ -22,9 +22,9 @@ pub struct ClusterMap<'a> {
     /// Who owns what.
     pub map: &'a PartitionMap,
     /// The bucket; none for a client that has not selected one: then there are nodes alone.
-    pub bucket: Option<&'a str>,
-    /// A name that no other run of a server has.
-    pub uuid: &'a str,
+    pub bucket: Option<Bucket<'a>>,
+    /// Hex digits that no other run of a server has.
+    pub run: &'a str,
     /// Grows from one run of a server to the next.
     pub epoch: i64,
     /// Where nodes are; none where clients know.
@@ -35,6 +35,15 @@ pub struct ClusterMap<'a> {
     pub port_base: u16,
     /// The same of its management port, if there is one.
     pub management_port_base: Option<u16>,
+}
+
+/// A bucket of a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Bucket<'a> {
+    /// What clients call it.
+    pub name: &'a str,
+    /// Its place among the server's.
+    pub number: u16,
 }
 
 /// What clients replace by the host that they have connected to.
@@ -52,7 +61,7 @@ impl ClusterMap<'_> {
         let (epoch, rev) = (self.epoch, self.map.epoch);
         put(out, format_args!(r#"{{"rev":{rev},"revEpoch":{epoch}"#));
         if let Some(bucket) = self.bucket {
-            let (bucket, uuid) = (escaped(bucket), self.uuid);
+            let (bucket, uuid) = (escaped(bucket.name), self.uuid(bucket));
             put(
                 out,
                 format_args!(
@@ -79,6 +88,11 @@ impl ClusterMap<'_> {
         }
         out.push_str(r#","clusterCapabilitiesVer":[1,0],"clusterCapabilities":{}}"#);
         text
+    }
+
+    /// A name that no other bucket has, of this run or another.
+    pub fn uuid(&self, bucket: Bucket<'_>) -> String {
+        format!("{}{:02x}", self.run.get(..30).unwrap_or(self.run), bucket.number)
     }
 
     /// The lanes as they were listed before there was `nodesExt`: gocbcore takes no node of a bucket that is not here.
@@ -167,8 +181,8 @@ mod tests {
     fn map(map: &PartitionMap) -> ClusterMap<'_> {
         ClusterMap {
             map,
-            bucket: Some("default"),
-            uuid: "00ff",
+            bucket: Some(Bucket { name: "default", number: 3 }),
+            run: "00ff",
             epoch: 1_700_000_000_000,
             host: None,
             lane: 1,
@@ -182,7 +196,7 @@ mod tests {
         let lanes = PartitionMap::even(2);
         let text = map(&lanes).json();
         let front = concat!(
-            r#"{"rev":1,"revEpoch":1700000000000,"name":"default","nodeLocator":"vbucket","uuid":"00ff","bucketType":"ephemeral","#,
+            r#"{"rev":1,"revEpoch":1700000000000,"name":"default","nodeLocator":"vbucket","uuid":"00ff03","bucketType":"ephemeral","#,
             r#""nodes":[{"hostname":"$HOST:8091","ports":{"direct":11210}},{"hostname":"$HOST:8092","ports":{"direct":11211}}],"#,
             r#""nodesExt":[{"services":{"kv":11210,"mgmt":8091}},{"services":{"kv":11211,"mgmt":8092},"thisNode":true}],"#,
             r#""vBucketServerMap":{"hashAlgorithm":"CRC","numReplicas":0,"serverList":["$HOST:11210","$HOST:11211"],"vBucketMap":["#,
@@ -219,8 +233,9 @@ mod tests {
             r#""clusterCapabilitiesVer":[1,0],"clusterCapabilities":{}}"#
         );
         assert_eq!(view.json(), want);
-        assert!(ClusterMap { bucket: Some("a\"b"), ..view }.json().contains(r#""name":"a\"b""#));
-        assert!(ClusterMap { bucket: Some("b"), ..view }.json().contains(r#"["[::1]:11210"]"#));
+        let with = |name| ClusterMap { bucket: Some(Bucket { name, number: 0 }), ..view }.json();
+        assert!(with("a\"b").contains(r#""name":"a\"b""#));
+        assert!(with("b").contains(r#"["[::1]:11210"]"#));
     }
 
     #[test]

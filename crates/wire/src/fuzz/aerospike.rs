@@ -21,7 +21,7 @@ const RECORD_SIZE_MAX_SMALL: u64 = 20_000;
 /// reads the same again; every step makes progress; every command can be answered.
 pub fn requests(input: &[u8], seed: u64) {
     let record_size_max = if seed.is_multiple_of(3) { RECORD_SIZE_MAX_SMALL } else { RECORD_SIZE_MAX };
-    let limits = Limits { record_size_max, authenticated: !seed.is_multiple_of(4), ..Limits::default() };
+    let limits = Limits { record_size_max, authenticated: !seed.is_multiple_of(4) };
     let whole = read(input, |_| usize::MAX, &limits);
     whole.iter().for_each(|command| answer(command, &limits));
     let mut state = seed;

@@ -165,7 +165,7 @@ pub(super) fn flush(
 ) -> Step {
     let db = request.call.db;
     let now_s = u64::try_from(space.now.unix_ms / 1000).unwrap_or(0);
-    space.documents.flush_at_ms = match memcached::expiry(request.head.exptime, now_s) {
+    let at_ms = match memcached::expiry(request.head.exptime, now_s) {
         memcached::Expiry::At(at_s) => i64::try_from(at_s).ok().and_then(|at_s| at_s.checked_mul(1000)),
         memcached::Expiry::Never | memcached::Expiry::Past => {
             if database::flush_partitions(space, db..db + 1, progress, budget) == Step::More {
@@ -173,6 +173,10 @@ pub(super) fn flush(
             }
             None
         }
+    };
+    match at_ms {
+        Some(at_ms) => space.documents.flush_at_ms.insert(db, at_ms),
+        None => space.documents.flush_at_ms.remove(&db),
     };
     space.documents.tally.flush_count += 1;
     request.say(sink, &Outcome::Ok);

@@ -364,7 +364,7 @@ impl Inside {
         let expiry = if head.is(Bits::KEEPS_EXPIRY) && !self.is_new {
             Some(Expiry::Keep)
         } else {
-            end_of(space, head.exptime)
+            end_of(space, key.db, head.exptime)
         };
         let flags = if Asked::of(head).has_flags { head.flags } else { old.flags };
         let mark = Mark { cas, flags, bits: old.bits & DATATYPE | couchbase::JSON };

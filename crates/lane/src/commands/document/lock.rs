@@ -22,11 +22,19 @@ const SECONDS_DEFAULT: i64 = 15;
 /// How long it may be.
 const SECONDS_MAX: i64 = 30;
 
-/// Until when documents are locked, by their hash.
+/// Until when documents are locked, by their name.
 #[derive(Default)]
 pub(crate) struct Locked {
-    until_ms: BTreeMap<u64, i64>,
-    by_end: BTreeSet<(i64, u64)>,
+    until_ms: BTreeMap<Name, i64>,
+    by_end: BTreeSet<(i64, Name)>,
+}
+
+/// What a document is known by: the bucket, as a database, and the key's hash.
+type Name = (u16, u64);
+
+/// The name of the document at a key.
+pub(super) fn name(key: &Key<'_>) -> Name {
+    (key.db, key.hash)
 }
 
 impl Locked {
@@ -36,39 +44,39 @@ impl Locked {
         self.until_ms.is_empty()
     }
 
-    /// Is a document with this hash locked, if it was?
+    /// Is the document of this name locked, if it was?
     #[inline]
-    pub(super) fn holds(&self, hash: u64, now_ms: i64) -> bool {
-        self.until_ms.get(&hash).is_some_and(|until_ms| now_ms < *until_ms)
+    pub(super) fn holds(&self, name: Name, now_ms: i64) -> bool {
+        self.until_ms.get(&name).is_some_and(|until_ms| now_ms < *until_ms)
     }
 
     /// Locks until then; false if too many are locked.
-    fn begin(&mut self, hash: u64, until_ms: i64, now_ms: i64) -> bool {
+    fn begin(&mut self, name: Name, until_ms: i64, now_ms: i64) -> bool {
         for _ in 0..ENDED_PER_LOCK {
             match self.by_end.first() {
                 Some(&(end_ms, ended)) if end_ms <= now_ms => self.end(ended),
                 _ => break,
             }
         }
-        self.end(hash);
+        self.end(name);
         if self.until_ms.len() >= COUNT_MAX {
             return false;
         }
-        self.until_ms.insert(hash, until_ms);
-        self.by_end.insert((until_ms, hash));
+        self.until_ms.insert(name, until_ms);
+        self.by_end.insert((until_ms, name));
         true
     }
 
-    fn end(&mut self, hash: u64) {
-        if let Some(until_ms) = self.until_ms.remove(&hash) {
-            self.by_end.remove(&(until_ms, hash));
+    fn end(&mut self, name: Name) {
+        if let Some(until_ms) = self.until_ms.remove(&name) {
+            self.by_end.remove(&(until_ms, name));
         }
     }
 }
 
 /// Is this document locked now?
 pub(super) fn is_locked(space: &Keyspace, key: &Key<'_>, mark: Mark) -> bool {
-    mark.bits & LOCKED != 0 && space.documents.locked.holds(key.hash, space.now.unix_ms)
+    mark.bits & LOCKED != 0 && space.documents.locked.holds(name(key), space.now.unix_ms)
 }
 
 /// May who sent this head change the document?
@@ -90,7 +98,7 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
         _ => SECONDS_DEFAULT,
     };
     let now_ms = space.now.unix_ms;
-    if !space.documents.locked.begin(key.hash, now_ms.saturating_add(seconds * 1000), now_ms) {
+    if !space.documents.locked.begin(name(&key), now_ms.saturating_add(seconds * 1000), now_ms) {
         return request.say(sink, &Outcome::Status(Status::TEMPORARY_FAILURE));
     }
     let cas = space.documents.next_cas();
@@ -111,7 +119,7 @@ pub(super) fn unlock(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sin
         Some(mark) if !is_locked(space, &key, mark) => Outcome::Status(Status::NOT_LOCKED),
         Some(mark) if mark.cas != request.head.cas => Outcome::Say(Say::Locked),
         Some(mark) => {
-            space.documents.locked.end(key.hash);
+            space.documents.locked.end(name(&key));
             let (cas, bits) = (mark.cas, mark.bits & !LOCKED);
             space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
             Outcome::Ok
@@ -127,18 +135,23 @@ mod tests {
     #[test]
     fn locks_end_by_time_and_are_forgotten() {
         let mut locked = Locked::default();
-        assert!(locked.begin(1, 100, 0) && locked.holds(1, 99) && !locked.holds(1, 100));
+        let one = (16, 1);
+        assert!(locked.begin(one, 100, 0) && locked.holds(one, 99) && !locked.holds(one, 100));
         // Another lock of the same document takes the place of the first.
-        assert!(locked.begin(1, 300, 150) && locked.holds(1, 299));
-        locked.end(1);
-        assert!(!locked.holds(1, 200) && locked.by_end.is_empty());
+        assert!(locked.begin(one, 300, 150) && locked.holds(one, 299));
+        // Its key in another bucket is another document.
+        assert!(!locked.holds((17, 1), 200) && locked.begin((17, 1), 250, 150));
+        locked.end((17, 1));
+        assert!(locked.holds(one, 200));
+        locked.end(one);
+        assert!(!locked.holds(one, 200) && locked.by_end.is_empty());
         let count = u64::try_from(COUNT_MAX).unwrap();
         for hash in 0..count {
-            assert!(locked.begin(hash, 1000, 500));
+            assert!(locked.begin((16, hash), 1000, 500));
         }
-        assert!(!locked.begin(count, 1000, 999), "no more than so many");
-        assert!(locked.begin(0, 1100, 999), "one that is there already may begin anew");
-        assert!(locked.begin(count, 2000, 1000), "at their end there is room again");
+        assert!(!locked.begin((16, count), 1000, 999), "no more than so many");
+        assert!(locked.begin((16, 0), 1100, 999), "one that is there already may begin anew");
+        assert!(locked.begin((16, count), 2000, 1000), "at their end there is room again");
         assert_eq!(locked.until_ms.len(), COUNT_MAX - ENDED_PER_LOCK + 1);
         assert_eq!(locked.by_end.len(), locked.until_ms.len());
     }

@@ -88,13 +88,15 @@ impl Ends {
         if flags.is_empty() {
             return ends;
         }
-        let options = request.options();
+        let (options, db) = (request.options(), request.call.db);
         for letter in flags.split(|byte| *byte == b' ').filter_map(|flag| flag.first()) {
             let exptime = match letter {
                 b'T' => options.exptime,
                 b'N' if is_new => options.create_exptime,
                 b'R' => {
-                    let renewed_before = options.recache_exptime.map(|exptime| end_of(space, exptime));
+                    // None is never near, whatever the namespace's default is.
+                    let recache_exptime = options.recache_exptime.filter(|exptime| *exptime != 0);
+                    let renewed_before = recache_exptime.map(|exptime| end_of(space, db, exptime));
                     ends.is_near = match (end, renewed_before) {
                         (Some(Expiry::At(at_ms)), Some(Some(Expiry::At(instant_ms)))) => at_ms < instant_ms,
                         (None, Some(Some(Expiry::At(_)))) => true,
@@ -109,7 +111,7 @@ impl Ends {
                 _ => None,
             };
             if let Some(exptime) = exptime {
-                end = end_of(space, exptime);
+                end = end_of(space, db, exptime);
                 ends.changed = Some(end);
             }
         }

@@ -52,7 +52,7 @@ pub(super) fn scan(
         (progress.count, progress.at) = (1, slot << PARTITION_SHIFT);
     }
     let (shard, now_ms, db) = (&space.shard, space.now.unix_ms, request.call.db);
-    let namespace = space.records.namespace;
+    let namespace = &space.namespace(db).name;
     while !budget.is_spent() {
         // One bucket, or one run of empty partitions.
         let mut one = Budget::new(1, u32::MAX);
@@ -119,10 +119,7 @@ pub(super) fn truncate(
     let name = info::names(request.arg(TEXT)).next().unwrap_or_default();
     let options = info::truncated(name).unwrap_or_default();
     let set = info::option(options, b"set").unwrap_or_default();
-    let namespace = space.records.namespace;
-    let value = if info::option(options, b"namespace") != Some(namespace.as_bytes()) {
-        "ERROR:20:there is no such namespace"
-    } else if info::option(options, b"lut").is_some_and(|lut| lut != b"0") {
+    let value = if info::option(options, b"lut").is_some_and(|lut| lut != b"0") {
         "ERROR:4:the instants of changes are not kept: truncate without lut"
     } else {
         let db = request.call.db;

@@ -294,7 +294,7 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
 }
 
 fn check_size(space: &Keyspace, size: usize) -> Result<(), Code> {
-    if size as u64 > space.records.size_max { Err(Code::TOO_BIG) } else { Ok(()) }
+    if size as u64 > space.record_size_max { Err(Code::TOO_BIG) } else { Ok(()) }
 }
 
 /// What a record is beside its value, once more written, and what the reply says of it.
@@ -344,7 +344,7 @@ fn admit(
             return Err(Code::PARAMETER);
         }
     }
-    let expiry = end_of(space, head.ttl, record.is_some());
+    let expiry = end_of(space, request.call.db, head.ttl, record.is_some());
     if matches!(expiry, Expiry::At(_)) && head.ttl > TTL_MAX_S && head.ttl < u32::MAX - 1 {
         return Err(Code::PARAMETER);
     }

@@ -1,0 +1,116 @@
+//! Several namespaces on the same ports: a digest is another record in each, and what concerns one leaves the others.
+
+use lane::{Namespace, Namespaces, Settings};
+use net::fault::Faults;
+use sim::{Client, World};
+use wire::aerospike::client::put_info;
+
+use crate::talk::{Ask, batch, exchange, get, put, settings, show};
+
+const NAMES: [&str; 3] = ["test", "users", "short"];
+
+/// A server with these namespaces, the last of which has a default time to live.
+fn world(lane_count: u16) -> World {
+    let [test, users, short] = NAMES.map(Namespace::new);
+    let short = Namespace { default_ttl_s: 50, ..short };
+    let namespaces = Namespaces::new(vec![Namespace::new("default")], vec![test, users, short]);
+    World::new(lane_count, &Settings { namespaces, ..settings() }, 1, Faults::default())
+}
+
+fn within(namespace: &'static str, mut ask: Ask) -> Ask {
+    ask.message.namespace = namespace.as_bytes();
+    ask
+}
+
+fn say(world: &mut World, client: &mut Client, bytes: &[u8], want: &str) {
+    let got = exchange(world, client, bytes, want.matches('|').count());
+    let lane_count = world.lanes.len();
+    assert_eq!(show(&got, world.now.unix_ms), want, "over {lane_count} lanes");
+}
+
+fn info(world: &mut World, client: &mut Client, name: &str) -> String {
+    let mut bytes = Vec::new();
+    put_info(&mut bytes, &format!("{name}\n"));
+    let said = show(&exchange(world, client, &bytes, 1), 0);
+    said.strip_prefix(&format!("{name}\t")).and_then(|value| value.strip_suffix('|')).unwrap().to_owned()
+}
+
+#[test]
+fn a_digest_is_another_record_in_each() {
+    for lane_count in [1, 4] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(0);
+        for number in 0..40 {
+            for (name, ttl) in NAMES.into_iter().zip(["", "", " v50"]) {
+                let ask = within(name, put(number).text("of", name));
+                say(&mut world, &mut client, &ask.bytes(), &format!("0 g1{ttl}|"));
+                let want = format!("0 g1{ttl} of={name}|");
+                say(&mut world, &mut client, &within(name, get(number)).bytes(), &want);
+            }
+        }
+        // One request behind the other, in one piece: each is its own namespace's.
+        let pipelined: Vec<u8> = NAMES.iter().flat_map(|name| within(name, get(7)).bytes()).collect();
+        say(&mut world, &mut client, &pipelined, "0 g1 of=test|0 g1 of=users|0 g1 v50 of=short|");
+        let rows = [within("users", get(3)), within("other", get(3)), within("test", get(4))];
+        say(&mut world, &mut client, &batch(&rows), "0 g1 #1 of=users|20 g0 #2|0 g1 #3 of=test|0 g0 last|");
+        let large = "x".repeat(100_000);
+        let ask = within("users", put(50).text("of", &large));
+        say(&mut world, &mut client, &ask.bytes(), "0 g1|");
+        say(&mut world, &mut client, &get(50).bytes(), "2 g0|");
+    }
+}
+
+#[test]
+fn truncation_leaves_the_others() {
+    for lane_count in [1, 4] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(0);
+        for number in 0..60 {
+            for (name, ttl) in NAMES.into_iter().zip(["", "", " v50"]) {
+                let ask = within(name, put(number).number("n", 1));
+                say(&mut world, &mut client, &ask.bytes(), &format!("0 g1{ttl}|"));
+            }
+        }
+        let first = settings().database_count + 1;
+        let counts = |world: &World| {
+            let count = |db: u16| world.lanes.iter().map(|lane| lane.shard().count(db)).sum::<u64>();
+            [first, first + 1, first + 2].map(count)
+        };
+        assert_eq!(counts(&world), [60, 60, 60]);
+        assert_eq!(info(&mut world, &mut client, "truncate:namespace=users;set=other"), "ok");
+        assert_eq!(counts(&world), [60, 60, 60]);
+        assert_eq!(info(&mut world, &mut client, "truncate:namespace=users;set=demo"), "ok");
+        assert_eq!(counts(&world), [60, 0, 60]);
+        assert_eq!(info(&mut world, &mut client, "truncate-namespace:namespace=short"), "ok");
+        assert_eq!(counts(&world), [60, 0, 0]);
+        say(&mut world, &mut client, &within("users", get(3)).bytes(), "2 g0|");
+        say(&mut world, &mut client, &get(3).bytes(), "0 g1 n=i1|");
+    }
+}
+
+#[test]
+fn nodes_list_them_all() {
+    let mut world = world(2);
+    let mut client = world.connect(1);
+    say(&mut world, &mut client, &within("users", put(1).number("n", 1)).bytes(), "0 g1|");
+    let mut ask = |name: &str| info(&mut world, &mut client, name);
+    assert_eq!(ask("namespaces"), "test;users;short");
+    assert_eq!(ask("rack-ids"), "test:0;users:0;short:0");
+    let replicas = ask("replicas");
+    let maps: Vec<&str> =
+        replicas.split(';').filter_map(|one| one.split_once(":0,1,")).map(|it| it.1).collect();
+    assert_eq!(maps, [maps[0]; 3], "all have the same partitions");
+    assert_eq!(ask("replicas-all"), NAMES.map(|name| format!("{name}:1,{}", maps[0])).join(";"));
+    assert_eq!(ask("replicas-master"), NAMES.map(|name| format!("{name}:{}", maps[0])).join(";"));
+    assert_eq!(ask("namespace/other"), "ERROR:20:there is no such namespace");
+    assert!(ask("namespace/users").contains(";default-ttl=0;"));
+    assert!(ask("namespace/short").contains(";default-ttl=50;"));
+    let mut objects = 0;
+    for lane in 0..2 {
+        let mut client = world.connect(lane);
+        let said = info(&mut world, &mut client, "namespace/users");
+        objects += usize::from(said.contains(";objects=1;"));
+        assert!(info(&mut world, &mut client, "namespace/test").contains(";objects=0;"));
+    }
+    assert_eq!(objects, 1, "one lane has the record");
+}
