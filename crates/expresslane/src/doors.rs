@@ -1,9 +1,9 @@
 //! Where clients come in: for each dialect a port that all lanes share, or one for each lane.
 
 use std::fmt;
-use std::ops::RangeInclusive;
 
 use lane::{Dialect, Door, Port};
+use wire::route::Ports;
 
 use crate::settings::ServeSettings;
 
@@ -13,23 +13,23 @@ pub(crate) struct Entrance {
     /// The setting.
     pub(crate) flag: &'static str,
     pub(crate) door: Door,
-    /// The port that all lanes share, or that of lane 0.
-    pub(crate) first_port: u16,
+    /// The lanes' ports; the first is the one that all lanes share, where they do.
+    pub(crate) ports: Ports,
 }
 
 /// All of them, the shared port of Redis first.
 pub(crate) fn entrances(settings: &ServeSettings) -> Vec<Entrance> {
-    let redis = (settings.port > 0).then_some(settings.port);
+    let redis = (settings.port > 0).then(|| Ports::from(settings.port));
     let entrances = [
         ("--port", Port::Shared, Dialect::Redis, redis),
         ("--lane-ports", Port::Lane, Dialect::Redis, settings.lane_ports.0),
-        ("--memcached", Port::Shared, Dialect::Memcached, settings.memcached_port()),
-        ("--couchbase", Port::Lane, Dialect::Couchbase, settings.couchbase_port()),
-        ("--couchbase-management", Port::Lane, Dialect::Management, settings.management_port()),
-        ("--aerospike", Port::Lane, Dialect::Aerospike, settings.aerospike_port()),
+        ("--memcached", Port::Shared, Dialect::Memcached, settings.memcached_ports()),
+        ("--couchbase", Port::Lane, Dialect::Couchbase, settings.couchbase_ports()),
+        ("--couchbase-management", Port::Lane, Dialect::Management, settings.management_ports()),
+        ("--aerospike", Port::Lane, Dialect::Aerospike, settings.aerospike_ports()),
     ];
-    let open = |(flag, port, dialect, first_port): (_, _, _, Option<u16>)| {
-        first_port.map(|first_port| Entrance { flag, door: Door { port, dialect }, first_port })
+    let open = |(flag, port, dialect, ports): (_, _, _, Option<Ports>)| {
+        ports.map(|ports| Entrance { flag, door: Door { port, dialect }, ports })
     };
     entrances.into_iter().filter_map(open).collect()
 }
@@ -37,14 +37,18 @@ pub(crate) fn entrances(settings: &ServeSettings) -> Vec<Entrance> {
 /// Who speaks two dialects at one port is understood by nobody: an error says which are to be moved.
 pub(crate) fn check(entrances: &[Entrance], lanes_count: usize) -> Result<(), String> {
     for (index, entrance) in entrances.iter().enumerate() {
-        check_first_port(entrance.flag, entrance.first_port, entrance.ports_count(lanes_count))?;
-        let ports = entrance.ports(lanes_count);
+        let (flag, ports) = (entrance.flag, entrance.ports);
+        if entrance.door.port == Port::Shared && ports.step > 1 {
+            return Err(format!("{flag} is one port for all lanes: leave out the step behind it"));
+        }
+        check_end(flag, ports, entrance.ports_count(lanes_count))?;
+        let row = entrance.row(lanes_count);
         for other in &entrances[..index] {
-            let others = other.ports(lanes_count);
-            if ports.0.start() <= others.0.end() && others.0.start() <= ports.0.end() {
+            let others = other.row(lanes_count);
+            if row.meets(&others) {
                 return Err(format!(
-                    "{} {ports} and {} {others} have a port in common: move one of them",
-                    entrance.flag, other.flag
+                    "{flag} {row} and {} {others} have a port in common: move one of them",
+                    other.flag
                 ));
             }
         }
@@ -53,9 +57,13 @@ pub(crate) fn check(entrances: &[Entrance], lanes_count: usize) -> Result<(), St
 }
 
 /// Refuses ports that end above the last one there is.
-pub(crate) fn check_first_port(flag: &str, first_port: u16, ports_count: usize) -> Result<(), String> {
-    if usize::from(first_port) + ports_count - 1 > usize::from(u16::MAX) {
-        return Err(format!("{ports_count} ports from {first_port} end above 65535: choose a lower {flag}"));
+pub(crate) fn check_end(flag: &str, ports: Ports, ports_count: usize) -> Result<(), String> {
+    let Ports { first, step } = ports;
+    if usize::from(first) + (ports_count - 1) * usize::from(step) > usize::from(u16::MAX) {
+        let steps = if step > 1 { format!(" in steps of {step}") } else { String::new() };
+        return Err(format!(
+            "{ports_count} ports from {first}{steps} end above 65535: choose a lower {flag}"
+        ));
     }
     Ok(())
 }
@@ -64,15 +72,15 @@ impl Entrance {
     /// Where a lane listens.
     pub(crate) fn port(&self, lane: u16) -> u16 {
         match self.door.port {
-            Port::Shared => self.first_port,
-            Port::Lane => self.first_port.saturating_add(lane),
+            Port::Shared => self.ports.first,
+            Port::Lane => self.ports.of(lane),
         }
     }
 
     /// Where all lanes do.
-    pub(crate) fn ports(&self, lanes_count: usize) -> Ports {
+    pub(crate) fn row(&self, lanes_count: usize) -> Row {
         let last_lane = u16::try_from(self.ports_count(lanes_count) - 1).unwrap_or(u16::MAX);
-        Ports(self.first_port..=self.port(last_lane))
+        Row { first: self.ports.first, last: self.port(last_lane), step: self.ports.step }
     }
 
     fn ports_count(&self, lanes_count: usize) -> usize {
@@ -83,12 +91,30 @@ impl Entrance {
     }
 }
 
-/// One port, or ports side by side: `11211`, `7000-7003`.
-pub(crate) struct Ports(RangeInclusive<u16>);
+/// One port, or ports in even steps: `11211`, `7000-7003`, `7000-7030 in steps of 10`.
+#[derive(Clone, Copy)]
+pub(crate) struct Row {
+    pub(crate) first: u16,
+    pub(crate) last: u16,
+    pub(crate) step: u16,
+}
 
-impl fmt::Display for Ports {
+impl Row {
+    fn meets(&self, other: &Row) -> bool {
+        let is_of = |port: u16, row: &Row| {
+            (row.first..=row.last).contains(&port) && (port - row.first).is_multiple_of(row.step)
+        };
+        (self.first..=self.last).step_by(self.step.into()).any(|port| is_of(port, other))
+    }
+}
+
+impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, last) = (self.0.start(), self.0.end());
-        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+        let Row { first, last, step } = self;
+        match step {
+            _ if first == last => write!(f, "{first}"),
+            1 => write!(f, "{first}-{last}"),
+            _ => write!(f, "{first}-{last} in steps of {step}"),
+        }
     }
 }

@@ -5,6 +5,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use lane::Namespaces;
+use wire::route::Ports;
 
 use crate::doors::{self, Entrance};
 use crate::machine::{Facts, list_of};
@@ -49,7 +50,8 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     let cpus = cpus_of_lanes(settings, facts, &mut notes)?;
     doors::check(&entrances, cpus.len())?;
     if let Some(announced) = settings.announce_port {
-        doors::check_first_port("--announce-port", announced, cpus.len())?;
+        let step = settings.lane_ports.0.map_or(1, |ports| ports.step);
+        doors::check_end("--announce-port", Ports { first: announced, step }, cpus.len())?;
     }
     if settings.bind.is_empty() && listens {
         let flags: Vec<&str> = entrances.iter().map(|entrance| entrance.flag).collect();
@@ -246,10 +248,14 @@ mod tests {
         let ports = |flags: &[&str]| -> Vec<String> {
             let plan = plan(&settings(flags), &machine(0..8, None)).unwrap();
             let entrances = plan.entrances.iter();
-            entrances.map(|open| format!("{} {}", open.flag, open.ports(plan.cpus.len()))).collect()
+            entrances.map(|open| format!("{} {}", open.flag, open.row(plan.cpus.len()))).collect()
         };
         assert_eq!(ports(&["--lanes", "1"]), ["--port 6379", "--lane-ports 7000"]);
         assert_eq!(ports(&["--lanes", "2", "--port", "0"]), ["--lane-ports 7000-7001"]);
+        // What lies between two ports is another dialect's, if that steps as far.
+        let apart = ["--lanes", "3", "--port", "0", "--lane-ports", "7000+10", "--aerospike", "7001+10"];
+        let rows = ["--lane-ports 7000-7020 in steps of 10", "--aerospike 7001-7021 in steps of 10"];
+        assert_eq!(ports(&apart), rows);
         for (flags, want) in [
             (&["--memcached"][..], Some("--memcached 11211")),
             (&["--memcached", "yes"], Some("--memcached 11211")),
@@ -275,6 +281,16 @@ mod tests {
             "--lane-ports 6377-6379 and --port 6379 have a port in common",
         );
         refused(&["--port", "0", "--lane-ports", "off"], "nobody could connect");
+        refused(
+            &["--lane-ports", "60000+1200"],
+            "6 ports from 60000 in steps of 1200 end above 65535: choose a lower --lane-ports",
+        );
+        let row = "--aerospike 6990-7010 in steps of 10 and --lane-ports 7000-7002 have a port in common";
+        refused(&["--aerospike", "6990+10", "--lanes", "3"], row);
+        refused(
+            &["--memcached", "11211+2"],
+            "--memcached is one port for all lanes: leave out the step behind it",
+        );
         refused(&["--memcached", "6379"], "--memcached 6379 and --port 6379 have a port in common: move one");
         refused(&["--memcached", "7001", "--lanes", "2"], "--memcached 7001 and --lane-ports 7000-7001 have");
         refused(&["--announce-port", "65535"], "choose a lower --announce-port");

@@ -291,7 +291,6 @@ fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
 /// What the settings mean to a lane.
 fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
-    let base = settings.lane_ports.0;
     let output_limit = &settings.client_output_buffer_limit.normal;
     let mut lane_settings = Settings {
         database_count: settings.databases,
@@ -300,7 +299,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         item_size_max: settings.max_item_size.0,
         aerospike: Aerospike {
             record_size_max: settings.max_record_size.0,
-            port_base: settings.aerospike_port(),
+            ports: settings.aerospike_ports(),
             credential: None,
         },
         query_size_max: size(settings.client_query_buffer_limit.0),
@@ -318,12 +317,12 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         timeout_s: u64::from(settings.timeout),
         client_count_max: size(u64::from(settings.maxclients)),
         doors: Vec::new(),
-        lane_port_base: base,
+        lane_ports: settings.lane_ports.0,
         announce_ip: settings.announce_ip.clone(),
         announce_port_base: settings.announce_port,
         run_id,
-        couchbase_port_base: settings.couchbase_port(),
-        management_port_base: settings.management_port(),
+        couchbase_ports: settings.couchbase_ports(),
+        management_ports: settings.management_ports(),
         map_epoch: clock.now().unix_ms,
         meter_per_us: clock::ticks_per_us(clock),
         is_strict: settings.order == "strict",

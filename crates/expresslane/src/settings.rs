@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use wire::aerospike::{Namespace, TTL_MAX_S};
+use wire::route::Ports;
 
 pub(crate) use file::meant;
 pub(crate) use namespaces::namespaces;
@@ -139,8 +140,8 @@ pub(crate) struct ServeSettings {
     /// The shared port: a standalone Redis over all lanes; 0 for none
     #[arg(long, help_heading = "Network", value_name = "PORT", default_value_t = 6379, value_parser = whole::<u16>(0, u16::MAX))]
     pub(crate) port: u16,
-    /// First of the lanes' own ports (lane i listens on BASE + i), or off
-    #[arg(long, help_heading = "Network", value_name = "BASE", default_value = "7000")]
+    /// First of the lanes' own ports (lane i listens on BASE + i, or on BASE + i * STEP), or off
+    #[arg(long, help_heading = "Network", value_name = "BASE[+STEP]", default_value = "7000")]
     pub(crate) lane_ports: LanePorts,
     /// Also serve memcached's clients (text, meta, binary), who have documents of their own
     ///
@@ -149,11 +150,11 @@ pub(crate) struct ServeSettings {
     pub(crate) memcached: DialectPort,
     /// Also serve Couchbase's clients, who share the documents with memcached's: lane i listens on PORT + i
     ///
-    /// Without a port it is 11210, as Couchbase's.
-    #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
+    /// Without a port it is 11210, as Couchbase's. With a step behind it, as in 11210+10, lane i listens on PORT + i * STEP.
+    #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
     pub(crate) couchbase: DialectPort,
     /// With --couchbase: the map of partitions by HTTP, on PORT + i of lane i, 8091 by default, or off
-    #[arg(long, help_heading = "Network", value_name = "PORT", default_value = "yes")]
+    #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", default_value = "yes")]
     pub(crate) couchbase_management: DialectPort,
     /// What Couchbase's clients call the documents: their bucket, without a name `default`
     ///
@@ -162,13 +163,13 @@ pub(crate) struct ServeSettings {
     pub(crate) couchbase_bucket: Option<String>,
     /// Also serve Aerospike's clients, each lane as a node: lane i listens on PORT + i
     ///
-    /// Without a port it is 3000, as Aerospike's.
-    #[arg(long, help_heading = "Network", value_name = "PORT", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
+    /// Without a port it is 3000, as Aerospike's. With a step behind it, as in 3000+10, lane i listens on PORT + i * STEP.
+    #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
     pub(crate) aerospike: DialectPort,
     /// The host that cluster clients are told, instead of the one they connected to; empty for none
     #[arg(long, help_heading = "Network", value_name = "HOST")]
     pub(crate) announce_ip: Option<String>,
-    /// The first lane port that cluster clients are told, where a proxy or NAT changes it
+    /// The first lane port that cluster clients are told, where a proxy or NAT changes it; the others follow in --lane-ports' steps
     #[arg(long, help_heading = "Network", value_name = "BASE", value_parser = whole::<u16>(1, u16::MAX))]
     pub(crate) announce_port: Option<u16>,
     /// Also listen on a Unix socket
@@ -291,24 +292,24 @@ const MANAGEMENT_PORT: u16 = 8091;
 const AEROSPIKE_PORT: u16 = 3000;
 
 impl ServeSettings {
-    /// Where memcached's clients are served.
-    pub(crate) fn memcached_port(&self) -> Option<u16> {
-        self.memcached.port(MEMCACHED_PORT)
+    /// Where memcached's clients are served: the first, by all lanes.
+    pub(crate) fn memcached_ports(&self) -> Option<Ports> {
+        self.memcached.ports(MEMCACHED_PORT)
     }
 
-    /// Where Couchbase's clients are served by lane 0.
-    pub(crate) fn couchbase_port(&self) -> Option<u16> {
-        self.couchbase.port(COUCHBASE_PORT)
+    /// Where Couchbase's clients are served.
+    pub(crate) fn couchbase_ports(&self) -> Option<Ports> {
+        self.couchbase.ports(COUCHBASE_PORT)
     }
 
-    /// Where they find the map, likewise; not without [`ServeSettings::couchbase_port`].
-    pub(crate) fn management_port(&self) -> Option<u16> {
-        self.couchbase_port().and(self.couchbase_management.port(MANAGEMENT_PORT))
+    /// Where they find the map; not without [`ServeSettings::couchbase_ports`].
+    pub(crate) fn management_ports(&self) -> Option<Ports> {
+        self.couchbase_ports().and(self.couchbase_management.ports(MANAGEMENT_PORT))
     }
 
-    /// Where Aerospike's clients find lane 0.
-    pub(crate) fn aerospike_port(&self) -> Option<u16> {
-        self.aerospike.port(AEROSPIKE_PORT)
+    /// Where Aerospike's clients are served.
+    pub(crate) fn aerospike_ports(&self) -> Option<Ports> {
+        self.aerospike.ports(AEROSPIKE_PORT)
     }
 }
 

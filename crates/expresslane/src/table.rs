@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use lane::{Dialect, Door, Namespace, Port};
 
-use crate::doors::Entrance;
+use crate::doors::{Entrance, Row};
 use crate::machine::Facts;
 use crate::plan::Plan;
 use crate::settings::{BindAddress, Policy, ServeSettings, Size};
@@ -42,7 +42,7 @@ pub(crate) fn table(
     let mut rows: Vec<(&str, String)> = Vec::new();
     let version = env!("CARGO_PKG_VERSION");
     let places = |entrance: &Entrance| {
-        let place = |bind: &BindAddress| SocketAddr::new(bind.ip, entrance.first_port).to_string();
+        let place = |bind: &BindAddress| SocketAddr::new(bind.ip, entrance.ports.first).to_string();
         started.bind.iter().map(place).collect::<Vec<_>>()
     };
     let shared = plan.entrances.iter().filter(|entrance| entrance.door == Door::SHARED).flat_map(places);
@@ -63,27 +63,30 @@ pub(crate) fn table(
             Dialect::Couchbase => {
                 let buckets = named("bucket", plan.namespaces.buckets());
                 let places = places(entrance).join(" ");
-                rows.push(("couchbase", format!("{places} + lane ({buckets})")));
+                rows.push(("couchbase", format!("{places}{} ({buckets})", lanes_behind(entrance))));
             }
             Dialect::Management => {
                 let places = places(entrance).join(" ");
-                rows.push(("", format!("{places} + lane (its map by HTTP)")));
+                rows.push(("", format!("{places}{} (its map by HTTP)", lanes_behind(entrance))));
             }
             Dialect::Aerospike => {
                 let namespaces = named("namespace", plan.namespaces.of_records());
                 let (base, size) = (places(entrance).join(" "), settings.max_record_size);
-                let text = format!("{base} + lane ({namespaces}; records up to {size})");
+                let behind = lanes_behind(entrance);
+                let text = format!("{base}{behind} ({namespaces}; records up to {size})");
                 rows.push(("aerospike", text));
             }
         }
     }
     let lane_door = Door { port: Port::Lane, dialect: Dialect::Redis };
     let lane_door = plan.entrances.iter().find(|entrance| entrance.door == lane_door);
+    let port_step = lane_door.map_or(1, |entrance| entrance.ports.step);
     let places: Vec<Berth> = (plan.cpus.iter().zip(0_u16..))
         .map(|(cpu, lane)| Berth {
             cpu: *cpu,
             node: cpu.and_then(node_of),
             port: lane_door.map(|entrance| entrance.port(lane)),
+            port_step,
         })
         .collect();
     let lanes = lines_of(&places).into_iter().enumerate();
@@ -117,6 +120,14 @@ pub(crate) fn table(
     text
 }
 
+/// What is added to the first port.
+fn lanes_behind(entrance: &Entrance) -> String {
+    match entrance.ports.step {
+        1 => " + lane".to_owned(),
+        step => format!(" + {step} \u{d7} lane"),
+    }
+}
+
 /// Namespaces by their names: `namespace test`, `namespaces test users`.
 fn named<'a>(kind: &str, namespaces: impl ExactSizeIterator<Item = (u16, &'a Namespace)>) -> String {
     let plural = if namespaces.len() > 1 { "s" } else { "" };
@@ -130,6 +141,7 @@ struct Berth {
     cpu: Option<usize>,
     node: Option<u16>,
     port: Option<u16>,
+    port_step: u16,
 }
 
 impl Berth {
@@ -138,7 +150,8 @@ impl Berth {
         let after = Berth {
             cpu: self.cpu.map(|cpu| cpu + 1),
             node: self.node,
-            port: self.port.map(|port| port.saturating_add(1)),
+            port: self.port.map(|port| port.saturating_add(self.port_step)),
+            port_step: self.port_step,
         };
         *next == after
     }
@@ -170,8 +183,8 @@ fn line_of(first: usize, last: usize, from: &Berth, to: &Berth) -> String {
     if let Some(node) = from.node {
         let _ = write!(text, ", node {node}");
     }
-    if let Some((from, to)) = from.port.zip(to.port) {
-        let _ = write!(text, ", port{plural} {}", span(from.into(), to.into()));
+    if let Some((first, last)) = from.port.zip(to.port) {
+        let _ = write!(text, ", port{plural} {}", Row { first, last, step: from.port_step });
     }
     text
 }
@@ -259,6 +272,8 @@ mod tests {
         let text = table_of(&[], 96, &[]);
         assert!(text.contains("\n  lanes       0-45: cpus 2-47, node 0, ports 7000-7045\n"), "{text}");
         assert!(text.contains("\n              46-93: cpus 48-95, node 1, ports 7046-7093\n"), "{text}");
+        let text = table_of(&["--lane-ports", "7000+2"], 96, &[]);
+        assert!(text.contains(", node 0, ports 7000-7090 in steps of 2\n"), "{text}");
         let text = table_of(&["--lanes", "9", "--lane-ports", "off"], 2, &[]);
         assert!(text.contains("\n  lanes       0-8: not pinned\n"), "{text}");
         let text = table_of(&["--cpus", "1,3,5,7,9,11,13,15,16"], 20, &[]);
@@ -284,6 +299,7 @@ mod tests {
                 &["--couchbase", "--couchbase-management", "9000"],
                 "127.0.0.1:9000 [::1]:9000 + lane (its map by HTTP)\n",
             ),
+            (&["--aerospike", "3000+5"], "127.0.0.1:3000 [::1]:3000 + 5 \u{d7} lane (namespace test;"),
             (
                 &["--aerospike", "--aerospike-namespace", "bar"],
                 "  aerospike   127.0.0.1:3000 [::1]:3000 + lane (namespace bar; records up to 1\n",

@@ -28,7 +28,7 @@ pub(crate) struct View<'a> {
 impl View<'_> {
     /// CLUSTER with a subcommand that needs no keys. False if it is none of those.
     pub(crate) fn answer(&self, id: Id, out: &mut impl Put) -> bool {
-        if self.settings.lane_port_base.is_none() && id != Id::ClusterHelp {
+        if self.settings.lane_ports.is_none() && id != Id::ClusterHelp {
             reply::error(out, "ERR This instance has cluster support disabled");
             return true;
         }

@@ -87,6 +87,7 @@ use auth::scram::{ITERATIONS, Mechanism, Verifier};
 use net::Address;
 use store::{Budget, Policy};
 use wire::aerospike;
+use wire::route::Ports;
 
 /// What one step of a sliced command may cost.
 pub(crate) const SLICE: Budget = Budget::new(256, 16 * 1024);
@@ -137,11 +138,11 @@ pub struct Settings {
     pub client_count_max: usize,
     /// Which door each of the net's listeners is, in their order.
     pub doors: Vec<Door>,
-    /// `lane-ports`: lane `i` listens on this port plus `i`.
-    pub lane_port_base: Option<u16>,
+    /// `lane-ports`.
+    pub lane_ports: Option<Ports>,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
     pub announce_ip: Option<String>,
-    /// `announce-port`: the port that clients are told of lane 0, the next one of lane 1 and so on, instead of those
+    /// `announce-port`: the port that clients are told of lane 0, those of the others in the same steps, instead of those
     /// that lanes listen on.
     pub announce_port_base: Option<u16>,
     /// Counts of the lanes' meter in a microsecond; 0: it does not count time, and no command is timed.
@@ -162,10 +163,10 @@ pub struct Settings {
     pub queues: Arc<QueueTable>,
     /// Forty hex digits that no other run of a server has; the lanes' names as nodes are made of it.
     pub run_id: String,
-    /// `couchbase`: lane `i` listens for them on this port plus `i`.
-    pub couchbase_port_base: Option<u16>,
-    /// `couchbase-management`, likewise.
-    pub management_port_base: Option<u16>,
+    /// `couchbase`.
+    pub couchbase_ports: Option<Ports>,
+    /// `couchbase-management`.
+    pub management_ports: Option<Ports>,
     /// Larger than that of any earlier run of the server: unix milliseconds at its start. Maps of partitions have it.
     pub map_epoch: i64,
     /// What SCRAM needs of the password, made by [`Settings::set_password`]; empty without one.
@@ -192,7 +193,7 @@ impl Default for Settings {
             timeout_s: 0,
             client_count_max: 10_000,
             doors: vec![Door::SHARED],
-            lane_port_base: None,
+            lane_ports: None,
             announce_ip: None,
             announce_port_base: None,
             meter_per_us: 0,
@@ -203,8 +204,8 @@ impl Default for Settings {
             lane_cpus: Arc::default(),
             queues: Arc::default(),
             run_id: "0".repeat(40),
-            couchbase_port_base: None,
-            management_port_base: None,
+            couchbase_ports: None,
+            management_ports: None,
             map_epoch: 0,
             verifiers: Arc::default(),
         }
@@ -279,8 +280,9 @@ impl Settings {
     /// As [`Settings::lane_address`], in its two parts.
     pub(crate) fn lane_ends(&self, lane: u16, local: Address) -> (String, u16) {
         let host = self.host(local);
-        let base = self.announce_port_base.or(self.lane_port_base);
-        let port = base.map_or(0, |base| base.saturating_add(lane));
+        let ports = self.lane_ports.unwrap_or(Ports::from(0));
+        let first = self.announce_port_base.unwrap_or(ports.first);
+        let port = if first == 0 { 0 } else { Ports { first, ..ports }.of(lane) };
         (host, port)
     }
 

@@ -15,7 +15,7 @@ use wire::couchbase::ClusterMap;
 use wire::couchbase::map::{Bucket, escaped};
 use wire::http::{self, ASK, AUTHORIZATION, Ask, Code, PATH};
 use wire::reply::Put;
-use wire::route::PartitionMap;
+use wire::route::{PartitionMap, Ports};
 
 use crate::Settings;
 use crate::core::Core;
@@ -167,8 +167,8 @@ impl Settings {
             epoch: self.map_epoch,
             host: None,
             lane,
-            port_base: self.couchbase_port_base.unwrap_or_default(),
-            management_port_base: self.management_port_base,
+            ports: self.couchbase_ports.unwrap_or(Ports::from(0)),
+            management_ports: self.management_ports,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use store::Shard;
 use wire::aerospike::{self, Code, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
 use wire::command::{COMMANDS, Command, Id};
-use wire::route::Slot;
+use wire::route::{Ports, Slot};
 
 use crate::Settings;
 use crate::client::Client;
@@ -33,15 +33,15 @@ const FEATURES: &str = "batch-any;batch-index;cluster-stable;float;peers;pscans;
 pub struct Aerospike {
     /// `max-record-size`, bytes: names, types and values of a record's bins, its set and its key.
     pub record_size_max: u64,
-    /// `aerospike`: lane `i` listens on this port plus `i`.
-    pub port_base: Option<u16>,
+    /// `aerospike`: where lanes listen.
+    pub ports: Option<Ports>,
     /// What clients send instead of the password: [`auth::aerospike_credential`] of it.
     pub credential: Option<String>,
 }
 
 impl Default for Aerospike {
     fn default() -> Aerospike {
-        Aerospike { record_size_max: 1024 * 1024, port_base: None, credential: None }
+        Aerospike { record_size_max: 1024 * 1024, ports: None, credential: None }
     }
 }
 
@@ -54,7 +54,7 @@ impl Aerospike {
 
     /// Clients have to prove this password. It takes tens of milliseconds, so no lane does it.
     pub(crate) fn expect(&mut self, password: Option<&[u8]>) {
-        let password = password.filter(|_| self.port_base.is_some());
+        let password = password.filter(|_| self.ports.is_some());
         self.credential = password.map(auth::aerospike_credential);
     }
 }
@@ -186,7 +186,7 @@ impl Node<'_> {
             (b"peers-clear-std" | b"peers-clear-alt", b"") => {
                 let peer = |lane: u16| format!("[{},,[{}]]", self.name(lane), self.address(lane));
                 let peers: Vec<String> = self.others().map(peer).collect();
-                let port = self.settings().port_base.unwrap_or_default();
+                let port = self.port(0);
                 write!(out, "{},{port},[{}]", self.generation(), peers.join(","))
             }
             (b"replicas", b"") => self.put_partitions(out, ":0,1,"),
@@ -220,7 +220,7 @@ impl Node<'_> {
     /// The name of a lane as a node. It must stay when the server begins anew, and differ from those of other servers of the
     /// host: it is made of the port.
     fn name(&self, lane: u16) -> String {
-        format!("A0{:08X}{lane:04X}", self.settings().port_base.unwrap_or_default())
+        format!("A0{:08X}{lane:04X}", self.port(0))
     }
 
     /// Of partitions, peers and balance alike: milliseconds of the server's start, in the 31 bits that all clients read. While it
@@ -230,10 +230,15 @@ impl Node<'_> {
         self.around.settings.map_epoch & 0x7fff_ffff
     }
 
+    /// Where a lane listens.
+    fn port(&self, lane: u16) -> u16 {
+        self.settings().ports.map_or(0, |ports| ports.of(lane))
+    }
+
     /// Where a client finds a lane, by the host to which it has come.
     fn address(&self, lane: u16) -> String {
         let host = self.around.settings.host(self.around.local);
-        let port = self.settings().port_base.map_or(0, |base| base.saturating_add(lane));
+        let port = self.port(lane);
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }
 

@@ -41,7 +41,7 @@ const STORE: [u8; 8] = [2, 0, 0, 0, 0, 0, 0, 0];
 fn world(lane_count: u16, seed: u64, faults: Faults) -> World {
     let settings = Settings {
         doors: vec![Door { port: Port::Lane, dialect: Dialect::Couchbase }],
-        couchbase_port_base: Some(11210),
+        couchbase_ports: Some(wire::route::Ports::from(11210)),
         ..Settings::default()
     };
     World::new(lane_count, &settings, seed, faults)

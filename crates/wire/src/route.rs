@@ -14,6 +14,27 @@ pub const SLOTS: u16 = 16384;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneId(pub u16);
 
+/// Where lanes listen for one dialect: lane `i` on port `first + i × step`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// Lane 0's.
+    pub first: u16,
+    /// From one lane to the next, at least 1.
+    pub step: u16,
+}
+
+impl Ports {
+    /// Ports side by side.
+    pub fn from(first: u16) -> Ports {
+        Ports { first, step: 1 }
+    }
+
+    /// A lane's. The last port there is stands for all behind it: settings that end there are refused at the start.
+    pub fn of(self, lane: u16) -> u16 {
+        self.first.saturating_add(self.step.saturating_mul(lane))
+    }
+}
+
 /// A Redis hash slot, below [`SLOTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(u16);

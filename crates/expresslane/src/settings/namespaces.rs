@@ -157,7 +157,7 @@ pub(crate) fn namespaces(settings: &ServeSettings) -> Result<Namespaces, String>
         Kind::Couchbase,
         flags(&[("--couchbase-bucket", settings.couchbase_bucket.is_some())]),
         "for Couchbase's and memcached's clients",
-        settings.couchbase_port().or(settings.memcached_port()).is_some(),
+        settings.couchbase_ports().or(settings.memcached_ports()).is_some(),
         Namespace::new(bucket),
     )?;
     let name = settings.aerospike_namespace.unwrap_or_default();
@@ -169,7 +169,7 @@ pub(crate) fn namespaces(settings: &ServeSettings) -> Result<Namespaces, String>
             ("--aerospike-default-ttl", settings.aerospike_default_ttl.is_some()),
         ]),
         "for Aerospike's clients",
-        settings.aerospike_port().is_some(),
+        settings.aerospike_ports().is_some(),
         Namespace { default_ttl_s, ..Namespace::new(name.as_str()) },
     )?;
     Ok(Namespaces::new(buckets, of_records))

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use wire::aerospike::Namespace;
+use wire::route::Ports;
 
 /// Lanes and the control thread are senders in one another's mailboxes; this is one less than those have places.
 pub(crate) const LANES_COUNT_MAX: u16 = 251;
@@ -100,9 +101,9 @@ impl FromStr for LanesCount {
     }
 }
 
-/// Where the lanes' own ports begin; `None` for off.
+/// Where the lanes' own ports are; `None` for off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LanePorts(pub(crate) Option<u16>);
+pub(crate) struct LanePorts(pub(crate) Option<Ports>);
 
 impl FromStr for LanePorts {
     type Err = String;
@@ -110,12 +111,22 @@ impl FromStr for LanePorts {
     fn from_str(text: &str) -> Result<LanePorts, String> {
         match text {
             "off" | "no" => Ok(LanePorts(None)),
-            _ => match text.parse() {
-                Ok(base) if base > 0 => Ok(LanePorts(Some(base))),
-                _ => Err(format!("the first lane port is a number from 1 to 65535, or off, not '{text}'")),
+            _ => match ports(text) {
+                Some(ports) => Ok(LanePorts(Some(ports))),
+                None => Err(format!(
+                    "the first lane port is a number from 1 to 65535, with a step behind it if the next is not the next \
+                     lane's (7000+10), or off, not '{text}'"
+                )),
             },
         }
     }
+}
+
+/// A first port, and from one lane to the next a step: `3000` or `3000+10`.
+fn ports(text: &str) -> Option<Ports> {
+    let (first, step) = text.split_once('+').unwrap_or((text, "1"));
+    let number = |digits: &str| digits.parse().ok().filter(|number| *number > 0);
+    Some(Ports { first: number(first)?, step: number(step)? })
 }
 
 /// Where another dialect than Redis' is spoken; `None`: it is not.
@@ -126,16 +137,16 @@ pub(crate) enum DialectPort {
     /// At the port that its clients expect.
     Conventional,
     /// There.
-    At(u16),
+    At(Ports),
 }
 
 impl DialectPort {
-    /// The port, given the one that clients expect.
-    pub(crate) fn port(self, conventional: u16) -> Option<u16> {
+    /// The ports of the lanes, given the first one that clients expect.
+    pub(crate) fn ports(self, conventional: u16) -> Option<Ports> {
         match self {
             DialectPort::Off => None,
-            DialectPort::Conventional => Some(conventional),
-            DialectPort::At(port) => Some(port),
+            DialectPort::Conventional => Some(Ports::from(conventional)),
+            DialectPort::At(ports) => Some(ports),
         }
     }
 }
@@ -147,9 +158,12 @@ impl FromStr for DialectPort {
         match text {
             "off" | "no" => Ok(DialectPort::Off),
             "yes" => Ok(DialectPort::Conventional),
-            _ => match text.parse() {
-                Ok(port) if port > 0 => Ok(DialectPort::At(port)),
-                _ => Err(format!("a dialect's port is a number from 1 to 65535, yes or off, not '{text}'")),
+            _ => match ports(text) {
+                Some(ports) => Ok(DialectPort::At(ports)),
+                None => Err(format!(
+                    "a dialect's port is a number from 1 to 65535, with a step behind it if the next is not the next lane's \
+                     (3000+10), yes or off, not '{text}'"
+                )),
             },
         }
     }
@@ -517,6 +531,13 @@ mod tests {
         check("251", Some(LanesCount::Count(251)));
         check("252", None::<LanesCount>);
         check("off", Some(LanePorts(None)));
+        check("7000", Some(LanePorts(Some(Ports { first: 7000, step: 1 }))));
+        check("7000+10", Some(LanePorts(Some(Ports { first: 7000, step: 10 }))));
+        for wrong in ["7000+", "7000+0", "+10", "7000+10+1", "7000-10", "0+1", "65536"] {
+            check(wrong, None::<LanePorts>);
+            check(wrong, None::<DialectPort>);
+        }
+        check("3000+2", Some(DialectPort::At(Ports { first: 3000, step: 2 })));
         check("0", None::<LanePorts>);
         check("770", Some(Mode(0o770)));
         check("1777", None::<Mode>);

@@ -2,9 +2,9 @@
 //! nodes. Every lane is a node.
 
 use wire::couchbase::ClusterMap;
-use wire::couchbase::map::{Bucket, bracketed, port};
+use wire::couchbase::map::{Bucket, bracketed};
 use wire::http::{self, ASK, Ask, Code, PATH};
-use wire::route::PartitionMap;
+use wire::route::{PartitionMap, Ports};
 
 use super::info::View;
 use crate::admin::Census;
@@ -53,8 +53,9 @@ impl Pages<'_> {
             limit => limit,
         } / lane_count;
         let host = bracketed(&self.host);
-        let kv = port(view.settings.couchbase_port_base.unwrap_or_default(), lane);
-        let management = view.settings.management_port_base.map_or(0, |base| port(base, lane));
+        let of_lane = |ports: Option<Ports>| ports.map_or(0, |ports| ports.of(lane));
+        let kv = of_lane(view.settings.couchbase_ports);
+        let management = of_lane(view.settings.management_ports);
         let this = if lane == view.from.lane { r#","thisNode":true"# } else { "" };
         let (free, used_mb, limit_mb) = (limit.saturating_sub(used), used / MB, limit / MB);
         format!(

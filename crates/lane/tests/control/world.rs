@@ -10,7 +10,7 @@ use lane::{
 use net::mem::{self, Mem};
 use net::{Limits, Net};
 use store::{Config, Recency, Region, Shard};
-use wire::route::{PartitionMap, Slot};
+use wire::route::{PartitionMap, Ports, Slot};
 
 /// Every look at it is a microsecond later than the one before, but for one that a test has chosen.
 #[derive(Default)]
@@ -126,7 +126,7 @@ impl World {
         let board = Arc::new(Board::new(lane_count));
         let mut settings = Settings {
             doors: vec![Door::SHARED, Door { port: Port::Lane, ..Door::SHARED }],
-            lane_port_base: Some(7000),
+            lane_ports: Some(Ports::from(7000)),
             meter_per_us: 1,
             stall_us: Some(1000),
             run_id: "0123456789abcdef".repeat(3)[..40].to_owned(),

@@ -15,7 +15,7 @@ use binary::{Reply, read, replies, request, request_at};
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
-use wire::route::{PartitionMap, vbucket};
+use wire::route::{PartitionMap, Ports, vbucket};
 
 /// The doors of [`settings`].
 const MEMCACHED: usize = 1;
@@ -29,8 +29,8 @@ fn settings() -> Settings {
             Door { port: Port::Shared, dialect: Dialect::Memcached },
             lane(Dialect::Management),
         ],
-        couchbase_port_base: Some(11210),
-        management_port_base: Some(8091),
+        couchbase_ports: Some(Ports::from(11210)),
+        management_ports: Some(Ports::from(8091)),
         map_epoch: 1_700_000_000_000,
         ..Settings::default()
     }

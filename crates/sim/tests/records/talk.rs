@@ -9,6 +9,7 @@ use wire::aerospike::EPOCH_S;
 use wire::aerospike::client::{Message, frame, messages, ops, put_batch, put_op};
 use wire::aerospike::head::{info1, info2, info3};
 use wire::aerospike::op::{kind, particle};
+use wire::route::Ports;
 
 pub(crate) type Digest = [u8; 20];
 
@@ -20,7 +21,7 @@ pub(crate) const GENERATION: u32 = 1_340_434_555;
 pub(crate) fn settings() -> Settings {
     Settings {
         doors: vec![Door { port: Port::Lane, dialect: Dialect::Aerospike }],
-        aerospike: Aerospike { port_base: Some(PORT), ..Aerospike::default() },
+        aerospike: Aerospike { ports: Some(Ports::from(PORT)), ..Aerospike::default() },
         map_epoch: STARTED_MS,
         ..Settings::default()
     }

@@ -14,7 +14,7 @@
 
 use std::fmt::Write as _;
 
-use crate::route::{PartitionMap, VBUCKETS};
+use crate::route::{PartitionMap, Ports, VBUCKETS};
 
 /// What the map is made of.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +31,10 @@ pub struct ClusterMap<'a> {
     pub host: Option<&'a str>,
     /// The lane that says this.
     pub lane: u16,
-    /// Lane 0's port for keys and values; that of lane `i` is larger by `i`.
-    pub port_base: u16,
-    /// The same of its management port, if there is one.
-    pub management_port_base: Option<u16>,
+    /// Their ports for keys and values.
+    pub ports: Ports,
+    /// Their management ports, if they have any.
+    pub management_ports: Option<Ports>,
 }
 
 /// A bucket of a server.
@@ -100,8 +100,8 @@ impl ClusterMap<'_> {
         let host = bracketed(self.host.unwrap_or(HOST_CONNECTED));
         for lane in 0..self.map.lanes() {
             let comma = if lane == 0 { "" } else { "," };
-            let management = self.management_port_base.map_or(0, |base| port(base, lane));
-            let direct = port(self.port_base, lane);
+            let management = self.management_ports.map_or(0, |ports| ports.of(lane));
+            let direct = self.ports.of(lane);
             put(
                 out,
                 format_args!(r#"{comma}{{"hostname":"{host}:{management}","ports":{{"direct":{direct}}}}}"#),
@@ -116,9 +116,9 @@ impl ClusterMap<'_> {
             if let Some(host) = self.host {
                 put(out, format_args!(r#""hostname":"{}","#, escaped(host)));
             }
-            put(out, format_args!(r#""services":{{"kv":{}"#, port(self.port_base, lane)));
-            if let Some(base) = self.management_port_base {
-                put(out, format_args!(r#","mgmt":{}"#, port(base, lane)));
+            put(out, format_args!(r#""services":{{"kv":{}"#, self.ports.of(lane)));
+            if let Some(ports) = self.management_ports {
+                put(out, format_args!(r#","mgmt":{}"#, ports.of(lane)));
             }
             out.push('}');
             if lane == self.lane {
@@ -134,7 +134,7 @@ impl ClusterMap<'_> {
         let host = bracketed(self.host.unwrap_or(HOST_CONNECTED));
         for lane in 0..self.map.lanes() {
             let comma = if lane == 0 { "" } else { "," };
-            put(out, format_args!(r#"{comma}"{host}:{}""#, port(self.port_base, lane)));
+            put(out, format_args!(r#"{comma}"{host}:{}""#, self.ports.of(lane)));
         }
         out.push_str(r#"],"vBucketMap":["#);
         for vbucket in 0..VBUCKETS {
@@ -148,11 +148,6 @@ impl ClusterMap<'_> {
 
 fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("writing to memory succeeds");
-}
-
-/// The port of a lane.
-pub fn port(base: u16, lane: u16) -> u16 {
-    base.saturating_add(lane)
 }
 
 /// A host as it stands in front of a port: an address of IPv6 in brackets.
@@ -186,8 +181,8 @@ mod tests {
             epoch: 1_700_000_000_000,
             host: None,
             lane: 1,
-            port_base: 11210,
-            management_port_base: Some(8091),
+            ports: Ports::from(11210),
+            management_ports: Some(Ports::from(8091)),
         }
     }
 
@@ -221,13 +216,8 @@ mod tests {
     #[test]
     fn without_a_bucket_there_are_nodes_alone() {
         let lanes = PartitionMap::even(1);
-        let view = ClusterMap {
-            bucket: None,
-            lane: 0,
-            host: Some("::1"),
-            management_port_base: None,
-            ..map(&lanes)
-        };
+        let view =
+            ClusterMap { bucket: None, lane: 0, host: Some("::1"), management_ports: None, ..map(&lanes) };
         let want = concat!(
             r#"{"rev":1,"revEpoch":1700000000000,"nodesExt":[{"hostname":"::1","services":{"kv":11210},"thisNode":true}],"#,
             r#""clusterCapabilitiesVer":[1,0],"clusterCapabilities":{}}"#
@@ -236,6 +226,19 @@ mod tests {
         let with = |name| ClusterMap { bucket: Some(Bucket { name, number: 0 }), ..view }.json();
         assert!(with("a\"b").contains(r#""name":"a\"b""#));
         assert!(with("b").contains(r#"["[::1]:11210"]"#));
+    }
+
+    #[test]
+    fn ports_lie_a_step_apart() {
+        let lanes = PartitionMap::even(3);
+        let (ports, management_ports) =
+            (Ports { first: 100, step: 10 }, Some(Ports { first: 8091, step: 2 }));
+        let text = ClusterMap { ports, management_ports, ..map(&lanes) }.json();
+        for want in [r#""$HOST:100","$HOST:110","$HOST:120""#, r#""services":{"kv":120,"mgmt":8095}"#] {
+            assert!(text.contains(want), "{text}");
+        }
+        assert!(text.contains(r#"{"hostname":"$HOST:8093","ports":{"direct":110}}"#), "{text}");
+        assert_eq!(Ports { first: 65_000, step: 500 }.of(2), u16::MAX);
     }
 
     #[test]
