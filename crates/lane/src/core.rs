@@ -9,7 +9,7 @@ use std::sync::Arc;
 use store::Budget;
 use wire::command::{Command, Group, Work as Cost};
 use wire::reply::{self, Proto};
-use wire::route::{LaneId, PartitionMap, Slot, SlotSet};
+use wire::route::{PartitionMap, Slot};
 
 use crate::admin::{Order, Pause};
 use crate::board::Board;
@@ -96,8 +96,6 @@ pub(crate) struct Core {
     pub(crate) lane_count: u16,
     pub(crate) settings: Settings,
     pub(crate) map: Arc<PartitionMap>,
-    /// The slots that are this lane's, for the one look-up that each command makes.
-    slots: Box<SlotSet>,
     pub(crate) board: Arc<Board>,
     pub(crate) space: Keyspace,
     pub(crate) locks: Locks,
@@ -158,7 +156,6 @@ impl Core {
             lane_count: map.lanes(),
             is_overseen: settings.is_strict,
             settings,
-            slots: Box::new(map.slots(LaneId(id))),
             map,
             board,
             space,
@@ -192,7 +189,7 @@ impl Core {
     /// Whether a slot is this lane's.
     #[inline]
     pub(crate) fn has(&self, slot: Slot) -> bool {
-        self.slots.contains(slot)
+        self.space.slots.contains(slot)
     }
 
     /// Whether something waits for its next step.

@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use store::{Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
 use wire::command::Command;
 use wire::reply::{self, Proto, Put};
-use wire::route::Slot;
+use wire::route::{Slot, SlotSet};
 
 use crate::Now;
 use crate::chance::Chance;
@@ -49,6 +49,8 @@ pub(crate) struct Keyspace {
     graves: VecDeque<Request>,
     /// Their pages.
     grave_pages: usize,
+    /// The slots that are this lane's, for the one look-up that each command makes.
+    pub(crate) slots: Box<SlotSet>,
     pub(crate) room: Room,
     pub(crate) now: Now,
     /// What commands came to.
@@ -81,8 +83,8 @@ impl Keyspace {
         database_count: u16,
         namespaces: Namespaces,
         cursor_after: u64,
-        bulk_size_max: u64,
         room: Room,
+        slots: SlotSet,
     ) -> Keyspace {
         // As secret as the table's own seed, and as repeatable.
         let chance = Chance::new(shard.key(0, 0, &cursor_after.to_le_bytes()).hash);
@@ -91,12 +93,13 @@ impl Keyspace {
             watches: Watches::default(),
             graves: VecDeque::new(),
             grave_pages: 0,
+            slots: Box::new(slots),
             room,
             now,
             tally: Tally::default(),
             database_count,
             cursor_after,
-            bulk_size_max,
+            bulk_size_max: u64::MAX,
             chance,
             documents: Documents::default(),
             namespaces,

@@ -113,10 +113,10 @@ impl Lane {
         let first_after = if next_lane.0 < map.lanes() { map.ranges(next_lane).next() } else { None };
         let cursor_after = first_after.map_or(0, |(first, _)| u64::from(first.number()) << 48);
         let (databases, namespaces) = (settings.database_count, settings.namespaces.clone());
-        let bulk_size_max = settings.bulk_size_max;
         let room = Room::unlimited(Arc::clone(&board), id);
-        let now = Now::default();
-        let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, bulk_size_max, room);
+        let (now, slots) = (Now::default(), map.slots(LaneId(id)));
+        let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, room, slots);
+        space.bulk_size_max = settings.bulk_size_max;
         space.set_room(settings.memory_size_max, settings.policy);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();

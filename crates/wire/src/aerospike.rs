@@ -46,7 +46,8 @@ pub use head::{Bits, HEAD_SIZE, Head, Verb};
 
 /// The argument that is the head.
 pub const HEAD: usize = 0;
-/// The argument that is the digest of a record, or of a scan the partition's id, little-endian. Empty where there is none.
+/// The argument that is the digest of a record, or of a scan the ids of its partitions, two bytes each, little-endian, of which the
+/// first one decides the lane. Empty where there is none.
 pub const DIGEST: usize = 1;
 /// The argument that is the set's name.
 pub const SET: usize = 2;
@@ -65,6 +66,9 @@ pub const SET_SIZE_MAX: usize = 63;
 pub const NAMESPACE_SIZE_MAX: usize = 31;
 /// Number of partitions of a namespace.
 pub const PARTITIONS: u16 = 4096;
+/// Most records that a scan counts, of which so many are wanted and no more (`max_records`): they are found in one piece of work
+/// over all its partitions. One that wants more is not limited.
+pub const SCAN_RECORD_COUNT_MAX: u32 = 65_536;
 /// Longest user key that is kept with a record, its type included.
 pub const USER_KEY_SIZE_MAX: usize = 8 * 1024;
 

@@ -402,6 +402,35 @@ fn a_scan_is_a_command_for_each_partition() {
     assert_eq!(head(&commands[3]).verb, Verb::Get);
 }
 
+/// What counts the records sees all partitions; a limit that is no limit, or too high to be counted to, is none.
+#[test]
+fn a_scan_of_some_records_is_one_command() {
+    let ids = [0_u16, 4095, 77];
+    let scan = |max_records| Message { info1: 1, digest: None, partitions: &ids, max_records, ..message() };
+    let all: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+    for limit in [1, 100, 65_536] {
+        let commands = read(&[framed(&scan(limit)), framed(&Message { info1: 3, ..message() })].concat());
+        assert_eq!((commands.len(), &commands[0][DIGEST], &commands[0][SET][..]), (2, &all, &b"demo"[..]));
+        let head = head(&commands[0]);
+        assert_eq!((head.verb, u64::from(head.index), head.is(Bits::LAST)), (Verb::Scan, limit, true));
+        assert_eq!(self::head(&commands[1]).verb, Verb::Get);
+    }
+    for limit in [0, 65_537, u64::MAX] {
+        let commands = read(&framed(&scan(limit)));
+        assert_eq!(commands.len(), 3);
+        assert!(commands.iter().all(|command| head(command).index == 0));
+    }
+    // Four bytes are no number of records.
+    let mut short = framed(&scan(1));
+    let at = short.len() - 13;
+    short[at..at + 5].copy_from_slice(&[0, 0, 0, 5, 13]);
+    short.truncate(at + 9);
+    let size = short.len() - 8;
+    short[7] = u8::try_from(size).unwrap();
+    let commands = read(&short);
+    assert_eq!((commands.len(), head(&commands[0]).code), (1, Code::PARAMETER));
+}
+
 /// Digests and partitions as the C client computes them.
 #[test]
 fn partitions_are_those_of_aerospike() {

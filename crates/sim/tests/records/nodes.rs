@@ -22,6 +22,29 @@ fn scan(set: &'static [u8], partitions: &[u16], is_told: bool) -> Vec<u8> {
     out
 }
 
+/// The same of which so many records are wanted, and which is told what is through.
+fn limited_scan(set: &'static [u8], partitions: &[u16], max_records: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    Message { info1: info1::READ, namespace: b"test", set, partitions, max_records, ..Message::default() }
+        .put(&mut out);
+    out
+}
+
+/// Sends a scan and takes rounds until the message has come that ends it.
+fn scanned(world: &mut World, client: &mut Client, bytes: &[u8]) -> Vec<u8> {
+    let mut last = [0; 30];
+    last[..12].copy_from_slice(&[2, 3, 0, 0, 0, 0, 0, 22, 22, 0, 0, info3::LAST]);
+    client.send(bytes);
+    for _ in 0..40_000 {
+        client.pump();
+        if client.received.ends_with(&last) {
+            return std::mem::take(&mut client.received);
+        }
+        world.round();
+    }
+    panic!("the scan does not end");
+}
+
 /// What a scan has found: digests with their bins, sorted; and its other messages.
 fn found(mut bytes: &[u8]) -> (Vec<String>, String) {
     let (mut records, mut others) = (Vec::new(), String::new());
@@ -47,6 +70,51 @@ fn found(mut bytes: &[u8]) -> (Vec<String>, String) {
     }
     records.sort();
     (records, others)
+}
+
+/// A node gives as many records as are wanted of its own, and says which partitions are others'.
+#[test]
+fn scans_end_with_as_many_records_as_are_wanted() {
+    let all: Vec<u16> = (0..4096).collect();
+    for lane_count in [1, 4] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(0);
+        for number in 0..400 {
+            let set: &'static [u8] = if number % 2 == 0 { b"even" } else { b"odd" };
+            exchange(
+                &mut world,
+                &mut client,
+                &put(number).set(set).text("long", &"x".repeat(500)).bytes(),
+                1,
+            );
+        }
+        let (mut sum, mut own_sum) = (0, 0);
+        for lane in 0..lane_count {
+            let mut client = world.connect(usize::from(lane));
+            let mut scan = |world: &mut World, set, partitions: &[u16], limit| {
+                found(&scanned(world, &mut client, &limited_scan(set, partitions, limit)))
+            };
+            let (records, others) = scan(&mut world, b"", &all, 1000);
+            sum += records.len();
+            let own: Vec<u16> = (0..4096).filter(|id| others.contains(&format!("0 g{id} done|"))).collect();
+            own_sum += own.len();
+            let unavailable = others.matches("11 g").count();
+            assert_eq!((own.len() + unavailable, others.ends_with("0 g0 last|")), (4096, true));
+            for limit in [1, 7, 40] {
+                let (some, others) = scan(&mut world, b"", &own, limit);
+                assert_eq!(some.len() as u64, limit);
+                assert!(some.iter().all(|record| records.contains(record)) && others.ends_with("0 g0 last|"));
+                // Behind the last record nothing is said to be through.
+                assert!(others.matches("done").count() < own.len());
+                assert_eq!(scan(&mut world, b"odd", &own, limit).0.len() as u64, limit);
+            }
+            // Just as many as there are.
+            let (same, _) = scan(&mut world, b"", &own, records.len() as u64);
+            assert_eq!(same, records);
+            assert_eq!(scan(&mut world, b"none", &own, 5).0.len(), 0);
+        }
+        assert_eq!((sum, own_sum), (400, 4096));
+    }
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub struct Message<'a> {
     pub digest: Option<&'a [u8; DIGEST_SIZE]>,
     /// Partitions of a scan.
     pub partitions: &'a [u16],
+    /// How many records of a scan are wanted at most; 0 for all.
+    pub max_records: u64,
     /// How many operations there are, and their bytes as [`put_op`] writes them.
     pub ops: (u16, &'a [u8]),
 }
@@ -58,6 +60,9 @@ impl Message<'_> {
         if !self.partitions.is_empty() {
             let ids: Vec<u8> = self.partitions.iter().flat_map(|id| id.to_le_bytes()).collect();
             put(field::PARTITIONS, &ids);
+        }
+        if self.max_records > 0 {
+            put(field::MAX_RECORDS, &self.max_records.to_be_bytes());
         }
         (count, out)
     }

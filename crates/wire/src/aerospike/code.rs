@@ -17,6 +17,8 @@ impl Code {
     pub const EXISTS: Code = Code(5);
     /// There is no memory for it.
     pub const OUT_OF_SPACE: Code = Code(8);
+    /// The partition is another node's.
+    pub const PARTITION_UNAVAILABLE: Code = Code(11);
     /// A bin is of another type.
     pub const BIN_TYPE: Code = Code(12);
     /// The record would be larger than records may be.
@@ -52,6 +54,7 @@ impl Code {
             Code::PARAMETER => "AS_ERR_PARAMETER",
             Code::EXISTS => "AS_ERR_RECORD_EXISTS",
             Code::OUT_OF_SPACE => "AS_ERR_OUT_OF_SPACE",
+            Code::PARTITION_UNAVAILABLE => "AS_ERR_UNAVAILABLE",
             Code::BIN_TYPE => "AS_ERR_INCOMPATIBLE_TYPE",
             Code::TOO_BIG => "AS_ERR_RECORD_TOO_BIG",
             Code::UNSUPPORTED => "AS_ERR_UNSUPPORTED_FEATURE",

@@ -2,7 +2,8 @@
 //!
 //! As in [`crate::resp`] there are two ways to read a request: as a view while it is small, by tokens when it is larger than
 //! [`VIEW_SIZE_MAX`]. Of a batch each row is a command of its own, of a scan each partition, so neither is ever in one place,
-//! and what keeps a client from asking faster than it reads holds for them too.
+//! and what keeps a client from asking faster than it reads holds for them too. A scan of which only some records are wanted is one
+//! command: what counts them sees all its partitions.
 //!
 //! The decoder's state is small and can be taken and put back ([`Decoder::state`], [`Decoder::rewind`]), because it may stand
 //! between two rows. What a row repeats of the one before is shared between states, and as large as a view at most.
@@ -226,6 +227,12 @@ impl Decoder {
             Then::Rows { count, size, behind } => {
                 self.state.phase = Phase::Rows(Batch { rows_left: count, left: size, behind, before: None });
                 skip(front, args)
+            }
+            Then::Scan { partitions, ops } if parsed.head.index > 0 => {
+                let head = Head { bits: parsed.head.bits.and_if(true, Bits::LAST), ..parsed.head };
+                let (set, ops_here) = (&input[parsed.set], &input[ops.clone()]);
+                args.set([&head.to_bytes()[..], &input[partitions], set, b"", ops_here]);
+                Step::Command { size: ops.end }
             }
             Then::Scan { partitions, ops } => {
                 let template = Arc::new(Template {

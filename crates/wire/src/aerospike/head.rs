@@ -28,7 +28,7 @@ pub enum Verb {
     Write,
     /// Delete a record.
     Delete,
-    /// All records of a partition, of one set or of all.
+    /// The records of one partition, or some of several, of one set or of all.
     Scan,
     /// An info request.
     Info,
@@ -148,7 +148,7 @@ pub struct Head {
     pub generation: u32,
     /// Time to live as sent: seconds, 0 for the namespace's default, all ones for never, one less to keep it.
     pub ttl: u32,
-    /// The row's number, which its reply repeats.
+    /// The row's number, which its reply repeats. Of a scan how many records it gives at most, 0 for all.
     pub index: u32,
     /// How many operations there are.
     pub op_count: u16,

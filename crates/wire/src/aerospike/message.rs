@@ -55,6 +55,7 @@ pub(super) mod field {
     pub(in super::super) const TRANSACTION_DEADLINE: u8 = 6;
     pub(in super::super) const PARTITIONS: u8 = 11;
     pub(in super::super) const DIGESTS: u8 = 12;
+    pub(in super::super) const MAX_RECORDS: u8 = 13;
     /// Secondary indexes.
     pub(in super::super) const INDEX_FIRST: u8 = 21;
     pub(in super::super) const INDEX_LAST: u8 = 26;
@@ -279,6 +280,15 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     if partitions.is_empty() || partitions.len() % 2 != 0 || !are_partitions {
         return refuse(Code::PARAMETER);
     }
+    let limit = match (
+        &fields.max_records,
+        fields.max_records.clone().and_then(|range| input[range].first_chunk()),
+    ) {
+        (None, _) => 0,
+        (Some(range), Some(bytes)) if range.len() == size_of::<u64>() => u64::from_be_bytes(*bytes),
+        _ => return refuse(Code::PARAMETER),
+    };
+    let limit = u32::try_from(limit).ok().filter(|limit| *limit <= super::SCAN_RECORD_COUNT_MAX);
     let frame_size = match usize::try_from(end) {
         Ok(size) if size <= FRONT_SIZE_MAX => size,
         _ => return refuse(Code::PARAMETER),
@@ -287,7 +297,8 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
         return Err(frame_size);
     }
     let then = Then::Scan { partitions, ops: at..frame_size };
-    Ok(Parsed { set: fields.set.clone(), ..Parsed::of(Head { verb: Verb::Scan, ..head }, 0, then) })
+    let head = Head { verb: Verb::Scan, index: limit.unwrap_or_default(), ..head };
+    Ok(Parsed { set: fields.set.clone(), ..Parsed::of(head, 0, then) })
 }
 
 /// What a message or row of a record is for.
@@ -372,6 +383,7 @@ struct Fields {
     key: Range<usize>,
     digest: Option<Range<usize>>,
     partitions: Option<Range<usize>>,
+    max_records: Option<Range<usize>>,
     /// How many bytes the rows have with what stands in front of them, and where they begin.
     batch: Option<(u64, usize)>,
     /// There is one that asks for what is not served.
@@ -415,6 +427,7 @@ fn fields(input: &[u8], mut at: usize, count: u16, end: u64) -> Result<(Fields, 
             field::USER_KEY => fields.key = range,
             field::DIGEST => fields.digest = Some(range),
             field::PARTITIONS => fields.partitions = Some(range),
+            field::MAX_RECORDS => fields.max_records = Some(range),
             field::DIGESTS => fields.is_unsupported |= !range.is_empty(),
             field::TRANSACTION_ID
             | field::TRANSACTION_DEADLINE

@@ -37,6 +37,8 @@ pub fn requests(input: &[u8], seed: u64) {
 fn answer(command: &Command, limits: &Limits) {
     let head = Head::from_bytes(&command[HEAD]);
     let digest_size = match head.verb {
+        // Of a scan that is limited all partitions, of another one.
+        Verb::Scan if head.index > 0 => command[DIGEST].len().next_multiple_of(2).max(2),
         Verb::Scan => 2,
         verb if verb.has_digest() => DIGEST_SIZE,
         _ => 0,

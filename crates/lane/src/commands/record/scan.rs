@@ -4,9 +4,9 @@ use store::{Budget, Effect};
 use wire::aerospike::head::{info1, info3};
 use wire::aerospike::op::kind;
 use wire::aerospike::reply::{Reply, put_end, put_field_header};
-use wire::aerospike::{Code, TEXT, info};
+use wire::aerospike::{Code, Head, TEXT, info};
 use wire::reply::Put;
-use wire::route::partition;
+use wire::route::Slot;
 
 use super::read::Wanted;
 use super::{Record, Request};
@@ -14,8 +14,9 @@ use crate::commands::{Progress, Step, database};
 use crate::keyspace::Keyspace;
 use crate::replies::Sink;
 
-/// A cursor's partition stands above this many bits of position in it.
-const PARTITION_SHIFT: u32 = 48;
+/// Above this many bits of position stands in a shard's cursor the partition, and in a scan's progress the number of those before it.
+const POSITION_BITS: u32 = 48;
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
 /// Fields of a record that is found.
 mod field {
@@ -25,7 +26,8 @@ mod field {
     pub(super) const DIGEST: u8 = 4;
 }
 
-/// All records of a partition, or those of a set, some buckets a step. `at` is the cursor, `count` tells whether it has begun.
+/// The records of its partitions, or those of a set, some buckets a step, until there are as many as are wanted. `at` is the
+/// partition's place in the list and the position in it, `count` the number of records.
 pub(super) fn scan(
     space: &mut Keyspace,
     request: &Request<'_>,
@@ -33,12 +35,20 @@ pub(super) fn scan(
     sink: &mut Sink<'_>,
     budget: &mut Budget,
 ) -> Step {
-    let head = &request.head;
-    let id = partition(request.arg(wire::aerospike::DIGEST));
+    let limit = match request.head.index {
+        0 => i64::MAX,
+        limit => i64::from(limit),
+    };
+    let head = Head { index: 0, ..request.head };
+    let ids = request.arg(wire::aerospike::DIGEST).as_chunks::<2>().0;
+    let id_at = |index: u64| {
+        ids.get(usize::try_from(index).expect("a list in memory")).map(|id| u16::from_le_bytes(*id))
+    };
+    let first = id_at(0).expect("a scan has partitions");
     let asked = match request.asked() {
         Ok(asked) if asked.iter().all(|asked| asked.op.kind == kind::READ) => asked,
-        Ok(_) => return refuse(request, Code::PARAMETER, id, sink),
-        Err(code) => return refuse(request, code, id, sink),
+        Ok(_) => return refuse(&head, Code::PARAMETER, first, sink),
+        Err(code) => return refuse(&head, code, first, sink),
     };
     // Without a bin it wants all, unlike a read.
     let wanted = if asked.is_empty() && !request.has(info1::NO_BINS) {
@@ -46,48 +56,60 @@ pub(super) fn scan(
     } else {
         Wanted::of(request, &asked)
     };
-    let Some(wanted) = wanted else { return refuse(request, Code::PARAMETER, id, sink) };
-    let slot = u64::from(wire::route::Slot::of_partition(id).number());
-    if progress.count == 0 {
-        (progress.count, progress.at) = (1, slot << PARTITION_SHIFT);
-    }
+    let Some(wanted) = wanted else { return refuse(&head, Code::PARAMETER, first, sink) };
     let (shard, now_ms, db) = (&space.shard, space.now.unix_ms, request.call.db);
     let namespace = &space.namespace(db).name;
     while !budget.is_spent() {
+        let (index, position) = (progress.at >> POSITION_BITS, progress.at & POSITION_MASK);
+        let Some(id) = id_at(index).filter(|_| progress.count < limit) else {
+            put_end(sink, &head);
+            return Step::Done;
+        };
+        let slot = Slot::of_partition(id);
+        if !space.slots.contains(slot) {
+            // The client's map is old: it asks again where the partition is.
+            done(&head, Code::PARTITION_UNAVAILABLE, id, sink);
+            progress.at = (index + 1) << POSITION_BITS;
+            budget.spend(1, 0);
+            continue;
+        }
         // One bucket, or one run of empty partitions.
         let mut one = Budget::new(1, u32::MAX);
         let (mut count, mut size) = (1, 0);
-        progress.at = shard.scan(db, progress.at, now_ms, &mut one, &mut |digest, entry| {
+        let start = u64::from(slot.number()) << POSITION_BITS;
+        let next = shard.scan(db, start | position, now_ms, &mut one, &mut |digest, entry| {
             let record = Record::of(entry);
             count += 1;
-            if !request.set().is_empty() && record.set() != request.set() {
+            if progress.count == limit || !request.set().is_empty() && record.set() != request.set() {
                 return;
             }
+            progress.count += 1;
             let (fields, field_count) = fields(digest, &record, namespace.as_bytes());
             size += fields.len() + record.value.size();
-            wanted.put(&record, Reply { field_count, ..record.reply() }, head, &fields, sink);
+            wanted.put(&record, Reply { field_count, ..record.reply() }, &head, &fields, sink);
         });
         budget.spend(count, size);
-        if progress.at >> PARTITION_SHIFT != slot {
+        if next & !POSITION_MASK == start {
+            progress.at = index << POSITION_BITS | next & POSITION_MASK;
+        } else {
             if head.info3 & info3::PARTITION_DONE == 0 {
-                done(request, Code::OK, id, sink);
+                done(&head, Code::OK, id, sink);
             }
-            put_end(sink, head);
-            return Step::Done;
+            progress.at = (index + 1) << POSITION_BITS;
         }
     }
     Step::More
 }
 
 /// A partition is through.
-fn done(request: &Request<'_>, code: Code, id: u16, sink: &mut Sink<'_>) {
+fn done(head: &Head, code: Code, id: u16, sink: &mut Sink<'_>) {
     let reply = Reply { generation: u32::from(id), info3: info3::PARTITION_DONE, ..Reply::of(code) };
-    reply.put_header(sink, &request.head);
+    reply.put_header(sink, head);
 }
 
-fn refuse(request: &Request<'_>, code: Code, id: u16, sink: &mut Sink<'_>) -> Step {
-    done(request, code, id, sink);
-    put_end(sink, &request.head);
+fn refuse(head: &Head, code: Code, id: u16, sink: &mut Sink<'_>) -> Step {
+    done(head, code, id, sink);
+    put_end(sink, head);
     Step::Done
 }
 
