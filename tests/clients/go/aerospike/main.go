@@ -319,6 +319,12 @@ func scans(client *as.Client) {
 	Same(some > 800 && others > 800, true)
 	one := in("scanned", 7)
 	Same(count(client.ScanPartitions(nil, as.NewPartitionFilterById(one.PartitionId()), namespace, "scanned")) > 0, true)
+	// No more than are wanted.
+	for _, limit := range []int64{1, 100, 5000} {
+		some := as.NewScanPolicy()
+		some.MaxRecords = limit
+		Same(count(client.ScanPartitions(some, as.NewPartitionFilterAll(), namespace, "scanned")), min(int(limit), 2000))
+	}
 	statement := as.NewStatement(namespace, "scanned")
 	Same(count(client.Query(nil, statement)), 2000)
 	statement.Filter = as.NewEqualFilter("n", 7)
