@@ -195,7 +195,8 @@ impl<'a> Session<'a> {
                 self.remember(&entry.knob, found, &disturbs);
             }
             let had = entry.had;
-            targets.push(Back { knob: entry.knob, had: had.clone(), to: had, disturbs, is_forgotten: true });
+            let (knob, to) = (entry.knob, had.clone());
+            targets.push(Back { knob, had, to, disturbs: Vec::new(), is_forgotten: true });
         }
         // What is refused now may be possible when lanes are gone altogether: a class below a root that is ours now.
         revert::put_back(&mut self.hands, targets, false)

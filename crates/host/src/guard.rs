@@ -432,6 +432,14 @@ mod tests {
     }
 
     #[test]
+    fn who_sets_a_knob_is_one_that_runs() {
+        let tuned = |running| Daemon { name: "tuned".to_owned(), running, manageable: true };
+        let latency: Knob = "cpu/3/resume-latency-us".parse().unwrap();
+        assert!(culprit(&latency, &[tuned(true)]).starts_with("tuned runs"));
+        assert!(culprit(&latency, &[tuned(false)]).starts_with("No daemon known"));
+    }
+
+    #[test]
     fn a_thread_that_was_started_since_is_set_and_the_last_of_two_wants_counts() {
         let mut machine = Machine::new();
         let affinity = Knob::Thread { pid: 7, start: 1, tid: 8, what: crate::knob::ThreadKnob::Affinity };

@@ -103,6 +103,10 @@ fn a_core_that_takes_the_interrupts_still_sleeps_and_that_is_said() {
     let plan = planned(&machine(), &wish("irq = 'reserved 4'"));
     assert_eq!(limits(&plan), ["cpu/2/resume-latency-us: 0 -> n/a"]);
     says(&plan, "its interrupts go to core 4");
+    let mut facts = machine();
+    facts.cpus[2].resume_latency_us = None;
+    let notes = planned(&facts, &wish("irq = 'reserved 4'")).notes;
+    assert!(!notes.iter().any(|note| note.contains("its interrupts go to")), "no core is awake: {notes:?}");
     let plan = planned(&machine(), &wish("irq = 'on-lane'"));
     assert!(!plan.notes.iter().any(|note| note.contains("its interrupts go to")), "{:?}", plan.notes);
 }

@@ -268,7 +268,7 @@ impl Netlink {
     /// # Errors
     /// The kernel's refusal in its own words, where it has some.
     pub(super) fn ask(&mut self, message: &Message) -> Result<Vec<Reply>, Refusal> {
-        for _ in 1..DUMPS_COUNT_MAX {
+        for _ in 0..DUMPS_COUNT_MAX {
             if let Some(replies) = self.ask_once(message)? {
                 return Ok(replies);
             }
@@ -453,5 +453,68 @@ mod tests {
         let request = [&[0; 4][..], &24_u32.to_ne_bytes(), &[0; 20], said].concat();
         assert_eq!(words(&request, ERROR, ACK_TLVS), "Exclusivity flag on");
         assert_eq!(words(&capped, ERROR, CAPPED), "");
+    }
+
+    /// A message of the kernel: type, flags, number of the request, body.
+    fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(HEADER_SIZE + body.len()).unwrap();
+        [
+            &length.to_ne_bytes()[..],
+            &kind.to_ne_bytes(),
+            &flags.to_ne_bytes(),
+            &sequence.to_ne_bytes(),
+            &[0; 4],
+            body,
+        ]
+        .concat()
+    }
+
+    /// What an asker gets of a kernel that has said all of this beforehand, a datagram each; how often it asked.
+    fn told(answers: &[Vec<u8>]) -> (Result<Vec<Vec<u8>>, Refusal>, u32) {
+        let (socket, kernel) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        for answer in answers {
+            kernel.send(answer).unwrap();
+        }
+        let mut netlink = Netlink { socket: socket.into(), sequence: 0, piece: vec![0; PIECE_SIZE] };
+        let replies = netlink.ask(&Message::new(36, DUMP, &[]));
+        (replies.map(|replies| replies.into_iter().map(|reply| reply.0).collect()), netlink.sequence)
+    }
+
+    #[test]
+    fn a_dump_into_which_a_change_fell_is_asked_for_again() {
+        let done = |sequence, flags| message(DONE, flags, sequence, &[0; 4]);
+        // The number of its dump is in each part; the change is marked in a part or at the end.
+        let dumps = |changed_count: u32| -> Vec<Vec<u8>> {
+            let dump = |sequence: u32| {
+                let flags = if sequence <= changed_count { DUMP_INTERRUPTED } else { 0 };
+                let (part, end) = if sequence.is_multiple_of(2) { (flags, 0) } else { (0, flags) };
+                let parts = [message(20, part, sequence, &sequence.to_ne_bytes()), done(sequence, end)];
+                // What an earlier request was not waited for comes first.
+                [message(20, 0, 99, b"late"), parts.concat()]
+            };
+            (1..=changed_count + 1).flat_map(dump).collect()
+        };
+        let count = u32::try_from(DUMPS_COUNT_MAX).unwrap();
+        for changed in 0..count {
+            let (replies, asked) = told(&dumps(changed));
+            assert_eq!((replies.unwrap(), asked), (vec![(changed + 1).to_ne_bytes().to_vec()], changed + 1));
+        }
+        let (refused, asked) = told(&dumps(count));
+        let refusal = refused.unwrap_err();
+        assert!(
+            refusal.cause == crate::kernel::Cause::Busy && refusal.reason.contains("changed 5 times"),
+            "{refusal}"
+        );
+        assert_eq!(asked, count);
+    }
+
+    #[test]
+    fn an_answer_ends_with_its_error() {
+        let error = |code: i32| [&code.to_ne_bytes()[..], &[0; HEADER_SIZE]].concat();
+        let (refused, asked) =
+            told(&[message(20, 0, 1, b"part"), message(ERROR, 0, 1, &error(-libc::EBUSY))]);
+        assert_eq!((refused.unwrap_err().cause, asked), (crate::kernel::Cause::Busy, 1));
+        let (replies, _) = told(&[message(20, 0, 1, b"part"), message(ERROR, 0, 1, &error(0))]);
+        assert_eq!(replies.unwrap(), [b"part".to_vec()]);
     }
 }
