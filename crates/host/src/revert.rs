@@ -9,12 +9,12 @@
 
 use std::fmt;
 
-use crate::change::{Change, Conflict, Event, Hands, Trouble};
+use crate::change::{Change, Conflict, Event, Hands, Trouble, shown};
 use crate::journal::{Held, Journal, Line};
 use crate::kernel::{Cause, Kernel};
 use crate::knob::{Knob, Setting};
 
-/// Passes over the knobs that other writes reset.
+/// Passes over the knobs that other writes reset; one that is not as it was then could not be put back.
 pub const PASSES_MAX: usize = 4;
 
 /// What became of the knobs that were held.
@@ -249,7 +249,7 @@ pub(crate) fn put_back_bystanders(
     };
     let mut refused: Vec<(Knob, String)> = Vec::new();
     let mut theirs: Vec<Knob> = Vec::new();
-    for _ in 0..PASSES_MAX {
+    for pass in 0.. {
         refused.clear();
         let mut has_written = false;
         for knob in bystanders(hands) {
@@ -269,6 +269,12 @@ pub(crate) fn put_back_bystanders(
             if !held.is_ours(&found) {
                 hands.tell(Event::Conflict(conflict(&knob, &held, found)));
                 theirs.push(knob);
+                continue;
+            }
+            if pass == PASSES_MAX {
+                let (goal, found) = (shown(goal), shown(&found));
+                let reason = format!("another setting resets it to {found}, and it does not keep {goal}");
+                refused.push((knob, reason));
                 continue;
             }
             match hands.kernel.write(&knob, goal.as_ref()) {
@@ -318,13 +324,7 @@ mod tests {
 
     /// Reverts what these lines tell on a machine where a and b have this; what they have then.
     fn reverted(lines: Vec<Line>, has: [&str; 2]) -> (Reverted, [String; 2]) {
-        let sysctls = [("a".to_owned(), has[0].to_owned()), ("b".to_owned(), has[1].to_owned())].into();
-        let facts = Facts { sysctls, ..Facts::default() };
-        let mut kernel = Fake::of(&facts);
-        let mut journal = Journal::begin(Box::new(Memory::default()), "boot", Wish::default()).unwrap();
-        for line in lines {
-            journal.append(line).unwrap();
-        }
+        let (mut kernel, mut journal) = machine(lines, has);
         let reverted = revert(&mut kernel, &mut journal, false, &mut |_| {});
         let now = ["a", "b"].map(|name| kernel.read(&Knob::sysctl(name)).unwrap().unwrap().to_string());
         (reverted, now)
@@ -350,6 +350,80 @@ mod tests {
             (&conflict.had, &conflict.wrote, &conflict.found),
             (&setting("2"), &setting("3"), &setting("5"))
         );
+    }
+
+    /// A machine whose a and b have this, and a journal of these lines.
+    fn machine(lines: Vec<Line>, has: [&str; 2]) -> (Fake, Journal) {
+        let sysctls = [("a".to_owned(), has[0].to_owned()), ("b".to_owned(), has[1].to_owned())].into();
+        let mut journal = Journal::begin(Box::new(Memory::default()), "boot", Wish::default()).unwrap();
+        lines.into_iter().for_each(|line| journal.append(line).unwrap());
+        (Fake::of(&Facts { sysctls, ..Facts::default() }), journal)
+    }
+
+    #[test]
+    fn what_is_left_is_no_longer_in_force_and_nobody_has_to_confirm_it() {
+        let lines = vec![
+            write("a", "0", "1", &[]),
+            done("a", &[]),
+            Line::Complete { steps: 1 },
+            Line::ConfirmBy { deadline_s: 60 },
+        ];
+        let (mut kernel, mut journal) = machine(lines, ["9", "2"]);
+        let reverted = revert(&mut kernel, &mut journal, false, &mut |_| {});
+        assert_eq!((reverted.conflicts.len(), journal.entries().len()), (1, 1));
+        assert!(!journal.is_complete());
+        assert_eq!(journal.confirmation(99), crate::journal::Confirmation::NotNeeded);
+        let reverted = revert(&mut kernel, &mut journal, true, &mut |_| {});
+        assert!(reverted.is_clean() && journal.is_over(), "{reverted}");
+    }
+
+    #[test]
+    fn what_has_its_former_value_again_is_nobodys_conflict() {
+        let (mut kernel, mut journal) = machine(vec![write("a", "0", "1", &[]), done("a", &[])], ["5", "2"]);
+        let mut hands =
+            Hands { kernel: &mut kernel, journal: &mut journal, observer: &mut |_| {}, is_undoing: true };
+        // It had 5 by someone else when an apply that is undone now began.
+        let back = |to: &str| Back {
+            knob: Knob::sysctl("a"),
+            had: setting("0"),
+            to: setting(to),
+            disturbs: Vec::new(),
+            is_forgotten: false,
+        };
+        assert!(put_back(&mut hands, vec![back("5")], false).is_clean());
+        assert!(!put_back(&mut hands, vec![back("6")], false).is_clean());
+    }
+
+    #[test]
+    fn what_was_given_back_is_theirs_to_change() {
+        let lines = vec![write("b", "2", "3", &[]), done("b", &[]), write("a", "0", "1", &[("b", "5")])];
+        let (mut kernel, mut journal) = machine(lines, ["1", "reset"]);
+        revert(&mut kernel, &mut journal, false, &mut |_| {});
+        kernel.write(&Knob::sysctl("b"), setting("7").as_ref()).unwrap();
+        let reverted = revert(&mut kernel, &mut journal, false, &mut |_| {});
+        assert_eq!(reverted.conflicts.len(), 1, "{reverted}");
+        assert_eq!(kernel.read(&Knob::sysctl("b")).unwrap(), setting("7"));
+    }
+
+    #[test]
+    fn a_process_that_ends_meanwhile_is_told_and_hinders_nothing() {
+        let thread = crate::facts::Thread { tid: 8, nice: -5, ..Default::default() };
+        let process = crate::facts::Process { pid: 8, start: 1, threads: vec![thread], ..Default::default() };
+        let facts = Facts { processes: vec![process], ..Facts::default() };
+        let nice: Knob = "process/8@1/8/nice".parse().unwrap();
+        let mut ends_count = 0;
+        for nth in 0..8 {
+            let (_, mut journal) = machine(Vec::new(), ["0", "2"]);
+            let mut kernel = Fake::of(&facts);
+            kernel.plan_fault(crate::kernel::fake::Fault::Ended { nth, pid: 8 });
+            let (had, wrote) = (setting("0"), setting("-5"));
+            journal.append(Line::Write { knob: nice.clone(), had, wrote, disturbs: Vec::new() }).unwrap();
+            let reverted = revert(&mut kernel, &mut journal, false, &mut |_| {});
+            assert!(reverted.is_clean() && journal.is_over(), "before operation {nth}: {reverted}");
+            assert_eq!(reverted.gone.len() + reverted.restored.len(), 1);
+            ends_count += reverted.gone.len();
+        }
+        assert!(ends_count > 2, "{ends_count}");
     }
 
     #[test]

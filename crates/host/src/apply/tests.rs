@@ -154,6 +154,8 @@ struct Careless {
     resets_left: usize,
     /// Values that it does not take.
     refused: Vec<&'static str>,
+    /// A value that it does not take the first time.
+    refused_once: Option<&'static str>,
 }
 
 fn sysctl(name: &str) -> Knob {
@@ -169,6 +171,7 @@ impl Careless {
             resets: resets.iter().map(|(by, other)| (sysctl(by), sysctl(other))).collect(),
             resets_left,
             refused: vec!["refused"],
+            refused_once: None,
         }
     }
 
@@ -184,7 +187,8 @@ impl Kernel for Careless {
 
     fn write(&mut self, knob: &Knob, setting: Option<&Setting>) -> Result<(), Refusal> {
         let setting = setting.expect("no sysctl is taken away");
-        if self.refused.contains(&setting.as_str()) {
+        let is_first = self.refused_once.take_if(|value| *value == setting.as_str()).is_some();
+        if is_first || self.refused.contains(&setting.as_str()) {
             return Err(Refusal::new(Cause::Invalid, "it does not take this"));
         }
         self.has.insert(knob.clone(), setting.clone());
@@ -486,4 +490,58 @@ fn a_queue_that_does_not_come_back_with_an_undo_has_its_interrupt_when_it_does()
     let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
     assert!(reverted.is_clean(), "{reverted}");
     assert_eq!(kernel.seen(), before);
+}
+
+/// c was set to 9, and has reset a and b with it.
+fn reset_by_c(kernel: &mut Careless, journal: &mut Journal) {
+    let (had, reset) = (|value| Some(Setting::new(value)), Some(Setting::new("reset")));
+    let disturbs = vec![(sysctl("a"), had("1")), (sysctl("b"), had("2"))];
+    let left = vec![(sysctl("a"), reset.clone()), (sysctl("b"), reset)];
+    let line = Line::Write { knob: sysctl("c"), had: had("3"), wrote: had("9"), disturbs };
+    journal.append(line).unwrap();
+    journal.append(Line::Done { knob: sysctl("c"), left }).unwrap();
+    for (name, value) in [("a", "reset"), ("b", "reset"), ("c", "9")] {
+        kernel.has.insert(sysctl(name), Setting::new(value));
+    }
+}
+
+#[test]
+fn what_others_reset_is_put_back_until_it_keeps_or_said_not_to() {
+    let reverted = |resets_left| {
+        let (mut kernel, mut journal) = (Careless::new(&[("a", "b"), ("b", "a")], resets_left), journal());
+        reset_by_c(&mut kernel, &mut journal);
+        let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
+        assert_eq!(reverted.is_clean(), journal.is_over());
+        (reverted, kernel.values())
+    };
+    // Each pass sets both, and each takes the other's value: the fourth is the last.
+    let (clean, values) = reverted(6);
+    assert!(clean.is_clean() && values == "1 2 3", "{clean}: {values}");
+    let (told, _) = reverted(usize::MAX);
+    let [(knob, reason)] = told.refused.as_slice() else { panic!("{told}") };
+    assert_eq!(
+        (knob, reason.as_str()),
+        (&sysctl("a"), "another setting resets it to 'reset', and it does not keep '1'")
+    );
+}
+
+#[test]
+fn what_is_refused_once_is_tried_again_and_what_is_theirs_is_told_once() {
+    let mut kernel = Careless::new(&[], 0);
+    let mut journal = journal();
+    reset_by_c(&mut kernel, &mut journal);
+    kernel.refused_once = Some("1");
+    let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
+    assert!(reverted.is_clean() && journal.is_over() && kernel.values() == "1 2 3", "{reverted}");
+
+    let mut journal = self::journal();
+    reset_by_c(&mut kernel, &mut journal);
+    kernel.has.insert(sysctl("a"), Setting::new("7"));
+    let mut told = Vec::new();
+    revert::revert(&mut kernel, &mut journal, false, &mut |event| {
+        if let Event::Conflict(conflict) = event {
+            told.push(conflict.knob.to_string());
+        }
+    });
+    assert_eq!((told, kernel.values().as_str()), (vec!["sysctl/a".to_owned()], "7 2 3"));
 }
