@@ -247,12 +247,9 @@ impl Hands<'_> {
         Ok(keeps)
     }
 
-    fn is_foreign(&self, knob: &Knob, found: &Option<Setting>) -> bool {
-        let held = self.journal.held(knob);
-        held.is_some_and(|held| {
-            held.foreign().is_some()
-                || !(held.is_unsettled || held.ours.contains(found) || held.had == *found)
-        })
+    /// Whether a value that is to be kept is someone else's.
+    fn is_foreign(&self, knob: &Knob, keep: &Option<Setting>) -> bool {
+        self.journal.held(knob).is_some_and(|held| held.had != *keep && !held.ours.contains(keep))
     }
 
     /// What a knob has. A thread that does not poll has nothing that could be kept: it comes with another knob, as a queue does.
@@ -327,5 +324,62 @@ impl Hands<'_> {
             }
         }
         unreachable!("the last pass writes nothing")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::apply::{Outcome, apply};
+    use crate::change::Event;
+    use crate::kernel::careless::{Careless, journal, steps, sysctl};
+    use crate::plan::Plan;
+
+    /// Applies steps of which the first is said to reset these, to each wish in turn; what was mended meanwhile.
+    fn mended(kernel: &mut Careless, wishes: &[&str], disturbs: &[&str]) -> (Outcome, Vec<String>) {
+        let (mut journal, mut mended) = (journal(), Vec::new());
+        let mut last = None;
+        for wish in wishes {
+            let mut plan = Plan { steps: steps(wish), ..Plan::default() };
+            plan.steps[0].disturbs = disturbs.iter().map(|name| sysctl(name)).collect();
+            last = Some(apply(&plan, kernel, &mut journal, &mut |event| {
+                if let Event::Mended { knob, .. } = event {
+                    mended.push(knob.to_string());
+                }
+            }));
+        }
+        (last.expect("there is a wish"), mended)
+    }
+
+    #[test]
+    fn what_a_later_step_sets_is_not_set_in_between() {
+        let mut kernel = Careless::new(&[("a", "b"), ("a", "c")], usize::MAX);
+        let (outcome, mended) = mended(&mut kernel, &["a=8 b=7", "a=9 b=6"], &["a", "b", "c"]);
+        assert!(matches!(outcome, Outcome::InForce { .. }), "{outcome}");
+        // What it had before lanes, and what it has by the former wish, need not be kept.
+        assert_eq!((mended, kernel.values().as_str()), (vec!["sysctl/c".to_owned(); 2], "9 6 3"));
+    }
+
+    #[test]
+    fn what_is_reset_is_set_again_until_it_keeps_or_the_step_fails() {
+        let outcome = |resets_left| {
+            let mut kernel = Careless::new(&[("a", "b"), ("a", "c"), ("b", "c"), ("c", "b")], resets_left);
+            let (outcome, _) = mended(&mut kernel, &["a=8"], &["b", "c"]);
+            (outcome, kernel.values())
+        };
+        // The step takes both, and each of four passes sets both again, of which each takes the other.
+        let (in_force, values) = outcome(2 + 3 * 2);
+        assert!(matches!(in_force, Outcome::InForce { .. }) && values == "8 2 3", "{in_force}: {values}");
+        let (failed, _) = outcome(2 + 4 * 2);
+        let Outcome::Failed { reason, .. } = &failed else { panic!("{failed}") };
+        assert!(reason.contains("resets it to 'reset', and it does not keep '2'"), "{reason}");
+    }
+
+    #[test]
+    fn what_is_refused_once_is_set_again_in_the_next_pass() {
+        let mut kernel = Careless::new(&[("a", "b"), ("a", "c")], 2);
+        kernel.refused_once = Some("2");
+        let (outcome, _) = mended(&mut kernel, &["a=8"], &["b", "c"]);
+        assert!(matches!(outcome, Outcome::InForce { .. }), "{outcome}");
+        assert_eq!(kernel.values(), "8 2 3");
     }
 }

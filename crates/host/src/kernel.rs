@@ -1,5 +1,7 @@
 //! Who reads and writes knobs.
 
+#[cfg(test)]
+pub(crate) mod careless;
 pub mod fake;
 pub mod live;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::journal::{Memory, Wish};
 use crate::kernel::Refusal;
+use crate::kernel::careless::{Careless, applied, journal, steps, sysctl};
 
 /// A kernel that writes a word of its own instead of some others.
 struct Wilful(BTreeMap<Knob, Setting>);
@@ -143,91 +144,6 @@ fn two_knobs_that_reset_each_other_are_told() {
     let Outcome::Failed { knob, reason, .. } = outcome else { panic!("one of them is not as wanted") };
     assert_eq!(knob.to_string(), "sysctl/a");
     assert!(reason.contains("'wanted'") && reason.contains("'reset'"), "{reason}");
-}
-
-/// A kernel with sysctls a, b, c of which some lose their value when another is written, unannounced.
-struct Careless {
-    has: BTreeMap<Knob, Setting>,
-    /// Who is written, and who is `reset` then.
-    resets: Vec<(Knob, Knob)>,
-    /// How often that still happens.
-    resets_left: usize,
-    /// Values that it does not take.
-    refused: Vec<&'static str>,
-    /// A value that it does not take the first time.
-    refused_once: Option<&'static str>,
-}
-
-fn sysctl(name: &str) -> Knob {
-    Knob::sysctl(name)
-}
-
-impl Careless {
-    /// a has 1, b has 2, c has 3.
-    fn new(resets: &[(&str, &str)], resets_left: usize) -> Careless {
-        let has = [("a", "1"), ("b", "2"), ("c", "3")];
-        Careless {
-            has: has.map(|(name, value)| (sysctl(name), Setting::new(value))).into(),
-            resets: resets.iter().map(|(by, other)| (sysctl(by), sysctl(other))).collect(),
-            resets_left,
-            refused: vec!["refused"],
-            refused_once: None,
-        }
-    }
-
-    fn values(&self) -> String {
-        self.has.values().map(Setting::as_str).collect::<Vec<_>>().join(" ")
-    }
-}
-
-impl Kernel for Careless {
-    fn read(&mut self, knob: &Knob) -> Result<Option<Setting>, Refusal> {
-        Ok(self.has.get(knob).cloned())
-    }
-
-    fn write(&mut self, knob: &Knob, setting: Option<&Setting>) -> Result<(), Refusal> {
-        let setting = setting.expect("no sysctl is taken away");
-        let is_first = self.refused_once.take_if(|value| *value == setting.as_str()).is_some();
-        if is_first || self.refused.contains(&setting.as_str()) {
-            return Err(Refusal::new(Cause::Invalid, "it does not take this"));
-        }
-        self.has.insert(knob.clone(), setting.clone());
-        let others: Vec<Knob> =
-            self.resets.iter().filter(|(by, _)| by == knob).map(|(_, other)| other.clone()).collect();
-        for other in others.into_iter().take(self.resets_left) {
-            self.resets_left -= 1;
-            self.has.insert(other, Setting::new("reset"));
-        }
-        Ok(())
-    }
-
-    fn boot_id(&mut self) -> Result<String, Refusal> {
-        Ok("b".to_owned())
-    }
-}
-
-/// Steps as `b=7 a=8`.
-fn steps(text: &str) -> Vec<Step> {
-    let step = |part: &str| {
-        let (name, want) = part.split_once('=').unwrap();
-        Step {
-            knob: sysctl(name),
-            have: None,
-            want: Some(Setting::new(want)),
-            why: "lane a: b".to_owned(),
-            risks: Vec::new(),
-            disturbs: Vec::new(),
-        }
-    };
-    text.split(' ').map(step).collect()
-}
-
-fn applied(text: &str, kernel: &mut Careless, journal: &mut Journal) -> Outcome {
-    apply(&Plan { steps: steps(text), ..Plan::default() }, kernel, journal, &mut |_| {})
-}
-
-fn journal() -> Journal {
-    Journal::begin(Box::new(Memory::default()), "b", Wish::default()).unwrap()
 }
 
 #[test]
@@ -490,58 +406,4 @@ fn a_queue_that_does_not_come_back_with_an_undo_has_its_interrupt_when_it_does()
     let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
     assert!(reverted.is_clean(), "{reverted}");
     assert_eq!(kernel.seen(), before);
-}
-
-/// c was set to 9, and has reset a and b with it.
-fn reset_by_c(kernel: &mut Careless, journal: &mut Journal) {
-    let (had, reset) = (|value| Some(Setting::new(value)), Some(Setting::new("reset")));
-    let disturbs = vec![(sysctl("a"), had("1")), (sysctl("b"), had("2"))];
-    let left = vec![(sysctl("a"), reset.clone()), (sysctl("b"), reset)];
-    let line = Line::Write { knob: sysctl("c"), had: had("3"), wrote: had("9"), disturbs };
-    journal.append(line).unwrap();
-    journal.append(Line::Done { knob: sysctl("c"), left }).unwrap();
-    for (name, value) in [("a", "reset"), ("b", "reset"), ("c", "9")] {
-        kernel.has.insert(sysctl(name), Setting::new(value));
-    }
-}
-
-#[test]
-fn what_others_reset_is_put_back_until_it_keeps_or_said_not_to() {
-    let reverted = |resets_left| {
-        let (mut kernel, mut journal) = (Careless::new(&[("a", "b"), ("b", "a")], resets_left), journal());
-        reset_by_c(&mut kernel, &mut journal);
-        let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
-        assert_eq!(reverted.is_clean(), journal.is_over());
-        (reverted, kernel.values())
-    };
-    // Each pass sets both, and each takes the other's value: the fourth is the last.
-    let (clean, values) = reverted(6);
-    assert!(clean.is_clean() && values == "1 2 3", "{clean}: {values}");
-    let (told, _) = reverted(usize::MAX);
-    let [(knob, reason)] = told.refused.as_slice() else { panic!("{told}") };
-    assert_eq!(
-        (knob, reason.as_str()),
-        (&sysctl("a"), "another setting resets it to 'reset', and it does not keep '1'")
-    );
-}
-
-#[test]
-fn what_is_refused_once_is_tried_again_and_what_is_theirs_is_told_once() {
-    let mut kernel = Careless::new(&[], 0);
-    let mut journal = journal();
-    reset_by_c(&mut kernel, &mut journal);
-    kernel.refused_once = Some("1");
-    let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
-    assert!(reverted.is_clean() && journal.is_over() && kernel.values() == "1 2 3", "{reverted}");
-
-    let mut journal = self::journal();
-    reset_by_c(&mut kernel, &mut journal);
-    kernel.has.insert(sysctl("a"), Setting::new("7"));
-    let mut told = Vec::new();
-    revert::revert(&mut kernel, &mut journal, false, &mut |event| {
-        if let Event::Conflict(conflict) = event {
-            told.push(conflict.knob.to_string());
-        }
-    });
-    assert_eq!((told, kernel.values().as_str()), (vec!["sysctl/a".to_owned()], "7 2 3"));
 }
