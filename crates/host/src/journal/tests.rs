@@ -187,6 +187,39 @@ fn a_wish_is_wholly_in_force_until_something_is_touched() {
     }
 }
 
+#[test]
+fn a_value_that_was_ours_before_the_last_is_somebodys() {
+    let (mut journal, _) = begun();
+    for wrote in ["2", "3"] {
+        journal.append(write(irq(), "0-3", wrote, &[])).unwrap();
+        journal.append(done(irq(), &[])).unwrap();
+    }
+    let held = journal.held(&irq()).unwrap();
+    let ours = ["0-3", "2", "3"].map(|value| held.is_ours(&setting(value)));
+    assert_eq!(ours, [true, false, true]);
+}
+
+#[test]
+fn what_has_what_it_had_after_all_is_not_held() {
+    let (mut journal, _) = begun();
+    let write = || write(channels(), "combined 8", "combined 4", &[(irq(), "0-3")]);
+    for (left, is_held) in [("0-3", false), ("0-7", true), ("0-3", false)] {
+        journal.append(write()).unwrap();
+        journal.append(done(channels(), &[(irq(), left)])).unwrap();
+        assert_eq!(journal.held(&irq()).is_some(), is_held, "{left}");
+    }
+}
+
+#[test]
+fn the_same_wish_leaves_no_line_but_that_of_another_version_does() {
+    let (mut journal, log) = begun();
+    let size = log.bytes().len();
+    journal.set_wish(Wish { when_s: 1, ..wish() }).unwrap();
+    assert_eq!(log.bytes().len(), size);
+    journal.set_wish(Wish { tool: "0.2.0".to_owned(), ..wish() }).unwrap();
+    assert_eq!(read(&log.bytes()).wish().tool, "0.2.0");
+}
+
 /// What somebody set while it was ours is theirs, also when a write of ours that resets it was cut short.
 #[test]
 fn what_others_set_before_an_interrupted_write_is_theirs() {
@@ -327,9 +360,12 @@ fn two_at_once_are_told_of_each_other() {
     let Err(Trouble::Locked(problem)) = State::lock(&directory.0, "revert") else { panic!("both have it") };
     assert!(problem.contains(&format!("process {} (apply)", std::process::id())), "{problem}");
     drop(first);
+    // A shorter name leaves nothing of the longer one.
+    drop(State::lock(&directory.0, "revert of what nobody confirmed").unwrap());
     let _second = State::lock(&directory.0, "revert").unwrap();
     let Err(Trouble::Locked(problem)) = State::lock(&directory.0, "apply") else { panic!("both have it") };
-    assert!(problem.contains("(revert)"), "{problem}");
+    let holder = format!("process {} (revert) is changing this machine's lanes", std::process::id());
+    assert!(problem.starts_with(&holder), "{problem}");
 }
 
 #[test]
@@ -401,6 +437,30 @@ fn what_is_left_of_a_journal_is_written_anew() {
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(!text.contains("queue/0/irq"), "{text}");
     assert_eq!(in_force(state.journal("boot").unwrap()).entries(), entries);
+}
+
+#[test]
+fn a_journal_that_grew_long_is_written_anew() {
+    let directory = Directory::new("long");
+    let state = State::lock(&directory.0, "guard").unwrap();
+    let path = directory.0.join("journal.jsonl");
+    let finished = |lines_count: usize| {
+        let mut journal = state.begin("boot", wish()).unwrap();
+        journal.append(write(irq(), "0-3", "2", &[])).unwrap();
+        drop(journal);
+        // A guard that sets something again now and then.
+        let text = fs::read_to_string(&path).unwrap();
+        let line = serde_json::to_string(&Line::Complete { steps: 1 }).unwrap() + "\n";
+        fs::write(&path, text + &line.repeat(lines_count - 2)).unwrap();
+        let journal = in_force(state.journal("boot").unwrap());
+        let entries = journal.entries();
+        assert_eq!(state.finish(journal).unwrap(), Finished::InForce);
+        let journal = in_force(state.journal("boot").unwrap());
+        assert_eq!((journal.entries(), journal.is_complete()), (entries, true));
+        fs::read_to_string(&path).unwrap().lines().count()
+    };
+    assert_eq!(finished(LINES_COUNT_MAX), LINES_COUNT_MAX);
+    assert_eq!(finished(LINES_COUNT_MAX + 1), 3, "begin, what is held, complete");
 }
 
 #[test]
