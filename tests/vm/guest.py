@@ -17,67 +17,15 @@ import time
 import traceback
 
 import readings
+from wishes import CARD, FEWER, PLAIN, POLLED, PORT, RESERVED, SETTING, SOFT, UNHAVABLE, WHOLE
 
 HERE = pathlib.Path(__file__).resolve().parent
-SETTING = json.loads((HERE / "setting.json").read_text())
-CARD, ADDRESS, PORT, QUEUES = SETTING["card"], SETTING["address"], SETTING["port"], SETTING["queues"]
+ADDRESS, QUEUES = SETTING["address"], SETTING["queues"]
 TOOL, KNOB = HERE / "expresslane", HERE / "knob"
 STATE, WISH, NAPIS = "/run/lanes", pathlib.Path("/run/lanes.toml"), pathlib.Path("/run/napis.json")
 COMMAND_SECONDS_MAX, WAIT_SECONDS_MAX = 120, 60
 # Of the interrupts while the lane's are watched, how many may belong to others: the outside's ARP and neighbour discovery.
 STRAY_INTERRUPTS_MAX = 5
-
-# One lane on the whole card, with everything that a card without rules for ports can be given.
-WHOLE = f"""
-[[nic]]
-name = "{CARD}"
-source-routing = true
-gateway = "{SETTING['outside']}"
-arp-filter = true
-
-[[lane]]
-name = "db"
-ports = {PORT}
-queues = 2
-cores = "2-3"
-threaded = true
-process = {{ pid = SERVER }}
-nice = -5
-"""
-PLAIN = f"""
-[[nic]]
-name = "{CARD}"
-
-[[lane]]
-name = "db"
-ports = {PORT}
-queues = 2
-cores = "2-3"
-process = {{ pid = SERVER }}
-"""
-POLLED = PLAIN.replace("process =", "busy-poll-us = 50\nprocess =")
-FEWER = PLAIN.replace(f'name = "{CARD}"', f'name = "{CARD}"\nchannels = 2')
-RESERVED = PLAIN.replace("process =", 'irq = "reserved 1"\nprocess =')
-SOFT = f"""
-[[nic]]
-name = "{CARD}"
-backend = "soft"
-
-[[lane]]
-name = "db"
-ports = {PORT}
-cores = "2-3"
-rate-max = "500Mbit"
-process = {{ pid = SERVER }}
-
-[default]
-rate-max = "100Mbit"
-"""
-# What the card can't do, and the reason that is told.
-UNHAVABLE = {
-    "tc-channel": "mqprio channel mode",
-    "rss-ntuple": "takes no rules for ports",
-}
 
 
 class Failed(Exception):

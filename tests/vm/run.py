@@ -95,14 +95,14 @@ def tool(name):
 
 
 def fill(share, tools):
-    """The directory that the guest sees: programs without what a debugger wants, and its script."""
+    """The directory that the guest sees: programs without what a debugger wants, and its scripts."""
     if not pathlib.Path("/usr/bin/python3").exists():
         raise Unavailable("the guest runs this machine's /usr/bin/python3, which is missing: apt-get install python3")
     shutil.rmtree(share, ignore_errors=True)
     share.mkdir(parents=True)
     for name, path in programs().items():
         subprocess.run([tools["strip"], "-o", str(share / name), path], check=True)
-    for script in ("guest.py", "readings.py", "server.py"):
+    for script in ("guest.py", "readings.py", "server.py", "wishes.py"):
         shutil.copy(HERE / script, share)
     (share / "setting.json").write_text(json.dumps({
         "card": CARD, "address": GUEST, "outside": OUTSIDE, "queues": QUEUES, "port": PORT, "callers": CALLERS_COUNT, "begin": BEGIN, "end": END}))
