@@ -355,7 +355,7 @@ fn a_full_disk_ends_an_apply_and_what_it_did_is_undone_without_a_journal() {
             break;
         };
         assert!(reason.contains("no space is left"), "{reason}");
-        assert!(undone.is_clean(), "{lines_count} lines: {undone}");
+        assert!(undone.is_clean() && journal.is_over(), "{lines_count} lines: {undone}");
         assert_eq!(kernel.values(), "1 2 3", "{lines_count} lines");
     }
     assert!(told_count > 6, "{told_count}");
