@@ -219,11 +219,11 @@ class Namespaces(unittest.TestCase):
             for name in names:
                 for number in range(keys_count):
                     client.put((name, SET, number), {"of": name})
-            before = server.dialect_counters("aerospike")
+            before = server.counters()
             for name in names:
                 for number in range(keys_count):
                     self.assertEqual(client.get((name, SET, number))[2], {"of": name})
-            after = server.dialect_counters("aerospike")
+            after = server.counters()
             self.assertEqual(after["forwarded"], before["forwarded"], "every request went to its lane")
             rows = client.batch_read([(name, SET, 7) for name in names]).batch_records
             self.assertEqual([row.record[2] for row in rows], [{"of": name} for name in names])
@@ -235,6 +235,21 @@ class Namespaces(unittest.TestCase):
             self.assertEqual(len(client.scan("test", SET).results()), keys_count)
             with self.assertRaises(exception.NamespaceNotFound):
                 client.put(("other", SET, 1), {"a": 1})
+
+    def test_a_share_of_memory_is_all_there_is(self):
+        file = self.FILE + "memory-share = 1\n"
+        with settings_file(file) as file, Records(2, ("--config", file.name, "--maxmemory", "64mb")) as server, \
+                contextlib.closing(connect(server)) as client:
+            value, stored = "x" * 10_000, 0
+            with self.assertRaises(exception.ServerFull):
+                for number in range(100):
+                    client.put(("users", SET, number), {"a": value})
+                    stored += 1
+            self.assertGreater(stored, 40)
+            for number in range(100):
+                client.put(("test", SET, number), {"a": value})
+            client.truncate("users", None, 0)
+            client.put(("users", SET, 1), {"a": value})
 
 
 class Strangers(unittest.TestCase):

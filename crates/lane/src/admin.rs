@@ -100,6 +100,8 @@ pub(crate) struct Holding {
     pub(crate) expiring: u64,
     /// See [`store::Shard::ends`].
     pub(crate) ends: (u64, i128),
+    /// See [`store::Shard::held_by`].
+    pub(crate) held: u64,
 }
 
 /// CLIENT PAUSE.

@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use store::Budget;
-use wire::command::{Command, Group, Work as Cost};
-use wire::reply::{self, Proto};
+use wire::command::{Command, Work as Cost};
+use wire::reply::Proto;
 use wire::route::{PartitionMap, Slot};
 
 use crate::admin::{Order, Pause};
@@ -16,17 +16,15 @@ use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::commands::{self, Progress, Step};
 use crate::couchbase::Maps;
-use crate::documents;
-use crate::keyspace::{Call, Keyspace, OOM, Route};
+use crate::keyspace::{Call, Keyspace, Route};
 use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::pause::Held;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
-use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
-use crate::room::{Made, growth};
+use crate::room::{self, Made, growth};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
 use crate::timing::{StretchKind, Timing};
@@ -252,15 +250,11 @@ impl Core {
     /// else can look at what it has done so far.
     #[inline]
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
-        match self.space.room_for(call.command, &call.args, &self.locks) {
+        match self.space.room_for(call.command, &call.args, call.db, &self.locks) {
             Made::Enough => {}
             Made::More | Made::Held | Made::Short(_) => return Ran::Waits,
             Made::Nothing => {
-                match call.command.group {
-                    Group::Document => documents::refuse_for_room(call, sink),
-                    Group::Record => records::refuse_for_room(call, sink),
-                    _ => reply::error(sink, OOM),
-                }
+                room::refuse(call, sink);
                 return Ran::Done;
             }
         }

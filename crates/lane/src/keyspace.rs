@@ -63,7 +63,9 @@ pub(crate) struct Keyspace {
     /// State of [`Keyspace::draw`].
     chance: Chance,
     pub(crate) documents: Documents,
-    namespaces: Namespaces,
+    pub(crate) namespaces: Namespaces,
+    /// Bytes that the keys of each may take on this lane, of those that have a share.
+    pub(crate) shares: Vec<Option<u64>>,
     /// `max-record-size`, see [`crate::Aerospike`].
     pub(crate) record_size_max: u64,
 }
@@ -103,6 +105,7 @@ impl Keyspace {
             chance,
             documents: Documents::default(),
             namespaces,
+            shares: Vec::new(),
             record_size_max: u64::MAX,
         }
     }

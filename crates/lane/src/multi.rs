@@ -102,7 +102,7 @@ impl Core {
             || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
         let refusal = if command.flags.has(Flag::NoMulti) {
             "ERR Command not allowed inside a transaction"
-        } else if self.space.room_for(command, &args, &self.locks) == Made::Nothing {
+        } else if self.space.room_for(command, &args, caller.client.db, &self.locks) == Made::Nothing {
             OOM
         } else if has_long_key() {
             KEY_TOO_LONG

@@ -22,12 +22,14 @@ pub struct Namespace {
     pub name: String,
     /// `default-ttl`, seconds: how long lives what is stored without an end; 0 for ever.
     pub default_ttl_s: u32,
+    /// `memory-share`, percent of `maxmemory` that its keys may take, 1 to 100.
+    pub memory_share: Option<u8>,
 }
 
 impl Namespace {
     /// One without limits of its own.
     pub fn new(name: &str) -> Namespace {
-        Namespace { name: name.to_owned(), default_ttl_s: 0 }
+        Namespace { name: name.to_owned(), default_ttl_s: 0, memory_share: None }
     }
 }
 
@@ -73,6 +75,16 @@ impl Namespaces {
     pub fn functions(&self) -> &'static [fn(&[u8]) -> u16] {
         let first = NAMESPACES_MAX - usize::from(self.bucket_count);
         &(const { &SLOTS_OF })[first..first + self.all.len()]
+    }
+
+    /// Bytes that the keys of each may take on one of so many lanes, of those that have a share of `memory_size_max`: an even
+    /// part of the share.
+    pub(crate) fn shares(&self, memory_size_max: u64, lane_count: u64) -> Vec<Option<u64>> {
+        let share = |namespace: &Namespace| {
+            let percent = namespace.memory_share.filter(|_| memory_size_max > 0)?;
+            Some(memory_size_max / lane_count / 100 * u64::from(percent))
+        };
+        self.all.iter().map(share).collect()
     }
 
     /// The slot of a key in the namespace of this number.

@@ -120,6 +120,7 @@ impl Lane {
                     keys: shard.count(db),
                     expiring: shard.expiring_count(db),
                     ends: shard.ends(db),
+                    held: shard.held_by(db),
                 })
                 .collect(),
             buffers: self.watchman.recent.largest(self.core.space.now.mono_ns),

@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 
 use store::Budget;
 use wire::command::{Command, Work as Cost};
-use wire::reply::{self, Proto};
+use wire::reply::Proto;
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
 use crate::commands::{self, Progress, Step};
-use crate::keyspace::{Call, Keyspace, OOM, Route};
+use crate::keyspace::{Call, Keyspace, Route};
 use crate::locks::{Kind, LockName, Locks, Mode};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
-use crate::room::Made;
+use crate::room::{self, Made};
 use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::transaction::Grant;
@@ -331,7 +331,9 @@ impl Part {
     /// Makes room for what it may add, a slice at a time; false while there is more to do. Without room nothing runs.
     fn has_room(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> bool {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
-        match space.make_room(locks, size, budget) {
+        // Several jobs that may add are Redis', in one of its databases or in several.
+        let db = self.jobs.front().map_or(0, |job| job.db);
+        match space.make_room(locks, db, size, budget) {
             Made::More => return false,
             Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => return false,
             // Who holds them may wait for this one.
@@ -352,11 +354,13 @@ impl Part {
 
     /// A job that comes to nothing; a single command is told why.
     fn refuse(&mut self, job: Job, space: &mut Keyspace) {
-        if let (Work::Run { command, .. }, false) =
+        if let (Work::Run { command, request, route, .. }, false) =
             (&job.work, matches!(self.origin, Origin::Transaction { .. }))
         {
             let mut content = Content::default();
-            reply::error(&mut content, OOM);
+            let args = Args::Owned(request);
+            let call = Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
+            room::refuse(&call, &mut Sink::Part(&mut content));
             space.tally.failed(command.id, content.take_errors());
             self.outcomes.push((job.command, Outcome::Reply(content)));
         }

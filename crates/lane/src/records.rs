@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Write as _};
 
-use store::Shard;
+use store::{Policy, Shard};
 use wire::aerospike::{self, Code, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
 use wire::command::{COMMANDS, Command, Id};
 use wire::route::{Ports, Slot};
@@ -276,18 +276,22 @@ impl Node<'_> {
         let db = settings.database_count + number;
         let objects = self.shard.count(db);
         let memory = self.shard.memory();
+        let lane_count = u64::from(self.around.map.lanes());
+        let share = settings.namespaces.shares(settings.memory_size_max, lane_count)[usize::from(number)];
+        let used = self.shard.held_by(db);
+        let is_full = settings.policy == Policy::NoEviction && share.is_some_and(|share| share <= used);
         write!(
             out,
             "ns_cluster_size={lanes};effective_replication_factor=1;replication-factor=1;objects={objects};\
              master_objects={objects};prole_objects=0;expiring_objects={expiring};expired_objects={expired};\
              evicted_objects={evicted};memory_used_bytes={used};memory-size={size};default-ttl={ttl};\
-             max-record-size={record};single-bin=false;stop_writes=false;strong-consistency=false",
+             max-record-size={record};single-bin=false;stop_writes={is_full};strong-consistency=false",
             lanes = self.around.map.lanes(),
             expiring = self.shard.expiring_count(db),
             expired = memory.expired,
             evicted = memory.evicted,
-            used = memory.total(),
-            size = settings.memory_size_max,
+            used = used,
+            size = share.unwrap_or(settings.memory_size_max),
             ttl = settings.namespaces.of(number).default_ttl_s,
             record = self.settings().record_size_max,
         )

@@ -20,16 +20,20 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use store::{Budget, Evicted, Policy};
-use wire::command::{Command, Flag};
+use wire::command::{Command, Flag, Group};
+use wire::reply;
 
 use crate::SLICE;
 use crate::board::Board;
 use crate::chance::Chance;
 use crate::core::Core;
-use crate::keyspace::Keyspace;
+use crate::documents;
+use crate::keyspace::{Call, Keyspace, OOM};
 use crate::lease::Lease;
 use crate::locks::Locks;
 use crate::peers::{ControlHead, ControlKind};
+use crate::records;
+use crate::replies::Sink;
 use crate::request::Args;
 use crate::turn::Lane;
 
@@ -214,6 +218,16 @@ impl Room {
     }
 }
 
+/// Refuses a command for which there is no memory, in the words of its dialect.
+#[cold]
+pub(crate) fn refuse(call: &Call<'_>, sink: &mut Sink<'_>) {
+    match call.command.group {
+        Group::Document => documents::refuse_for_room(call, sink),
+        Group::Record => records::refuse_for_room(call, sink),
+        _ => reply::error(sink, OOM),
+    }
+}
+
 /// Bytes that a command may add, by its arguments; `None`: it adds nothing.
 #[inline]
 pub(crate) fn growth(command: &Command, args: &Args<'_>) -> Option<u64> {
@@ -230,6 +244,7 @@ impl Keyspace {
     /// Sets what all lanes together may hold in bytes (0: no limit) and what may go.
     pub(crate) fn set_room(&mut self, size_max: u64, policy: Policy) {
         self.room.lease.set_limit(size_max);
+        self.shares = self.namespaces.shares(size_max, self.room.lease.lane_count());
         self.room.policy = policy;
         self.room.debt = None;
         self.room.measure();
@@ -247,32 +262,59 @@ impl Keyspace {
     /// Whether there is room for a command that may add, as far as a few looks go. [`Evicted::Nothing`]: there is none
     /// and nothing may go, the command is refused. One that sets several keys is measured beforehand, however much room
     /// there seems to be: once it has begun it is not refused half-way. More than a slice of them waits for its turn.
+    /// One in a namespace that has a share of the limit is measured as well, for that.
     #[inline]
-    pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, locks: &Locks) -> Made {
+    pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, db: u16, locks: &Locks) -> Made {
         let is_measured = self.is_tight() || command.keys.step > 1;
-        if is_measured
+        if (is_measured || self.share(db).is_some())
             && self.room.lease.is_limited()
             && let Some(size) = growth(command, args)
         {
             if command.keys.step > 1 && u64::from(SLICE.bytes) < size {
                 return Made::More;
             }
-            return self.make_room(locks, size, &mut LOOKS_PER_COMMAND.clone());
+            let mut budget = LOOKS_PER_COMMAND;
+            if !is_measured {
+                return self.make_room_in_share(locks, db, size, &mut budget);
+            }
+            return self.make_room(locks, db, size, &mut budget);
         }
         Made::Enough
     }
 
-    /// Makes room for `size` bytes more, with what is left of the account and what this lane may evict.
-    pub(crate) fn make_room(&mut self, locks: &Locks, size: u64, budget: &mut Budget) -> Made {
+    /// Bytes that the keys of a database may take on this lane, if it has a share.
+    #[inline]
+    fn share(&self, db: u16) -> Option<u64> {
+        let number = usize::from(db.checked_sub(self.database_count)?);
+        self.shares.get(number).copied().flatten()
+    }
+
+    /// Makes room for `size` bytes more in a namespace that has a share: its own keys go, and nothing else helps.
+    fn make_room_in_share(&mut self, locks: &Locks, db: u16, size: u64, budget: &mut Budget) -> Made {
+        let Some(share) = self.share(db) else { return Made::Enough };
+        let Some(target) = share.checked_sub(size) else { return Made::Nothing };
+        if self.shard.held_by(db) <= target {
+            return Made::Enough;
+        }
+        self.evict(locks, Some(db), target, budget).into()
+    }
+
+    /// Makes room for `size` bytes more in a database, with what is left of its share and of the account and what this lane may
+    /// evict.
+    pub(crate) fn make_room(&mut self, locks: &Locks, db: u16, size: u64, budget: &mut Budget) -> Made {
         if !self.room.lease.is_limited() {
             return Made::Enough;
+        }
+        let made = self.make_room_in_share(locks, db, size, budget);
+        if made != Made::Enough {
+            return made;
         }
         self.room.grow(self.shard.held().saturating_add(size));
         // What does not fit must not cost the others their place.
         let Some(target) = self.room.mark.checked_sub(size) else {
             return self.room.short_of(size, self.now.mono_ns);
         };
-        let evicted = self.evict(locks, target, budget);
+        let evicted = self.evict(locks, None, target, budget);
         let data = self.shard.held().saturating_add(size);
         match evicted {
             _ if data <= self.room.size_max => Made::Enough,
@@ -326,7 +368,7 @@ impl Keyspace {
             self.room.grow(self.shard.held());
         }
         let evicted = if self.is_tight() {
-            self.evict(locks, self.room.mark, &mut LOOKS_PER_TURN.clone())
+            self.evict(locks, None, self.room.mark, &mut LOOKS_PER_TURN.clone())
         } else {
             Evicted::Enough
         };
@@ -356,10 +398,11 @@ impl Keyspace {
         }
     }
 
-    fn evict(&mut self, locks: &Locks, target: u64, budget: &mut Budget) -> Evicted {
+    /// Evicts keys, or those of one database, see [`store::Shard::evict`].
+    fn evict(&mut self, locks: &Locks, of: Option<u16>, target: u64, budget: &mut Budget) -> Evicted {
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let Keyspace { shard, room, .. } = self;
-        let evicted = shard.evict(room.policy, target, &mut || room.chance.next(), budget, &is_locked);
+        let evicted = shard.evict(room.policy, of, target, &mut || room.chance.next(), budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }

@@ -68,16 +68,24 @@ impl Shard {
         }
         let mut used = nodes * table::NODE_BYTES;
         let mut ends = vec![Ends::default(); self.databases.len()];
+        let mut held = vec![0; self.databases.len()];
         for &handle in &owned {
             let head = Head::read(&self.arena, handle);
             used += self.arena.room(handle) as u64;
-            ropes += usize::from(head.encoding() == Encoding::Rope);
+            let home = usize::from(head.home(&self.arena));
+            held[home] += self.arena.room(handle) as u64;
+            if head.encoding() == Encoding::Rope {
+                ropes += 1;
+                held[home] += self.shelf.get(head.rope(&self.arena)).len() as u64;
+            }
             if head.has_ttl() {
                 expiring.insert(handle, instant(head.expires_at(&self.arena)));
-                ends[usize::from(head.home(&self.arena))].add(head.expires_at(&self.arena));
+                ends[home].add(head.expires_at(&self.arena));
             }
         }
         assert_eq!(self.ends, ends, "a database adds up when its keys end");
+        let counted: Vec<u64> = self.databases.iter().map(|database| database.held).collect();
+        assert_eq!(counted, held, "a database adds up what its entries hold");
         assert_eq!(used, self.arena.used(), "all memory is an entry's or a table's");
         assert_eq!(ropes, self.shelf.count, "a rope on the shelf is an entry's");
         let mut linked = 0;

@@ -84,12 +84,15 @@ impl Shard {
         match rope {
             None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
             Some(rope) => {
+                self.database_mut(key.db).held += rope.len() as u64;
                 let number = self.shelf.put(rope);
                 self.arena.set_u32(head.handle, range.start, number);
             }
         }
         if let Some(number) = old_rope {
-            self.graveyard.push(self.shelf.take(number));
+            let rope = self.shelf.take(number);
+            self.database_mut(key.db).held -= rope.len() as u64;
+            self.graveyard.push(rope);
         }
         if let Some(left) = left {
             self.arena.free(left);
@@ -113,7 +116,10 @@ impl Shard {
         if let Some(old) = old.filter(|old| old.encoding() == Encoding::Rope) {
             let zeros = &self.zeros;
             let number = old.rope(&self.arena);
+            let before = self.shelf.get(number).len();
             let len = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
+            // A rope that is written to becomes no shorter.
+            self.database_mut(key.db).held += (len - before) as u64;
             return Ok(Outcome { existed: true, len, elements: 2, bytes: narrow(bytes.len()) });
         }
         // From here on the old value is a short one, if there is one.
@@ -149,6 +155,7 @@ impl Shard {
         let (head, left, moved) = self.place(key, found, plan, expires_at)?;
         let range = head.value();
         if let Some(rope) = rope {
+            self.database_mut(key.db).held += rope.len() as u64;
             let number = self.shelf.put(rope);
             self.arena.set_u32(head.handle, range.start, number);
         } else {
@@ -254,6 +261,10 @@ impl Shard {
         }
         partition.expiring += u32::from(plan.ttl);
         let after = *partition;
+        database.held += self.arena.room(handle) as u64;
+        if let Some((_, old)) = found {
+            database.held -= self.arena.room(old.handle) as u64;
+        }
         if before.count != after.count || before.expiring != after.expiring {
             database.recount(key.partition, before, after);
         }
@@ -282,14 +293,18 @@ impl Shard {
     /// Frees an entry that no slot owns any more.
     pub(crate) fn discard(&mut self, handle: u32) {
         let head = Head::read(&self.arena, handle);
+        let home = usize::from(head.home(&self.arena));
         if head.has_ttl() {
             self.wheel.unlink(&mut self.arena, handle);
-            let home = usize::from(head.home(&self.arena));
             self.ends[home].remove(head.expires_at(&self.arena));
         }
+        let mut held = self.arena.room(handle) as u64;
         if head.encoding() == Encoding::Rope {
-            self.graveyard.push(self.shelf.take(head.rope(&self.arena)));
+            let rope = self.shelf.take(head.rope(&self.arena));
+            held += rope.len() as u64;
+            self.graveyard.push(rope);
         }
+        self.databases[home].held -= held;
         self.arena.free(handle);
     }
 

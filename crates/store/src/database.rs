@@ -39,13 +39,16 @@ pub(crate) struct Database {
     pub(crate) expiring: u64,
     /// Bytes of the heads.
     pub(crate) size: u64,
+    /// Bytes of its entries, each rounded up to its size class, and of ropes that they hold. Flushed ones count until they
+    /// are freed.
+    pub(crate) held: u64,
     groups: Vec<Group>,
     pieces: Vec<Option<Box<[Partition]>>>,
 }
 
 impl Database {
     pub(crate) fn new(number: u16) -> Database {
-        Database { number, count: 0, expiring: 0, size: 0, groups: Vec::new(), pieces: Vec::new() }
+        Database { number, count: 0, expiring: 0, size: 0, held: 0, groups: Vec::new(), pieces: Vec::new() }
     }
 
     /// Where a partition's head is, if it was made: nothing of the head is read.

@@ -101,12 +101,13 @@ struct Sample {
 }
 
 impl Shard {
-    /// Evicts keys until the shard holds at most `target` bytes (as `held`, less what waits to be freed), the budget is
-    /// spent or nothing is left to evict. `draw` gives random numbers; `hold(db, hash)` says which keys transactions
+    /// Evicts keys until the shard holds at most `target` bytes (as `held`, less what waits to be freed), or, with `of`, until
+    /// that database does (as `held_by`), which then loses keys alone; or the budget is spent, or nothing is left to evict. `draw` gives random numbers; `hold(db, hash)` says which keys transactions
     /// hold. An entry looked at is an element.
     pub fn evict(
         &mut self,
         policy: Policy,
+        of: Option<u16>,
         target: u64,
         draw: &mut dyn FnMut() -> u64,
         budget: &mut Budget,
@@ -115,7 +116,11 @@ impl Shard {
         // What was flushed is room already: it goes first.
         self.reap(budget);
         let (mut has_evicted, mut has_missed) = (false, false);
-        while self.held() - self.graveyard.size() > target {
+        let measured = |shard: &Shard| match of {
+            None => shard.held() - shard.graveyard.size(),
+            Some(db) => shard.held_by(db),
+        };
+        while measured(self) > target {
             if budget.is_spent() {
                 return if has_missed && !has_evicted { Evicted::Held } else { Evicted::More };
             }
@@ -123,9 +128,9 @@ impl Shard {
                 return Evicted::Nothing;
             }
             let mut sample = Sample { entries: [(0, 0); SAMPLE_COUNT + FRONT_COUNT], count: 0 };
-            self.sample(policy, draw, &mut sample, budget);
+            self.sample(policy, of, draw, &mut sample, budget);
             if policy == Policy::VolatileTtl || sample.count == 0 && policy.weight() == Weight::Expiring {
-                self.sample_wheel(policy, &mut sample, budget);
+                self.sample_wheel(policy, of, &mut sample, budget);
             }
             if sample.count == 0 {
                 return Evicted::Nothing;
@@ -160,16 +165,18 @@ impl Shard {
     fn sample(
         &self,
         policy: Policy,
+        of: Option<u16>,
         draw: &mut dyn FnMut() -> u64,
         sample: &mut Sample,
         budget: &mut Budget,
     ) {
         let weight = policy.weight();
-        let total: u64 = self.databases.iter().map(|database| database.weight(weight)).sum();
+        let databases = || self.databases.iter().filter(|database| of.is_none_or(|db| database.number == db));
+        let total: u64 = databases().map(|database| database.weight(weight)).sum();
         for _ in 0..SAMPLE_BUCKETS_MAX {
             let number = draw();
             let Some(mut left) = number.checked_rem(total) else { return };
-            let database = self.databases.iter().find(|database| {
+            let database = databases().find(|database| {
                 let found = left < database.weight(weight);
                 left -= if found { 0 } else { database.weight(weight) };
                 found
@@ -193,9 +200,13 @@ impl Shard {
     }
 
     /// Fills the sample with what the wheel has in front.
-    fn sample_wheel(&self, policy: Policy, sample: &mut Sample, budget: &mut Budget) {
+    fn sample_wheel(&self, policy: Policy, of: Option<u16>, sample: &mut Sample, budget: &mut Budget) {
         for handle in self.wheel.front(&self.arena).take(FRONT_COUNT) {
             budget.spend(1, 0);
+            let home = Head::read(&self.arena, handle).home(&self.arena);
+            if of.is_some_and(|db| self.databases[usize::from(home)].number != db) {
+                continue;
+            }
             self.consider(policy, handle, &mut || 0, sample);
         }
     }

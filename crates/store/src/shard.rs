@@ -318,6 +318,12 @@ impl Shard {
         (count, sum_ms)
     }
 
+    /// Bytes of a database's entries, each rounded up to its size class, and of long values that they hold; not of its
+    /// tables. Flushed ones count until `tend` has freed them.
+    pub fn held_by(&self, db: u16) -> u64 {
+        self.database(db).held
+    }
+
     /// Switches the record of changes on or off. While it is off a commit pays one branch for it.
     pub fn listen(&mut self, on: bool) {
         self.changes = on.then(|| self.changes.take().unwrap_or_default());

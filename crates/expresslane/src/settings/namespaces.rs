@@ -4,9 +4,9 @@ use lane::{NAMESPACES_MAX, Namespace, Namespaces};
 use toml::{Table, Value};
 use wire::aerospike::TTL_MAX_S;
 
-use super::ServeSettings;
 use super::file::meant;
 use super::value::{bucket_name, record_namespace};
+use super::{ServeSettings, Size};
 
 /// The list of them in the file.
 pub(super) const LIST: &str = "namespace";
@@ -15,7 +15,8 @@ const NAME: &str = "name";
 const FUNCTION: &str = "function";
 const DEFAULT_TTL: &str = "default-ttl";
 const PLACEMENT: &str = "placement";
-const KEYS: [&str; 4] = [NAME, FUNCTION, DEFAULT_TTL, PLACEMENT];
+const MEMORY_SHARE: &str = "memory-share";
+const KEYS: [&str; 5] = [NAME, FUNCTION, DEFAULT_TTL, MEMORY_SHARE, PLACEMENT];
 
 /// A namespace as the file lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,7 +113,12 @@ fn listed(table: &Table) -> Result<Listed, String> {
     }
     let default_ttl_s =
         number(table, DEFAULT_TTL, 0, TTL_MAX_S, "a whole number of seconds").map_err(wrong)?;
-    let namespace = Namespace { default_ttl_s: default_ttl_s.unwrap_or(0), ..Namespace::new(name) };
+    let share = number(table, MEMORY_SHARE, 1, 100, "a whole percentage of maxmemory").map_err(wrong)?;
+    let namespace = Namespace {
+        name: name.to_owned(),
+        default_ttl_s: default_ttl_s.unwrap_or(0),
+        memory_share: share.map(|percent| u8::try_from(percent).expect("at most 100")),
+    };
     Ok(Listed { kind, namespace })
 }
 
@@ -128,6 +134,13 @@ fn number(table: &Table, key: &str, min: u32, max: u32, what: &str) -> Result<Op
 /// The namespaces of the server: those of the file, and where it lists none of a function the one of the flags. An error
 /// is a sentence that says what to change.
 pub(crate) fn namespaces(settings: &ServeSettings) -> Result<Namespaces, String> {
+    let has_share = |listed: &&Listed| listed.namespace.memory_share.is_some();
+    if let (Some(listed), Size(0)) = (settings.namespaces.iter().find(has_share), settings.maxmemory) {
+        return Err(format!(
+            "namespace `{}` has a share of maxmemory, and there is none: set --maxmemory, or remove its `{MEMORY_SHARE}`",
+            listed.namespace.name
+        ));
+    }
     let flags =
         |flags: &[(&'static str, bool)]| flags.iter().find(|(_, is_set)| *is_set).map(|(flag, _)| *flag);
     let of = |kind: Kind, set_flag: Option<&str>, whose: &str, is_open: bool, one: Namespace| {
@@ -227,12 +240,22 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_one_of_a_limit() {
+        let file = format!("{ONE}memory-share = 30\n");
+        let users = Namespace { memory_share: Some(30), ..Namespace::new("users") };
+        let want = Namespaces::new(vec![Namespace::new("default")], vec![users]);
+        assert_eq!(serve_with(&["--aerospike", "--maxmemory", "1gb"], &file), Ok(want));
+        let lacks = "namespace `users` has a share of maxmemory, and there is none: set --maxmemory";
+        refused(&["--aerospike"], &file, lacks);
+    }
+
+    #[test]
     fn what_is_wrong_in_the_list_is_named() {
         let with = |line: &str| format!("{ONE}{line}\n");
         for (file, want) in [
             (
-                with("memory = 1"),
-                "lanes.toml: there is no key `memory` under [[namespace]]; there are `name`, ",
+                with("colour = 1"),
+                "lanes.toml: there is no key `colour` under [[namespace]]; there are `name`, ",
             ),
             (with("place = \"owned\""), "no key `place` under [[namespace]]; did you mean `placement`?"),
             (
@@ -262,6 +285,8 @@ mod tests {
             ),
             (with("placement = \"here\""), "`placement` is \"owned\", not \"here\""),
             (with("default-ttl = -1"), "`default-ttl` is a whole number of seconds from 0 to 315360000"),
+            (with("memory-share = 0"), "`memory-share` is a whole percentage of maxmemory from 1 to 100"),
+            (with("memory-share = 101"), "`memory-share` is a whole percentage of maxmemory from 1 to 100"),
             (with("default-ttl = \"1h\""), "from 0 to 315360000"),
             ("[namespace]\nname = \"a\"\n".to_owned(), "write each under [[namespace]], with two brackets"),
             ("namespace = [1]\n".to_owned(), "write each under [[namespace]], with two brackets"),

@@ -11,9 +11,9 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
-use super::lanes;
 use super::signature::Signature;
 use super::times::OwnTimes;
+use super::{lanes, namespaces};
 use crate::admin::{Census, Portrait};
 use crate::client::Port;
 use crate::histogram::Histogram;
@@ -96,6 +96,7 @@ const MORE: &[Section] = &[
     ("latencystats", |view, text| view.latencies(text)),
     ("lanes", |view, text| lanes::each_lane(view, text)),
     ("dialects", |view, text| lanes::each_dialect(view, text)),
+    ("namespaces", |view, text| namespaces::each(view, text)),
 ];
 /// Shown when named alone: long.
 const NAMED: &[Section] = &[("histograms", |view, text| lanes::histograms(view, text))];

@@ -19,6 +19,7 @@ mod lanes;
 mod latency;
 mod memcached;
 mod monitors;
+mod namespaces;
 mod pages;
 mod queues;
 mod settings;

@@ -107,8 +107,10 @@ impl Pages<'_> {
         let bucket = Bucket { name: &view.settings.namespaces.of(number).name, number };
         let documents = usize::from(view.settings.database_count + number);
         let items = view.sum(|census| census.databases[documents].keys);
-        let used = view.sum(|census| census.memory.total());
-        let total = self.limit();
+        let used = view.sum(|census| census.databases[documents].held);
+        let lane_count = u64::from(self.map.lanes().max(1));
+        let shares = view.settings.namespaces.shares(view.settings.memory_size_max, lane_count);
+        let total = shares[usize::from(number)].map_or(self.limit(), |share| share * lane_count);
         let percent = used.saturating_mul(100).checked_div(total).unwrap_or(0);
         let mut server_map = String::new();
         let own = ClusterMap {

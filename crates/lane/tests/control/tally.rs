@@ -1,7 +1,7 @@
 //! What INFO says commands came to: calls, failures, refusals, kinds of errors, keys found. What Redis 7.0 counts as
 //! what is in `call`, `rejectCommand` and `afterErrorReply` of its `src/server.c` and `src/networking.c`.
 
-use lane::{Dialect, Door, Port};
+use lane::{Dialect, Door, Namespace, Namespaces, Port};
 
 use super::world::World;
 
@@ -234,6 +234,40 @@ fn bytes_and_what_carried_them_are_counted() {
     ];
     for want in wants {
         assert!(info.contains(&format!("\r\n{want}")), "{want}: {info}");
+    }
+}
+
+#[test]
+fn each_namespace_shows_what_lanes_hold_of_it() {
+    for lane_count in [1, 3] {
+        let mut world = World::told(lane_count, &[], |settings| {
+            settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
+            let small = Namespace { memory_share: Some(30), ..Namespace::new("users") };
+            settings.namespaces = Namespaces::new(
+                vec![Namespace::new("default"), Namespace::new("other")],
+                vec![Namespace::new("test"), small],
+            );
+        });
+        let (redis, memcached) = (world.connect(), world.connect_to(0));
+        for key in 0..30 {
+            memcached.write(format!("set k{key} 0 {} 1\r\nx\r\n", key % 2 * 60).as_bytes());
+        }
+        world.ask(&redis, "SET k v");
+        let info = world.ask(&redis, "INFO namespaces");
+        let lines: Vec<&str> = info.lines().filter(|line| line.starts_with("namespace_")).collect();
+        let [documents, rest @ ..] = &lines[..] else { panic!("{info}") };
+        let bytes = documents.strip_prefix("namespace_couchbase_default:keys=30,expires=15,bytes=");
+        let bytes: u64 = bytes.and_then(|rest| rest.split(',').next()).unwrap().parse().unwrap();
+        assert!((30 * 16..30 * 64).contains(&bytes), "{info}");
+        assert_eq!(
+            rest,
+            [
+                "namespace_couchbase_other:keys=0,expires=0,bytes=0,memory_share=100",
+                "namespace_aerospike_test:keys=0,expires=0,bytes=0,memory_share=100",
+                "namespace_aerospike_users:keys=0,expires=0,bytes=0,memory_share=30",
+            ]
+        );
+        assert!(world.ask(&redis, "INFO everything").contains("\r\n# Namespaces\r\n"));
     }
 }
 

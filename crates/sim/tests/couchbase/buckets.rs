@@ -5,7 +5,7 @@ use net::fault::Faults;
 use sim::{Client, World};
 
 use crate::binary::{replies, request, request_at};
-use crate::{MANAGEMENT, MEMCACHED, STORE, exchange, key_of, say, settings};
+use crate::{MANAGEMENT, MEMCACHED, STORE, exchange, hello, key_of, say, settings};
 
 /// A server with two buckets, the second of which has a default time to live.
 fn world(lane_count: u16) -> World {
@@ -108,12 +108,16 @@ fn each_has_a_map_and_pages_of_its_own() {
         "{first} {second}"
     );
     assert_ne!(uuid(&first), uuid(&second));
-    // A client that is sent on has the map of the bucket that it selects, anew with another.
+    // A client that is sent on has the map of the bucket that it has selected; if it wants a map once, each bucket's once.
     let key = key_of(&wire::route::PartitionMap::even(2), 1);
     let wrong = || request_at(1023, 0x00, &[], key.as_bytes(), b"", 0);
-    assert!(say(&mut world, &mut two, &wrong()).contains(r#""name":"users""#));
-    assert_eq!(say(&mut world, &mut two, &request(0x89, &[], "default", "", 0)), "89:0: ");
-    assert!(say(&mut world, &mut two, &wrong()).contains(r#""name":"default""#));
+    let mut other = world.connect(0);
+    exchange(&mut world, &mut other, &hello(&[8, 0x1e]), 1);
+    for bucket in ["users", "default"] {
+        assert_eq!(say(&mut world, &mut other, &request(0x89, &[], bucket, "", 0)), "89:0: ");
+        assert!(say(&mut world, &mut other, &wrong()).contains(&format!(r#""name":"{bucket}""#)));
+        assert_eq!(say(&mut world, &mut other, &wrong()), "00:7: ");
+    }
     assert_eq!(say(&mut world, &mut one, &request(0x01, &STORE, "a", "v", 0)), "01:0: ");
     let mut page = |path: &str| {
         let mut client = world.connect_at(0, MANAGEMENT);
@@ -135,4 +139,31 @@ fn each_has_a_map_and_pages_of_its_own() {
     assert!(page("/pools/default/b/users").contains(r#""name":"users""#));
     assert!(page("/pools/default/bs/users").contains(r#""name":"users""#));
     assert!(page("/pools/default/b/none").starts_with("HTTP/1.1 404 "));
+}
+
+/// A bucket that has taken its share says so in its own words, to memcached's clients too, and the other goes on.
+#[test]
+fn a_share_is_answered_in_the_words_of_the_dialect() {
+    let small = Namespace { memory_share: Some(1), ..Namespace::new("default") };
+    let namespaces = Namespaces::new(vec![small, Namespace::new("users")], vec![Namespace::new("test")]);
+    let settings = Settings { namespaces, memory_size_max: 32 << 20, ..settings() };
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut one = selected(&mut world, 0, "default");
+    let mut two = selected(&mut world, 0, "users");
+    let large = "x".repeat(20_000);
+    let (mut stored, mut refused) = (0, 0);
+    for number in 0..40 {
+        let set = request(0x01, &STORE, &format!("key-{number}"), &large, 0);
+        match replies(&exchange(&mut world, &mut one, &set, 1))[0].status {
+            0 => stored += 1,
+            0x82 => refused += 1,
+            other => panic!("{other:x}"),
+        }
+        assert_eq!(say(&mut world, &mut two, &set), "01:0: ");
+    }
+    assert!((12..=16).contains(&stored) && refused == 40 - stored, "{stored} and {refused}");
+    let mut text = world.connect_at(0, MEMCACHED);
+    let line = format!("set key-0 0 0 {}\r\n{large}\r\n", large.len());
+    let got = world.exchange(&mut text, line.as_bytes(), 20, 20_000);
+    assert_eq!(String::from_utf8_lossy(&got), "SERVER_ERROR out of memory storing object\r\n");
 }

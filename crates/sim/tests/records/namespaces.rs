@@ -3,6 +3,7 @@
 use lane::{Namespace, Namespaces, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
+use store::Policy;
 use wire::aerospike::client::put_info;
 
 use crate::talk::{Ask, batch, exchange, get, put, settings, show};
@@ -113,4 +114,93 @@ fn nodes_list_them_all() {
         assert!(info(&mut world, &mut client, "namespace/test").contains(";objects=0;"));
     }
     assert_eq!(objects, 1, "one lane has the record");
+}
+
+/// What one may take of `maxmemory` ends its own writes, or makes its own records go, and nobody else's.
+#[test]
+fn a_share_bounds_one_and_leaves_the_others() {
+    const MEMORY_SIZE: u64 = 64 << 20;
+    for (lane_count, policy) in [1, 4].into_iter().flat_map(|count| {
+        [(count, Policy::NoEviction), (count, Policy::AllKeysLru), (count, Policy::VolatileTtl)]
+    }) {
+        let users = Namespace { memory_share: Some(5), ..Namespace::new("users") };
+        let of_records = vec![Namespace::new("test"), users];
+        let namespaces = Namespaces::new(vec![Namespace::new("default")], of_records);
+        let settings = Settings { namespaces, memory_size_max: MEMORY_SIZE, policy, ..settings() };
+        let mut world = World::new(lane_count, &settings, 1, Faults::default());
+        let mut client = world.connect(0);
+        let first = settings.database_count + 1;
+        let held = |world: &World, number: u16| -> u64 {
+            world.lanes.iter().map(|lane| lane.shard().held_by(first + number)).sum()
+        };
+        let count = |world: &World, number: u16| -> u64 {
+            world.lanes.iter().map(|lane| lane.shard().count(first + number)).sum()
+        };
+        let large = "x".repeat(10_000);
+        let mut refused = 0;
+        for number in 0..600 {
+            let (mine, other) =
+                (put(number).text("t", &large), within("users", put(number).text("t", &large)));
+            say(&mut world, &mut client, &mine.bytes(), "0 g1|");
+            let got = exchange(&mut world, &mut client, &other.bytes(), 1);
+            match show(&got, world.now.unix_ms).as_str() {
+                "0 g1|" => {}
+                "8 g0|" => refused += 1,
+                other => panic!("{other}"),
+            }
+            assert!(held(&world, 1) <= MEMORY_SIZE / 100 * 5, "no more than its share");
+        }
+        assert_eq!(count(&world, 0), 600, "{policy:?}: the other one is as it was");
+        // A record takes a little over 10,000 bytes, and a lane's part ends before the next would fit.
+        let kept = count(&world, 1);
+        assert!((290..336).contains(&kept), "{policy:?} over {lane_count} lanes: {kept}");
+        // None of its records has an end, so that the last policy finds none that may go.
+        let is_evicting = policy == Policy::AllKeysLru;
+        assert_eq!(refused, if is_evicting { 0 } else { 600 - kept }, "{policy:?} over {lane_count} lanes");
+        // Reading and removing go on, and make room.
+        let newest = within("users", get(if is_evicting { 599 } else { 0 }));
+        let got = exchange(&mut world, &mut client, &newest.bytes(), 1);
+        assert!(show(&got, world.now.unix_ms).starts_with("0 g1 t="), "{policy:?}");
+        assert_eq!(info(&mut world, &mut client, "truncate:namespace=users"), "ok");
+        for number in 0..20 {
+            let again = within("users", put(number).text("t", &large));
+            say(&mut world, &mut client, &again.bytes(), "0 g1|");
+        }
+        // One that never fits is refused at once, and takes nobody's place.
+        let huge = within("users", put(700).text("t", &"x".repeat(900_000)));
+        let want = if lane_count == 4 { "8 g0|" } else { "0 g1|" };
+        say(&mut world, &mut client, &huge.bytes(), want);
+        let lane = world.lanes.iter().map(|lane| lane.shard().count(first + 1)).sum::<u64>();
+        assert_eq!(lane, if lane_count == 4 { 20 } else { 21 });
+    }
+}
+
+/// A write for which its lane waits, until other lanes have said that they have nothing either, is refused in the words of the
+/// dialect, too.
+#[test]
+fn who_has_waited_for_room_is_refused_alike() {
+    let memory_size_max = 8 << 20;
+    let settings = Settings { memory_size_max, policy: Policy::VolatileLru, ..settings() };
+    let mut world = World::new(4, &settings, 1, Faults::default());
+    let mut client = world.connect(0);
+    let large = "x".repeat(30_000);
+    let mut refused = 0;
+    for number in 0..400 {
+        client.send(&put(number).text("t", &large).bytes());
+        client.pump();
+        for _ in 0..2000 {
+            world.now.mono_ns += 1_000_000;
+            world.round();
+            client.pump();
+            if !client.received.is_empty() {
+                break;
+            }
+        }
+        match show(&std::mem::take(&mut client.received), world.now.unix_ms).as_str() {
+            "0 g1|" => {}
+            "8 g0|" => refused += 1,
+            other => panic!("record {number}: {other:?}"),
+        }
+    }
+    assert!((100..300).contains(&refused), "{refused} of 400");
 }

@@ -78,7 +78,7 @@ fn evicted_wrongly(policy: Policy) -> usize {
     let mut slices = 0;
     loop {
         let mut budget = Budget::new(100, 1 << 20);
-        match world.shard.evict(policy, target, &mut || random.next(), &mut budget, &|_, _| false) {
+        match world.shard.evict(policy, None, target, &mut || random.next(), &mut budget, &|_, _| false) {
             Evicted::More => slices += 1,
             Evicted::Enough => break,
             Evicted::Held | Evicted::Nothing => panic!("there is enough to evict"),
@@ -130,7 +130,7 @@ fn eviction_spares_what_it_must() {
     let mut random = Random(1);
     let mut evict = |world: &mut World, policy, hold: &dyn Fn(u16, u64) -> bool| {
         let ended =
-            world.shard.evict(policy, 0, &mut || random.next(), &mut Budget::new(9_999, 1 << 20), hold);
+            world.shard.evict(policy, None, 0, &mut || random.next(), &mut Budget::new(9_999, 1 << 20), hold);
         assert_eq!(ended, Evicted::Nothing);
         world.shard.audit();
         world.shard.count(0)
@@ -139,6 +139,37 @@ fn eviction_spares_what_it_must() {
     assert_eq!(evict(&mut world, Policy::VolatileLru, &|_, _| false), 40);
     assert_eq!(evict(&mut world, Policy::VolatileTtl, &|_, _| false), 40);
     assert_eq!(evict(&mut world, Policy::AllKeysLfu, &|_, _| false), 0);
+}
+
+/// Of one database keys go until it holds so much, by whatever policy, and no other loses any.
+#[test]
+fn eviction_may_be_of_one_database() {
+    for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::NoEviction) {
+        let mut world = World::new(10, 1, REGION);
+        for number in 0..300 {
+            for db in [0, 1, 2] {
+                let bytes = format!("key:{number}").into_bytes();
+                let key = world.shard.key(db, partition_of(db, &bytes), &bytes);
+                let expiry = Expiry::At(world.now_ms + 1_000_000 + i64::from(number) * 10 + i64::from(db));
+                let value = vec![7; if number % 10 == 0 { 5_000 } else { 100 }];
+                world.commit(Effect::Set { key, value: NewValue::Bytes(&value), expiry });
+            }
+        }
+        let target = world.shard.held_by(1) / 2;
+        assert!(target > 300_000 / 4, "long values count: {target}");
+        let mut random = Random(3);
+        let mut evict = |world: &mut World, target| {
+            let mut budget = Budget::new(u32::MAX, u32::MAX);
+            world.shard.evict(policy, Some(1), target, &mut || random.next(), &mut budget, &|_, _| false)
+        };
+        assert_eq!(evict(&mut world, target), Evicted::Enough, "{policy:?}");
+        assert!(world.shard.held_by(1) <= target && world.shard.held_by(1) > target - 6_000, "{policy:?}");
+        assert!(world.shard.count(1) > 0);
+        assert_eq!(evict(&mut world, 0), Evicted::Enough, "{policy:?}");
+        let left = [0, 1, 2].map(|db| world.shard.count(db));
+        assert_eq!((left, world.shard.held_by(1)), ([300, 0, 300], 0), "{policy:?}");
+        world.shard.audit();
+    }
 }
 
 /// One key in fifty is not held: it is found, sooner or later, whatever the samples hold. When none is left, looking ends with
@@ -162,7 +193,7 @@ fn eviction_looks_past_held_keys() {
         while vain_slices < 100 {
             let mut budget = Budget::new(64, 1 << 20);
             let hold = |_: u16, hash: u64| !free.contains(&hash);
-            match world.shard.evict(policy, 0, &mut || random.next(), &mut budget, &hold) {
+            match world.shard.evict(policy, None, 0, &mut || random.next(), &mut budget, &hold) {
                 Evicted::More => vain_slices = 0,
                 Evicted::Held => vain_slices += 1,
                 other => panic!("{other:?}, although keys are left"),
