@@ -200,6 +200,9 @@ impl Node<'_> {
             (b"statistics", b"") => self.put_statistics(out),
             // Which sets there are is not kept; nor are there indexes and functions.
             (b"sets" | b"sindex" | b"sindex-list" | b"udf-list", _) => Ok(()),
+            (b"sindex-create" | b"sindex-delete" | b"udf-put" | b"udf-remove", _) => {
+                write!(out, "ERROR:16:there are neither secondary indexes nor functions here")
+            }
             (b"truncate" | b"truncate-namespace", options) => {
                 let number = info::option(options, b"namespace").and_then(|name| self.number(name));
                 write!(out, "{}", if number.is_none() { NO_NAMESPACE } else { NOT_ALONE })

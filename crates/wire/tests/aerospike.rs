@@ -221,7 +221,7 @@ fn what_is_wrong_is_refused_and_swallowed() {
     check_refused(&framed(&Message { info2: 1, ops: (1, &large), ..get }), &[(Code::TOO_BIG, false)]);
     // Without a digest it would be a query.
     check_refused(&framed(&Message { digest: None, ..get }), &[(Code::UNSUPPORTED, true)]);
-    check_refused(&framed(&Message { digest: None, info2: 1, ..get }), &[(Code::PARAMETER, false)]);
+    check_refused(&framed(&Message { digest: None, info2: 1, ..get }), &[(Code::UNSUPPORTED, false)]);
     check_refused(&framed(&Message { digest: None, partitions: &[4096], ..get }), &[(Code::PARAMETER, true)]);
     // Compressed, as the community edition has it.
     let mut compressed = framed(&get);

@@ -228,6 +228,9 @@ fn lanes_are_nodes() {
         assert_eq!(ask("namespaces"), "test");
         assert_eq!(ask("user-agent-set:value=eA=="), "ok");
         assert_eq!(ask("nonsense"), "ERROR:4:unrecognized command");
+        for name in ["sindex-create:namespace=test;set=a;indexname=i", "udf-remove:filename=a.lua"] {
+            assert_eq!(ask(name), "ERROR:16:there are neither secondary indexes nor functions here");
+        }
         assert_eq!(ask("namespace/other"), "ERROR:20:there is no such namespace");
         assert!(
             ask("namespace/test").contains(";objects=0;") && ask("statistics").starts_with("cluster_size=3;")

@@ -271,7 +271,11 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     let is_writing = head.info2 & info2::WRITE != 0;
     let several = Head { bits: Bits::default().and_if(!is_writing, Bits::LAST), ..Head::default() };
     let refuse = |code: Code| Ok(Parsed::refuse(code, several, FIELDS_START, end));
-    if is_writing || !head.reads() || !fields.key.is_empty() {
+    if is_writing {
+        // Work in the background, on all records of a set.
+        return refuse(Code::UNSUPPORTED);
+    }
+    if !head.reads() || !fields.key.is_empty() {
         return refuse(Code::PARAMETER);
     }
     let Some(partitions) = fields.partitions.clone() else { return refuse(Code::UNSUPPORTED) };
