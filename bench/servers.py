@@ -7,6 +7,7 @@ done with it is the caller's business.
 import contextlib
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +18,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START_SECONDS_MAX = 20
 END_SECONDS_MAX = 5
+PORT_MIN = 10_000
+PORT_END = 32_768
 
 
 class Unavailable(Exception):
@@ -41,17 +44,16 @@ def tool(name, package):
 
 
 def free_port(count=1):
-    """The first of `count` ports in a row that nobody has bound on 127.0.0.1."""
+    """The first of `count` ports in a row that nobody has bound on 127.0.0.1.
+
+    It is below those that Linux gives to connections by itself (from 32768 on). One of those could be taken while a server
+    restarts, and a client that goes on trying it while nobody listens is in the end connected with itself.
+    """
     while True:
-        with contextlib.ExitStack() as stack:
-            first = 0
-            try:
-                for offset in range(count):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", first + offset if first else 0))
-                    first = first or probe.getsockname()[1]
-            except (OSError, OverflowError):
-                continue
+        first = random.randrange(PORT_MIN, PORT_END - count)
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return first
 
 

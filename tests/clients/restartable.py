@@ -4,6 +4,7 @@ clients of it. Such a program is told where the server is (`addresses`), and say
     restart          the server is ended and started again on the same ports, then the program reads a line
     restart LANES    the same, with so many lanes from now on
     begin, end       between these two its requests must have gone straight to the lanes that own their keys
+    direct?          whether they have since `begin`: the line that it reads is yes or no
     any other line   what it has checked
 """
 
@@ -140,16 +141,18 @@ class Nodes(Restartable):
 class Records(Restartable):
     """One that serves Aerospike's clients too, each lane at a port of its own."""
 
-    def __init__(self, lanes, extra=(), lanes_max=None):
+    def __init__(self, lanes, extra=(), lanes_max=None, password=None):
+        self.password = password
         self.aerospike_port = free_port(lanes_max or lanes)
-        super().__init__(lanes, ("--aerospike", str(self.aerospike_port), *extra))
+        super().__init__(lanes, (
+            "--aerospike", str(self.aerospike_port), *(("--requirepass", password) if password else ()), *extra))
 
     def addresses(self):
-        return [self.aerospike_port]
+        return [self.aerospike_port, self.password or ""]
 
     def counters(self):
         """Commands of Aerospike's clients by how they reached their lane, summed over the lanes."""
-        with contextlib.closing(redis.Redis(port=self.port)) as client:
+        with contextlib.closing(redis.Redis(port=self.port, password=self.password)) as client:
             dialects = client.info("dialects")
         lanes = [dialects[f"aerospike_lane{lane}"] for lane in range(self.lanes)]
         return {"moved": 0, **{name: sum(lane[name] for lane in lanes) for name in ("direct", "forwarded")}}
@@ -161,6 +164,11 @@ def check_direct(before, after, requests_count_min=1000):
     total = direct + forwarded + moved
     if moved != 0 or total < requests_count_min or direct * 1000 < total * DIRECT_PERMILLE_MIN:
         raise AssertionError(f"{direct} requests were direct, {forwarded} forwarded, {moved} moved")
+
+
+def are_direct(before, after):
+    """Whether none of the requests between two counts was sent on."""
+    return all(after[name] == before[name] for name in ("forwarded", "moved"))
 
 
 def toolchain(name, version_min=None):
@@ -249,17 +257,19 @@ def converse(command, wanted, server=None, arguments=()):
         checked, before = [], None
         try:
             for line in program.stdout:
-                line = line.strip()
+                line, answer = line.strip(), ""
                 if re.fullmatch(r"restart( \d+)?", line):
                     server.restart(*map(int, line.split()[1:]))
                 elif line == "begin":
                     before = server.counters()
                 elif line == "end":
                     check_direct(before, server.counters())
+                elif line == "direct?":
+                    answer = "yes" if are_direct(before, server.counters()) else "no"
                 else:
                     checked.append(line)
                     continue
-                program.stdin.write("\n")
+                program.stdin.write(f"{answer}\n")
                 program.stdin.flush()
             code = program.wait()
         finally:

@@ -254,7 +254,7 @@ class Namespaces(unittest.TestCase):
 
 class Strangers(unittest.TestCase):
     def test_the_password_is_said_first(self):
-        with Records(2, ("--requirepass", PASSWORD)) as server:
+        with Records(2, password=PASSWORD) as server:
             with contextlib.closing(connect(server, user="any", password=PASSWORD)) as client:
                 client.put(key("k"), {"a": 1})
                 self.assertEqual(client.get(key("k"))[2], {"a": 1})

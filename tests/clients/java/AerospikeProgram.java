@@ -14,7 +14,12 @@ import com.aerospike.client.Operation;
 import com.aerospike.client.Record;
 import com.aerospike.client.ResultCode;
 import com.aerospike.client.Value;
+import com.aerospike.client.async.NioEventLoops;
 import com.aerospike.client.cdt.ListOperation;
+import com.aerospike.client.listener.RecordArrayListener;
+import com.aerospike.client.listener.RecordListener;
+import com.aerospike.client.listener.RecordSequenceListener;
+import com.aerospike.client.listener.WriteListener;
 import com.aerospike.client.policy.BatchPolicy;
 import com.aerospike.client.policy.BatchWritePolicy;
 import com.aerospike.client.policy.ClientPolicy;
@@ -38,7 +43,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
@@ -48,16 +55,18 @@ public final class AerospikeProgram {
     private static final int PATIENCE_MS = 60_000;
     private static final BufferedReader INPUT = new BufferedReader(new InputStreamReader(System.in));
 
+    private static final NioEventLoops LOOPS = new NioEventLoops(1);
+
     private final AerospikeClient client;
 
     private AerospikeProgram(AerospikeClient client) {
         this.client = client;
     }
 
-    /** Asks the test for something and waits until it is done. */
-    private static void ask(String what) throws IOException {
+    /** Asks the test for something, waits until it is done, and gives what the test says. */
+    private static String ask(String what) throws IOException {
         System.out.println(what);
-        INPUT.readLine();
+        return INPUT.readLine();
     }
 
     private static void same(Object got, Object want) {
@@ -257,6 +266,73 @@ public final class AerospikeProgram {
         same(scan(one, PartitionFilter.all()).size(), 0);
     }
 
+    /** What the client calls back with: a value or an error. */
+    private static final class Answer<T> implements WriteListener, RecordListener, RecordArrayListener, RecordSequenceListener {
+        private final CompletableFuture<T> future = new CompletableFuture<>();
+        private final List<Record> sequence = new ArrayList<>();
+
+        @SuppressWarnings("unchecked")
+        private void complete(Object value) {
+            future.complete((T) value);
+        }
+
+        @Override public void onSuccess(Key key) {
+            complete(key);
+        }
+
+        @Override public void onSuccess(Key key, Record record) {
+            complete(record);
+        }
+
+        @Override public void onSuccess(Key[] keys, Record[] records) {
+            complete(records);
+        }
+
+        @Override public void onRecord(Key key, Record record) {
+            sequence.add(record);
+        }
+
+        @Override public void onSuccess() {
+            complete(sequence);
+        }
+
+        @Override public void onFailure(AerospikeException error) {
+            future.completeExceptionally(error);
+        }
+    }
+
+    /** Commands on the client's event loop, a hundred at a time. */
+    private void asynchronous() throws Exception {
+        Key[] keys = IntStream.range(0, 500).mapToObj(number -> in("async", number)).toArray(Key[]::new);
+        for (int first = 0; first < keys.length; first += 100) {
+            List<Answer<Key>> puts = new ArrayList<>();
+            for (int number = first; number < first + 100; number++) {
+                Answer<Key> put = new Answer<>();
+                client.put(LOOPS.next(), put, null, keys[number], new Bin("n", number), new Bin("s", "x".repeat(100 * number)));
+                puts.add(put);
+            }
+            for (Answer<Key> put : puts) put.future.get();
+        }
+        Answer<Record> one = new Answer<>();
+        client.get(LOOPS.next(), one, null, keys[499]);
+        same(one.future.get().getString("s").length(), 49_900);
+        Answer<Record[]> some = new Answer<>();
+        client.get(LOOPS.next(), (RecordArrayListener) some, null, keys);
+        Record[] records = some.future.get();
+        for (int number = 0; number < keys.length; number++) same(records[number].getLong("n"), (long) number);
+        Answer<List<Record>> all = new Answer<>();
+        client.scanAll(LOOPS.next(), all, null, "test", "async", "n");
+        same(all.future.get().stream().map(record -> record.getLong("n")).distinct().count(), 500L);
+        Answer<Key> refused = new Answer<>();
+        client.append(LOOPS.next(), refused, null, keys[0], new Bin("n", "text"));
+        try {
+            refused.future.get();
+            throw new AssertionError("text was appended to a number");
+        } catch (ExecutionException failure) {
+            same(((AerospikeException) failure.getCause()).getResultCode(), ResultCode.BIN_TYPE_ERROR);
+        }
+    }
+
     private void limits() {
         Key one = key("limits");
         client.put(null, one, new Bin("a", "x".repeat(900_000)));
@@ -293,10 +369,12 @@ public final class AerospikeProgram {
         }
         stop.set(true);
         traffic.join();
-        many();
-        ask("begin");
-        many();
-        ask("end");
+        // Sooner or later the client has read the map of every node.
+        do {
+            same(System.nanoTime() < end, true);
+            ask("begin");
+            many();
+        } while (!ask("direct?").equals("yes"));
     }
 
     /** Whether the client knows an owner for all of some records. */
@@ -313,17 +391,31 @@ public final class AerospikeProgram {
         System.out.println(name);
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Log.setCallback((level, message) -> {});
+    private static AerospikeClient connect(int port, String password) {
         ClientPolicy policy = new ClientPolicy();
+        if (!password.isEmpty()) {
+            policy.user = "any";
+            policy.password = password;
+        }
         policy.tendInterval = 250;
+        policy.eventLoops = LOOPS;
         for (Policy each : new Policy[] {policy.readPolicyDefault, policy.writePolicyDefault, policy.batchPolicyDefault,
             policy.batchParentPolicyWriteDefault, policy.scanPolicyDefault, policy.queryPolicyDefault}) {
             each.socketTimeout = each.totalTimeout = PATIENCE_MS;
         }
         // After a restart there are connections in the pool that have ended.
         policy.writePolicyDefault.maxRetries = 100;
-        try (AerospikeClient client = new AerospikeClient(policy, new Host("127.0.0.1", Integer.parseInt(arguments[0])))) {
+        return new AerospikeClient(policy, new Host("127.0.0.1", port));
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Log.setCallback((level, message) -> {});
+        int port = Integer.parseInt(arguments[0]);
+        String password = arguments[1];
+        if (!password.isEmpty()) {
+            for (String wrong : new String[] {"", "wrong"}) same(code(() -> connect(port, wrong).close()) != ResultCode.OK, true);
+        }
+        try (AerospikeClient client = connect(port, password)) {
             AerospikeProgram program = new AerospikeProgram(client);
             check("values", program::values);
             check("policies", program::policies);
@@ -331,11 +423,12 @@ public final class AerospikeProgram {
             check("operations", program::operations);
             check("batches", program::batches);
             check("scans", program::scans);
+            check("asynchronous", program::asynchronous);
             check("limits", program::limits);
             ask("begin");
             check("many", program::many);
             ask("end");
-            check("other lanes", () -> program.restart(Integer.parseInt(arguments[1])));
+            check("other lanes", () -> program.restart(Integer.parseInt(arguments[2])));
         }
         System.exit(0);
     }

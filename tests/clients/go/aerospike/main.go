@@ -23,17 +23,23 @@ const (
 	patience  = time.Minute
 )
 
-func connect(port string) *as.Client {
+func connect(port, password string) (*as.Client, as.Error) {
 	policy := as.NewClientPolicy()
-	policy.Timeout, policy.TendInterval = patience, 100*time.Millisecond
+	if password != "" {
+		policy.User, policy.Password = "any", password
+	}
+	// While requests try a node that has gone, the client looks at no other for as long as this.
+	policy.Timeout, policy.TendInterval = 2*time.Second, 100*time.Millisecond
 	number := Must(strconv.Atoi(port))
 	client, err := as.NewClientWithPolicy(policy, "127.0.0.1", number)
-	check(err)
+	if err != nil {
+		return nil, err
+	}
 	client.DefaultPolicy.TotalTimeout, client.DefaultPolicy.SocketTimeout = patience, patience
 	client.DefaultWritePolicy.TotalTimeout, client.DefaultWritePolicy.SocketTimeout = patience, patience
 	// After a restart there are connections in the pool that have ended.
 	client.DefaultWritePolicy.MaxRetries = 100
-	return client
+	return client, nil
 }
 
 func key(value any) *as.Key {
@@ -365,7 +371,8 @@ func limits(client *as.Client) {
 	filtered := as.NewPolicy()
 	filtered.FilterExpression = as.ExpEq(as.ExpIntBin("a"), as.ExpIntVal(1))
 	Same(refused(client.Get(filtered, k)), types.UNSUPPORTED_FEATURE)
-	Same(refused(client.CreateIndex(nil, namespace, "demo", "i", "a", as.NUMERIC)) != types.OK, true)
+	Same(refused(client.CreateIndex(nil, namespace, "demo", "i", "a", as.NUMERIC)), types.UNSUPPORTED_FEATURE)
+	Same(refused(client.QueryExecute(nil, nil, as.NewStatement(namespace, "demo"), as.TouchOp())), types.UNSUPPORTED_FEATURE)
 	Same(refused(client.Execute(nil, k, "package", "function")), types.UNSUPPORTED_FEATURE)
 	many := as.BinMap{}
 	for number := range 1000 {
@@ -417,20 +424,33 @@ func restart(client *as.Client, lanes int) {
 	Ask(fmt.Sprintf("restart %d", lanes))
 	for deadline := time.Now().Add(patience); len(client.GetNodes()) != lanes || !reaches(client); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			panic(fmt.Sprintf("the client knows %d nodes of %d", len(client.GetNodes()), lanes))
+			err := client.Put(nil, key("reached"), as.BinMap{"a": 1})
+			panic(fmt.Sprintf("the client knows %d nodes of %d, and does not reach all of them: %v", len(client.GetNodes()), lanes, err))
 		}
 	}
 	close(stop)
 	<-stopped
-	many(client)
-	Ask("begin")
-	many(client)
-	Ask("end")
+	// Sooner or later the client has read the map of every node.
+	for deadline := time.Now().Add(patience); ; {
+		Ask("begin")
+		many(client)
+		if Ask("direct?") == "yes" {
+			break
+		}
+		Same(time.Now().Before(deadline), true)
+	}
 }
 
 func main() {
 	logger.Logger.SetLevel(logger.OFF)
-	client := connect(os.Args[1])
+	port, password := os.Args[1], os.Args[2]
+	if password != "" {
+		for _, wrong := range []string{"", "wrong"} {
+			_, err := connect(port, wrong)
+			Same(err != nil, true)
+		}
+	}
+	client := got(connect(port, password))
 	for _, part := range []struct {
 		name string
 		run  func(*as.Client)
@@ -442,7 +462,7 @@ func main() {
 	many(client)
 	Ask("end")
 	fmt.Println("many")
-	restart(client, Must(strconv.Atoi(os.Args[2])))
+	restart(client, Must(strconv.Atoi(os.Args[3])))
 	fmt.Println("other lanes")
 	client.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 )
 
 var input = bufio.NewReader(os.Stdin)
@@ -34,10 +35,10 @@ func Fails(err, want error) {
 	}
 }
 
-// Ask asks the test for something and waits until it is done.
-func Ask(what string) {
+// Ask asks the test for something, waits until it is done, and gives what the test says.
+func Ask(what string) string {
 	fmt.Println(what)
-	Must(input.ReadString('\n'))
+	return strings.TrimSpace(Must(input.ReadString('\n')))
 }
 
 // Ends the program with the line of its caller that was not satisfied.

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use aerospike::operations::{add, append, get_bin, lists, prepend, put};
-use aerospike::policy::{AdminPolicy, BatchPolicy, ClientPolicy, QueryPolicy, ReadPolicy, WritePolicy};
+use aerospike::policy::{
+    AdminPolicy, AuthMode, BatchPolicy, ClientPolicy, QueryPolicy, ReadPolicy, WritePolicy,
+};
 use aerospike::{
     BatchDeletePolicy, BatchOperation, BatchReadPolicy, BatchWritePolicy, Bins, Client, Error, Expiration,
     GenerationPolicy, Key, PartitionFilter, Record, RecordExistsAction, ResultCode, Statement, Value, as_bin,
@@ -15,11 +17,12 @@ use aerospike::{
 const KEYS_COUNT: i64 = 1200;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks the test for something and waits until it is done.
-fn ask(what: &str) {
+/// Asks the test for something, waits until it is done, and gives what the test says.
+fn ask(what: &str) -> String {
     println!("{what}");
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("the test answers");
+    line.trim().to_owned()
 }
 
 fn code<T>(result: Result<T, Error>) -> ResultCode {
@@ -299,24 +302,45 @@ fn many(client: &Client) {
     client.truncate(&AdminPolicy::default(), "test", "many", 0).expect("truncate");
 }
 
+/// Whether the client knows an owner for all of some records.
+fn reaches(client: &Client) -> bool {
+    (0..200)
+        .all(|number| client.put(&write(), &as_key!("test", "reached", number), &[as_bin!("a", 1)]).is_ok())
+}
+
 /// The server comes back with another number of lanes.
 fn restart(client: &Client, lanes: &str) {
     ask(&format!("restart {lanes}"));
     let deadline = Instant::now() + PATIENCE;
-    while client.nodes().len().to_string() != lanes {
+    while client.nodes().len().to_string() != lanes || !reaches(client) {
         assert!(Instant::now() < deadline, "the client knows {} nodes of {lanes}", client.nodes().len());
         thread::sleep(Duration::from_millis(20));
     }
-    many(client);
-    ask("begin");
-    many(client);
-    ask("end");
+    // Sooner or later the client has read the map of every node.
+    loop {
+        ask("begin");
+        many(client);
+        if ask("direct?") == "yes" {
+            break;
+        }
+        assert!(Instant::now() < deadline, "requests go on being forwarded");
+    }
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let policy = ClientPolicy { tend_interval: 250, ..ClientPolicy::default() };
-    let client = Client::new(&policy, &format!("127.0.0.1:{}", arguments[0])).expect("the server is there");
+    let (address, password) = (format!("127.0.0.1:{}", arguments[0]), &arguments[1]);
+    let connect = |password: &str| {
+        let mut policy = ClientPolicy { tend_interval: 250, ..ClientPolicy::default() };
+        if !password.is_empty() {
+            policy.set_auth_mode(AuthMode::Internal("any".to_owned(), password.to_owned()));
+        }
+        Client::new(&policy, &address)
+    };
+    if !password.is_empty() {
+        assert!(connect("").is_err() && connect("wrong").is_err(), "strangers are sent away");
+    }
+    let client = connect(password).expect("the server is there");
     let parts: [(&str, fn(&Client)); 7] = [
         ("values", values),
         ("policies", policies),
@@ -334,7 +358,7 @@ fn main() {
     many(&client);
     ask("end");
     println!("many");
-    restart(&client, &arguments[1]);
+    restart(&client, &arguments[2]);
     println!("other lanes");
     client.close().expect("close");
 }
