@@ -183,7 +183,8 @@ impl Shard {
     /// The key's entry; one whose time has come at `now_ms` (unix) counts as absent.
     #[inline]
     pub fn get(&self, key: &Key<'_>, now_ms: i64) -> Option<Entry<'_>> {
-        let (_, head) = self.find(key)?;
+        let (_, handle) = self.locate(key)?;
+        let head = Head::read(&self.arena, handle);
         if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
             return None;
         }
@@ -193,7 +194,8 @@ impl Shard {
     /// As `get`, and notes the use; `draw` is a random number (for LFU).
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
-        let (_, head) = self.find(key)?;
+        let (_, handle) = self.locate(key)?;
+        let head = Head::read(&self.arena, handle);
         if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
             return None;
         }
@@ -400,14 +402,20 @@ impl Shard {
 
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
+        let (slot, handle) = self.locate(key)?;
+        // Read again, which costs less than to bring it out of the loop in which keys are compared.
+        Some((slot, Head::read(&self.arena, handle)))
+    }
+
+    /// Which slot owns the key's entry, and where it is.
+    #[inline(always)]
+    fn locate(&self, key: &Key<'_>) -> Option<(Slot, u32)> {
         let root = self.database(key.db).partition(key.partition).root;
-        let (slot, handle) = table::find(&self.arena, root, key.hash, |handle| {
+        table::find(&self.arena, root, key.hash, |handle| {
             let head = Head::read(&self.arena, handle);
             let equal = head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes;
             equal.then_some(handle)
-        })?;
-        // Read again, which costs less than to bring it all out of the loop.
-        Some((slot, Head::read(&self.arena, handle)))
+        })
     }
 
     /// The key and the slot of an entry that was found by its place in memory, with the key's bytes in `bytes`. None

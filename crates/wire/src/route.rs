@@ -124,9 +124,10 @@ pub fn partition(digest: &[u8]) -> u16 {
     u16::from_le_bytes(first) % crate::aerospike::PARTITIONS
 }
 
-/// The table of CRC-32 (polynomial 0xEDB88320, reflected), as in zlib.
-static CRC32: [u32; 256] = {
-    let mut table = [0; 256];
+/// `CRC32[0]` is the table of CRC-32 (polynomial 0xEDB88320, reflected), as in zlib; `CRC32[n]` advances a byte over `n` further
+/// zero bytes, as [`TABLES`] does.
+static CRC32: [[u32; 256]; 8] = {
+    let mut tables = [[0; 256]; 8];
     let mut byte: u32 = 0;
     while byte < 256 {
         let mut crc = byte;
@@ -135,16 +136,39 @@ static CRC32: [u32; 256] = {
             crc = if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 };
             bit += 1;
         }
-        table[byte as usize] = crc;
+        tables[0][byte as usize] = crc;
         byte += 1;
     }
-    table
+    let mut table = 1;
+    while table < 8 {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[table - 1][byte];
+            tables[table][byte] = (crc >> 8) ^ tables[0][(crc & 0xff) as usize];
+            byte += 1;
+        }
+        table += 1;
+    }
+    tables
 };
 
 /// zlib's CRC-32. `crc32(b"foo") == 0x8C736521`.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32, byte: &u8| CRC32[usize::from(crc.to_le_bytes()[0] ^ byte)] ^ (crc >> 8);
-    !bytes.iter().fold(u32::MAX, step)
+    let at = |table: usize, byte: u8| CRC32[table][usize::from(byte)];
+    let mut crc = u32::MAX;
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for &[a, b, c, d, e, f, g, h] in chunks {
+        let [p, q, r, s] = crc.to_le_bytes();
+        crc = at(7, a ^ p)
+            ^ at(6, b ^ q)
+            ^ at(5, c ^ r)
+            ^ at(4, d ^ s)
+            ^ at(3, e)
+            ^ at(2, f)
+            ^ at(1, g)
+            ^ at(0, h);
+    }
+    !rest.iter().fold(crc, |crc, &byte| at(0, crc.to_le_bytes()[0] ^ byte) ^ (crc >> 8))
 }
 
 /// The part of a key that decides its slot: what is between the first `{` and the first `}` behind it, unless that is

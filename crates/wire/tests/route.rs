@@ -11,9 +11,19 @@ fn crc16_by_bits(bytes: &[u8]) -> u16 {
     })
 }
 
+/// The definition: bit by bit, the polynomial reflected, all ones before and inverted behind.
+fn crc32_by_bits(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 }
+        })
+    })
+}
+
 #[test]
-fn crc16_is_its_definition_at_every_length() {
+fn crcs_are_their_definitions_at_every_length() {
     assert_eq!(crc16(b"123456789"), 0x31c3);
+    assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     let mut state = 1u64;
     for size in 0..200 {
         for _ in 0..20 {
@@ -24,6 +34,7 @@ fn crc16_is_its_definition_at_every_length() {
                 })
                 .collect();
             assert_eq!(crc16(&bytes), crc16_by_bits(&bytes), "{bytes:?}");
+            assert_eq!(crc32(&bytes), crc32_by_bits(&bytes), "{bytes:?}");
         }
     }
 }
