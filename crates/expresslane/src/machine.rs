@@ -89,22 +89,39 @@ pub(crate) fn pin_to(cpus: &[usize]) -> io::Result<()> {
 /// # Errors
 /// `EINVAL`: there is no such node, or its memory is not allowed. `ENOSYS`: the kernel knows no nodes.
 pub(crate) fn bind_memory(node: u16) -> io::Result<()> {
+    let words = node_mask(node)?;
+    // SAFETY: `words` is readable for the bits that are counted.
+    let result =
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, words.as_ptr(), NODE_BITS) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has the pages of a range that nobody has touched come from a node while it has some, whoever touches them.
+///
+/// # Errors
+/// As [`bind_memory`].
+pub(crate) fn prefer_memory(base: usize, size: usize, node: u16) -> io::Result<()> {
+    let words = node_mask(node)?;
+    // SAFETY: `words` is readable for the bits that are counted, and a policy changes no content.
+    let result = unsafe {
+        libc::syscall(libc::SYS_mbind, base, size, libc::MPOL_PREFERRED, words.as_ptr(), NODE_BITS, 0)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Words of a node mask, for as many nodes as Linux can be built for, and its bits: the kernel takes one less than it is told of.
+const NODE_WORDS: usize = 1024 / 64;
+const NODE_BITS: usize = NODE_WORDS * 64 + 1;
+
+fn node_mask(node: u16) -> io::Result<[u64; NODE_WORDS]> {
     let node = usize::from(node);
     let mut words = [0_u64; NODE_WORDS];
     let Some(word) = words.get_mut(node / 64) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
     *word = 1 << (node % 64);
-    // The kernel takes one bit less than it is told of.
-    let bits_count = NODE_WORDS * 64 + 1;
-    // SAFETY: `words` is readable for the bits that are counted.
-    let result =
-        unsafe { libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, words.as_ptr(), bits_count) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok(words)
 }
-
-/// Words of a node mask, for as many nodes as Linux can be built for.
-const NODE_WORDS: usize = 1024 / 64;
 
 /// Lets every thread of a process run on these cpus, wherever it was pinned. A thread that ends meanwhile is no error.
 ///

@@ -1,7 +1,7 @@
 //! Each lane's memory: one range of addresses, reserved at start and never given back while the server runs.
 //!
-//! Reserving costs nothing: pages come with the first touch, from the node of the cpu that touches, which is the
-//! lane's own. The kernel frees pages on request without the range being unmapped.
+//! Reserving costs nothing: pages come with the first touch, which `paging.rs` sees to ahead of the lane. The kernel frees
+//! pages on request without the range being unmapped.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -12,13 +12,15 @@ use store::Region;
 const REGION_SIZE_MAX: usize = 32 << 30;
 /// A lane with less would be of no use; below, reserving fails for good.
 const REGION_SIZE_MIN: usize = 64 << 20;
+/// Bytes of a huge page, of x86-64 and of 64-bit ARM with pages of 4 KiB. A range begins with one.
+pub(crate) const HUGE_PAGE_SIZE: usize = 2 << 20;
 
 /// Reserves a range of up to `wanted` bytes, halving where the kernel refuses (strict overcommit, address limits).
 /// Returns it with its address and its size in bytes.
 ///
 /// # Errors
 /// The kernel's own, when not even [`REGION_SIZE_MIN`] is to be had.
-pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<Reserved> {
+pub(crate) fn reserve(wanted: u64) -> io::Result<Reserved> {
     let wanted = usize::try_from(wanted).unwrap_or(REGION_SIZE_MAX);
     let mut size = wanted.clamp(REGION_SIZE_MIN, REGION_SIZE_MAX);
     let base = loop {
@@ -28,10 +30,11 @@ pub(crate) fn reserve(wanted: u64, huge_pages: bool) -> io::Result<Reserved> {
             Err(_) => size /= 2,
         }
     };
-    let advice = if huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
+    // A lane that touches a page before it was brought there waits for a small one: a huge one takes the kernel hundreds of
+    // times as long.
     // SAFETY: the range has just been mapped, and this advice changes no content. A kernel without huge pages
     // refuses it, which changes nothing either.
-    unsafe { libc::madvise(base.as_ptr().cast(), size, advice) };
+    unsafe { libc::madvise(base.as_ptr().cast(), size, libc::MADV_NOHUGEPAGE) };
     // SAFETY: the range is mapped readable and writable, zero, page-aligned, known to nobody else, and never unmapped.
     let region = unsafe { Region::from_raw(base, size) };
     Ok(Reserved { region, base: base.as_ptr().expose_provenance(), size })
@@ -46,12 +49,13 @@ pub(crate) struct Reserved {
     pub(crate) size: usize,
 }
 
+/// Maps a range that begins where a huge page may.
 fn map(size: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing one.
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            size,
+            size + HUGE_PAGE_SIZE,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
@@ -61,7 +65,11 @@ fn map(size: usize) -> io::Result<NonNull<u8>> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(NonNull::new(base.cast()).expect("the kernel maps nothing at zero unless asked to"))
+    let base: NonNull<u8> =
+        NonNull::new(base.cast()).expect("the kernel maps nothing at zero unless asked to");
+    let skip = base.addr().get().next_multiple_of(HUGE_PAGE_SIZE) - base.addr().get();
+    // SAFETY: `skip` is less than the huge page that was mapped besides. What is skipped stays untouched.
+    Ok(unsafe { base.add(skip) })
 }
 
 #[cfg(test)]
@@ -70,7 +78,9 @@ mod tests {
 
     #[test]
     fn a_region_is_as_large_as_allowed() {
-        assert_eq!(reserve(1, false).unwrap().size, REGION_SIZE_MIN);
-        assert_eq!(reserve(256 << 20, true).unwrap().size, 256 << 20);
+        assert_eq!(reserve(1).unwrap().size, REGION_SIZE_MIN);
+        let reserved = reserve(256 << 20).unwrap();
+        assert_eq!(reserved.size, 256 << 20);
+        assert_eq!(reserved.base % HUGE_PAGE_SIZE, 0);
     }
 }

@@ -34,11 +34,11 @@ use crate::clock::{self, Clock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
 use crate::machine::{self, Facts};
+use crate::paging::{self, Errand, Inlet, Outlet};
 use crate::pin::{self, Cards};
 use crate::plan::{self, Plan};
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
-use crate::release::{self, Inlet, Lent, Outlet};
 use crate::settings::{self, BindAddress, ClientsMemory, Io, ServeSettings, Size};
 use crate::signature::Berthed;
 use crate::table::{Started, table};
@@ -136,8 +136,7 @@ struct Berth {
     links: Links,
     secret: [u64; 2],
     region_size: u64,
-    huge_pages: bool,
-    lend: SyncSender<Lent>,
+    want: SyncSender<Errand>,
     busy_poll: Option<Duration>,
     doors: Doors,
     shared: Arc<Shared>,
@@ -203,7 +202,7 @@ fn start(
         keepalive: (settings.tcp_keepalive > 0).then(|| Keepalive::after_s(settings.tcp_keepalive)),
     };
     let unix = settings.unixsocket.clone().map(|path| (path, settings.unixsocketperm.0));
-    let (lend, lent) = release::queue(plan.cpus.len());
+    let (want, errands) = paging::queue(plan.cpus.len());
     let mut readies: Vec<Ready> = Vec::new();
     let mut starts = Vec::new();
     for ((cpu, links), id) in plan.cpus.iter().zip(links).zip(0_u16..) {
@@ -218,8 +217,7 @@ fn start(
             links,
             secret,
             region_size: plan.region_size,
-            huge_pages: settings.huge_pages,
-            lend: lend.clone(),
+            want: want.clone(),
             busy_poll: settings.busy_poll.0,
             doors: Doors { unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
             shared: Arc::clone(&shared),
@@ -250,7 +248,8 @@ fn start(
     let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
     notes.dedup();
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
-    release::start(lent, readies.into_iter().map(|ready| ready.inlet).collect(), bells.to_vec())?;
+    let inlets = readies.into_iter().map(|ready| ready.inlet).collect();
+    paging::start(errands, inlets, bells.to_vec(), settings.huge_pages)?;
     let wanted = facts.memory_size.min(32 << 30);
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
         notes.push(
@@ -399,8 +398,17 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
             ));
         }
     }
-    let Reserved { region, base, size } = region::reserve(berth.region_size, berth.huge_pages)
+    let Reserved { region, base, size } = region::reserve(berth.region_size)
         .map_err(|error| format!("no addresses for the memory of lane {id}: {error}; raise ulimit -v"))?;
+    let node = berth.cpu.and_then(machine::node_of);
+    // Pages are brought by another thread, which may run anywhere.
+    if let Some(Err(error)) = node.map(|node| machine::prefer_memory(base, size, node))
+        && error.raw_os_error() != Some(libc::ENOSYS)
+    {
+        notes.push(format!(
+            "memory near the core of lane {id} can't be asked for: {error}; it comes from any node"
+        ));
+    }
     let config = Config {
         partitions: SLOTS,
         databases: berth.settings.database_count,
@@ -410,7 +418,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         recency: Recency::Lru,
     };
     let shard = Shard::new(config, region);
-    let (outlet, inlet) = release::outlet(usize::from(id), base, berth.lend);
+    let (outlet, inlet) = paging::outlet(usize::from(id), base, size, berth.want);
     let lane = Lane::new(Setup {
         id,
         map: berth.map,
@@ -419,12 +427,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         shard,
         settings: Settings { doors: opened.doors, ..berth.settings },
     });
-    let berthed = Berthed {
-        thread: machine::thread_id(),
-        cpu: berth.cpu,
-        node: berth.cpu.and_then(machine::node_of),
-        base,
-    };
+    let berthed = Berthed { thread: machine::thread_id(), cpu: berth.cpu, node, base };
     let ready = Ready { bell: net.bell(), bind: opened.bind, region_size: size, berthed, inlet, notes };
     let (clock, shared) = (berth.clock, berth.shared);
     let preemptions = Preemptions::default();

@@ -462,6 +462,11 @@ impl Core {
 }
 
 impl Lane {
+    /// Where the part of the lane's memory ends that was ever in use, in bytes from its start.
+    pub fn frontier(&self) -> usize {
+        self.core.space.shard.frontier()
+    }
+
     /// A range of the lane's memory, in bytes from its start, that is not needed now and whose pages may go back to the
     /// system. The lane does not touch it until it comes back by [`Lane::reclaim`].
     pub fn released(&mut self) -> Option<Range<usize>> {

@@ -400,6 +400,11 @@ impl Arena {
         self.lent_count -= 1;
     }
 
+    /// Where the region ends that was ever in use, in bytes from its start: what grows grows from there.
+    pub(crate) fn frontier(&self) -> usize {
+        self.spans.len() * SPAN_SIZE
+    }
+
     /// Bytes of all objects, each rounded up to its class.
     pub(crate) fn used(&self) -> u64 {
         self.used

@@ -377,6 +377,13 @@ impl Shard {
         self.arena.used() + self.shelf.size + self.graveyard.size() + self.heads
     }
 
+    /// Where the part of the region ends that was ever in use, in bytes from its start. Nothing behind it has been touched, and
+    /// the shard grows into it page by page: pages that the system has brought there before (`MADV_POPULATE_WRITE`, from
+    /// another thread) are not waited for.
+    pub fn frontier(&self) -> usize {
+        self.arena.frontier()
+    }
+
     /// A range of the region, in bytes from its start, that is not needed now and whose pages may be given back to the
     /// system (`MADV_DONTNEED`, from another thread). The shard does not touch it until it comes back by `reclaim`.
     pub fn released(&mut self) -> Option<Range<usize>> {

@@ -14,9 +14,12 @@ fn crc16_by_bits(bytes: &[u8]) -> u16 {
 /// The definition: bit by bit, the polynomial reflected, all ones before and inverted behind.
 fn crc32_by_bits(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 }
-        })
+        (0..8).fold(
+            crc ^ u32::from(*byte),
+            |crc, _| {
+                if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xedb8_8320 }
+            },
+        )
     })
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 
 use libc::{c_int, socklen_t};
 
@@ -119,10 +120,16 @@ pub(crate) fn wait(
 }
 
 /// One receive: how many bytes, zero at the end, or the errno. Never blocks, whatever the socket's mode.
+///
+/// `recv(2)` itself, and `send(2)` below: in a process of several threads glibc's functions of these names make the thread
+/// cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
+    let nobody = ptr::null::<u8>();
     // SAFETY: `into` is writable for its whole length.
-    let size =
-        unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) };
+    let size = unsafe {
+        let (into, len) = (into.as_mut_ptr(), into.len());
+        libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), into, len, libc::MSG_DONTWAIT, nobody, nobody)
+    };
     usize::try_from(size).map_err(|_| errno())
 }
 
@@ -130,7 +137,10 @@ pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
 pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
     let size = if let [one] = slices {
         // SAFETY: the slice is readable for its whole length.
-        unsafe { libc::send(fd.as_raw_fd(), one.as_ptr().cast(), one.len(), libc::MSG_NOSIGNAL) }
+        unsafe {
+            let (from, len) = (one.as_ptr(), one.len());
+            libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), from, len, libc::MSG_NOSIGNAL, ptr::null::<u8>(), 0_usize)
+        }
     } else {
         // SAFETY: all zeros is a valid, empty msghdr.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -138,7 +148,9 @@ pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
         message.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_iovlen = slices.len();
         // SAFETY: the message describes `slices`, which are readable and outlive the call.
-        unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
+        unsafe {
+            libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+        }
     };
     usize::try_from(size).map_err(|_| errno())
 }

@@ -1,0 +1,248 @@
+//! Pages that come before a lane needs them, and go when it no longer does.
+//!
+//! ```text
+//! lane                                      this thread
+//! grows towards a range ───────────────────▶ madvise(POPULATE_WRITE), of huge pages if they are wanted
+//! a span is empty ─────── its range ───────▶ madvise(DONTNEED)
+//! takes it back  ◀─────── the same range ─── ring the lane's bell
+//! ```
+//! Both take the kernel time in proportion to the pages, a huge one hundreds of microseconds and more, so neither is a lane's
+//! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
+//! meanwhile: a lane that grows faster finds small pages, and waits for each.
+
+use std::io;
+use std::ops::Range;
+use std::ptr;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread;
+
+use lane::Lane;
+use net::Bell;
+
+use crate::control::{self, Level};
+use crate::region::HUGE_PAGE_SIZE;
+
+/// Ranges that one lane has lent at a time.
+const LENT_COUNT_MAX: usize = 16;
+/// Pages are there so far ahead of a lane's frontier: a thirty-second of what it has, within these bounds, in bytes. So an
+/// empty lane costs one huge page, and a full one at most a few hundredths.
+const AHEAD_MIN: usize = 1 << 20;
+const AHEAD_MAX: usize = 64 << 20;
+const AHEAD_SHARE: usize = 32;
+
+/// Something to be done with a range of a lane's memory, in bytes from its start.
+#[derive(Debug)]
+pub(crate) struct Errand {
+    lane: usize,
+    what: What,
+    range: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// Its pages are to be there.
+    Bring,
+    /// They may go.
+    Release,
+}
+
+/// The lane's end.
+pub(crate) struct Outlet {
+    id: usize,
+    size: usize,
+    lent_count: usize,
+    /// Where that ends of which pages were asked for.
+    brought: usize,
+    is_bringing: bool,
+    errands: SyncSender<Errand>,
+    done: Receiver<(What, Range<usize>)>,
+}
+
+/// The thread's end of one lane's outlet.
+pub(crate) struct Inlet {
+    /// Address of the lane's memory.
+    base: usize,
+    done: SyncSender<(What, Range<usize>)>,
+}
+
+/// What lanes want done, and where it is received. The queue has room for all that all lanes may want.
+pub(crate) fn queue(lanes_count: usize) -> (SyncSender<Errand>, Receiver<Errand>) {
+    mpsc::sync_channel(lanes_count * (LENT_COUNT_MAX + 1))
+}
+
+/// The two ends of lane `id`, whose memory of `size` bytes begins at address `base`.
+pub(crate) fn outlet(id: usize, base: usize, size: usize, errands: SyncSender<Errand>) -> (Outlet, Inlet) {
+    let (send_done, done) = mpsc::sync_channel(LENT_COUNT_MAX + 1);
+    let outlet = Outlet { id, size, lent_count: 0, brought: 0, is_bringing: false, errands, done };
+    (outlet, Inlet { base, done: send_done })
+}
+
+impl Outlet {
+    /// Takes back what has come back, lends what is not needed, and has pages brought to where the lane grows. A lane that wants
+    /// nothing pays two looks.
+    pub(crate) fn turn(&mut self, lane: &mut Lane) {
+        while (self.lent_count > 0 || self.is_bringing)
+            && let Ok((what, range)) = self.done.try_recv()
+        {
+            match what {
+                What::Bring => self.is_bringing = false,
+                What::Release => {
+                    lane.reclaim(range);
+                    self.lent_count -= 1;
+                }
+            }
+        }
+        if !self.is_bringing
+            && let Some(range) = ahead(lane.frontier(), self.brought, self.size)
+        {
+            self.brought = range.end;
+            self.is_bringing = true;
+            self.send(What::Bring, range);
+        }
+        while self.lent_count < LENT_COUNT_MAX
+            && let Some(range) = lane.released()
+        {
+            self.lent_count += 1;
+            self.send(What::Release, range);
+        }
+    }
+
+    fn send(&self, what: What, range: Range<usize>) {
+        self.errands
+            .send(Errand { lane: self.id, what, range })
+            .expect("the queue has room for all that is wanted, and its end lives");
+    }
+}
+
+/// What is to be brought next for a lane that has grown to `frontier`, when pages were asked for up to `brought`.
+fn ahead(frontier: usize, brought: usize, size: usize) -> Option<Range<usize>> {
+    let wanted = frontier + (frontier / AHEAD_SHARE).clamp(AHEAD_MIN, AHEAD_MAX);
+    if wanted <= brought || brought >= size {
+        return None;
+    }
+    // What the lane has outgrown has its pages.
+    let start = brought.max(frontier - frontier % HUGE_PAGE_SIZE);
+    let end = wanted.next_multiple_of(HUGE_PAGE_SIZE).min(size);
+    (start < end).then_some(start..end)
+}
+
+/// Starts the thread. It ends with the process.
+pub(crate) fn start(
+    errands: Receiver<Errand>,
+    inlets: Vec<Inlet>,
+    bells: Vec<Bell>,
+    huge_pages: bool,
+) -> Result<(), String> {
+    let run = move || {
+        let mut is_able = true;
+        for Errand { lane, what, range } in errands {
+            let inlet = &inlets[lane];
+            match what {
+                What::Bring if is_able => {
+                    if let Err(error) = bring(inlet.base, &range, huge_pages) {
+                        is_able = false;
+                        let text = format!(
+                            "pages can't be brought before they are needed: {error} (Linux 5.14 has it); lanes wait for each"
+                        );
+                        control::log(Level::Warn, &text);
+                    }
+                }
+                What::Bring => {}
+                What::Release => {
+                    if let Err(error) = advise(inlet.base, &range, libc::MADV_DONTNEED) {
+                        let text = format!("memory can't be given back to the system: {error}");
+                        control::log(Level::Warn, &text);
+                    }
+                }
+            }
+            // Its queue has room for all that the lane waits for.
+            if inlet.done.send((what, range)).is_err() {
+                return;
+            }
+            if what == What::Release {
+                bells[lane].ring();
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("paging".to_owned())
+        .spawn(run)
+        .map(|_| ())
+        .map_err(|error| format!("the thread that pages memory in and out can't be started: {error}"))
+}
+
+/// Has the pages of a range be there, huge ones where the kernel has them and they are wanted.
+fn bring(base: usize, range: &Range<usize>, huge_pages: bool) -> io::Result<()> {
+    if huge_pages {
+        // A kernel without huge pages refuses this, and brings small ones.
+        let _ = advise(base, range, libc::MADV_HUGEPAGE);
+    }
+    let brought = advise(base, range, libc::MADV_POPULATE_WRITE);
+    if huge_pages && brought.is_err() {
+        // Then the lane itself would have to wait for them.
+        let _ = advise(base, range, libc::MADV_NOHUGEPAGE);
+    }
+    brought
+}
+
+fn advise(base: usize, range: &Range<usize>, advice: libc::c_int) -> io::Result<()> {
+    let address = ptr::with_exposed_provenance_mut::<libc::c_void>(base + range.start);
+    // SAFETY: the range lies in the lane's region. To bring pages changes no content, whoever uses it; what may go has been lent by
+    // the shard: nobody reads or writes it until it is back, and then expects any content.
+    let result = unsafe { libc::madvise(address, range.len(), advice) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn pages_are_asked_for_ahead_of_the_frontier() {
+        let check = |frontier: usize, brought: usize, want: Option<Range<usize>>| {
+            let range = ahead(frontier * MIB, brought * MIB, 2048 * MIB);
+            assert_eq!(range, want.map(|it| it.start * MIB..it.end * MIB), "{frontier} of {brought} MiB");
+        };
+        check(0, 0, Some(0..2));
+        check(1, 2, None);
+        check(2, 2, Some(2..4));
+        check(3, 4, None);
+        // A share of what there is, and not more than so much.
+        check(63, 64, Some(64..66));
+        check(640, 640, Some(640..660));
+        check(640, 660, None);
+        check(1900, 1900, Some(1900..1960));
+        // A lane that was faster; and at its end there is no more.
+        check(101, 20, Some(100..106));
+        check(2047, 2048, None);
+        check(2046, 2046, Some(2046..2048));
+        check(2048, 2046, None);
+    }
+
+    /// Whether each small page of a range is there.
+    fn residents(base: usize, range: &Range<usize>) -> Vec<bool> {
+        let mut pages = vec![0_u8; range.len() / 4096];
+        let address = ptr::with_exposed_provenance_mut::<libc::c_void>(base + range.start);
+        // SAFETY: there is a byte for each page of the range.
+        let result = unsafe { libc::mincore(address, range.len(), pages.as_mut_ptr()) };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        pages.iter().map(|page| page & 1 == 1).collect()
+    }
+
+    #[test]
+    fn what_is_brought_is_there_and_what_is_released_is_not() {
+        for huge_pages in [false, true] {
+            let base = region::reserve(64 << 20).expect("addresses").base;
+            let (range, behind) = (2 * MIB..6 * MIB, 6 * MIB..8 * MIB);
+            bring(base, &range, huge_pages).expect("this kernel brings pages");
+            assert!(residents(base, &range).iter().all(|is_there| *is_there), "huge: {huge_pages}");
+            assert!(!residents(base, &behind).contains(&true), "huge: {huge_pages}");
+            let part = 2 * MIB..2 * MIB + 65536;
+            advise(base, &part, libc::MADV_DONTNEED).expect("pages go");
+            assert!(!residents(base, &part).contains(&true), "huge: {huge_pages}");
+        }
+    }
+}
