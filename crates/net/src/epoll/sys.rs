@@ -139,7 +139,15 @@ pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
         // SAFETY: the slice is readable for its whole length.
         unsafe {
             let (from, len) = (one.as_ptr(), one.len());
-            libc::syscall(libc::SYS_sendto, fd.as_raw_fd(), from, len, libc::MSG_NOSIGNAL, ptr::null::<u8>(), 0_usize)
+            libc::syscall(
+                libc::SYS_sendto,
+                fd.as_raw_fd(),
+                from,
+                len,
+                libc::MSG_NOSIGNAL,
+                ptr::null::<u8>(),
+                0_usize,
+            )
         }
     } else {
         // SAFETY: all zeros is a valid, empty msghdr.
@@ -148,9 +156,7 @@ pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
         message.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_iovlen = slices.len();
         // SAFETY: the message describes `slices`, which are readable and outlive the call.
-        unsafe {
-            libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
-        }
+        unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
     };
     usize::try_from(size).map_err(|_| errno())
 }
