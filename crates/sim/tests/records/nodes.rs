@@ -117,6 +117,30 @@ fn scans_end_with_as_many_records_as_are_wanted() {
     }
 }
 
+/// Records that lie beside each other are counted one by one.
+#[test]
+fn scans_end_within_a_partition() {
+    let mut world = world(1);
+    let mut client = world.connect(0);
+    let mut ops = Vec::new();
+    put_op(&mut ops, kind::WRITE, 1, b"n", &7_u64.to_be_bytes());
+    for number in 0..40 {
+        let mut digest = [7; 20];
+        digest[19] = number;
+        let mut bytes = Vec::new();
+        let message =
+            Message { info2: info2::WRITE, namespace: b"test", digest: Some(&digest), ..Message::default() };
+        Message { ops: (1, &ops), ..message }.put(&mut bytes);
+        exchange(&mut world, &mut client, &bytes, 1);
+    }
+    let partition = wire::route::partition(&[7; 20]);
+    for limit in 1..=40 {
+        let (records, others) =
+            found(&scanned(&mut world, &mut client, &limited_scan(b"", &[partition], limit)));
+        assert_eq!((records.len() as u64, others.ends_with("0 g0 last|")), (limit, true));
+    }
+}
+
 #[test]
 fn scans_find_every_record_once_and_truncation_none() {
     let all: Vec<u16> = (0..4096).collect();
