@@ -246,7 +246,7 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) timeout: u32,
     /// Numbered databases
-    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = whole::<u16>(1, u16::MAX))]
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = whole::<u16>(1, DATABASES_MAX))]
     pub(crate) databases: u16,
     /// Who may use DEBUG, which is for tests: nobody, everybody, or clients on this machine
     #[arg(long, help_heading = "Clients", value_name = "no|yes|local", value_parser = ["no", "yes", "local"], default_value = "no")]
@@ -284,6 +284,10 @@ pub(crate) struct ServeSettings {
     pub(crate) client_output_buffer_limit: OutputLimits,
 }
 
+/// Namespaces are numbered behind the databases, in 16 bits.
+const DATABASES_MAX: u16 = 65_000;
+const _: () =
+    assert!(DATABASES_MAX as usize + 2 * lane::NAMESPACES_MAX <= u16::MAX as usize, "each has a number");
 /// Where memcached listens.
 const MEMCACHED_PORT: u16 = 11211;
 /// Where Couchbase listens, and where it is managed.
@@ -469,7 +473,8 @@ mod tests {
     fn what_is_wrong_is_named() {
         refused(&["--port", "70000"], "", "it is a whole number from 0 to 65535");
         refused(&["--lanes", "0"], "", "a server has at least one lane");
-        refused(&["--databases", "0"], "", "it is a whole number from 1 to 65535");
+        refused(&["--databases", "0"], "", "it is a whole number from 1 to 65000");
+        refused(&["--databases", "65001"], "", "it is a whole number from 1 to 65000");
         refused(&["--timeout", "10s"], "", "it is a whole number from 0 to 4294967295");
         refused(&["--prot", "1"], "", "--prot");
         refused(&["--maxmemory", "1tb"], "", "a size is");

@@ -159,4 +159,12 @@ mod tests {
         let of_records: Vec<_> = namespaces.of_records().map(|(number, it)| (number, &*it.name)).collect();
         assert_eq!(of_records, [(3, "test"), (4, "users")]);
     }
+
+    #[test]
+    fn a_share_is_dealt_evenly() {
+        let with = |memory_share| Namespace { memory_share, ..Namespace::new("a") };
+        let namespaces = Namespaces::new(vec![with(Some(30)), with(None)], vec![with(Some(100))]);
+        assert_eq!(namespaces.shares(8000, 4), [Some(600), None, Some(2000)]);
+        assert_eq!(namespaces.shares(0, 4), [None; 3], "there is no limit to have a share of");
+    }
 }

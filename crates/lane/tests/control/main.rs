@@ -16,6 +16,7 @@ mod tally;
 mod world;
 
 use lane::Shutdown;
+use wire::route::Ports;
 use world::World;
 
 /// Sends each command and compares its reply, over one lane and over three.
@@ -169,6 +170,20 @@ fn announced_ports_count_from_their_own_base() {
     assert!(nodes.contains("0001 db.example:31001@41001 "), "{nodes}");
     let node = world.connect_to(0);
     assert_eq!(world.ask(&node, "GET foo"), "-MOVED 12182 db.example:31001\r\n");
+}
+
+/// Ports may lie a step apart, announced ones as well.
+#[test]
+fn ports_lie_a_step_apart() {
+    for (announced, want) in [(None, 7010), (Some(31_000), 31_010)] {
+        let mut world = World::told(2, &[], |settings| {
+            settings.lane_ports = Some(Ports { first: 7000, step: 10 });
+            settings.announce_port_base = announced;
+        });
+        let (client, node) = (world.connect(), world.connect_to(0));
+        assert!(world.ask(&client, "CLUSTER SLOTS").contains(&format!(":{want}\r\n")));
+        assert_eq!(world.ask(&node, "GET foo"), format!("-MOVED 12182 127.0.0.1:{want}\r\n"));
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use net::fault::Faults;
 use sim::{Client, World};
 
 use crate::binary::{replies, request, request_at};
-use crate::{MANAGEMENT, MEMCACHED, STORE, exchange, hello, key_of, say, settings};
+use crate::{MEMCACHED, STORE, exchange, hello, key_of, pages, say, settings};
 
 /// A server with two buckets, the second of which has a default time to live.
 fn world(lane_count: u16) -> World {
@@ -119,17 +119,7 @@ fn each_has_a_map_and_pages_of_its_own() {
         assert_eq!(say(&mut world, &mut other, &wrong()), "00:7: ");
     }
     assert_eq!(say(&mut world, &mut one, &request(0x01, &STORE, "a", "v", 0)), "01:0: ");
-    let mut page = |path: &str| {
-        let mut client = world.connect_at(0, MANAGEMENT);
-        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
-        let mut got = world.exchange(&mut client, request.as_bytes(), 1, 2000);
-        for _ in 0..40 {
-            world.round();
-            client.pump();
-        }
-        got.append(&mut client.received);
-        String::from_utf8(got).unwrap()
-    };
+    let mut page = |path: &str| pages::page(&mut world, 0, &format!("GET {path} HTTP/1.1\r\n\r\n"));
     let all = page("/pools/default/buckets");
     let names: Vec<_> =
         all.match_indices(r#"[{"name":""#).chain(all.match_indices(r#"},{"name":""#)).collect();
@@ -162,6 +152,12 @@ fn a_share_is_answered_in_the_words_of_the_dialect() {
         assert_eq!(say(&mut world, &mut two, &set), "01:0: ");
     }
     assert!((12..=16).contains(&stored) && refused == 40 - stored, "{stored} and {refused}");
+    world.attend();
+    let mut page = |path: &str| pages::page(&mut world, 0, &format!("GET {path} HTTP/1.1\r\n\r\n"));
+    let share = (32 << 20) / 2 / 100 * 2;
+    let own = page("/pools/default/buckets/default");
+    assert!(own.contains(&format!(r#""quota":{{"ram":{share},"rawRAM":{share}}}"#)), "{own}");
+    assert!(page("/pools/default/buckets/users").contains(r#""quota":{"ram":33554432,"#));
     let mut text = world.connect_at(0, MEMCACHED);
     let line = format!("set key-0 0 0 {}\r\n{large}\r\n", large.len());
     let got = world.exchange(&mut text, line.as_bytes(), 20, 20_000);

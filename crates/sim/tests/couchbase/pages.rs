@@ -6,7 +6,7 @@ use sim::World;
 use crate::{MANAGEMENT, settings, world};
 
 /// What the management port says to a request.
-fn page(world: &mut World, lane: usize, request: &str) -> String {
+pub(crate) fn page(world: &mut World, lane: usize, request: &str) -> String {
     let mut client = world.connect_at(lane, MANAGEMENT);
     let mut got = world.exchange(&mut client, request.as_bytes(), 1, 2000);
     for _ in 0..40 {

@@ -1,10 +1,11 @@
 //! Several namespaces on the same ports: a digest is another record in each, and what concerns one leaves the others.
 
-use lane::{Namespace, Namespaces, Settings};
+use lane::{Aerospike, Namespace, Namespaces, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
 use store::Policy;
 use wire::aerospike::client::put_info;
+use wire::route::Ports;
 
 use crate::talk::{Ask, batch, exchange, get, put, settings, show};
 
@@ -90,6 +91,17 @@ fn truncation_leaves_the_others() {
 }
 
 #[test]
+fn nodes_lie_a_step_apart() {
+    let ports = Some(Ports { first: 4000, step: 10 });
+    let settings = Settings { aerospike: Aerospike { ports, ..settings().aerospike }, ..settings() };
+    let mut world = World::new(3, &settings, 1, Faults::default());
+    let mut client = world.connect(1);
+    assert_eq!(info(&mut world, &mut client, "service-clear-std"), "127.0.0.1:4010");
+    let peers = info(&mut world, &mut client, "peers-clear-std");
+    assert!(peers.contains("[127.0.0.1:4000]") && peers.contains("[127.0.0.1:4020]"), "{peers}");
+}
+
+#[test]
 fn nodes_list_them_all() {
     let mut world = world(2);
     let mut client = world.connect(1);
@@ -157,6 +169,12 @@ fn a_share_bounds_one_and_leaves_the_others() {
         // None of its records has an end, so that the last policy finds none that may go.
         let is_evicting = policy == Policy::AllKeysLru;
         assert_eq!(refused, if is_evicting { 0 } else { 600 - kept }, "{policy:?} over {lane_count} lanes");
+        let said = info(&mut world, &mut client, "namespace/users");
+        let of_lane = MEMORY_SIZE / u64::from(lane_count) / 100 * 5;
+        assert!(said.contains(&format!(";memory-size={of_lane};")), "{said}");
+        let used = world.lanes[0].shard().held_by(first + 1);
+        assert!(said.contains(&format!(";memory_used_bytes={used};")), "{said}");
+        assert!(said.contains(";stop_writes=false;"), "a smaller one would still fit: {said}");
         // Reading and removing go on, and make room.
         let newest = within("users", get(if is_evicting { 599 } else { 0 }));
         let got = exchange(&mut world, &mut client, &newest.bytes(), 1);
