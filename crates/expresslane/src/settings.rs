@@ -158,7 +158,7 @@ pub(crate) struct ServeSettings {
     pub(crate) couchbase_management: DialectPort,
     /// What Couchbase's clients call the documents: their bucket, without a name `default`
     ///
-    /// For several, list each under [[namespace]] in the file.
+    /// For several, list each in the file, as `[[namespace]]`.
     #[arg(long, help_heading = "Network", value_name = "NAME", value_parser = bucket_name)]
     pub(crate) couchbase_bucket: Option<String>,
     /// Also serve Aerospike's clients, each lane as a node: lane i listens on PORT + i
@@ -262,7 +262,7 @@ pub(crate) struct ServeSettings {
     pub(crate) max_record_size: Size,
     /// The namespace of Aerospike's clients, without a name `test`
     ///
-    /// For several, list each under [[namespace]] in the file.
+    /// For several, list each in the file, as `[[namespace]]`.
     #[arg(long, help_heading = "Clients", value_name = "NAME", value_parser = record_namespace)]
     pub(crate) aerospike_namespace: Option<Namespace>,
     /// Seconds that a record lives whose client leaves that to the server; 0, or nothing, for ever
