@@ -70,10 +70,19 @@ pub(crate) fn queue(lanes_count: usize) -> (SyncSender<Errand>, Receiver<Errand>
     mpsc::sync_channel(lanes_count * (LENT_COUNT_MAX + 1))
 }
 
-/// The two ends of lane `id`, whose memory of `size` bytes begins at address `base`.
-pub(crate) fn outlet(id: usize, base: usize, size: usize, errands: SyncSender<Errand>) -> (Outlet, Inlet) {
+/// The two ends of lane `id`, whose memory of `size` bytes begins at address `base`. Its first pages are there then; where the
+/// kernel brings none, the thread finds out and says so.
+pub(crate) fn outlet(
+    id: usize,
+    base: usize,
+    size: usize,
+    huge_pages: bool,
+    errands: SyncSender<Errand>,
+) -> (Outlet, Inlet) {
     let (send_done, done) = mpsc::sync_channel(LENT_COUNT_MAX + 1);
-    let outlet = Outlet { id, size, lent_count: 0, brought: 0, is_bringing: false, errands, done };
+    let first = ahead(0, 0, size).unwrap_or_default();
+    let brought = bring(base, &first, huge_pages).map_or(0, |()| first.end);
+    let outlet = Outlet { id, size, lent_count: 0, brought, is_bringing: false, errands, done };
     (outlet, Inlet { base, done: send_done })
 }
 

@@ -136,6 +136,7 @@ struct Berth {
     links: Links,
     secret: [u64; 2],
     region_size: u64,
+    huge_pages: bool,
     want: SyncSender<Errand>,
     busy_poll: Option<Duration>,
     doors: Doors,
@@ -217,6 +218,7 @@ fn start(
             links,
             secret,
             region_size: plan.region_size,
+            huge_pages: settings.huge_pages,
             want: want.clone(),
             busy_poll: settings.busy_poll.0,
             doors: Doors { unix: unix.clone().filter(|_| id == 0), ..doors.clone() },
@@ -418,7 +420,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         recency: Recency::Lru,
     };
     let shard = Shard::new(config, region);
-    let (outlet, inlet) = paging::outlet(usize::from(id), base, size, berth.want);
+    let (outlet, inlet) = paging::outlet(usize::from(id), base, size, berth.huge_pages, berth.want);
     let lane = Lane::new(Setup {
         id,
         map: berth.map,
