@@ -280,3 +280,20 @@ def converse(command, wanted, server=None, arguments=()):
             program.stdout.close()
         if code != 0 or checked != wanted:
             raise AssertionError(f"the program ended with {code}, and has checked {checked} of {wanted}")
+
+
+class RecordsProgram:
+    """The tests of a program of Aerospike's client in some language: on one lane and, with a password, on four, and on another number after a
+    restart. Whoever is one gives `program()`, its command."""
+
+    checks = ("values", "policies", "ends", "operations", "batches", "scans", "limits", "many", "other lanes")
+
+    def check(self, lanes, lanes_then, password=None):
+        server = Records(lanes, lanes_max=4, password=password)
+        converse(self.program(), list(self.checks), server, [lanes_then])
+
+    def test_on_one_lane(self):
+        self.check(1, 4)
+
+    def test_on_four_lanes(self):
+        self.check(4, 3, "a long secret")

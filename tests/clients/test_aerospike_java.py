@@ -1,20 +1,12 @@
-"""Aerospike's client for Java, java/AerospikeProgram.java: on one lane and, with a password, on four, and on another number after a restart."""
+"""Aerospike's client for Java, java/AerospikeProgram.java."""
 
 import unittest
 
-from restartable import Records, converse, java_program
-
-PASSWORD = "a long secret"
+import restartable
 
 
-class AerospikeForJava(unittest.TestCase):
-    def check(self, lanes, lanes_then, password=None):
-        converse(java_program("AerospikeProgram"), [
-            "values", "policies", "ends", "operations", "batches", "scans", "asynchronous", "limits", "many", "other lanes",
-        ], Records(lanes, lanes_max=4, password=password), [lanes_then])
+class AerospikeForJava(restartable.RecordsProgram, unittest.TestCase):
+    checks = ("values", "policies", "ends", "operations", "batches", "scans", "asynchronous", "limits", "many", "other lanes")
 
-    def test_on_one_lane(self):
-        self.check(1, 4)
-
-    def test_on_four_lanes(self):
-        self.check(4, 3, PASSWORD)
+    def program(self):
+        return restartable.java_program("AerospikeProgram")
