@@ -3,6 +3,7 @@
 
 pub mod comparison;
 pub mod gates;
+pub mod machines;
 mod metric;
 
 use hdrhistogram::Histogram;

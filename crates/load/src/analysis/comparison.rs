@@ -4,18 +4,15 @@
 use serde::{Deserialize, Serialize};
 
 use super::gates::{Colour, Gate, GateBound, gates_within, worst};
+use super::machines::Machines;
 use super::{Figures, Metric};
-use crate::environment::Environment;
-use crate::environment::difference::{self, Row};
+use crate::environment::Row;
 use crate::result::{Run, Saved};
 use crate::statistics::Level;
 use crate::statistics::claim::Claim;
 use crate::statistics::paired::{Change, log_ratios};
 use crate::statistics::planning::NoiseFloor;
 use crate::statistics::verdict::{Answer, Margin, Verdict};
-
-/// The items of the environment that tell the server's program.
-const SERVER_PROGRAM: &str = "programs/server *";
 
 /// What was declared before the first run. The `plan` of the result's head holds it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,8 +93,8 @@ pub struct Comparison {
     pub metrics: Vec<Compared>,
     /// What becomes of each claim. None: its metric is not told.
     pub claims: Vec<(Claim, Option<Answer>)>,
-    /// The machine beside A and beside B. Empty: nobody looked.
-    pub differences: Vec<Row>,
+    /// The machines beside A and beside B. Empty: nobody looked.
+    pub machines: Vec<Machines>,
 }
 
 impl Comparison {
@@ -138,8 +135,8 @@ impl Comparison {
         });
         let claims = claims.collect();
         let floor = NoiseFloor::of(&floor_pairs, Level::NINETY_FIVE).ok();
-        let differences = differences(saved, &declared.may_differ);
-        Some(Comparison { declared, pairs, floor, metrics, claims, differences })
+        let machines = Machines::of(saved, &declared.may_differ);
+        Some(Comparison { declared, pairs, floor, metrics, claims, machines })
     }
 
     /// The metric that was declared.
@@ -159,23 +156,8 @@ impl Comparison {
 
     /// What differs between the two sides beside what was declared.
     pub fn unexplained(&self) -> impl Iterator<Item = &Row> {
-        difference::unexplained(&self.differences)
+        self.machines.iter().flat_map(Machines::unexplained)
     }
-}
-
-/// What A's and B's first captures differ in. The server's program is what is compared, and may always differ.
-fn differences(saved: &Saved, may_differ: &[String]) -> Vec<Row> {
-    let of_arm = |arm: &str| {
-        let run = |number: u32| saved.runs.iter().find(|run| run.head.run == number);
-        let found = saved
-            .surroundings
-            .iter()
-            .find(|surroundings| surroundings.run.and_then(run).is_some_and(|run| run.head.arm == arm));
-        serde_json::from_value::<Environment>(found?.environment.clone()).ok()
-    };
-    let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) else { return Vec::new() };
-    let declared: Vec<&str> = may_differ.iter().map(String::as_str).chain([SERVER_PROGRAM]).collect();
-    difference::difference(&a, &b, &declared)
 }
 
 /// The declared metric by itself, the others together.

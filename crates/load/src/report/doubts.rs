@@ -2,8 +2,9 @@
 
 use crate::analysis::comparison::Declared;
 use crate::analysis::gates::{Colour, Gate};
-use crate::environment::{Environment, NOT_EXPOSED, changed, changes, difference, unexplained};
-use crate::result::{RunHead, Saved, Surroundings};
+use crate::analysis::machines::{Machines, run_of};
+use crate::environment::{Environment, NOT_EXPOSED, Row, changes, unexplained};
+use crate::result::Saved;
 
 use super::view::View;
 
@@ -51,17 +52,16 @@ pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: boo
             format!("declared beforehand, in place of the usual bounds of the gates: {}", bounds.join(", "));
         add(Colour::Amber, "gates", text);
     }
-    for [first, second] in sides(saved) {
-        let rows = difference(&first.1, &second.1, &declared.may_differ);
-        let names: Vec<String> =
-            unexplained(&rows).map(|row| clipped(&format!("{}/{}", row.group, row.name))).collect();
+    for machines in Machines::of(saved, &declared.may_differ) {
+        let named = |row: &Row| clipped(&format!("{}/{}", row.group, row.name));
+        let names: Vec<String> = machines.unexplained().map(named).collect();
         if !names.is_empty() {
             let more = names.len().saturating_sub(NAMES_MAX);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let shown = names[..names.len().min(NAMES_MAX)].join(", ");
             let text = format!(
                 "{} and {} differ in what nobody declared, {shown}{more}; see the table of the machines",
-                first.0, second.0
+                machines.first, machines.second
             );
             add(Colour::Red, "unexplained difference", text);
         }
@@ -76,8 +76,9 @@ pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: boo
 fn restless(saved: &Saved) -> Option<String> {
     let mut starts: Vec<([&str; 4], Environment)> = Vec::new();
     for one in saved.surroundings.iter().filter(|one| one.at == "start") {
-        let experiment = head_of(saved, one.run).map_or("", |head| head.experiment.as_str());
-        let place = [&one.side, &one.host, experiment, arm_of(saved, one.run)];
+        let (experiment, arm) =
+            run_of(saved, one).map_or(("", ""), |run| (&run.head.experiment, &run.head.arm));
+        let place = [&one.side, &one.host, experiment, arm];
         let Ok(now) = serde_json::from_value::<Environment>(one.environment.clone()) else { continue };
         let before = starts.iter().rfind(|(other, _)| *other == place);
         if let Some((_, before)) = before {
@@ -91,15 +92,6 @@ fn restless(saved: &Saved) -> Option<String> {
         starts.push((place, now));
     }
     None
-}
-
-/// Which set-up a run is of.
-fn arm_of(saved: &Saved, run: Option<u32>) -> &str {
-    head_of(saved, run).map_or("", |head| head.arm.as_str())
-}
-
-fn head_of(saved: &Saved, run: Option<u32>) -> Option<&RunHead> {
-    saved.runs.iter().map(|run| &run.head).find(|head| Some(head.run) == run)
 }
 
 /// All doubts, one of each kind, the heaviest first.
@@ -126,39 +118,6 @@ pub(crate) fn all(view: &View<'_>) -> Vec<Doubt> {
 /// A rate that was not answered is what a search looks for, and no reason to doubt it.
 fn is_answer(view: &View<'_>, gate: &Gate) -> bool {
     view.found.is_some() && gate.name == "achieved"
-}
-
-/// The environments that must be alike, two by two with their names: A and B, on each side; start and end where there is
-/// one set-up alone.
-pub(crate) fn sides(saved: &Saved) -> Vec<[(String, Environment); 2]> {
-    let read = |one: &Surroundings| serde_json::from_value::<Environment>(one.environment.clone()).ok();
-    let mut pairs = Vec::new();
-    let hosts =
-        saved.surroundings.iter().map(|one| one.host.as_str()).collect::<std::collections::BTreeSet<_>>();
-    let places =
-        ["client", "server"].into_iter().flat_map(|side| hosts.iter().map(move |host| (side, *host)));
-    for (side, host) in places {
-        let of_side = || saved.surroundings.iter().filter(|one| one.side == side && one.host == host);
-        let of_arm = |arm: &str| of_side().find(|one| arm_of(saved, one.run) == arm).and_then(read);
-        let start = || of_side().find(|one| one.at == "start").and_then(read);
-        let end = || {
-            let saved_end = of_side().rfind(|one| one.at == "end").and_then(read);
-            let last = saved.runs.iter().rev().find_map(|run| run.end.as_ref());
-            saved_end.or_else(|| {
-                // Of a machine that is looked at after each run what changed is in the run's end.
-                let start = of_side().rfind(|one| one.at == "start").and_then(read)?;
-                let is_own = side == "client" && host.is_empty();
-                last.filter(|_| is_own).map(|end| changed(&start, &end.machine_changes))
-            })
-        };
-        let name = if host.is_empty() { side.to_owned() } else { format!("{side} {host}") };
-        if let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) {
-            pairs.push([(format!("A's {name}"), a), (format!("B's {name}"), b)]);
-        } else if let (Some(start), Some(end)) = (start(), end()) {
-            pairs.push([(format!("the {name} at the start"), start), ("at the end".to_owned(), end)]);
-        }
-    }
-    pairs
 }
 
 /// A value as a table shows it.

@@ -11,7 +11,8 @@ use super::doubts::clipped;
 use super::figures::Table;
 use super::number;
 use super::page::{ENVIRONMENT_ROWS_MAX, POLICY, SCRIPT, STYLE, command, machine_rows, table, tone_class};
-use crate::environment::{Environment, Kind, difference};
+use crate::analysis::machines::{between_setups, run_of};
+use crate::environment::{Environment, Kind};
 use crate::experiments::{Evaluation, Finding, Id, Preset, Repetition, Row, State, Step, Unit, ingredients};
 use crate::result::Saved;
 use crate::statistics::verdict::Word;
@@ -360,8 +361,7 @@ fn all_ingredients() -> Markup {
 fn machines(saved: &Saved, evaluations: &[Evaluation]) -> Markup {
     let of = |id: Id, arm: &str| -> Option<Environment> {
         let found = saved.surroundings.iter().find(|one| {
-            let run = saved.runs.iter().find(|run| Some(run.head.run) == one.run);
-            run.is_some_and(|run| run.head.experiment == id.to_string() && run.head.arm == arm)
+            run_of(saved, one).is_some_and(|run| run.head.experiment == id.to_string() && run.head.arm == arm)
         })?;
         serde_json::from_value(found.environment.clone()).ok()
     };
@@ -370,7 +370,7 @@ fn machines(saved: &Saved, evaluations: &[Evaluation]) -> Markup {
         let Some(step) = evaluation.planned.steps.first() else { continue };
         let id = evaluation.planned.id;
         let (Some(from), Some(to)) = (of(id, &step.from), of(id, &step.to)) else { continue };
-        tables.push((id, names(evaluation, step), difference(&from, &to, &[""; 0])));
+        tables.push((id, names(evaluation, step), between_setups(&from, &to, &[])));
     }
     html! {
         @if !tables.is_empty() { h2 { "The machines" } }

@@ -7,7 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::answer::{Answer, Tile, Tone, answer, capital};
 use super::date::date;
-use super::doubts::{self, clipped, exposed, sides};
+use super::doubts::{self, clipped, exposed};
 use super::figures::{self, Figure, Table};
 use super::label::{label, shown_or_not};
 use super::number;
@@ -15,7 +15,8 @@ use super::svg::Short;
 use super::view::{Arm, Placed, View};
 use crate::analysis::Metric;
 use crate::analysis::gates::Colour;
-use crate::environment::{Kind, Row, difference, unexplained};
+use crate::analysis::machines::Machines;
+use crate::environment::{Kind, Row, unexplained};
 use crate::result::Saved;
 
 /// Bytes of a page at most.
@@ -332,23 +333,22 @@ fn clipped_plan(plan: &serde_json::Value) -> String {
 }
 
 fn machines(view: &View<'_>, rows_max: usize) -> Markup {
-    let sides = sides(view.saved);
+    let all = Machines::of(view.saved, &view.declared.may_differ);
     html! {
-        @if !sides.is_empty() { h2 { "The machines" } }
+        @if !all.is_empty() { h2 { "The machines" } }
         @if view.runs.len() > 1 { (unrest(view)) }
-        @for [first, second] in &sides {
-            @let rows = difference(&first.1, &second.1, &view.declared.may_differ);
+        @for Machines { first, second, rows } in &all {
             @let (same, differing): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.kind == Kind::Same);
-            h3 { (first.0) " and " (second.0) }
+            h3 { (first) " and " (second) }
             @if differing.is_empty() {
                 p { "No difference was seen." }
             } @else {
-                (machine_rows(&differing, (&first.0, &second.0), rows_max))
+                (machine_rows(&differing, (first, second), rows_max))
             }
             @if !same.is_empty() {
                 details {
                     summary { "What is the same (" (same.len()) ")" }
-                    (machine_rows(&same, (&first.0, &second.0), rows_max))
+                    (machine_rows(&same, (first, second), rows_max))
                 }
             }
         }

@@ -6,10 +6,12 @@ mod readings;
 
 use std::collections::BTreeMap;
 
+use load::analysis::comparison::Comparison;
 use load::record::{Second, TIME_NS_MAX};
 use load::report::export::{hgrm, json, runs_csv, seconds_csv};
 use load::report::{PAGE_SIZE_MAX, page, summary};
 use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
+use load::statistics::verdict::Answer;
 use load::workload::{Sizes, Workload};
 use made_up::{Asked, Chance, Server};
 
@@ -146,6 +148,34 @@ fn nothing_is_claimed_of_machines_that_differ() {
     assert!(headline(&page).starts_with("No claim is made"), "{}", headline(&page));
     assert!(page.contains("differs, unexplained") && page.contains("sysctl/net.core.busy_poll"));
     assert!(!page.contains("class=\"better\""));
+}
+
+/// The answer that ends the program and the page say the same of what differs between the machines.
+#[test]
+fn a_page_and_a_claim_judge_machines_alike() {
+    let check = |side: &str, name: &str, is_claimed: bool| {
+        let mut saved = made_up::compare(2, 10, 0.7);
+        let item = |value| serde_json::json!({"name": name, "value": value, "expected": "equal"});
+        for (run, value) in [(0, "1"), (1, "2")] {
+            let mut one = saved.surroundings[0].clone();
+            (one.side, one.run) = (side.to_owned(), Some(run));
+            one.environment = serde_json::json!({"groups": [{"name": "programs", "items": [item(value)]}]});
+            saved.surroundings.push(one);
+        }
+        if side == "client" {
+            saved.surroundings.drain(..2);
+        }
+        let page = check(&saved);
+        assert_eq!(page.contains("<b>Unexplained difference</b>"), !is_claimed, "{side} {name}");
+        assert_eq!(page.contains("differs, unexplained"), !is_claimed, "{side} {name}");
+        let answer = Comparison::of(&saved).expect("it is one").answer();
+        let want = if is_claimed { Answer::Holds } else { Answer::CantTell };
+        assert_eq!(answer, Some(want), "{side} {name}");
+    };
+    for side in ["client", "server"] {
+        check(side, "server sha256", true);
+        check(side, "load sha256", false);
+    }
 }
 
 #[test]
