@@ -54,6 +54,7 @@ pub(super) fn group(files: &dyn Files, system: &dyn System) -> Group {
         one("cpuidle/current_governor").or_else(|| one("cpuidle/current_governor_ro")),
     );
     group.equal("idle states", idle_states(files, &cpus));
+    group.equal("idle latency limit", idle_latency_limit(files, &cpus));
     // Of one cpu: some kernels measure it when it is asked for, 20 ms long each.
     group.volatile("frequency now (cpu 0)", one("cpu0/cpufreq/scaling_cur_freq").map(khz));
     group.volatile(super::THROTTLED, each("thermal_throttle/core_throttle_count"));
@@ -219,6 +220,20 @@ fn idle_states(files: &dyn Files, cpus: &[usize]) -> Option<String> {
             })
             .collect();
         (*cpu, (!states.is_empty()).then(|| states.join(", ")))
+    }))
+}
+
+/// How long each cpu may take to wake up, `power/pm_qos_resume_latency_us`: `0` there is no limit, and `n/a` is no time at all
+/// (Documentation/ABI/testing/sysfs-devices-power).
+fn idle_latency_limit(files: &dyn Files, cpus: &[usize]) -> Option<String> {
+    spread(cpus.iter().map(|cpu| {
+        let value = files.value(&format!("{CPU}/cpu{cpu}/power/pm_qos_resume_latency_us"));
+        let shown = value.map(|value| match value.as_str() {
+            "0" => "none".to_owned(),
+            "n/a" => "0 µs".to_owned(),
+            _ => format!("{value} µs"),
+        });
+        (*cpu, shown)
     }))
 }
 

@@ -118,7 +118,10 @@ fn an_intel_server_of_5_10() {
             "processor/governor: performance (0,2), powersave (1)",
             "processor/frequency hardware max: 4000000 kHz",
             "processor/frequency hardware min: not exposed here",
+            "processor/idle driver: intel_idle",
+            "processor/idle governor: menu",
             "processor/idle states: POLL 0 µs, C6 133 µs disabled",
+            "processor/idle latency limit: none (0,2), 0 µs (1), 20 µs (3)",
             "processor/caches: L1d 32K by 2 threads, L3 39424K",
             "processor/nodes: 0: cpus 0,2 at 10 21; 1: cpus 1,3 at 21 10",
             "processor/tsc: constant_tsc nonstop_tsc",
@@ -174,6 +177,9 @@ fn an_amd_server_of_6_1() {
             "processor/isolated: none",
             "processor/nohz_full: not exposed here",
             "processor/cores: 1",
+            "processor/idle driver: acpi_idle",
+            "processor/idle governor: ladder",
+            "processor/idle latency limit: none",
             "mitigations/spec_rstack_overflow: Mitigation: safe RET, no microcode",
             "kernel/preemption: voluntary",
             "kernel/scheduler features: PLACE_LAG NO_HRTICK",
@@ -215,6 +221,8 @@ fn a_virtual_machine_of_6_18() {
             "processor/microcode: 0x1000065",
             "processor/turbo: not exposed here",
             "processor/governor: not exposed here",
+            "processor/idle driver: not exposed here",
+            "processor/idle latency limit: not exposed here",
             "processor/smt: not active (control: notimplemented)",
             "kernel/command line: mitigations=auto,no_guest_host panic=(hidden) -- (hidden)",
             "link eth0/interrupts: virtio2-input.0 0",
@@ -261,10 +269,18 @@ fn start_and_end_of_a_quiet_run_differ_in_values_of_the_moment_alone() {
     assert_eq!(of_the_moment.collect::<Vec<_>>(), ["frequency now (cpu 0)", "available", "uptime", "load"]);
     assert_eq!(unexplained(&rows).count(), 0);
 
-    let stirred = Tree::parse(INTEL).with("proc/irq/131/smp_affinity_list", "3\n");
-    let rows = difference(&start, &Environment::read(&stirred, &Silent, &[]), &[] as &[&str]);
-    let names = unexplained(&rows).map(|row| format!("{}/{}", row.group, row.name));
-    assert_eq!(names.collect::<Vec<_>>(), ["link ens1f0/interrupts"]);
+    let cpu = "sys/devices/system/cpu";
+    for (path, text, want) in [
+        ("proc/irq/131/smp_affinity_list", "3\n", "link ens1f0/interrupts"),
+        (&format!("{cpu}/cpuidle/current_driver"), "none\n", "processor/idle driver"),
+        (&format!("{cpu}/cpuidle/current_governor"), "teo\n", "processor/idle governor"),
+        (&format!("{cpu}/cpu2/power/pm_qos_resume_latency_us"), "n/a\n", "processor/idle latency limit"),
+    ] {
+        let stirred = Tree::parse(INTEL).with(path, text);
+        let rows = difference(&start, &Environment::read(&stirred, &Silent, &[]), &[] as &[&str]);
+        let names = unexplained(&rows).map(|row| format!("{}/{}", row.group, row.name));
+        assert_eq!(names.collect::<Vec<_>>(), [want]);
+    }
 }
 
 #[test]
