@@ -17,7 +17,10 @@
 //!
 //! Where a journal lies, its lock and what becomes of it afterwards is [`State`]'s; lines go through a [`Log`].
 
+mod files;
 mod memory;
+#[cfg(test)]
+mod power;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -8,10 +8,11 @@
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Journal, Line, Log, Trouble, Wish};
+use super::files::{Directory, FileLog, Files};
+use super::{Journal, Line, Trouble, Wish};
 
 /// Journals kept aside; above it the oldest goes.
 pub const ASIDE_COUNT_MAX: usize = 16;
@@ -25,6 +26,7 @@ const LOCK: &str = "lock";
 /// The directory, held: nobody else writes there until it is dropped.
 pub struct State {
     directory: PathBuf,
+    pub(super) files: Box<dyn Files>,
     _lock: File,
 }
 
@@ -89,7 +91,8 @@ impl State {
         }
         let told = lock.set_len(0).and_then(|()| write!(lock, "process {} ({doing})", std::process::id()));
         told.map_err(|e| refused("write", &path, &e))?;
-        Ok(State { directory: directory.to_owned(), _lock: lock })
+        let files = Box::new(Directory(directory.to_owned()));
+        Ok(State { directory: directory.to_owned(), files, _lock: lock })
     }
 
     /// The journal of what is in force, to go on with. One of an earlier run of the kernel is put aside.
@@ -104,7 +107,9 @@ impl State {
         if journal.boot != boot {
             return Ok(Found::Void { kept: self.put_aside("void")? });
         }
-        let log = FileLog::resumed(&path, size).map_err(|e| refused("open", &path, &e))?;
+        // What is left of a line that was cut goes.
+        let file = self.files.open(JOURNAL, size as u64).map_err(|e| refused("open", &path, &e))?;
+        let log = FileLog::new(file, size as u64);
         Ok(Found::InForce(Box::new(journal.resumed(Box::new(log)))))
     }
 
@@ -113,9 +118,9 @@ impl State {
     /// # Errors
     /// The file system's.
     pub fn begin(&self, boot: &str, wish: Wish) -> Result<Journal, Trouble> {
-        let path = self.directory.join(JOURNAL);
-        let log = FileLog::new(&path).map_err(|e| refused("write", &path, &e))?;
-        let journal = Journal::begin(Box::new(log), boot, wish)?;
+        let file = self.files.open(JOURNAL, 0);
+        let file = file.map_err(|e| refused("write", &self.directory.join(JOURNAL), &e))?;
+        let journal = Journal::begin(Box::new(FileLog::new(file, 0)), boot, wish)?;
         self.sync()?;
         Ok(journal)
     }
@@ -136,19 +141,20 @@ impl State {
     }
 
     fn rewrite(&self, lines: &[Line]) -> Result<(), Trouble> {
-        let (new, path) = (self.directory.join(NEW), self.directory.join(JOURNAL));
         let mut text = String::new();
         for line in lines {
             let line = serde_json::to_string(line).map_err(|e| Trouble::Refused(e.to_string()))?;
             text.push_str(&line);
             text.push('\n');
         }
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
+        let written = self.files.open(NEW, 0).and_then(|mut file| {
+            file.append(text.as_bytes())?;
+            // Before its name is the journal's: of the two, the file system may keep the name alone.
+            file.sync()
         });
-        written.map_err(|e| refused("write", &new, &e))?;
-        fs::rename(&new, &path).map_err(|e| refused("replace", &path, &e))?;
+        written.map_err(|e| refused("write", &self.directory.join(NEW), &e))?;
+        let replaced = self.files.rename(NEW, JOURNAL);
+        replaced.map_err(|e| refused("replace", &self.directory.join(JOURNAL), &e))?;
         self.sync()
     }
 
@@ -159,91 +165,25 @@ impl State {
         for entry in listed {
             let name = entry.map_err(|e| refused("list", &self.directory, &e))?.file_name();
             let number = name.to_str().and_then(|name| name.strip_prefix("aside-")?.split('-').next());
-            asides.extend(number.and_then(|number| number.parse::<u64>().ok()).map(|number| (number, name)));
+            let number = number.and_then(|number| number.parse::<u64>().ok());
+            asides.extend(number.zip(name.to_str().map(str::to_owned)));
         }
         asides.sort();
         let next = asides.last().map_or(1, |(number, _)| number + 1);
-        let kept = self.directory.join(format!("aside-{next}-{why}.jsonl"));
-        let path = self.directory.join(JOURNAL);
-        fs::rename(&path, &kept).map_err(|e| refused("rename", &path, &e))?;
+        let kept = format!("aside-{next}-{why}.jsonl");
+        let renamed = self.files.rename(JOURNAL, &kept);
+        renamed.map_err(|e| refused("rename", &self.directory.join(JOURNAL), &e))?;
         let surplus = (asides.len() + 1).saturating_sub(ASIDE_COUNT_MAX);
         for (_, name) in &asides[..surplus] {
-            let old = self.directory.join(name);
-            fs::remove_file(&old).map_err(|e| refused("remove", &old, &e))?;
+            self.files.remove(name).map_err(|e| refused("remove", &self.directory.join(name), &e))?;
         }
         self.sync()?;
-        Ok(kept)
+        Ok(self.directory.join(kept))
     }
 
     /// Names of files are on disk only when their directory is.
     fn sync(&self) -> Result<(), Trouble> {
-        let synced = File::open(&self.directory).and_then(|directory| directory.sync_all());
-        synced.map_err(|e| refused("write", &self.directory, &e))
-    }
-}
-
-/// A file as a log needs it; another stands for a disk that fails.
-pub(super) trait Disk {
-    /// Appends bytes, which may stay in memory.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
-    /// Returns when all that was appended is where a loss of power does not take it.
-    fn sync(&mut self) -> io::Result<()>;
-    /// Forgets what lies beyond `size`; further bytes come behind it.
-    fn cut(&mut self, size: u64) -> io::Result<()>;
-}
-
-impl Disk for File {
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.write_all(bytes)
-    }
-
-    fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
-    }
-
-    fn cut(&mut self, size: u64) -> io::Result<()> {
-        self.set_len(size)?;
-        self.seek(SeekFrom::Start(size)).map(|_| ())
-    }
-}
-
-/// Appends with `fdatasync(2)`.
-pub(super) struct FileLog<F: Disk> {
-    pub(super) file: F,
-    /// Size of the whole lines.
-    pub(super) size: u64,
-    /// Half a line is behind them and can't be removed.
-    pub(super) is_broken: bool,
-}
-
-impl FileLog<File> {
-    fn new(path: &Path) -> io::Result<FileLog<File>> {
-        Ok(FileLog { file: File::create(path)?, size: 0, is_broken: false })
-    }
-
-    /// Behind the whole lines; what is left of a cut one goes.
-    fn resumed(path: &Path, size: usize) -> io::Result<FileLog<File>> {
-        let size = size as u64;
-        let mut file = OpenOptions::new().write(true).open(path)?;
-        file.cut(size)?;
-        Ok(FileLog { file, size, is_broken: false })
-    }
-}
-
-impl<F: Disk> Log for FileLog<F> {
-    fn append(&mut self, line: &str) -> Result<(), String> {
-        if self.is_broken {
-            return Err("the journal ends in half a line that can't be removed".to_owned());
-        }
-        let text = format!("{line}\n");
-        let written = self.file.append(text.as_bytes()).and_then(|()| self.file.sync());
-        if let Err(problem) = written {
-            // Half a line in the middle would make the journal unreadable.
-            self.is_broken = self.file.cut(self.size).is_err();
-            return Err(format!("the journal can't be written: {problem}"));
-        }
-        self.size += text.len() as u64;
-        Ok(())
+        self.files.sync().map_err(|e| refused("write", &self.directory, &e))
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a journal says when it is read again: whole, cut at any byte, of another boot, not a journal at all.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use super::*;
 use crate::kernel::fake::Fuse;
@@ -11,15 +13,15 @@ fn setting(text: &str) -> Option<Setting> {
     Some(Setting::new(text))
 }
 
-fn channels() -> Knob {
+pub(super) fn channels() -> Knob {
     Knob::nic("ens1", NicKnob::Channels)
 }
 
-fn irq() -> Knob {
+pub(super) fn irq() -> Knob {
     Knob::nic("ens1", NicKnob::IrqAffinity(0))
 }
 
-fn wish() -> Wish {
+pub(super) fn wish() -> Wish {
     Wish { when_s: 1_795_312_800, tool: "0.1.0".to_owned(), text: "[[lane]]\nname = \"redis\"\n".to_owned() }
 }
 
@@ -28,12 +30,12 @@ fn begun() -> (Journal, Memory) {
     (Journal::begin(Box::new(log.clone()), "boot", wish()).unwrap(), log)
 }
 
-fn write(knob: Knob, had: &str, wrote: &str, disturbs: &[(Knob, &str)]) -> Line {
+pub(super) fn write(knob: Knob, had: &str, wrote: &str, disturbs: &[(Knob, &str)]) -> Line {
     let disturbs = disturbs.iter().map(|(knob, keep)| (knob.clone(), setting(keep))).collect();
     Line::Write { knob, had: setting(had), wrote: setting(wrote), disturbs }
 }
 
-fn done(knob: Knob, left: &[(Knob, &str)]) -> Line {
+pub(super) fn done(knob: Knob, left: &[(Knob, &str)]) -> Line {
     Line::Done { knob, left: left.iter().map(|(knob, found)| (knob.clone(), setting(found))).collect() }
 }
 
@@ -253,7 +255,6 @@ fn what_others_set_before_an_interrupted_write_is_theirs() {
 }
 
 /// A disk of so many bytes that remembers what is safe.
-#[derive(Default)]
 struct Small {
     bytes: Vec<u8>,
     safe: Vec<u8>,
@@ -261,45 +262,51 @@ struct Small {
     can_cut: bool,
 }
 
-impl state::Disk for Small {
+impl files::Disk for Rc<RefCell<Small>> {
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let room = self.room - self.bytes.len();
-        self.bytes.extend(&bytes[..bytes.len().min(room)]);
+        let mut small = self.borrow_mut();
+        let room = small.room - small.bytes.len();
+        small.bytes.extend(&bytes[..bytes.len().min(room)]);
         if bytes.len() > room { Err(std::io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn sync(&mut self) -> std::io::Result<()> {
-        self.safe.clone_from(&self.bytes);
+        let mut small = self.borrow_mut();
+        small.safe = small.bytes.clone();
         Ok(())
     }
 
     fn cut(&mut self, size: u64) -> std::io::Result<()> {
-        if !self.can_cut {
+        let mut small = self.borrow_mut();
+        if !small.can_cut {
             return Err(std::io::ErrorKind::Other.into());
         }
-        self.bytes.truncate(usize::try_from(size).unwrap());
+        small.bytes.truncate(usize::try_from(size).unwrap());
         Ok(())
     }
 }
 
 #[test]
 fn a_line_is_safe_when_it_is_said_to_be_and_a_full_disk_keeps_whole_lines() {
-    let file = |can_cut| Small { room: 14, can_cut, ..Small::default() };
-    let mut log = state::FileLog { file: file(true), size: 0, is_broken: false };
+    let log = |can_cut| {
+        let disk = Rc::new(RefCell::new(Small { bytes: Vec::new(), safe: Vec::new(), room: 14, can_cut }));
+        (files::FileLog::new(Box::new(Rc::clone(&disk)), 0), disk)
+    };
+    let (mut lines, disk) = log(true);
     for line in ["first", "second"] {
-        log.append(line).unwrap();
-        assert!(log.file.safe.ends_with(format!("{line}\n").as_bytes()), "power may go now");
+        lines.append(line).unwrap();
+        assert!(disk.borrow().safe.ends_with(format!("{line}\n").as_bytes()), "power may go now");
     }
-    assert!(log.append("third").unwrap_err().contains("can't be written"));
-    assert_eq!(log.file.bytes, b"first\nsecond\n");
-    log.append("").unwrap();
-    assert_eq!(log.file.safe, b"first\nsecond\n\n", "behind the whole lines");
+    assert!(lines.append("third").unwrap_err().contains("can't be written"));
+    assert_eq!(disk.borrow().bytes, b"first\nsecond\n");
+    lines.append("").unwrap();
+    assert_eq!(disk.borrow().safe, b"first\nsecond\n\n", "behind the whole lines");
 
-    let mut log = state::FileLog { file: file(false), size: 0, is_broken: false };
-    log.append("a line").unwrap();
-    log.append("another line").unwrap_err();
-    log.file.room = 100;
-    assert!(log.append("more").unwrap_err().contains("half a line"));
+    let (mut lines, disk) = log(false);
+    lines.append("a line").unwrap();
+    lines.append("another line").unwrap_err();
+    disk.borrow_mut().room = 100;
+    assert!(lines.append("more").unwrap_err().contains("half a line"));
 }
 
 #[test]
@@ -321,10 +328,10 @@ fn someone_has_to_confirm_in_time() {
 }
 
 /// A directory of its own, gone with the test.
-struct Directory(PathBuf);
+pub(super) struct Directory(pub(super) PathBuf);
 
 impl Directory {
-    fn new(name: &str) -> Directory {
+    pub(super) fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("expresslane-journal-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         Directory(path)
