@@ -78,6 +78,12 @@ impl Language {
         }
     }
 
+    /// Whether what comes next is a command of RESP from its first byte on.
+    #[inline]
+    pub(crate) fn is_new_resp(&self) -> bool {
+        matches!(self, Language::Resp(decoder) if decoder.is_new())
+    }
+
     pub(crate) fn token(&mut self, input: &[u8], limits: &Limits) -> (Token, usize) {
         match self {
             Language::Resp(decoder) => decoder.token(input, &limits.resp),

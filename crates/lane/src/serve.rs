@@ -8,7 +8,7 @@
 use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
-use wire::resp::{self, ArgRanges, ProtocolError, Step, Token};
+use wire::resp::{self, ArgRanges, ProtocolError, Shape, Step, Token};
 
 use crate::client::{Client, Dialect};
 use crate::core::Core;
@@ -276,6 +276,9 @@ pub(crate) struct Ahead {
     is_fresh: bool,
     /// Where the decoder stood before the first of them.
     began: Place,
+    /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
+    shape: Shape,
+    shaped: Option<&'static Command>,
 }
 
 impl Ahead {
@@ -313,40 +316,54 @@ impl Ahead {
         self.count = 0;
         self.ended = None;
         client.language.note_place(&mut self.began);
+        // Before the password limits are lower.
+        let may_repeat = client.is_authenticated && client.language.is_new_resp();
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
             }
             let frame = &mut self.frames[self.count];
-            match client.language.decode(&input[at..], &mut frame.ranges, limits) {
-                Step::Command { size } => {
-                    let bytes = &input[at..at + size];
-                    let words = frame.ranges.view(bytes);
-                    let args = Args::View { input: bytes, ranges: &frame.ranges };
-                    frame.size = size;
-                    frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
-                    client.language.note_place(&mut frame.ended);
-                    frame.owner = match frame.command {
-                        Some(Ok(command)) if command.scope == Scope::Key => {
-                            Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
-                        }
-                        _ => None,
-                    };
-                    if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
-                        let db = match client.dialect {
-                            Dialect::Aerospike => core.settings.database_of_record(words.get(0)),
-                            _ => client.db,
-                        };
-                        approaches.begin(db, slot.number(), hash);
-                    }
-                    at += size;
-                    self.count += 1;
-                }
-                step => {
-                    self.ended = Some(step);
-                    break;
+            let repeated = if may_repeat { self.shape.read(&input[at..], &mut frame.ranges) } else { None };
+            let step = match repeated {
+                Some(size) => Step::Command { size },
+                None => client.language.decode(&input[at..], &mut frame.ranges, limits),
+            };
+            let Step::Command { size } = step else {
+                self.ended = Some(step);
+                break;
+            };
+            let bytes = &input[at..at + size];
+            let words = frame.ranges.view(bytes);
+            frame.size = size;
+            if repeated.is_some() {
+                frame.command = self.shaped.map(Ok);
+            } else {
+                let args = Args::View { input: bytes, ranges: &frame.ranges };
+                frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
+                if may_repeat
+                    && let Some(Ok(command)) = frame.command
+                    && !command.is_subcommand()
+                    && self.shape.take(bytes, &frame.ranges)
+                {
+                    self.shaped = Some(command);
                 }
             }
+            client.language.note_place(&mut frame.ended);
+            frame.owner = match frame.command {
+                Some(Ok(command)) if command.scope == Scope::Key => {
+                    Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
+                }
+                _ => None,
+            };
+            if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
+                let db = match client.dialect {
+                    Dialect::Aerospike => core.settings.database_of_record(words.get(0)),
+                    _ => client.db,
+                };
+                approaches.begin(db, slot.number(), hash);
+            }
+            at += size;
+            self.count += 1;
         }
         if at == input.len() {
             self.ended = Some(Step::Need);

@@ -5,7 +5,7 @@ use crate::client::{Collector, Counter, Outcome, ReplyError};
 use crate::extended;
 use crate::glob::{self, Case, Verdict};
 use crate::reply::Proto;
-use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Step, Token};
+use crate::resp::{ArgRanges, Decoder, Limits, ProtocolError, Shape, Step, Token};
 
 pub mod aerospike;
 pub mod couchbase;
@@ -33,17 +33,27 @@ pub type Read = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
 /// ones by tokens.
 pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits) -> Read {
     let (mut decoder, mut args, mut commands) = (Decoder::new(), ArgRanges::new(), Vec::new());
+    let (mut shape, mut shaped) = (Shape::default(), ArgRanges::new());
     let mut open: Option<Vec<Vec<u8>>> = None;
     let (mut consumed, mut arrived) = (0, 0);
     while arrived < input.len() {
         arrived = arrived.saturating_add(piece(arrived)).min(input.len());
         loop {
             let here = &input[consumed..arrived];
+            let size_by_shape =
+                if limits.authenticated && decoder.is_new() { shape.read(here, &mut shaped) } else { None };
             match decoder.decode(here, &mut args, limits) {
+                step if size_by_shape.is_some_and(|size| step != Step::Command { size }) => {
+                    panic!("{step:?} instead of {size_by_shape:?}");
+                }
                 Step::Need => break,
                 Step::Malformed(error) => return (commands, Some(error)),
                 Step::Command { size } => {
                     assert!(0 < size && size <= here.len(), "a command has a size");
+                    if size_by_shape.is_some() {
+                        assert!(shaped.iter(here).eq(args.iter(here)), "a shape finds the same arguments");
+                    }
+                    shape.take(&here[..size], &args);
                     commands.push(args.iter(here).map(<[u8]>::to_vec).collect());
                     consumed += size;
                 }

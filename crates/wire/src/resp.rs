@@ -26,7 +26,10 @@ use crate::number::parse_i64;
 use crate::reply::Put;
 
 mod inline;
+mod shape;
 mod token;
+
+pub use shape::Shape;
 
 /// Largest frame that is served as a view. A larger one is [`Step::Large`].
 pub const VIEW_SIZE_MAX: usize = 32 * 1024;
@@ -354,6 +357,12 @@ impl Decoder {
             line: token::Line::new(),
             bulk_left: 0,
         }
+    }
+
+    /// Whether the next byte is a command's first.
+    #[inline]
+    pub fn is_new(&self) -> bool {
+        self.state == State::Start
     }
 
     /// Looks for one command at the start of `input`.
