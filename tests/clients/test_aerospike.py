@@ -158,6 +158,25 @@ class Data:
         client.truncate(NAMESPACE, None, 0)
         self.assertEqual(client.query(NAMESPACE).results(), [])
 
+    def test_scans_by_pages(self):
+        """Each page goes on behind the last one, while records come that it may have or not."""
+        client = self.client
+        for number in range(1000):
+            client.put(key(number), {"n": number})
+        for page_size in (90, 400):
+            found, pages = [], 0
+            query = client.query(NAMESPACE, SET)
+            query.max_records = page_size
+            query.paginate()
+            while not query.is_done():
+                page = query.results()
+                self.assertLessEqual(len(page), page_size)
+                found += [bins["n"] for _, _, bins in page if "n" in bins]
+                client.put(key(f"{page_size}-{pages}"), {"new": 1})
+                pages += 1
+            self.assertEqual(sorted(found), list(range(1000)))
+            self.assertGreaterEqual(pages, 1000 // page_size)
+
     def test_limits(self):
         client = self.client
         long = "x" * 900_000

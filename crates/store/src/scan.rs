@@ -18,13 +18,13 @@ impl Shard {
     /// the table grows, shrinks or moves. A key that is there from the first call to the last is visited at least once;
     /// after shrinking it may be visited again. To walk one partition, begin at `partition << 48` and end when the
     /// cursor's partition is another. A cursor that no call gave is harmless: past the last partition is the end.
-    pub fn scan(
-        &self,
+    pub fn scan<'s>(
+        &'s self,
         db: u16,
         cursor: u64,
         now_ms: i64,
         budget: &mut Budget,
-        each: &mut dyn FnMut(&[u8], &Entry<'_>),
+        each: &mut dyn FnMut(&'s [u8], &Entry<'s>),
     ) -> u64 {
         let database = self.database(db);
         let partitions = u64::from(self.config.partitions);

@@ -51,7 +51,8 @@ pub const HEAD: usize = 0;
 pub const DIGEST: usize = 1;
 /// The argument that is the set's name.
 pub const SET: usize = 2;
-/// The argument that is the key from which the digest was made, behind its particle type, if the client has sent it.
+/// The argument that is the key from which the digest was made, behind its particle type, if the client has sent it. Of a scan the
+/// digests of the records behind which it goes on, of the first of its partitions one each.
 pub const USER_KEY: usize = 3;
 /// The first argument that holds operations.
 pub const OPS: usize = 4;

@@ -10,4 +10,5 @@ mod model;
 mod namespaces;
 mod nodes;
 mod operations;
+mod pages;
 mod talk;

@@ -31,7 +31,7 @@ fn limited_scan(set: &'static [u8], partitions: &[u16], max_records: u64) -> Vec
 }
 
 /// Sends a scan and takes rounds until the message has come that ends it.
-fn scanned(world: &mut World, client: &mut Client, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn scanned(world: &mut World, client: &mut Client, bytes: &[u8]) -> Vec<u8> {
     let mut last = [0; 30];
     last[..12].copy_from_slice(&[2, 3, 0, 0, 0, 0, 0, 22, 22, 0, 0, info3::LAST]);
     client.send(bytes);

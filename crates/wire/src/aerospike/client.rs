@@ -33,6 +33,8 @@ pub struct Message<'a> {
     pub digest: Option<&'a [u8; DIGEST_SIZE]>,
     /// Partitions of a scan.
     pub partitions: &'a [u16],
+    /// Records of other partitions behind which a scan goes on.
+    pub records: &'a [[u8; DIGEST_SIZE]],
     /// How many records of a scan are wanted at most; 0 for all.
     pub max_records: u64,
     /// How many operations there are, and their bytes as [`put_op`] writes them.
@@ -60,6 +62,9 @@ impl Message<'_> {
         if !self.partitions.is_empty() {
             let ids: Vec<u8> = self.partitions.iter().flat_map(|id| id.to_le_bytes()).collect();
             put(field::PARTITIONS, &ids);
+        }
+        if !self.records.is_empty() {
+            put(field::DIGESTS, self.records.as_flattened());
         }
         if self.max_records > 0 {
             put(field::MAX_RECORDS, &self.max_records.to_be_bytes());

@@ -3,7 +3,7 @@
 //! As in [`crate::resp`] there are two ways to read a request: as a view while it is small, by tokens when it is larger than
 //! [`VIEW_SIZE_MAX`]. Of a batch each row is a command of its own, of a scan each partition, so neither is ever in one place,
 //! and what keeps a client from asking faster than it reads holds for them too. A scan of which only some records are wanted is one
-//! command: what counts them sees all its partitions.
+//! command: what counts them sees all its partitions. A partition of which a client has records already is named by the last one of them.
 //!
 //! The decoder's state is small and can be taken and put back ([`Decoder::state`], [`Decoder::rewind`]), because it may stand
 //! between two rows. What a row repeats of the one before is shared between states, and as large as a view at most.
@@ -57,8 +57,8 @@ enum Phase {
     Rows(Batch),
     /// In the operations of a row that was refused: so many of them, and bytes of the one under way.
     SkipOps { batch: Batch, ops_left: u16, left: u64 },
-    /// Before the number of a partition.
-    Partitions(Scan),
+    /// Before a partition of a scan.
+    Scan(Scan),
     /// Before so many bytes that nobody wants.
     Swallow(u64),
     /// Token mode: before this piece of a request, or row, whose front is not consumed.
@@ -93,10 +93,30 @@ struct Template {
 /// What is left of a scan.
 #[derive(Clone, Debug)]
 struct Scan {
-    partitions_left: u16,
+    run: Run,
+    then: Option<Run>,
     /// Bytes of the frame behind the last partition.
     behind: u32,
     template: Arc<Template>,
+}
+
+/// Partitions that stand in a row: by their numbers, or by the record behind which the scan goes on.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Bytes of input in front of the first one.
+    gap: u32,
+    /// Bytes of each.
+    size: u32,
+    left: u16,
+}
+
+impl Run {
+    /// What stands here, behind what ends at `end`.
+    fn of(range: &Range<usize>, end: usize, size: usize) -> Option<Run> {
+        let left = u16::try_from(range.len() / size).expect("a scan fits its view");
+        let gap = range.start.saturating_sub(end);
+        (left > 0).then_some(Run { gap: index32(gap), size: index32(size), left })
+    }
 }
 
 /// What token mode hands out next.
@@ -179,9 +199,9 @@ impl Decoder {
                 let (batch, ops_left, left) = (batch.clone(), *ops_left, *left);
                 self.skip_ops(batch, ops_left, left, input, args)
             }
-            Phase::Partitions(scan) => {
+            Phase::Scan(scan) => {
                 let scan = scan.clone();
-                self.partition(scan, 0, input, args)
+                self.partition(scan, input, args)
             }
             Phase::Swallow(left) => {
                 let size = here(*left, input);
@@ -228,24 +248,32 @@ impl Decoder {
                 self.state.phase = Phase::Rows(Batch { rows_left: count, left: size, behind, before: None });
                 skip(front, args)
             }
-            Then::Scan { partitions, ops } if parsed.head.index > 0 => {
+            Then::Scan { partitions, records, ops } if parsed.head.index > 0 => {
                 let head = Head { bits: parsed.head.bits.and_if(true, Bits::LAST), ..parsed.head };
-                let (set, ops_here) = (&input[parsed.set], &input[ops.clone()]);
-                args.set([&head.to_bytes()[..], &input[partitions], set, b"", ops_here]);
+                let records = &input[records];
+                let mut ids: Vec<u8> = records.as_chunks().0.iter().flat_map(id_of).collect();
+                ids.extend_from_slice(&input[partitions]);
+                args.set([&head.to_bytes()[..], &ids, &input[parsed.set], records, &input[ops.clone()]]);
                 Step::Command { size: ops.end }
             }
-            Then::Scan { partitions, ops } => {
+            Then::Scan { partitions, records, ops } => {
                 let template = Arc::new(Template {
                     head: parsed.head,
                     set: input[parsed.set].to_vec(),
                     ops: Some(input[ops.clone()].to_vec()),
                 });
+                let mut fields = [(partitions, 2), (records, DIGEST_SIZE)];
+                fields.sort_by_key(|(range, _)| range.end);
+                let [(first, first_size), (second, second_size)] = &fields;
+                let runs = [Run::of(first, 0, *first_size), Run::of(second, first.end, *second_size)];
+                let mut runs = runs.into_iter().flatten();
                 let scan = Scan {
-                    partitions_left: u16::try_from(partitions.len() / 2).expect("a scan fits its view"),
-                    behind: u32::try_from(ops.end - partitions.end).expect("a scan fits its view"),
+                    run: runs.next().expect("a scan has partitions"),
+                    then: runs.next(),
+                    behind: index32(ops.end - second.end),
                     template,
                 };
-                self.partition(scan, partitions.start, input, args)
+                self.partition(scan, input, args)
             }
             Then::Swallow(left) => {
                 self.state.phase = swallow(left);
@@ -256,21 +284,23 @@ impl Decoder {
         }
     }
 
-    /// The next partition of a scan, whose number stands at `at`.
-    fn partition(&mut self, scan: Scan, at: usize, input: &[u8], args: &mut ArgRanges) -> Step {
-        let end = at + 2;
-        let is_last = scan.partitions_left == 1;
-        let size = if is_last { end + index(scan.behind) } else { end };
-        let Some(number) = input.get(..size).map(|input| &input[at..end]) else { return self.need(size) };
+    /// The next partition of a scan.
+    fn partition(&mut self, scan: Scan, input: &[u8], args: &mut ArgRanges) -> Step {
+        let Run { gap, size, left } = scan.run;
+        let (at, end) = (index(gap), index(gap + size));
+        let next = if left > 1 { Some(Run { gap: 0, left: left - 1, ..scan.run }) } else { scan.then };
+        let size = if next.is_none() { end + index(scan.behind) } else { end };
+        let Some(item) = input.get(..size).map(|input| &input[at..end]) else { return self.need(size) };
         let Template { head, set, ops } = &*scan.template;
-        let bits = head.bits.and_if(is_last, Bits::LAST);
-        let head = Head { bits, ..*head };
-        let ops = ops.as_deref().unwrap_or_default();
-        args.set([&head.to_bytes()[..], number, set, b"", ops]);
-        self.state.phase = if is_last {
-            Phase::Start
-        } else {
-            Phase::Partitions(Scan { partitions_left: scan.partitions_left - 1, ..scan })
+        let head = Head { bits: head.bits.and_if(next.is_none(), Bits::LAST), ..*head };
+        let (id, record) = match item.first_chunk() {
+            Some(digest) => (id_of(digest), item),
+            None => ([item[0], item[1]], &b""[..]),
+        };
+        args.set([&head.to_bytes()[..], &id, set, record, ops.as_deref().unwrap_or_default()]);
+        self.state.phase = match next {
+            None => Phase::Start,
+            Some(run) => Phase::Scan(Scan { run, then: scan.then.filter(|_| left > 1), ..scan }),
         };
         Step::Command { size }
     }
@@ -591,6 +621,11 @@ fn place(head: &Head, digest: &[u8], set: &[u8], key: &[u8], ops: &[u8], args: &
 /// Copies the arguments of a command that only says something.
 fn say(head: &Head, args: &mut ArgRanges) {
     args.set([&head.to_bytes()[..], b""]);
+}
+
+/// The number of the partition that a record is in, as it stands in a scan.
+fn id_of(digest: &[u8; DIGEST_SIZE]) -> [u8; 2] {
+    crate::route::partition(digest).to_le_bytes()
 }
 
 /// Bytes that are no command.

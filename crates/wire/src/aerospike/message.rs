@@ -111,8 +111,9 @@ pub(super) enum Then {
     Text(Range<usize>),
     /// Rows: so many, in so many bytes of the field and so many behind it.
     Rows { count: u32, size: u64, behind: u64 },
-    /// A scan of these partitions. The operations are this range, and with them the frame ends.
-    Scan { partitions: Range<usize>, ops: Range<usize> },
+    /// A scan of these partitions, and behind these records of partitions that are not among them. The operations are this range,
+    /// and with them the frame ends.
+    Scan { partitions: Range<usize>, records: Range<usize>, ops: Range<usize> },
     /// So many bytes that nobody wants.
     Swallow(u64),
 }
@@ -278,10 +279,15 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     if !head.reads() || !fields.key.is_empty() {
         return refuse(Code::PARAMETER);
     }
-    let Some(partitions) = fields.partitions.clone() else { return refuse(Code::UNSUPPORTED) };
+    if fields.partitions.is_none() && fields.records.is_none() {
+        return refuse(Code::UNSUPPORTED);
+    }
+    let (partitions, records) =
+        (fields.partitions.clone().unwrap_or_default(), fields.records.clone().unwrap_or_default());
     let ids = input[partitions.clone()].as_chunks::<2>().0;
     let are_partitions = ids.iter().all(|id| u16::from_le_bytes(*id) < super::PARTITIONS);
-    if partitions.is_empty() || partitions.len() % 2 != 0 || !are_partitions {
+    let are_whole = partitions.len() % 2 == 0 && records.len() % DIGEST_SIZE == 0;
+    if partitions.is_empty() && records.is_empty() || !are_whole || !are_partitions {
         return refuse(Code::PARAMETER);
     }
     let limit = match (
@@ -300,7 +306,7 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     if input.len() < frame_size {
         return Err(frame_size);
     }
-    let then = Then::Scan { partitions, ops: at..frame_size };
+    let then = Then::Scan { partitions, records, ops: at..frame_size };
     let head = Head { verb: Verb::Scan, index: limit.unwrap_or_default(), ..head };
     Ok(Parsed { set: fields.set.clone(), ..Parsed::of(head, 0, then) })
 }
@@ -387,6 +393,7 @@ struct Fields {
     key: Range<usize>,
     digest: Option<Range<usize>>,
     partitions: Option<Range<usize>>,
+    records: Option<Range<usize>>,
     max_records: Option<Range<usize>>,
     /// How many bytes the rows have with what stands in front of them, and where they begin.
     batch: Option<(u64, usize)>,
@@ -432,7 +439,7 @@ fn fields(input: &[u8], mut at: usize, count: u16, end: u64) -> Result<(Fields, 
             field::DIGEST => fields.digest = Some(range),
             field::PARTITIONS => fields.partitions = Some(range),
             field::MAX_RECORDS => fields.max_records = Some(range),
-            field::DIGESTS => fields.is_unsupported |= !range.is_empty(),
+            field::DIGESTS => fields.records = Some(range),
             field::TRANSACTION_ID
             | field::TRANSACTION_DEADLINE
             | field::INDEX_FIRST..=field::INDEX_LAST

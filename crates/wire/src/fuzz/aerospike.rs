@@ -8,6 +8,7 @@ use crate::aerospike::{
 };
 use crate::aerospike::{OPS, SET, TEXT, USER_KEY};
 use crate::resp::{ArgRanges, Step, Token};
+use crate::route::partition;
 
 /// The arguments of a command.
 pub type Command = Vec<Vec<u8>>;
@@ -45,7 +46,19 @@ fn answer(command: &Command, limits: &Limits) {
     };
     assert_eq!(command[DIGEST].len(), digest_size);
     if head.verb.has_digest() && command.len() > SET {
-        assert!(command[SET].len() <= SET_SIZE_MAX && command[USER_KEY].len() <= USER_KEY_SIZE_MAX);
+        let is_key = match head.verb {
+            // The records behind which it goes on.
+            Verb::Scan => {
+                let records = command[USER_KEY].as_chunks::<DIGEST_SIZE>();
+                let ids = command[DIGEST].as_chunks::<2>().0;
+                let is_of = |(record, id): (&[u8; DIGEST_SIZE], &[u8; 2])| {
+                    partition(record) == u16::from_le_bytes(*id)
+                };
+                records.1.is_empty() && records.0.len() <= ids.len() && records.0.iter().zip(ids).all(is_of)
+            }
+            _ => command[USER_KEY].len() <= USER_KEY_SIZE_MAX,
+        };
+        assert!(command[SET].len() <= SET_SIZE_MAX && is_key);
         let ops: usize = command[OPS..].iter().map(Vec::len).sum();
         assert!(ops as u64 <= limits.record_size_max, "what is larger is refused");
     }
@@ -133,7 +146,10 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
         let [info1, info2, info3, ..] = next().to_be_bytes();
         let namespace: &[u8] = if next().is_multiple_of(8) { b"other" } else { b"test" };
         let partitions = [next().to_be_bytes()[0].into(), 5, 4095];
+        let records = [[next().to_be_bytes()[0]; DIGEST_SIZE], [9; DIGEST_SIZE]];
         let is_scan = next().is_multiple_of(4);
+        let (partition_count, record_count) =
+            if is_scan { ([0, 2, 3][pick(next(), 3)], pick(next(), 3)) } else { (0, 0) };
         let message = Message {
             info1: info1 & !8,
             info2: info2 & 3,
@@ -142,7 +158,9 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
             set: &b"demo"[..usize::from(info3 % 5)],
             user_key: if next().is_multiple_of(2) { b"" } else { b"\x03key" },
             digest: (!is_scan).then_some(&digest),
-            partitions: if is_scan { &partitions } else { &[] },
+            partitions: &partitions[..partition_count],
+            records: &records[..record_count],
+            max_records: if is_scan { next() % 2 } else { 0 },
             ops: (op_count, &ops),
             ..Message::default()
         };
@@ -173,8 +191,13 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
     input
 }
 
+/// A number below `end`.
+fn pick(dice: u64, end: usize) -> usize {
+    usize::from(dice.to_be_bytes()[0]) % end
+}
+
 fn put_some_op(ops: &mut Vec<u8>, dice: u64, value: &[u8]) {
     let kinds = [kind::READ, kind::WRITE, kind::INCR, kind::TOUCH, 99];
-    let kind = kinds[usize::from(dice.to_be_bytes()[0]) % kinds.len()];
+    let kind = kinds[pick(dice, kinds.len())];
     client::put_op(ops, kind, particle::BLOB, b"bin", value);
 }

@@ -1,10 +1,10 @@
 //! What goes over records: scans, a partition at a time, and truncation.
 
-use store::{Budget, Effect};
+use store::{Budget, Effect, Entry};
 use wire::aerospike::head::{info1, info3};
 use wire::aerospike::op::kind;
 use wire::aerospike::reply::{Reply, put_end, put_field_header};
-use wire::aerospike::{Code, Head, TEXT, info};
+use wire::aerospike::{Code, DIGEST_SIZE, Head, TEXT, info};
 use wire::reply::Put;
 use wire::route::Slot;
 
@@ -28,6 +28,9 @@ mod field {
 
 /// The records of its partitions, or those of a set, some buckets a step, until there are as many as are wanted. `at` is the
 /// partition's place in the list and the position in it, `count` the number of records.
+///
+/// They come in the order of the table's hash, in which buckets lie, and digests break its ties. However the table has grown
+/// or shrunk meanwhile, a scan goes on behind a record at the bucket that covers its hash, be the record gone.
 pub(super) fn scan(
     space: &mut Keyspace,
     request: &Request<'_>,
@@ -44,6 +47,7 @@ pub(super) fn scan(
     let id_at = |index: u64| {
         ids.get(usize::try_from(index).expect("a list in memory")).map(|id| u16::from_le_bytes(*id))
     };
+    let resumed = request.user_key().as_chunks::<DIGEST_SIZE>().0;
     let first = id_at(0).expect("a scan has partitions");
     let asked = match request.asked() {
         Ok(asked) if asked.iter().all(|asked| asked.op.kind == kind::READ) => asked,
@@ -59,6 +63,7 @@ pub(super) fn scan(
     let Some(wanted) = wanted else { return refuse(&head, Code::PARAMETER, first, sink) };
     let (shard, now_ms, db) = (&space.shard, space.now.unix_ms, request.call.db);
     let namespace = &space.namespace(db).name;
+    let mut found: Vec<(u64, &[u8], Entry<'_>)> = Vec::new();
     while !budget.is_spent() {
         let (index, position) = (progress.at >> POSITION_BITS, progress.at & POSITION_MASK);
         let Some(id) = id_at(index).filter(|_| progress.count < limit) else {
@@ -73,21 +78,37 @@ pub(super) fn scan(
             budget.spend(1, 0);
             continue;
         }
+        let order = |digest: &[u8]| shard.key(db, slot.number(), digest).hash;
+        let behind = usize::try_from(index).ok().and_then(|index| resumed.get(index));
+        let behind = behind.map(|digest| (order(digest), &digest[..]));
+        let position = match behind {
+            Some((hash, _)) if position == 0 => hash >> (u64::BITS - POSITION_BITS),
+            _ => position,
+        };
         // One bucket, or one run of empty partitions.
         let mut one = Budget::new(1, u32::MAX);
         let (mut count, mut size) = (1, 0);
         let start = u64::from(slot.number()) << POSITION_BITS;
+        found.clear();
         let next = shard.scan(db, start | position, now_ms, &mut one, &mut |digest, entry| {
-            let record = Record::of(entry);
             count += 1;
-            if progress.count == limit || !request.set().is_empty() && record.set() != request.set() {
-                return;
+            found.push((order(digest), digest, *entry));
+        });
+        found.retain(|(hash, digest, _)| behind.is_none_or(|behind| behind < (*hash, *digest)));
+        found.sort_unstable_by_key(|(hash, digest, _)| (*hash, *digest));
+        for (_, digest, entry) in &found {
+            let record = Record::of(entry);
+            if progress.count == limit {
+                break;
+            }
+            if !request.set().is_empty() && record.set() != request.set() {
+                continue;
             }
             progress.count += 1;
             let (fields, field_count) = fields(digest, &record, namespace.as_bytes());
             size += fields.len() + record.value.size();
             wanted.put(&record, Reply { field_count, ..record.reply() }, &head, &fields, sink);
-        });
+        }
         budget.spend(count, size);
         if next & !POSITION_MASK == start {
             progress.at = index << POSITION_BITS | next & POSITION_MASK;

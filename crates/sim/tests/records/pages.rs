@@ -1,0 +1,115 @@
+//! Scans that go on behind the records that a client has already: page after page, while records come and go.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sim::{Client, World};
+use wire::aerospike::client::{Message, frame, messages, put_op};
+use wire::aerospike::head::{info1, info2};
+use wire::aerospike::op::kind;
+
+use crate::nodes::scanned;
+use crate::talk::{Digest, exchange, world};
+
+/// Those of the records, all of one lane: few, so that each has records in many buckets.
+const PARTITIONS: u16 = 5;
+
+/// The digest of a record, in a partition that its number chooses.
+fn digest(number: u32) -> Digest {
+    let mut digest = [0; 20];
+    digest[0] = (number % u32::from(PARTITIONS)).to_le_bytes()[0];
+    digest[16..].copy_from_slice(&number.to_be_bytes());
+    digest
+}
+
+fn change(world: &mut World, client: &mut Client, number: u32, info2: u8) {
+    let (mut ops, mut bytes) = (Vec::new(), Vec::new());
+    put_op(&mut ops, kind::WRITE, 1, b"n", &u64::from(number).to_be_bytes());
+    let ops = if info2 & info2::DELETE == 0 { (1, &ops[..]) } else { (0, &[][..]) };
+    let digest = digest(number);
+    Message { info2, namespace: b"test", digest: Some(&digest), ops, ..Message::default() }.put(&mut bytes);
+    exchange(world, client, &bytes, 1);
+}
+
+/// The digests of the records that a scan has found, in the order in which they came.
+fn digests(mut bytes: &[u8]) -> Vec<Digest> {
+    let mut found = Vec::new();
+    while let Some((_, body, size)) = frame(bytes) {
+        for message in messages(body).filter(|message| message.reply.field_count > 0) {
+            let mut at = 0;
+            while message.body[at + 4] != 4 {
+                at += 4 + u32::from_be_bytes(*message.body[at..].first_chunk().unwrap()) as usize;
+            }
+            found.push(*message.body[at + 5..].first_chunk().unwrap());
+        }
+        bytes = &bytes[size..];
+    }
+    found
+}
+
+/// A client that remembers the last record of each partition, as Aerospike's do.
+#[derive(Default)]
+struct Reader {
+    last: BTreeMap<u8, Digest>,
+    found: Vec<Digest>,
+}
+
+impl Reader {
+    /// The next page; how many records it has.
+    fn page(&mut self, world: &mut World, client: &mut Client, max_records: u64) -> usize {
+        let partitions: Vec<u16> =
+            (0..PARTITIONS).filter(|id| !self.last.contains_key(&id.to_le_bytes()[0])).collect();
+        let records: Vec<Digest> = self.last.values().copied().collect();
+        let mut bytes = Vec::new();
+        let message = Message { info1: info1::READ, namespace: b"test", max_records, ..Message::default() };
+        Message { partitions: &partitions, records: &records, ..message }.put(&mut bytes);
+        let page = digests(&scanned(world, client, &bytes));
+        self.last.extend(page.iter().map(|digest| (digest[0], *digest)));
+        self.found.extend(&page);
+        page.len()
+    }
+}
+
+#[test]
+fn pages_have_every_record_once() {
+    for (lane_count, limit) in [(1, 7), (1, 100), (4, 33)] {
+        let mut world = world(lane_count);
+        // The last lane is asked for records of the first one.
+        let mut client = world.connect(usize::from(lane_count - 1));
+        (0..1000).for_each(|number| change(&mut world, &mut client, number, info2::WRITE));
+        let (mut reader, mut new, mut pages) = (Reader::default(), 1000, 0);
+        while reader.page(&mut world, &mut client, limit) as u64 == limit {
+            pages += 1;
+            // The table grows, and the record behind which the next page begins goes.
+            if new < 3000 {
+                (new..new + 200).for_each(|number| change(&mut world, &mut client, number, info2::WRITE));
+                new += 200;
+            }
+            let last = reader.found.last().unwrap();
+            let number = u32::from_be_bytes(*last.last_chunk().unwrap());
+            change(&mut world, &mut client, number, info2::WRITE | info2::DELETE);
+        }
+        let once: BTreeSet<Digest> = reader.found.iter().copied().collect();
+        assert_eq!(once.len(), reader.found.len(), "none twice");
+        assert!((0..1000).all(|number| once.contains(&digest(number))), "all that were there");
+        assert!(pages > 9, "{pages}");
+    }
+}
+
+/// A scan that broke off, and is not limited, goes on; behind the last record of all partitions nothing is left.
+#[test]
+fn scans_go_on_where_they_broke_off() {
+    let mut world = world(4);
+    let mut client = world.connect(0);
+    (0..500).for_each(|number| change(&mut world, &mut client, number, info2::WRITE));
+    let mut whole = Reader::default();
+    assert_eq!(whole.page(&mut world, &mut client, 0), 500);
+    for cut in [1, 120, 499] {
+        let found = whole.found[..cut].to_vec();
+        let last = found.iter().map(|digest| (digest[0], *digest)).collect();
+        let mut reader = Reader { last, found };
+        assert_eq!(reader.page(&mut world, &mut client, 0), 500 - cut);
+        let sorted = |found: &[Digest]| found.iter().copied().collect::<BTreeSet<Digest>>();
+        assert_eq!(sorted(&reader.found), sorted(&whole.found));
+        assert_eq!(reader.page(&mut world, &mut client, 0), 0);
+    }
+}
