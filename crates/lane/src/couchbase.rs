@@ -119,7 +119,12 @@ impl Core {
                 Ok(id) => put_id(sink, head, id),
                 Err(status) => return Answer::Outcome(Outcome::Status(status)),
             },
-            Verb::ObserveSeqno => return self.observe(head, value, sink),
+            Verb::ObserveSeqno if self.owns(head.vbucket) => return self.observe(head, value, sink),
+            // What has the one copy of a partition is asked in vain for another, as is who has none.
+            Verb::ObserveSeqno | Verb::GetReplica => {
+                let map_of = session.bucket.filter(|_| session.is_to_have_map());
+                self.put_not_mine(head, map_of, sink);
+            }
             Verb::VbucketStats => {
                 for vbucket in (0..VBUCKETS).filter(|vbucket| self.owns(*vbucket)) {
                     reply::put_stat(sink, head, &format!("vb_{vbucket}"), "active");
@@ -137,11 +142,8 @@ impl Core {
         Answer::Said
     }
 
-    /// The newest change of a partition in this history.
+    /// The newest change of a partition of this lane in this history.
     fn observe(&self, head: &Head, history: &[u8], sink: &mut Sink<'_>) -> Answer {
-        if !self.owns(head.vbucket) {
-            return Answer::Outcome(Outcome::Status(Status::NOT_MY_VBUCKET));
-        }
         let documents = &self.space.documents;
         if history != documents.history.to_be_bytes() {
             return Answer::Outcome(Outcome::NotFound);
@@ -196,9 +198,12 @@ impl Core {
     /// Sends a client on to the lane that has its key, with the map of this bucket or without any.
     #[cold]
     pub(crate) fn send_on(&mut self, args: Args<'_>, map_of: Option<u16>, sink: &mut Sink<'_>) {
-        let head = Head::from_bytes(args.flat(HEAD));
+        self.put_not_mine(&Head::from_bytes(args.flat(HEAD)), map_of, sink);
+    }
+
+    fn put_not_mine(&mut self, head: &Head, map_of: Option<u16>, sink: &mut Sink<'_>) {
         let map = if map_of.is_some() { self.cluster_map(map_of) } else { "" };
-        put_json(sink, &head, Status::NOT_MY_VBUCKET, map);
+        put_json(sink, head, Status::NOT_MY_VBUCKET, map);
     }
 
     /// The map of a bucket's partitions, or of nodes alone.

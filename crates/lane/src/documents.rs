@@ -146,6 +146,7 @@ pub(crate) fn command_of(head: &[u8]) -> &'static Command {
         Verb::Flush => Id::DocumentFlush,
         Verb::Stats => Id::DocumentStats,
         Verb::ObserveSeqno
+        | Verb::GetReplica
         | Verb::VbucketStats
         | Verb::Hello
         | Verb::SelectBucket

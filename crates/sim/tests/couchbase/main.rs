@@ -78,6 +78,12 @@ fn key_of(map: &PartitionMap, lane: u16) -> String {
 
 const STORE: [u8; 8] = [2, 0, 0, 0, 0, 0, 0, 0];
 
+/// A request whose value is of this kind.
+fn of_datatype(datatype: u8, mut request: Vec<u8>) -> Vec<u8> {
+    request[5] = datatype;
+    request
+}
+
 #[test]
 fn a_conversation() {
     let count = |delta: u64, initial: u64, exptime: u32| {
@@ -118,11 +124,24 @@ fn a_conversation() {
         (request(0x04, &[], "n", "", 0), "04:0: "),
         (request(0x04, &[], "n", "", 0), "04:1: "),
         (request(0x99, &[], "key", "value", 0), "99:81:{\"error\":{\"context\":\"No such command\"}} "),
-        (request(0x83, &[], "a", "", 0), "83:83:{\"error\":{\"context\":\"Not supported here\"}} "),
+        // Snappy and attributes are not agreed on.
+        (
+            of_datatype(2, request(0x01, &STORE, "a", "x", 0)),
+            "01:4:{\"error\":{\"context\":\"The parts of the request do not fit together\"}} ",
+        ),
+        (
+            of_datatype(4, request(0x01, &STORE, "a", "x", 0)),
+            "01:4:{\"error\":{\"context\":\"The parts of the request do not fit together\"}} ",
+        ),
+        (request(0x00, &[], "a", "", 0), "00:0:-abcd "),
         (request(0xbb, &[], "", "_default._default", 0), "bb:0: "),
         (
             request(0xbb, &[], "", "_default.x", 0),
-            "bb:88:{\"error\":{\"context\":\"There is only the collection _default\"}} ",
+            "bb:88:{\"error\":{\"context\":\"There is only the collection _default\"},\"manifest_uid\":\"0\"} ",
+        ),
+        (
+            request(0xbc, &[], "", "shop", 0),
+            "bc:8c:{\"error\":{\"context\":\"There is only the scope _default\"},\"manifest_uid\":\"0\"} ",
         ),
         (request(0x0b, &[], "", "", 0), "0b:0:7.2.0-0000-community "),
         (request(0x0a, &[], "", "", 0), "0a:0: "),
@@ -224,6 +243,27 @@ fn who_knows_the_map_is_sent_on_and_nobody_else() {
     assert_eq!(sizes, [true, false, false, true]);
 }
 
+/// Whoever asks for a copy, or for the newest change of another lane's partition, is told that it is another node's: no lane has a copy.
+#[test]
+fn a_copy_is_nobodys() {
+    let map = PartitionMap::even(4);
+    let mut world = world(4);
+    let key = key_of(&map, 1);
+    let mut smart = selected(&mut world, 1, &[7, 0x0b]);
+    let mut plain = world.connect(1);
+    for (opcode, vbucket, key, value) in [
+        (0x83, vbucket(key.as_bytes()), &key[..], &b""[..]),
+        (0x83, 1023, &key, b""),
+        (0x91, 1023, "", b"history!"),
+    ] {
+        let bytes = request_at(vbucket, opcode, &[], key.as_bytes(), value, 0);
+        let got = replies(&exchange(&mut world, &mut smart, &bytes, 1)).remove(0);
+        assert!(got.status == 7 && got.value.starts_with(br#"{"rev":1"#) && got.value.len() > 4096);
+        let got = replies(&exchange(&mut world, &mut plain, &bytes, 1)).remove(0);
+        assert_eq!((got.status, &got.value[..]), (7, &b""[..]), "who has no bucket has no map");
+    }
+}
+
 #[test]
 fn collections_tokens_and_frames() {
     let mut world = world(1);
@@ -236,7 +276,8 @@ fn collections_tokens_and_frames() {
     assert_eq!(number, stored.cas.to_be_bytes());
     let deleted = ask(&mut world, &request(0x04, &[], "\0k", "", 0));
     assert!(deleted.cas > stored.cas && deleted.extras[..8] == *history);
-    assert_eq!(ask(&mut world, &request(0x01, &STORE, "\x08k", "v", 0)).status, 0x88);
+    let elsewhere = ask(&mut world, &request(0x01, &STORE, "\x08k", "v", 0));
+    assert!(elsewhere.status == 0x88 && elsewhere.value.ends_with(br#","manifest_uid":"0"}"#));
     let counted = ask(&mut world, &request(0x05, &[&[0; 15][..], &[5, 0, 0, 0, 0]].concat(), "\0n", "", 0));
     assert_eq!((&counted.value[..], counted.extras.len()), (&[0, 0, 0, 0, 0, 0, 0, 5][..], 16));
     // The key comes back with its collection.

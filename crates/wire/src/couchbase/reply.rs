@@ -64,7 +64,15 @@ fn put_error(out: &mut impl Put, head: &Head, status: Status) {
     if !head.is(Bits::KNOWS_ERRORS) || !head.is(Bits::KNOWS_JSON) {
         return put_status(out, head, status);
     }
-    let text = format!(r#"{{"error":{{"context":"{}"}}}}"#, status.meaning().1);
+    let context = status.meaning().1;
+    let text = match status {
+        // By the manifest in which it is not (`docs/Collections.md`), so that clients know whether theirs is newer.
+        Status::UNKNOWN_COLLECTION | Status::UNKNOWN_SCOPE => {
+            let uid = super::collections::MANIFEST_UID;
+            format!(r#"{{"error":{{"context":"{context}"}},"manifest_uid":"{uid:x}"}}"#)
+        }
+        _ => format!(r#"{{"error":{{"context":"{context}"}}}}"#),
+    };
     put_json(out, head, status, &text);
 }
 

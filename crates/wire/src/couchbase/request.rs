@@ -25,6 +25,7 @@ fn shape(opcode: u8) -> Option<Shape> {
         0x1f => (Verb::Hello, &[0], Key::Maybe, true),
         // Those of memcached; beyond these its numbers mean something else.
         0x00..=0x22 => return binary::shape(opcode),
+        0x83 => (Verb::GetReplica, &[0], Key::Some, false),
         0x89 => (Verb::SelectBucket, &[0], Key::Some, false),
         0x91 => (Verb::ObserveSeqno, &[0], Key::None, true),
         0x92 => (Verb::Observe, &[0], Key::None, true),
@@ -45,9 +46,6 @@ fn shape(opcode: u8) -> Option<Shape> {
     let bits = Bits::default().and_if(verb == Verb::GetLocked, Bits::WANTS_VALUE);
     Some(Shape { verb, bits, extras, key, has_value })
 }
-
-/// Opcodes that there are and that mean nothing where a partition has one copy: GET_REPLICA.
-const WITHOUT_COPIES: u8 = 0x83;
 
 /// May this be asked before the password?
 fn is_for_strangers(verb: Verb) -> bool {
@@ -153,11 +151,7 @@ fn admitted(frame: &Frame, limits: &Limits) -> Result<Shape, Status> {
     if !limits.authenticated && !shape.as_ref().is_some_and(|shape| is_for_strangers(shape.verb)) {
         return Err(Status::NO_ACCESS);
     }
-    let shape = shape.ok_or(if opcode == WITHOUT_COPIES {
-        Status::NOT_SUPPORTED
-    } else {
-        Status::UNKNOWN_COMMAND
-    })?;
+    let shape = shape.ok_or(Status::UNKNOWN_COMMAND)?;
     let extras_size = u8::try_from(frame.extras.len()).map_err(|_| Status::INVALID)?;
     // With the byte that names the default collection.
     let is_key_long = frame.key.len() > KEY_SIZE_MAX + 1;

@@ -97,6 +97,7 @@ fn what_clients_send() {
     );
     check(&request(0x1c, &[0, 0, 0, 60], b"k", b""), &["Touch [k] opcode=28 opaque=7 exptime=60"]);
     check(&request(0x94, &[0, 0, 0, 9], b"k", b""), &["GetLocked [k] opcode=148 opaque=7 exptime=9 +value"]);
+    check(&request(0x83, b"", b"k", b""), &["GetReplica [k] opcode=131 opaque=7"]);
     check(&request(0x94, b"", b"k", b""), &["GetLocked [k] opcode=148 opaque=7 +value"]);
     check(&request(0xa0, &[2], b"k", b""), &["GetMeta [k] opcode=160 opaque=7 +datatype"]);
     check(
@@ -161,7 +162,7 @@ fn what_is_refused_has_its_body_swallowed() {
     };
     refused(request(0xd9, b"xx", b"key", b"value"), Status::UNKNOWN_COMMAND);
     refused(request(0x23, &[0; 4], b"key", b""), Status::UNKNOWN_COMMAND);
-    refused(request(0x83, b"", b"key", b""), Status::NOT_SUPPORTED);
+    refused(request(0x83, b"", b"", b""), Status::INVALID);
     let get = || request(0x00, b"", b"key", b"");
     refused(request(0x00, b"", b"", b""), Status::INVALID);
     refused(request(0x00, b"", &[b'k'; 251], b""), Status::INVALID);
@@ -169,6 +170,9 @@ fn what_is_refused_has_its_body_swallowed() {
     refused(request(0x00, b"x", b"key", b""), Status::INVALID);
     refused(request(0x00, b"", b"key", b"x"), Status::INVALID);
     refused(with(get(), 5, 2), Status::INVALID);
+    for datatype in [2, 3, 4, 8] {
+        refused(with(request(0x01, &[0; 8], b"k", b"value"), 5, datatype), Status::INVALID);
+    }
     // Nothing can be added that has a CAS.
     check(&with(request(0x02, &[0; 8], b"k", b"v"), 23, 1), &["Refuse [] opcode=2 opaque=7 cas=1 delta=4"]);
     refused(request(0x95, b"", b"k", b""), Status::INVALID);

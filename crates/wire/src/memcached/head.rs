@@ -131,6 +131,8 @@ pub enum Verb {
     Observe,
     /// The newest change of a partition, and of those that are persisted; the value names the history.
     ObserveSeqno,
+    /// The value of a key out of a copy of its partition, of which there is none.
+    GetReplica,
     /// Which partitions are this node's: what STAT says of the group `vbucket`.
     VbucketStats,
     /// The features that the value lists are known to the client, whose name is the key.
@@ -189,6 +191,7 @@ impl Verb {
         Verb::GetMeta,
         Verb::Observe,
         Verb::ObserveSeqno,
+        Verb::GetReplica,
         Verb::VbucketStats,
         Verb::Hello,
         Verb::SelectBucket,
@@ -218,6 +221,7 @@ impl Verb {
                 | Verb::End
                 | Verb::Refuse
                 | Verb::ObserveSeqno
+                | Verb::GetReplica
                 | Verb::VbucketStats
                 | Verb::Hello
                 | Verb::SelectBucket
