@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_has_the_shape_is_read_as_the_decoder_reads_it() {
         for first in [
-            b"*1\r\n$4\r\nPING\r\n".as_slice(),
+            b"*1\r\n$6\r\nDBSIZE\r\n".as_slice(),
             GET,
             SET,
             b"*4\r\n$5\r\nSETEX\r\n$1\r\nk\r\n$2\r\n10\r\n$6\r\nvalue!\r\n",
