@@ -68,6 +68,8 @@ pub(crate) struct Keyspace {
     pub(crate) shares: Vec<Option<u64>>,
     /// `max-record-size`, see [`crate::Aerospike`].
     pub(crate) record_size_max: u64,
+    /// Unix milliseconds before which there was no server, and nothing in it.
+    pub(crate) started_ms: i64,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -107,6 +109,7 @@ impl Keyspace {
             namespaces,
             shares: Vec::new(),
             record_size_max: u64::MAX,
+            started_ms: 0,
         }
     }
 

@@ -121,6 +121,7 @@ impl Lane {
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();
         space.record_size_max = settings.aerospike.record_size_max;
+        space.started_ms = settings.map_epoch;
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),

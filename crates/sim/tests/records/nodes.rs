@@ -10,7 +10,8 @@ use wire::aerospike::head::{info1, info2, info3};
 use wire::aerospike::op::kind;
 
 use crate::talk::{
-    GENERATION, PORT, ask, batch, digest, exchange, get, put, settings, show, show_ops, sum, world,
+    GENERATION, PORT, STARTED_MS, ask, batch, digest, exchange, get, put, settings, show, show_ops, sum,
+    world,
 };
 
 /// The frames of a scan: `partitions` of `set`, its bins, and whether it is told what is through.
@@ -199,8 +200,21 @@ fn scans_find_every_record_once_and_truncation_none() {
         };
         let refused = "truncate:namespace=other\tERROR:20:there is no such namespace|";
         assert_eq!(info(&mut world, "truncate:namespace=other\n"), refused);
-        let late = info(&mut world, "truncate:namespace=test;lut=5\n");
-        assert!(late.contains("ERROR:4:the instants of changes are not kept"), "{late}");
+        // Records are removed that are older than an instant in nanoseconds: none, or nobody knows which. Here the server begins
+        // before its clock does.
+        world.now.unix_ms = STARTED_MS + 10;
+        for (lut, want) in [
+            ("5", "ok"),
+            (&format!("{STARTED_MS}999999"), "ok"),
+            (&format!("{}000000", STARTED_MS + 1), "ERROR:4:the instants of changes are not kept"),
+            (&format!("{}999999", STARTED_MS + 10), "ERROR:4:the instants of changes are not kept"),
+            (&format!("{}000000", STARTED_MS + 1_000_000), "ERROR:4:would truncate in the future"),
+            ("soon", "ERROR:4:lut is a number of nanoseconds"),
+        ] {
+            let name = format!("truncate:namespace=test;set=even;lut={lut}");
+            let late = info(&mut world, &format!("{name}\n"));
+            assert!(late.starts_with(&format!("{name}\t{want}")), "{late}");
+        }
         let beside = info(&mut world, "truncate:namespace=test\nbuild\n");
         assert!(
             beside.contains("ERROR:4:truncate is asked for alone") && beside.ends_with("7.0.0.0|"),
@@ -395,8 +409,8 @@ fn bytes(digits: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// What asbench and the Python client send, byte for byte, and what they read: over one lane, and over four to one that does not
-/// own the records.
+/// What asbench, the benchmark before it and the Python client send, byte for byte, and what they read: over one lane, and over
+/// four to one that does not own the records.
 #[test]
 fn captured_frames_are_answered_byte_for_byte() {
     let info = |text: &str| {
@@ -414,6 +428,11 @@ fn captured_frames_are_answered_byte_for_byte() {
     let nil = format!(
         "0203000000000053 1600010000000000000000000000000003e800030001 {fields} 0000000b 02 00 00 07 74657374 62696e"
     );
+    let replace =
+        format!("0203000000000073 1600011000000000000000000000000003e800030001 {fields} {}", op("02"));
+    let name = "00 00 07 74657374 62696e";
+    let some =
+        format!("0203000000000053 1601000000000000000000000000000003e800030001 {fields} 0000000b 01 {name}");
     let exists = format!("0203000000000044 1621000000000000000000000000000003e800030000 {fields}");
     let remove = format!("0203000000000044 1600030000000000000000000000000003e800030000 {fields}");
     let compressed = "0204000000000010 0000000000000044 789c0000000000ff";
@@ -425,6 +444,8 @@ fn captured_frames_are_answered_byte_for_byte() {
         (put, written.clone()),
         (get.clone(), format!("0203000000000045 16000000000000000001000000000000000000000001 {}", op("01"))),
         (exists, written),
+        (replace, "0203000000000016 16000000000000000002000000000000000000000000".to_owned()),
+        (some, format!("0203000000000045 16000000000000000002000000000000000000000001 {}", op("01"))),
         (compressed.to_owned(), "0203000000000016 16000000001900000000000000000000000000000000".to_owned()),
         (nil, "0203000000000016 16000000000000000000000000000000000000000000".to_owned()),
         (remove, missing.to_owned()),
@@ -439,6 +460,18 @@ fn captured_frames_are_answered_byte_for_byte() {
             ),
         ),
         (
+            // A batch that writes: each operation is answered.
+            format!(
+                "020300000000008a 1608 00000000 00000000 00000000 000003e8 0001 0000 | 00000070 29 00000001 0d |
+                 00000000 {key} 0e 00 81 00 0000 00000000 0002 0001 00000005 00 74657374 00000008 01 74657374736574 {}",
+                op("02")
+            ),
+            format!(
+                "0203000000000025 160000000000 00000001 00000000 00000000 0000 0001 0000000b 02 {name}
+                 0203000000000016 160000010000 00000000 00000000 00000000 0000 0000"
+            ),
+        ),
+        (
             // LOGIN where there is no password.
             "0202 00000000005b 00001402 000000000000000000000000 00000006 00 61646d696e 0000003d 03".to_owned()
                 + &"24".repeat(60),
@@ -448,11 +481,16 @@ fn captured_frames_are_answered_byte_for_byte() {
     for (lane_count, lane) in [(1, 0), (4, 0), (4, 3)] {
         let mut world = world(lane_count);
         let mut client = world.connect(lane);
-        let names =
-            ["node\npartition-generation\nbuild\n", "peers-clear-std\n", "partition-generation\nreplicas\n"];
-        for names in
-            names.into_iter().chain(["namespace/test\n", "node\npeers-generation\npartition-generation\n"])
-        {
+        for names in [
+            "node\npartition-generation\nbuild\n",
+            // Those of the benchmark in the C client of 2021 and before.
+            "node\npartition-generation\nfeatures\n",
+            "partitions\n",
+            "peers-clear-std\n",
+            "partition-generation\nreplicas\n",
+            "namespace/test\n",
+            "node\npeers-generation\npartition-generation\n",
+        ] {
             let got = exchange(&mut world, &mut client, &info(names), 1);
             let (kind, body, _) = frame(&got).unwrap();
             let lines: Vec<&str> = std::str::from_utf8(body).unwrap().lines().collect();
@@ -475,5 +513,18 @@ fn captured_frames_are_answered_byte_for_byte() {
             let got = exchange(&mut world, &mut client, &bytes(asked), count);
             assert_eq!(got, want, "{asked} over {lane_count} lanes");
         }
+        // With `-w RU,100 --async -c 142` a get is under way on each of so many connections.
+        let mut clients: Vec<Client> = (0..142).map(|_| world.connect(lane)).collect();
+        clients.iter_mut().for_each(|client| client.send(&bytes(&get)));
+        let found =
+            bytes(&format!("0203000000000045 16000000000000000001000000000000000000000001 {}", op("01")));
+        for _ in 0..1000 {
+            clients.iter_mut().for_each(Client::pump);
+            if clients.iter().all(|client| client.received == found) {
+                break;
+            }
+            world.round();
+        }
+        assert!(clients.iter().all(|client| client.received == found));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) type Digest = [u8; 20];
 
 pub(crate) const PORT: u16 = 3000;
 /// When the servers of the tests began, unix milliseconds, and the generation of nodes and partitions that follows.
-const STARTED_MS: i64 = 1_700_000_000_123;
+pub(crate) const STARTED_MS: i64 = 1_700_000_000_123;
 pub(crate) const GENERATION: u32 = 1_340_434_555;
 
 pub(crate) fn settings() -> Settings {

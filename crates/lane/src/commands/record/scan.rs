@@ -162,22 +162,42 @@ pub(super) fn truncate(
     let name = info::names(request.arg(TEXT)).next().unwrap_or_default();
     let options = info::truncated(name).unwrap_or_default();
     let set = info::option(options, b"set").unwrap_or_default();
-    let value = if info::option(options, b"lut").is_some_and(|lut| lut != b"0") {
-        "ERROR:4:the instants of changes are not kept: truncate without lut"
-    } else {
-        let db = request.call.db;
-        let step = if set.is_empty() {
-            database::flush_partitions(space, db..db + 1, progress, budget)
-        } else {
-            remove_set(space, db, set, progress, budget)
-        };
-        if step == Step::More {
-            return Step::More;
+    let value = match is_of_all(space, info::option(options, b"lut")) {
+        Err(refused) => refused,
+        Ok(false) => "ok",
+        Ok(true) => {
+            let db = request.call.db;
+            let step = if set.is_empty() {
+                database::flush_partitions(space, db..db + 1, progress, budget)
+            } else {
+                remove_set(space, db, set, progress, budget)
+            };
+            if step == Step::More {
+                return Step::More;
+            }
+            "ok"
         }
-        "ok"
     };
     info::put(sink, &[name, b"\t", value.as_bytes(), b"\n"].concat());
     Step::Done
+}
+
+/// Whether a truncation is of all records, or of none, for which `lut` decides: unix nanoseconds, and what has changed since then
+/// stays. The instants of changes are not kept, only that all come behind the server's start.
+fn is_of_all(space: &Keyspace, lut: Option<&[u8]>) -> Result<bool, &'static str> {
+    let ns = match lut {
+        None => return Ok(true),
+        Some(digits) => std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok()),
+    };
+    let Some(ns) = ns else { return Err("ERROR:4:lut is a number of nanoseconds") };
+    match (ns / 1_000_000).cast_signed() {
+        _ if ns == 0 => Ok(true),
+        at_ms if at_ms <= space.started_ms => Ok(false),
+        at_ms if at_ms > space.now.unix_ms => Err("ERROR:4:would truncate in the future"),
+        _ => Err(
+            "ERROR:4:the instants of changes are not kept: truncate without lut, or before the server's start",
+        ),
+    }
 }
 
 fn remove_set(
