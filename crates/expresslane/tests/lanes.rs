@@ -188,6 +188,16 @@ fn what_nobody_confirms_goes_back() {
     let text = host.ends(&["apply", file.to_str().unwrap(), "--confirm", "1s"], 1);
     assert!(text.contains("nobody has confirmed") && text.contains("everything is as it was"), "{text}");
     assert_eq!(host.facts(), before);
+    // Who is asked to end does not wait for the deadline.
+    let mut apply = host.lanes(&["apply", file.to_str().unwrap(), "--confirm", "1h"]);
+    let mut child = apply.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().contains("lanes confirm")), "it asks for a confirmation");
+    run("kill", &format!("-TERM {}", child.id()));
+    let mut child = Running(child);
+    wait(|| child.0.try_wait().unwrap().is_some(), "apply to end");
+    assert_eq!(child.0.wait().unwrap().code(), Some(1));
+    assert_eq!(host.facts(), before);
 }
 
 #[test]
@@ -236,6 +246,71 @@ fn what_somebody_else_changed_is_left_and_named() {
     assert_eq!(affinity(pid), "1");
     host.ends(&["revert", "--force"], 0);
     assert_ne!(affinity(pid), "1");
+}
+
+/// Asks again until it is so.
+fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
+    let began = std::time::Instant::now();
+    while !is_so() {
+        assert!(began.elapsed().as_secs() < 60, "waited 60 s for {what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_session_that_is_cut_does_not_keep_what_nobody_confirms() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &full_wish(process.0.id()));
+    let apply = host.lanes(&["apply", file.to_str().unwrap(), "--confirm", "1s"]);
+    let words: Vec<_> = std::iter::once(apply.get_program()).chain(apply.get_args()).collect();
+    let line = words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ");
+    // Its terminal is that of script(1), and goes with it: what runs there is sent SIGHUP, and can no longer write.
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"]);
+    script.env("EXPRESSLANE_STATE_DIR", host.directory.join("state"));
+    script.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut script = match script.spawn() {
+        Ok(script) => Running(script),
+        Err(problem) => return eprintln!("not tried: it takes script(1): {problem}"),
+    };
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(script.0.stdout.take().unwrap()));
+    // Notes come before the steps.
+    let first = lines.next().unwrap().unwrap();
+    assert!(first.starts_with("note: "), "{first}");
+    script.0.kill().unwrap();
+    let kept = host.directory.join("state/aside-1-reverted.jsonl");
+    wait(|| kept.exists(), "whoever applied to go back");
+    assert_eq!(host.facts(), before);
+    let lines = fs::read_to_string(&kept).unwrap();
+    assert!(lines.contains("\"complete\""), "all of it was in force first: {lines}");
+}
+
+#[test]
+fn when_who_waits_is_killed_others_say_so_and_a_guard_goes_back() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let file = file.to_str().unwrap();
+    let mut child = host.lanes(&["apply", file, "--confirm", "1s"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().contains("lanes confirm")), "it asks for a confirmation");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(host.ends(&["apply", file], 1).contains("not confirmed: run `lanes confirm` or `lanes revert`"));
+    let overdue = || {
+        let output = host.lanes(&["status", "--sample", "50ms"]).output().unwrap();
+        told(&output).contains("should have been confirmed")
+    };
+    wait(overdue, "status to say that it is overdue");
+    assert_ne!(host.facts(), before, "nobody has gone back so far");
+    let mut guard = Guarding::start(&host);
+    guard.says("nobody has confirmed, and whoever waited for it is gone: going back");
+    guard.says("the lanes were reverted: there is nothing left to guard");
+    assert_eq!(guard.child.wait().unwrap().code(), Some(0), "{:?}", guard.said);
+    assert_eq!(host.facts(), before);
 }
 
 /// Something that somebody else does to the machine.

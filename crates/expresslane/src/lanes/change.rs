@@ -1,6 +1,7 @@
 //! Apply, confirm, revert: who holds the journal, and what is said meanwhile.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use host::apply::{self, Outcome};
@@ -30,6 +31,7 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
     })?;
     // Nobody is left with half a change: a signal is looked at between waiting, not between steps.
     let stop = Stop::at_signals().map_err(Trouble::failed)?;
+    outlive_session()?;
     let state = State::lock(directory, "apply").map_err(Trouble::failed)?;
     let wish =
         Wish { when_s: now_s(), tool: env!("CARGO_PKG_VERSION").to_owned(), text: wanted.text.clone() };
@@ -89,9 +91,6 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
 
 /// Until someone confirms, else reverts.
 fn wait(directory: &Path, kernel: &mut Live, boot: &str, span: Duration, stop: &Stop) -> Result<(), Trouble> {
-    // The session may be what is cut; this goes on without it.
-    let hung_up = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, hung_up).map_err(Trouble::failed)?;
     let shown = humantime::format_duration(span);
     say(&format!(
         "in force for {shown}: run `expresslane lanes confirm` to keep it, else everything goes back\n"
@@ -125,6 +124,11 @@ fn wait(directory: &Path, kernel: &mut Live, boot: &str, span: Duration, stop: &
     Err(Trouble::failed(format!("nobody has confirmed within {shown}; {rest}")))
 }
 
+/// The session may come over the card that changes, and be cut: this goes on without it.
+fn outlive_session() -> Result<(), Trouble> {
+    signal_hook::flag::register(SIGHUP, Arc::default()).map(drop).map_err(Trouble::failed)
+}
+
 #[expect(clippy::disallowed_methods, reason = "a tool that waits for a person")]
 fn pause() {
     std::thread::sleep(LOOK);
@@ -149,6 +153,7 @@ pub(super) fn confirm(settings: &StateSettings) -> Result<(), Trouble> {
 
 pub(super) fn revert(settings: &RevertSettings) -> Result<(), Trouble> {
     let (mut kernel, boot) = machine()?;
+    outlive_session()?;
     let state = State::lock(&settings.state.state_dir, "revert").map_err(Trouble::failed)?;
     match state.journal(&boot).map_err(Trouble::failed)? {
         Found::Nothing => {

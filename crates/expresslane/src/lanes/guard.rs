@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use host::apply::again;
+use host::change::Event;
 use host::facts::Daemon;
 use host::guard::{Finding, Guard, Notice, fresh, take_threads};
-use host::journal::{self, Found, Journal, State, Wish, look};
+use host::journal::{self, Confirmation, Found, Journal, State, Wish, look};
 use host::kernel::live::Live;
 use host::plan::{Plan, Step};
+use host::revert::revert;
 use host::watch::{Changed, Links};
 
 use super::settings::GuardSettings;
@@ -18,6 +20,8 @@ use crate::stop::Stop;
 
 /// How often the kernel is asked whether a link has changed, and a signal looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// Who waits for a confirmation goes back at the deadline; after so many seconds they are taken for dead.
+const OVERDUE_SECONDS: u64 = 3;
 
 #[expect(
     clippy::disallowed_methods,
@@ -55,6 +59,10 @@ pub(super) fn guard(settings: &GuardSettings) -> Result<(), Trouble> {
     Ok(())
 }
 
+fn is_overdue(journal: &Journal) -> bool {
+    matches!(journal.confirmation(now_s()), Confirmation::Overdue { since_s } if since_s >= OVERDUE_SECONDS)
+}
+
 /// A line with the time before it.
 fn tell(text: &str) {
     let when = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(now_s()));
@@ -88,6 +96,10 @@ impl Guarding {
         let Found::InForce(journal) = look(&self.directory, &self.boot).map_err(Trouble::failed)? else {
             return Ok(false);
         };
+        if is_overdue(&journal) {
+            self.go_back()?;
+            return Ok(true);
+        }
         if !journal.is_complete() || !self.keep(&journal) {
             return Ok(true);
         }
@@ -114,6 +126,29 @@ impl Guarding {
             tell(&format!("{knob} was lost and could not be set again: {reason}"));
         }
         Ok(true)
+    }
+
+    /// Reverts what nobody has confirmed, in place of whoever waited for that and was killed.
+    fn go_back(&mut self) -> Result<(), Trouble> {
+        let state = match State::lock(&self.directory, "guard: revert of what nobody confirmed") {
+            Ok(state) => state,
+            // It is looked at again.
+            Err(journal::Trouble::Locked(_)) => return Ok(()),
+            Err(trouble) => return Err(Trouble::failed(trouble)),
+        };
+        let mut journal = match state.journal(&self.boot).map_err(Trouble::failed)? {
+            Found::InForce(journal) if is_overdue(&journal) => journal,
+            _ => return Ok(()),
+        };
+        tell("nobody has confirmed, and whoever waited for it is gone: going back");
+        let reverted = revert(&mut self.kernel, &mut journal, false, &mut |event| {
+            if !matches!(event, Event::Same { .. }) {
+                tell(&event.to_string());
+            }
+        });
+        tell(&reverted.to_string());
+        state.finish(*journal).map_err(Trouble::failed)?;
+        Ok(())
     }
 
     /// Plans the wish where that has to be done, and looks for new threads. False: it can't be planned, which is said.
