@@ -155,7 +155,12 @@ impl Scene<'_> {
         let found: Vec<String> =
             said.iter().map(|(names, found)| format!("{}: {found}", names.join(", "))).collect();
         let found = found.join("; ");
-        let mend = looks.into_iter().flat_map(|(_, look)| look.mend).collect();
+        let mut mend: Vec<String> = Vec::new();
+        for line in looks.into_iter().flat_map(|(_, look)| look.mend) {
+            if !mend.contains(&line) {
+                mend.push(line);
+            }
+        }
         Look { verdict, found, mend }
     }
 }

@@ -14,6 +14,7 @@ mod backend;
 mod card;
 mod draft;
 mod flows;
+mod fold;
 mod idle;
 mod machine;
 mod place;

@@ -49,7 +49,8 @@ Reads only. What this user may not read is listed with the reason. With --json t
 const PLAN_LONG: &str = "Show what would be done, step by step, and what undoes it.
 
 Changes nothing and needs no rights. Each step shows what is there and what is wanted, the same as a command of ip, tc, ethtool or sysctl, \
-what may happen besides, and what revert will do. A wish that this machine can't fulfil is refused with the limit that it meets.";
+what may happen besides, and what revert will do. Of steps that differ in numbers alone, such as \
+those of many queues, the first is shown and the others are a line; --long and --json have all. A wish that this machine can't fulfil is refused with the limit that it meets.";
 
 const PLAN_EXAMPLES: &str = "Examples:
   expresslane lanes plan
@@ -122,6 +123,9 @@ pub(crate) struct PlanSettings {
     /// Facts of another machine, from `lanes facts --json`
     #[arg(long, value_name = "FILE")]
     pub(crate) facts: Option<PathBuf>,
+    /// Show all steps, also those that differ from the one before in numbers alone
+    #[arg(long)]
+    pub(crate) long: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -116,7 +116,7 @@ pub(super) fn facts(settings: &FactsSettings) -> Result<(), Trouble> {
 
 pub(super) fn plan(settings: &PlanSettings) -> Result<(), Trouble> {
     let wanted = Wanted::read(&settings.file, settings.facts.as_deref())?;
-    say(&if settings.json { json(&wanted.plan) } else { wanted.plan.text(&wanted.facts) });
+    say(&if settings.json { json(&wanted.plan) } else { wanted.plan.text(&wanted.facts, settings.long) });
     Ok(())
 }
 

@@ -115,6 +115,23 @@ fn says(change: impl FnOnce(&mut Stage), title: &str, verdict: Verdict, part: &s
 use Verdict::{NotHere, Off, Ok as Fine};
 
 #[test]
+fn what_mends_several_cards_alike_is_said_once() {
+    let mut stage = stage();
+    stage.plan = None;
+    stage.facts.nics[0].filters.clear();
+    let mut other = stage.facts.nics[0].clone();
+    other.name = "ens2".to_owned();
+    stage.facts.nics.push(other);
+    let report = stage.report();
+    let of_both = report.items.iter().filter(|item| item.found.contains("ens1, ens2"));
+    assert!(of_both.filter(|item| item.verdict == Off).count() > 0, "{}", report.text());
+    for item in &report.items {
+        let once: std::collections::BTreeSet<&String> = item.mend.iter().collect();
+        assert_eq!(once.len(), item.mend.len(), "{}: {:?}", item.title, item.mend);
+    }
+}
+
+#[test]
 fn a_machine_as_wanted_has_nothing_off() {
     let report = stage().report();
     assert!(report.is_ok(), "{}", report.text());

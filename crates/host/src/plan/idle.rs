@@ -2,6 +2,7 @@
 
 use super::draft::{Draft, Stage};
 use super::place::{Seats, siblings};
+use super::text::several;
 use crate::cpus::Cpus;
 use crate::knob::{CpuKnob, Knob};
 use crate::spec::Spec;
@@ -55,10 +56,11 @@ pub(super) fn steps(draft: &mut Draft, spec: &Spec, seats: &Seats) {
 
 /// What it costs, in a sentence.
 fn price(draft: &Draft, name: &str, latency_us: u32, cores: &Cpus, all: &Cpus) -> String {
+    let cores_text = several("core", cores);
     if latency_us > 0 {
         return format!(
-            "lane `{name}`: idle cores {cores} enter no state that takes longer than {latency_us} us to leave, and draw more power \
-             than in deeper ones."
+            "lane `{name}`: while idle, {cores_text} will enter no state that takes longer than {latency_us} us to leave, and draw more \
+             power than in deeper ones."
         );
     }
     let facts = draft.facts;
@@ -67,10 +69,12 @@ fn price(draft: &Draft, name: &str, latency_us: u32, cores: &Cpus, all: &Cpus) -
     let share = match beside.is_empty() {
         true => String::new(),
         false => {
-            format!(", and leave hardware threads {beside} of the same cores the share of a core that works")
+            format!(
+                ", and leave hardware threads {beside} of the same cores the share that is left beside work"
+            )
         }
     };
     format!(
-        "lane `{name}`: idle cores {cores} poll instead of sleeping: they draw power and get warm as at work{share}."
+        "lane `{name}`: while idle, {cores_text} will poll and not sleep, draw power and get warm as at work{share}."
     )
 }

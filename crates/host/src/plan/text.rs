@@ -1,5 +1,6 @@
 //! A plan as people read it, within 80 columns.
 
+use super::fold::{Run, merged, runs, words};
 use super::{Placed, Plan, Step};
 use crate::cpus::Cpus;
 use crate::facts::Facts;
@@ -14,9 +15,10 @@ const FURTHER: usize = 7;
 const FURTHER_OF_COMMAND: usize = 9;
 
 impl Plan {
-    /// Lanes, notes and steps. The facts are those that it was planned from: they have the numbers that commands name.
+    /// Lanes, notes and steps. The facts are those that it was planned from: they have the numbers that commands name. Unless it
+    /// shall be `long`, of steps that differ in numbers alone the first is shown and the others are a line.
     #[must_use]
-    pub fn text(&self, facts: &Facts) -> String {
+    pub fn text(&self, facts: &Facts, long: bool) -> String {
         let mut text = String::new();
         if let Some(made_from) = &facts.made_from {
             wrap(&mut text, "", 0, &format!("These facts were not read from a machine: {made_from}."));
@@ -43,10 +45,45 @@ impl Plan {
                 ));
             }
         }
-        for (number, step) in (1..).zip(work) {
-            step.write(&mut text, number, facts);
+        let mut left = work.as_slice();
+        for run in if long { vec![Run { turns: work.len(), count: 1 }] } else { folded(&work) } {
+            let number = 1 + work.len() - left.len();
+            let (steps, rest) = left.split_at(run.turns * run.count);
+            let (shown, alike) = steps.split_at(run.turns);
+            for (number, step) in (number..).zip(shown) {
+                step.write(&mut text, number, facts);
+            }
+            if !alike.is_empty() {
+                write_alike(&mut text, number + run.turns, alike, run);
+            }
+            left = rest;
         }
         text
+    }
+}
+
+/// Steps of several cards or lanes are not told together, though their names may differ in numbers alone.
+fn folded(steps: &[&Step]) -> Vec<Run> {
+    let text = |step: &&Step| {
+        let nic = match &step.knob {
+            Knob::Nic { nic, .. } => nic,
+            _ => "",
+        };
+        let said = format!("{}: {} {}", step.change(), step.why, step.warnings().join(" "));
+        format!("{nic} {} {}", step.lane().unwrap_or_default(), words(&said))
+    };
+    runs(&steps.iter().map(text).collect::<Vec<_>>())
+}
+
+/// What follows the first turn of a run.
+fn write_alike(text: &mut String, number: usize, steps: &[&Step], run: Run) {
+    text.push('\n');
+    let said = format!("{} more of the kind, undone alike (--long shows them):", steps.len());
+    wrap(text, &format!("{number:>3}-{}. ", number + steps.len() - 1), MARGIN, &said);
+    for turn in 0..run.turns {
+        let changes: Vec<String> =
+            steps[turn..].iter().step_by(run.turns).map(|step| step.change()).collect();
+        wrap(text, &" ".repeat(MARGIN), FURTHER, &merged(&changes));
     }
 }
 
@@ -78,7 +115,7 @@ impl Placed {
     }
 }
 
-fn several(what: &str, cpus: &Cpus) -> String {
+pub(super) fn several(what: &str, cpus: &Cpus) -> String {
     format!("{what}{} {cpus}", if cpus.count() == 1 { "" } else { "s" })
 }
 
@@ -98,12 +135,11 @@ impl Step {
         text.push('\n');
         wrap(text, &format!("{number:>3}. "), MARGIN, &format!("{}: {}", self.knob, self.why));
         let margin = " ".repeat(MARGIN);
-        let values = format!("{} -> {}", value(self.have.as_ref()), value(self.want.as_ref()));
-        wrap(text, &margin, FURTHER, &values);
+        wrap(text, &margin, FURTHER, &self.values());
         let (want, have) = (self.want.as_ref(), self.have.as_ref());
         wrap_command(text, &format!("{margin}$ "), FURTHER_OF_COMMAND, &shell(facts, &self.knob, want, have));
-        for risk in self.risks.iter().map(ToString::to_string).chain(self.disturbed()) {
-            wrap(text, &format!("{margin}! "), FURTHER, &risk);
+        for warning in self.warnings() {
+            wrap(text, &format!("{margin}! "), FURTHER, &warning);
         }
         wrap_command(
             text,
@@ -111,6 +147,19 @@ impl Step {
             FURTHER_OF_COMMAND,
             &shell(facts, &self.knob, have, want),
         );
+    }
+
+    fn values(&self) -> String {
+        format!("{} -> {}", value(self.have.as_ref()), value(self.want.as_ref()))
+    }
+
+    fn change(&self) -> String {
+        format!("{}: {}", self.knob, self.values())
+    }
+
+    /// What may happen besides.
+    fn warnings(&self) -> Vec<String> {
+        self.risks.iter().map(ToString::to_string).chain(self.disturbed()).collect()
     }
 
     /// What the kernel changes with it, counted by kind.

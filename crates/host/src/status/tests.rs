@@ -285,9 +285,10 @@ fn steering_that_differs_is_not_in_force() {
     stage.says(
         "not in force; 100 % on its queues",
         Verdict::Critical,
-        "nic/ens1/filter/ingress/49001: wanted protocol ip flower skip_sw hw_tc 1, has none",
+        "nic/ens1/filter/ingress/49001: wanted protocol ip flower skip_sw hw_tc 1, has nothing",
     );
     assert_eq!(stage.report().verdict.exit_code(), 2);
+    assert_eq!(stage.report().text().matches("lanes apply` sets what differs").count(), 1);
     let part = "nic/ens1/qdisc/root: wanted mqprio num_tc 2, has mq";
     tc().has("nic/ens1/qdisc/root", Some("mq")).says(
         "not in force; 100 % on its queues",
@@ -299,7 +300,7 @@ fn steering_that_differs_is_not_in_force() {
         stage.plan.steps.push(rps);
         stage.readings.push(Reading::Has(Some(Setting::new(""))));
     })
-    .says("not in force; 100 % on its queues", Verdict::Critical, "rps_cpus: wanted 2-3, has nothing");
+    .says("not in force; 100 % on its queues", Verdict::Critical, "rps_cpus: wanted 2-3, has none");
     // Of a card that is another's it does not count.
     tc().has("nic/ens1/qdisc/root", Some("mq"))
         .with(|stage| stage.plan.lanes[0].nic = None)

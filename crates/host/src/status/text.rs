@@ -31,19 +31,18 @@ impl Report {
             lane.used.remark().iter().for_each(|it| wrap(&mut text, "    ", 8, it));
             lane.differences.iter().for_each(|it| it.print(&mut text));
             lane.findings.iter().for_each(|it| it.print(&mut text));
-            if !lane.differences.is_empty() {
-                wrap(&mut text, "    -> ", 7, APPLY);
-            }
         }
         if !self.shared.is_empty() {
             text.push_str("of cards and the machine:\n");
             self.shared.iter().for_each(|it| it.print(&mut text));
-            wrap(&mut text, "    -> ", 7, APPLY);
+        }
+        if !self.shared.is_empty() || self.lanes.iter().any(|lane| !lane.differences.is_empty()) {
+            wrap(&mut text, "-> ", 3, APPLY);
         }
         for note in &self.notes {
             wrap(&mut text, "note: ", 6, note);
         }
-        if let Some(polled) = self.polled {
+        if let Some(polled) = self.polled.filter(|polled| *polled > 0) {
             let _ = writeln!(text, "busy polling received {polled} packets");
         }
         let seconds = self.watched_ms as f64 / 1e3;
@@ -71,10 +70,11 @@ impl Verdict {
 
 impl Difference {
     fn print(&self, to: &mut String) {
+        // The words of plans: `none` is an empty set, `nothing` is no value.
         let said = |setting: &Option<crate::Setting>| match setting {
-            Some(setting) if setting.as_str().is_empty() => "nothing".to_owned(),
+            Some(setting) if setting.as_str().is_empty() => "none".to_owned(),
             Some(setting) => setting.to_string(),
-            None => "none".to_owned(),
+            None => "nothing".to_owned(),
         };
         let words = match &self.unreadable {
             Some(why) => format!("{}: can't be read: {why}", self.knob),

@@ -43,7 +43,7 @@ fn cores_of_the_lane_alone_are_kept_from_sleep() {
     let plan = planned(&machine(), &two);
     assert_eq!(limits(&plan), ["cpu/2/resume-latency-us: 0 -> n/a", "cpu/3/resume-latency-us: 0 -> n/a"]);
     assert!(plan.steps.iter().all(|step| step.lane() == Some("a")));
-    says(&plan, "lane `a`: idle cores 2-3 poll instead of sleeping");
+    says(&plan, "lane `a`: while idle, cores 2-3 will poll and not sleep");
     says(&plan, "hardware threads 50-51 of the same cores");
     let whole = planned(&machine(), &lane("a", "cores = '2,50'\nresume-latency-us = 0"));
     assert!(whole.notes.iter().any(|note| note.ends_with("get warm as at work.")), "{:?}", whole.notes);
@@ -55,7 +55,7 @@ fn microseconds_are_what_may_be_taken() {
         + &lane("b", "cores = '5'\nresume-latency-us = 100000");
     let plan = planned(&machine(), &both);
     assert_eq!(limits(&plan), ["cpu/2/resume-latency-us: 0 -> 1", "cpu/5/resume-latency-us: 0 -> 100000"]);
-    says(&plan, "lane `a`: idle cores 2 enter no state that takes longer than 1 us to leave");
+    says(&plan, "lane `a`: while idle, core 2 will enter no state that takes longer than 1 us to leave");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn where_it_would_do_nothing_there_is_no_step_and_a_word() {
     let plan = planned(&facts, &wish);
     assert_eq!(limits(&plan), ["cpu/3/resume-latency-us: 0 -> n/a"]);
     says(&plan, "not set on core 2, which has no such limit");
-    says(&plan, "idle cores 3 poll");
+    says(&plan, "while idle, core 3 will poll");
     facts.cpus[3].resume_latency_us = None;
     let plan = planned(&facts, &wish);
     assert!(!plan.notes.iter().any(|note| note.contains("poll")), "nothing is paid: {:?}", plan.notes);

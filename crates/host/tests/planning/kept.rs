@@ -93,14 +93,37 @@ fn a_plan_is_read_on_a_page_of_80_columns() {
     for (machine, wish_name) in PLANS {
         let facts = facts(machine);
         let Ok(plan) = plan::plan(&wish(wish_name), &facts) else { continue };
-        let text = plan.text(&facts);
+        let text = plan.text(&facts, false) + &plan.text(&facts, true);
         for line in text.lines().filter(|line| line.chars().count() > 80) {
             assert!(line.trim().split(' ').count() <= 2, "a line that could be shorter: {line}");
         }
         assert!(!text.contains(" \n"), "blanks at a line's end");
     }
-    let facts = facts("virtio");
-    compare("virtio.whole.txt", &plan::plan(&wish("whole"), &facts).unwrap().text(&facts));
+    for (machine, wish_name) in
+        [("virtio", "whole"), ("e810-ice", "redis-94"), ("e810-ice-oot", "aerospike-2")]
+    {
+        let facts = facts(machine);
+        let plan = plan::plan(&wish(wish_name), &facts).unwrap();
+        compare(&format!("{machine}.{wish_name}.txt"), &plan.text(&facts, false));
+    }
+}
+
+/// What is folded can be told from the line: as many steps, and each number that a step had.
+#[test]
+fn a_folded_plan_counts_as_many_steps() {
+    for (machine, wish_name) in PLANS {
+        let facts = facts(machine);
+        let Ok(plan) = plan::plan(&wish(wish_name), &facts) else { continue };
+        let count = plan.steps.iter().filter(|step| step.has_work()).count();
+        let numbers = |text: &str| -> Vec<usize> {
+            let first = |line: &str| line.split_once(". ")?.0.trim().rsplit('-').next()?.parse().ok();
+            text.lines().skip_while(|line| !line.starts_with("Steps")).filter_map(first).collect()
+        };
+        let (short, long) = (plan.text(&facts, false), plan.text(&facts, true));
+        assert_eq!(numbers(&long), (1..=count).collect::<Vec<_>>(), "{machine} {wish_name}");
+        assert_eq!(numbers(&short).last().copied().unwrap_or(0), count, "{machine} {wish_name}: {short}");
+        assert!(short.lines().count() < 600, "{machine} {wish_name} has {} lines", short.lines().count());
+    }
 }
 
 #[test]
