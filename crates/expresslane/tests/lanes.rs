@@ -249,6 +249,7 @@ fn what_somebody_else_changed_is_left_and_named() {
 }
 
 /// Asks again until it is so.
+#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
 fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
     let began = std::time::Instant::now();
     while !is_so() {
