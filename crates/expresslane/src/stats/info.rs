@@ -10,6 +10,8 @@ pub(super) struct Info {
     pub(super) lanes: BTreeMap<u16, Fields>,
     /// Lines of `# Dialects`, by the dialect's name and the lane's number.
     pub(super) dialects: BTreeMap<(String, u16), Fields>,
+    /// Lines of `# Namespaces`: function, name and fields, in the server's order.
+    pub(super) namespaces: Vec<(String, String, Fields)>,
     /// Lines of `# Keyspace`: one for each database that holds something.
     pub(super) databases: Vec<Fields>,
     /// Lines of `# Histograms`, by what they count and the lane's number.
@@ -45,6 +47,12 @@ impl Info {
                         name.rsplit_once("_lane").map(|(dialect, lane)| (dialect, lane.parse()))
                     {
                         info.dialects.insert((dialect.to_owned(), lane), Fields::parse(value));
+                    }
+                }
+                "Namespaces" => {
+                    let named = name.strip_prefix("namespace_").and_then(|name| name.split_once('_'));
+                    if let Some((function, name)) = named {
+                        info.namespaces.push((function.to_owned(), name.to_owned(), Fields::parse(value)));
                     }
                 }
                 "Keyspace" => info.databases.push(Fields::parse(value)),
@@ -121,8 +129,12 @@ mod tests {
             "# Server\r\nredis_version:7.0.15\r\nexecutable:/a:b\r\nodd\r\n\r\n# Keyspace\r\ndb0:keys=3,expires=1\r\n\
              # Lanes\r\nlane0:direct=7,us=1.5,node=unknown\r\nlane10:direct=8\r\nmonitors:1\r\n\
              # Histograms\r\nturn_ns_lane0:100=5,200=2\r\n\
-             # Dialects\r\nmemcached_lane3:direct=4,errors=ERROR:2\r\nother:1\r\n",
+             # Dialects\r\nmemcached_lane3:direct=4,errors=ERROR:2\r\nother:1\r\n\
+             # Namespaces\r\nnamespace_couchbase_a_b.c:keys=6\r\nnamespaces:1\r\n",
         );
+        let namespaces: Vec<_> = info.namespaces.iter().collect();
+        assert!(matches!(namespaces[..], [(function, name, fields)]
+                if function == "couchbase" && name == "a_b.c" && fields.count("keys") == Some(6)));
         let dialects: Vec<_> = info.dialects.iter().collect();
         assert!(
             matches!(dialects[..], [((name, 3), fields)] if name == "memcached" && fields.count("direct") == Some(4))

@@ -25,6 +25,8 @@ pub(super) struct Report {
     pub(super) lanes: Vec<Lane>,
     /// What each lane is asked in each dialect; empty for a server that does not tell.
     pub(super) dialects: Vec<Dialect>,
+    /// What is behind Redis' databases; empty for a server that does not tell.
+    pub(super) namespaces: Vec<Namespace>,
 }
 
 /// Who answers.
@@ -133,6 +135,23 @@ pub(super) struct Dialect {
     pub(super) errors: BTreeMap<String, u64>,
 }
 
+/// A namespace, over all lanes that the port shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Namespace {
+    pub(super) namespace: String,
+    /// The partition function of its keys, by the dialect whose it is.
+    pub(super) function: String,
+    pub(super) keys: Option<u64>,
+    /// Keys that end.
+    pub(super) expires: Option<u64>,
+    /// Memory of its keys, which counts against its share.
+    pub(super) bytes: Option<u64>,
+    /// Of maxmemory.
+    pub(super) memory_share_percent: Option<u64>,
+    /// How long lives what is stored without an end; 0: for ever.
+    pub(super) default_ttl_s: Option<u64>,
+}
+
 impl Report {
     /// Of what a server says now and said before. Counters that have gone back (another process answers, or they were
     /// reset) make this the first look.
@@ -194,6 +213,7 @@ impl Report {
             },
             lanes: now.lanes.iter().map(lane).collect(),
             dialects: now.dialects.iter().map(dialect).collect(),
+            namespaces: now.namespaces.iter().map(Namespace::of).collect(),
         }
     }
 }
@@ -295,6 +315,20 @@ impl Dialect {
     }
 }
 
+impl Namespace {
+    fn of((function, name, now): &(String, String, Fields)) -> Namespace {
+        Namespace {
+            namespace: name.clone(),
+            function: function.clone(),
+            keys: now.count("keys"),
+            expires: now.count("expires"),
+            bytes: now.count("bytes"),
+            memory_share_percent: now.count("memory_share"),
+            default_ttl_s: now.count("default_ttl"),
+        }
+    }
+}
+
 /// Of all dialects, as lanes count them; of a server without lanes those of its databases.
 fn keys(now: &Info) -> u64 {
     let sum = |of: &mut dyn Iterator<Item = &Fields>| of.filter_map(|fields| fields.count("keys")).sum();
@@ -374,6 +408,25 @@ mod tests {
         assert_eq!((dialect.commands, dialect.commands_per_s), (Some(30), Some(10.0)));
         assert_eq!((dialect.direct_percent, dialect.forwarded_percent), (Some(75.0), Some(25.0)));
         assert_eq!(dialect.errors, [("CLIENT_ERROR".to_owned(), 1), ("ERROR".to_owned(), 2)].into());
+    }
+
+    #[test]
+    fn namespaces_are_told_in_their_order() {
+        let line = "keys=3,expires=1,bytes=500,memory_share=30,default_ttl=60";
+        let text = format!("# Namespaces\nnamespace_couchbase_z:{line}\nnamespace_aerospike_test:keys=4\n");
+        let report = Report::of(&info(1, &text), None);
+        let small = Namespace {
+            namespace: "z".to_owned(),
+            function: "couchbase".to_owned(),
+            keys: Some(3),
+            expires: Some(1),
+            bytes: Some(500),
+            memory_share_percent: Some(30),
+            default_ttl_s: Some(60),
+        };
+        assert_eq!(report.namespaces[0], small);
+        let other = &report.namespaces[1];
+        assert_eq!((&other.namespace[..], other.keys, other.default_ttl_s), ("test", Some(4), None));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Dialect, Lane, Report};
+use super::report::{Dialect, Lane, Namespace, Report};
 
 /// What stands where the server says nothing.
 const NOTHING: &str = "-";
@@ -100,6 +100,17 @@ const DIALECTS: &[Column<Dialect>] = &[
     }),
 ];
 
+/// What is behind Redis' databases.
+const NAMESPACES: &[Column<Namespace>] = &[
+    column("", "function", 9, |row| Some(row.function.clone())),
+    column("", "namespace", 28, |row| Some(row.namespace.clone())),
+    column("", "keys", 6, |row| row.keys.map(whole)),
+    column("", "ending", 6, |row| row.expires.map(whole)),
+    column("", "memory", 6, |row| row.bytes.map(bytes)),
+    column("", "share", 5, |row| row.memory_share_percent.map(|share| format!("{share}%"))),
+    column("", "default ttl", 11, |row| row.default_ttl_s.filter(|seconds| *seconds > 0).map(uptime)),
+];
+
 /// The whole screen, with a line's end behind its last line.
 pub(super) fn screen(report: &Report) -> String {
     let mut text = head(report);
@@ -126,6 +137,15 @@ pub(super) fn screen(report: &Report) -> String {
         if used.iter().any(|row| row.dialect != "redis") {
             text.push('\n');
             text += &part(DIALECTS, &used);
+        }
+        // Those that every server has are shown when there is something in them.
+        let is_worth_it = |row: &Namespace| {
+            let is_limited = row.memory_share_percent.is_some_and(|share| share < 100);
+            is_limited || [row.keys, row.default_ttl_s].iter().flatten().any(|count| *count > 0)
+        };
+        if report.namespaces.iter().any(is_worth_it) {
+            text.push('\n');
+            text += &part(NAMESPACES, &report.namespaces);
         }
         text += "\ndirect, forw, moved: % of the commands with one key; us to wait: % of the time\n\
                  max: since the start, of turns that kept their cpu; percentiles: of the span\n";
@@ -353,6 +373,34 @@ lane    dialect  ops/s direct  forw                                     errors
 ";
         assert!(shown(10).contains(want), "{}", shown(10));
         assert!(!shown(0).contains("dialect"));
+    }
+
+    #[test]
+    fn namespaces_are_shown_when_there_is_something_in_them() {
+        let shown = |first: &str| {
+            let info = format!(
+                "# Server\nserver_name:expresslane\nuptime_in_seconds:10\n# Lanes\nlane0:commands=100\n# Namespaces\n\
+                 namespace_couchbase_default:{first}\n\
+                 namespace_aerospike_a-name-of-thirty-one-characters:keys=0,expires=0,bytes=0,memory_share=100,default_ttl=0\n"
+            );
+            screen(&Report::of(&Info::parse(&info), None))
+        };
+        let want = "
+ function                    namespace   keys ending memory share default ttl
+couchbase                      default  1.23M  1.00k  94.2M   30%     1day 1h
+aerospike a-name-of-thirty-one-charac.      0      0     0B  100%           -
+";
+        let text = shown("keys=1234567,expires=1000,bytes=98765432,memory_share=30,default_ttl=90061");
+        assert!(text.contains(want), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        for (line, is_shown) in [
+            ("keys=0,expires=0,bytes=0,memory_share=100,default_ttl=0", false),
+            ("keys=1,expires=0,bytes=0,memory_share=100,default_ttl=0", true),
+            ("keys=0,expires=0,bytes=0,memory_share=99,default_ttl=0", true),
+            ("keys=0,expires=0,bytes=0,memory_share=100,default_ttl=1", true),
+        ] {
+            assert_eq!(shown(line).contains("namespace"), is_shown, "{line}");
+        }
     }
 
     #[test]

@@ -19,10 +19,11 @@ pub(super) fn each(view: &View<'_>, text: &mut String) {
         let expires = sum(|holding| holding.expiring);
         let bytes = sum(|holding| holding.held);
         let share = namespace.memory_share.unwrap_or(100);
-        let (function, name) = (dialect.name(), &namespace.name);
+        let (function, name, ttl) = (dialect.name(), &namespace.name, namespace.default_ttl_s);
         write!(
             text,
-            "namespace_{function}_{name}:keys={keys},expires={expires},bytes={bytes},memory_share={share}\r\n"
+            "namespace_{function}_{name}:keys={keys},expires={expires},bytes={bytes},memory_share={share},\
+             default_ttl={ttl}\r\n"
         )
         .expect("a string takes all");
     }

@@ -1,5 +1,7 @@
 //! What INFO says of memory, of when keys end, and of clients' buffers.
 
+use lane::{Dialect, Door, Namespace, Namespaces, Port};
+
 use super::world::World;
 
 /// Taken in within few turns, and much more than an empty server holds.
@@ -98,4 +100,46 @@ fn the_largest_buffers_of_clients_are_remembered_for_a_while() {
     world.now.mono_ns += 10 * SECOND_NS;
     let (input, output) = buffers(&mut world);
     assert!(input < 1000 && output < 1000, "{input}, {output}");
+}
+
+/// What a namespace may take moves with `maxmemory`: more is stored at once, and less refused.
+#[test]
+fn shares_move_with_the_limit() {
+    for lane_count in [1, 2] {
+        let config = [("maxmemory", "16mb"), ("maxmemory-policy", "noeviction")];
+        let mut world = World::told(lane_count, &config, |settings| {
+            settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
+            settings.memory_size_max = 16 << 20;
+            let small = Namespace { memory_share: Some(2), ..Namespace::new("default") };
+            settings.namespaces = Namespaces::new(vec![small], vec![Namespace::new("test")]);
+        });
+        let (redis, memcached) = (world.connect(), world.connect_to(0));
+        let value = "x".repeat(10_000);
+        let mut number = 0;
+        let mut stored = |world: &mut World| {
+            let said: String = (0..200)
+                .map(|_| {
+                    number += 1;
+                    memcached.write(format!("set k{number} 0 0 10000\r\n{value}\r\n").as_bytes());
+                    world.ask(&redis, "PING");
+                    String::from_utf8_lossy(&memcached.read_all()).into_owned()
+                })
+                .collect();
+            let refused = said.matches("SERVER_ERROR out of memory storing object\r\n").count();
+            let stored = said.matches("STORED\r\n").count();
+            assert_eq!(stored + refused, 200, "{said}");
+            stored
+        };
+        // 2 % of 16 MiB are 33 values with what is beside each, of 32 MiB twice as many.
+        let first = stored(&mut world);
+        assert!((24..=33).contains(&first), "{first} of {lane_count} lanes");
+        assert_eq!(world.ask(&redis, "CONFIG SET maxmemory 32mb"), "+OK\r\n");
+        let second = stored(&mut world);
+        assert!((24..=42).contains(&second), "{second} of {lane_count} lanes");
+        assert_eq!(world.ask(&redis, "CONFIG SET maxmemory 16mb"), "+OK\r\n");
+        assert_eq!(stored(&mut world), 0, "it holds twice its share");
+        assert_eq!(world.ask(&redis, "SET k v"), "+OK\r\n", "the others go on");
+        assert_eq!(world.ask(&redis, "CONFIG SET maxmemory 0"), "+OK\r\n");
+        assert_eq!(stored(&mut world), 200, "without a limit there is no share");
+    }
 }

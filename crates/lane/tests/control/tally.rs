@@ -242,7 +242,7 @@ fn each_namespace_shows_what_lanes_hold_of_it() {
     for lane_count in [1, 3] {
         let mut world = World::told(lane_count, &[], |settings| {
             settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
-            let small = Namespace { memory_share: Some(30), ..Namespace::new("users") };
+            let small = Namespace { memory_share: Some(30), default_ttl_s: 60, ..Namespace::new("users") };
             settings.namespaces = Namespaces::new(
                 vec![Namespace::new("default"), Namespace::new("other")],
                 vec![Namespace::new("test"), small],
@@ -262,9 +262,9 @@ fn each_namespace_shows_what_lanes_hold_of_it() {
         assert_eq!(
             rest,
             [
-                "namespace_couchbase_other:keys=0,expires=0,bytes=0,memory_share=100",
-                "namespace_aerospike_test:keys=0,expires=0,bytes=0,memory_share=100",
-                "namespace_aerospike_users:keys=0,expires=0,bytes=0,memory_share=30",
+                "namespace_couchbase_other:keys=0,expires=0,bytes=0,memory_share=100,default_ttl=0",
+                "namespace_aerospike_test:keys=0,expires=0,bytes=0,memory_share=100,default_ttl=0",
+                "namespace_aerospike_users:keys=0,expires=0,bytes=0,memory_share=30,default_ttl=60",
             ]
         );
         assert!(world.ask(&redis, "INFO everything").contains("\r\n# Namespaces\r\n"));
