@@ -31,6 +31,7 @@ TURNS_ONLY = ["--toggle-collect=forward::serve"]
 PROGRAMS = {
     "get": ("instructions", "get", [], (16_000, 48_000), 1),
     "set": ("instructions", "set", [], (16_000, 48_000), 1),
+    "single-get": ("instructions", "single-get", [], (16_000, 48_000), 1),
     "memcached-get": ("instructions", "memcached-get", [], (16_000, 48_000), 1),
     "memcached-set": ("instructions", "memcached-set", [], (16_000, 48_000), 1),
     "memcached-binary-get": ("instructions", "memcached-binary-get", [], (16_000, 48_000), 1),

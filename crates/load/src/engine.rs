@@ -523,27 +523,34 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         let verifies = self.plan.workload.verify;
         let mut at = 0;
         loop {
-            let front = connection.asked.front().copied();
             let (value_size, is_wrong) = (&mut connection.value_size, &mut connection.is_wrong);
-            let (values, texts, nodes) = (&self.values, &mut self.error_texts, &mut self.nodes);
-            let mut moved = false;
-            let mut see = |part: Part<'_>| match part {
-                Part::Error(text) => {
-                    moved = nodes.heed(text);
-                    if !moved {
-                        count(texts, text);
-                    }
-                }
-                Part::Bytes(bytes) if verifies => {
-                    let mut digits = [0; DIGITS_COUNT];
-                    write_digits(&mut digits, front.map_or(0, |asked| asked.key));
-                    *is_wrong |= !values.matches(&digits, *value_size, bytes);
-                    *value_size += bytes.len();
-                }
-                Part::Bytes(_) => {}
+            let (values, asked, input) = (&self.values, &connection.asked, &input[at..]);
+            let mut verify = |bytes: &[u8]| {
+                let mut digits = [0; DIGITS_COUNT];
+                write_digits(&mut digits, asked.front().map_or(0, |asked| asked.key));
+                *is_wrong |= !values.matches(&digits, *value_size, bytes);
+                *value_size += bytes.len();
             };
-            let (answer, size) =
-                P::next(&mut connection.reading, &input[at..], &mut see).map_err(Failure::Nonsense)?;
+            let mut moved = false;
+            let (answer, size) = if let Some((bytes, size)) = P::whole_value(&mut connection.reading, input) {
+                if verifies {
+                    verify(bytes);
+                }
+                (Some(Answer::Value), size)
+            } else {
+                let (texts, nodes) = (&mut self.error_texts, &mut self.nodes);
+                let mut see = |part: Part<'_>| match part {
+                    Part::Error(text) => {
+                        moved = nodes.heed(text);
+                        if !moved {
+                            count(texts, text);
+                        }
+                    }
+                    Part::Bytes(bytes) if verifies => verify(bytes),
+                    Part::Bytes(_) => {}
+                };
+                P::next(&mut connection.reading, input, &mut see).map_err(Failure::Nonsense)?
+            };
             at += size;
             let answer = match answer {
                 None => return Ok(at),

@@ -50,6 +50,13 @@ pub trait Protocol {
     /// is that of the value, if one is set.
     fn put(&mut self, operation: usize, key: &mut dyn FnMut() -> u32, size: usize, output: &mut Output);
 
+    /// The value that the next answer is, if it is one and there as a whole, and how many bytes that takes: the short way for what most
+    /// answers are. None: [`Protocol::next`] tells what there is.
+    #[inline]
+    fn whole_value<'a>(_reading: &mut Self::Reading, _input: &'a [u8]) -> Option<(&'a [u8], usize)> {
+        None
+    }
+
     /// Reads on until an answer ends or the input does, and returns how many bytes are dealt with. `see` is shown what is in it.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
-//! So many GETs or SETs through a lane over memory, sixteen at a time, so that callgrind can count instructions: the
+//! So many GETs or SETs through a lane over memory, sixteen at a time, of one client or (`single-get`) of as many, so that callgrind can count instructions: the
 //! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
 //!
-//! `instructions [memcached-|memcached-binary-|aerospike-]get|set COUNT`
+//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get COUNT`
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
-use sim::World;
+use sim::{Client, World};
 use wire::aerospike::client::{Message, put_op};
 use wire::aerospike::head::{info1, info2};
 use wire::aerospike::op::{kind, particle};
@@ -86,13 +86,14 @@ fn digest(key: &[u8]) -> [u8; 20] {
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(kind), Some(count)) = (args.next(), args.next()) else {
-        println!("usage: instructions [memcached-|memcached-binary-|aerospike-]get|set COUNT");
+        println!("usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get COUNT");
         return;
     };
     let count: usize = count.parse().expect("COUNT is a number");
     let (speech, operation) = match kind.rsplit_once('-') {
         Some(("memcached", operation)) => (TEXT, operation),
         Some(("aerospike", operation)) => (AEROSPIKE, operation),
+        Some(("single", _)) => (REDIS, "single"),
         Some((_, operation)) => (BINARY, operation),
         None => (REDIS, kind.as_str()),
     };
@@ -110,11 +111,41 @@ fn main() {
         assert_eq!(world.exchange(&mut client, batch, set_size, 100).len(), set_size);
     }
     let mut done = 0;
+    if operation == "single" {
+        done = alone(&mut world, &get, speech.get_reply_size, count);
+        assert_eq!(done, count / DEPTH * size, "every command was answered");
+        println!("{} commands", count / DEPTH * DEPTH);
+        return;
+    }
     for batch in batches.iter().cycle().take(count / DEPTH) {
         done += world.exchange(&mut client, batch, size, 100).len();
     }
     assert_eq!(done, count / DEPTH * size, "every command was answered");
     println!("{} commands", count / DEPTH * DEPTH);
+}
+
+/// A batch's requests each by a client of its own, which waits for its reply. Says how many bytes came back.
+fn alone(world: &mut World, batches: &[Vec<u8>], size: usize, count: usize) -> usize {
+    let mut clients: Vec<_> = (0..DEPTH).map(|_| world.connect(0)).collect();
+    let mut done = 0;
+    for batch in batches.iter().cycle().take(count / DEPTH) {
+        for (client, request) in clients.iter_mut().zip(batch.chunks_exact(batch.len() / DEPTH)) {
+            client.send(request);
+            client.pump();
+        }
+        for _ in 0..100 {
+            world.round();
+            clients.iter_mut().for_each(Client::pump);
+            if clients.iter().all(|client| client.received.len() == size) {
+                break;
+            }
+        }
+        for client in &mut clients {
+            done += client.received.len();
+            client.received.clear();
+        }
+    }
+    done
 }
 
 /// Requests of all keys, [`DEPTH`] at a time.

@@ -180,16 +180,29 @@ fn whole(number: f64) -> u64 {
 }
 
 /// Writes the number over all of `digits`, with leading zeros.
+///
+/// # Panics
+/// When there are fewer than [`DIGITS_COUNT`].
 #[inline]
-pub(crate) fn write_digits(digits: &mut [u8], mut number: u32) {
-    digits.fill(b'0');
-    for digit in digits.iter_mut().rev() {
-        if number == 0 {
-            break;
-        }
-        *digit = b'0' + u8::try_from(number % 10).expect("a digit");
-        number /= 10;
-    }
+pub(crate) fn write_digits(digits: &mut [u8], number: u32) {
+    let digits = digits.first_chunk_mut::<DIGITS_COUNT>().expect("a key has its digits");
+    let (high, low) = (number / 100_000_000, number % 100_000_000);
+    let high = u8::try_from(high).expect("32 bits have ten digits");
+    digits[..4].copy_from_slice(&[b'0', b'0', b'0' + high / 10, b'0' + high % 10]);
+    digits[4..].copy_from_slice(&eight_digits(low.into()).to_le_bytes());
+}
+
+/// A number below a hundred million in eight digits, the first in the lowest byte: split into fours, twos and ones side by side
+/// (Khuong, "How to print integers really fast", 2017).
+#[inline]
+fn eight_digits(number: u64) -> u64 {
+    // Each of the parts of a word by 100 and by 10, by their reciprocals.
+    let fours = (number / 10_000) | ((number % 10_000) << 32);
+    let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
+    let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
+    let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
+    let ones = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
+    ones | 0x3030_3030_3030_3030
 }
 
 #[cfg(test)]
@@ -274,7 +287,11 @@ mod tests {
     #[test]
     fn digits_fill_their_place() {
         let mut digits = [b'x'; DIGITS_COUNT];
-        write_digits(&mut digits, 4_094_967_295);
-        assert_eq!(&digits, b"004094967295");
+        for number in
+            (0..100_000_000).step_by(9_973).chain([9_999, 10_000, 99_999_999, 4_094_967_295, u32::MAX])
+        {
+            write_digits(&mut digits, number);
+            assert_eq!(digits.as_slice(), format!("{number:012}").as_bytes());
+        }
     }
 }

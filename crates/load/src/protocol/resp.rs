@@ -104,15 +104,15 @@ impl Protocol for Resp {
     }
 
     #[inline]
+    fn whole_value<'a>(reading: &mut Counter, input: &'a [u8]) -> Option<(&'a [u8], usize)> {
+        reading.whole_bulk(input)
+    }
+
     fn next(
         reading: &mut Counter,
         input: &[u8],
         see: &mut impl FnMut(Part<'_>),
     ) -> Result<(Option<Answer>, usize), String> {
-        if let Some((value, size)) = reading.whole_bulk(input) {
-            see(Part::Bytes(value));
-            return Ok((Some(Answer::Value), size));
-        }
         let mut is_error = false;
         let result = reading.next_seen(input, &mut |element| match element {
             Element::Bytes(bytes) if is_error => see(Part::Error(bytes)),
