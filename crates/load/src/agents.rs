@@ -36,7 +36,7 @@ pub mod told;
 use std::fmt;
 
 /// Of what is said. Both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Agents of one load at most: with more, sums of what they count might not fit.
 pub const AGENTS_MAX: usize = 64;
 

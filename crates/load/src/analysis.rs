@@ -3,6 +3,7 @@
 
 pub mod comparison;
 pub mod gates;
+pub(crate) mod hosts;
 pub mod machines;
 mod metric;
 

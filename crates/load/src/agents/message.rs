@@ -1,5 +1,7 @@
 //! What frames hold: JSON, an object each, whose `say` tells which.
 
+use std::collections::BTreeMap;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -42,7 +44,7 @@ pub enum Answer {
     /// What was to be prepared can't be.
     Refused(Refused),
     /// A second of the load is over.
-    Second(Box<Second>),
+    Second(Box<Reported>),
     /// The load is.
     Done(Done),
 }
@@ -161,6 +163,17 @@ pub struct Start {
     pub of: u32,
 }
 
+/// See [`Answer::Second`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reported {
+    /// The requests.
+    #[serde(flatten)]
+    pub second: Second,
+    /// What the agent's kernel counted meanwhile, per second and by the names of [`crate::environment::counters`].
+    #[serde(default)]
+    pub counters: BTreeMap<String, f64>,
+}
+
 /// How an agent's load ended; its last second has come before.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Done {
@@ -244,7 +257,9 @@ pub(super) mod tests {
         second.operations[1].response.record(123_456).unwrap();
         second.number = 9;
         let done = Done { last_share: 0.123_456_789, thread_use: vec![0.1, 0.2], ..Done::default() };
-        for answer in [Answer::Welcome, Answer::Second(Box::new(second)), Answer::Done(done)] {
+        let counters = BTreeMap::from([("cpu_steal".to_owned(), 0.123_456_789)]);
+        let reported = Reported { second, counters };
+        for answer in [Answer::Welcome, Answer::Second(Box::new(reported)), Answer::Done(done)] {
             assert_eq!(read::<Answer>(&written(&answer)), Ok(answer));
         }
         for body in [&b""[..], b"{", b"[]", b"{\"say\":\"dance\"}", b"{\"say\":\"prepare\"}", &[0xff; 9]] {

@@ -2,13 +2,16 @@
 //! before it is added to what others say, for a sum can't be taken apart.
 
 use super::Breach;
-use super::message::Done;
-use crate::record::Second;
+use super::message::{Done, Reported};
 use crate::workload::{Operation, Workload};
 
 /// Counts and sums of nanoseconds up to here can be added over [`super::AGENTS_MAX`] agents. It is the response times of four
 /// million requests of 36 s each.
 const COUNT_MAX: u64 = 1 << 57;
+
+/// Counters of the kernel that a second may have, and bytes of the name of one. There are three dozen.
+const COUNTERS_MAX: usize = 128;
+const COUNTER_NAME_SIZE_MAX: usize = 64;
 
 /// One agent's load.
 pub struct Progress {
@@ -34,7 +37,8 @@ impl Progress {
     ///
     /// # Errors
     /// It can't be added to others.
-    pub fn second(&mut self, second: &Second) -> Result<(), Breach> {
+    pub fn second(&mut self, reported: &Reported) -> Result<(), Breach> {
+        let Reported { second, counters } = reported;
         if self.is_done {
             return Err(Breach::Untimely("a second, after the end".to_owned()));
         }
@@ -51,6 +55,9 @@ impl Progress {
         let mut all = counts.chain(parts).chain([second.begun, second.moved, second.in_flight_max]);
         if all.any(|count| count > COUNT_MAX) {
             return Err(Breach::Nonsense("more than can be counted".to_owned()));
+        }
+        if counters.len() > COUNTERS_MAX || counters.keys().any(|name| name.len() > COUNTER_NAME_SIZE_MAX) {
+            return Err(Breach::Nonsense("a kernel that counts too much".to_owned()));
         }
         self.next += 1;
         Ok(())
@@ -75,10 +82,17 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeMap;
 
-    fn second(number: u32) -> Second {
-        Second { number, ..Second::new([Operation::Get].into_iter()) }
+    use super::*;
+    use crate::record::Second;
+
+    fn of(second: Second) -> Reported {
+        Reported { second, counters: BTreeMap::new() }
+    }
+
+    fn second(number: u32) -> Reported {
+        of(Second { number, ..Second::new([Operation::Get].into_iter()) })
     }
 
     fn begun() -> Progress {
@@ -101,7 +115,7 @@ mod tests {
     fn what_can_not_be_added_is_refused() {
         assert!(begun().second(&second(1)).is_err(), "one was left out");
         for operations in [vec![], vec![Operation::Set], vec![Operation::Get, Operation::Set]] {
-            let other = Second::new(operations.into_iter());
+            let other = of(Second::new(operations.into_iter()));
             assert!(matches!(begun().second(&other), Err(Breach::Nonsense(_))));
         }
         let spoilt: [fn(&mut Second); 5] = [
@@ -112,9 +126,18 @@ mod tests {
             |second| second.operations[0].misses = u64::MAX,
         ];
         for spoil in spoilt {
-            let mut second = second(0);
-            spoil(&mut second);
-            assert!(matches!(begun().second(&second), Err(Breach::Nonsense(_))), "{second:?}");
+            let mut reported = second(0);
+            spoil(&mut reported.second);
+            assert!(matches!(begun().second(&reported), Err(Breach::Nonsense(_))), "{reported:?}");
+        }
+        for (count, name_size, want) in [
+            (COUNTERS_MAX, COUNTER_NAME_SIZE_MAX, true),
+            (COUNTERS_MAX + 1, COUNTER_NAME_SIZE_MAX, false),
+            (1, COUNTER_NAME_SIZE_MAX + 1, false),
+        ] {
+            let mut reported = second(0);
+            reported.counters = (0..count).map(|index| (format!("{index:0name_size$}"), 1.0)).collect();
+            assert_eq!(begun().second(&reported).is_ok(), want, "{count} of {name_size} bytes");
         }
         for last_share in [f64::NAN, f64::INFINITY, -1.0] {
             assert!(begun().done(&Done { last_share, ..Done::default() }).is_err());

@@ -1,10 +1,13 @@
 //! What a result keeps of each agent: enough to judge the worst of them by itself, where the sums would hide it.
 
+use std::collections::BTreeMap;
+
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::clock::{Mark, Offset, spread_ns};
-use crate::record::{Second, packed, times};
+use super::message::Reported;
+use crate::record::{packed, times};
 
 /// One agent in one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +45,9 @@ pub struct AgentSecond {
     pub answered: u64,
     /// Intended to sent, packed: a run of hours over many agents has thousands of them.
     send_lag: String,
+    /// What its kernel counted meanwhile, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
 }
 
 /// A histogram as its text.
@@ -51,10 +57,15 @@ struct Packed(#[serde(with = "packed")] Histogram<u64>);
 
 impl AgentSecond {
     /// Of what the agent sent.
-    pub fn of(second: &Second) -> AgentSecond {
+    pub fn of(reported: &Reported) -> AgentSecond {
+        let Reported { second, counters } = reported;
         let text = serde_json::to_value(Packed(second.send_lag.clone()));
         let text = text.ok().and_then(|text| text.as_str().map(str::to_owned));
-        AgentSecond { answered: second.count(), send_lag: text.expect("a histogram is packed as text") }
+        AgentSecond {
+            answered: second.count(),
+            send_lag: text.expect("a histogram is packed as text"),
+            counters: counters.clone(),
+        }
     }
 
     /// Intended to sent. Empty, if the file has been spoilt.
@@ -65,14 +76,16 @@ impl AgentSecond {
 }
 
 impl AgentRun {
+    /// Its seconds with these numbers, as far as it has them.
+    pub fn numbered(&self, numbers: impl Iterator<Item = u32>) -> impl Iterator<Item = &AgentSecond> {
+        numbers.filter_map(|number| self.seconds.get(usize::try_from(number).ok()?))
+    }
+
     /// Intended to sent, over the seconds with these numbers.
     pub fn send_lag(&self, numbers: impl Iterator<Item = u32>) -> Histogram<u64> {
         let mut all = times();
-        for number in numbers {
-            let second = usize::try_from(number).ok().and_then(|number| self.seconds.get(number));
-            if let Some(second) = second {
-                all.add(second.send_lag()).expect("all histograms have one shape");
-            }
+        for second in self.numbered(numbers) {
+            all.add(second.send_lag()).expect("all histograms have one shape");
         }
         all
     }
@@ -110,6 +123,7 @@ pub fn spreads_ns(agents: &[AgentRun]) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Second;
     use crate::workload::Operation;
 
     fn agent(late_ns: u64, before: (i64, u64), after: (i64, u64)) -> AgentRun {
@@ -135,7 +149,7 @@ mod tests {
         let second = |ns: u64| {
             let mut second = Second::new([Operation::Get].into_iter());
             second.send_lag.record_n(ns, 10).unwrap();
-            AgentSecond::of(&second)
+            AgentSecond::of(&Reported { second, counters: BTreeMap::from([("cpu_steal".to_owned(), 0.5)]) })
         };
         let run =
             AgentRun { seconds: vec![second(9_000_000), second(100), second(200)], ..AgentRun::default() };
@@ -143,7 +157,7 @@ mod tests {
         assert_eq!(read, run);
         let lag = read.send_lag(1..7);
         assert_eq!((lag.len(), lag.max()), (20, 200), "the first was left out, and the last are not there");
-        let spoilt = AgentSecond { answered: 0, send_lag: "?".to_owned() };
+        let spoilt = AgentSecond { answered: 0, send_lag: "?".to_owned(), counters: BTreeMap::new() };
         assert!(spoilt.send_lag().is_empty());
     }
 }

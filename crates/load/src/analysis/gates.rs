@@ -14,20 +14,23 @@
 //! | machine: what another capture after the run finds changed, values of the moment left out but throttling | any | |
 //! | drift: the seconds' mean response from the first to the last, surely (99 %: many runs are looked at) not zero | 5 % | |
 //!
-//! Where several hosts made the load, send lag and thread use are the worst host's.
+//! Where several hosts made the load, send lag, thread use, steal and pressure are the worst host's.
 //! Little's law with the service time S: what is missing to 1 is time that a connection spent inside this program.
 
 mod agents;
 mod declared;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use declared::{GateBound, gates_within};
 
+use super::hosts::{self, Counted, counted};
 use super::{Figures, Window};
 use crate::environment::{Kind, NOT_EXPOSED, Row, THROTTLED};
 use crate::float::float;
-use crate::result::{Run, SavedSecond};
+use crate::result::Run;
 use crate::statistics::Level;
 use crate::statistics::trend::Trend;
 
@@ -124,14 +127,22 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
     }
     agents::judge(&mut gates, run, figures);
     let window = Window::of(run);
-    if let Some(share) = mean(&window, steal) {
-        let words =
-            format!("the hypervisor took {:.0} % of the cpus: use a machine of your own", share * 100.0);
+    let hosts = counted(run, &window);
+    let on = |host: &str| if host.is_empty() { String::new() } else { format!(" on {host}") };
+    if let Some((share, host)) = most(&hosts, hosts::steal) {
+        let words = format!(
+            "the hypervisor took {:.0} % of the cpus{}: use a machine of your own",
+            share * 100.0,
+            on(host)
+        );
         gates.push(above("steal", share, 0.01, 0.05, words));
     }
-    if let Some(share) = mean(&window, |second| second.counters.get("pressure_cpu").copied()) {
-        let words =
-            format!("tasks waited for a cpu in {:.0} % of the time: end what else runs", share * 100.0);
+    if let Some((share, host)) = most(&hosts, hosts::pressure) {
+        let words = format!(
+            "tasks waited for a cpu{} in {:.0} % of the time: end what else runs",
+            on(host),
+            share * 100.0
+        );
         gates.push(above(PRESSURE, share, 0.25, 0.60, words));
     }
     gates.extend(of_machine(&end.machine_changes));
@@ -182,19 +193,13 @@ fn offered(run: &Run, figures: &Figures, rate: f64) -> f64 {
     }
 }
 
-/// The share of all cpu time in a second that other machines took.
-fn steal(second: &SavedSecond) -> Option<f64> {
-    let stolen = *second.counters.get("cpu_steal")?;
-    let names = ["cpu_user", "cpu_system", "cpu_softirq", "cpu_irq", "cpu_idle", "cpu_iowait"];
-    let others: f64 = names.into_iter().filter_map(|name| second.counters.get(name)).sum();
-    (others + stolen > 0.0).then(|| stolen / (others + stolen))
-}
-
-/// Over the seconds that tell.
-fn mean(window: &Window<'_>, of: impl Fn(&SavedSecond) -> Option<f64>) -> Option<f64> {
-    let values: Vec<f64> = window.seconds.iter().filter_map(of).collect();
-    let count = float(u64::try_from(values.len()).expect("a length fits 64 bits"));
-    (count > 0.0).then(|| values.iter().sum::<f64>() / count)
+/// The host on which the most of it happened, and how much.
+fn most<'a>(
+    hosts: &[Counted<'a>],
+    of: impl Fn(&BTreeMap<String, f64>) -> Option<f64>,
+) -> Option<(f64, &'a str)> {
+    let each = hosts.iter().filter_map(|host| Some((host.mean(&of)?, host.host)));
+    each.max_by(|one, other| one.0.total_cmp(&other.0))
 }
 
 /// The worst of them.

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::presets::Preset;
 use crate::analysis::gates::{Colour, Gate, LOAD_LIMIT, PRESSURE, gates};
+use crate::analysis::hosts::{Counted, counted};
 use crate::analysis::{Figures, Window};
 use crate::float::float;
 use crate::result::Run;
@@ -112,18 +113,10 @@ fn is_told(run: &Run, gate: &Gate) -> bool {
     }
 }
 
-/// The share of all cpus that ran neither the load nor its server, over the seconds that count. None: the kernel doesn't say.
+/// The largest share of a host's cpus that ran neither the load nor its server. None: a kernel doesn't say.
 fn others_share(run: &Run) -> Option<f64> {
-    let (mut others, mut all) = (0.0, 0.0);
-    for second in Window::of(run).seconds {
-        let sum = |names: &[&str]| -> Option<f64> {
-            names.iter().map(|name| second.counters.get(*name)).sum::<Option<f64>>()
-        };
-        let busy = sum(&["cpu_user", "cpu_system", "cpu_softirq", "cpu_irq"])?;
-        others += (busy - sum(&["process_ran"])?).max(0.0);
-        all += busy + sum(&["cpu_idle", "cpu_iowait"])?;
-    }
-    (all > 0.0).then(|| others / all)
+    let shares: Option<Vec<f64>> = counted(run, &Window::of(run)).iter().map(Counted::others_share).collect();
+    shares?.into_iter().reduce(f64::max)
 }
 
 #[cfg(test)]

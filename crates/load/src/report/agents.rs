@@ -1,5 +1,7 @@
 //! The hosts that made a run together, a line each: what a sum would hide.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::number;
@@ -22,6 +24,7 @@ pub(super) fn lines(run: &Placed<'_>) -> Vec<String> {
         vec![format!("agents    {:<NAME$}{:>11}{:>10}{:>8}{:>20}", "", "replies", "lag p99", "cpu", "began")];
     for agent in agents {
         lines.push(of_one(agent, run));
+        lines.extend(counted_line(agent, run));
         if let Some(failure) = &agent.failure {
             lines.push(format!("          {failure}"));
         }
@@ -49,6 +52,8 @@ pub(super) struct Told {
     clock_error_ns: Option<u64>,
     clock_drift_ns: Option<i64>,
     wall_skew_ms: Option<i64>,
+    /// What its kernel counted: means over the seconds that count.
+    counters: BTreeMap<String, f64>,
 }
 
 /// Empty, if one process made the run.
@@ -64,8 +69,38 @@ pub(super) fn told(run: &Placed<'_>) -> Vec<Told> {
         clock_error_ns: agent.clock_before.map(|clock| clock.error_ns),
         clock_drift_ns: agent.drift_ns(),
         wall_skew_ms: agent.wall_skew_ms,
+        counters: counters(agent, run),
     };
     agents.map(told).collect()
+}
+
+/// What its kernel counted, by name: means over the seconds that count and tell it.
+fn counters(agent: &AgentRun, run: &Placed<'_>) -> BTreeMap<String, f64> {
+    let mut sums: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    for second in agent.numbered(run.seconds.iter().map(|second| second.second.number)) {
+        for (name, value) in &second.counters {
+            let (sum, count) = sums.entry(name.clone()).or_default();
+            *sum += value;
+            *count += 1.0;
+        }
+    }
+    sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
+}
+
+/// Those that explain a tail. None: its kernel tells none of them.
+fn counted_line(agent: &AgentRun, run: &Placed<'_>) -> Option<String> {
+    let counters = counters(agent, run);
+    let shown = [
+        ("cpu_softirq", "softirq", " cpus"),
+        ("context_switches", "switches", "/s"),
+        ("tcp_retransmits", "retransmits", "/s"),
+        ("cpu_steal", "steal", " cpus"),
+    ];
+    let shown = shown.into_iter().filter_map(|(name, word, unit)| {
+        Some(format!("{word} {}{unit}", number::plain(*counters.get(name)?)))
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| format!("          {}", shown.join(", ")))
 }
 
 /// Over the seconds that count.

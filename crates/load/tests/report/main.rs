@@ -6,6 +6,9 @@ mod readings;
 
 use std::collections::BTreeMap;
 
+use load::agents::clock::Offset;
+use load::agents::message::Reported;
+use load::agents::told::{AgentRun, AgentSecond};
 use load::analysis::comparison::Comparison;
 use load::record::{Second, TIME_NS_MAX};
 use load::report::export::{hgrm, json, runs_csv, seconds_csv};
@@ -318,6 +321,35 @@ fn a_machine_that_changed_is_doubted() {
     again.environment["groups"][1]["items"][1]["value"] = serde_json::json!("128");
     saved.surroundings.push(again);
     assert!(check(&saved).contains("between two runs sysctl/net.core.somaxconn went from 4096 to 128"));
+}
+
+/// Of a host that loads, what its kernel counted stands below it; the second before the warm-up's end is not in it.
+#[test]
+fn what_a_hosts_kernel_counted_is_shown() {
+    let mut saved = made_up::single(1);
+    saved.runs[0].head.warm_up_s = Some(1);
+    let counted = |value: f64| {
+        let counters = [("cpu_softirq", value / 8.0), ("context_switches", value), ("cpu_steal", 0.0)];
+        let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
+        AgentSecond::of(&Reported { second: Second::new(std::iter::empty()), counters })
+    };
+    let seconds = vec![counted(9e9), counted(1.0), counted(3.0)];
+    let clock = Some(Offset { offset_ns: 0, error_ns: 1000 });
+    let blind = AgentRun {
+        name: "h2:7411".to_owned(),
+        clock_before: clock,
+        clock_after: clock,
+        ..AgentRun::default()
+    };
+    let agent = AgentRun { name: "h1:7411".to_owned(), seconds, ..blind.clone() };
+    saved.runs[0].end.as_mut().unwrap().agents = vec![agent, blind];
+    check(&saved);
+    let text = summary(&saved);
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("h1:7411")).collect();
+    assert_eq!(lines[1].trim(), "softirq 0.250 cpus, switches 2.00/s, steal 0 cpus", "{text}");
+    assert!(lines[2].contains("h2:7411") && !lines[3].contains("softirq"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&json(&saved).unwrap()).unwrap();
+    assert_eq!(json["runs"][0]["agents"][0]["counters"]["cpu_softirq"], 0.25, "{json}");
 }
 
 #[test]

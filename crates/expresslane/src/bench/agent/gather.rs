@@ -53,10 +53,10 @@ impl Gathering {
     pub(super) fn heard(&mut self, agent: usize, answer: Answer) -> Result<(), Breach> {
         let part = &mut self.parts[agent];
         match answer {
-            Answer::Second(second) if part.is_running => {
-                part.progress.second(&second)?;
-                part.told.seconds.push(AgentSecond::of(&second));
-                self.merge.add(agent, &second);
+            Answer::Second(reported) if part.is_running => {
+                part.progress.second(&reported)?;
+                part.told.seconds.push(AgentSecond::of(&reported));
+                self.merge.add(agent, &reported.second);
                 Ok(())
             }
             Answer::Done(done) if part.is_running => {
@@ -139,6 +139,7 @@ impl Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use load::agents::message::Reported;
     use load::engine::ErrorText;
     use load::workload::Operation;
 
@@ -146,7 +147,8 @@ mod tests {
         let mut second = Second { number, begun: count, ..Second::new([Operation::Get].into_iter()) };
         second.operations[0].response.record_n(ns, count).unwrap();
         second.send_lag.record_n(ns / 10, count).unwrap();
-        Answer::Second(Box::new(second))
+        let counters = [("tcp_retransmits".to_owned(), f64::from(number) + 0.5)].into();
+        Answer::Second(Box::new(Reported { second, counters }))
     }
 
     fn done(last_share: f64, thread_use: f64) -> Answer {
@@ -188,6 +190,10 @@ mod tests {
         assert_eq!(outcome.error_texts, [ErrorText { text: "OOM".to_owned(), count: 4 }]);
         let [one, two] = &outcome.agents[..] else { panic!("{:?}", outcome.agents) };
         assert_eq!((one.answered, two.answered, two.wall_skew_ms), (95, 16, Some(-3)));
+        let counted = |agent: &AgentRun| {
+            agent.seconds.iter().map(|second| second.counters["tcp_retransmits"]).collect::<Vec<_>>()
+        };
+        assert_eq!((counted(one), counted(two)), (vec![0.5, 1.5], vec![0.5, 1.5]), "each its own");
         assert!(one.send_lag(0..2).max() < 101_000 && two.send_lag(0..1).max() > 4_900_000);
     }
 

@@ -7,15 +7,16 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use load::agents::message::{Answer, Ask, Described, Done, Ping, Pong, Ready, Refused, Start, Task};
+use load::agents::message::{
+    Answer, Ask, Described, Done, Ping, Pong, Ready, Refused, Reported, Start, Task,
+};
 use load::agents::session::{Act, Session};
 use load::environment::{Environment, Hashes, Kernel, Program};
-use load::record::Second;
 
 use super::stream::{Incoming, Outgoing};
 use super::task;
 use crate::bench::crew::{Outcome, Prepared};
-use crate::bench::watch;
+use crate::bench::watch::{self, Watch};
 use crate::clock::Clock;
 use crate::machine;
 use crate::stop::Stop;
@@ -68,7 +69,7 @@ enum Event {
     Gone(String),
     Described(Described),
     Prepared(Result<Box<Prepared>, String>),
-    Second(Box<Second>),
+    Second(Box<Reported>),
     Done(Box<Outcome>),
 }
 
@@ -160,7 +161,7 @@ impl Serving {
                 self.out.send(&Answer::Ready(Ready { thread_count }))
             }
             Event::Prepared(Err(problem)) => self.refuse(problem),
-            Event::Second(second) => self.out.send(&Answer::Second(second)),
+            Event::Second(reported) => self.out.send(&Answer::Second(reported)),
             Event::Done(outcome) => {
                 self.session.ended();
                 self.out.send(&Answer::Done(done(*outcome)))
@@ -233,10 +234,13 @@ impl Serving {
         let at = now.checked_sub(late).unwrap_or(now) + early;
         let whole = |count: u32| usize::try_from(count).expect("32 bits");
         let (first, of, events) = (whole(start.first), whole(start.of), self.events.clone());
+        let clock = self.host.clock;
         self.running = Some(started("loads", move || {
+            let mut watch = Watch::begin(clock, None);
             let outcome = prepared.run(at, first, of, |second| {
+                let reported = Reported { second: second.clone(), counters: watch.second() };
                 // Nobody hears it any more: then the load is being stopped.
-                let _ = events.send(Event::Second(Box::new(second.clone())));
+                let _ = events.send(Event::Second(Box::new(reported)));
             });
             let _ = events.send(Event::Done(Box::new(outcome)));
         })?);

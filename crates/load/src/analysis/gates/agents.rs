@@ -71,7 +71,10 @@ fn spread(agents: &[AgentRun]) -> Option<Gate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
     use crate::agents::clock::Offset;
+    use crate::agents::message::Reported;
     use crate::agents::told::AgentSecond;
     use crate::analysis::gates::gates;
     use crate::analysis::tests::run;
@@ -83,7 +86,7 @@ mod tests {
         let second = |ns: &u64| {
             let mut second = Second::new([Operation::Get].into_iter());
             second.send_lag.record_n(*ns, 100).unwrap();
-            AgentSecond::of(&second)
+            AgentSecond::of(&Reported { second, counters: BTreeMap::new() })
         };
         let clock = Some(Offset { offset_ns: 0, error_ns: 1000 });
         AgentRun {
@@ -111,6 +114,38 @@ mod tests {
         let gate = found.next().unwrap_or_else(|| panic!("no {name} in {gates:?}"));
         assert!(gate.colour == want && gate.words.contains(words), "{gate:?}");
         assert_eq!(found.next(), None, "one of a name");
+    }
+
+    /// With what this machine and two agents, of which one has nothing to tell, counted in the first and in the second second.
+    fn counted(name: &str, own: [f64; 2], theirs: [f64; 2], want: Colour, words: &str) {
+        let head = RunHead { rate: Some(2000.0), warm_up_s: Some(1), ..RunHead::default() };
+        let mut run = run(head, &[(1_000_000, 200), (1_000_000, 200)]);
+        let counters = |value: f64| -> BTreeMap<String, f64> {
+            let [steal, pressure] = if name == "steal" { [value, 0.0] } else { [0.0, value] };
+            [("cpu_steal", steal), ("cpu_idle", 1.0 - steal), ("pressure_cpu", pressure)]
+                .map(|(name, value)| (name.to_owned(), value))
+                .into()
+        };
+        for (second, value) in run.seconds.iter_mut().zip(own) {
+            second.counters = counters(value);
+        }
+        let mut agents = vec![agent("h1:7411", [10, 10], 0.3, 0), agent("h2:7411", [10, 10], 0.3, 0)];
+        for (second, value) in agents[1].seconds.iter_mut().zip(theirs) {
+            second.counters = counters(value);
+        }
+        run.end.as_mut().unwrap().agents = agents;
+        let gates = gates(&run, &Figures::of(&run));
+        let found: Vec<&Gate> = gates.iter().filter(|gate| gate.name == name).collect();
+        let [gate] = found[..] else { panic!("one {name} in {gates:?}") };
+        assert!(gate.colour == want && gate.words.contains(words), "{gate:?}");
+    }
+
+    #[test]
+    fn a_host_whose_cpus_were_taken_is_named() {
+        counted("steal", [0.0, 0.0], [0.0, 0.03], Colour::Amber, "3 % of the cpus on h2:7411");
+        counted("steal", [0.0, 0.09], [0.0, 0.03], Colour::Red, "9 % of the cpus: ");
+        counted("steal", [0.5, 0.0], [0.5, 0.0], Colour::Green, "");
+        counted("pressure", [0.0, 0.1], [0.0, 0.7], Colour::Red, "waited for a cpu on h2:7411 in 70 %");
     }
 
     #[test]
