@@ -6,13 +6,14 @@
 
 mod server;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use load::result::{Saved, read};
+use load::result::{Run, Saved, read};
 use server::{Folder, PATIENCE, Served, Server};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -120,6 +121,15 @@ fn run(words: &[&str], agents: &str, secret_file: &str) -> Command {
     command
 }
 
+/// What a kernel counted in a second of a load.
+#[track_caller]
+fn counted(counters: &BTreeMap<String, f64>) {
+    for name in ["cpu_softirq", "cpu_steal", "tcp_retransmits", "context_switches", "process_ran"] {
+        assert!(counters.contains_key(name), "{name} of {counters:?}");
+    }
+    assert!(counters["context_switches"] > 0.0, "{counters:?}");
+}
+
 /// Asks as often as it was told, sets every key once, and keeps who did what on which machine.
 #[track_caller]
 fn check_two_hosts(saved: &Saved, names: [&str; 2], server: &str) {
@@ -137,6 +147,8 @@ fn check_two_hosts(saved: &Saved, names: [&str; 2], server: &str) {
     for agent in &end.agents {
         assert!(agent.clock_before.is_some() && agent.clock_after.is_some(), "{agent:?}");
         assert_eq!((agent.thread_use.len(), &agent.failure), (2, &None));
+        assert!(!agent.seconds.is_empty());
+        agent.seconds.iter().for_each(|second| counted(&second.counters));
     }
     for (side, host) in [("client", names[0]), ("client", names[1]), ("server", server)] {
         for at in ["start", "end"] {
@@ -341,6 +353,72 @@ fn agents_stop_with_their_coordinator() {
     until("the agents' connections are closed", || client.info("connected_clients") == 1);
 }
 
+/// Experiments of this server against itself, so short that nothing can be told. What was kept, with each run's agents looked at.
+#[track_caller]
+fn reproduced(host: Option<&str>, words: &[&str], result: &str) -> Saved {
+    let mut command = program(host);
+    command.args(["bench", "reproduce"]).args(words).args(["--level-duration", "200ms", "--pairs", "1"]);
+    let output = command.args(["--noisy", "-q", "--result", result]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let saved = saved(result);
+    assert!(saved.is_complete);
+    for run in &saved.runs {
+        let end = run.end.as_ref().unwrap();
+        assert!(end.answered > 0 && end.failure.is_none(), "{end:?}");
+        let threads: usize = end.agents.iter().map(|agent| agent.thread_use.len()).sum();
+        assert_eq!(usize::try_from(run.head.thread_count).unwrap(), threads, "{:?}", run.head);
+        for agent in &end.agents {
+            assert!(agent.answered > 0 && !agent.seconds.is_empty(), "{agent:?}");
+            agent.seconds.iter().for_each(|second| counted(&second.counters));
+        }
+    }
+    saved
+}
+
+/// Who made the runs of an experiment's set-up.
+fn makers<'a>(saved: &'a Saved, experiment: &str, arm: &str) -> Vec<Vec<&'a str>> {
+    let of = |run: &&'a Run| run.head.experiment == experiment && run.head.arm == arm;
+    let agents = |run: &'a Run| run.end.iter().flat_map(|end| &end.agents).map(|it| it.name.as_str());
+    saved.runs.iter().filter(of).map(|run| agents(run).collect()).collect()
+}
+
+/// An instance of the peer has a load of its own, and so an agent; the lanes have one load, and so both agents.
+#[test]
+fn each_instance_of_a_published_experiment_has_an_agent() {
+    if Command::new("redis-server").arg("--version").output().is_err() {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    }
+    let folder = Folder::new("agents-instances");
+    let (one, two, secret) = two(&folder);
+    let agents = format!("{},{}", one.address, two.address);
+    let words = ["E1", "--port", "7600", "--levels", "10,20", "--bind", "127.0.0.1"];
+    let more = ["--agents", &agents, "--secret-file", &secret];
+    let saved = reproduced(None, &[&words[..], &more].concat(), &folder.path("result.jsonl"));
+    assert_eq!(makers(&saved, "E1", "a"), [[one.address.as_str()], [&two.address]].repeat(2));
+    assert_eq!(makers(&saved, "E1", "b"), [[one.address.as_str(), &two.address]].repeat(2));
+    let own = saved.runs.iter().flat_map(|run| &run.seconds).map(|second| &second.counters);
+    own.for_each(counted);
+}
+
+#[test]
+fn what_agents_can_not_do_for_a_published_experiment_is_said() {
+    let folder = Folder::new("agents-reproduce-refused");
+    let secret = secret_file(&folder, "secret", SECRET);
+    let check = |words: &[&str], code: i32, want: &str| {
+        let mut command = program(None);
+        command.args(["bench", "reproduce", "E1", "--peer", "expresslane", "--noisy", "-q"]).args(words);
+        refused(command.args(["--secret-file", &secret]), code, want);
+    };
+    check(&["--agents", "127.0.0.1:1"], 2, "say with --bind ADDRESS");
+    check(&["--agents", "127.0.0.1:1", "--bind", "0.0.0.0"], 2, "is every address");
+    check(&["--agents", "127.0.0.1:1", "--bind", "127.0.0.1"], 1, "agent 127.0.0.1:1: ");
+    check(&["--agents", "127.0.0.1:1", "--bind", "127.0.0.1", "--instances", "2"], 2, "or --instances 1");
+    check(&["--agents", "127.0.0.1:1", "--server-agent", "127.0.0.1:2"], 2, "--server-agent is for servers");
+    check(&["--bind", "127.0.0.1"], 2, "--agents");
+    check(&[], 2, "--secret-file is for --agents");
+}
+
 /// Network namespaces, each as a host; removed with the test, and with them all that is in them.
 struct Hosts(Vec<String>);
 
@@ -421,4 +499,24 @@ fn hosts_of_their_own_load_together() {
     done(&mut command);
     check_two_hosts(&saved(&result), [&one.address, &two.address], &beside.address);
     drop(server);
+    // The published experiments, whose servers the coordinator starts on its own host.
+    let words = ["all", "--peer", "expresslane", "--levels", "10,128", "--bind", "10.231.9.1"];
+    let more = ["--agents", "10.231.1.2,10.231.2.2", "--secret-file", &secret];
+    let saved = reproduced(Some(at_server.as_str()), &[&words[..], &more].concat(), &result);
+    let both = [one.address.as_str(), &two.address];
+    for (experiment, arm, want) in [
+        ("E1", "b", &both[..]),
+        ("E2", "own", &both),
+        // One connection is one agent's.
+        ("E3", "own", &both[..1]),
+        ("E4", "a", &both),
+        ("E5", "full", &both),
+    ] {
+        assert_eq!(makers(&saved, experiment, arm), [want], "{experiment} {arm}");
+    }
+    assert!(makers(&saved, "E5", "+ load pinned").is_empty(), "the load's cpus are not this host's");
+    for host in both {
+        let known = saved.surroundings.iter().filter(|one| one.host == host);
+        assert_eq!(known.map(|one| one.at.as_str()).collect::<Vec<_>>(), ["start", "end"], "{host}");
+    }
 }

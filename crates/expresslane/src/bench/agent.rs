@@ -1,7 +1,7 @@
 //! Other machines that load together with this one, or instead of it: `expresslane bench agent` there, a coordinator here.
 //!
 //! ```text
-//! run, search, compare ──▶ crew::load ──▶ fleet (coordinator) ──stream──▶ seat ──▶ session ──▶ crew::Prepared    another host
+//! run, search, compare, reproduce ──▶ crew::load ──▶ fleet (coordinator) ──stream──▶ seat ──▶ session ──▶ crew::Prepared    another host
 //!                                           │ measure: clocks              │ one coordinator at a time
 //!                                           └ gather: seconds are added    └ its own machine, captured
 //! ```
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use load::agents::handshake::Secret;
 use load::agents::message::{Answer, Busy};
 
-pub(in crate::bench) use fleet::{Agents, Hosts};
+pub(in crate::bench) use fleet::{Agents, Hosts, Roster};
 pub(crate) use settings::{AGENT_EXAMPLES, AGENT_LONG, AgentSettings, AgentsSettings};
 
 use super::Trouble;

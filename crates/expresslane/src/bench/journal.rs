@@ -57,7 +57,10 @@ impl Journal {
     /// Keeps no seconds of runs in memory any more; the file has them. A second is up to a megabyte, and a long experiment has
     /// thousands.
     pub(super) fn forget_seconds(&mut self) {
-        self.saved.runs.iter_mut().for_each(|run| run.seconds = Vec::new());
+        for run in &mut self.saved.runs {
+            run.seconds = Vec::new();
+            run.end.iter_mut().flat_map(|end| &mut end.agents).for_each(|agent| agent.seconds = Vec::new());
+        }
     }
 
     /// It is whole.

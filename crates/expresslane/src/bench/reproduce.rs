@@ -10,6 +10,7 @@ mod link;
 mod setup;
 pub(super) mod text;
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -25,6 +26,7 @@ use load::statistics::order::{PairOrder, levels_shuffled, pairs_balanced};
 use wire::client::Reply;
 
 use super::Trouble;
+use super::agent::{Agents, Hosts, Roster};
 use super::compare::server::Server;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
@@ -59,7 +61,8 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     }
     let facts =
         Facts::read().map_err(|error| Trouble::load(format!("the machine can't be read: {error}")))?;
-    let place = place(settings, &facts)?;
+    let roster = roster(settings)?;
+    let place = place(settings, &facts, roster.as_ref())?;
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
     let clock = Clock::new();
@@ -76,10 +79,14 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let plans: Vec<Planned> =
         plans.map(|id| planned(settings, Preset::of(*id), &place, &facts, &offer)).collect();
     let saved_plan = serde_json::json!({ "experiments": &plans });
-    let journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
+    let mut journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
         .map_err(Trouble::load)?;
+    // An agent has one coordinator at a time: what is asked here is over before it loads.
+    run::machines(&Hosts::of(&settings.agents).map_err(Trouble::load)?, "start", &mut journal, &mut live);
     let mut reproducing = Reproducing {
         place,
+        bind: settings.bind,
+        roster,
         stop,
         clock,
         journal,
@@ -108,6 +115,10 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
         }
     }
     let is_stopped = reproducing.stop.is_set();
+    match Hosts::of(&settings.agents) {
+        Ok(hosts) => run::machines(&hosts, "end", &mut reproducing.journal, &mut reproducing.live),
+        Err(why) => problem = problem.or(Some(why)),
+    }
     let (saved, broken) = reproducing.journal.end();
     super::say(&if settings.output.json { text::json(&evaluations) } else { text::ending(&evaluations) });
     report::write_page(&Repetition { saved, measured: reproducing.measured }, &settings.output.wanted)?;
@@ -119,8 +130,36 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     }
 }
 
+/// The agents that load; none: this process does.
+fn roster(settings: &ReproduceSettings) -> Result<Option<Roster>, Trouble> {
+    let roster = Roster::of(&settings.agents).map_err(Trouble::usage)?;
+    let Some(agents) = &roster else { return Ok(None) };
+    match settings.bind {
+        None => {
+            return Err(Trouble::usage(
+                "--agents load servers that run on this machine: say with --bind ADDRESS at which address of it they reach them",
+            ));
+        }
+        Some(address) if address.is_unspecified() => {
+            return Err(Trouble::usage(format!(
+                "--bind {address} is every address: say at which one of this machine the agents reach it"
+            )));
+        }
+        Some(_) => {}
+    }
+    let instances = settings.instances.map_or(0, |count| usize::try_from(count).expect("32 bits"));
+    if settings.experiments.0.contains(&Id::E1) && instances > agents.count() {
+        return Err(Trouble::usage(format!(
+            "E1 has a load for each of its {instances} instances, all at once, and an agent makes one: name as many --agents, or \
+             --instances {}",
+            agents.count()
+        )));
+    }
+    Ok(roster)
+}
+
 /// Where everything runs, with the peer looked for before the first run.
-fn place(settings: &ReproduceSettings, facts: &Facts) -> Result<Place, Trouble> {
+fn place(settings: &ReproduceSettings, facts: &Facts, roster: Option<&Roster>) -> Result<Place, Trouble> {
     let program = std::env::current_exe()
         .map_err(|error| Trouble::load(format!("this program can't find itself: {error}")))?;
     let peer = settings.peer.clone();
@@ -130,7 +169,9 @@ fn place(settings: &ReproduceSettings, facts: &Facts) -> Result<Place, Trouble> 
         )));
     }
     let program = program.to_string_lossy().into_owned();
-    Place::new(facts.cpus.clone(), settings.instances, settings.port, peer, program).map_err(Trouble::load)
+    let agents = roster.map_or(0, Roster::count);
+    Place::new(facts.cpus.clone(), settings.instances, agents, settings.port, peer, program)
+        .map_err(Trouble::load)
 }
 
 /// Whether a program is there, by its path or below PATH.
@@ -150,6 +191,9 @@ fn count(count: usize) -> u32 {
 fn offer(settings: &ReproduceSettings, place: &Place) -> Offer {
     let wanted = |ids: &[Id]| settings.experiments.0.iter().any(|id| ids.contains(id));
     let links = match settings.links {
+        _ if place.agents > 0 => {
+            Err("agents load over the network that lies between, as fast as that is".to_owned())
+        }
         Links::Off => Err("left out (--links off)".to_owned()),
         Links::Auto if wanted(&[Id::E3, Id::E4]) => link::may_be_laid(),
         Links::Auto => Ok(()),
@@ -163,6 +207,7 @@ fn offer(settings: &ReproduceSettings, place: &Place) -> Offer {
         server_cpus_count: count(place.server_cpus.len()),
         links,
         io_uring: net::uring::probe().map_err(|why| why.to_string()),
+        agents_count: count(place.agents),
         nodes_count: count(nodes.len()),
         has_irqbalance: machine::is_running("irqbalance"),
     }
@@ -177,7 +222,7 @@ fn planned(
     offer: &Offer,
 ) -> Planned {
     let instances = count(place.instances);
-    let threads = instances.min(count(place.load_cpus.len()));
+    let threads = count(place.load_threads(place.instances));
     let mut scale = Scale::new(preset, settings.quick, instances, threads, facts.memory_size);
     scale.pairs = settings.pairs.unwrap_or(scale.pairs);
     if let Some(duration) = settings.level_duration {
@@ -187,11 +232,22 @@ fn planned(
     if let Some(levels) = &settings.levels {
         scale.levels.retain(|level| levels.contains(level));
     }
-    Planned::new(preset, scale, offer)
+    let instances = if preset.id == Id::E1 { instances } else { 1 };
+    let agents_count = offer.agents_count.min(connections_least(preset, &scale) * instances);
+    Planned::new(preset, scale, &Offer { agents_count, ..offer.clone() })
+}
+
+/// Connections of an instance at the level with the fewest: more agents than these it can't have.
+fn connections_least(preset: &Preset, scale: &Scale) -> u32 {
+    let levels = scale.levels.iter().map(|level| preset.connections_at(Some(*level)));
+    levels.min().unwrap_or_else(|| preset.connections_at(None))
 }
 
 struct Reproducing {
     place: Place,
+    /// Where the servers listen, if agents load.
+    bind: Option<IpAddr>,
+    roster: Option<Roster>,
     stop: Stop,
     clock: Clock,
     journal: Journal,
@@ -207,6 +263,8 @@ struct Half<'a> {
     arm: &'a Arm,
     pair: u32,
     fleet: &'a Fleet,
+    /// Of each load; none: this process makes them.
+    agents: Vec<Agents>,
     /// What lies between, where it is not loopback.
     cable: Option<&'a Cable>,
 }
@@ -245,8 +303,10 @@ impl Reproducing {
             };
             let from = self.measured.len();
             for arm in in_order {
-                let fleet = fleet(planned, arm, &self.place, &Host::of(arm.link, cable.as_ref()));
-                self.half(&Half { planned, arm, pair, fleet: &fleet, cable: cable.as_ref() })?;
+                let host = Host::of(arm.link, cable.as_ref(), self.bind);
+                let fleet = fleet(planned, arm, &self.place, &host);
+                let agents = self.agents(planned, &fleet)?;
+                self.half(&Half { planned, arm, pair, fleet: &fleet, agents, cable: cable.as_ref() })?;
                 if self.stop.is_set() {
                     return Ok(());
                 }
@@ -259,6 +319,15 @@ impl Reproducing {
             self.live.line(&format!("{} pair {} of {wanted}: {fate}", planned.id, pair + 1));
         }
         Ok(())
+    }
+
+    /// Those that make each load of a set-up: no more of them than it has connections at its lowest level.
+    fn agents(&self, planned: &Planned, fleet: &Fleet) -> Result<Vec<Agents>, String> {
+        let Some(roster) = &self.roster else { return Ok(Vec::new()) };
+        let each = connections_least(Preset::of(planned.id), &planned.scale);
+        let instances = fleet.targets.iter().map(|target| target.instances).min().unwrap_or(1);
+        let most = usize::try_from(each * instances).expect("32 bits");
+        roster.groups(fleet.targets.len(), most)
     }
 
     /// Fresh servers, and all levels on them.
@@ -301,7 +370,8 @@ impl Reproducing {
         pids: &[Option<u32>],
         sets: bool,
     ) -> Result<(), String> {
-        let orders: Vec<Order> = half.fleet.targets.iter().map(|target| order(half, target, level)).collect();
+        let order = |(index, target)| order(half, target, level, half.agents.get(index).cloned());
+        let orders: Vec<Order> = half.fleet.targets.iter().enumerate().map(order).collect();
         if sets {
             half.shape(true)?;
             self.set_keys(half.fleet, &orders[0])?;
@@ -382,7 +452,7 @@ impl Reproducing {
             protocol: order.login.dialect.to_string(),
             connection_count: order.connection_count,
             pipeline: order.pipeline,
-            thread_count: u32::from(order.thread_count),
+            thread_count: u32::from(order.thread_count) * order.agents.as_ref().map_or(1, Agents::count),
             warm_up_s: Some(half.planned.scale.warm_up_s),
             duration_s: order.duration.as_secs_f64(),
             seed: order.seed,
@@ -446,7 +516,7 @@ fn one(order: &Order, stop: &Stop, index: usize, out: &Sender<(usize, Second)>) 
 }
 
 /// A load of a level.
-fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
+fn order(half: &Half<'_>, target: &Target, level: Option<u32>, agents: Option<Agents>) -> Order {
     let preset = Preset::of(half.planned.id);
     let mut workload = preset.workload(level);
     if target.dialect == Dialect::Aerospike {
@@ -468,7 +538,7 @@ fn order(half: &Half<'_>, target: &Target, level: Option<u32>) -> Order {
         duration: Duration::from_secs_f64(half.planned.scale.level_s),
         requests_max: u64::MAX,
         seed: SEED + u64::from(half.pair),
-        agents: None,
+        agents,
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) enum BenchVerb {
     Report(ReportSettings),
     /// Repeat the published experiments, and print them beside what was published
     #[command(long_about = reproduce::LONG, after_long_help = reproduce::EXAMPLES)]
-    Reproduce(reproduce::ReproduceSettings),
+    Reproduce(Box<reproduce::ReproduceSettings>),
 }
 
 const SELF_TEST_LONG: &str = "Check this instrument against answers that are known.

@@ -34,7 +34,7 @@ pub struct Scale {
     pub warm_up_s: u32,
     /// Instances of the server: processes, or lanes.
     pub instances: u32,
-    /// Threads of the load, each with a cpu.
+    /// Threads of the load, each with a cpu; of each agent, if agents load.
     pub load_threads: u32,
     /// The levels that run; empty where nothing is swept.
     pub levels: Vec<u32>,
@@ -95,6 +95,9 @@ pub struct Planned {
     /// What the machine costs, in dollars.
     #[serde(default)]
     pub price: Option<f64>,
+    /// Agents that load from other machines; none: this one loads.
+    #[serde(default)]
+    pub agents_count: u32,
 }
 
 impl Scale {
@@ -151,6 +154,7 @@ impl Planned {
             missing,
             scale,
             price: offer.price,
+            agents_count: offer.agents_count,
         }
     }
 
@@ -228,7 +232,12 @@ fn shrunk(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Shrunk> {
             1 => processes.to_string(),
             loops => format!("{processes} of {loops} event loops"),
         };
-        let loops = format!("1 of {threads} event loop{}", plural(threads));
+        let loops = match offer.agents_count {
+            0 => format!("1 of {threads} event loop{}", plural(threads)),
+            count => {
+                format!("{count} agent{} of {threads} event loop{}", plural(count), plural(threads))
+            }
+        };
         // A process has its load, as published; they are one process here, and the lanes' load is one that is routed.
         let here = if is_swept && instances > 1 { format!("{loops}, a load an instance") } else { loops };
         row("client processes", published, here);
@@ -251,18 +260,24 @@ fn plural(count: u32) -> &'static str {
 }
 
 /// Why nothing of a network card can be had.
-const NO_CARD: &str = "server and load are one machine, and no card lies between them";
+fn no_card(offer: &Offer) -> &'static str {
+    match offer.agents_count {
+        0 => "server and load are one machine, and no card lies between them",
+        _ => "this command leaves the card between server and agents as it is",
+    }
+}
 
 /// E2: what the published table says of both sides, as far as it is had here; and the rest, with what ADQ adds to its own side.
 fn tuning(preset: &Preset, offer: &Offer) -> (Vec<Tuned>, Vec<Missing>) {
     if preset.id != Id::E2 {
         return (Vec::new(), Vec::new());
     }
-    let nodes = format!(
-        "server and load are pinned, each to cpus of its own; this machine has {} memory node{}",
-        offer.nodes_count,
-        plural(offer.nodes_count)
-    );
+    let pinned = match offer.agents_count {
+        0 => "server and load are pinned, each to cpus of its own",
+        _ => "the server is pinned, the load is on other machines",
+    };
+    let nodes =
+        format!("{pinned}; this machine has {} memory node{}", offer.nodes_count, plural(offer.nodes_count));
     let mut tuned = vec![Tuned { what: "NUMA pinning".to_owned(), how: nodes }];
     let mut missing = Vec::new();
     let mut lacks =
@@ -272,8 +287,8 @@ fn tuning(preset: &Preset, offer: &Offer) -> (Vec<Tuned>, Vec<Missing>) {
     } else {
         tuned.push(Tuned { what: "irqbalance off".to_owned(), how: "it does not run".to_owned() });
     }
-    lacks("interrupt moderation fixed", NO_CARD);
-    lacks("interrupts affinitized", NO_CARD);
+    lacks("interrupt moderation fixed", no_card(offer));
+    lacks("interrupts affinitized", no_card(offer));
     let added = [
         "busy polling of epoll",
         "the NAPI id of a socket",
@@ -282,7 +297,7 @@ fn tuning(preset: &Preset, offer: &Offer) -> (Vec<Tuned>, Vec<Missing>) {
         "symmetric queues",
     ];
     for what in added {
-        lacks(&format!("ADQ side: {what}"), NO_CARD);
+        lacks(&format!("ADQ side: {what}"), no_card(offer));
     }
     (tuned, missing)
 }
@@ -291,7 +306,7 @@ fn tuning(preset: &Preset, offer: &Offer) -> (Vec<Tuned>, Vec<Missing>) {
 fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
     let mut list: Vec<(String, String)> = match preset.id {
         Id::E1 => vec![
-            ("the change from without to with ADQ".to_owned(), NO_CARD.to_owned()),
+            ("the change from without to with ADQ".to_owned(), no_card(offer).to_owned()),
             (
                 "lanes with a full copy each".to_owned(),
                 "this server has no copied placement; a lane holds its own keys".to_owned(),
@@ -303,7 +318,10 @@ fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
             ("the user-level stack".to_owned(), "this server has none".to_owned()),
             ("1024 vBuckets over 8 nodes".to_owned(), "one node has all of them".to_owned()),
         ],
-        Id::E5 => recipe::missing().into_iter().map(|missing| (missing.what, missing.why)).collect(),
+        Id::E5 => recipe::missing(offer.agents_count > 0)
+            .into_iter()
+            .map(|missing| (missing.what, missing.why))
+            .collect(),
     };
     if matches!(preset.id, Id::E3 | Id::E4) {
         if let Err(why) = &offer.links {
@@ -314,7 +332,7 @@ fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
         }
     }
     if preset.id == Id::E5 {
-        list.push(("busy polling".to_owned(), format!("{NO_CARD}, so there is no queue to poll")));
+        list.push(("busy polling".to_owned(), format!("{}: its queues are not polled", no_card(offer))));
         if offer.server_cpus_count == 1 {
             list.push((
                 "the whole recipe less client routes".to_owned(),
@@ -439,6 +457,31 @@ mod tests {
         assert!(lacks(&busy, "irqbalance off").unwrap().contains("systemctl stop irqbalance"));
         let added = busy.missing.iter().filter(|missing| missing.what.starts_with("ADQ side"));
         assert_eq!(added.count(), 5);
+    }
+
+    /// Nothing is said of this machine's cpus or of a card that is not there: the load is elsewhere.
+    #[test]
+    fn a_load_from_agents_is_described_as_one() {
+        for id in Id::ALL {
+            let preset = Preset::of(id);
+            let offer = Offer { agents_count: 2, ..offer(4) };
+            let planned = Planned::new(preset, Scale::new(preset, false, 2, 3, PLENTY), &offer);
+            let read: Planned = serde_json::from_str(&serde_json::to_string(&planned).unwrap()).unwrap();
+            assert_eq!((read.agents_count, &read), (2, &planned), "{id}");
+            let why = planned.missing.iter().map(|missing| missing.why.as_str());
+            let how = planned.tuned.iter().map(|tuned| tuned.how.as_str());
+            for text in why.chain(how) {
+                let is_of_one_machine =
+                    ["no card", "server and load", "loopback"].iter().any(|it| text.contains(it));
+                assert!(!is_of_one_machine, "{id}: {text}");
+            }
+            let want = match id {
+                Id::E1 => "2 agents of 3 event loops, a load an instance",
+                Id::E5 => continue,
+                _ => "2 agents of 1 event loop",
+            };
+            assert_eq!(here(&planned, "client processes").1, want, "{id}");
+        }
     }
 
     #[test]

@@ -113,6 +113,8 @@ pub struct Offer {
     pub links: Result<(), String>,
     /// Whether io_uring can be had, or why not.
     pub io_uring: Result<(), String>,
+    /// Agents that load from other machines; none: this one loads.
+    pub agents_count: u32,
     /// Memory nodes.
     pub nodes_count: u32,
     /// Whether irqbalance runs.
@@ -162,14 +164,14 @@ pub(super) fn of(
             (arms, steps, Vec::new())
         }
         Id::E5 => {
-            let recipes = recipe::recipes(offer.server_cpus_count);
+            let recipes = recipe::recipes(offer.server_cpus_count, offer.agents_count > 0);
             let cores = |recipe: &Recipe| {
                 if recipe.own_cores { offer.server_cpus_count } else { offer.cpus_count }
             };
             let of_recipe = |(name, recipe): &(String, Recipe)| arm(name, name, cores(recipe), Server::Lanes);
             let mut arms: Vec<Arm> = recipes.iter().map(of_recipe).collect();
             let peer = arm("peer", peer, 1, Server::Peer);
-            let steps = recipe::steps(&recipes, Some(&peer));
+            let steps = recipe::steps(&recipes, offer.agents_count > 0, Some(&peer));
             arms.push(peer);
             (arms, steps, recipes)
         }
@@ -239,6 +241,7 @@ pub(super) mod tests {
             server_cpus_count: cpus_count / 2,
             links: Ok(()),
             io_uring: Ok(()),
+            agents_count: 0,
             nodes_count: 1,
             has_irqbalance: false,
         }

@@ -322,7 +322,7 @@ fn here(evaluation: &Evaluation) -> Markup {
             ul.plain { @for tuned in &planned.tuned { li { "On both sides, " (tuned.what) ": " (tuned.how) "." } } }
         }
         @if !planned.missing.is_empty() { (table(&missing)) }
-        @if planned.id == Id::E5 { (all_ingredients()) }
+        @if planned.id == Id::E5 { (all_ingredients(planned.agents_count > 0)) }
         @for limited in &evaluation.limited {
             p {
                 b { "Load-limited" } ": " (name(&limited.arm)) ", in " (limited.count) " of " (limited.of) " runs; in the first of them "
@@ -343,9 +343,9 @@ fn here(evaluation: &Evaluation) -> Markup {
     }
 }
 
-fn all_ingredients() -> Markup {
+fn all_ingredients(has_agents: bool) -> Markup {
     let mut shown = Table::new(["ingredient", "what becomes of it", "how, or why not"]);
-    for ingredient in ingredients() {
+    for ingredient in ingredients(has_agents) {
         let state = match ingredient.state {
             State::Always => "always in",
             State::Switched => "switched",

@@ -93,6 +93,53 @@ impl Hosts {
     }
 }
 
+/// Agents that are called anew for each set-up, in as many groups as it has loads: an agent makes one load at a time.
+pub(in crate::bench) struct Roster {
+    agents: Vec<AgentAddress>,
+    secret: Secret,
+}
+
+impl Roster {
+    /// Of the agents that were named. None: there are none, and this process loads.
+    ///
+    /// # Errors
+    /// Their secret can't be had.
+    pub(in crate::bench) fn of(settings: &AgentsSettings) -> Result<Option<Roster>, String> {
+        let AgentsSettings { agents, server_agent, secret_file } = settings;
+        if server_agent.is_some() {
+            return Err(
+                "--server-agent is for servers elsewhere: these are started on this machine".to_owned()
+            );
+        }
+        if agents.is_empty() {
+            return match secret_file {
+                Some(_) => Err("--secret-file is for --agents".to_owned()),
+                None => Ok(None),
+            };
+        }
+        let secret = secret::secret(secret_file.as_deref())?.unwrap_or_else(Secret::none);
+        Ok(Some(Roster { agents: agents.clone(), secret }))
+    }
+
+    /// How many.
+    pub(in crate::bench) fn count(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// Connects to them in so many groups of up to `most` each, the first agents first.
+    ///
+    /// # Errors
+    /// One is not there, is busy or is somebody else: in words that name it.
+    pub(in crate::bench) fn groups(&self, count: usize, most: usize) -> Result<Vec<Agents>, String> {
+        let of_group = |group: usize| {
+            let agents: Vec<AgentAddress> =
+                self.agents.iter().skip(group).step_by(count).take(most).cloned().collect();
+            Fleet::call(&agents, &self.secret).map(|fleet| Agents(Arc::new(Mutex::new(fleet))))
+        };
+        (0..count).map(of_group).collect()
+    }
+}
+
 impl Agents {
     fn fleet(&self) -> std::sync::MutexGuard<'_, Fleet> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -13,7 +13,7 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:7411";
 
 pub(crate) const AGENT_LONG: &str = "Load servers on behalf of a coordinator on another machine.
 
-An agent waits for `bench run`, `search` or `compare` with --agents. It makes its part of the load from its own machine and \
+An agent waits for `bench run`, `search`, `compare` or `reproduce` with --agents. It makes its part of the load from its own machine and \
 sends every second of it back, where histograms are added: percentiles are those of all requests, never means. It serves one \
 coordinator at a time, tells others who that is, and ends its load when the coordinator is gone. Started beside the server it \
 can also just say what machine that is (--server-agent).

@@ -6,6 +6,8 @@
 //! ```
 //! Where there are more instances than cpus they share them, and the plan says so.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use load::connect::{Dialect, Endpoint};
 use load::experiments::{Arm, Id, Link, Planned, Recipe, Server};
 
@@ -26,9 +28,11 @@ pub(super) fn is_self(peer: &str) -> bool {
 pub(super) struct Place {
     /// All cpus.
     pub(super) cpus: Vec<usize>,
-    /// Those of servers, and those of loads.
+    /// Those of servers, and those of loads: none where agents load.
     pub(super) server_cpus: Vec<usize>,
     pub(super) load_cpus: Vec<usize>,
+    /// Agents that load; none: this machine does.
+    pub(super) agents: usize,
     /// Instances of E1.
     pub(super) instances: usize,
     /// First of the ports.
@@ -39,25 +43,40 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of these cpus: one for each instance as far as there are, or half, for servers; the others are the load's.
+    /// Of these cpus: one for each instance as far as there are, or half, for servers; the others are the load's. Where so many
+    /// agents load all of them are the servers', and there is an instance for each agent as far as there are cpus.
     ///
     /// # Errors
     /// There are too few, in a sentence.
     pub(super) fn new(
         cpus: Vec<usize>,
         instances: Option<u32>,
+        agents: usize,
         port: u16,
         peer: String,
         program: String,
     ) -> Result<Place, String> {
+        let instances = instances.map(|count| usize::try_from(count).expect("32 bits"));
+        if agents > 0 {
+            let instances = instances.unwrap_or(cpus.len().min(agents));
+            let (server_cpus, load_cpus) = (cpus.clone(), Vec::new());
+            return Ok(Place { cpus, server_cpus, load_cpus, agents, instances, port, peer, program });
+        }
         let Some(spare) = cpus.len().checked_sub(1).filter(|spare| *spare > 0) else {
             return Err("one cpu is too few for a server and a load: use a machine with two".to_owned());
         };
-        let half = cpus.len() / 2;
-        let instances = instances.map_or(half, |count| usize::try_from(count).expect("32 bits"));
+        let instances = instances.unwrap_or(cpus.len() / 2);
         let (server_cpus, load_cpus) = cpus.split_at(instances.min(spare));
         let (server_cpus, load_cpus) = (server_cpus.to_vec(), load_cpus.to_vec());
-        Ok(Place { cpus, server_cpus, load_cpus, instances, port, peer, program })
+        Ok(Place { cpus, server_cpus, load_cpus, agents, instances, port, peer, program })
+    }
+
+    /// Threads of a load that spans so many instances; with agents of each agent's.
+    pub(super) fn load_threads(&self, instances: usize) -> usize {
+        match self.agents {
+            0 => instances.min(self.load_cpus.len()),
+            agents => instances.div_ceil(agents),
+        }
     }
 }
 
@@ -70,14 +89,22 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// At the far end of a link, or here.
-    pub(super) fn of(link: Link, cable: Option<&Cable>) -> Host {
+    /// At the far end of a link, or here, at the address at which agents reach it.
+    pub(super) fn of(link: Link, cable: Option<&Cable>, bind: Option<IpAddr>) -> Host {
         match (link, cable) {
             (Link::Unshaped | Link::Gigabits(_), Some(cable)) => {
                 Host { address: cable.far_address.clone(), wrapper: cable.far_words() }
             }
-            _ => Host { address: "127.0.0.1".to_owned(), wrapper: Vec::new() },
+            _ => {
+                let address = bind.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_string();
+                Host { address, wrapper: Vec::new() }
+            }
         }
+    }
+
+    /// Whether others than this machine's programs reach it: then a server without a password serves them if it is told to.
+    fn is_open(&self) -> bool {
+        self.address.parse().is_ok_and(|address: IpAddr| !address.is_loopback())
     }
 }
 
@@ -166,7 +193,7 @@ fn processes(instances: usize, place: &Place, host: &Host) -> Fleet {
         is_cluster: false,
         instances: 1,
         thread_count: 1,
-        cpus: vec![place.load_cpus[index % place.load_cpus.len()]],
+        cpus: place.load_cpus.iter().copied().cycle().nth(index).into_iter().collect(),
     };
     Fleet {
         servers: (0..instances).map(server).collect(),
@@ -181,8 +208,7 @@ fn peer_words(place: &Place, host: &Host, index: usize, more: &[&str]) -> Vec<St
     let folder = std::env::temp_dir().to_string_lossy().into_owned();
     let port = port(place, index).to_string();
     let words: &[&str] = &[&place.peer, "--bind", &host.address, "--dir", &folder];
-    // A namespace of its own needs no protection from others.
-    let open: &[&str] = if host.wrapper.is_empty() { &[] } else { &["--protected-mode", "no"] };
+    let open: &[&str] = if host.is_open() { &["--protected-mode", "no"] } else { &[] };
     [words, open, more, &["--port", &port]].concat().into_iter().map(str::to_owned).collect()
 }
 
@@ -197,7 +223,7 @@ fn as_installed(place: &Place, host: &Host) -> Fleet {
 /// This server, with a lane for each instance.
 fn lanes(instances: usize, more: &[&str], place: &Place, host: &Host) -> Fleet {
     let cpus = &place.server_cpus[..instances.min(place.server_cpus.len())];
-    let threads = instances.min(place.load_cpus.len());
+    let threads = place.load_threads(instances);
     let mut server = serve(place, host, true, cpus, instances);
     if let Some(words) = &mut server.start {
         words.extend(more.iter().map(|word| (*word).to_owned()));
@@ -211,7 +237,7 @@ fn lanes(instances: usize, more: &[&str], place: &Place, host: &Host) -> Fleet {
             is_cluster: true,
             instances: count(instances),
             thread_count: u16::try_from(threads).unwrap_or(u16::MAX),
-            cpus: place.load_cpus[..threads].to_vec(),
+            cpus: place.load_cpus.iter().copied().take(threads).collect(),
         }],
         is_loose: false,
     }
@@ -246,7 +272,7 @@ fn serve(place: &Place, host: &Host, has_lane_ports: bool, cpus: &[usize], lanes
     let (lanes, list) = (lanes.to_string(), list_of(cpus));
     let mut words =
         vec![&place.program, "serve", "--bind", &host.address, "--port", &shared, "--lane-ports", &own];
-    if !host.wrapper.is_empty() {
+    if host.is_open() {
         words.extend(["--protected-mode", "no"]);
     }
     words.extend(["--lanes", &lanes]);
@@ -286,11 +312,12 @@ mod tests {
     use load::experiments::{Offer, Preset, Scale};
 
     fn place(cpus: usize, peer: &str) -> Place {
-        Place::new((0..cpus).collect(), None, 7000, peer.to_owned(), "/bin/expresslane".to_owned()).unwrap()
+        Place::new((0..cpus).collect(), None, 0, 7000, peer.to_owned(), "/bin/expresslane".to_owned())
+            .unwrap()
     }
 
     fn here() -> Host {
-        Host::of(Link::Loopback, None)
+        Host::of(Link::Loopback, None, None)
     }
 
     fn far() -> Host {
@@ -337,6 +364,7 @@ mod tests {
             server_cpus_count: count(place.server_cpus.len()),
             links: Ok(()),
             io_uring: Ok(()),
+            agents_count: 0,
             nodes_count: 1,
             has_irqbalance: false,
         };
@@ -357,13 +385,39 @@ mod tests {
         let place = place(6, "redis-server");
         assert_eq!((&place.server_cpus[..], &place.load_cpus[..]), (&[0, 1, 2][..], &[3, 4, 5][..]));
         for (cpus, instances, servers) in [(2, Some(2), 1), (4, Some(9), 3), (4, Some(1), 1), (3, None, 1)] {
-            let place = Place::new((0..cpus).collect(), instances, 1, String::new(), String::new()).unwrap();
+            let place =
+                Place::new((0..cpus).collect(), instances, 0, 1, String::new(), String::new()).unwrap();
             assert_eq!((place.server_cpus.len(), place.load_cpus.len()), (servers, cpus - servers), "{cpus}");
         }
         for cpus in [0, 1] {
-            let problem = Place::new((0..cpus).collect(), None, 1, String::new(), String::new());
+            let problem = Place::new((0..cpus).collect(), None, 0, 1, String::new(), String::new());
             assert!(problem.unwrap_err().contains("too few"), "{cpus}");
         }
+    }
+
+    /// The load takes no cpu of this machine, and whoever is elsewhere is let in.
+    #[test]
+    fn with_agents_all_cpus_are_the_servers() {
+        let place = |cpus: usize, instances, agents| {
+            let (peer, program) = ("redis-server".to_owned(), "/bin/expresslane".to_owned());
+            Place::new((0..cpus).collect(), instances, agents, 7000, peer, program).unwrap()
+        };
+        for (cpus, instances, agents, want) in [(4, None, 2, 2), (1, None, 3, 1), (4, Some(3), 2, 3)] {
+            let place = place(cpus, instances, agents);
+            assert_eq!((place.server_cpus.len(), place.load_cpus.len(), place.instances), (cpus, 0, want));
+        }
+        let host = Host::of(Link::Loopback, None, Some("10.0.0.5".parse().unwrap()));
+        let place = place(4, Some(3), 2);
+        for (arm, want) in [("a", [1; 3].as_slice()), ("b", &[2])] {
+            let fleet = of(Id::E1, arm, &place, &host);
+            assert!(words(&fleet, 0).contains("--bind 10.0.0.5"), "{}", words(&fleet, 0));
+            assert!(words(&fleet, 0).contains("--protected-mode no"), "{}", words(&fleet, 0));
+            let threads: Vec<u16> = fleet.targets.iter().map(|target| target.thread_count).collect();
+            assert_eq!(threads, want, "of each agent");
+            assert!(fleet.targets.iter().all(|target| target.cpus.is_empty()));
+        }
+        let near = Host::of(Link::Loopback, None, Some("127.0.0.1".parse().unwrap()));
+        assert!(!words(&of(Id::E2, "a", &place, &near), 0).contains("--protected-mode"));
     }
 
     #[test]
@@ -433,7 +487,7 @@ mod tests {
             assert_eq!(fleet.servers[0].wrapper, ["ip", "exec"]);
             assert!(fleet.targets[0].endpoint.to_string().starts_with("198.18.0.2:"), "{fleet:?}");
         }
-        assert_eq!(Host::of(Link::Unshaped, None).address, "127.0.0.1");
+        assert_eq!(Host::of(Link::Unshaped, None, None).address, "127.0.0.1");
     }
 
     #[test]

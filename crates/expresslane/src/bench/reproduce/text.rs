@@ -35,7 +35,7 @@ pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
         page.line("  ", "?: not one pair counts, so nothing is concluded; what was dropped stands below");
     }
     if planned.id == Id::E5 {
-        for ingredient in ingredients() {
+        for ingredient in ingredients(evaluation.planned.agents_count > 0) {
             let state = match ingredient.state {
                 State::Always => "always",
                 State::Switched => "switched",
@@ -208,6 +208,7 @@ mod tests {
             server_cpus_count: 1,
             links: Ok(()),
             io_uring: Ok(()),
+            agents_count: 0,
             nodes_count: 1,
             has_irqbalance: false,
         };

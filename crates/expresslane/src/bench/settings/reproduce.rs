@@ -1,10 +1,12 @@
 //! What `expresslane bench reproduce` can be told.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use load::experiments::Id;
 
 use super::OutputSettings;
+use crate::bench::agent::AgentsSettings;
 use crate::settings::whole;
 
 /// Ports that set-ups take from the first on: one for each lane, or instance.
@@ -23,6 +25,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
       the recipe, per core and per dollar, with another peer
   expresslane bench reproduce E3 --peer expresslane
       this server against itself: what of a difference is noise
+  expresslane bench reproduce E2 --agents 10.0.0.7,10.0.0.8 --secret-file secret --bind 10.0.0.5
+      servers here, the load from two other machines; `bench agent --help` says how they are started
 
 Exit codes: 0 done, and something can be told; 1 it can't be run, or a server died (one sentence says what to do); 2 a flag is wrong;
 3 done, and nothing can be told (the quick form never can); 130 stopped by Ctrl-C, with what there is until then.";
@@ -60,6 +64,11 @@ pub(crate) struct ReproduceSettings {
     /// The levels that are run, to try things out
     #[arg(long, hide = true, value_delimiter = ',')]
     pub(crate) levels: Option<Vec<u32>>,
+    /// Where the servers listen, which run on this machine: its address as the agents reach it. Nobody is asked for a password there
+    #[arg(long, help_heading = "Agents", value_name = "ADDRESS", requires = "agents")]
+    pub(crate) bind: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) agents: AgentsSettings,
     #[command(flatten)]
     pub(crate) output: OutputSettings,
 }

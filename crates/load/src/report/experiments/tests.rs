@@ -14,6 +14,7 @@ fn repetition(is_quick: bool, pairs: u32, peer: &str) -> Repetition {
         server_cpus_count: 1,
         links: Ok(()),
         io_uring: Err("forbidden by <policy>".to_owned()),
+        agents_count: 0,
         nodes_count: 1,
         has_irqbalance: true,
     };
