@@ -12,19 +12,22 @@
 //! go out when they are due, however many are unanswered: a request counts from when it was due, also if the server, or this
 //! program, was held up (coordinated omission; Tene, "How NOT to Measure Latency").
 
+mod asking;
+mod end;
 pub(crate) mod keys;
 pub(crate) mod nodes;
 pub(crate) mod schedule;
 
 use std::collections::VecDeque;
-use std::fmt;
 
-use net::{ConnId, Event, Need, Net, Output, Stream};
+use net::{ConnId, Event, Need, Net, Stream};
 
 use crate::chance::Chance;
 use crate::protocol::{Answer, Part, Protocol, Values};
 use crate::record::{Ending, Record, Second};
-use crate::workload::{Distribution, Operation, Sizes, Workload};
+use crate::workload::{Operation, Workload};
+use end::count;
+pub use end::{End, ErrorText, Failure};
 use keys::{DIGITS_COUNT, Keys, write_digits};
 pub use nodes::{Node, Nodes, Placing};
 pub use schedule::Pace;
@@ -35,12 +38,6 @@ use schedule::Schedule;
 pub const IN_FLIGHT_MAX: u64 = 4_000_000;
 /// Without a reply for so long while some are owed, the run ends.
 pub const SILENCE_NS_MAX: u64 = 30_000_000_000;
-/// Requests begun in one turn at a rate: behind them replies are taken in, however late the schedule is.
-const BEGUN_PER_TURN: usize = 256;
-/// Different texts of errors that are kept.
-const ERROR_TEXTS_MAX: usize = 8;
-/// Bytes of such a text.
-const ERROR_TEXT_SIZE_MAX: usize = 200;
 
 /// What one engine is to do.
 #[derive(Clone, Debug)]
@@ -63,42 +60,6 @@ pub struct Plan {
     pub seed: u64,
     /// Which of how many engines this is.
     pub share: (u32, u32),
-}
-
-/// Why a run ended before its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// The server closed a connection, with what the system says.
-    Lost(String),
-    /// Bytes that are no reply.
-    Nonsense(String),
-    /// A reply that answers nothing.
-    Unasked,
-    /// Replies are owed, and nothing comes.
-    Silent,
-    /// So many are owed, which is too many.
-    Behind(u64),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Lost(why) => write!(f, "the server closed a connection ({why}): look into its log"),
-            Failure::Nonsense(why) => write!(f, "the server does not speak this protocol: {why}"),
-            Failure::Unasked => f.write_str("the server answers what was not asked"),
-            Failure::Silent => {
-                write!(
-                    f,
-                    "the server owes replies and has said nothing for {} s",
-                    SILENCE_NS_MAX / 1_000_000_000
-                )
-            }
-            Failure::Behind(count) => write!(
-                f,
-                "{count} requests are unanswered: the server cannot keep up with this rate; choose a lower one"
-            ),
-        }
-    }
 }
 
 /// What happens next.
@@ -141,15 +102,6 @@ struct Connection<R> {
     free_since_ns: u64,
     /// Requests answered here since it was last free; before the first as many as a batch has.
     answered_count: usize,
-}
-
-/// An error's text, and how often it came.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct ErrorText {
-    /// Its beginning.
-    pub text: String,
-    /// Replies with it.
-    pub count: u64,
 }
 
 /// One engine at work.
@@ -316,184 +268,6 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
         }
     }
 
-    // ---- requests out
-
-    /// Whether no request begins at that time any more.
-    fn is_over(&self, due_ns: u64) -> bool {
-        self.started >= self.plan.requests_max
-            || due_ns.saturating_sub(self.began_ns) >= self.plan.duration_ns
-    }
-
-    /// At a rate: begins what is due by now.
-    fn begin_due<N: Net>(&mut self, now_ns: u64, net: &mut N) -> Result<Next, Failure> {
-        let mut due_ns = self.schedule.due_ns().expect("a rate has times");
-        if now_ns > due_ns && self.in_flight() == 0 {
-            // Nothing was owed until now.
-            self.heard_ns = now_ns;
-        }
-        for _ in 0..BEGUN_PER_TURN {
-            if self.is_over(due_ns) {
-                return Ok(Next::Replies);
-            }
-            if due_ns > now_ns {
-                break;
-            }
-            if self.in_flight() >= self.plan.in_flight_max {
-                return Err(Failure::Behind(self.plan.in_flight_max));
-            }
-            let key = self.keys.next();
-            let index = self.connection_for(key);
-            // A connection that is gone is told of in the next poll, and ends the run.
-            let Some(output) = net.output(self.connections[index].conn) else { return Ok(Next::Replies) };
-            self.begin(index, key, due_ns, output);
-            self.schedule.advance();
-            due_ns = self.schedule.due_ns().expect("a rate has times");
-        }
-        Ok(Next::At(due_ns))
-    }
-
-    /// One to the node that owns the key. The connections of a node take turns; where each carries one request, those that have
-    /// none come first.
-    fn connection_for(&mut self, key: u32) -> usize {
-        let node = if self.nodes.count() == 1 { 0 } else { self.nodes.owner(self.keys.slot(key)) };
-        let count = self.connections.len();
-        let mut index = self.turns[node];
-        while self.connections[index].node != node {
-            index = (index + 1) % count;
-        }
-        if P::IS_SERIAL {
-            let is_idle =
-                |at: &usize| self.connections[*at].node == node && self.connections[*at].asked.is_empty();
-            index = (index..count).chain(0..index).find(is_idle).unwrap_or(index);
-        }
-        self.turns[node] = (index + 1) % count;
-        index
-    }
-
-    /// In a closed pace: the next batch of each connection whose last one is answered.
-    fn begin_batches<N: Net>(&mut self, now_ns: u64, net: &mut N) {
-        let is_one = self.nodes.count() == 1;
-        // Every key in its turn, whoever owns it: else a node that is quicker would begin anew before the others are through.
-        let is_sequence = self.plan.workload.key_distribution == Distribution::Sequential;
-        let mut free = std::mem::take(&mut self.free);
-        for index in free.drain(..) {
-            let Connection { conn, node, free_since_ns, answered_count, .. } = self.connections[index];
-            self.connections[index].answered_count = 0;
-            if is_sequence && !is_one {
-                for _ in 0..answered_count {
-                    if self.is_over(now_ns) {
-                        break;
-                    }
-                    let key = self.keys.next();
-                    let index = self.connection_for(key);
-                    let Some(output) = net.output(self.connections[index].conn) else { break };
-                    self.begin(index, key, free_since_ns, output);
-                }
-                continue;
-            }
-            let Some(output) = net.output(conn) else { continue };
-            for _ in 0..self.plan.pipeline {
-                if self.is_over(now_ns) {
-                    break;
-                }
-                let nodes = &self.nodes;
-                let key =
-                    if is_one { self.keys.next() } else { self.keys.next_of(node, |slot| nodes.owner(slot)) };
-                self.begin(index, key, free_since_ns, output);
-            }
-        }
-        self.free = free;
-    }
-
-    /// Requests whose key has moved, to whom it belongs now.
-    fn ask_again<N: Net>(&mut self, net: &mut N) {
-        for asked in std::mem::take(&mut self.moved) {
-            let index = self.connection_for(asked.key);
-            let Some(output) = net.output(self.connections[index].conn) else { continue };
-            self.put(index, asked, output);
-        }
-    }
-
-    /// Requests whose connection is free now.
-    fn release<N: Net>(&mut self, now_ns: u64, net: &mut N) {
-        while let Some(index) = self.released.pop() {
-            let connection = &mut self.connections[index];
-            if !connection.asked.is_empty() {
-                continue;
-            }
-            let Some(asked) = connection.held.pop_front() else { continue };
-            let Some(output) = net.output(connection.conn) else { continue };
-            self.put(index, Asked { ready_ns: now_ns, ..asked }, output);
-        }
-    }
-
-    #[inline]
-    fn begin(&mut self, index: usize, key: u32, intended_ns: u64, output: &mut Output) {
-        let operations = &self.plan.workload.operations.0;
-        let mut operation = 0;
-        if operations.len() > 1 {
-            let mut at = self.chance.below(self.weights_sum);
-            while at >= u64::from(operations[operation].1) {
-                at -= u64::from(operations[operation].1);
-                operation += 1;
-            }
-        }
-        let size = match &self.plan.workload.value_size {
-            Sizes::Fixed(size) => *size,
-            sizes if operations[operation].0 == Operation::Set => draw(sizes, &mut self.chance),
-            _ => 0,
-        };
-        let asked = Asked {
-            intended_ns,
-            ready_ns: intended_ns,
-            sent_ns: intended_ns,
-            key,
-            size: u32::try_from(size).expect("values are at most 512 MB"),
-            operation: u8::try_from(operation).expect("a mix has few operations"),
-        };
-        self.started += 1;
-        self.record.begun(self.started - self.answered);
-        self.put(index, asked, output);
-    }
-
-    #[inline]
-    fn put(&mut self, index: usize, asked: Asked, output: &mut Output) {
-        let connection = &mut self.connections[index];
-        if P::IS_SERIAL && !connection.asked.is_empty() {
-            return connection.held.push_back(asked);
-        }
-        let mut first = Some(asked.key);
-        let keys = &mut self.keys;
-        let mut key = || first.take().unwrap_or_else(|| keys.next());
-        let size = usize::try_from(asked.size).expect("32 bits");
-        self.protocol.put(usize::from(asked.operation), &mut key, size, output);
-        connection.asked.push_back(asked);
-        if connection.unsent_count == 0 {
-            self.fresh.push(index);
-        }
-        connection.unsent_count += 1;
-    }
-
-    /// Everything begun goes out. One look at the clock for all of it: that is when the net gets it, behind which the system
-    /// sends connection by connection.
-    fn hand_over<N: Net>(&mut self, net: &mut N) {
-        if !self.fresh.is_empty() {
-            let sent_ns = (self.clock)();
-            for index in self.fresh.drain(..) {
-                let connection = &mut self.connections[index];
-                let from = connection.asked.len() - connection.unsent_count;
-                connection.unsent_count = 0;
-                for asked in connection.asked.range_mut(from..) {
-                    asked.sent_ns = sent_ns;
-                    self.record.sent(sent_ns.saturating_sub(asked.ready_ns));
-                }
-            }
-        }
-        net.flush();
-    }
-
-    // ---- replies in
-
     fn receive<N: Net>(&mut self, conn: ConnId, net: &mut N) -> Result<(), Failure> {
         let index = self.by_conn[slot_of(conn)];
         let Some(Stream { input, end, .. }) = net.stream(conn, Need::More) else { return Ok(()) };
@@ -580,55 +354,8 @@ impl<P: Protocol, C: Fn() -> u64> Engine<P, C> {
     }
 }
 
-/// What is left of an engine's run.
-#[derive(Debug)]
-pub struct End {
-    /// The second that the end cut.
-    pub last: Second,
-    /// What share of a second it is.
-    pub last_share: f64,
-    /// Requests that were never answered.
-    pub unanswered: u64,
-    /// Those that were.
-    pub answered: u64,
-    /// From the beginning to the last reply.
-    pub elapsed_ns: u64,
-    /// What errors said.
-    pub error_texts: Vec<ErrorText>,
-}
-
 fn slot_of(conn: ConnId) -> usize {
     usize::try_from(conn.index()).expect("32 bits")
-}
-
-fn draw(sizes: &Sizes, chance: &mut Chance) -> usize {
-    match sizes {
-        Sizes::Fixed(size) => *size,
-        Sizes::Uniform(min, max) => {
-            let span = u64::try_from(max - min).expect("a size fits 64 bits") + 1;
-            min + usize::try_from(chance.below(span)).expect("a part of a size")
-        }
-        Sizes::List(list) => {
-            let mut at = chance.below(list.iter().map(|(_, weight)| u64::from(*weight)).sum());
-            for (size, weight) in list {
-                if at < u64::from(*weight) {
-                    return *size;
-                }
-                at -= u64::from(*weight);
-            }
-            unreachable!("chance stays below the sum of the weights")
-        }
-    }
-}
-
-#[cold]
-fn count(texts: &mut Vec<ErrorText>, text: &[u8]) {
-    let text = String::from_utf8_lossy(&text[..text.len().min(ERROR_TEXT_SIZE_MAX)]).into_owned();
-    if let Some(known) = texts.iter_mut().find(|known| known.text == text) {
-        known.count += 1;
-    } else if texts.len() < ERROR_TEXTS_MAX {
-        texts.push(ErrorText { text, count: 1 });
-    }
 }
 
 #[cfg(test)]

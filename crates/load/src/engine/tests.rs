@@ -11,6 +11,7 @@ use wire::route::Slot;
 
 use super::*;
 use crate::protocol::resp::Resp;
+use crate::workload::{Distribution, Sizes};
 
 const MS: u64 = 1_000_000;
 
