@@ -87,6 +87,11 @@ test-clients: build $(CLIENTS)/ready ## Clients that others wrote, against the b
 	@echo "== real clients"
 	@$(CLIENTS)/venv/bin/python tests/clients/run.py
 
+.PHONY: test-clients-uring
+test-clients-uring: build $(CLIENTS)/ready ## The same over io_uring, where the kernel has it
+	@echo "== real clients over io_uring"
+	@$(CLIENTS)/venv/bin/python tests/clients/run.py --io uring
+
 $(CLIENTS)/ready: tests/clients/requirements.txt
 	@$(call need,$(PYTHON),python3)
 	@mkdir -p $(CLIENTS)

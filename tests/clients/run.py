@@ -5,9 +5,11 @@ A test reaches the server under test through `server()`. It runs on a free port 
 commands cross lanes, and is ended by its pid whatever happens. A test that restarts its server or counts what arrives
 has one of its own (restartable.py). A client whose compiler or interpreter is missing or too old is skipped, and so is memtier_benchmark where it is missing: the last
 lines say so with the reason and the count, and so does the end of `make test`. redis-cli, memcached, libmemcached's tools and the packages of requirements.txt must be there. Run
-by `make test-clients`; one file alone with `run.py redis_py`.
+by `make test-clients`; one file alone with `run.py redis_py`. With `--io uring` in front all servers are over io_uring (`make
+test-clients-uring`); where the kernel has none, the server says so and nothing is tested.
 """
 
+import argparse
 import os
 import pathlib
 import sys
@@ -36,15 +38,25 @@ def note_skipped(lines):
     (directory / "clients").write_text("".join(f"{line}\n" for line in lines))
 
 
+def arguments():
+    parser = argparse.ArgumentParser(description="Clients that others wrote, against the built server.")
+    parser.add_argument("--io", choices=("epoll", "uring"), help="how bytes reach the servers")
+    parser.add_argument("name", nargs="?", default="*", help="one file alone: redis_py is test_redis_py.py")
+    return parser.parse_args()
+
+
 def main():
+    asked = arguments()
+    if asked.io is not None:
+        # Each server is started with it, whichever test does that.
+        os.environ["EXPRESSLANE_IO"] = asked.io
     # The tests import this file as a module; they must see the server that this run starts.
     sys.modules["run"] = sys.modules["__main__"]
     try:
         server()
     except Unavailable as problem:
         sys.exit(f"test-clients: {problem}")
-    pattern = f"test_{sys.argv[1] if len(sys.argv) > 1 else '*'}.py"
-    tests = unittest.defaultTestLoader.discover(str(HERE), pattern=pattern)
+    tests = unittest.defaultTestLoader.discover(str(HERE), pattern=f"test_{asked.name}.py")
     try:
         result = unittest.TextTestRunner(verbosity=1).run(tests)
         if not result.wasSuccessful():
@@ -56,7 +68,7 @@ def main():
     for line in skipped:
         print(f"skipped: {line}")
     print(f"{result.testsRun - failed - len(skipped)} passed, {failed} failed, {len(skipped)} skipped")
-    if len(sys.argv) == 1:
+    if asked.name == "*" and asked.io is None:
         note_skipped(skipped)
     if code != 0:
         print(f"the server ended with {code} when it was asked to end; it must be 0", file=sys.stderr)
