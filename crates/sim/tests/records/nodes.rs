@@ -204,7 +204,9 @@ fn scans_find_every_record_once_and_truncation_none() {
         // before its clock does.
         world.now.unix_ms = STARTED_MS + 10;
         for (lut, want) in [
-            ("5", "ok"),
+            ("5", "ERROR:4:would truncate to 0"),
+            ("1262304000000999999", "ERROR:4:would truncate to 0"),
+            ("1262304000001000000", "ok"),
             (&format!("{STARTED_MS}999999"), "ok"),
             (&format!("{}000000", STARTED_MS + 1), "ERROR:4:the instants of changes are not kept"),
             (&format!("{}999999", STARTED_MS + 10), "ERROR:4:the instants of changes are not kept"),

@@ -4,7 +4,7 @@ use store::{Budget, Effect, Entry};
 use wire::aerospike::head::{info1, info3};
 use wire::aerospike::op::kind;
 use wire::aerospike::reply::{Reply, put_end, put_field_header};
-use wire::aerospike::{Code, DIGEST_SIZE, Head, TEXT, info};
+use wire::aerospike::{Code, DIGEST_SIZE, EPOCH_S, Head, TEXT, info};
 use wire::reply::Put;
 use wire::route::Slot;
 
@@ -192,6 +192,7 @@ fn is_of_all(space: &Keyspace, lut: Option<&[u8]>) -> Result<bool, &'static str>
     let Some(ns) = ns else { return Err("ERROR:4:lut is a number of nanoseconds") };
     match (ns / 1_000_000).cast_signed() {
         _ if ns == 0 => Ok(true),
+        at_ms if at_ms <= EPOCH_S * 1000 => Err("ERROR:4:would truncate to 0"),
         at_ms if at_ms <= space.started_ms => Ok(false),
         at_ms if at_ms > space.now.unix_ms => Err("ERROR:4:would truncate in the future"),
         _ => Err(
