@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What a request costs: this server, Debian's redis-server and the floor under both, in one interleaved run.
 
-Each server is pinned to one core and redis-benchmark to another; servers that are not measured are stopped meanwhile.
+Each server is pinned to one core and the load to another; servers that are not measured are stopped meanwhile. The load is
+redis-benchmark, at which servers wait and sleep, or `bench run`, which costs half as much, so that they do not.
 What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
 is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
 machine hits all alike. The floor answers each request with a constant of the same number of bytes (crates/load).
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 
+import loading
 import machine
 import servers
 from loading import fill
@@ -29,29 +31,30 @@ MGET_COUNT = 10
 
 
 class Cell:
-    """One kind of load: what redis-benchmark is told, and how large a constant the floor answers with."""
+    """One kind of load: what redis-benchmark and `bench run` are told, and how large a constant the floor answers with."""
 
-    def __init__(self, short, name, arguments, pipeline, requests, reply_size, bounds):
+    def __init__(self, short, name, arguments, operation, pipeline, requests, reply_size, bounds):
         # What --only calls it.
         self.short = short
         self.name = name
         self.arguments = arguments
+        self.operation = operation
         self.pipeline = pipeline
         self.requests = requests
         # Payload of the floor's bulk, so that its reply has as many bytes as the real one.
         self.reply_size = reply_size
-        # What this server promises: {peer: largest ratio of CPU time per request}, with the default number of keys.
+        # What this server promises: {peer: largest ratio of CPU time per request}, with the default load and number of keys.
         self.bounds = bounds
 
 
 KEY = "key:__rand_int__"
 MGET_REPLY_SIZE = len(b"*10\r\n") + MGET_COUNT * len(b"$100\r\n" + b"x" * VALUE_SIZE + b"\r\n") - len(b"$1076\r\n\r\n")
 CELLS = [
-    Cell("get1", "GET", ["GET", KEY], 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
-    Cell("get16", "GET P16", ["GET", KEY], 16, 1_200_000, VALUE_SIZE, {"floor": 1.30, "redis": 0.80}),
-    Cell("set16", "SET P16", ["SET", KEY, "x" * VALUE_SIZE], 16, 1_000_000, 0, {"redis": 0.80}),
-    Cell("incr16", "INCR P16", ["INCR", "counter:__rand_int__"], 16, 1_200_000, 0, {"redis": 0.80}),
-    Cell("mget16", "MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
+    Cell("get1", "GET", ["GET", KEY], "get", 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
+    Cell("get16", "GET P16", ["GET", KEY], "get", 16, 1_200_000, VALUE_SIZE, {"floor": 1.30, "redis": 0.80}),
+    Cell("set16", "SET P16", ["SET", KEY, "x" * VALUE_SIZE], "set", 16, 1_000_000, 0, {"redis": 0.80}),
+    Cell("incr16", "INCR P16", ["INCR", "counter:__rand_int__"], "incr", 16, 1_200_000, 0, {"redis": 0.80}),
+    Cell("mget16", "MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], f"mget{MGET_COUNT}", 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
 ]
 
 
@@ -70,7 +73,7 @@ def main():
         for server in {id(s): s for group in groups.values() for s in group.values()}.values():
             server.pause()
         rounds = measure(cells, groups, options)
-    report = {"machine": facts, "keys": options.keys, "rounds": rounds, "missing": missing}
+    report = {"machine": facts, "keys": options.keys, "load": options.load, "rounds": rounds, "missing": missing}
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
@@ -89,6 +92,7 @@ def arguments():
                              "caches the figures are reported and no promise is checked")
     parser.add_argument("--only", type=names, default=names(",".join(cell.short for cell in CELLS)), metavar="CELLS",
                         help=f"some of {','.join(cell.short for cell in CELLS)}")
+    parser.add_argument("--load", choices=LOADS, default="redis-benchmark", help="default redis-benchmark")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
@@ -144,39 +148,59 @@ def measure(cells, groups, options):
 def one(cell, server, options):
     """Runs one cell against one server and returns the figures of the run."""
     count = max(int(cell.requests * options.scale), CONNECTIONS_COUNT * cell.pipeline)
+    server.resume()
+    before, span = (server.cpu_ns(), server.wakes()), machine.Span()
+    client = LOADS[options.load](cell, server, count, options)
+    cpu_ns, wakes = server.cpu_ns() - before[0], server.wakes() - before[1]
+    around = span.end(cpu_ns / 1e9 + client["cpu_seconds"])
+    server.pause()
+    return {
+        "requests": count,
+        "cpu_us_per_request": cpu_ns / 1000 / count,
+        "client_cpu_us_per_request": client["cpu_seconds"] * 1e6 / count,
+        "requests_per_second": client["requests_per_second"],
+        "requests_per_wake_server": count / max(wakes, 1),
+        "requests_per_wake_client": count / max(client["wakes"], 1),
+        **around,
+    }
+
+
+def redis_benchmark(cell, server, count, options):
     command = [
         tool("taskset", "util-linux"), "-c", str(options.load_cpu), tool("redis-benchmark", "redis-tools"),
         *["-h", "127.0.0.1", "-p", str(server.port), "-c", str(CONNECTIONS_COUNT), "-P", str(cell.pipeline)],
         *["-n", str(count), "-r", str(options.keys), "--csv", *cell.arguments],
     ]
-    server.resume()
-    before, span = (server.cpu_ns(), server.wakes()), machine.Span()
     client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     output = client.stdout.read()
     _, status, usage = os.wait4(client.pid, 0)
     client.returncode = os.waitstatus_to_exitcode(status)
-    cpu_ns, wakes = server.cpu_ns() - before[0], server.wakes() - before[1]
-    client_cpu = usage.ru_utime + usage.ru_stime
-    around = span.end(cpu_ns / 1e9 + client_cpu)
-    server.pause()
     if client.returncode != 0:
         raise SystemExit(f"redis-benchmark failed against {server.name}: {' '.join(command)}\n{output}")
     row = list(csv.reader(output.splitlines()))[-1]
     return {
-        "requests": count,
-        "cpu_us_per_request": cpu_ns / 1000 / count,
-        "client_cpu_us_per_request": client_cpu * 1e6 / count,
         "requests_per_second": float(row[1]),
-        "requests_per_wake_server": count / max(wakes, 1),
-        "requests_per_wake_client": count / max(usage.ru_nvcsw, 1),
-        **around,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "wakes": usage.ru_nvcsw,
     }
+
+
+def bench_run(cell, server, count, options):
+    run = loading.load(server.port, cpu=options.load_cpu, operations=cell.operation, requests=count, pipeline=cell.pipeline,
+                       connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE, keys=options.keys,
+                       key_prefix="counter:" if cell.operation == "incr" else "key:")
+    return {"requests_per_second": count / (run["whole"]["elapsed_ns"] / 1e9),
+            "cpu_seconds": run["cpu_seconds"], "wakes": run["wakes"]}
+
+
+LOADS = {"redis-benchmark": redis_benchmark, "bench": bench_run}
 
 
 def show(report, cells):
     """Prints the tables. Returns the promises that were not kept."""
     facts, rounds = report["machine"], report["rounds"]
-    print(machine.headline(facts, f"{report['keys']} keys", f"{CONNECTIONS_COUNT} connections", f"{VALUE_SIZE} B values"))
+    print(machine.headline(facts, f"{report['keys']} keys", f"{CONNECTIONS_COUNT} connections", f"{VALUE_SIZE} B values",
+                           f"load by {report['load']}"))
     print("\n".join(machine.quietness(facts, rounds)))
     for problem in report["missing"]:
         print(f"left out: {problem}")
@@ -195,7 +219,8 @@ def show(report, cells):
                   f"{spread(ratios.get('floor')):<22} {spread(ratios.get('redis')):<22}".rstrip())
             if name != "expresslane":
                 continue
-            over += broken(cell, ratios) if report["keys"] <= KEYS_COUNT else []
+            is_promised = report["keys"] <= KEYS_COUNT and report["load"] == "redis-benchmark"
+            over += broken(cell, ratios) if is_promised else []
     print("req/wake: requests between two sleeps of that side; few mean that waking up is a part of what is measured")
     for line in over:
         print(f"over: {line}")
