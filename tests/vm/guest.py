@@ -17,7 +17,7 @@ import time
 import traceback
 
 import readings
-from wishes import CARD, FEWER, PLAIN, POLLED, PORT, RESERVED, SETTING, SOFT, UNHAVABLE, WHOLE
+from wishes import CARD, FEWER, GROUPED, PLAIN, POLLED, PORT, RESERVED, SETTING, SOFT, UNHAVABLE, WHOLE
 
 HERE = pathlib.Path(__file__).resolve().parent
 ADDRESS, QUEUES = SETTING["address"], SETTING["queues"]
@@ -316,6 +316,42 @@ def reserved_interrupts():
         return goes_well(status())
 
 
+def group_of_processes():
+    """The lane's cores are the group's cpuset, so that what begins in it later has them, too."""
+    root = pathlib.Path("/sys/fs/cgroup")
+    group = root / "db/redis"
+    group.mkdir(parents=True)
+    cpus = group / "cpuset.cpus"
+    try:
+        with wish(GROUPED):
+            pid = re.search(r"# (\d+)", WISH.read_text()).group(1)
+            (group / "cgroup.procs").write_text(pid)
+            said = " ".join(lanes("plan", WISH).split())
+            need("not enabled: echo +cpuset > /sys/fs/cgroup/db/cgroup.subtree_control" in said, said)
+            for above in (root, root / "db"):
+                (above / "cgroup.subtree_control").write_text("+cpuset")
+            lanes("apply", WISH)
+            need(readings.text(cpus) == "2-3", f"cpuset.cpus: {readings.text(cpus)}")
+            with subprocess.Popen(["sleep", "60"]) as later:
+                (group / "cgroup.procs").write_text(str(later.pid))
+                allowed = affinity(later.pid)
+                later.kill()
+            need(allowed == "2-3", f"what began later runs on {allowed}")
+            headline = goes_well(status())
+            lanes("revert")
+            need((readings.text(cpus), affinity(pid)) == ("", f"0-{os.cpu_count() - 1}"),
+                 f"after revert: cpuset.cpus '{readings.text(cpus)}', the server on {affinity(pid)}")
+    finally:
+        for place in (group, group.parent):
+            place.rmdir()
+        (root / "cgroup.subtree_control").write_text("-cpuset")
+    return headline
+
+
+def affinity(pid):
+    return re.search(r"Cpus_allowed_list:\s*(\S+)", readings.text(f"/proc/{pid}/status")).group(1)
+
+
 def soft_with_rates():
     with wish(SOFT):
         lanes("apply", WISH)
@@ -515,6 +551,7 @@ CHECKS = {
     "lane with fewer channels: apply, status, revert": fewer_channels,
     "lane with reserved interrupts, RPS and RFS: apply, status, revert": reserved_interrupts,
     "lane by software with rates: apply, status, revert": soft_with_rates,
+    "lane of a control group: apply, status, revert": group_of_processes,
     "apply --confirm: goes back unless confirmed": unconfirmed,
     "apply --confirm: stays when confirmed": confirmed,
     "status: what events take away": events_that_reset,

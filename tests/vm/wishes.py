@@ -37,6 +37,8 @@ process = {{ pid = SERVER }}
 POLLED = PLAIN.replace("process =", "busy-poll-us = 50\nprocess =")
 FEWER = PLAIN.replace(f'name = "{CARD}"', f'name = "{CARD}"\nchannels = 2')
 RESERVED = PLAIN.replace("process =", 'irq = "reserved 1"\nprocess =')
+# The server's number stands behind, for who puts it into the group.
+GROUPED = PLAIN.replace("process = { pid = SERVER }", 'process = { cgroup = "db/redis" }  # SERVER')
 SOFT = f"""
 [[nic]]
 name = "{CARD}"

@@ -312,6 +312,10 @@ pub struct Cgroup {
     /// 1 or 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<u32>,
+    /// Groups that were asked for, by their path without a leading slash, and of each `cpuset.cpus`, `cpuset.mems` and
+    /// `cpuset.cpus.partition`: those that it has, none where the controller is not enabled for it. Of version 2 alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub groups: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// A process.

@@ -12,6 +12,7 @@ use crate::spec::{BackendWish, Mode, Protocol, Spec};
 
 mod backend;
 mod card;
+mod cpuset;
 mod draft;
 mod flows;
 mod fold;
@@ -27,6 +28,7 @@ mod text;
 mod virtual_nic;
 
 pub use card::DEFAULT_QUEUES;
+pub(crate) use cpuset::{CPUS, MEMS, PARTITION};
 pub use draft::MARK_FIRST;
 pub use place::{CORES_FOR_RESERVED, LANE_CORES_PER_INTERRUPT_CORE};
 pub use process::is_match;
@@ -73,6 +75,7 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Vec<Problem>> {
     }
     machine::steps(&mut draft, spec, &cards);
     idle::steps(&mut draft, spec, &seats);
+    cpuset::steps(&mut draft, spec, &seats);
     process::steps(&mut draft, spec, &seats);
     draft.finish(lanes)
 }

@@ -29,7 +29,8 @@ pub fn shell(facts: &Facts, knob: &Knob, want: Option<&Setting>, have: Option<&S
         }
         Knob::Cgroup { group, file } => {
             let root = facts.cgroup.cpuset_root.as_deref().unwrap_or("/sys/fs/cgroup");
-            format!("echo {} > {root}/{group}/{file}", text.unwrap_or_default())
+            let value = text.filter(|text| !text.is_empty()).map_or(String::new(), |text| format!("{text} "));
+            format!("echo {value}> {root}/{group}/{file}")
         }
         Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => match text {
             Some(value) => {

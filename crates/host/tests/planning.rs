@@ -13,6 +13,8 @@ mod adqsetup;
 mod after;
 #[path = "planning/applied.rs"]
 mod applied;
+#[path = "planning/cpuset.rs"]
+mod cpuset;
 #[path = "planning/idle.rs"]
 mod idle;
 #[path = "planning/kept.rs"]

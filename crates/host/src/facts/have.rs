@@ -30,7 +30,10 @@ impl Facts {
                 let daemon = self.daemons.iter().find(|it| it.name == *name).ok_or_else(|| gone(knob))?;
                 Ok(Some(Setting::new(if daemon.running { "running" } else { "stopped" })))
             }
-            Knob::Cgroup { .. } => Err(unsupported(knob)),
+            Knob::Cgroup { group, file } => {
+                let files = self.cgroup.groups.get(group).ok_or_else(|| gone(knob))?;
+                known(knob, files.get(file))
+            }
             Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => {
                 let cpu = self.cpus.iter().find(|it| it.id == *cpu).ok_or_else(|| gone(knob))?;
                 known(knob, cpu.resume_latency_us.as_ref())

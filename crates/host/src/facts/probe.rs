@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 mod machine;
 mod processes;
 
-use super::{Facts, Feature, Filter, Nic, Ntuple, Queue, Rss, Thread};
+use super::{Cgroup, Facts, Feature, Filter, Nic, Ntuple, Queue, Rss, Thread};
 use crate::cpus::Cpus;
 use crate::kernel::live::files::Files;
 use crate::kernel::live::{
@@ -16,7 +16,7 @@ use crate::kernel::live::{
 };
 use crate::kernel::{Cause, Kernel, Refusal};
 use crate::knob::{Direction, Knob, NicKnob};
-use crate::plan::MARK_FIRST;
+use crate::plan::{CPUS, MARK_FIRST, MEMS, PARTITION};
 use crate::spec::Match;
 
 /// Sysctls that lanes set or judge; more can be asked for.
@@ -86,8 +86,29 @@ pub fn read(live: &mut Live, ask: &Ask) -> Facts {
         }
     }
     facts.processes = processes::matching(&files, &ask.processes);
+    groups(live, &mut facts, ask, &mut missing);
     facts.missing = missing;
     facts
+}
+
+/// The control groups that are asked for by name.
+fn groups(live: &mut Live, facts: &mut Facts, ask: &Ask, missing: &mut Vec<String>) {
+    let Facts { cgroup: Cgroup { version: Some(2), cpuset_root: Some(root), groups }, .. } = facts else {
+        return;
+    };
+    for group in ask.processes.iter().filter_map(|wish| wish.cgroup.as_deref()) {
+        let group = group.trim_matches('/');
+        if group.is_empty() || !live.files.has(&format!("{}/{group}", root.trim_start_matches('/'))) {
+            continue;
+        }
+        let mut files = BTreeMap::new();
+        for file in [CPUS, MEMS, PARTITION] {
+            let knob = Knob::Cgroup { group: group.to_owned(), file: file.to_owned() };
+            let value = note(live.read(&knob), &knob.to_string(), missing).flatten();
+            files.extend(value.map(|value| (file.to_owned(), value.to_string())));
+        }
+        groups.insert(group.to_owned(), files);
+    }
 }
 
 /// What the machine has not is absent; what could not be read is noted.

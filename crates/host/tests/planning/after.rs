@@ -18,7 +18,9 @@ pub(crate) fn write(facts: &mut Facts, knob: &Knob, want: Option<&Setting>) {
         Knob::Cpu { cpu, what: CpuKnob::ResumeLatency } => {
             facts.cpus.iter_mut().find(|it| it.id == *cpu).unwrap().resume_latency_us = text;
         }
-        Knob::Cgroup { .. } => panic!("no plan has {knob}"),
+        Knob::Cgroup { group, file } => {
+            facts.cgroup.groups.get_mut(group).unwrap().insert(file.clone(), value);
+        }
         Knob::Thread { pid, tid, what, .. } => {
             let process = facts.processes.iter_mut().find(|it| it.pid == *pid).unwrap();
             let thread = process.threads.iter_mut().find(|it| it.tid == *tid).unwrap();

@@ -67,6 +67,7 @@ pub(super) fn read(files: &Files, missing: &mut Vec<String>) -> Facts {
         cgroup: Cgroup {
             cpuset_root: cgroup.as_ref().map(|(root, _)| format!("/{root}")),
             version: cgroup.map(|(_, version)| version),
+            ..Cgroup::default()
         },
         ..Facts::default()
     }
@@ -181,6 +182,7 @@ mod tests {
         let daemons: Vec<(&str, bool, bool)> =
             facts.daemons.iter().map(|it| (it.name.as_str(), it.running, it.manageable)).collect();
         assert_eq!(daemons, [("irqbalance", true, false), ("tuned", false, true)]);
-        assert_eq!(facts.cgroup, Cgroup { cpuset_root: Some("/sys/fs/cgroup".to_owned()), version: Some(2) });
+        let root = Some("/sys/fs/cgroup".to_owned());
+        assert_eq!(facts.cgroup, Cgroup { cpuset_root: root, version: Some(2), ..Cgroup::default() });
     }
 }

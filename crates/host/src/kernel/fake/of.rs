@@ -38,6 +38,11 @@ impl Fake {
             let knob = path.parse().expect("routing holds rules and routes by their paths");
             fake.settings.insert(knob, Setting::new(value));
         }
+        for (group, files) in &facts.cgroup.groups {
+            for (file, value) in files {
+                fake = fake.with_cgroup(group, file, value);
+            }
+        }
         for process in &facts.processes {
             let (pid, start) = (process.pid, process.start);
             fake.processes.insert((pid, start));
