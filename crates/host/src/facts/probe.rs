@@ -262,7 +262,8 @@ fn queues(live: &mut Live, nic: &mut Nic, interface: u32, missing: &mut Vec<Stri
     nic.defer_hard_irqs = value(NicKnob::DeferHardIrqs).and_then(|text| text.parse().ok());
     nic.gro_flush_timeout = value(NicKnob::GroFlushTimeout).and_then(|text| text.parse().ok());
     // Where the first queue has no moderation of its own, none has.
-    let has_own = all.first().is_some_and(|first| value(NicKnob::Coalesce(Some(first))).is_some());
+    let own = all.first().and_then(|first| value(NicKnob::Coalesce(Some(first))));
+    let has_own = own.is_some_and(|text| !text.is_empty());
     for index in all.iter() {
         let cpus = |text: Option<String>| text.and_then(|text| text.parse().ok());
         let napi = napis.get(&index);
@@ -311,5 +312,41 @@ fn addresses(live: &mut Live, nics: &mut [Nic], missing: &mut Vec<String>) {
         nic.addresses = own.map(|(_, address, length)| links::address_text(*address, *length)).collect();
         let over = gateways.iter().filter(|(number, _)| *number == interface);
         nic.gateways = over.map(|(_, gateway)| gateway.to_string()).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::live::files::made_up::Tree;
+
+    #[test]
+    fn groups_that_are_asked_for_have_the_files_that_they_have() {
+        let root = "sys/fs/cgroup";
+        let tree = Tree::new(
+            "cpusets",
+            &[
+                (&format!("{root}/cgroup.controllers"), "cpuset\n"),
+                (&format!("{root}/db/cpuset.cpus"), "2-3\n"),
+                (&format!("{root}/db/cpuset.mems"), "\n"),
+                (&format!("{root}/db/cpuset.cpus.partition"), "member\n"),
+                (&format!("{root}/bare/cgroup.procs"), "\n"),
+            ],
+        );
+        let wish = |group: &str| Match { cgroup: Some(group.to_owned()), ..Match::default() };
+        let ask = Ask { processes: ["/db/", "bare", "gone", "/"].map(wish).into(), ..Ask::default() };
+        let mut live = Live::below(&tree.files().path(""));
+        let read = |live: &mut Live, version| {
+            let (mut facts, mut missing) = (Facts::default(), Vec::new());
+            facts.cgroup = Cgroup { cpuset_root: Some(format!("/{root}")), version, ..Cgroup::default() };
+            groups(live, &mut facts, &ask, &mut missing);
+            assert_eq!(missing, Vec::<String>::new());
+            facts.cgroup.groups
+        };
+        let files = [(CPUS, "2-3"), (MEMS, ""), (PARTITION, "member")];
+        let files = files.map(|(file, value)| (file.to_owned(), value.to_owned()));
+        let want = [("bare".to_owned(), BTreeMap::new()), ("db".to_owned(), files.into())];
+        assert_eq!(read(&mut live, Some(2)), want.into());
+        assert_eq!(read(&mut live, Some(1)), BTreeMap::new());
     }
 }

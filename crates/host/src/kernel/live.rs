@@ -160,8 +160,14 @@ impl Live {
                 let (netlink, files) = self.generic()?;
                 devlink::write(netlink, files, nic, name, value)
             }
-            NicKnob::Coalesce(None) => ethtool::set_coalesce(self.generic()?.0, nic, value),
-            NicKnob::Coalesce(Some(queue)) => ioctl::set_queue_coalesce(nic, *queue, value),
+            NicKnob::Coalesce(queue) => {
+                let netlink = self.generic()?.0;
+                ethtool::check_moderation(nic, value, &ethtool::coalesce(netlink, nic)?)?;
+                match queue {
+                    None => ethtool::set_coalesce(netlink, nic, value),
+                    Some(queue) => ioctl::set_queue_coalesce(nic, *queue, value),
+                }
+            }
             NicKnob::Indirection => rss::write(nic, value),
             NicKnob::IrqAffinity(queue) => {
                 let irq = self.irq(nic, interface, *queue)?;
@@ -185,9 +191,10 @@ impl Live {
                 "{nic} has no moderation: what emulates the card does not offer it (virtio feature {bit})"
             )));
         }
+        let card = ethtool::coalesce(self.generic()?.0, nic)?;
         match queue {
-            None => ethtool::coalesce(self.generic()?.0, nic),
-            Some(queue) => ioctl::queue_coalesce(nic, queue),
+            None => Ok(card),
+            Some(queue) => Ok(ethtool::known_moderation(&ioctl::queue_coalesce(nic, queue)?, &card)),
         }
     }
 

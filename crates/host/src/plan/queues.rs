@@ -201,7 +201,17 @@ fn moderate(draft: &mut Draft, card: &Card, wish: Moderation, queues: &[u32], wh
     for (knob, now) in places {
         let (text, absent) = moderated(now, wish);
         if !absent.is_empty() {
-            draft.note(format!("{} has no {} to set, so it is left out.", nic.name, absent.join(", ")));
+            let has: Vec<&str> = now.split(' ').step_by(2).collect();
+            draft.note(format!(
+                "{}: of moderation the driver {} has no {}, so that is left out ({why}); it has {}.",
+                nic.name,
+                nic.driver,
+                absent.join(" and no "),
+                has.join(", ")
+            ));
+        }
+        if absent.len() == wish.words().count() {
+            continue;
         }
         draft.want_nic(Stage::Moderation, nic, knob, text, why);
     }

@@ -201,6 +201,34 @@ pub(super) fn coalesce_words(value: &Setting) -> Result<Vec<(&'static str, u32)>
     })
 }
 
+/// Words of `value` that `card`, the moderation of the card as it is told here, has not: drivers know some of them each, and the
+/// kernel leaves out what the driver does not know (net/ethtool/coalesce.c).
+fn lacking<'a>(value: &'a Setting, card: &Setting) -> Vec<&'a str> {
+    value.words().step_by(2).filter(|word| card.after(word).is_none()).collect()
+}
+
+/// Of a queue's moderation what the driver knows: the request for a queue is answered with zeros for the rest.
+pub(super) fn known_moderation(queue: &Setting, card: &Setting) -> Setting {
+    let lacking = lacking(queue, card);
+    let words: Vec<&str> = queue.words().collect();
+    let known = words.chunks(2).filter(|pair| !lacking.contains(&pair[0]));
+    Setting::new(known.flatten().copied().collect::<Vec<_>>().join(" "))
+}
+
+/// Refuses moderation that the driver does not know, word by word: the kernel does so without saying which.
+pub(super) fn check_moderation(nic: &str, value: &Setting, card: &Setting) -> Result<(), Refusal> {
+    let lacking = lacking(value, card);
+    if lacking.is_empty() {
+        return Ok(());
+    }
+    let has: Vec<&str> = card.words().step_by(2).collect();
+    Err(super::errno::unsupported(format!(
+        "the driver of {nic} has no {}: it has {}; leave the others out of `moderation`",
+        lacking.join(" and no "),
+        if has.is_empty() { "none of them".to_owned() } else { has.join(", ") }
+    )))
+}
+
 /// `on`, `off`.
 pub(super) fn on_off(is_on: bool) -> &'static str {
     if is_on { "on" } else { "off" }
@@ -391,6 +419,27 @@ mod tests {
         assert_eq!(shown.collect::<Vec<_>>(), want);
         let listed = bits(message.attributes(0), FEATURES_ACTIVE);
         assert!(listed.len() == 3 && listed.values().all(|is_set| *is_set), "without a mask all are set");
+    }
+
+    #[test]
+    fn moderation_that_a_driver_lacks_is_named() {
+        let all = Setting::new("adaptive-rx off rx-usecs 20 adaptive-tx off tx-usecs 0");
+        let check = |card: &str, known: &str, refused: &str| {
+            let card = Setting::new(card);
+            assert_eq!(known_moderation(&all, &card).as_str(), known);
+            let said = check_moderation("ens1", &all, &card).map_err(|refusal| refusal.reason);
+            match refused {
+                "" => assert_eq!(said, Ok(())),
+                _ => assert!(said.as_ref().is_err_and(|it| it.contains(refused)), "{said:?}"),
+            }
+        };
+        check("adaptive-rx on rx-usecs 20 adaptive-tx on tx-usecs 64", all.as_str(), "");
+        // ena, gve, and a card that has none.
+        let ena = "has no adaptive-tx: it has adaptive-rx, rx-usecs, tx-usecs;";
+        check("adaptive-rx on rx-usecs 20 tx-usecs 64", "adaptive-rx off rx-usecs 20 tx-usecs 0", ena);
+        let gve = "has no adaptive-rx and no adaptive-tx: it has rx-usecs, tx-usecs;";
+        check("rx-usecs 20 tx-usecs 50", "rx-usecs 20 tx-usecs 0", gve);
+        check("", "", "and no tx-usecs: it has none of them;");
     }
 
     #[test]
