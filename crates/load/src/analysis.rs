@@ -262,6 +262,18 @@ pub(crate) mod tests {
         assert_eq!((window.warm_up_s, window.is_steady, window.seconds.len()), (2, Some(true), 18));
     }
 
+    /// Half a slow second is a whole one that doesn't count; a tenth without a reply is as the one before it.
+    #[test]
+    fn a_warm_up_ends_with_its_second() {
+        let mut run = run(RunHead::default(), &[(1_000_000, 100); 20]);
+        run.seconds[0].second.parts[..5].fill((100, 900_000_000));
+        run.seconds[1].second.parts[3] = (0, 0);
+        let means = means(&run.seconds[..2]);
+        assert_eq!((means[4], means[5], means[13]), (9e6, 1e6, 1e6));
+        let window = Window::of(&run);
+        assert_eq!((window.warm_up_s, window.is_steady, window.seconds.len()), (1, Some(true), 19));
+    }
+
     /// Of a second and a quarter the second counts, as a whole one.
     #[test]
     fn a_last_part_takes_nothing_from_the_second_before_it() {

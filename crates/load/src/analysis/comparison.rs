@@ -286,6 +286,39 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_red_run_of_a_against_itself_says_nothing_of_the_noise() {
+        let mut saved = saved(0.7, &[]);
+        assert_eq!(Comparison::of(&saved).unwrap().floor.map(|floor| floor.pairs_count), Some(4));
+        saved.runs[1].end.as_mut().unwrap().failure = Some("gone".to_owned());
+        assert_eq!(Comparison::of(&saved).unwrap().floor, None, "three pairs are too few");
+    }
+
+    /// Not of the pairs that happen to tell it: those may be the good ones.
+    #[test]
+    fn a_metric_that_one_run_does_not_tell_has_no_change() {
+        let mut saved = saved(0.7, &[]);
+        for run in &mut saved.runs {
+            run.end.as_mut().unwrap().server_cpu_ns = Some(1_000_000);
+        }
+        let change = |saved: &Saved| {
+            let metrics = Comparison::of(saved).unwrap().metrics;
+            metrics.into_iter().find(|compared| compared.metric == Metric::ServerCpu).unwrap().change
+        };
+        assert!(change(&saved).is_some());
+        saved.runs.last_mut().unwrap().end.as_mut().unwrap().server_cpu_ns = None;
+        assert_eq!(change(&saved), None);
+    }
+
+    #[test]
+    fn the_middle_of_an_even_number_lies_between_two() {
+        let pairs = vec![(4.0, 40.0), (1.0, 10.0), (2.0, 20.0), (9.0, 30.0)];
+        let of = |pairs| Compared { metric: Metric::P99, pairs, change: None, verdict: None }.medians();
+        assert_eq!(of(pairs[..3].to_vec()), Some((2.0, 20.0)));
+        assert_eq!(of(pairs), Some((3.0, 25.0)));
+        assert_eq!(of(Vec::new()), None);
+    }
+
     /// Everything else being equal is part of the claim.
     #[test]
     fn an_undeclared_difference_withholds_the_claim() {

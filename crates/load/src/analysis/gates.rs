@@ -320,6 +320,12 @@ mod tests {
         check(&failed, "errors", Colour::Red);
         check(&failed, "failure", Colour::Red);
         check(&failed, "unanswered", Colour::Red);
+        // Who stops a load does not wait for its last replies.
+        let mut stopped = open();
+        let end = stopped.end.as_mut().unwrap();
+        (end.was_stopped, end.unanswered) = (true, 3);
+        assert!(of(&stopped).iter().all(|(name, _)| name != "unanswered"));
+        check(&stopped, "stopped", Colour::Amber);
         let mut stolen = open();
         let counters =
             |steal: f64| [("cpu_steal".to_owned(), steal), ("cpu_idle".to_owned(), 2.0 - steal)].into();

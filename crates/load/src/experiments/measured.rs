@@ -122,7 +122,10 @@ fn others_share(run: &Run) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agents::message::Reported;
+    use crate::agents::told::{AgentRun, AgentSecond};
     use crate::analysis::tests::run;
+    use crate::record::Second;
     use crate::result::RunHead;
 
     fn head() -> RunHead {
@@ -210,6 +213,24 @@ mod tests {
         };
         assert_eq!(pressed(1.85), [""; 0], "a fortieth of the cpus is nobody's");
         assert!(pressed(1.5)[0].contains("tasks waited for a cpu"));
+        // On a host that loads, too, whatever else runs there is somebody else's.
+        let agent = |ran: f64| {
+            let mut run = run(RunHead { connection_count: 1, ..head() }, &[(1_000_000, 100)]);
+            let of = |ran: f64| {
+                let all = [("cpu_user", 1.9), ("cpu_system", 0.0), ("cpu_softirq", 0.0), ("cpu_irq", 0.0)];
+                let rest =
+                    [("cpu_idle", 0.1), ("cpu_iowait", 0.0), ("process_ran", ran), ("pressure_cpu", 0.9)];
+                [all, rest].concat()
+            };
+            with_counters(&mut run, &of(1.85));
+            let counters = of(ran).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+            let second = Second::new([Operation::Get].into_iter());
+            let seconds = vec![AgentSecond::of(&Reported { second, counters })];
+            run.end.as_mut().unwrap().agents = vec![AgentRun { seconds, ..AgentRun::default() }];
+            Measured::of(&run).doubts
+        };
+        assert_eq!(agent(1.85), [""; 0]);
+        assert!(agent(1.5)[0].contains("tasks waited for a cpu"));
         let mut blind = run(RunHead { connection_count: 1, ..head() }, &[(1_000_000, 100)]);
         with_counters(&mut blind, &[("pressure_cpu", 0.9)]);
         assert_eq!(Measured::of(&blind).doubts.len(), 1, "who knows whose tasks they were");

@@ -304,3 +304,23 @@ fn tile(view: &View<'_>, compared: &Compared) -> Tile {
         change: compared.judged.map(|(change, _)| (change.share(), change.share_interval())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// That nothing got worse is an answer, and a good one.
+    #[test]
+    fn same_is_good_and_open_is_neither() {
+        for (word, want) in [
+            (Word::Better, Tone::Good),
+            (Word::BetterButSmall, Tone::Good),
+            (Word::Same, Tone::Good),
+            (Word::CantTell, Tone::Open),
+            (Word::WorseButSmall, Tone::Bad),
+            (Word::Worse, Tone::Bad),
+        ] {
+            assert!(tone(word) == want, "{word}");
+        }
+    }
+}

@@ -285,6 +285,18 @@ mod tests {
         }
     }
 
+    /// Newcombe 1998, table I, method 4.
+    #[test]
+    fn score_intervals_are_those_of_the_paper() {
+        for (events, count, want) in
+            [(81.0, 263.0, (0.2535, 0.3682)), (15.0, 148.0, (0.0598, 0.1644)), (1.0, 29.0, (0.0018, 0.1963))]
+        {
+            let got = score_interval(events, count, Level::NINETY_FIVE);
+            near(got.low, want.0, 5.1e-5);
+            near(got.high, want.1, 5.1e-5);
+        }
+    }
+
     #[test]
     fn exact_and_score_intervals_meet() {
         for count in [4_000.0, 1e6, 1e9] {

@@ -225,6 +225,11 @@ mod tests {
         // Both are sure of a rise here, but not of how much: one run in twelve moves the mean alone.
         let skewed = change_of(&[0.10, 0.10, 0.10, 0.10, 0.10, 0.10, 0.10, 0.10, 0.10, 0.101, 0.10, 0.14]);
         assert_eq!(skewed.disagreement, Some(Disagreement::Estimate), "{skewed:?}");
+        // Half the width of 0.0975 … 0.1075 is what the estimates may be apart: they are 0.0046 here, and 0.0071 there.
+        for (last, want) in [(0.15, None), (0.18, Some(Disagreement::Estimate))] {
+            let calm = [0.09, 0.095, 0.10, 0.10, 0.10, 0.10, 0.10, 0.10, 0.105, 0.105, 0.11, last];
+            assert_eq!(change_of(&calm).disagreement, want, "{last}");
+        }
     }
 
     #[test]

@@ -251,6 +251,7 @@ mod tests {
         let spiked = Wobble::of(&spiked).unwrap();
         assert_eq!((spiked.wobble, spiked.spikes_count), (0.0, 1));
         assert!(spiked.variation > 0.3);
+        assert_eq!(Wobble::of(&[1.0; 3]).map(|wobble| wobble.seconds_count), Some(3));
         assert_eq!((Wobble::of(&[1.0; 2]), Wobble::of(&[1.0, 0.0, 1.0])), (None, None));
     }
 }

@@ -133,6 +133,8 @@ mod tests {
         // 1.96·√0.999 = 1.96: rank 1,000.96, and one more: beyond the greatest.
         check(1_000, 0.999, 1.0, (999, Some(997), None, false));
         check(3, 0.5, 1.0, (2, None, None, false));
+        // 2 ± 1.96: ranks 0 and 5 of four.
+        check(4, 0.5, 1.0, (2, None, None, false));
     }
 
     #[test]

@@ -184,6 +184,11 @@ mod tests {
         }
         // One more, and the approximation is what is used; exactly it would be 0.020023.
         assert!((cumulative(EXACT_COUNT_MAX + 1, 660) - 0.020_023).abs() < 1e-3);
+        // As the exact distribution has them; at the middle the correction for whole ranks is all that there is.
+        for (count, want) in [(61, 672), (70, 907)] {
+            assert_eq!(critical_value(count, Level::NINETY_FIVE), Some(want), "n = {count}");
+        }
+        assert!((cumulative(61, 945) - 0.5).abs() < 1e-9);
         // Tables end at 100: 1,955 there.
         assert!(critical_value(100, Level::NINETY_FIVE).unwrap().abs_diff(1955) <= 1);
     }

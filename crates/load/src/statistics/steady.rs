@@ -101,6 +101,16 @@ mod tests {
         }
     }
 
+    /// Twenty batches, of which so many are slow.
+    #[test]
+    fn the_cut_of_a_steady_run_lies_in_its_first_half() {
+        for slow in 0..=15 {
+            let series: Vec<f64> = (0..100).map(|index| if index < slow * 5 { 9.0 } else { 1.0 }).collect();
+            let want = Cut { dropped_count: slow * 5, count: 100, is_steady: slow <= 10 };
+            assert_eq!(Cut::of(&series), Some(want), "{slow}");
+        }
+    }
+
     #[test]
     fn a_short_series_has_no_cut() {
         assert_eq!(Cut::of(&[1.0; 49]), None);
