@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use host::{Facts, Spec, plan};
+use host::{Facts, Plan, Setting, Spec, Step, plan};
 
 use super::{facts, folder, wish};
 
@@ -124,6 +124,40 @@ fn a_folded_plan_counts_as_many_steps() {
         assert_eq!(numbers(&short).last().copied().unwrap_or(0), count, "{machine} {wish_name}: {short}");
         assert!(short.lines().count() < 600, "{machine} {wish_name} has {} lines", short.lines().count());
     }
+}
+
+#[test]
+fn steps_of_several_cards_are_not_told_together() {
+    let lines_of = |knob: fn(u32) -> String| {
+        let step = |n| Step {
+            knob: knob(n).parse().unwrap(),
+            have: None,
+            want: Some(Setting::new("on")),
+            why: "as is wished".to_owned(),
+            risks: Vec::new(),
+            disturbs: Vec::new(),
+        };
+        let plan = Plan { steps: (1..=9).map(step).collect(), ..Plan::default() };
+        plan.text(&Facts::default(), false).matches("undo: ").count()
+    };
+    assert_eq!(lines_of(|n| format!("nic/ens1/queue/{n}/irq")), 1);
+    assert_eq!(lines_of(|n| format!("nic/ens{n}/feature/rx-gro")), 9);
+}
+
+#[test]
+fn a_moderation_of_which_a_driver_knows_nothing_is_no_step() {
+    let check = |moderation: &str, want: usize| {
+        let wish = format!(
+            "[[nic]]\nname = 'ens1'\n[[lane]]\nname = 'a'\nports = 6379\nmoderation = {{ {moderation} }}\n"
+        );
+        let plan = plan::plan(&Spec::parse(&wish).unwrap(), &facts("gvnic")).unwrap();
+        let is_moderation = |step: &&Step| step.knob.to_string().ends_with("coalesce");
+        assert_eq!(plan.steps.iter().filter(is_moderation).count(), want, "{moderation}");
+        let said = "the driver gve has no adaptive-rx, so that is left out (lane a: fixed moderation); it has rx-usecs, tx-usecs";
+        assert!(plan.notes.iter().any(|note| note.contains(said)), "{:#?}", plan.notes);
+    };
+    check("adaptive-rx = false, rx-usecs = 50", 1);
+    check("adaptive-rx = false", 0);
 }
 
 #[test]
