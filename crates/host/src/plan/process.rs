@@ -90,13 +90,17 @@ fn knob(process: &Process, thread: &Thread, what: ThreadKnob) -> Knob {
     Knob::Thread { pid: process.pid, start: process.start, tid: thread.tid, what }
 }
 
-/// Whether a process is everything that is asked for.
+/// Bytes of a process's name that the kernel keeps: `TASK_COMM_LEN` without the end.
+const NAME_SIZE_MAX: usize = 15;
+
+/// Whether a process is everything that is asked for. Of a longer name the part counts that the kernel keeps, and
+/// `.service` may be left out of a unit.
 #[must_use]
 pub fn is_match(wish: &Match, process: &Process) -> bool {
     let unit = |it: &String| it.strip_suffix(".service").unwrap_or(it).to_owned();
     !wish.is_empty()
         && wish.pid.is_none_or(|pid| pid == process.pid)
-        && wish.name.as_ref().is_none_or(|name| *name == process.name)
+        && wish.name.as_ref().is_none_or(|name| *name.get(..NAME_SIZE_MAX).unwrap_or(name) == process.name)
         && wish.unit.as_ref().is_none_or(|it| process.unit.as_ref().map(unit) == Some(unit(it)))
         && wish.cgroup.as_ref().is_none_or(|group| {
             let (group, theirs) = (group.trim_matches('/'), process.cgroup.trim_matches('/'));

@@ -6,10 +6,9 @@ use super::thread;
 use crate::facts::Process;
 use crate::kernel::live::files::Files;
 use crate::kernel::live::threads::start_of;
+use crate::plan::is_match;
 use crate::spec::Match;
 
-/// Bytes of a name that the kernel keeps.
-const NAME_SIZE: usize = 15;
 /// A process has at most so many ancestors that are looked at.
 const ANCESTORS_COUNT_MAX: usize = 64;
 /// State of a socket that listens, in /proc/net/tcp.
@@ -19,40 +18,25 @@ const LISTENS: &str = "0A";
 pub(super) fn matching(files: &Files, wishes: &[Match]) -> Vec<Process> {
     let mut pids: Vec<u32> = files.names("proc").iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
-    let wanted = |wish: &Match| !wish.is_empty();
-    if !wishes.iter().any(wanted) {
+    if wishes.iter().all(Match::is_empty) {
         return Vec::new();
     }
     let read = |pid: u32| {
         let name = files.read(&format!("proc/{pid}/comm")).ok()?;
         let groups = files.read(&format!("proc/{pid}/cgroup")).unwrap_or_default();
         let (cgroup, unit) = group_and_unit(&groups);
-        let fits = |wish: &Match| {
-            let is_below = |group: &String| {
-                let group = group.trim_matches('/');
-                let own = cgroup.trim_matches('/');
-                own == group || own.strip_prefix(group).is_some_and(|rest| rest.starts_with('/'))
-            };
-            wanted(wish)
-                && wish.pid.is_none_or(|wish| wish == pid)
-                && wish.name.as_ref().is_none_or(|wish| *name == *wish.get(..NAME_SIZE).unwrap_or(wish))
-                && wish.unit.as_ref().is_none_or(|wish| unit.as_ref() == Some(wish))
-                && wish.cgroup.as_ref().is_none_or(is_below)
-        };
-        if !wishes.iter().any(fits) {
+        let known = Process { pid, name, unit, cgroup, ..Process::default() };
+        if !wishes.iter().any(|wish| is_match(wish, &known)) {
             return None;
         }
         let tids = files.names(&format!("proc/{pid}/task"));
         let mut tids: Vec<u32> = tids.iter().filter_map(|tid| tid.parse().ok()).collect();
         tids.sort_unstable();
         Some(Process {
-            pid,
             start: start_of(files, pid)?,
-            name: name.clone(),
-            unit,
-            cgroup,
             ports: ports(files, pid),
             threads: tids.into_iter().filter_map(thread).collect(),
+            ..known
         })
     };
     pids.into_iter().filter_map(read).collect()
@@ -132,6 +116,44 @@ fn parent_in(stat: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::live::files::made_up::Tree;
+
+    /// What the machine is asked for is what a plan then takes for the lane's.
+    #[test]
+    fn processes_are_found_by_each_key_and_by_all_that_are_given() {
+        let stat = "7 (a) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4711 0\n";
+        let tree = Tree::new(
+            "processes",
+            &[
+                ("proc/7/comm", "redis-server\n"),
+                ("proc/7/cgroup", "0::/system.slice/redis.service\n"),
+                ("proc/7/stat", stat),
+                ("proc/8/comm", "a-name-of-15-by\n"),
+                ("proc/8/cgroup", "0::/lanes/b\n"),
+                ("proc/8/stat", stat),
+                ("proc/meminfo", ""),
+            ],
+        );
+        let check = |wish: &str, want: &[u32]| {
+            let wish: Match = toml::from_str(wish).unwrap();
+            let found = matching(&tree.files(), std::slice::from_ref(&wish));
+            assert_eq!(found.iter().map(|it| it.pid).collect::<Vec<_>>(), want, "{wish:?}");
+            assert!(found.iter().all(|it| is_match(&wish, it) && it.start == 4711), "{wish:?}");
+        };
+        check("unit = 'redis'", &[7]);
+        check("unit = 'redis.service'", &[7]);
+        check("unit = 'redi'", &[]);
+        check("name = 'a-name-of-15-by'", &[8]);
+        check("name = 'a-name-of-15-bytes-and-more'", &[8]);
+        check("name = 'a-name-of-15'", &[]);
+        check("name = 'redis-server'", &[7]);
+        check("pid = 8", &[8]);
+        check("pid = 8\nname = 'redis-server'", &[]);
+        check("cgroup = 'lanes'", &[8]);
+        check("cgroup = '/system.slice/'", &[7]);
+        check("cgroup = 'lane'", &[]);
+        check("", &[]);
+    }
 
     #[test]
     fn a_group_is_that_of_cpusets_and_a_unit_its_last_part() {
