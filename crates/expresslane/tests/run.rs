@@ -105,13 +105,16 @@ fn the_example_unit_is_one() {
     let words: Vec<&str> = flags.split(' ').collect();
     assert_eq!(words[..2], ["/usr/bin/expresslane", "run"]);
     assert!(program.starts_with("/usr/bin/redis-server "), "{program}");
-    // The lane's cpu may not be here, nor the right to raise a limit.
-    let cpu = a_cpu();
+    let folder = std::env::temp_dir().join(format!("expresslane-unit-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    let wish = folder.join("lanes.toml");
+    fs::write(&wish, format!("[[lane]]\nname = \"redis\"\nports = 7999\ncores = \"{}\"\n", a_cpu())).unwrap();
+    // The file is another here, and the right to raise a limit may not be.
     let flags: Vec<&str> = words[2..]
         .iter()
         .enumerate()
         .map(|(index, word)| match words[index + 1] {
-            "--cpus" => cpu.as_str(),
+            "--file" => wish.to_str().unwrap(),
             "--nofile" => "64",
             _ => word,
         })
@@ -119,8 +122,6 @@ fn the_example_unit_is_one() {
     let output = run(&flags, &["echo", "ran"]).output().unwrap();
     assert_eq!(output.stdout, b"ran\n", "{output:?}");
 
-    let folder = std::env::temp_dir().join(format!("expresslane-unit-{}", std::process::id()));
-    fs::create_dir(&folder).unwrap();
     let file = folder.join("redis-lane.service");
     let here = unit
         .replace("/usr/bin/expresslane", env!("CARGO_BIN_EXE_expresslane"))

@@ -52,7 +52,7 @@ pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
         item(
             9,
             "interrupts spread by affinity",
-            "up to a core for interrupts per four that serve",
+            "with many cores, one for interrupts to eight that serve",
             interrupts(scene),
         ),
         item(
