@@ -177,14 +177,25 @@ pub struct Step {
 }
 
 impl Plan {
-    /// Whether a process is a lane's: one that the plan puts onto its cores, or that listens at one of its ports.
+    /// Whether a process is a lane's: one that the plan puts onto its cores, or that listens at one of its ports that is no other
+    /// lane's.
     #[must_use]
     pub fn is_of_lane(&self, lane: &Placed, process: &Process) -> bool {
         let moves = |step: &Step| match step.knob {
             Knob::Thread { pid, .. } => pid == process.pid && step.lane() == Some(&lane.name),
             _ => false,
         };
-        process.ports.iter().any(|port| lane.ports.contains(port)) || self.steps.iter().any(moves)
+        let is_at = |port: &u16| lane.ports.contains(port) && self.other_at(lane, *port).is_none();
+        process.ports.iter().any(is_at) || self.steps.iter().any(moves)
+    }
+
+    /// Another lane of the same card with this port, at another address: by the port alone the two can't be told apart.
+    #[must_use]
+    pub fn other_at(&self, lane: &Placed, port: u16) -> Option<&Placed> {
+        let is_near = |it: &Placed| it.nic.is_none() || lane.nic.is_none() || it.nic == lane.nic;
+        self.lanes.iter().find(|it| {
+            it.name != lane.name && it.protocol == lane.protocol && it.ports.contains(&port) && is_near(it)
+        })
     }
 }
 

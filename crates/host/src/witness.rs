@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | lane | by protocol and destination port, IPv4 and IPv6, with up to one VLAN tag. Later fragments, IPv6 with extension headers and what is neither TCP nor UDP are no lane's |
+//! | lane | by protocol and destination port, IPv4 and IPv6, with up to one VLAN tag; a port of two lanes, at two addresses, counts for one of them. Later fragments, IPv6 with extension headers and what is neither TCP nor UDP are no lane's |
 //! | queue | that of the NAPI instance that polled the packet, else the one that the driver recorded; unknown where neither is known |
 //! | cpu | the one that does the packet's protocol work: after RPS, where that is on |
 //! | packets | as they were on the wire: what GRO has joined counts as many |

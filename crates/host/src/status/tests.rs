@@ -5,7 +5,7 @@ use crate::Cpus;
 use crate::facts::{Daemon, Filter, Nic, Process, Queue, Thread};
 use crate::kernel::Refusal;
 use crate::knob::Direction;
-use crate::spec::{BackendWish, Mode};
+use crate::spec::{BackendWish, Mode, Protocol};
 use crate::witness::Cell;
 
 /// What a test may change.
@@ -187,6 +187,35 @@ fn others_in_the_lane_are_named() {
         Verdict::Warning,
         "10 % of what arrives",
     );
+}
+
+/// Packets are counted by port, so of two lanes with one port neither can be judged by them, and no process is both's.
+#[test]
+fn lanes_that_share_a_port_can_t_be_told_apart() {
+    let check = |change: fn(&mut Placed), because: Option<&str>| {
+        let stage = tc().cells(&[cell(Some(0), Some(1), 2, 1000)]).with(|stage| {
+            let mut other = Placed { name: "other".to_owned(), ..stage.plan.lanes[0].clone() };
+            change(&mut other);
+            stage.plan.lanes.push(other);
+        });
+        match because {
+            Some(part) => stage.says("can't tell", Verdict::Unknown, part),
+            None => stage.says("leaking 100 %", Verdict::Critical, "outside its queues 4-5"),
+        }
+    };
+    let both = "can't be told: port 6379 is lane `other`'s too, and packets are known by their port alone";
+    check(|_| {}, Some(both));
+    check(|other| other.ports = vec![1, 6379], Some(both));
+    check(|other| other.nic = None, Some(both));
+    check(|other| other.nic = Some("ens2".to_owned()), None);
+    check(|other| other.protocol = Protocol::Udp, None);
+    check(|other| other.ports = vec![6380], None);
+    let unnamed = tc().with(|stage| {
+        stage.plan.lanes.push(Placed { name: "other".to_owned(), ..stage.plan.lanes[0].clone() });
+        let process = &mut stage.facts.processes[0];
+        (process.pid, process.threads[0].cpus) = (900, cpus("0-7"));
+    });
+    assert_eq!(unnamed.report().lanes[0].findings.len(), 1, "nothing of threads: whose they are isn't known");
 }
 
 #[test]

@@ -99,6 +99,12 @@ pub(super) fn used(evidence: &Evidence<'_>, index: usize) -> Used {
             because: "the lane has no local ports by which packets are known".to_owned(),
         });
     }
+    let shared = lane.ports.iter().find_map(|port| Some((*port, evidence.plan.other_at(lane, *port)?)));
+    if let Some((port, other)) = shared {
+        let because =
+            format!("port {port} is lane `{}`'s too, and packets are known by their port alone", other.name);
+        return Used::Unknown { because };
+    }
     let (target, numbers) = target(lane);
     let mut cells: Vec<Cell> = Vec::new();
     let mut blind = None;
