@@ -97,6 +97,7 @@ pub struct NicWish {
     #[serde(default)]
     pub source_routing: bool,
     /// The gateway of that table. Default: the one of the machine's routes over this card.
+    #[serde(default, deserialize_with = "read::gateway")]
     pub gateway: Option<String>,
     /// Whose interrupt moderation: of queues that no lane has.
     #[serde(default)]
@@ -170,8 +171,8 @@ pub struct Lane {
     pub ports: Option<Ports>,
     /// Remote ports, for a lane of a client.
     pub remote_ports: Option<Ports>,
-    /// Local addresses, v4 and v6. Default: any of the card.
-    #[serde(default)]
+    /// Local addresses, v4 and v6, read from any spelling. Default: any of the card.
+    #[serde(default, deserialize_with = "read::addresses")]
     pub addresses: Vec<String>,
     /// Queues: a number. Default: with `one-queue-per-port` as many as ports, else as many as cores.
     pub queues: Option<u32>,

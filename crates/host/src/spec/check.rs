@@ -283,9 +283,12 @@ impl Lane {
         if name.is_empty() || name.len() > NAME_SIZE_MAX || !name.chars().all(letters) {
             say("name", format!("a name has 1 to {NAME_SIZE_MAX} letters, digits, - and _"));
         }
-        for address in &self.addresses {
+        for (index, address) in self.addresses.iter().enumerate() {
             if address.parse::<IpAddr>().is_err() {
                 say("addresses", format!("`{address}` is no address: write 10.0.0.1 or 2001:db8::1"));
+            }
+            if self.addresses[..index].contains(address) {
+                say("addresses", format!("address {address} is twice in `addresses`"));
             }
         }
         let ports_count = self.ports.as_ref().map_or(0, |ports| ports.0.len());

@@ -1,5 +1,8 @@
 //! From the text of `lanes.toml` to a wish, and from what is wrong with it to sentences with the line.
 
+use std::net::IpAddr;
+
+use serde::{Deserialize, Deserializer};
 use toml::de::{DeTable, DeValue};
 
 use super::check::{At, Fault};
@@ -33,6 +36,21 @@ impl Spec {
             Err(faults.into_iter().map(|it| Problem(it.sentence)).collect())
         }
     }
+}
+
+/// Addresses as the kernel writes them: a knob is compared as text, and `2001:DB8:0::1` would be read back as `2001:db8::1`. What is
+/// no address is left for the check to name.
+pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Vec::<String>::deserialize(from)?.into_iter().map(canonical).collect())
+}
+
+/// As [`addresses`], of one.
+pub(super) fn gateway<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<String>::deserialize(from)?.map(canonical))
+}
+
+fn canonical(text: String) -> String {
+    text.parse::<IpAddr>().map_or(text, |it| it.to_string())
 }
 
 /// What serde says about a key lists all that there are, so no second list of keys is kept here.

@@ -46,6 +46,7 @@ fn values_out_of_range_are_named_with_their_line() {
     };
     lane("queues = 0", "lane `a`: `queues` is at least 1");
     lane("addresses = ['10.0.0.1/24']", "lane `a`: `10.0.0.1/24` is no address");
+    lane("addresses = ['2001:db8::1', '2001:DB8:0::1']", "lane `a`: address 2001:db8::1 is twice");
     lane("queues = 8192", "lane `a`: `queues` is at least 1, and at most 8191");
     lane("rate-min = 'fast'", "lane `a`: 'fast' is no rate");
     lane("rate-max = '1.5Gbit'", "lane `a`: '1.5Gbit' is no rate");
@@ -86,6 +87,12 @@ fn lanes_that_contradict_one_another_are_named() {
         refused(&format!("{head}[[lane]]\nname = 'a'\n{first}\n[[lane]]\nname = 'b'\n{second}\n"), want);
     };
     two(CARD, "ports = '1-5'", "ports = 5", "line 8: lane `b`: port 5 is lane `a`'s too");
+    two(
+        CARD,
+        "ports = 5\naddresses = ['2001:db8::1']",
+        "ports = 5\naddresses = ['2001:DB8:0::1']",
+        "lane `b`: port 5 is lane `a`'s too",
+    );
     two(CARD, "ports = 1\nremote-ports = 7", "remote-ports = 7", "lane `b`: port 7 is lane `a`'s too");
     two("", "cores = '1-2'", "cores = '2-3'", "line 6: lane `b`: core 2 is lane `a`'s too");
     two(
@@ -134,6 +141,14 @@ fn lanes_that_don_t_meet_may_look_alike() {
     two(CARD, "ports = 5", "remote-ports = 5");
     two("", "cores = '1'", "cores = '2'");
     two("", "resume-latency-us = 0", "resume-latency-us = 100000");
+}
+
+#[test]
+fn addresses_are_read_from_any_spelling() {
+    let text = "[[nic]]\nname = 'e'\nsource-routing = true\ngateway = 'FE80:0::1'\n[[lane]]\nname = 'a'\nports = 1\naddresses = ['2001:DB8:0:0::0001', '10.0.0.1']";
+    let spec = Spec::parse(text).unwrap();
+    assert_eq!(spec.lanes[0].addresses, ["2001:db8::1", "10.0.0.1"]);
+    assert_eq!(spec.nics[0].gateway.as_deref(), Some("fe80::1"));
 }
 
 #[test]
