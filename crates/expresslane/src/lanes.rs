@@ -6,6 +6,7 @@
 //! ```
 
 mod change;
+mod gate;
 mod guard;
 mod settings;
 mod status;

@@ -201,6 +201,31 @@ fn what_nobody_confirms_goes_back() {
 }
 
 #[test]
+fn what_may_cut_the_session_is_not_done_without_a_way_back() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let file = file.to_str().unwrap();
+    let over_the_card = |words: &[&str]| {
+        let session = "198.18.79.2 5000 198.18.79.1 22";
+        host.lanes(words).env("SSH_CONNECTION", session).output().unwrap()
+    };
+    let output = over_the_card(&["apply", file]);
+    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert!(told(&output).contains("--confirm 60s"), "{}", told(&output));
+    assert_eq!(host.facts(), before);
+    assert!(!host.directory.join("state").exists(), "nothing was begun");
+    let output = over_the_card(&["apply", file, "--no-confirm"]);
+    assert!(output.status.success(), "{}", told(&output));
+    // What is in force cuts nothing any more.
+    let output = over_the_card(&["apply", file]);
+    assert!(output.status.success(), "{}", told(&output));
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+}
+
+#[test]
 fn what_is_confirmed_stays_and_a_killed_apply_can_be_reverted() {
     let Some(host) = Machine::new() else { return };
     let process = sleeper();

@@ -113,7 +113,8 @@ pub struct Nic {
     /// Gateways of the main table's default routes over it, v4 and v6.
     #[serde(default)]
     pub gateways: Vec<String>,
-    /// Whether the way to whoever watches leads through it: a session of ssh that this process descends from.
+    /// Whether the way to whoever watches leads through it: a session of ssh that this process descends from, whose address is
+    /// the card's, or that of a bond, bridge or VLAN on it.
     #[serde(default)]
     pub carries_session: bool,
     /// Queues.

@@ -13,7 +13,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::settings::{ApplySettings, RevertSettings, StateSettings};
 use super::wish::Wanted;
-use super::{Trouble, machine, now_s, say};
+use super::{Trouble, gate, machine, now_s, say};
 use crate::stop::Stop;
 
 /// How often the journal is looked at for a confirmation.
@@ -29,6 +29,7 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
         let is_in_force = matches!(look(directory, &boot), Ok(Found::InForce(_)));
         if is_in_force && trouble.is_of_machine { trouble.with(BESIDE) } else { trouble }
     })?;
+    gate::keeps_session(&wanted.plan, settings)?;
     // Nobody is left with half a change: a signal is looked at between waiting, not between steps.
     let stop = Stop::at_signals().map_err(Trouble::failed)?;
     outlive_session()?;

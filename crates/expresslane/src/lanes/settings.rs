@@ -63,7 +63,9 @@ Exit codes: 0 shown, 1 the machine can't be read, 2 the file or a flag is wrong,
 const APPLY_LONG: &str = "Do what `plan` shows.
 
 Before each change what was there is written to a journal on disk; a step that fails undoes those before it; a crash leaves a journal from \
-which `revert` restores. Applying a changed file changes only what differs, and `revert` still returns to the beginning.";
+which `revert` restores. Applying a changed file changes only what differs, and `revert` still returns to the beginning.
+
+In a session of ssh over a card whose link or queueing changes, it takes --confirm, or --no-confirm to go without.";
 
 const APPLY_EXAMPLES: &str = "Examples:
   expresslane lanes apply lanes.toml
@@ -154,6 +156,9 @@ pub(crate) struct ApplySettings {
     /// Wait so long for `lanes confirm`, and revert without it
     #[arg(long, value_name = "DURATION", value_parser = span)]
     pub(crate) confirm: Option<Duration>,
+    /// Without a way back in time, though it may cut the session of ssh that this runs in
+    #[arg(long, conflicts_with = "confirm")]
+    pub(crate) no_confirm: bool,
     #[command(flatten)]
     pub(crate) state: StateSettings,
 }

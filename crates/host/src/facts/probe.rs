@@ -3,7 +3,7 @@
 //! What a card, driver or kernel does not have is absent. What is there and could not be read (rights, errors) is in
 //! [`Facts::missing`], with the reason. Values are those that [`crate::Kernel::read`] gives for the same knob.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 mod machine;
 mod processes;
@@ -81,8 +81,9 @@ pub fn read(live: &mut Live, ask: &Ask) -> Facts {
     facts.routing = note(routing, "routing", &mut missing).unwrap_or_default();
     if let Some(address) = processes::session_address(&files) {
         let has = |nic: &Nic| nic.addresses.iter().any(|text| text.split('/').next() == Some(&address));
-        if let Some(nic) = facts.nics.iter_mut().find(|nic| has(nic)) {
-            nic.carries_session = true;
+        if let Some(nic) = facts.nics.iter().find(|nic| has(nic)) {
+            let way = way_down(&files, &nic.name);
+            facts.nics.iter_mut().for_each(|nic| nic.carries_session = way.contains(&nic.name));
         }
     }
     facts.processes = processes::matching(&files, &ask.processes);
@@ -129,6 +130,17 @@ fn note<T>(answer: Result<T, Refusal>, what: &str, missing: &mut Vec<String>) ->
 /// Whatever can have queues; the loopback has none to give, and a file (bonding_masters) is no card.
 fn is_card(files: &Files, name: &str) -> bool {
     name != "lo" && files.has(&format!("sys/class/net/{name}/ifindex"))
+}
+
+/// The card, and those that it stands on: members of a bond or bridge, the card below a VLAN (`lower_NAME` in sysfs).
+fn way_down(files: &Files, name: &str) -> BTreeSet<String> {
+    let (mut way, mut next) = (BTreeSet::new(), vec![name.to_owned()]);
+    while let Some(name) = next.pop() {
+        let names = files.names(&format!("sys/class/net/{name}"));
+        next.extend(names.iter().filter_map(|file| file.strip_prefix("lower_").map(str::to_owned)));
+        way.insert(name);
+    }
+    way
 }
 
 fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, Refusal> {
@@ -319,6 +331,30 @@ fn addresses(live: &mut Live, nics: &mut [Nic], missing: &mut Vec<String>) {
 mod tests {
     use super::*;
     use crate::kernel::live::files::made_up::Tree;
+
+    #[test]
+    fn a_session_goes_over_what_its_card_stands_on() {
+        let file = |path: &'static str| (path, "");
+        let tree = Tree::new(
+            "way-down",
+            &[
+                file("sys/class/net/bond0.7/lower_bond0"),
+                file("sys/class/net/bond0/lower_ens1"),
+                file("sys/class/net/bond0/lower_ens2"),
+                file("sys/class/net/bond0/upper_bond0.7"),
+                file("sys/class/net/ens1/upper_bond0"),
+                file("sys/class/net/ens2/ifindex"),
+                file("sys/class/net/ens3/ifindex"),
+            ],
+        );
+        let check = |name: &str, want: &[&str]| {
+            assert_eq!(way_down(&tree.files(), name).iter().collect::<Vec<_>>(), want, "{name}");
+        };
+        check("bond0.7", &["bond0", "bond0.7", "ens1", "ens2"]);
+        check("bond0", &["bond0", "ens1", "ens2"]);
+        check("ens1", &["ens1"]);
+        check("ens3", &["ens3"]);
+    }
 
     #[test]
     fn groups_that_are_asked_for_have_the_files_that_they_have() {
