@@ -4,7 +4,7 @@
 //! there is room. Interrupts follow the number of cores per socket, as Russell Sullivan's recipe has it: on few cores they go
 //! round over the cores that serve; on many, cores that do nothing else take them and hand packets on through the shared cache.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::card::Card;
 use super::draft::{Draft, nth};
@@ -227,7 +227,10 @@ fn seat_interrupts<'a>(
     let mut groups: BTreeMap<Cpus, Vec<usize>> = BTreeMap::new();
     for (index, lane) in spec.lanes.iter().enumerate() {
         match lane.irq_wish() {
-            Ok(Some(IrqWish::Reserved(cores))) => seats[index].irq_cores = cores,
+            Ok(Some(IrqWish::Reserved(cores))) => {
+                check_reserved(draft, &lane.name, &seats[index].cores, &cores);
+                seats[index].irq_cores = cores;
+            }
             Ok(None) if card_of(index).is_some() => {
                 let first =
                     seats[index].cores.first().and_then(|id| facts.cpus.iter().find(|cpu| cpu.id == id));
@@ -270,6 +273,37 @@ fn seat_interrupts<'a>(
         for index in lanes {
             seats[index].irq_cores = cores.clone();
         }
+    }
+}
+
+/// Refuses interrupts on another socket than the serving cores, where theirs has a core to spare, and notes another cache: each
+/// packet is fetched from there.
+fn check_reserved(draft: &mut Draft, lane: &str, serving: &Cpus, reserved: &Cpus) {
+    let cpus = &draft.facts.cpus;
+    let packages: BTreeSet<u32> =
+        cpus.iter().filter(|cpu| serving.contains(cpu.id)).map(|cpu| cpu.package).collect();
+    if packages.is_empty() {
+        return;
+    }
+    let is_near = |cpu: &&Cpu| packages.contains(&cpu.package);
+    let near: Cpus = cpus.iter().filter(is_near).map(|cpu| cpu.id).collect();
+    let (far, spare) = (reserved.without(&near), near.without(serving));
+    if !far.is_empty() && !spare.is_empty() {
+        let sentence = format!(
+            "lane `{lane}`, `irq`: core {far} is on another socket than the lane's cores {serving}, so that each packet crosses \
+             between the sockets; reserve some of {spare}"
+        );
+        draft.refuse(sentence);
+        return;
+    }
+    let shares = |cpu: &&Cpu| cpu.shares_cache_with.overlaps(serving);
+    let close: Cpus = cpus.iter().filter(shares).map(|cpu| cpu.id).collect();
+    let apart = reserved.without(&close);
+    if !apart.is_empty() {
+        draft.note(format!(
+            "Interrupts of {lane} go to core {apart}, which shares no last level cache with the lane's cores {serving}: each \
+             packet is handed on through memory."
+        ));
     }
 }
 

@@ -36,6 +36,45 @@ fn lanes_share_no_physical_core_while_there_is_room() {
 }
 
 #[test]
+fn reserved_interrupts_are_near_the_lane() {
+    let reserved = |facts: &Facts, cores: &str, irq: &str| {
+        let lane = lane("a", 1, &format!("cores = '{cores}'\nirq = 'reserved {irq}'"));
+        plan::plan(&Spec::parse(&format!("[[nic]]\nname = 'ens1'\n{lane}")).unwrap(), facts)
+    };
+    let refused = |facts: &Facts, cores: &str, irq: &str, want: &str| {
+        let problems = reserved(facts, cores, irq).expect_err(want);
+        let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(all.iter().any(|it| it.contains(want)), "{cores}, {irq}: {all:#?}");
+    };
+    let apart = |facts: &Facts, cores: &str, irq: &str| -> Option<String> {
+        let notes = reserved(facts, cores, irq).unwrap().notes;
+        notes.into_iter().find(|note| note.contains("shares no last level cache"))
+    };
+    let mut facts = facts("e810-ice");
+    refused(
+        &facts,
+        "1",
+        "24-25",
+        "lane `a`, `irq`: core 24-25 is on another socket than the lane's cores 1,",
+    );
+    refused(&facts, "1", "9,72", "core 72 is on another socket");
+    refused(&facts, "1", "24", "reserve some of 0,2-23,48-71");
+    assert_eq!(apart(&facts, "1", "9"), None);
+    assert_eq!(apart(&facts, "1,25", "9,26"), None);
+    // A socket of two caches.
+    facts
+        .cpus
+        .iter_mut()
+        .filter(|cpu| cpu.id == 9)
+        .for_each(|cpu| cpu.shares_cache_with = "9".parse().unwrap());
+    let note = apart(&facts, "1", "9-10").unwrap();
+    assert!(note.contains("of a go to core 9, which"), "{note}");
+    // Virtual machines may have a socket for each core, so that no other one is to be had.
+    facts.cpus.iter_mut().for_each(|cpu| cpu.package = cpu.id);
+    assert!(apart(&facts, "1", "9").is_some());
+}
+
+#[test]
 fn isolated_cores_are_for_those_who_name_them() {
     let mut facts = facts("e810-ice");
     facts.cpus.iter_mut().filter(|cpu| (1..4).contains(&cpu.id)).for_each(|cpu| cpu.isolated = true);
