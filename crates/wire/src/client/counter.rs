@@ -48,7 +48,7 @@ impl Counter {
     /// Reads on until a reply ends or the input does. Returns the bytes to consume.
     ///
     /// # Errors
-    /// As [`Parser::next`], and nesting beyond [`DEPTH_MAX`].
+    /// As [`Parser::next`], and nesting beyond [`DEPTH_MAX`](super::DEPTH_MAX).
     pub fn next(&mut self, input: &[u8]) -> Result<(Option<Outcome>, usize), ReplyError> {
         self.next_seen(input, &mut |_| {})
     }
