@@ -186,6 +186,9 @@ fn moderate(draft: &mut Draft, card: &Card, wish: Moderation, queues: &[u32], wh
         queue.and_then(|it| it.coalesce.as_deref())
     };
     let per_queue = nic.queues.first().is_some_and(|it| it.coalesce.is_some());
+    if per_queue && queues.is_empty() {
+        draft.note(format!("No queue of {} is for this alone, so it is left out: {why}.", nic.name));
+    }
     let places: Vec<(NicKnob, &str)> = if per_queue {
         queues.iter().filter_map(|queue| Some((NicKnob::Coalesce(Some(*queue)), of_queue(*queue)?))).collect()
     } else if let Some(now) = nic.coalesce.as_deref() {
@@ -237,7 +240,12 @@ pub(super) fn pollers(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats
     for (index, queues) in division.lanes.iter().filter(|(index, _)| spec.lanes[*index].threaded) {
         let (lane, seat) = (&spec.lanes[*index], &seats.lanes[*index]);
         let why = format!("lane {}: kernel threads poll its queues", lane.name);
-        if fine {
+        if fine && queues.is_empty() {
+            draft.note(format!(
+                "lane `{}` shares its queues, so `threaded` is left out: no kernel threads poll for it alone.",
+                lane.name
+            ));
+        } else if fine {
             for queue in queues {
                 let knob = NicKnob::Napi(*queue, "threaded".to_owned());
                 draft.want_nic(Stage::Pollers, nic, knob, "1", &why);

@@ -81,3 +81,31 @@ fn a_lane_that_shares_its_queues_has_their_interrupts() {
     assert_eq!(held_back(&plan), [""; 0]);
     says(&plan, "lane `a` shares its queues");
 }
+
+#[test]
+fn what_is_wished_of_queues_that_a_lane_shares_is_left_out_and_said() {
+    let check = |machine: &str, nic: &str, lane: &str, words: &[&str]| {
+        let text = format!("[[nic]]\nname = 'ens1'\n{nic}\n[[lane]]\nname = 'a'\nports = 1\n{lane}\n");
+        let mut facts = facts(machine);
+        for queue in &mut facts.nics[0].queues {
+            queue.coalesce = Some("rx-usecs 8 tx-usecs 8".to_owned());
+        }
+        let plan = plan::plan(&Spec::parse(&text).unwrap(), &facts).unwrap();
+        let ends = ["threaded", "napi-thread", "coalesce"];
+        let is_it = |step: &host::Step| ends.iter().any(|end| step.knob.to_string().ends_with(end));
+        assert_eq!(plan.steps.iter().any(is_it), words.is_empty(), "{text}");
+        words.iter().for_each(|words| says(&plan, words));
+        let left_out = plan.notes.iter().filter(|note| note.contains("left out")).count();
+        assert_eq!(left_out, words.len(), "{:#?}", plan.notes);
+    };
+    let soft = "backend = 'soft'";
+    check("e810-ice", soft, "threaded = true", &["lane `a` shares its queues, so `threaded` is left out"]);
+    let of_lane = "No queue of ens1 is for this alone, so it is left out: lane a: fixed moderation";
+    check("e810-ice", soft, "moderation = { rx-usecs = 5 }", &[of_lane]);
+    check("e810-ice", "", "threaded = true", &[]);
+    check("e810-ice", "", "moderation = { rx-usecs = 5 }", &[]);
+    // A whole card is one lane's, so none of its queues is nobody's.
+    let of_others =
+        "No queue of ens1 is for this alone, so it is left out: moderation of queues that no lane has";
+    check("virtio", "moderation = { rx-usecs = 5 }", "", &[of_others]);
+}
