@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{DefaultLane, Host, IrqWish, Lane, Mode, NicWish, Spec};
+use super::{BackendWish, DefaultLane, Host, IrqWish, Lane, Mode, NicWish, Spec};
 use crate::cpus::Cpus;
 use crate::rate::Rate;
 
@@ -122,13 +122,19 @@ impl Spec {
                 format!("lane `{name}`: by its `ports` (or `remote-ports`) a card knows its packets");
             faults.add(At::Lane(index, "ports"), sentence);
         }
-        if self.nic_of(lane).is_none() && self.nics.is_empty() {
-            for (key, given) in lane.keys_of_a_card() {
-                if given {
-                    let sentence =
-                        format!("lane `{name}`: `{key}` wants a card, and the file has no [[nic]]");
-                    faults.add(At::Lane(index, key), sentence);
-                }
+        let card = self.nics.iter().find(|it| self.nic_of(lane) == Some(&it.name));
+        let without = match card {
+            Some(nic) if nic.backend == BackendWish::Process => {
+                format!("a card's queues, and nic `{}` has `backend = \"process\"`", nic.name)
+            }
+            None if self.nics.is_empty() => "a card, and the file has no [[nic]]".to_owned(),
+            _ => return,
+        };
+        for (key, given) in lane.keys_of_a_card() {
+            // Each port's process has its core without the card's part in it.
+            let works = card.is_some() && key == "mode";
+            if given && !works {
+                faults.add(At::Lane(index, key), format!("lane `{name}`: `{key}` wants {without}"));
             }
         }
     }
@@ -241,6 +247,9 @@ impl NicWish {
         if self.moderation.is_some_and(|it| it.is_too_long()) {
             say("moderation", format!("a moderation is at most {MODERATION_USECS_MAX} microseconds"));
         }
+        if self.moderation.is_some() && self.backend == BackendWish::Process {
+            say("moderation", "`moderation` is left alone by `backend = \"process\"`".to_owned());
+        }
     }
 }
 
@@ -262,7 +271,7 @@ impl DefaultLane {
 }
 
 impl Lane {
-    /// Keys that mean nothing without a card, and whether they are given.
+    /// Keys that mean nothing without queues of a card, and whether they are given.
     fn keys_of_a_card(&self) -> [(&'static str, bool); 7] {
         [
             ("queues", self.queues.is_some()),

@@ -117,6 +117,31 @@ fn lanes_that_contradict_one_another_are_named() {
     );
     two(CARD, "ports = 1", "queues = 1", "lane `b`: by its `ports`");
     two("", "queues = 2", "", "line 3: lane `a`: `queues` wants a card, and the file has no [[nic]]");
+    for key in [
+        "queues = 2",
+        "rate-min = '1Gbit'",
+        "rate-max = '1Gbit'",
+        "threaded = true",
+        "moderation = { rx-usecs = 5 }",
+        "irq = 'on-lane'",
+    ] {
+        let lane = format!("[[lane]]\nname = 'a'\nports = 1\n{key}\n");
+        let name = key.split(' ').next().unwrap();
+        let wants = format!("lane `a`: `{name}` wants a card");
+        refused(&lane, &format!("line 4: {wants}, and the file has no [[nic]]"));
+        let by_process = format!("line 7: {wants}'s queues, and nic `ens1` has `backend = \"process\"`");
+        refused(&format!("{CARD}backend = 'process'\n{lane}"), &by_process);
+    }
+    let per_port = "[[lane]]\nname = 'a'\nports = '1-2'\nmode = 'one-queue-per-port'\n";
+    refused(per_port, "line 4: lane `a`: `mode` wants a card, and the file has no [[nic]]");
+    assert!(
+        Spec::parse(&format!("{CARD}backend = 'process'\n{per_port}")).is_ok(),
+        "it says whose core is whose"
+    );
+    refused(
+        "[[nic]]\nname = 'e'\nbackend = 'process'\nmoderation = { rx-usecs = 5 }\n",
+        "line 4: nic `e`: `moderation` is left alone by `backend = \"process\"`",
+    );
     refused("[[lane]]\nname = 'a'\n[[lane]]\nname = 'a'\n", "line 4: two lanes are called `a`");
     refused("[[nic]]\nname = 'e'\n[[nic]]\nname = 'e'\n", "line 4: nic `e` is in the file twice");
     refused(

@@ -97,29 +97,22 @@ fn draw_wish(chance: &mut Chance, facts: &Facts) -> String {
     }
     let with_card = !chance.one_in(10);
     let nic = &facts.nics[0].name;
+    // Whether the file may say what becomes of queues.
+    let mut divides = true;
     if with_card {
         add(&format!("[[nic]]\nname = '{nic}'"));
-        add(&format!(
-            "backend = '{}'",
-            chance.of(&[
-                "auto",
-                "auto",
-                "auto",
-                "auto",
-                "tc-channel",
-                "rss-ntuple",
-                "virtual",
-                "soft",
-                "process"
-            ])
-        ));
+        let backends =
+            ["auto", "auto", "auto", "auto", "tc-channel", "rss-ntuple", "virtual", "soft", "process"];
+        let backend = chance.of(&backends);
+        divides = backend != "process";
+        add(&format!("backend = '{backend}'"));
         if chance.one_in(5) {
             add(&format!("channels = {}", 1 + chance.below(16)));
         }
         if chance.one_in(5) {
             add("arp-filter = true\nsource-routing = true");
         }
-        if chance.one_in(6) {
+        if chance.one_in(6) && divides {
             add("moderation = { rx-usecs = 20, adaptive-rx = false }");
         }
         if chance.one_in(8) {
@@ -134,7 +127,7 @@ fn draw_wish(chance: &mut Chance, facts: &Facts) -> String {
             add(&format!("ports = '{first}-{last}'"));
             match chance.below(3) {
                 0 => add("mode = 'one-queue-per-port'"),
-                1 => add(&format!("queues = {}", 1 << chance.below(3))),
+                1 if divides => add(&format!("queues = {}", 1 << chance.below(3))),
                 _ => {}
             }
             if chance.one_in(4) {
@@ -144,18 +137,18 @@ fn draw_wish(chance: &mut Chance, facts: &Facts) -> String {
                 let address = facts.nics[0].addresses[0].split('/').next().unwrap();
                 add(&format!("addresses = ['{address}']"));
             }
-            if chance.one_in(6) {
+            if chance.one_in(6) && divides {
                 add("rate-max = '1Gbit'");
             }
             match chance.below(5) {
-                0 => add("threaded = true"),
+                0 if divides => add("threaded = true"),
                 1 => add("busy-poll-us = 50"),
                 _ => {}
             }
-            if chance.one_in(3) {
+            if chance.one_in(3) && divides {
                 add("irq = 'on-lane'");
             }
-            if chance.one_in(4) {
+            if chance.one_in(4) && divides {
                 add("moderation = { adaptive-rx = false, rx-usecs = 30, tx-usecs = 0 }");
             }
             if chance.one_in(5) {

@@ -20,7 +20,8 @@ pub(crate) fn plan_at_random(facts: &Facts, chance: &mut Chance) -> Option<(Stri
     for nic in &facts.nics {
         add(format!("[[nic]]\nname = \"{}\"", nic.name));
         let backends = ["auto", "auto", "soft", "virtual", "rss-ntuple", "process"];
-        add(format!("backend = \"{}\"", chance.pick(&backends)));
+        let backend = *chance.pick(&backends);
+        add(format!("backend = \"{backend}\""));
         if nic.rings.is_some() && chance.one_in(3) {
             add("rx-ring = 2048".to_owned());
         }
@@ -31,30 +32,31 @@ pub(crate) fn plan_at_random(facts: &Facts, chance: &mut Chance) -> Option<(Stri
             add("source-routing = true\ngateway = \"10.0.0.254\"".to_owned());
         }
         for _ in 0..1 + chance.below(2) {
-            lanes.push((nic.name.clone(), ports));
+            lanes.push((nic.name.clone(), backend != "process", ports));
             ports += 10;
         }
     }
-    for (nic, first) in lanes {
+    for (nic, divides, first) in lanes {
         let count = 1 + chance.below(2);
         let last = first + count - 1;
         add(format!("[[lane]]\nname = \"lane-{first}\"\nnic = \"{nic}\"\nports = \"{first}-{last}\""));
         if chance.one_in(2) {
             add("mode = \"one-queue-per-port\"".to_owned());
-        } else {
+        } else if divides {
             add(format!("queues = {}", [1, 2][chance.below(2) as usize]));
         }
-        for (line, of) in [
-            ("threaded = true", 3),
-            ("busy-poll-us = 50", 3),
-            ("resume-latency-us = 0", 4),
-            ("irq = \"reserved 0\"", 4),
-            ("moderation = { adaptive-rx = false, rx-usecs = 10 }", 3),
-            ("rate-max = \"1Gbit\"", 3),
-            ("nice = -5\nprocess = { pid = 812 }", 4),
-            ("process = { pid = 813 }", 4),
+        // What is of queues, and is refused where the card's are left alone.
+        for (line, of, of_queues) in [
+            ("threaded = true", 3, true),
+            ("busy-poll-us = 50", 3, false),
+            ("resume-latency-us = 0", 4, false),
+            ("irq = \"reserved 0\"", 4, true),
+            ("moderation = { adaptive-rx = false, rx-usecs = 10 }", 3, true),
+            ("rate-max = \"1Gbit\"", 3, true),
+            ("nice = -5\nprocess = { pid = 812 }", 4, false),
+            ("process = { pid = 813 }", 4, false),
         ] {
-            if chance.one_in(of) {
+            if chance.one_in(of) && (divides || !of_queues) {
                 add(line.to_owned());
             }
         }
