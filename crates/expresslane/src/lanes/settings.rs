@@ -44,7 +44,8 @@ pub(crate) enum LanesVerb {
 
 const FACTS_LONG: &str = "Show the machine: cards, queues, interrupts, cores, and what stands in the way.
 
-Reads only. What this user may not read is listed with the reason. With --json the facts are kept for `plan --facts` on another machine.";
+Reads only. What this user may not read is listed with the reason. Queues are shown \
+with their lanes: those of FILE, else those in force. With FILE and --json the facts have all that `plan FILE --facts` needs on another machine.";
 
 const PLAN_LONG: &str = "Show what would be done, step by step, and what undoes it.
 
@@ -55,7 +56,7 @@ those of many queues, the first is shown and the others are a line; --long and -
 const PLAN_EXAMPLES: &str = "Examples:
   expresslane lanes plan
       lanes.toml of this directory, on this machine
-  expresslane lanes facts --json > facts.json; expresslane lanes plan redis.toml --facts facts.json
+  expresslane lanes facts redis.toml --json > facts.json; expresslane lanes plan redis.toml --facts facts.json
       the same of a machine that is elsewhere
 
 Exit codes: 0 shown, 1 the machine can't be read, 2 the file or a flag is wrong, or the wish can't be fulfilled (each reason is a line).";
@@ -111,9 +112,14 @@ pub(crate) struct StateSettings {
 /// All settings of `lanes facts`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FactsSettings {
+    /// A wish: its lanes are drawn, and its processes and sysctls are read, too; without one the lanes in force are drawn
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) state: StateSettings,
 }
 
 /// All settings of `lanes plan`.
@@ -122,7 +128,7 @@ pub(crate) struct PlanSettings {
     /// The wish
     #[arg(value_name = "FILE", default_value = FILE)]
     pub(crate) file: PathBuf,
-    /// Facts of another machine, from `lanes facts --json`
+    /// Facts of another machine, from `lanes facts FILE --json` there
     #[arg(long, value_name = "FILE")]
     pub(crate) facts: Option<PathBuf>,
     /// Show all steps, also those that differ from the one before in numbers alone
@@ -139,7 +145,7 @@ pub(crate) struct CheckSettings {
     /// The wish; without one the machine alone
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Facts of another machine, from `lanes facts --json`
+    /// Facts of another machine, from `lanes facts FILE --json` there
     #[arg(long, value_name = "FILE")]
     pub(crate) facts: Option<PathBuf>,
     /// Print JSON

@@ -10,7 +10,7 @@ use host::{Facts, Plan, Spec};
 use toml_edit::DocumentMut;
 
 use super::settings::{CheckSettings, ExampleSettings, FactsSettings, PlanSettings};
-use super::{Trouble, say};
+use super::{Trouble, machine, say};
 
 /// The table of the server's configuration file that may hold the wish, so that one file can say both.
 pub(crate) const TABLE: &str = "lanes";
@@ -32,7 +32,7 @@ impl Wanted {
 
     /// Of a file's text; `name` is what it is called.
     pub(crate) fn of(text: String, name: &str, facts: Option<&Path>) -> Result<Wanted, Trouble> {
-        let spec = Spec::parse(&text).map_err(|problems| Trouble::usage(refused(name, &problems)))?;
+        let spec = spec_of(&text, name)?;
         let facts = read_facts(facts, Some(&spec))?;
         let plan = host::plan::plan(&spec, &facts)
             .map_err(|problems| Trouble::of_machine(refused(name, &problems)))?;
@@ -54,6 +54,10 @@ impl Wanted {
     pub(crate) fn of_journal(journal: &Journal) -> Result<Wanted, Trouble> {
         Wanted::of(journal.wish().text.clone(), "the wish in force", None)
     }
+}
+
+fn spec_of(text: &str, name: &str) -> Result<Spec, Trouble> {
+    Spec::parse(text).map_err(|problems| Trouble::usage(refused(name, &problems)))
 }
 
 fn text_of(file: &Path) -> Result<String, Trouble> {
@@ -109,9 +113,35 @@ fn ask(spec: &Spec) -> probe::Ask {
 }
 
 pub(super) fn facts(settings: &FactsSettings) -> Result<(), Trouble> {
-    let facts = read_facts(None, None)?;
-    say(&if settings.json { json(&facts) } else { drawing::drawing(&facts, &[]) });
+    if settings.json {
+        // What is asked can be kept also where this machine can't fulfil the wish.
+        let spec = settings.file.as_deref().map(|file| spec_of(&text_of(file)?, &file.display().to_string()));
+        say(&json(&read_facts(None, spec.transpose()?.as_ref())?));
+        return Ok(());
+    }
+    let wanted = match &settings.file {
+        Some(file) => Ok(Some(Wanted::read(file, None)?)),
+        None => lanes_in_force(&settings.state.state_dir),
+    };
+    let (facts, lanes) = match wanted {
+        Ok(Some(wanted)) => (wanted.facts, wanted.plan.lanes),
+        Ok(None) => (read_facts(None, None)?, Vec::new()),
+        Err(trouble) => {
+            let mut facts = read_facts(None, None)?;
+            facts.missing.push(format!("the lanes in force: {}", trouble.problem.replace('\n', "; ")));
+            (facts, Vec::new())
+        }
+    };
+    say(&drawing::drawing(&facts, &lanes));
     Ok(())
+}
+
+fn lanes_in_force(directory: &Path) -> Result<Option<Wanted>, Trouble> {
+    let (_, boot) = machine()?;
+    match look(directory, &boot).map_err(Trouble::failed)? {
+        Found::InForce(journal) => Wanted::of_journal(&journal).map(Some),
+        Found::Nothing | Found::Void { .. } => Ok(None),
+    }
 }
 
 pub(super) fn plan(settings: &PlanSettings) -> Result<(), Trouble> {

@@ -39,16 +39,15 @@ pub fn drawing(facts: &Facts, lanes: &[Placed]) -> String {
         out.push('\n');
         card(&mut out, nic, lanes);
     }
-    let without_card: Vec<&Placed> = lanes.iter().filter(|lane| lane.nic.is_none()).collect();
-    if !without_card.is_empty() {
+    let without_queues: Vec<&Placed> = lanes.iter().filter(|lane| lane.queues.is_empty()).collect();
+    if !without_queues.is_empty() {
         out.push('\n');
-        for lane in without_card {
-            wrapped(
-                &mut out,
-                "",
-                "  ",
-                &format!("lane {}: cores {}, no card", lane.name, shown(&lane.cores)),
-            );
+        for lane in without_queues {
+            let card = match &lane.nic {
+                Some(nic) => format!("no queue of {nic} is its own"),
+                None => "no card".to_owned(),
+            };
+            wrapped(&mut out, "", "  ", &format!("lane {}: cores {}, {card}", lane.name, shown(&lane.cores)));
         }
     }
     limits(&mut out, facts);
@@ -187,9 +186,10 @@ fn polling(queue: &Queue) -> Option<&Cpus> {
     queue.napi_thread.as_ref().map(|thread| &thread.cpus)
 }
 
-/// The lane that has a queue; where lanes are on the card, the rest is the default lane's.
+/// The lane that has a queue; where lanes have queues of the card, the rest is the default lane's.
 fn lane_of(nic: &Nic, lanes: &[Placed], queue: u32) -> String {
-    let mut here = lanes.iter().filter(|lane| lane.nic.as_ref() == Some(&nic.name)).peekable();
+    let is_here = |lane: &&Placed| lane.nic.as_ref() == Some(&nic.name) && !lane.queues.is_empty();
+    let mut here = lanes.iter().filter(is_here).peekable();
     let is_used = here.peek().is_some();
     let owner = here.find(|lane| lane.queues.contains(queue)).map(|lane| lane.name.as_str());
     owner.unwrap_or(if is_used { "default" } else { "-" }).to_owned()
@@ -376,6 +376,14 @@ ens1  ice, 100 Gbit/s, node 0, 0000:17:00.0
         assert_eq!(drawing(&facts, &[lane("redis", "4-7")]), want);
         let without = drawing(&facts, &[]);
         assert!(without.contains("0-7     8193-8200  64-71       0-7 in turn  interrupt  -"), "{without}");
+
+        // Lanes without queues of their own are named below.
+        let no_card = Placed { nic: None, ..lane("by-itself", "") };
+        let shared = drawing(&facts, &[lane("shared", ""), no_card]);
+        assert!(shared.starts_with(&without), "{shared}");
+        let want =
+            "\nlane shared: cores none, no queue of ens1 is its own\nlane by-itself: cores none, no card\n";
+        assert_eq!(shared[without.len()..], *want);
 
         // One interrupt that goes elsewhere has a row of its own, and so has a thread.
         facts.nics[0].queues[2].irq_effective = Some(cpus("7"));
