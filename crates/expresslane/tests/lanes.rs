@@ -167,6 +167,8 @@ fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     let file = file.to_str().unwrap();
     host.ends(&["apply", file], 0);
     assert_ne!(host.facts(), before, "something was set");
+    let drawn = host.ends(&["facts"], 0);
+    assert!(drawn.contains("lane redis: cores 0, no queue of vs is its own"), "{drawn}");
     assert_eq!(affinity(pid), "0");
     assert!(host.ends(&["apply", file], 0).contains("everything is as wished already"));
     let status = host.ends(&["status", "--sample", "50ms"], 0);
@@ -175,6 +177,8 @@ fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     assert_eq!(host.facts(), before);
     assert_eq!(affinity(pid), cpus);
     assert!(host.ends(&["revert"], 0).contains("nothing to put back"));
+    assert!(!host.ends(&["facts"], 0).contains("redis"));
+    assert!(host.ends(&["facts", file], 0).contains("lane redis: cores 0"));
     let status = host.ends(&["status", "--sample", "50ms"], 3);
     assert!(status.contains("no lanes are in force"), "{status}");
 }
@@ -198,6 +202,51 @@ fn what_nobody_confirms_goes_back() {
     wait(|| child.0.try_wait().unwrap().is_some(), "apply to end");
     assert_eq!(child.0.wait().unwrap().code(), Some(1));
     assert_eq!(host.facts(), before);
+}
+
+#[test]
+fn facts_of_a_file_plan_all_of_it_elsewhere() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let text = format!("[host.sysctls]\n\"kernel.pid_max\" = \"99999\"\n{}", wish(process.0.id()));
+    let file = host.file("lanes.toml", &text);
+    let file = file.to_str().unwrap();
+    let steps = |facts: &[&str]| {
+        let plan = host.ends(&[&["plan", file, "--json"], facts].concat(), 0);
+        serde_json::from_str::<serde_json::Value>(&plan).unwrap()["steps"].clone()
+    };
+    let here = steps(&[]);
+    let saved = host.file("facts.json", &host.ends(&["facts", file, "--json"], 0));
+    assert_eq!(steps(&["--facts", saved.to_str().unwrap()]), here);
+    let without = host.file("without.json", &host.ends(&["facts", "--json"], 0));
+    assert_ne!(
+        steps(&["--facts", without.to_str().unwrap()]),
+        here,
+        "the file has more than every machine is asked"
+    );
+}
+
+#[test]
+fn who_may_not_apply_is_told_what_is_missing() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let file = file.to_str().unwrap();
+    let without_rights = |words: &[&str]| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", host.name(), "setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
+        command.args([PROGRAM, "lanes"]).args(words);
+        command.env("EXPRESSLANE_STATE_DIR", host.directory.join("state")).output().unwrap()
+    };
+    let output = without_rights(&["apply", file]);
+    let text = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("net_admin (nic/vs/") && text.contains("`lanes plan`"), "{text}");
+    assert_eq!(host.facts(), before);
+    assert!(!host.directory.join("state").exists(), "nothing was begun");
+    let output = without_rights(&["plan", file]);
+    assert!(output.status.success(), "{}", told(&output));
 }
 
 #[test]

@@ -11,9 +11,10 @@ use host::kernel::live::Live;
 use host::revert::{Reverted, revert as put_back};
 use signal_hook::consts::SIGHUP;
 
+use super::gate::{self, User};
 use super::settings::{ApplySettings, RevertSettings, StateSettings};
 use super::wish::Wanted;
-use super::{Trouble, gate, machine, now_s, say};
+use super::{Trouble, machine, now_s, say};
 use crate::stop::Stop;
 
 /// How often the journal is looked at for a confirmation.
@@ -29,6 +30,7 @@ pub(super) fn apply(settings: &ApplySettings) -> Result<(), Trouble> {
         let is_in_force = matches!(look(directory, &boot), Ok(Found::InForce(_)));
         if is_in_force && trouble.is_of_machine { trouble.with(BESIDE) } else { trouble }
     })?;
+    gate::has_rights(&wanted.plan, &User::of_this_process(&wanted.facts), gate::owner_of)?;
     gate::keeps_session(&wanted.plan, settings)?;
     // Nobody is left with half a change: a signal is looked at between waiting, not between steps.
     let stop = Stop::at_signals().map_err(Trouble::failed)?;
