@@ -23,6 +23,8 @@ mod kept;
 mod polling;
 #[path = "planning/properties.rs"]
 mod properties;
+#[path = "planning/recipes.rs"]
+mod recipes;
 #[path = "planning/refusals.rs"]
 mod refusals;
 #[path = "planning/seats.rs"]
