@@ -110,25 +110,20 @@ fn main() {
     for batch in &set {
         assert_eq!(world.exchange(&mut client, batch, set_size, 100).len(), set_size);
     }
-    let mut done = 0;
-    if operation == "single" {
-        done = alone(&mut world, &get, speech.get_reply_size, count);
-        assert_eq!(done, count / DEPTH * size, "every command was answered");
-        println!("{} commands", count / DEPTH * DEPTH);
-        return;
-    }
-    for batch in batches.iter().cycle().take(count / DEPTH) {
-        done += world.exchange(&mut client, batch, size, 100).len();
-    }
+    let batches = batches.iter().cycle().take(count / DEPTH);
+    let done: usize = match operation {
+        "single" => singly(&mut world, batches, speech.get_reply_size),
+        _ => batches.map(|batch| world.exchange(&mut client, batch, size, 100).len()).sum(),
+    };
     assert_eq!(done, count / DEPTH * size, "every command was answered");
     println!("{} commands", count / DEPTH * DEPTH);
 }
 
 /// A batch's requests each by a client of its own, which waits for its reply. Says how many bytes came back.
-fn alone(world: &mut World, batches: &[Vec<u8>], size: usize, count: usize) -> usize {
+fn singly<'a>(world: &mut World, batches: impl Iterator<Item = &'a Vec<u8>>, size: usize) -> usize {
     let mut clients: Vec<_> = (0..DEPTH).map(|_| world.connect(0)).collect();
     let mut done = 0;
-    for batch in batches.iter().cycle().take(count / DEPTH) {
+    for batch in batches {
         for (client, request) in clients.iter_mut().zip(batch.chunks_exact(batch.len() / DEPTH)) {
             client.send(request);
             client.pump();
