@@ -401,6 +401,37 @@ fn each_instance_of_a_published_experiment_has_an_agent() {
     own.for_each(counted);
 }
 
+/// Agents, servers and the nodes that these name, all at addresses of IPv6, in the protocols of all experiments.
+#[test]
+fn everything_is_reached_over_ipv6_too() {
+    if let Err(problem) = std::net::TcpListener::bind("[::1]:0") {
+        eprintln!("skipped: no IPv6 here: {problem}");
+        return;
+    }
+    let folder = Folder::new("agents-ipv6");
+    let secret = secret_file(&folder, "secret", SECRET);
+    let [one, two, beside] = [(); 3].map(|()| Agent::start(None, "[::1]:0", &secret));
+    let agents = format!("{},{}", one.address, two.address);
+    let result = folder.path("result.jsonl");
+    let both = [one.address.as_str(), &two.address];
+    // Aerospike's protocol and RESP; Couchbase's.
+    for experiment in ["E2", "E4"] {
+        let words = [experiment, "--peer", "expresslane", "--port", "7620", "--bind", "[::1]"];
+        let more = ["--agents", &agents, "--secret-file", &secret];
+        let saved = reproduced(None, &[&words[..], &more].concat(), &result);
+        assert_eq!(makers(&saved, experiment, "own"), [&both[..]], "{experiment}");
+        assert!(saved.runs.iter().all(|run| run.head.address.starts_with("[::1]:")));
+    }
+    let mut server = program(None);
+    server.args(["serve", "--bind", "::1", "--port", "7640", "--lanes", "1", "--lane-ports", "7641"]);
+    let server = Server::of(&folder, server.stdout(Stdio::null()).stderr(Stdio::null()));
+    let words =
+        [&["[::1]:7641", "--cluster", "--server-agent", &beside.address][..], &LOAD, &[&result]].concat();
+    done(&mut run(&words, &agents, &secret));
+    check_two_hosts(&self::saved(&result), both, &beside.address);
+    drop(server);
+}
+
 #[test]
 fn what_agents_can_not_do_for_a_published_experiment_is_said() {
     let folder = Folder::new("agents-reproduce-refused");
@@ -413,6 +444,11 @@ fn what_agents_can_not_do_for_a_published_experiment_is_said() {
     check(&["--agents", "127.0.0.1:1"], 2, "say with --bind ADDRESS");
     check(&["--agents", "127.0.0.1:1", "--bind", "0.0.0.0"], 2, "is every address");
     check(&["--agents", "127.0.0.1:1", "--bind", "127.0.0.1"], 1, "agent 127.0.0.1:1: ");
+    check(&["--agents", "127.0.0.1:1", "--bind", "fe80::1%lo"], 2, "each agent has others");
+    let nowhere = ["--agents", "fe80::1%nowhere", "--bind", "::1"];
+    check(&nowhere, 1, "agent [fe80::1%nowhere]:7411: failed to lookup");
+    check(&nowhere, 1, "is its interface one of this machine's?");
+    check(&["--agents", "nowhere.invalid", "--bind", "::1"], 1, "is its name right?");
     check(&["--agents", "127.0.0.1:1", "--bind", "127.0.0.1", "--instances", "2"], 2, "or --instances 1");
     check(&["--agents", "127.0.0.1:1", "--server-agent", "127.0.0.1:2"], 2, "--server-agent is for servers");
     check(&["--bind", "127.0.0.1"], 2, "--agents");

@@ -6,7 +6,7 @@ pub mod couchbase;
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Ipv6Addr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -361,9 +361,19 @@ pub fn cluster(endpoint: &Endpoint, login: &Login, key_prefix: &str) -> io::Resu
             (slots(&reply, host).map_err(|problem| wrong(io::Error::other(problem)))?, Placing::Redis)
         }
     };
-    let endpoints = nodes.iter().map(|(address, _)| address.parse());
+    let endpoints = nodes.iter().map(|(address, _)| node(address));
     let endpoints = endpoints.collect::<Result<Vec<Endpoint>, String>>().map_err(io::Error::other)?;
     Ok((Nodes::of(nodes, placing).map_err(|problem| wrong(io::Error::other(problem)))?, endpoints))
+}
+
+/// Where a node is. MOVED names an address of IPv6 without brackets and with a port, which stands behind the last colon.
+fn node(address: &str) -> Result<Endpoint, String> {
+    if let Some((host, port)) = address.rsplit_once(':')
+        && let (true, Ok(port)) = (host.parse::<Ipv6Addr>().is_ok(), port.parse())
+    {
+        return Ok(Endpoint::Tcp(host.to_owned(), port));
+    }
+    address.parse()
 }
 
 /// What CLUSTER SLOTS says: of each master its address, as MOVED names it, and its ranges. A master without a host is at the one
@@ -474,6 +484,23 @@ pub(crate) mod tests {
         thread.join().unwrap();
         let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
         assert!(problem.contains("nobody listens there"), "{problem}");
+    }
+
+    /// As MOVED names it, as a map of Couchbase or a list of peers does, and as a user does.
+    #[test]
+    fn a_node_is_where_its_address_says() {
+        let tcp = |host: &str, port| Endpoint::Tcp(host.to_owned(), port);
+        for (address, want) in [
+            ("127.0.0.1:7000", tcp("127.0.0.1", 7000)),
+            ("h:7000", tcp("h", 7000)),
+            ("::1:7000", tcp("::1", 7000)),
+            ("fd00::5:7000", tcp("fd00::5", 7000)),
+            ("[fd00::5]:7000", tcp("fd00::5", 7000)),
+            ("unix:/a:1", Endpoint::Unix("/a:1".into())),
+        ] {
+            assert_eq!(node(address), Ok(want), "{address}");
+        }
+        assert!(node("h:x").is_err());
     }
 
     #[test]

@@ -24,7 +24,17 @@ impl Machines {
     /// All of a result, the client's side first, then host by host: beside A and beside B where both were captured, else at the
     /// start and at the end. `may_differ` are the factors that were declared, as [`difference()`] takes them.
     pub fn of(saved: &Saved, may_differ: &[String]) -> Vec<Machines> {
-        let hosts: BTreeSet<&str> = saved.surroundings.iter().map(|one| one.host.as_str()).collect();
+        Machines::of_hosts(saved, may_differ, |_| true)
+    }
+
+    /// Only those of agents: the machine that the result was written on has no name in it.
+    pub fn of_agents(saved: &Saved) -> Vec<Machines> {
+        Machines::of_hosts(saved, &[], |host| !host.is_empty())
+    }
+
+    fn of_hosts(saved: &Saved, may_differ: &[String], is_wanted: fn(&str) -> bool) -> Vec<Machines> {
+        let hosts = saved.surroundings.iter().map(|one| one.host.as_str()).filter(|host| is_wanted(host));
+        let hosts: BTreeSet<&str> = hosts.collect();
         let places =
             ["client", "server"].into_iter().flat_map(|side| hosts.iter().map(move |host| (side, *host)));
         places.filter_map(|(side, host)| of_place(saved, side, host, may_differ)).collect()
@@ -144,6 +154,12 @@ mod tests {
             ("the client h at the start", "at the end", &["governor"]),
             ("A's server", "B's server", &["governor"]),
         ];
+        let saved = Saved { surroundings: surroundings.clone(), ..Saved::default() };
+        let agents = Machines::of_agents(&saved);
+        assert_eq!(
+            agents.iter().map(|it| it.first.as_str()).collect::<Vec<_>>(),
+            ["the client h at the start"]
+        );
         check(surroundings, &[], want);
         // A capture that nothing can be held against, and one that can't be read.
         check(vec![machine("client", "", "start", Some(0), ["x", "1"])], &[], &[]);

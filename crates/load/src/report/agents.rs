@@ -1,6 +1,6 @@
 //! The hosts that made a run together, a line each: what a sum would hide.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -8,6 +8,7 @@ use super::number;
 use super::view::Placed;
 use crate::agents::told::{AgentRun, spreads_ns};
 use crate::float::float;
+use crate::result::{Run, Saved};
 
 /// Characters of a host's name.
 const NAME: usize = 21;
@@ -85,6 +86,28 @@ fn counters(agent: &AgentRun, run: &Placed<'_>) -> BTreeMap<String, f64> {
         }
     }
     sums.into_iter().map(|(name, (sum, count))| (name, sum / count)).collect()
+}
+
+/// Names of all numbers that [`second`] tells somewhere in a result.
+pub(super) fn columns(saved: &Saved) -> BTreeSet<String> {
+    let numbers = |run: &'_ Run| run.seconds.iter().map(|second| second.second.number).collect::<Vec<_>>();
+    let runs = saved.runs.iter().flat_map(|run| numbers(run).into_iter().map(move |number| (run, number)));
+    runs.flat_map(|(run, number)| second(run, number).into_keys()).collect()
+}
+
+/// What each agent did in a second, and what its kernel counted, as `AGENT/NAME`.
+pub(super) fn second(run: &Run, number: u32) -> BTreeMap<String, f64> {
+    let mut told = BTreeMap::new();
+    for agent in run.end.iter().flat_map(|end| &end.agents) {
+        for second in agent.numbered([number].into_iter()) {
+            let lag = agent.send_lag([number].into_iter());
+            let lag = (!lag.is_empty()).then(|| ("send_lag_p99_ns", float(lag.value_at_quantile(0.99))));
+            let own = [("replies", float(second.answered))].into_iter().chain(lag);
+            let counted = second.counters.iter().map(|(name, value)| (name.as_str(), *value));
+            told.extend(own.chain(counted).map(|(name, value)| (format!("{}/{name}", agent.name), value)));
+        }
+    }
+    told
 }
 
 /// Those that explain a tail. None: its kernel tells none of them.

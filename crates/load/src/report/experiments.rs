@@ -10,9 +10,11 @@ use super::date::date;
 use super::doubts::clipped;
 use super::figures::Table;
 use super::number;
-use super::page::{ENVIRONMENT_ROWS_MAX, POLICY, SCRIPT, STYLE, command, machine_rows, table, tone_class};
-use crate::analysis::machines::{between_setups, run_of};
-use crate::environment::{Environment, Kind};
+use super::page::{
+    ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, table, tone_class, two_machines,
+};
+use crate::analysis::machines::{Machines, between_setups, run_of};
+use crate::environment::Environment;
 use crate::experiments::{Evaluation, Finding, Id, Preset, Repetition, Row, State, Step, Unit, ingredients};
 use crate::result::Saved;
 use crate::statistics::verdict::Word;
@@ -22,9 +24,20 @@ const OWN_STYLE: &str = include_str!("experiments/style.css");
 /// Runs that were left out, in the list of an experiment.
 const DROPPED_MAX: usize = 60;
 
-/// One file with all experiments of a repetition. The same result gives the same page.
+/// One file with all experiments of a repetition, at most [`PAGE_SIZE_MAX`] bytes. The same result gives the same page.
 pub fn page(repetition: &Repetition) -> String {
     let evaluations = repetition.evaluations();
+    let mut rows_max = ENVIRONMENT_ROWS_MAX;
+    let mut text = document(repetition, &evaluations, rows_max);
+    // Machines are foreign and as many as there are agents; all else has its limit.
+    while text.len() > PAGE_SIZE_MAX && rows_max > 0 {
+        rows_max /= 2;
+        text = document(repetition, &evaluations, rows_max);
+    }
+    text
+}
+
+fn document(repetition: &Repetition, evaluations: &[Evaluation], machine_rows_max: usize) -> String {
     let head = &repetition.saved.head;
     let whole = html! {
         (DOCTYPE)
@@ -50,16 +63,16 @@ pub fn page(repetition: &Repetition) -> String {
                     }
                 }
                 main {
-                    h1 { @if evaluations.iter().any(is_quick) { (quick()) " " } (sentence(&evaluations)) }
+                    h1 { @if evaluations.iter().any(is_quick) { (quick()) " " } (sentence(evaluations)) }
                     @if !repetition.saved.is_complete {
                         ul.doubts { li.amber { b { "Cut file" } ": it ends before the experiments did; this is what there is." } }
                     }
-                    div.verdicts { @for evaluation in &evaluations { (card(evaluation)) } }
+                    div.verdicts { @for evaluation in evaluations { (card(evaluation)) } }
                     (reading())
-                    @for evaluation in &evaluations { (experiment(evaluation)) }
+                    @for evaluation in evaluations { (experiment(evaluation)) }
                     h2 { "To repeat it" }
                     pre { (command(&head.command)) }
-                    (machines(&repetition.saved, &evaluations))
+                    (machines(&repetition.saved, evaluations, machine_rows_max))
                 }
                 footer { p { "Made by expresslane bench report from the saved result; the same file makes the same page." } }
                 script { (PreEscaped(SCRIPT)) }
@@ -357,8 +370,9 @@ fn all_ingredients(has_agents: bool) -> Markup {
     table(&shown)
 }
 
-/// The machine beside the two set-ups that a finding rests on: their difference, and once all that is the same.
-fn machines(saved: &Saved, evaluations: &[Evaluation]) -> Markup {
+/// The machine beside the two set-ups that a finding rests on: their difference, and once all that is the same. Then each
+/// agent's, at the start and at the end.
+fn machines(saved: &Saved, evaluations: &[Evaluation], rows_max: usize) -> Markup {
     let of = |id: Id, arm: &str| -> Option<Environment> {
         let found = saved.surroundings.iter().find(|one| {
             run_of(saved, one).is_some_and(|run| run.head.experiment == id.to_string() && run.head.arm == arm)
@@ -372,19 +386,16 @@ fn machines(saved: &Saved, evaluations: &[Evaluation]) -> Markup {
         let (Some(from), Some(to)) = (of(id, &step.from), of(id, &step.to)) else { continue };
         tables.push((id, names(evaluation, step), between_setups(&from, &to, &[])));
     }
+    let agents = Machines::of_agents(saved);
     html! {
-        @if !tables.is_empty() { h2 { "The machines" } }
+        @if !tables.is_empty() || !agents.is_empty() { h2 { "The machines" } }
         @for (at, (id, (from, to), rows)) in tables.iter().enumerate() {
-            @let (same, differing): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.kind == Kind::Same);
             h3 { (id) ": beside " (from) " and " (to) }
-            @if differing.is_empty() { p { "No difference was seen." } }
-            @else { (machine_rows(&differing, (from, to), ENVIRONMENT_ROWS_MAX)) }
-            @if at == 0 && !same.is_empty() {
-                details {
-                    summary { "What is the same (" (same.len()) ")" }
-                    (machine_rows(&same, (from, to), ENVIRONMENT_ROWS_MAX))
-                }
-            }
+            (two_machines(rows, (from, to), at == 0, rows_max))
+        }
+        @for Machines { first, second, rows } in &agents {
+            h3 { (first) " and " (second) }
+            (two_machines(rows, (first, second), true, rows_max))
         }
     }
 }

@@ -93,7 +93,8 @@ fn column(metric: Metric) -> String {
     if metric.is_time() { format!("{name}_ns") } else { name }
 }
 
-/// A row for each second of each run, the warm-up included: `counts` says whether it does.
+/// A row for each second of each run, the warm-up included: `counts` says whether it does. Behind the columns of the whole stand
+/// those of each agent, as in `10.0.0.7:7411/cpu_steal`.
 pub fn seconds_csv(saved: &Saved) -> String {
     let all = || saved.runs.iter().flat_map(|run| &run.seconds);
     let counters: BTreeSet<&String> = all().flat_map(|saved| saved.counters.keys()).collect();
@@ -116,8 +117,9 @@ pub fn seconds_csv(saved: &Saved) -> String {
         "service_mean_ns",
         "send_lag_p99_ns",
     ];
-    let head: Vec<String> =
-        names.map(str::to_owned).into_iter().chain(counters.iter().map(|name| (*name).clone())).collect();
+    let of_agents = agents::columns(saved);
+    let head = names.map(str::to_owned).into_iter().chain(counters.iter().map(|name| (*name).clone()));
+    let head: Vec<String> = head.chain(of_agents.iter().cloned()).collect();
     let mut text = row(&head);
     for run in &saved.runs {
         let window = crate::analysis::Window::of(run).seconds.as_ptr_range();
@@ -153,6 +155,8 @@ pub fn seconds_csv(saved: &Saved) -> String {
                 number((!second.send_lag.is_empty()).then(|| float(second.send_lag.value_at_quantile(0.99)))),
             ];
             cells.extend(counters.iter().map(|name| number(saved.counters.get(*name).copied())));
+            let told = agents::second(run, second.number);
+            cells.extend(of_agents.iter().map(|name| number(told.get(name).copied())));
             text += &row(&cells);
         }
     }

@@ -338,18 +338,22 @@ fn machines(view: &View<'_>, rows_max: usize) -> Markup {
         @if !all.is_empty() { h2 { "The machines" } }
         @if view.runs.len() > 1 { (unrest(view)) }
         @for Machines { first, second, rows } in &all {
-            @let (same, differing): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.kind == Kind::Same);
             h3 { (first) " and " (second) }
-            @if differing.is_empty() {
-                p { "No difference was seen." }
-            } @else {
-                (machine_rows(&differing, (first, second), rows_max))
-            }
-            @if !same.is_empty() {
-                details {
-                    summary { "What is the same (" (same.len()) ")" }
-                    (machine_rows(&same, (first, second), rows_max))
-                }
+            (two_machines(rows, (first, second), true, rows_max))
+        }
+    }
+}
+
+/// What differs between two captures, and, if it is wanted, folded what does not.
+pub(super) fn two_machines(rows: &[Row], names: (&str, &str), shows_same: bool, rows_max: usize) -> Markup {
+    let (same, differing): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.kind == Kind::Same);
+    html! {
+        @if differing.is_empty() { p { "No difference was seen." } }
+        @else { (machine_rows(&differing, names, rows_max)) }
+        @if shows_same && !same.is_empty() {
+            details {
+                summary { "What is the same (" (same.len()) ")" }
+                (machine_rows(&same, names, rows_max))
             }
         }
     }
@@ -379,7 +383,7 @@ fn unrest(view: &View<'_>) -> Markup {
     }
 }
 
-pub(super) fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
+fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label="Machines" {
             table.machines {

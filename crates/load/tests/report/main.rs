@@ -15,7 +15,7 @@ use load::report::export::{hgrm, json, runs_csv, seconds_csv};
 use load::report::{PAGE_SIZE_MAX, page, summary};
 use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
 use load::statistics::verdict::Answer;
-use load::workload::{Sizes, Workload};
+use load::workload::{Operation, Sizes, Workload};
 use made_up::{Asked, Chance, Server};
 
 /// A text that breaks a page that forgets to escape.
@@ -333,7 +333,11 @@ fn what_a_hosts_kernel_counted_is_shown() {
         let counters = counters.map(|(name, value)| (name.to_owned(), value)).into();
         AgentSecond::of(&Reported { second: Second::new(std::iter::empty()), counters })
     };
-    let seconds = vec![counted(9e9), counted(1.0), counted(3.0)];
+    let mut second = Second::new([Operation::Get].into_iter());
+    second.operations[0].response.record_n(1, 7).unwrap();
+    second.send_lag.record_n(4000, 7).unwrap();
+    let mut seconds = vec![counted(9e9), counted(1.0), counted(3.0)];
+    seconds[1] = AgentSecond::of(&Reported { second, counters: seconds[1].counters.clone() });
     let clock = Some(Offset { offset_ns: 0, error_ns: 1000 });
     let blind = AgentRun {
         name: "h2:7411".to_owned(),
@@ -350,6 +354,20 @@ fn what_a_hosts_kernel_counted_is_shown() {
     assert!(lines[2].contains("h2:7411") && !lines[3].contains("softirq"), "{text}");
     let json: serde_json::Value = serde_json::from_str(&json(&saved).unwrap()).unwrap();
     assert_eq!(json["runs"][0]["agents"][0]["counters"]["cpu_softirq"], 0.25, "{json}");
+    // Second by second, the warm-up among them; of seconds that the host doesn't have nothing is said.
+    let table = seconds_csv(&saved);
+    let column = |name: &str| -> Vec<&str> {
+        let at = table.lines().next().unwrap().split(',').position(|head| head == name);
+        table
+            .lines()
+            .skip(1)
+            .map(|line| line.split(',').nth(at.unwrap_or_else(|| panic!("{name}"))).unwrap())
+            .collect()
+    };
+    assert_eq!(column("h1:7411/context_switches")[..4], ["9000000000", "1", "3", ""], "{table}");
+    assert_eq!(column("h1:7411/replies")[..4], ["0", "7", "0", ""]);
+    assert_eq!(column("h1:7411/send_lag_p99_ns")[..4], ["", "4001", "", ""]);
+    assert!(!table.contains("h2:7411"), "it told nothing");
 }
 
 #[test]

@@ -77,6 +77,11 @@ impl AgentAddress {
     pub(super) fn host_and_port(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
+
+    /// Does it say which interface of this machine leads to it? Link-local addresses of IPv6 do.
+    pub(super) fn has_zone(&self) -> bool {
+        self.host.contains('%')
+    }
 }
 
 impl std::fmt::Display for AgentAddress {
@@ -101,7 +106,11 @@ impl FromStr for AgentAddress {
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "it is an address of this machine and a port, as in 10.0.0.7:7411".to_owned())
+    text.parse().map_err(|_| {
+        "it is an address of this machine and a port, as in 10.0.0.7:7411 or [fd00::7]:7411; the zone of a link-local address is its \
+         interface's number, as in [fe80::7%2]:7411"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -117,6 +126,8 @@ mod tests {
             ("::1", "[::1]:7411"),
             ("[::1]", "[::1]:7411"),
             ("[::1]:5", "[::1]:5"),
+            ("fe80::7%eth0", "[fe80::7%eth0]:7411"),
+            ("[fe80::7%2]:5", "[fe80::7%2]:5"),
         ] {
             assert_eq!(text.parse::<AgentAddress>().unwrap().to_string(), want);
         }
@@ -124,6 +135,9 @@ mod tests {
             assert!(text.parse::<AgentAddress>().is_err(), "{text}");
         }
         assert_eq!(listen(LISTEN_DEFAULT).unwrap().port(), PORT_DEFAULT);
-        assert!(listen("h2").unwrap_err().contains("as in"));
+        assert_eq!(listen("[fe80::7%2]:9").unwrap().to_string(), "[fe80::7%2]:9");
+        for text in ["h2", "h2:9", "::1", "[::1]", "10.0.0.7", "[fe80::7%eth0]:9"] {
+            assert!(listen(text).unwrap_err().contains("interface's number"), "{text}");
+        }
     }
 }

@@ -86,8 +86,7 @@ fn gone(error: &std::io::Error) -> String {
 /// # Errors
 /// Nobody is there, or somebody else.
 pub(super) fn call(address: &AgentAddress, secret: Secret) -> Result<(Outgoing, Incoming), String> {
-    let mut stream =
-        connect(address).map_err(|error| format!("{error}; is `expresslane bench agent` started there?"))?;
+    let mut stream = connect(address)?;
     let mut shaking = Shaking::new(&mut stream)?;
     let (calling, hello) = Calling::new(secret, &nonce()?);
     shaking.write(&hello)?;
@@ -127,15 +126,17 @@ fn ends(stream: TcpStream, sealer: Sealer, opener: Opener) -> Result<(Outgoing, 
     Ok((Outgoing { stream: other, sealer }, Incoming { stream, opener, bytes: vec![0; READ_SIZE] }))
 }
 
-fn connect(address: &AgentAddress) -> std::io::Result<TcpStream> {
-    let mut result = Err(std::io::Error::new(ErrorKind::NotFound, "the host has no address"));
-    for address in address.host_and_port().to_socket_addrs()? {
-        result = TcpStream::connect_timeout(&address, PATIENCE);
-        if result.is_ok() {
-            break;
+fn connect(address: &AgentAddress) -> Result<TcpStream, String> {
+    let wanted = if address.has_zone() { "its interface one of this machine's" } else { "its name right" };
+    let unknown = |error| format!("{error}: is {wanted}?");
+    let mut problem = unknown("the host has no address".to_owned());
+    for address in address.host_and_port().to_socket_addrs().map_err(|error| unknown(error.to_string()))? {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => problem = format!("{error}; is `expresslane bench agent` started there?"),
         }
     }
-    result
+    Err(problem)
 }
 
 /// Thirty-two bytes that nobody knows, from the kernel.

@@ -65,7 +65,7 @@ pub(crate) struct ReproduceSettings {
     #[arg(long, hide = true, value_delimiter = ',')]
     pub(crate) levels: Option<Vec<u32>>,
     /// Where the servers listen, which run on this machine: its address as the agents reach it. Nobody is asked for a password there
-    #[arg(long, help_heading = "Agents", value_name = "ADDRESS", requires = "agents")]
+    #[arg(long, help_heading = "Agents", value_name = "ADDRESS", requires = "agents", value_parser = bind)]
     pub(crate) bind: Option<IpAddr>,
     #[command(flatten)]
     pub(crate) agents: AgentsSettings,
@@ -97,9 +97,49 @@ impl std::str::FromStr for Experiments {
     }
 }
 
+/// An address of this machine that means the same on others.
+fn bind(text: &str) -> Result<IpAddr, String> {
+    let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    let (address, zone) =
+        inner.split_once('%').map_or((inner, None), |(address, zone)| (address, Some(zone)));
+    match address.parse::<IpAddr>() {
+        Err(_) => Err("it is an address, as in 10.0.0.5 or fd00::5".to_owned()),
+        Ok(IpAddr::V6(address)) if zone.is_some() || address.is_unicast_link_local() => {
+            Err("a link-local address needs its interface, and each agent has others: name one that means the same everywhere, \
+                 as in fd00::5"
+                .to_owned())
+        }
+        Ok(_) if zone.is_some() => Err("an address of IPv4 has no zone".to_owned()),
+        Ok(address) => Ok(address),
+    }
+}
+
 fn price(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(price) if price > 0.0 && price.is_finite() => Ok(price),
         _ => Err("it is a number of dollars above zero".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_bound_where_every_agent_finds_them() {
+        for (text, want) in [("10.0.0.5", "10.0.0.5"), ("fd00::5", "fd00::5"), ("[::1]", "::1")] {
+            assert_eq!(bind(text).unwrap().to_string(), want);
+        }
+        for (text, want) in [
+            ("fe80::5", "each agent has others"),
+            ("fe80::5%eth0", "each agent has others"),
+            ("[fe80::5%2]", "each agent has others"),
+            ("10.0.0.5%eth0", "no zone"),
+            ("h5", "as in 10.0.0.5"),
+            ("[::1]:7000", "as in 10.0.0.5"),
+            ("[::1", "as in 10.0.0.5"),
+        ] {
+            assert!(bind(text).unwrap_err().contains(want), "{text}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::experiments::{Measured, Offer, Planned, Scale};
 use crate::report::PAGE_SIZE_MAX;
-use crate::result::Head;
+use crate::result::{Head, Surroundings};
 
 /// All five, each set-up half as slow as the one before it.
 fn repetition(is_quick: bool, pairs: u32, peer: &str) -> Repetition {
@@ -124,6 +124,45 @@ fn the_quick_form_is_marked_wherever_a_number_stands() {
         }
         assert!(section.contains("of the quick form"), "{id}");
     }
+}
+
+/// Two captures of each host, between which the governor changes.
+fn captured(hosts: &[String], items_count: usize) -> Vec<Surroundings> {
+    let items = |governor: &str| {
+        let more = (0..items_count).map(|number| (format!("setting {number}"), "0-127"));
+        let items = more.chain([("governor".to_owned(), governor)]);
+        let items =
+            items.map(|(name, value)| serde_json::json!({"name": name, "value": value, "expected": "equal"}));
+        serde_json::json!({"groups": [{"name": "processor", "items": items.collect::<Vec<_>>()}]})
+    };
+    let at = |host: &String, at: &str, governor| Surroundings {
+        side: "client".to_owned(),
+        host: host.clone(),
+        at: at.to_owned(),
+        run: None,
+        environment: items(governor),
+    };
+    hosts.iter().flat_map(|host| [at(host, "start", "schedutil"), at(host, "end", "performance")]).collect()
+}
+
+#[test]
+fn the_machines_of_agents_stand_on_the_page() {
+    let mut two = repetition(false, 10, "redis-server");
+    two.saved.surroundings = captured(&["10.0.0.7:7411".to_owned(), "<b>:7411".to_owned()], 3);
+    let page = self::page(&two);
+    let machines = &page[page.find("<h2>The machines</h2>").unwrap()..];
+    for host in ["10.0.0.7:7411", "&lt;b&gt;:7411"] {
+        let from = machines.find(&format!("the client {host} at the start and at the end")).unwrap();
+        let own = &machines[from..][..machines[from..].find("</details>").unwrap()];
+        assert!(own.contains("processor / governor") && own.contains("schedutil"), "{own}");
+        assert!(own.contains("What is the same (3)"), "{own}");
+    }
+    // As many as there may be.
+    let hosts: Vec<String> = (0..crate::agents::AGENTS_MAX).map(|number| format!("h{number}:7411")).collect();
+    two.saved.surroundings = captured(&hosts, 500);
+    let page = self::page(&two);
+    assert!(page.len() <= PAGE_SIZE_MAX, "{}", page.len());
+    assert!(page.contains("the client h63:7411 at the start") && page.contains("more rows"));
 }
 
 #[test]
