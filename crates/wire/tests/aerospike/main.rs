@@ -2,6 +2,9 @@
 //! asbench send and read, captured on a socket.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod batches;
+mod scans;
+
 use std::sync::Arc;
 
 use wire::aerospike::client::{
@@ -150,50 +153,6 @@ fn a_put_of_the_python_client() {
     assert_eq!(framed(&put), input);
 }
 
-#[test]
-fn a_batch_is_a_command_for_each_row() {
-    let input = bytes(
-        "0203000000000072 1608 00000000 00000000 00000000 000003e8 0001 0000 | 00000058 29 00000002 0d |
-         00000000 b747f5854d0b33259928d0cfab7fad81d6abfbf6 0a 03 00 00 00000000 0002 0000 00000005 00 74657374 00000008 01
-         74657374736574 | 00000007 ceded27492b392e0232514bb54a8ec2076acef37 01",
-    );
-    let commands = read(&input);
-    assert_eq!(commands.len(), 2);
-    let heads = [head(&commands[0]), head(&commands[1])];
-    assert_eq!(heads.map(|head| (head.verb, head.info1, head.index)), [(Verb::Get, 3, 0), (Verb::Get, 3, 7)]);
-    assert!(
-        heads.iter().all(|head| head.is(Bits::ROW)) && !heads[0].is(Bits::LAST) && heads[1].is(Bits::LAST)
-    );
-    assert_eq!(commands[1][DIGEST], bytes("ceded27492b392e0232514bb54a8ec2076acef37"));
-}
-
-#[test]
-fn rows_repeat_operations_and_sets() {
-    let mut ops = Vec::new();
-    put_op(&mut ops, kind::READ, 0, b"a", b"");
-    put_op(&mut ops, kind::WRITE, particle::STRING, b"b", b"text");
-    let write =
-        Message { info1: 1, info2: 0x81, generation: 9, ttl: 77, ops: (2, &ops), digest: None, ..message() };
-    let mut rows = Vec::new();
-    write.put_row(&mut rows, 3, &KEY);
-    put_same_row(&mut rows, 4, &OTHER);
-    let get = Message { info1: info1::READ | info1::NO_BINS, digest: None, ..message() };
-    get.put_row(&mut rows, 5, &OTHER);
-    let (mut input, mut behind) = (Vec::new(), Vec::new());
-    put_batch(&mut input, 3, &rows);
-    put_info(&mut behind, "node\n");
-    let commands = read(&[input, behind].concat());
-    assert_eq!(commands.len(), 4);
-    let first = head(&commands[0]);
-    assert_eq!((first.verb, first.generation, first.ttl, first.index), (Verb::Write, 9, 77, 3));
-    assert_eq!(head(&commands[1]), Head { index: 4, ..first });
-    for command in &commands[..2] {
-        assert_eq!((&command[SET], &command[OPS]), (&b"demo".to_vec(), &ops));
-    }
-    assert_eq!((head(&commands[2]).verb, head(&commands[2]).is(Bits::LAST)), (Verb::Get, true));
-    assert_eq!((head(&commands[3]).verb, &commands[3][TEXT][..]), (Verb::Info, &b"node\n"[..]));
-}
-
 /// What is refused, and what is understood behind it.
 #[track_caller]
 fn check_refused(input: &[u8], want: &[(Code, bool)]) {
@@ -281,81 +240,6 @@ fn what_is_wrong_is_refused_and_swallowed() {
 }
 
 #[test]
-fn a_batch_that_is_wrong_ends_with_a_code() {
-    let get = Message { info1: 3, digest: None, ..message() };
-    let batch = |count: u32, rows: &[u8]| {
-        let mut out = Vec::new();
-        put_batch(&mut out, count, rows);
-        out
-    };
-    let row = |message: &Message<'_>| {
-        let mut out = Vec::new();
-        message.put_row(&mut out, 1, &KEY);
-        out
-    };
-    check_refused(&batch(0, &[]), &[(Code::PARAMETER, true)]);
-    check_refused(&batch(1, &[0; 24]), &[(Code::PARAMETER, true)]);
-    check_refused(&batch(2, &[0; 49]), &[(Code::PARAMETER, true)]);
-    // A row that repeats nothing.
-    let mut same = Vec::new();
-    put_same_row(&mut same, 1, &KEY);
-    check_refused(&batch(1, &same), &[(Code::PARAMETER, true)]);
-    // Rows that are wrong by themselves, before one that is not; what repeats them is as wrong.
-    let wrong = row(&Message { namespace: b"other", ops: (0, b""), ..get });
-    check_refused(
-        &batch(3, &[&wrong[..], &same, &wrong].concat()),
-        &[(Code::NAMESPACE, false), (Code::NAMESPACE, false), (Code::NAMESPACE, true)],
-    );
-    let mut ops = Vec::new();
-    put_op(&mut ops, kind::WRITE, particle::BLOB, b"a", &[9; 5000]);
-    let wrong = row(&Message { namespace: b"other", ops: (1, &ops), ..get });
-    check_refused(&batch(2, &wrong.repeat(2)), &[(Code::NAMESPACE, false), (Code::NAMESPACE, true)]);
-    // A row with more operations than there are: nothing can be found behind it.
-    let cut = row(&Message { ops: (2, &ops), ..get });
-    check_refused(&batch(1, &cut), &[(Code::PARAMETER, true)]);
-    check_refused(&batch(2, &[&cut[..], &same].concat()), &[(Code::PARAMETER, true)]);
-    let cut = row(&Message { namespace: b"other", ops: (2, &ops), ..get });
-    check_refused(&batch(1, &cut), &[(Code::NAMESPACE, true)]);
-    check_refused(
-        &batch(2, &[&cut[..], &same].concat()),
-        &[(Code::NAMESPACE, false), (Code::PARAMETER, true)],
-    );
-    // The last row is answered before its operations turn out to be too long: nothing more is said.
-    let mut long = row(&Message { namespace: b"other", ops: (2, &ops.repeat(2)), ..get });
-    let at = long.len() - ops.len();
-    long[at..at + 4].fill(0xff);
-    check_refused(&batch(1, &long), &[(Code::NAMESPACE, true)]);
-    // Flags that nobody knows, a transaction's bits, and more operations than there may be.
-    let mut strange = row(&get);
-    strange[24] |= 0x80;
-    check_refused(&batch(1, &strange), &[(Code::PARAMETER, true)]);
-    let mut inside = row(&get);
-    inside[24] |= 0x10;
-    inside.insert(28, 1);
-    check_refused(&batch(1, &inside), &[(Code::UNSUPPORTED, true)]);
-    inside[28] = 0;
-    assert_eq!(one(&batch(1, &inside)).0.verb, Verb::Get);
-    let mut read = Vec::new();
-    put_op(&mut read, kind::READ, 0, b"a", b"");
-    let many = |count: u16| {
-        let reads = read.repeat(usize::from(count));
-        let mut message = message();
-        (message.info1, message.ops) = (1, (count, reads.as_slice()));
-        row(&message)
-    };
-    assert_eq!(one(&batch(1, &many(1024))).0.verb, Verb::Get);
-    check_refused(&batch(1, &many(1025)), &[(Code::PARAMETER, true)]);
-    // One that is too large, alone and before another.
-    ops.clear();
-    for _ in 0..3 {
-        put_op(&mut ops, kind::WRITE, particle::BLOB, b"a", &vec![9; 400_000]);
-    }
-    let large = row(&Message { info2: 1, ops: (3, &ops), ..get });
-    check_refused(&batch(1, &large), &[(Code::TOO_BIG, true)]);
-    check_refused(&batch(2, &large.repeat(2)), &[(Code::TOO_BIG, false), (Code::TOO_BIG, true)]);
-}
-
-#[test]
 fn large_requests_come_by_tokens() {
     let mut value = vec![0; 100_000];
     value.iter_mut().zip(0_u32..).for_each(|(byte, index)| *byte = index.to_le_bytes()[0]);
@@ -383,99 +267,6 @@ fn large_requests_come_by_tokens() {
     assert_eq!(commands[1][OPS..].concat(), ops);
     assert_eq!(self::head(&commands[2]).code, Code::PARAMETER);
     assert!(self::head(&commands[3]).is(Bits::LAST));
-}
-
-#[test]
-fn a_scan_is_a_command_for_each_partition() {
-    let mut ops = Vec::new();
-    put_op(&mut ops, kind::READ, 0, b"a", b"");
-    let scan =
-        Message { info1: 1, info3: 4, digest: None, partitions: &[0, 4095, 77], ops: (1, &ops), ..message() };
-    let commands = read(&[framed(&scan), framed(&Message { info1: 3, ..message() })].concat());
-    assert_eq!(commands.len(), 4);
-    for (command, pid) in commands.iter().zip([0_u16, 4095, 77]) {
-        assert_eq!((head(command).verb, &command[DIGEST][..]), (Verb::Scan, &pid.to_le_bytes()[..]));
-        assert_eq!((&command[SET][..], &command[OPS]), (&b"demo"[..], &ops));
-        assert_eq!(head(command).is(Bits::LAST), pid == 77);
-        assert_eq!(Function::Aerospike.slot(&command[DIGEST]).number(), pid * 4);
-    }
-    assert_eq!(head(&commands[3]).verb, Verb::Get);
-}
-
-/// Partitions of which a client has records are named by the last of them, before the others or behind them.
-#[test]
-fn a_scan_goes_on_behind_records() {
-    let mut ops = Vec::new();
-    put_op(&mut ops, kind::READ, 0, b"a", b"");
-    let records = [KEY, [0xff; 20]];
-    let ids: [u16; 4] = [0, 4095 - 1, partition(&KEY), 4095];
-    let message = Message { info1: 1, digest: None, ops: (1, &ops), ..message() };
-    let scan = Message { partitions: &ids[..2], records: &records, ..message };
-    let behind = framed(&Message { info1: 3, digest: Some(&OTHER), ..message });
-    let check = |input: &[u8], want: &[(u16, &[u8])]| {
-        let commands = read(&[input, &behind[..]].concat());
-        assert_eq!(commands.len(), want.len() + 1);
-        for (index, (command, (id, record))) in commands.iter().zip(want).enumerate() {
-            assert_eq!((&command[DIGEST][..], &command[USER_KEY][..]), (&id.to_le_bytes()[..], *record));
-            assert_eq!((&command[SET][..], &command[OPS]), (&b"demo"[..], &ops));
-            assert_eq!(head(command).is(Bits::LAST), index + 1 == want.len());
-        }
-    };
-    let [first, second] = [&records[0][..], &records[1][..]];
-    let input = framed(&scan);
-    check(&input, &[(ids[0], b""), (ids[1], b""), (ids[2], first), (ids[3], second)]);
-    check(&framed(&Message { records: &records, ..message }), &[(ids[2], first), (ids[3], second)]);
-    // The same fields the other way round.
-    let (partitions_size, records_size) = (5 + 4, 5 + 40);
-    let at = input.len() - ops.len() - partitions_size - records_size;
-    let mut turned = input.clone();
-    turned[at..at + partitions_size + records_size].rotate_left(partitions_size);
-    check(&turned, &[(ids[2], first), (ids[3], second), (ids[0], b""), (ids[1], b"")]);
-    // Of some records: one command, in which those partitions are the first.
-    for input in [input, turned] {
-        let limited = Message { max_records: 9, ..scan };
-        let commands = read(&framed(&limited));
-        assert_eq!((commands.len(), &commands[0][USER_KEY][..]), (1, records.as_flattened()));
-        let all: Vec<u8> = [2, 3, 0, 1].iter().flat_map(|place: &usize| ids[*place].to_le_bytes()).collect();
-        assert_eq!(commands[0][DIGEST], all);
-        // Half a digest.
-        let mut odd = input;
-        let at = odd.windows(5).position(|bytes| bytes == [0, 0, 0, 41, 12]).unwrap();
-        odd[at + 3] = 31;
-        odd.drain(at + 5..at + 15);
-        let size = u16::try_from(odd.len() - 8).unwrap().to_be_bytes();
-        odd[6..8].copy_from_slice(&size);
-        check_refused(&odd, &[(Code::PARAMETER, true)]);
-    }
-}
-
-/// What counts the records sees all partitions; a limit that is no limit, or too high to be counted to, is none.
-#[test]
-fn a_scan_of_some_records_is_one_command() {
-    let ids = [0_u16, 4095, 77];
-    let scan = |max_records| Message { info1: 1, digest: None, partitions: &ids, max_records, ..message() };
-    let all: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-    for limit in [1, 100, 65_536] {
-        let commands = read(&[framed(&scan(limit)), framed(&Message { info1: 3, ..message() })].concat());
-        assert_eq!((commands.len(), &commands[0][DIGEST], &commands[0][SET][..]), (2, &all, &b"demo"[..]));
-        let head = head(&commands[0]);
-        assert_eq!((head.verb, u64::from(head.index), head.is(Bits::LAST)), (Verb::Scan, limit, true));
-        assert_eq!(self::head(&commands[1]).verb, Verb::Get);
-    }
-    for limit in [0, 65_537, u64::MAX] {
-        let commands = read(&framed(&scan(limit)));
-        assert_eq!(commands.len(), 3);
-        assert!(commands.iter().all(|command| head(command).index == 0));
-    }
-    // Four bytes are no number of records.
-    let mut short = framed(&scan(1));
-    let at = short.len() - 13;
-    short[at..at + 5].copy_from_slice(&[0, 0, 0, 5, 13]);
-    short.truncate(at + 9);
-    let size = short.len() - 8;
-    short[7] = u8::try_from(size).unwrap();
-    let commands = read(&short);
-    assert_eq!((commands.len(), head(&commands[0]).code), (1, Code::PARAMETER));
 }
 
 /// Digests and partitions as the C client computes them.
