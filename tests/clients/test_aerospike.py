@@ -177,6 +177,24 @@ class Data:
             self.assertEqual(sorted(found), list(range(1000)))
             self.assertGreaterEqual(pages, 1000 // page_size)
 
+    def test_pages_that_go_on_in_every_partition(self):
+        """With each page the client names every partition by its number, or by the last record of it that it has: 20 bytes for each."""
+        count, page_size = 10_000, 3000
+        for first in range(0, count, 1000):
+            rows = [batch.Write(key(number), [operations.write("n", number)]) for number in range(first, first + 1000)]
+            self.client.batch_write(batch.BatchRecords(rows))
+        found, query = [], self.client.query(NAMESPACE, SET)
+        query.max_records = page_size
+        query.paginate()
+        while not query.is_done():
+            found += query.results()
+        self.assertEqual(sorted(bins["n"] for _, _, bins in found), list(range(count)))
+        # What is left where the client has records of nearly all partitions is nothing, without a limit too.
+        rest = self.client.query(NAMESPACE, SET)
+        rest.max_records = 0
+        status = {"begin": 0, "count": 4096, "partition_status": query.get_partitions_status()}
+        self.assertEqual(rest.results({"partition_filter": status}), [])
+
     def test_limits(self):
         client = self.client
         long = "x" * 900_000

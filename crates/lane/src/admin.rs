@@ -181,7 +181,7 @@ impl Portrait {
             multi: client.multi.as_ref().map(|multi| (multi.queued.len(), multi.size)),
             watch_count: client.watch.names.len(),
             conn_index: client.conn.index(),
-            input_size: unread + client.gather.as_ref().map_or(0, |gather| gather.size()),
+            input_size: unread + client.gathered_size(),
             output_size: unsent + client.replies.size(),
             is_leaving: client.is_leaving,
             total_size: client.weight() + unread + unsent,

@@ -306,11 +306,15 @@ impl Client {
         WatcherId { lane, client, round: self.watch.round }
     }
 
+    /// Bytes that have come of a request that is not whole, apart from what the net keeps.
+    pub(crate) fn gathered_size(&self) -> usize {
+        self.gather.as_ref().map_or(0, |gather| gather.size()) + self.language.held_size()
+    }
+
     /// Bytes that it holds, apart from what the net keeps for it.
     pub(crate) fn weight(&self) -> usize {
-        let gathered = self.gather.as_ref().map_or(0, |gather| gather.size());
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
-        size_of::<Client>() + gathered + queued + self.replies.size()
+        size_of::<Client>() + self.gathered_size() + queued + self.replies.size()
     }
 
     /// Weighs it, and gives what all clients hold now if they held `total` before.

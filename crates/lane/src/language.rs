@@ -96,6 +96,14 @@ impl Language {
         }
     }
 
+    /// Bytes that the decoder holds of a request that is not whole.
+    pub(crate) fn held_size(&self) -> usize {
+        match self {
+            Language::Aerospike(decoder) => decoder.held_size(),
+            _ => 0,
+        }
+    }
+
     /// Which command has these arguments, the first of which is in one piece.
     #[inline]
     pub(crate) fn resolve(&self, name: &[u8], args: Args<'_>) -> Result<&'static Command, Refusal> {

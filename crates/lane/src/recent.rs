@@ -76,7 +76,7 @@ impl Lane {
             recent.next = (recent.next + 1) % count;
             let Some((_, client)) = self.clients.at(recent.next) else { continue };
             let (unread, unsent) = buffered(net, client.conn);
-            let input = unread + client.gather.as_ref().map_or(0, |gather| gather.size());
+            let input = unread + client.gathered_size();
             recent.note(now_ns, Buffers { input, output: unsent + client.replies.size() });
         }
     }

@@ -70,6 +70,9 @@ pub const PARTITIONS: u16 = 4096;
 /// Most records that a scan counts, of which so many are wanted and no more (`max_records`): they are found in one piece of work
 /// over all its partitions. One that wants more is not limited.
 pub const SCAN_RECORD_COUNT_MAX: u32 = 65_536;
+/// Most bytes of a scan's frame: all partitions named by a record each, and as much as other requests may have in front of their
+/// operations. A longer one is refused.
+pub const SCAN_SIZE_MAX: usize = PARTITIONS as usize * DIGEST_SIZE + message::FRONT_SIZE_MAX;
 /// Longest user key that is kept with a record, its type included.
 pub const USER_KEY_SIZE_MAX: usize = 8 * 1024;
 

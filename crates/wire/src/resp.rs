@@ -99,7 +99,7 @@ pub enum Token {
     },
     /// The next bytes of the argument, as a range into the input.
     Bytes(Range<usize>),
-    /// All bytes of the argument, which are in no input as they are. Only memcached has such.
+    /// The next bytes of the argument, which are in no input as they are. Memcached's keys are, and what Aerospike's scans are made of.
     Word(Word),
     /// The frame is over; the decoder is back in view mode.
     End,

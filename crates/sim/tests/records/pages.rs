@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sim::{Client, World};
-use wire::aerospike::client::{Message, frame, messages, put_op};
+use wire::aerospike::client::{Message, frame, messages, put_batch, put_op};
 use wire::aerospike::head::{info1, info2};
 use wire::aerospike::op::kind;
 
@@ -111,5 +111,69 @@ fn scans_go_on_where_they_broke_off() {
         let sorted = |found: &[Digest]| found.iter().copied().collect::<BTreeSet<Digest>>();
         assert_eq!(sorted(&reader.found), sorted(&whole.found));
         assert_eq!(reader.page(&mut world, &mut client, 0), 0);
+    }
+}
+
+/// Three records in each of all partitions, by batches.
+fn fill(world: &mut World, client: &mut Client) {
+    let mut ops = Vec::new();
+    put_op(&mut ops, kind::WRITE, 1, b"n", &1_u64.to_be_bytes());
+    for first in (0..wire::aerospike::PARTITIONS).step_by(64) {
+        let mut rows = Vec::new();
+        let put = Message { info2: info2::WRITE, namespace: b"test", ops: (1, &ops), ..Message::default() };
+        for (index, id) in (first..first + 64).flat_map(|id| [id; 3]).enumerate() {
+            let index = u32::try_from(index).unwrap();
+            put.put_row(&mut rows, index, &record(id, index % 3));
+        }
+        let mut bytes = Vec::new();
+        put_batch(&mut bytes, 64 * 3, &rows);
+        scanned(world, client, &bytes);
+    }
+}
+
+fn record(id: u16, number: u32) -> Digest {
+    let mut digest = [0; 20];
+    digest[..2].copy_from_slice(&id.to_le_bytes());
+    digest[16..].copy_from_slice(&number.to_be_bytes());
+    digest
+}
+
+/// Of each partition one record has been read: no view holds such a request. It goes to the lane that owns the first of them, whole
+/// or in packets.
+#[test]
+fn scans_go_on_in_all_partitions() {
+    for lane_count in [1, 2] {
+        let mut world = world(lane_count);
+        let mut client = world.connect(usize::from(lane_count - 1));
+        fill(&mut world, &mut client);
+        // Those of the first lane.
+        let ids: Vec<u16> = (0..wire::aerospike::PARTITIONS / lane_count).collect();
+        let message = Message { info1: info1::READ, namespace: b"test", ..Message::default() };
+        let mut bytes = Vec::new();
+        Message { partitions: &ids, ..message }.put(&mut bytes);
+        let all = digests(&scanned(&mut world, &mut client, &bytes));
+        assert_eq!(all.len(), ids.len() * 3);
+        let firsts: BTreeMap<[u8; 2], Digest> =
+            all.iter().rev().map(|digest| ([digest[0], digest[1]], *digest)).collect();
+        let records: Vec<Digest> = firsts.values().copied().collect();
+        let others: BTreeSet<Digest> =
+            all.iter().copied().filter(|digest| !records.contains(digest)).collect();
+        for (max_records, piece_size) in [(0, 512), (0, usize::MAX), (1000, 512), (10_000, usize::MAX)] {
+            bytes.clear();
+            Message { records: &records, max_records, ..message }.put(&mut bytes);
+            assert!(bytes.len() > records.len() * 20);
+            let mut pieces: Vec<&[u8]> = bytes.chunks(piece_size.min(bytes.len())).collect();
+            let last = pieces.pop().unwrap();
+            for piece in pieces {
+                client.send(piece);
+                client.pump();
+                world.round();
+            }
+            let page = digests(&scanned(&mut world, &mut client, last));
+            let once: BTreeSet<Digest> = page.iter().copied().collect();
+            let want = if max_records == 1000 { 1000 } else { others.len() };
+            assert_eq!((page.len(), once.len()), (want, want), "{lane_count} lanes, {max_records}");
+            assert!(once.is_subset(&others), "none that was read already");
+        }
     }
 }

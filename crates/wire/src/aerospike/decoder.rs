@@ -3,7 +3,8 @@
 //! As in [`crate::resp`] there are two ways to read a request: as a view while it is small, by tokens when it is larger than
 //! [`VIEW_SIZE_MAX`]. Of a batch each row is a command of its own, of a scan each partition, so neither is ever in one place,
 //! and what keeps a client from asking faster than it reads holds for them too. A scan of which only some records are wanted is one
-//! command: what counts them sees all its partitions. A partition of which a client has records already is named by the last one of them.
+//! command: what counts them sees all its partitions. A partition of which a client has records already is named by the last one of them,
+//! so that the frame of a scan may be longer than a view: it is gathered, within [`super::SCAN_SIZE_MAX`], and told by tokens.
 //!
 //! The decoder's state is small and can be taken and put back ([`Decoder::state`], [`Decoder::rewind`]), because it may stand
 //! between two rows. What a row repeats of the one before is shared between states, and as large as a view at most.
@@ -15,10 +16,14 @@ use std::sync::Arc;
 
 use super::code::Code;
 use super::head::{Bits, Head, Verb};
-use super::message::{FRONT_SIZE_MAX, Parsed, ROW_SIZE_MIN, Stop, Then, parse, parse_row, size64};
+use super::message::{
+    FRONT_SIZE_MAX, Parsed, ROW_SIZE_MIN, Stop, Then, frame_size, parse, parse_row, size64,
+};
 use super::{DIGEST_SIZE, Namespace};
 use crate::resp::{ArgRanges, Step, VIEW_SIZE_MAX};
+use long::Long;
 
+mod long;
 mod tokens;
 
 pub use super::message::OP_COUNT_MAX;
@@ -26,6 +31,8 @@ pub use super::message::OP_COUNT_MAX;
 /// Bytes of input that are always enough for the next step.
 pub const INPUT_SIZE_MIN: usize = VIEW_SIZE_MAX;
 const _: () = assert!(FRONT_SIZE_MAX + 8 <= INPUT_SIZE_MIN, "fronts of requests fit an input");
+/// Bytes of a partition's number.
+const ID_SIZE: usize = 2;
 
 /// What a connection may send.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +78,8 @@ enum Phase {
     RowOps { batch: Batch, head: Head, ops_left: u16, left: u64, size: u64 },
     /// Token mode: before what stands instead of a row that is too large.
     Instead { piece: Piece, head: Head, batch: Batch, ops_left: u16, left: u64 },
+    /// Token mode: a scan that no view holds.
+    Long(Box<Long>),
 }
 
 /// What is left of a batch.
@@ -182,7 +191,7 @@ impl Decoder {
     pub fn decode(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
         if matches!(
             self.state.phase,
-            Phase::Piece(..) | Phase::Ops(_) | Phase::RowOps { .. } | Phase::Instead { .. }
+            Phase::Piece(..) | Phase::Ops(_) | Phase::RowOps { .. } | Phase::Instead { .. } | Phase::Long(_)
         ) {
             // Its end may need no further byte.
             return Step::Large;
@@ -222,6 +231,10 @@ impl Decoder {
     fn message(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
         let parsed = match parse(input, limits, &self.namespaces) {
             Ok(parsed) => parsed,
+            Err(size) if size > VIEW_SIZE_MAX => {
+                self.begin_long(frame_size(input));
+                return Step::Large;
+            }
             Err(size) => return self.need(size),
         };
         let front = parsed.size;
@@ -250,11 +263,14 @@ impl Decoder {
                 self.state.phase = Phase::Rows(Batch { rows_left: count, left: size, behind, before: None });
                 skip(front, args)
             }
+            Then::Scan { ops, .. } if ops.end > VIEW_SIZE_MAX => {
+                self.begin_long(size64(ops.end));
+                Step::Large
+            }
             Then::Scan { partitions, records, ops } if parsed.head.index > 0 => {
                 let head = Head { bits: parsed.head.bits.and_if(true, Bits::LAST), ..parsed.head };
                 let records = &input[records];
-                let mut ids: Vec<u8> = records.as_chunks().0.iter().flat_map(id_of).collect();
-                ids.extend_from_slice(&input[partitions]);
+                let ids = ids(records, &input[partitions]);
                 args.set([&head.to_bytes()[..], &ids, &input[parsed.set], records, &input[ops.clone()]]);
                 Step::Command { size: ops.end }
             }
@@ -264,7 +280,7 @@ impl Decoder {
                     set: input[parsed.set].to_vec(),
                     ops: Some(input[ops.clone()].to_vec()),
                 });
-                let mut fields = [(partitions, 2), (records, DIGEST_SIZE)];
+                let mut fields = [(partitions, ID_SIZE), (records, DIGEST_SIZE)];
                 fields.sort_by_key(|(range, _)| range.end);
                 let [(first, first_size), (second, second_size)] = &fields;
                 let runs = [Run::of(first, 0, *first_size), Run::of(second, first.end, *second_size)];
@@ -495,6 +511,13 @@ fn say(head: &Head, args: &mut ArgRanges) {
 /// The number of the partition that a record is in, as it stands in a scan.
 fn id_of(digest: &[u8; DIGEST_SIZE]) -> [u8; 2] {
     crate::route::partition(digest).to_le_bytes()
+}
+
+/// The numbers of all partitions of a scan: of these records, then those that are named so.
+fn ids(records: &[u8], partitions: &[u8]) -> Vec<u8> {
+    let mut ids: Vec<u8> = records.as_chunks().0.iter().flat_map(id_of).collect();
+    ids.extend_from_slice(partitions);
+    ids
 }
 
 /// Bytes that are no command.

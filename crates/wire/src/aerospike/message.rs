@@ -16,7 +16,7 @@ use super::code::Code;
 use super::decoder::Limits;
 use super::head::{Bits, Head, Verb, info1, info2};
 use super::info::{self, INFO_SIZE_MAX};
-use super::{DIGEST_SIZE, Namespace, SET_SIZE_MAX, USER_KEY_SIZE_MAX};
+use super::{DIGEST_SIZE, Namespace, PARTITIONS, SCAN_SIZE_MAX, SET_SIZE_MAX, USER_KEY_SIZE_MAX};
 
 /// The first byte of a frame.
 pub(super) const PROTO_VERSION: u8 = 2;
@@ -26,7 +26,7 @@ pub(super) const PROTO_HEADER_SIZE: usize = 8;
 pub(super) const MESSAGE_HEADER_SIZE: usize = 22;
 /// Largest body of a frame, as in the server (`PROTO_SIZE_MAX`). A larger one closes the connection.
 const BODY_SIZE_MAX: u64 = 128 * 1024 * 1024;
-/// Most bytes of a message or row in front of its operations, and of all of a scan; with more it is refused.
+/// Most bytes of a message or row in front of its operations, a scan's apart; with more it is refused.
 pub(super) const FRONT_SIZE_MAX: usize = 24 * 1024;
 /// Most fields of a message or row.
 const FIELD_COUNT_MAX: u16 = 64;
@@ -89,6 +89,7 @@ const FIELDS_START: usize = PROTO_HEADER_SIZE + MESSAGE_HEADER_SIZE;
 const BATCH_HEADER_SIZE: usize = 5;
 
 /// The front of a request, understood. Ranges are into the input.
+#[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) head: Head,
     pub(super) digest: Range<usize>,
@@ -100,6 +101,7 @@ pub(super) struct Parsed {
 }
 
 /// What follows.
+#[derive(Debug)]
 pub(super) enum Then {
     /// Operations of so many bytes, to the end of the frame.
     Ops(u64),
@@ -157,7 +159,7 @@ pub(super) fn parse(input: &[u8], limits: &Limits, namespaces: &[Namespace]) -> 
     let (Some(kind), Some(header)) = (kind, input.first_chunk::<PROTO_HEADER_SIZE>()) else {
         return Err(PROTO_HEADER_SIZE);
     };
-    let size = u64::from_be_bytes(*header) & 0xffff_ffff_ffff;
+    let size = body_size(header);
     let end = size64(PROTO_HEADER_SIZE) + size;
     match kind {
         kind::INFO | kind::ADMIN => {
@@ -192,6 +194,16 @@ pub(super) fn parse(input: &[u8], limits: &Limits, namespaces: &[Namespace]) -> 
     }
 }
 
+/// Bytes of a frame's body.
+fn body_size(header: &[u8; PROTO_HEADER_SIZE]) -> u64 {
+    u64::from_be_bytes(*header) & 0xffff_ffff_ffff
+}
+
+/// Bytes of the frame that begins here, whose header has been read.
+pub(super) fn frame_size(input: &[u8]) -> u64 {
+    size64(PROTO_HEADER_SIZE) + body_size(input.first_chunk().expect("its header has been read"))
+}
+
 /// Reads the front of a message whose frame ends at `end`.
 fn message(input: &[u8], end: u64, namespaces: &[Namespace]) -> Result<Parsed, usize> {
     let header = input.get(PROTO_HEADER_SIZE..FIELDS_START).ok_or(FIELDS_START)?;
@@ -213,7 +225,9 @@ fn message(input: &[u8], end: u64, namespaces: &[Namespace]) -> Result<Parsed, u
     if usize::from(header[0]) != MESSAGE_HEADER_SIZE {
         return refuse(Code::PARAMETER, Head::default());
     }
-    let (fields, at) = match fields(input, FIELDS_START, u16_at(18), end) {
+    let may_scan = !is_batch && head.info2 & info2::WRITE == 0 && end <= size64(SCAN_SIZE_MAX);
+    let lists_size_max = if may_scan { SCAN_SIZE_MAX } else { FRONT_SIZE_MAX };
+    let (fields, at) = match fields(input, FIELDS_START, u16_at(18), end, lists_size_max) {
         Ok(found) => found,
         Err(Stop::Need(size)) => return Err(size),
         Err(Stop::Broken) => {
@@ -251,7 +265,7 @@ fn message(input: &[u8], end: u64, namespaces: &[Namespace]) -> Result<Parsed, u
     let Some(digest) = fields.digest else {
         return scan(input, head, &fields, at, end);
     };
-    match verb_of(&head) {
+    match verb_of(&head).filter(|_| at <= FRONT_SIZE_MAX) {
         None => refuse(Code::PARAMETER, whole),
         Some(verb) => Ok(Parsed {
             head: Head { verb, ..head },
@@ -285,9 +299,10 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     let (partitions, records) =
         (fields.partitions.clone().unwrap_or_default(), fields.records.clone().unwrap_or_default());
     let ids = input[partitions.clone()].as_chunks::<2>().0;
-    let are_partitions = ids.iter().all(|id| u16::from_le_bytes(*id) < super::PARTITIONS);
+    let are_partitions = ids.iter().all(|id| u16::from_le_bytes(*id) < PARTITIONS);
     let are_whole = partitions.len() % 2 == 0 && records.len() % DIGEST_SIZE == 0;
-    if partitions.is_empty() && records.is_empty() || !are_whole || !are_partitions {
+    let count = partitions.len() / 2 + records.len() / DIGEST_SIZE;
+    if !are_whole || !are_partitions || !(1..=usize::from(PARTITIONS)).contains(&count) {
         return refuse(Code::PARAMETER);
     }
     let limit = match (
@@ -300,7 +315,7 @@ fn scan(input: &[u8], head: Head, fields: &Fields, at: usize, end: u64) -> Resul
     };
     let limit = u32::try_from(limit).ok().filter(|limit| *limit <= super::SCAN_RECORD_COUNT_MAX);
     let frame_size = match usize::try_from(end) {
-        Ok(size) if size <= FRONT_SIZE_MAX => size,
+        Ok(size) if size <= SCAN_SIZE_MAX => size,
         _ => return refuse(Code::PARAMETER),
     };
     if input.len() < frame_size {
@@ -367,7 +382,7 @@ pub(super) fn parse_row(
         op_count: count(2),
         ..Head::default()
     };
-    let (fields, size) = fields(input, ROW_HEADER_SIZE + meta.len(), count(0), left)?;
+    let (fields, size) = fields(input, ROW_HEADER_SIZE + meta.len(), count(0), left, FRONT_SIZE_MAX)?;
     let is_unsupported = fields.is_unsupported || number(info4) & u32::from(TRANSACTION_BITS) != 0;
     let checked = if is_unsupported || fields.batch.is_some() {
         Err(Code::UNSUPPORTED)
@@ -401,9 +416,17 @@ struct Fields {
     is_unsupported: bool,
 }
 
-/// Reads fields from `at` on, in a message that ends at `end`, up to the rows of a batch or behind the last one.
-fn fields(input: &[u8], mut at: usize, count: u16, end: u64) -> Result<(Fields, usize), Stop> {
+/// Reads fields from `at` on, in a message that ends at `end`, up to the rows of a batch or behind the last one. With partitions
+/// among them they end at `lists_size_max`.
+fn fields(
+    input: &[u8],
+    mut at: usize,
+    count: u16,
+    end: u64,
+    lists_size_max: usize,
+) -> Result<(Fields, usize), Stop> {
     let mut fields = Fields::default();
+    let mut size_max = FRONT_SIZE_MAX;
     if count > FIELD_COUNT_MAX {
         return Err(Stop::Broken);
     }
@@ -424,8 +447,11 @@ fn fields(input: &[u8], mut at: usize, count: u16, end: u64) -> Result<(Fields, 
             fields.batch = Some((size, data));
             return Ok((fields, data));
         }
+        if matches!(kind, field::PARTITIONS | field::DIGESTS) {
+            size_max = lists_size_max;
+        }
         at = match usize::try_from(size64(data) + size) {
-            Ok(at) if at <= FRONT_SIZE_MAX => at,
+            Ok(at) if at <= size_max => at,
             _ => return Err(Stop::Broken),
         };
         if input.len() < at {

@@ -108,7 +108,10 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                     let (token, size) = decoder.token(here, limits);
                     assert!(size <= here.len(), "only what is there is consumed");
                     match (token, &mut open) {
-                        (Token::Need, _) => break,
+                        (Token::Need, _) => {
+                            consumed += size;
+                            break;
+                        }
                         (Token::Begin { .. }, open) => *open = Some(Vec::new()),
                         (Token::Bulk { .. }, Some(command)) => command.push(Vec::new()),
                         (Token::Bytes(range), Some(command)) => last(command).extend_from_slice(&here[range]),
@@ -148,6 +151,10 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
         let partitions = [next().to_be_bytes()[0].into(), 5, 4095];
         let records = [[next().to_be_bytes()[0]; DIGEST_SIZE], [9; DIGEST_SIZE]];
         let is_scan = next().is_multiple_of(4);
+        // As many as no view holds, now and then.
+        let is_long = is_scan && next().is_multiple_of(16);
+        let many: Vec<_> =
+            (0..if is_long { 1000 + next() % 3200 } else { 0 }).map(|_| some_digest(next())).collect();
         let (partition_count, record_count) =
             if is_scan { ([0, 2, 3][pick(next(), 3)], pick(next(), 3)) } else { (0, 0) };
         let message = Message {
@@ -159,7 +166,7 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
             user_key: if next().is_multiple_of(2) { b"" } else { b"\x03key" },
             digest: (!is_scan).then_some(&digest),
             partitions: &partitions[..partition_count],
-            records: &records[..record_count],
+            records: if is_long { &many } else { &records[..record_count] },
             max_records: if is_scan { next() % 2 } else { 0 },
             ops: (op_count, &ops),
             ..Message::default()
@@ -189,6 +196,12 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
         }
     }
     input
+}
+
+fn some_digest(dice: u64) -> [u8; DIGEST_SIZE] {
+    let mut digest = [0; DIGEST_SIZE];
+    digest[..8].copy_from_slice(&dice.to_be_bytes());
+    digest
 }
 
 /// A number below `end`.

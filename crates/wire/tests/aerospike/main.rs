@@ -39,6 +39,7 @@ fn read_by(
     limits: &Limits,
 ) -> Vec<Vec<Vec<u8>>> {
     let (mut args, mut commands, mut consumed) = (ArgRanges::new(), Vec::new(), 0);
+    let mut is_open = false;
     for arrived in cuts.into_iter().chain([input.len()]) {
         loop {
             let here = &input[consumed..arrived];
@@ -53,11 +54,15 @@ fn read_by(
                     }
                 }
                 Step::Large => match decoder.token(here, limits) {
-                    (Token::Need, _) => break,
+                    (Token::Need, size) => {
+                        consumed += size;
+                        break;
+                    }
                     (token, size) => {
                         let command = commands.last_mut();
+                        let is_end = token == Token::End;
                         match token {
-                            Token::Begin { args: 2 } => commands.last_mut().unwrap().clear(),
+                            Token::Begin { .. } if is_open => command.unwrap().clear(),
                             Token::Begin { .. } => commands.push(Vec::new()),
                             Token::Bulk { .. } => command.unwrap().push(Vec::new()),
                             Token::Bytes(range) => {
@@ -69,6 +74,7 @@ fn read_by(
                             Token::End => {}
                             token => panic!("{token:?}"),
                         }
+                        is_open = !is_end;
                         consumed += size;
                     }
                 },

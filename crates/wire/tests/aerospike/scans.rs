@@ -1,11 +1,11 @@
 //! Scans: a command for each partition, or one for all of which some records are wanted.
 
-use wire::aerospike::client::{Message, put_op};
+use wire::aerospike::client::{Message, put_batch, put_op};
 use wire::aerospike::op::kind;
-use wire::aerospike::{Bits, Code, DIGEST, OPS, SET, USER_KEY, Verb};
+use wire::aerospike::{Bits, Code, DIGEST, Limits, OPS, PARTITIONS, SET, USER_KEY, Verb};
 use wire::route::{Function, partition};
 
-use crate::{KEY, OTHER, check_refused, framed, head, message, read};
+use crate::{KEY, OTHER, check_refused, framed, head, message, read, read_cut};
 
 #[test]
 fn a_scan_is_a_command_for_each_partition() {
@@ -98,4 +98,70 @@ fn a_scan_of_some_records_is_one_command() {
     short[7] = u8::try_from(size).unwrap();
     let commands = read(&short);
     assert_eq!((commands.len(), head(&commands[0]).code), (1, Code::PARAMETER));
+}
+
+/// A digest in this partition.
+fn record(id: u16) -> [u8; 20] {
+    let mut digest = [0xab; 20];
+    digest[..2].copy_from_slice(&id.to_le_bytes());
+    digest
+}
+
+/// All partitions, some of them named by a record. However the frame comes, the commands are those of a short scan.
+#[test]
+fn a_scan_may_go_on_behind_a_record_of_each_partition() {
+    let mut ops = Vec::new();
+    put_op(&mut ops, kind::READ, 0, b"a", b"");
+    let message = Message { info1: 1, digest: None, ops: (1, &ops), ..message() };
+    for record_count in [1700, 4095, 4096] {
+        let records: Vec<_> = (0..record_count).map(record).collect();
+        let partitions: Vec<u16> = (record_count..PARTITIONS).collect();
+        let scan = Message { partitions: &partitions, records: &records, ..message };
+        let ids: Vec<u8> = (0..PARTITIONS).flat_map(u16::to_le_bytes).collect();
+        let get = framed(&Message { info1: 3, digest: Some(&KEY), ..message });
+        let limited = [&framed(&Message { max_records: 100, ..scan }), &get[..]].concat();
+        let commands = read(&limited);
+        assert_eq!((commands.len(), head(&commands[1]).verb), (2, Verb::Get));
+        let command = &commands[0];
+        assert_eq!((head(command).verb, head(command).index), (Verb::Scan, 100));
+        assert!(head(command).is(Bits::LAST));
+        assert_eq!((&command[DIGEST], &command[USER_KEY][..]), (&ids, records.as_flattened()));
+        assert_eq!((&command[SET][..], &command[OPS]), (&b"demo"[..], &ops));
+        // Pieces of a packet, and of a large buffer.
+        for size in [512, 40_000] {
+            let cuts = (1..).map(|count| count * size).take_while(|cut| *cut < limited.len());
+            assert_eq!(read_cut(&limited, cuts, &Limits::default()), commands);
+        }
+        let commands = read(&[&framed(&scan), &get[..]].concat());
+        assert_eq!(commands.len(), usize::from(PARTITIONS) + 1);
+        assert_eq!(head(commands.last().unwrap()).verb, Verb::Get);
+        for (command, id) in commands.iter().zip(0..PARTITIONS) {
+            assert_eq!((head(command).verb, head(command).index), (Verb::Scan, 0));
+            assert_eq!(command[DIGEST], id.to_le_bytes());
+            let behind = if id < record_count { &record(id)[..] } else { &b""[..] };
+            assert_eq!((&command[USER_KEY][..], &command[OPS]), (behind, &ops));
+            assert_eq!(head(command).is(Bits::LAST), id + 1 == PARTITIONS);
+        }
+    }
+}
+
+/// What names more than there is, is longer than a scan may be, or is none.
+#[test]
+fn long_requests_that_are_no_scans_are_refused() {
+    let records: Vec<_> = (0..PARTITIONS).map(record).collect();
+    let scan = Message { info1: 1, digest: None, records: &records, ..message() };
+    check_refused(&framed(&Message { partitions: &[7], ..scan }), &[(Code::PARAMETER, true)]);
+    check_refused(&framed(&Message { ops: (1, &[0; 24_600]), ..scan }), &[(Code::PARAMETER, false)]);
+    check_refused(&framed(&Message { user_key: b"\x03key", ..scan }), &[(Code::PARAMETER, true)]);
+    check_refused(&framed(&Message { namespace: b"other", ..scan }), &[(Code::NAMESPACE, true)]);
+    check_refused(&framed(&Message { info2: 1, ..scan }), &[(Code::PARAMETER, false)]);
+    check_refused(&framed(&Message { digest: Some(&KEY), ..scan }), &[(Code::PARAMETER, false)]);
+    let mut batch = framed(&scan);
+    batch[9] |= 8;
+    check_refused(&batch, &[(Code::PARAMETER, true)]);
+    // As a row of a batch, where partitions mean nothing.
+    let (mut rows, mut input) = (Vec::new(), Vec::new());
+    scan.put_row(&mut rows, 0, &KEY);
+    put_batch(&mut input, 1, &rows);
+    check_refused(&input, &[(Code::PARAMETER, true)]);
 }

@@ -4,7 +4,7 @@ use store::{Budget, Effect, Entry};
 use wire::aerospike::head::{info1, info3};
 use wire::aerospike::op::kind;
 use wire::aerospike::reply::{Reply, put_end, put_field_header};
-use wire::aerospike::{Code, DIGEST_SIZE, EPOCH_S, Head, TEXT, info};
+use wire::aerospike::{Code, DIGEST_SIZE, EPOCH_S, Head, TEXT, USER_KEY, info};
 use wire::reply::Put;
 use wire::route::Slot;
 
@@ -13,6 +13,7 @@ use super::{Record, Request};
 use crate::commands::{Progress, Step, database};
 use crate::keyspace::Keyspace;
 use crate::replies::Sink;
+use crate::request::Arg;
 
 /// Above this many bits of position stands in a shard's cursor the partition, and in a scan's progress the number of those before it.
 const POSITION_BITS: u32 = 48;
@@ -47,7 +48,7 @@ pub(super) fn scan(
     let id_at = |index: u64| {
         ids.get(usize::try_from(index).expect("a list in memory")).map(|id| u16::from_le_bytes(*id))
     };
-    let resumed = request.user_key().as_chunks::<DIGEST_SIZE>().0;
+    let resumed = request.call.args.get(USER_KEY);
     let first = id_at(0).expect("a scan has partitions");
     let asked = match request.asked() {
         Ok(asked) if asked.iter().all(|asked| asked.op.kind == kind::READ) => asked,
@@ -79,8 +80,8 @@ pub(super) fn scan(
             continue;
         }
         let order = |digest: &[u8]| shard.key(db, slot.number(), digest).hash;
-        let behind = usize::try_from(index).ok().and_then(|index| resumed.get(index));
-        let behind = behind.map(|digest| (order(digest), &digest[..]));
+        let digest = digest_at(resumed, index);
+        let behind = digest.as_ref().map(|digest| (order(digest), &digest[..]));
         let position = match behind {
             Some((hash, _)) if position == 0 => hash >> (u64::BITS - POSITION_BITS),
             _ => position,
@@ -120,6 +121,18 @@ pub(super) fn scan(
         }
     }
     Step::More
+}
+
+/// The digest at `index` in a list of them, of which a long one is a rope.
+fn digest_at(list: Arg<'_>, index: u64) -> Option<[u8; DIGEST_SIZE]> {
+    let start = usize::try_from(index).ok()?.checked_mul(DIGEST_SIZE)?;
+    let mut digest = [0; DIGEST_SIZE];
+    match list {
+        Arg::Flat(bytes) => digest.copy_from_slice(bytes.get(start..start + DIGEST_SIZE)?),
+        Arg::Rope(rope) if start + DIGEST_SIZE <= rope.len() => rope.copy_to(start, &mut digest),
+        Arg::Rope(_) => return None,
+    }
+    Some(digest)
 }
 
 /// A partition is through.

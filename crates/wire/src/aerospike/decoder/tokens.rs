@@ -48,6 +48,7 @@ impl Decoder {
                 self.state.phase = Phase::Instead { piece: next, head, batch, ops_left, left };
                 (token, 0)
             }
+            Phase::Long(long) => self.long(*long, input, limits),
             _ => panic!("tokens are those of a large request"),
         }
     }
