@@ -247,8 +247,8 @@ impl Core {
 
     /// Runs the first step of a command that [`Core::can_run`] has allowed. If that is not the end, its progress comes
     /// back, and it goes on as a part in the same turn: nobody holds its keys, so that it has its locks before anybody
-    /// else can look at what it has done so far.
-    #[inline]
+    /// else can look at what it has done so far. Within both its callers, for clients' commands and for other lanes' asks.
+    #[inline(always)]
     pub(crate) fn run(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
         match self.space.room_for(call.command, &call.args, call.db, &self.locks) {
             Made::Enough => {}

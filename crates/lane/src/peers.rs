@@ -174,7 +174,10 @@ impl Peer {
     pub(crate) fn answer(&mut self, mut head: AnswerHead, bytes: &[u8], mut content: Content) {
         if content.is_empty() && frame_size(ANSWER_HEADER + bytes.len()) <= usize::from(head.charge) {
             head.kind = AnswerKind::Inline;
-            self.answers.push(&[&head.encode(), bytes], None);
+            let frame = self.answers.push_in_place(ANSWER_HEADER + bytes.len());
+            let (head_bytes, behind) = frame.split_first_chunk_mut().expect("as long as that");
+            *head_bytes = head.encode();
+            behind.copy_from_slice(bytes);
         } else {
             head.kind = AnswerKind::Content;
             let content = if bytes.is_empty() {

@@ -32,33 +32,40 @@ enum Piece {
     },
 }
 
-/// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared.
+/// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared. There is one for every command under
+/// way, and most stay empty.
 #[derive(Default)]
 pub(crate) struct Content {
-    pieces: VecDeque<Piece>,
     size: usize,
-    /// Of errors written into it that nobody has counted yet.
+    held: Option<Box<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    pieces: VecDeque<Piece>,
+    /// Of errors written that nobody has counted yet.
     errors: Vec<ErrorCode>,
 }
 
 impl Put for Content {
     fn put(&mut self, bytes: &[u8]) {
         self.size += bytes.len();
-        if let Some(Piece::Bytes { bytes: last, .. }) = self.pieces.back_mut()
+        let pieces = &mut self.held().pieces;
+        if let Some(Piece::Bytes { bytes: last, .. }) = pieces.back_mut()
             && last.len() + bytes.len() <= PIECE_SIZE_MAX
         {
             last.extend_from_slice(bytes);
         } else {
-            self.pieces.push_back(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
+            pieces.push_back(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
         }
     }
 
     fn note_error(&mut self, text: &[u8]) {
-        self.errors.push(ErrorCode::of(text));
+        self.held().errors.push(ErrorCode::of(text));
     }
 
     fn note_code(&mut self, word: &'static str) {
-        self.errors.push(ErrorCode::of_word(word.as_bytes()));
+        self.held().errors.push(ErrorCode::of_word(word.as_bytes()));
     }
 }
 
@@ -66,12 +73,24 @@ impl Content {
     /// Whether errors were written into it that nobody has counted.
     #[inline]
     pub(crate) fn has_erred(&self) -> bool {
-        !self.errors.is_empty()
+        self.held.as_ref().is_some_and(|held| !held.errors.is_empty())
     }
 
     /// Takes them, to be counted once.
     pub(crate) fn take_errors(&mut self) -> Vec<ErrorCode> {
-        std::mem::take(&mut self.errors)
+        self.held.as_mut().map_or_else(Vec::new, |held| std::mem::take(&mut held.errors))
+    }
+
+    fn held(&mut self) -> &mut Held {
+        self.held.get_or_insert_default()
+    }
+
+    fn front_mut(&mut self) -> Option<&mut Piece> {
+        self.held.as_mut()?.pieces.front_mut()
+    }
+
+    fn pop_front(&mut self) -> Option<Piece> {
+        self.held.as_mut()?.pieces.pop_front()
     }
 
     /// Bytes in it.
@@ -87,19 +106,25 @@ impl Content {
     /// Appends a range of a long value by reference.
     pub(crate) fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
         self.size += range.len();
-        self.pieces.push_back(Piece::Rope { rope, start: range.start, end: range.end });
+        self.held().pieces.push_back(Piece::Rope { rope, start: range.start, end: range.end });
     }
 
     /// Appends the whole of another, piece by piece.
-    pub(crate) fn append(&mut self, mut other: Content) {
+    pub(crate) fn append(&mut self, other: Content) {
         self.size += other.size;
-        self.pieces.append(&mut other.pieces);
-        self.errors.append(&mut other.errors);
+        match (&mut self.held, other.held) {
+            (None, held) => self.held = held,
+            (Some(_), None) => {}
+            (Some(held), Some(mut other)) => {
+                held.pieces.append(&mut other.pieces);
+                held.errors.append(&mut other.errors);
+            }
+        }
     }
 
     /// The bytes at the front that are in one piece. Replies begin with a header that is never cut.
     pub(crate) fn front(&self) -> &[u8] {
-        match self.pieces.front() {
+        match self.held.as_ref().and_then(|held| held.pieces.front()) {
             Some(Piece::Bytes { bytes, start }) => &bytes[*start..],
             _ => &[],
         }
@@ -109,51 +134,52 @@ impl Content {
     pub(crate) fn move_front(&mut self, mut size: usize, to: &mut Content) {
         assert!(size <= self.size, "no more is moved than there is");
         while size > 0 {
-            match self.pieces.front_mut().expect("the size says there is more") {
+            let count = match self.front_mut().expect("the size says there is more") {
                 Piece::Bytes { bytes, start } => {
                     let count = size.min(bytes.len() - *start);
                     to.put(&bytes[*start..*start + count]);
                     *start += count;
-                    size -= count;
-                    self.size -= count;
                     if *start == bytes.len() {
-                        self.pieces.pop_front();
+                        self.pop_front();
                     }
+                    count
                 }
                 Piece::Rope { start, end, .. } => {
                     let count = *end - *start;
                     assert!(count <= size, "a value is moved whole");
-                    size -= count;
-                    self.size -= count;
                     to.size += count;
-                    to.pieces.extend(self.pieces.pop_front());
+                    to.held().pieces.extend(self.pop_front());
+                    count
                 }
-            }
+            };
+            size -= count;
+            self.size -= count;
         }
     }
 
     /// Drops `size` bytes from the front, which are in one piece.
     pub(crate) fn skip(&mut self, size: usize) {
-        let Some(Piece::Bytes { bytes, start }) = self.pieces.front_mut() else {
+        let Some(Piece::Bytes { bytes, start }) = self.front_mut() else {
             unreachable!("only headers are skipped, and those are never in a rope")
         };
         *start += size;
-        self.size -= size;
         if *start == bytes.len() {
-            self.pieces.pop_front();
+            self.pop_front();
         }
+        self.size -= size;
     }
 
     /// Moves what fits into the output, ropes as counted chunks. Ropes that are through go to `retire`: theirs may be
     /// the last reference.
     fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
+        let Some(held) = &mut self.held else { return };
         while output.len() < OUTPUT_HIGH {
-            match self.pieces.front_mut() {
+            match held.pieces.front_mut() {
                 None => return,
                 Some(Piece::Bytes { bytes, start }) => {
                     output.extend(&bytes[*start..]);
                     self.size -= bytes.len() - *start;
-                    self.pieces.pop_front();
+                    held.pieces.pop_front();
                 }
                 Some(Piece::Rope { rope, start, end }) => {
                     let (chunk, range) = rope.cursor(*start).expect("a piece that is through is taken off");
@@ -162,7 +188,7 @@ impl Content {
                     *start += count;
                     self.size -= count;
                     if *start == *end
-                        && let Some(Piece::Rope { rope, .. }) = self.pieces.pop_front()
+                        && let Some(Piece::Rope { rope, .. }) = held.pieces.pop_front()
                     {
                         retire.push(rope);
                     }
@@ -173,7 +199,7 @@ impl Content {
 
     /// Hands all ropes to `retire` and drops the rest.
     pub(crate) fn abandon(self, retire: &mut Vec<Rope>) {
-        for piece in self.pieces {
+        for piece in self.held.into_iter().flat_map(|held| held.pieces) {
             if let Piece::Rope { rope, .. } = piece {
                 retire.push(rope);
             }
@@ -376,6 +402,15 @@ impl Put for Sink<'_> {
             Sink::Client { output, replies } if replies.is_empty() => {
                 output.extend_framed(head, head_size, body);
             }
+            Sink::Ask { bytes, content } if content.is_empty() => {
+                bytes.reserve(head.len() + body.len() + 2);
+                // A few bytes of known size are moved sooner than a few of any size.
+                let start = bytes.len();
+                bytes.extend_from_slice(&head);
+                bytes.truncate(start + head_size);
+                bytes.extend_from_slice(body);
+                bytes.extend_from_slice(b"\r\n");
+            }
             _ => self.put_all([&head[..head_size], body, b"\r\n"]),
         }
     }
@@ -446,7 +481,7 @@ mod tests {
         for number in 0..4000 {
             from.put(format!("{number:08}").as_bytes());
         }
-        assert!(from.pieces.len() > 1);
+        assert!(from.held().pieces.len() > 1);
         let mut to = Content::default();
         let mut size_left = from.size();
         while size_left > 0 {

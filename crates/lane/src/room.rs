@@ -265,21 +265,35 @@ impl Keyspace {
     /// One in a namespace that has a share of the limit is measured as well, for that.
     #[inline]
     pub(crate) fn room_for(&mut self, command: &Command, args: &Args<'_>, db: u16, locks: &Locks) -> Made {
+        if !self.room.lease.is_limited() {
+            return Made::Enough;
+        }
         let is_measured = self.is_tight() || command.keys.step > 1;
-        if (is_measured || self.share(db).is_some())
-            && self.room.lease.is_limited()
-            && let Some(size) = growth(command, args)
-        {
-            if command.keys.step > 1 && u64::from(SLICE.bytes) < size {
-                return Made::More;
-            }
-            let mut budget = LOOKS_PER_COMMAND;
-            if !is_measured {
-                return self.make_room_in_share(locks, db, size, &mut budget);
-            }
-            return self.make_room(locks, db, size, &mut budget);
+        if is_measured || self.share(db).is_some() {
+            return self.room_measured(command, args, db, locks, is_measured);
         }
         Made::Enough
+    }
+
+    /// The same of a command that is measured, or of one whose namespace has a share.
+    fn room_measured(
+        &mut self,
+        command: &Command,
+        args: &Args<'_>,
+        db: u16,
+        locks: &Locks,
+        is_measured: bool,
+    ) -> Made {
+        let Some(size) = growth(command, args) else { return Made::Enough };
+        if command.keys.step > 1 && u64::from(SLICE.bytes) < size {
+            return Made::More;
+        }
+        let mut budget = LOOKS_PER_COMMAND;
+        if is_measured {
+            self.make_room(locks, db, size, &mut budget)
+        } else {
+            self.make_room_in_share(locks, db, size, &mut budget)
+        }
     }
 
     /// Bytes that the keys of a database may take on this lane, if it has a share.

@@ -154,16 +154,21 @@ impl<P: Send> Producer<P> {
     /// A `payload_size` above [`payload_max`] is a broken promise: it would never fit.
     #[inline]
     pub fn room_inline(&mut self, payload_size: usize) -> bool {
+        self.span_of(payload_size).is_some()
+    }
+
+    /// Bytes from what was written to the end of a frame with such a payload; `None` if that is too far now.
+    #[inline]
+    fn span_of(&mut self, payload_size: usize) -> Option<usize> {
         assert!(
             payload_size <= payload_max(self.memory.size()),
             "a payload is at most payload_max(ring size)"
         );
         let span = span(self.written, frame_size(payload_size), self.memory.size());
-        if span <= self.free_seen() {
-            return true;
+        if span > self.free_seen() {
+            self.look();
         }
-        self.look();
-        span <= self.free_seen()
+        (span <= self.free_seen()).then_some(span)
     }
 
     /// The largest payload, in bytes, for which [`room_inline`](Self::room_inline) says yes now, padding already
@@ -207,11 +212,10 @@ impl<P: Send> Producer<P> {
     /// Puts a frame's header behind what was written; its payload is still to be.
     #[inline]
     fn begin(&mut self, payload_size: usize, kind: u32) -> &mut [u8] {
-        assert!(self.room_inline(payload_size), "a frame is pushed where there is room");
+        let span = self.span_of(payload_size).expect("a frame is pushed where there is room");
         let frame_size = frame_size(payload_size);
-        let span = span(self.written, frame_size, self.memory.size());
         if frame_size < span {
-            // SAFETY: [written, written + span) is free, by the assertion: the consumer released it and
+            // SAFETY: [written, written + span) is free, by `span_of`: the consumer released it and
             // sees nothing of it before `publish`. Positions are multiples of 8, as all spans are.
             unsafe { self.memory.write_header(self.written, Header { size: 0, kind: PADDING }) };
         }
@@ -332,7 +336,7 @@ impl<P: Send> Consumer<P> {
     #[inline]
     pub fn pop(&mut self) {
         let header = self.front().expect("a frame is popped from a ring that holds one");
-        let parcel = self.take_parcel();
+        let parcel = if header.kind == PARCEL { self.take_parcel() } else { None };
         self.front_taken = false;
         self.popped = self.popped.wrapping_add(frame_size(payload_size(header)));
         // Last, because it may panic.

@@ -237,6 +237,7 @@ impl Core {
     }
 
     /// Runs a command of another lane's client. The reply's bytes are in `self.reply`; without an answer it has to wait.
+    #[inline]
     fn serve_ask(
         &mut self,
         lane: u16,
