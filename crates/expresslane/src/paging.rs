@@ -8,7 +8,7 @@
 //! ```
 //! Both take the kernel time in proportion to the pages, a huge one hundreds of microseconds and more, so neither is a lane's
 //! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
-//! meanwhile: a lane that grows faster finds small pages, and waits for each.
+//! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread shares a core with a lane, the lane goes first.
 
 use std::io;
 use std::ops::Range;
@@ -143,6 +143,10 @@ pub(crate) fn start(
     huge_pages: bool,
 ) -> Result<(), String> {
     let run = move || {
+        if let Err(error) = give_way() {
+            let text = format!("the thread that pages memory can't give way to lanes on its core: {error}");
+            control::log(Level::Warn, &text);
+        }
         let mut is_able = true;
         for Errand { lane, what, range } in errands {
             let inlet = &inlets[lane];
@@ -178,6 +182,15 @@ pub(crate) fn start(
         .spawn(run)
         .map(|_| ())
         .map_err(|error| format!("the thread that pages memory in and out can't be started: {error}"))
+}
+
+/// Lets everybody else on this core go first (SCHED_IDLE): on a core that a lane has too, the lane waits for what the kernel does not
+/// interrupt of a page, and not for a time slice. A lane that leaves no time finds small pages.
+fn give_way() -> io::Result<()> {
+    // SAFETY: a struct of integers, of which zeros are a value; the call reads it, and 0 is the calling thread.
+    let result =
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &std::mem::zeroed::<libc::sched_param>()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Has the pages of a range be there, huge ones where the kernel has them and they are wanted.
@@ -253,5 +266,15 @@ mod tests {
             advise(base, &part, libc::MADV_DONTNEED).expect("pages go");
             assert!(!residents(base, &part).contains(&true), "huge: {huge_pages}");
         }
+    }
+
+    #[test]
+    fn the_thread_lets_others_go_first() {
+        let thread = thread::Builder::new().spawn(|| {
+            give_way().expect("anybody may");
+            // SAFETY: a number in, a number out; 0 is the calling thread.
+            unsafe { libc::sched_getscheduler(0) }
+        });
+        assert_eq!(thread.expect("a thread").join().expect("it ends"), libc::SCHED_IDLE);
     }
 }
