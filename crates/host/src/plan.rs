@@ -1,6 +1,7 @@
 //! From a wish and facts to ordered steps. Pure: the same two give the same plan, also of a machine that is elsewhere.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::Serialize;
 
@@ -106,6 +107,8 @@ pub struct Placed {
     pub protocol: Protocol,
     /// Its local ports.
     pub ports: Vec<u16>,
+    /// Its local addresses. Empty: any.
+    pub addresses: Vec<IpAddr>,
     /// How connections are dealt to queues.
     pub mode: Mode,
     /// Its queues, as the card numbers them. Empty: no queue is its own.
@@ -126,6 +129,7 @@ impl Placed {
             class: None,
             protocol: lane.protocol,
             ports: lane.ports.iter().flat_map(|ports| ports.0.iter().copied()).collect(),
+            addresses: lane.addresses.iter().filter_map(|text| text.parse().ok()).collect(),
             mode: lane.mode,
             queues: Cpus::default(),
             cores: seat.cores.clone(),
@@ -146,6 +150,7 @@ impl Placed {
             class: Some(1),
             protocol: Protocol::Tcp,
             ports: vec![6379],
+            addresses: vec![],
             mode,
             queues: queues.parse().unwrap(),
             irq_cores: cores.clone(),
@@ -189,11 +194,23 @@ impl Plan {
         process.ports.iter().any(is_at) || self.steps.iter().any(moves)
     }
 
-    /// Another lane of the same card with this port, at another address: by the port alone the two can't be told apart.
+    /// Another lane of the same card, or of none, with this port: by the port alone the two can't be told apart.
     #[must_use]
     pub fn other_at(&self, lane: &Placed, port: u16) -> Option<&Placed> {
+        self.others_at(lane, port).next()
+    }
+
+    /// Another one of those with one of this lane's addresses, too, or where one of the two names none: packets don't tell them apart.
+    #[must_use]
+    pub fn other_with(&self, lane: &Placed, port: u16) -> Option<&Placed> {
+        let is_any = |it: &Placed| it.addresses.is_empty() || lane.addresses.is_empty();
+        let meets = |it: &&Placed| is_any(it) || it.addresses.iter().any(|at| lane.addresses.contains(at));
+        self.others_at(lane, port).find(meets)
+    }
+
+    fn others_at(&self, lane: &Placed, port: u16) -> impl Iterator<Item = &Placed> {
         let is_near = |it: &Placed| it.nic.is_none() || lane.nic.is_none() || it.nic == lane.nic;
-        self.lanes.iter().find(|it| {
+        self.lanes.iter().filter(move |it| {
             it.name != lane.name && it.protocol == lane.protocol && it.ports.contains(&port) && is_near(it)
         })
     }

@@ -1,12 +1,12 @@
 //! What traffic really does: a program at the edge where a card's packets arrive counts them by lane, queue and cpu.
 //!
 //! Configuration says where packets should go; only packets say where they do. While it watches, a [`Witness`] has the kernel
-//! run some fifty instructions on every packet that the card hands over, before any other filter and without changing it, and
+//! run some hundred instructions on every packet that the card hands over, before any other filter and without changing it, and
 //! takes itself away when it is stopped or dropped. What it counts:
 //!
 //! | | |
 //! |---|---|
-//! | lane | by protocol and destination port, IPv4 and IPv6, with up to one VLAN tag; a port of two lanes, at two addresses, counts for one of them. Later fragments, IPv6 with extension headers and what is neither TCP nor UDP are no lane's |
+//! | lane | by protocol, destination port and, where the lane names `addresses`, destination address, IPv4 and IPv6, with up to one VLAN tag. Later fragments, IPv6 with extension headers and what is neither TCP nor UDP are no lane's |
 //! | queue | that of the NAPI instance that polled the packet, else the one that the driver recorded; unknown where neither is known |
 //! | cpu | the one that does the packet's protocol work: after RPS, where that is on |
 //! | packets | as they were on the wire: what GRO has joined counts as many |
@@ -95,13 +95,13 @@ impl Witness {
             );
             return Err(Refusal::new(Cause::Invalid, problem));
         };
-        let ports = (0_u32..).zip(&mine).flat_map(|(number, &lane)| {
-            let protocol = lanes[lane].protocol;
-            lanes[lane].ports.iter().map(move |port| (program::port_key(protocol, *port), number))
-        });
-        let ports = table("lane_ports", ports)?;
-        let napis = nic.queues.iter().filter_map(|queue| Some((queue.napi?, queue.index + 1)));
-        let napis = table("lane_napis", napis)?;
+        let ports = (0_u32..)
+            .zip(&mine)
+            .flat_map(|(number, &lane)| keys(&lanes[lane]).into_iter().map(move |key| (key, number)));
+        let ports = table("lane_ports", program::PORT_KEY_SIZE, ports)?;
+        let napis =
+            nic.queues.iter().filter_map(|queue| Some((queue.napi?.to_ne_bytes().to_vec(), queue.index + 1)));
+        let napis = table("lane_napis", 4, napis)?;
         let counts = Map::new(MapKind::PerCpuArray, "lane_counts", 4, counts::VALUE_SIZE, slots)?;
         let is_recorded = !WITHOUT_RECORD.contains(&nic.driver.as_str());
         let tables = Tables { ports: &ports, napis: &napis, counts: &counts, queue_count, is_recorded };
@@ -154,13 +154,22 @@ impl Drop for Witness {
     }
 }
 
-/// A map with these keys and values.
-fn table(name: &str, entries: impl Iterator<Item = (u32, u32)>) -> Result<Map, Refusal> {
+/// The keys of a lane's packets: each port at each of its addresses, or at any.
+fn keys(lane: &Placed) -> Vec<Vec<u8>> {
+    let named = lane.addresses.iter().map(|address| Some(*address));
+    let anywhere = lane.addresses.is_empty().then_some(None);
+    let key = |address| lane.ports.iter().map(move |port| program::port_key(lane.protocol, address, *port));
+    named.chain(anywhere).flat_map(key).collect()
+}
+
+/// A map with these keys, of so many bytes, and values.
+fn table(name: &str, key_size: u32, entries: impl Iterator<Item = (Vec<u8>, u32)>) -> Result<Map, Refusal> {
     let entries: Vec<_> = entries.collect();
-    let room = u32::try_from(entries.len().max(1)).expect("at most as many as ports or queues");
-    let map = Map::new(MapKind::Hash, name, 4, 4, room)?;
+    let room =
+        u32::try_from(entries.len().max(1)).expect("at most as many as ports and addresses, or queues");
+    let map = Map::new(MapKind::Hash, name, key_size, 4, room)?;
     for (key, value) in entries {
-        map.set(&key.to_ne_bytes(), &value.to_ne_bytes())?;
+        map.set(&key, &value.to_ne_bytes())?;
     }
     Ok(map)
 }

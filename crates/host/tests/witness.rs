@@ -124,6 +124,7 @@ fn lane(name: &str, nic: Option<&str>, protocol: Protocol, ports: &[u16]) -> Pla
         class: None,
         protocol,
         ports: ports.to_vec(),
+        addresses: vec![],
         mode: Mode::Spread,
         queues: Cpus::default(),
         cores: Cpus::default(),
@@ -190,6 +191,43 @@ fn watches(place: Place) {
     assert!(packets(&counts, None) >= foreign + REQUESTS, "{counts:?}");
     witness.stop().unwrap();
     assert!(!lab.tc("qdisc show dev vs").contains("clsact"), "nothing is left");
+}
+
+#[test]
+fn two_lanes_of_one_port_are_told_apart_by_address() {
+    let Some(lab) = Lab::new() else { return };
+    for at in ["198.18.77.3/24", "fd77::3/64 nodad"] {
+        ip(&format!("-n {} addr add {at} dev vs", lab.server())).unwrap();
+    }
+    let at = |name, addresses: &[&str]| Placed {
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+        ..lane(name, Some("vs"), Protocol::Tcp, &[6379])
+    };
+    let lanes = [at("one", &["198.18.77.1", "fd77::1"]), at("three", &["198.18.77.3", "fd77::3"])];
+    let others = [at("one", &["198.18.77.1"])];
+    for place in [Place::Link, Place::Filter] {
+        for (address, lane) in [("198.18.77.1", 0), ("[fd77::1]", 0), ("198.18.77.3", 1), ("[fd77::3]", 1)] {
+            let seen = |lanes: &[Placed]| {
+                let witness = lab.at_server(|| Witness::start_at(place, &card(&[]), lanes));
+                let witness = match witness {
+                    Ok(witness) => witness,
+                    Err(refusal) if matches!(refusal.cause, Cause::Unsupported | Cause::Forbidden) => {
+                        eprintln!("not tried: {refusal}");
+                        return None;
+                    }
+                    Err(refusal) => panic!("{refusal}"),
+                };
+                lab.talk(address, 6379);
+                let counts = witness.counts().unwrap();
+                witness.stop().unwrap();
+                Some([0, 1].map(|lane| packets(&counts, Some(lane))))
+            };
+            let Some(both) = seen(&lanes) else { continue };
+            assert!(both[lane] >= REQUESTS && both[1 - lane] == 0, "{address}: {both:?}");
+            let alone = seen(&others).unwrap();
+            assert_eq!(alone[0] >= REQUESTS, address == "198.18.77.1", "{address}: {alone:?}");
+        }
+    }
 }
 
 #[test]

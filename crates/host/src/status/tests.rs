@@ -189,7 +189,8 @@ fn others_in_the_lane_are_named() {
     );
 }
 
-/// Packets are counted by port, so of two lanes with one port neither can be judged by them, and no process is both's.
+/// Packets are counted by port and address, so of two lanes with one of both neither can be judged by them, and no process is
+/// both's.
 #[test]
 fn lanes_that_share_a_port_can_t_be_told_apart() {
     let check = |change: fn(&mut Placed), because: Option<&str>| {
@@ -203,13 +204,29 @@ fn lanes_that_share_a_port_can_t_be_told_apart() {
             None => stage.says("leaking 100 %", Verdict::Critical, "outside its queues 4-5"),
         }
     };
-    let both = "can't be told: port 6379 is lane `other`'s too, and packets are known by their port alone";
+    let both = "can't be told: port 6379 is lane `other`'s too, at the same address";
     check(|_| {}, Some(both));
     check(|other| other.ports = vec![1, 6379], Some(both));
     check(|other| other.nic = None, Some(both));
     check(|other| other.nic = Some("ens2".to_owned()), None);
     check(|other| other.protocol = Protocol::Udp, None);
     check(|other| other.ports = vec![6380], None);
+    let addressed = |mine: &[&str], theirs: &[&str], is_told: bool| {
+        let addresses = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect();
+        let stage = tc().with(|stage| {
+            let mut other = Placed { name: "other".to_owned(), ..stage.plan.lanes[0].clone() };
+            (stage.plan.lanes[0].addresses, other.addresses) = (addresses(mine), addresses(theirs));
+            stage.plan.lanes.push(other);
+        });
+        match is_told {
+            true => stage.says("100 % on its queues", Verdict::Ok, "(1000 packets)"),
+            false => stage.says("can't tell", Verdict::Unknown, both),
+        }
+    };
+    addressed(&["10.0.0.1"], &["10.0.0.2", "2001:db8::2"], true);
+    addressed(&["10.0.0.1", "2001:db8::2"], &["10.0.0.2", "2001:db8::2"], false);
+    addressed(&["10.0.0.1"], &[], false);
+    addressed(&[], &["10.0.0.1"], false);
     let unnamed = tc().with(|stage| {
         stage.plan.lanes.push(Placed { name: "other".to_owned(), ..stage.plan.lanes[0].clone() });
         let process = &mut stage.facts.processes[0];

@@ -99,10 +99,9 @@ pub(super) fn used(evidence: &Evidence<'_>, index: usize) -> Used {
             because: "the lane has no local ports by which packets are known".to_owned(),
         });
     }
-    let shared = lane.ports.iter().find_map(|port| Some((*port, evidence.plan.other_at(lane, *port)?)));
+    let shared = lane.ports.iter().find_map(|port| Some((*port, evidence.plan.other_with(lane, *port)?)));
     if let Some((port, other)) = shared {
-        let because =
-            format!("port {port} is lane `{}`'s too, and packets are known by their port alone", other.name);
+        let because = format!("port {port} is lane `{}`'s too, at the same address", other.name);
         return Used::Unknown { because };
     }
     let (target, numbers) = target(lane);

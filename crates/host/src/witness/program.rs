@@ -1,4 +1,13 @@
 //! The program that counts: what it does with a packet, instruction by instruction.
+//!
+//! A packet finds its lane by the key of its own destination, then by that of any address with this port:
+//!
+//! ```text
+//!   0            3            4                                20
+//!   | protocol << 16 | port   | address, IPv4 as ::ffff:a.b.c.d |      zeros: any address
+//! ```
+
+use std::net::{IpAddr, Ipv6Addr};
 
 use crate::bpf::{Assembly, Helper, Instruction, Map, R, Sum, When, Width};
 use crate::spec::Protocol;
@@ -16,15 +25,20 @@ const ETHERNET_TYPE: i32 = 12;
 const ETHERNET_SIZE: i32 = 14;
 const VLAN_SIZE: i32 = 4;
 const IPV6_SIZE: i32 = 40;
-const IPV6_NEXT: i32 = 6;
+const IPV6_NEXT: i16 = 6;
+const IPV6_DESTINATION: i16 = 24;
 const IPV4_SIZE_MIN: i32 = 20;
 const IPV4_FRAGMENT: i16 = 6;
 const IPV4_PROTOCOL: i16 = 9;
+const IPV4_DESTINATION: i16 = 16;
 const PORT_DESTINATION: i32 = 2;
 
-/// Where on the stack bytes of the packet are put, and the keys of the maps.
-const BYTES: i16 = -32;
-const KEY: i16 = -8;
+/// Where on the stack bytes of the packet are put, the keys of the maps, and the words of an address in them.
+const BYTES: i16 = -64;
+const KEY: i16 = -24;
+const ADDRESS_WORDS: [i16; 4] = [KEY + 4, KEY + 8, KEY + 12, KEY + 16];
+/// Bytes of [`port_key`].
+pub(super) const PORT_KEY_SIZE: u32 = 20;
 
 /// `TC_ACT_UNSPEC`: whatever would have happened without this program happens.
 const UNCHANGED: i32 = -1;
@@ -36,9 +50,15 @@ fn number(protocol: Protocol) -> u8 {
     }
 }
 
-/// The key by which a packet finds its lane.
-pub(super) fn port_key(protocol: Protocol, port: u16) -> u32 {
-    u32::from(number(protocol)) << 16 | u32::from(port)
+/// The key by which a packet to this port, at this address or any, finds its lane.
+pub(super) fn port_key(protocol: Protocol, address: Option<IpAddr>, port: u16) -> Vec<u8> {
+    let address = match address {
+        Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
+        Some(IpAddr::V6(address)) => address,
+        None => Ipv6Addr::UNSPECIFIED,
+    };
+    let word = u32::from(number(protocol)) << 16 | u32::from(port);
+    [&word.to_ne_bytes()[..], &address.octets()].concat()
 }
 
 /// What the program works with.
@@ -81,10 +101,13 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.jump_if(b, When::Equal, 0x0800, "ipv4");
     it.jump_if(b, When::NotEqual, 0x86dd, "count");
 
-    it.sum(Sum::Add, at, IPV6_NEXT);
-    it.packet_bytes(BYTES, 1, "count");
-    it.load(Width::Byte, protocol, stack, BYTES);
-    it.sum(Sum::Add, at, IPV6_SIZE - IPV6_NEXT);
+    it.packet_bytes(BYTES, IPV6_SIZE, "count");
+    for (from, to) in (BYTES + IPV6_DESTINATION..).step_by(4).zip(ADDRESS_WORDS) {
+        it.load(Width::Word, a, stack, from);
+        it.store(Width::Word, stack, to, a);
+    }
+    it.load(Width::Byte, protocol, stack, BYTES + IPV6_NEXT);
+    it.sum(Sum::Add, at, IPV6_SIZE);
     it.jump("ports");
 
     it.label("ipv4");
@@ -94,6 +117,11 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.wire_order_16(b);
     it.sum(Sum::And, b, 0x1fff);
     it.jump_if(b, When::NotEqual, 0, "count");
+    any_address(&mut it);
+    it.sum(Sum::Set, a, i32::from_ne_bytes([0, 0, 0xff, 0xff]));
+    it.store(Width::Word, stack, ADDRESS_WORDS[2], a);
+    it.load(Width::Word, a, stack, BYTES + IPV4_DESTINATION);
+    it.store(Width::Word, stack, ADDRESS_WORDS[3], a);
     it.load(Width::Byte, protocol, stack, BYTES + IPV4_PROTOCOL);
     it.load(Width::Byte, b, stack, BYTES);
     it.sum(Sum::And, b, 0x0f);
@@ -112,7 +140,11 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.sum_register(Sum::Or, protocol, b);
     it.store(Width::Word, stack, KEY, protocol);
     look_up(&mut it, tables.ports);
+    it.jump_if(R(0), When::NotEqual, 0, "found");
+    any_address(&mut it);
+    look_up(&mut it, tables.ports);
     it.jump_if(R(0), When::Equal, 0, "count");
+    it.label("found");
     it.load(Width::Word, lane, R(0), 0);
     it.sum(Sum::Add, lane, 1);
 
@@ -157,6 +189,14 @@ pub(super) fn assemble(tables: &Tables<'_>) -> Vec<Instruction> {
     it.finish()
 }
 
+/// Makes the key on the stack that of any address. r1 is gone.
+fn any_address(it: &mut Assembly) {
+    it.sum(Sum::Set, R(1), 0);
+    for to in ADDRESS_WORDS {
+        it.store(Width::Word, R(10), to, R(1));
+    }
+}
+
 /// Leaves in r0 the value of the key on the stack, or null.
 fn look_up(it: &mut Assembly, map: &Map) {
     it.map(R(1), map);
@@ -179,14 +219,20 @@ mod tests {
         counts: Map,
     }
 
-    /// Lane 0 has tcp 6379, lane 1 udp 53 and tcp 7000. `None`, said in words, where this process may not.
+    /// Lane 0 has tcp 6379 and 8000 at 10.0.0.1, lane 1 udp 53 and tcp 7000 and 8000 at 10.0.0.2 and 2001:db8::2. `None`, said in words, where this process may not.
     fn trial() -> Option<Trial> {
         let made = || -> Result<Trial, Refusal> {
-            let ports = Map::new(MapKind::Hash, "ports", 4, 4, 3)?;
-            for (protocol, port, lane) in
-                [(Protocol::Tcp, 6379, 0_u32), (Protocol::Udp, 53, 1), (Protocol::Tcp, 7000, 1)]
-            {
-                ports.set(&port_key(protocol, port).to_ne_bytes(), &lane.to_ne_bytes())?;
+            let ports = Map::new(MapKind::Hash, "ports", PORT_KEY_SIZE, 4, 6)?;
+            let at = |address: &str| Some(address.parse().unwrap());
+            for (protocol, address, port, lane) in [
+                (Protocol::Tcp, None, 6379, 0_u32),
+                (Protocol::Udp, None, 53, 1),
+                (Protocol::Tcp, None, 7000, 1),
+                (Protocol::Tcp, at("10.0.0.1"), 8000, 0),
+                (Protocol::Tcp, at("10.0.0.2"), 8000, 1),
+                (Protocol::Tcp, at("2001:db8::2"), 8000, 1),
+            ] {
+                ports.set(&port_key(protocol, address, port), &lane.to_ne_bytes())?;
             }
             let counts =
                 Map::new(MapKind::PerCpuArray, "counts", 4, VALUE_SIZE, slot_count(2, QUEUES).unwrap())?;
@@ -278,6 +324,30 @@ mod tests {
         check(ethernet(0x0800, Some(0x8100), &ipv4(6, 5, 0, 6379)), Some(0));
         check(ethernet(0x86dd, Some(0x88a8), &ipv6(6, 6379)), Some(0));
         check(ethernet(0x0806, None, &[0; 46]), None);
+        // One port at several addresses, and at none of them.
+        let v4 = |last: u8| {
+            let mut packet = ipv4(6, 5, 0, 8000);
+            packet[16..20].copy_from_slice(&[10, 0, 0, last]);
+            packet
+        };
+        check(ethernet(0x0800, None, &v4(1)), Some(0));
+        check(ethernet(0x0800, None, &v4(2)), Some(1));
+        check(ethernet(0x0800, Some(0x8100), &v4(2)), Some(1));
+        check(ethernet(0x0800, None, &v4(3)), None);
+        let v6 = |address: &str| {
+            let mut packet = ipv6(6, 8000);
+            packet[24..40].copy_from_slice(&address.parse::<Ipv6Addr>().unwrap().octets());
+            packet
+        };
+        check(ethernet(0x86dd, None, &v6("2001:db8::2")), Some(1));
+        check(ethernet(0x86dd, None, &v6("2001:db8::1")), None);
+        check(ethernet(0x86dd, None, &v6("2001:db8:0:1::2")), None);
+        check(ethernet(0x86dd, None, &v6("2001:db9::2")), None);
+        check(ethernet(0x86dd, None, &v6("2001:db8::1:0:2")), None);
+        // The other side's address is nobody's.
+        let mut packet = v4(3);
+        packet[12..16].copy_from_slice(&[10, 0, 0, 1]);
+        check(ethernet(0x0800, None, &packet), None);
         // Cut off: before the ports, inside the options.
         check(ethernet(0x0800, None, &ipv4(6, 5, 0, 6379)[..20]), None);
         check(ethernet(0x0800, None, &ipv4(6, 8, 0, 6379)[..24]), None);
