@@ -183,6 +183,80 @@ fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     assert!(status.contains("no lanes are in force"), "{status}");
 }
 
+/// Each report counts anew, and lanes of one port are told apart by their addresses.
+#[test]
+fn status_goes_on_until_it_is_told_to_end() {
+    let Some(host) = Machine::new() else { return };
+    let [server, client] = &host.pair.names;
+    run("ip", &format!("-n {server} addr add fd79::3/64 dev vs nodad"));
+    run("ip", &format!("-n {client} addr add fd79::2/64 dev vc nodad"));
+    let lane = |name: &str, core: u32, address: &str| {
+        format!(
+            "[[lane]]\nname = \"{name}\"\nports = 6379\ncores = \"{core}\"\naddresses = [\"{address}\"]\n"
+        )
+    };
+    let wish = [
+        "[default]\nrate-max = \"1Gbit\"\n[[nic]]\nname = \"vs\"\n",
+        &lane("one", 0, "198.18.79.1"),
+        &lane("three", 1, "fd79::3"),
+    ]
+    .concat();
+    let before = host.facts();
+    host.ends(&["apply", host.file("lanes.toml", &wish).to_str().unwrap()], 0);
+    let mut status = host.lanes(&["status", "--watch", "1", "--sample", "300ms", "--json"]);
+    let mut status = Running(status.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(status.0.stdout.take().unwrap()));
+    let mut states = || {
+        let report: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let state = |lane: usize| report["lanes"][lane]["used"]["state"].as_str().unwrap().to_owned();
+        [state(0), state(1)]
+    };
+    let idle = || "idle".to_owned();
+    assert_eq!(states(), [idle(), idle()]);
+    for (address, want) in [("198.18.79.1", ["traffic", "idle"]), ("fd79::3", ["idle", "traffic"])] {
+        let talk = Talking::start(&host, address);
+        // A report may have begun before the talk.
+        assert!((0..3).any(|_| states() == want), "{address}: {want:?}");
+        drop(talk);
+        assert!((0..3).any(|_| states() == [idle(), idle()]), "{address} is silent again");
+    }
+    run("kill", &format!("-TERM {}", status.0.id()));
+    assert_eq!(status.0.wait().unwrap().code(), Some(0));
+    host.ends(&["revert"], 0);
+    assert_eq!(host.facts(), before);
+}
+
+/// Datagrams would be no packets of a lane of TCP: a client of the other namespace that asks for a connection again and again.
+struct Talking {
+    is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Talking {
+    fn start(host: &Machine, address: &str) -> Talking {
+        let at = std::net::SocketAddr::new(address.parse().unwrap(), 6379);
+        let client = host.pair.names[1].clone();
+        let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            namespaces::within(&client, || {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    // Nobody listens: what is sent arrives all the same, and is refused.
+                    let _ = std::net::TcpStream::connect(at);
+                }
+            });
+        });
+        Talking { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        self.is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
 #[test]
 fn what_nobody_confirms_goes_back() {
     let Some(host) = Machine::new() else { return };

@@ -74,6 +74,16 @@ impl Lab {
         });
     }
 
+    /// From now on this cpu does the work on packets that arrive (RPS).
+    fn receive_on(&self, cpu: u32) {
+        let line = format!(
+            "for queue in /sys/class/net/vs/queues/rx-*; do echo {:x} > $queue/rps_cpus; done",
+            1 << cpu
+        );
+        let done = Command::new("ip").args(["netns", "exec", self.server(), "sh", "-ec", &line]).status();
+        assert!(done.unwrap().success(), "{line}");
+    }
+
     fn connect(&self, port: u16) -> Talk {
         let at: SocketAddr = format!("{ADDRESS}:{port}").parse().unwrap();
         let stream = within(self.client(), || TcpStream::connect(at).unwrap());
@@ -208,6 +218,45 @@ fn learns_of_a_link(lab: &Lab, folder: &Folder) {
     let lanes = Lanes::of(folder);
     assert_eq!(lanes.counts("pin_placed"), counts.map(|count| count + 2 * CONNECTION_COUNT));
     assert_eq!(lanes.counts("pin_unknown"), [0; 2], "it knew before anybody came");
+}
+
+#[test]
+fn connections_are_served_by_the_lane_on_the_cpu_that_took_them_in() {
+    let online: host::Cpus =
+        std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap().parse().unwrap();
+    if !(online.contains(0) && online.contains(1)) {
+        return eprintln!("not tried: it takes cpus 0 and 1, and here are {online}");
+    }
+    for io in backends() {
+        let Some(lab) = Lab::new() else { return };
+        let folder = Folder::new(&format!("pin-cpu-{io}"));
+        let server = lab.serve(&folder, &["--auto-pin", "cpu", "--cpus", "0,1", "--io", io]);
+        let mut open = Vec::new();
+        for cpu in [0, 1, 0, 1] {
+            lab.receive_on(cpu);
+            for _ in 0..CONNECTION_COUNT {
+                let mut talk = lab.connect(PORT);
+                assert_eq!(lane_of(&mut talk), cpu, "{}", Lanes::of(&folder).0);
+                open.push(talk);
+            }
+        }
+        let lanes = Lanes::of(&folder);
+        assert_eq!(lanes.counts("pin_placed"), [2 * CONNECTION_COUNT; 2]);
+        assert_eq!((lanes.counts("pin_fallbacks"), lanes.counts("pin_leaking")), ([0; 2], [0; 2]));
+        // Who comes to a lane's own port stays, and is counted where another cpu takes the packets in.
+        for (cpu, leaking) in [(0, [0, 0]), (1, [1, 0])] {
+            lab.receive_on(cpu);
+            let mut talk = lab.connect(LANE_PORT);
+            assert_eq!(lane_of(&mut talk), 0);
+            assert_eq!(Lanes::of(&folder).counts("pin_leaking"), leaking, "on cpu {cpu}");
+            open.push(talk);
+        }
+        drop(open);
+        server.signal(libc::SIGTERM);
+        let (code, printed) = server.end();
+        assert_eq!(code, Some(0), "{printed}");
+        assert!(printed.contains("auto-pin    cpu: a connection goes to the lane on the cpu"), "{printed}");
+    }
 }
 
 #[test]
