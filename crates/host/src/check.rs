@@ -3,7 +3,7 @@
 //! 2019, configuration guide 609008).
 //!
 //! Each is `ok`, `off` (this machine could, and doesn't), or `not here` (it can't, or it can't be told from outside; the
-//! finding says which), with what it costs and the command that mends it. Some ingredients are a server's own: of those the
+//! finding says which), with what it costs and the command that mends it, or, where no command does, what is to be done. Some ingredients are a server's own: of those the
 //! machine shows nothing unless the server is known.
 
 mod cards;
@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::facts::{Facts, Nic};
 use crate::plan::Plan;
-use crate::screen::wrap;
+use crate::screen::{wrap, wrap_command};
 
 /// The sysctls that are judged, besides those of cards ([`card_sysctls`]): facts should have them.
 pub const SYSCTLS: &[&str] = &["net.core.busy_poll", "vm.swappiness", "kernel.numa_balancing"];
@@ -61,8 +61,11 @@ pub struct Item {
     pub found: String,
     /// What having it costs.
     pub cost: &'static str,
-    /// What mends it, as one would type it; empty where nothing is to mend.
+    /// Commands that mend it, as one would type them; empty where nothing is to mend, and where no command does it.
     pub mend: Vec<String>,
+    /// What mends it where it takes more than a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
 }
 
 /// All of it.
@@ -77,24 +80,32 @@ struct Look {
     verdict: Verdict,
     found: String,
     mend: Vec<String>,
+    advice: Option<String>,
 }
 
 impl Look {
     fn ok(found: impl Into<String>) -> Look {
-        Look { verdict: Verdict::Ok, found: found.into(), mend: vec![] }
+        Look { verdict: Verdict::Ok, found: found.into(), mend: vec![], advice: None }
     }
 
     fn not_here(found: impl Into<String>) -> Look {
-        Look { verdict: Verdict::NotHere, found: found.into(), mend: vec![] }
+        Look { verdict: Verdict::NotHere, ..Look::ok(found) }
     }
 
-    fn off(found: impl Into<String>, mend: impl Into<String>) -> Look {
-        Look { verdict: Verdict::Off, found: found.into(), mend: vec![mend.into()] }
+    /// Mended by these commands.
+    fn off(found: impl Into<String>, mend: impl IntoIterator<Item = impl Into<String>>) -> Look {
+        let mend = mend.into_iter().map(Into::into).collect();
+        Look { verdict: Verdict::Off, mend, ..Look::ok(found) }
+    }
+
+    /// No command mends it, or not without this.
+    fn advised(found: impl Into<String>, advice: impl Into<String>) -> Look {
+        Look { verdict: Verdict::Off, advice: Some(advice.into()), ..Look::ok(found) }
     }
 
     fn item(self, origin: Origin, title: &'static str, cost: &'static str) -> Item {
-        let Look { verdict, found, mend } = self;
-        Item { origin, title, verdict, found, cost, mend }
+        let Look { verdict, found, mend, advice } = self;
+        Item { origin, title, verdict, found, cost, mend, advice }
     }
 }
 
@@ -103,13 +114,23 @@ struct Scene<'a> {
     facts: &'a Facts,
     /// The file's lanes on this machine.
     plan: Option<&'a Plan>,
+    /// The command that applies the file, or that prints one to begin with.
+    apply: String,
     /// The lanes' cards; without lanes those that are up.
     cards: Vec<&'a Nic>,
 }
 
-/// Judges a machine, and the lanes that a file wants on it. Pure.
+/// What prints a file to begin with.
+const EXAMPLE: &str = "expresslane lanes example redis > lanes.toml";
+
+/// Judges a machine, and the lanes that a file wants on it: the plan, with the file's name for the commands. Pure.
 #[must_use]
-pub fn check(facts: &Facts, plan: Option<&Plan>) -> Report {
+pub fn check(facts: &Facts, wish: Option<(&Plan, &str)>) -> Report {
+    let plan = wish.map(|(plan, _)| plan);
+    let apply = match wish {
+        Some((_, file)) => format!("expresslane lanes apply {}", quoted(file)),
+        None => EXAMPLE.to_owned(),
+    };
     let of_lanes = |nic: &&Nic| {
         plan.is_some_and(|plan| plan.lanes.iter().any(|lane| lane.nic.as_ref() == Some(&nic.name)))
     };
@@ -117,11 +138,21 @@ pub fn check(facts: &Facts, plan: Option<&Plan>) -> Report {
     if cards.is_empty() {
         cards = facts.nics.iter().filter(|nic| nic.up && nic.name != "lo").collect();
     }
-    let scene = Scene { facts, plan, cards };
+    let scene = Scene { facts, plan, apply, cards };
     let mut items = recipe::items(&scene);
     items.extend(system::items(&scene));
     items.extend(cards::items(&scene));
     Report { items }
+}
+
+/// As one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+:@%".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
 }
 
 impl Scene<'_> {
@@ -155,13 +186,18 @@ impl Scene<'_> {
         let found: Vec<String> =
             said.iter().map(|(names, found)| format!("{}: {found}", names.join(", "))).collect();
         let found = found.join("; ");
-        let mut mend: Vec<String> = Vec::new();
-        for line in looks.into_iter().flat_map(|(_, look)| look.mend) {
-            if !mend.contains(&line) {
-                mend.push(line);
-            }
-        }
-        Look { verdict, found, mend }
+        let once = |lines: Vec<String>| {
+            let mut kept: Vec<String> = Vec::new();
+            lines.into_iter().for_each(|line| {
+                if !kept.contains(&line) {
+                    kept.push(line)
+                }
+            });
+            kept
+        };
+        let advice = once(looks.iter().filter_map(|(_, look)| look.advice.clone()).collect());
+        let mend = once(looks.into_iter().flat_map(|(_, look)| look.mend).collect());
+        Look { verdict, found, mend, advice: Some(advice.join("; ")).filter(|text| !text.is_empty()) }
     }
 }
 
@@ -215,7 +251,10 @@ impl Item {
             let blanks = " ".repeat(INDENT);
             wrap(to, &format!("{blanks}costs: "), INDENT + 7, self.cost);
             for line in &self.mend {
-                wrap(to, &format!("{blanks}-> "), INDENT + 3, line);
+                wrap_command(to, &format!("{blanks}$ "), INDENT + 2, line);
+            }
+            if let Some(advice) = &self.advice {
+                wrap(to, &format!("{blanks}-> "), INDENT + 3, advice);
             }
         }
     }

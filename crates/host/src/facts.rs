@@ -105,6 +105,9 @@ pub struct Nic {
     /// The bond, team or bridge that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub master: Option<String>,
+    /// Daemons that set it again when the link comes up or when they start: `NetworkManager`, `systemd-networkd`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managers: Vec<String>,
     /// Whether an XDP program runs on it: queue counts are tied to it.
     #[serde(default)]
     pub xdp: bool,
@@ -301,6 +304,9 @@ pub struct Daemon {
     pub running: bool,
     /// Whether it can be stopped and started here (systemd, or a service script).
     pub manageable: bool,
+    /// What it works by, where it says: tuned's profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 /// Control groups.

@@ -14,6 +14,7 @@ use crate::facts::Daemon;
 use crate::journal::Journal;
 use crate::kernel::{Kernel, Refusal};
 use crate::knob::{Knob, NicKnob, Setting};
+use crate::managers;
 use crate::plan::{Plan, Step};
 
 /// Losses of a knob within [`WINDOW_MS`] that are mended; the next is left.
@@ -239,6 +240,9 @@ fn culprit(knob: &Knob, daemons: &[Daemon]) -> String {
     };
     let running = |name: &&&str| daemons.iter().any(|daemon| daemon.running && daemon.name == ***name);
     match (suspects.iter().find(running), knob) {
+        (Some(name), Knob::Nic { nic, .. }) if *name == "NetworkManager" => {
+            format!("{name} runs and sets such things: {}", managers::remedy(name, nic)[0])
+        }
         (Some(name), _) => format!("{name} runs and sets such things: tell it not to, or stop it"),
         (None, Knob::Service { name }) => {
             format!(
@@ -308,7 +312,8 @@ mod tests {
         }
 
         fn look(&mut self, notices: &[Notice], now_ms: u64) -> Vec<Finding> {
-            let daemon = Daemon { name: "irqbalance".to_owned(), running: true, manageable: true };
+            let daemon =
+                Daemon { name: "irqbalance".to_owned(), running: true, manageable: true, profile: None };
             let fresh = fresh(&self.plan, &mut self.kernel);
             self.guard.look(&self.plan, &self.journal, &fresh, notices, &[daemon], now_ms)
         }
@@ -433,10 +438,13 @@ mod tests {
 
     #[test]
     fn who_sets_a_knob_is_one_that_runs() {
-        let tuned = |running| Daemon { name: "tuned".to_owned(), running, manageable: true };
+        let tuned = |running| Daemon { name: "tuned".to_owned(), running, manageable: true, profile: None };
         let latency: Knob = "cpu/3/resume-latency-us".parse().unwrap();
         assert!(culprit(&latency, &[tuned(true)]).starts_with("tuned runs"));
         assert!(culprit(&latency, &[tuned(false)]).starts_with("No daemon known"));
+        let manager = Daemon { name: "NetworkManager".to_owned(), ..tuned(true) };
+        let rings = Knob::nic("ens1", NicKnob::Rings);
+        assert!(culprit(&rings, &[tuned(true), manager]).ends_with("nmcli device set ens1 managed no"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod guard;
 pub mod journal;
 pub mod kernel;
 pub mod knob;
+pub mod managers;
 pub mod plan;
 pub mod queues;
 pub mod rate;

@@ -34,6 +34,7 @@ pub use draft::MARK_FIRST;
 pub use place::{CORES_FOR_RESERVED, LANE_CORES_PER_INTERRUPT_CORE};
 pub use process::is_match;
 pub use queues::RFS_FLOWS_COUNT;
+pub(crate) use tc_channel::LLDP_FLAGS;
 
 /// Plans a wish for a machine.
 ///

@@ -23,9 +23,10 @@ mod used;
 
 use serde::Serialize;
 
-use crate::facts::Facts;
+use crate::facts::{Facts, Nic};
 use crate::kernel::{Cause, Kernel};
 use crate::knob::{Knob, NicKnob, Setting, ThreadKnob};
+use crate::managers;
 use crate::plan::{Placed, Plan, Step};
 use crate::witness::Counts;
 
@@ -175,7 +176,7 @@ pub struct Report {
     pub lanes: Vec<LaneStatus>,
     /// Knobs of cards and of the machine that differ; they count against every lane that they concern.
     pub shared: Vec<Difference>,
-    /// What could not be watched, and why.
+    /// What could not be watched, and why; and daemons that set the lanes' cards again, with what to do.
     pub notes: Vec<String>,
 }
 
@@ -197,10 +198,13 @@ pub fn judge(evidence: &Evidence<'_>) -> Report {
         .collect();
     let lanes: Vec<LaneStatus> =
         (0..plan.lanes.len()).map(|index| judge_lane(evidence, index, &shared)).collect();
-    let notes = evidence.sights.iter().filter_map(|sight| match sight {
+    let unseen = evidence.sights.iter().filter_map(|sight| match sight {
         Sight::Blind(nic, why) => Some(format!("packets of {nic} could not be watched: {why}")),
         Sight::Counted(_) => None,
     });
+    let is_a_lanes = |nic: &&Nic| plan.lanes.iter().any(|lane| lane.nic.as_ref() == Some(&nic.name));
+    let cards = evidence.facts.nics.iter().filter(is_a_lanes);
+    let notes = unseen.chain(managers::warnings(evidence.facts, cards));
     let worst = lanes.iter().map(|lane| lane.verdict);
     let worst_shared = shared.iter().map(Difference::verdict);
     let verdict = worst.chain(worst_shared).max().unwrap_or(Verdict::Unknown);
@@ -290,7 +294,7 @@ pub fn polled(netstat: &str) -> Option<u64> {
 
 /// The cards to be watched for a plan: those of its lanes; where a lane has none, all that are up.
 #[must_use]
-pub fn cards_to_watch<'a>(lanes: &[Placed], facts: &'a Facts) -> Vec<&'a crate::facts::Nic> {
+pub fn cards_to_watch<'a>(lanes: &[Placed], facts: &'a Facts) -> Vec<&'a Nic> {
     let is_all = lanes.iter().any(|lane| lane.nic.is_none());
     let is_wanted = |name: &String| lanes.iter().any(|lane| lane.nic.as_ref() == Some(name));
     facts.nics.iter().filter(|nic| is_wanted(&nic.name) || (is_all && nic.up)).collect()

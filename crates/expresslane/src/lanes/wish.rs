@@ -158,7 +158,8 @@ pub(super) fn check(settings: &CheckSettings) -> Result<(), Trouble> {
         }
         None => (read_facts(settings.facts.as_deref(), None)?, None),
     };
-    let report = host::check::check(&facts, plan.as_ref());
+    let file = settings.file.as_deref().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+    let report = host::check::check(&facts, plan.as_ref().map(|plan| (plan, file.as_str())));
     say(&if settings.json { json(&report) } else { report.text() });
     if report.is_ok() { Ok(()) } else { Err(Trouble::silent(1)) }
 }

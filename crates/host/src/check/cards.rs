@@ -1,15 +1,21 @@
 //! ADQ's settings of each card.
 
-use crate::facts::Nic;
+use crate::cpus::Cpus;
+use crate::facts::{Cpu, Nic};
 use crate::knob::Direction;
+use crate::managers;
+use crate::plan::{LLDP_FLAGS, Placed, Plan};
+use crate::spec::BackendWish;
 
-use super::{Item, Look, Origin, Scene};
+use super::{Item, Look, Origin, Scene, Verdict};
 
 /// Drivers that set up sets of queues by mqprio's channel mode (Linux 7.2).
 const CHANNEL_DRIVERS: &[&str] = &["ice", "i40e", "iavf", "mlx5_core", "cxgb4", "hns3"];
 
 pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
-    let item = |title, cost, look: fn(&Nic) -> Look| scene.each_card(look).item(Origin::Adq, title, cost);
+    let item = |title, cost, look: fn(&Nic, &Scene<'_>) -> Look| {
+        scene.each_card(|nic| look(nic, scene)).item(Origin::Adq, title, cost)
+    };
     vec![
         item("interrupt moderation fixed", "more interrupts when there is little to do", moderation),
         item("interrupts affinitized", "a cpu that is busy gets them all the same", affinity),
@@ -21,6 +27,7 @@ pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
         item("offload of filters (hw-tc-offload)", "filters must go before it is switched off", tc_offload),
         item("symmetric queues (xps_rxqs)", "nothing; a link event undoes it on some drivers", symmetric),
         item("the card's own LLDP agent off", "the switch must not rule its classes (DCB)", lldp),
+        item("no daemon that sets it again", "its addresses are then yours to set and to renew", managed),
         item("nothing that ties its queues", "what ties them: a bond, XDP, RDMA", hindrances),
     ]
 }
@@ -30,7 +37,7 @@ fn after<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.split(' ').skip_while(|word| *word != name).nth(1)
 }
 
-fn moderation(nic: &Nic) -> Look {
+fn moderation(nic: &Nic, _: &Scene<'_>) -> Look {
     let Some(coalesce) = &nic.coalesce else { return Look::not_here("its driver has no moderation") };
     let adaptive: Vec<&str> =
         ["adaptive-rx", "adaptive-tx"].into_iter().filter(|it| after(coalesce, it) == Some("on")).collect();
@@ -40,11 +47,11 @@ fn moderation(nic: &Nic) -> Look {
     let off: Vec<String> = adaptive.iter().map(|name| format!("{name} off")).collect();
     Look::off(
         format!("the driver chooses ({} on)", adaptive.join(", ")),
-        format!("ethtool -C {} {} rx-usecs 50 tx-usecs 50", nic.name, off.join(" ")),
+        [format!("ethtool -C {} {} rx-usecs 50 tx-usecs 50", nic.name, off.join(" "))],
     )
 }
 
-fn affinity(nic: &Nic) -> Look {
+fn affinity(nic: &Nic, scene: &Scene<'_>) -> Look {
     let cpus: Vec<_> = nic.queues.iter().filter_map(|queue| queue.irq_cpus.as_ref()).collect();
     let wide = cpus.iter().filter(|cpus| cpus.count() > 1).count();
     match (cpus.len(), wide) {
@@ -52,9 +59,32 @@ fn affinity(nic: &Nic) -> Look {
         (count, 0) => Look::ok(format!("each of {count} interrupts has one cpu")),
         (count, wide) => Look::off(
             format!("{wide} of {count} interrupts may go to several cpus"),
-            "expresslane lanes apply, or by hand: echo CPU > /proc/irq/N/smp_affinity_list",
+            spread_interrupts(nic, scene),
         ),
     }
+}
+
+/// The commands that give each interrupt a cpu: the lanes' where there are some, else those of the card's node in turn.
+pub(super) fn spread_interrupts(nic: &Nic, scene: &Scene<'_>) -> Vec<String> {
+    let has_lane = |plan: &Plan| plan.lanes.iter().any(|lane| lane.nic.as_ref() == Some(&nic.name));
+    if scene.plan.is_some_and(has_lane) {
+        return vec![scene.apply.clone()];
+    }
+    let is_near = |cpu: &&Cpu| nic.node.is_none_or(|node| cpu.node == node);
+    let near = scene.facts.cpus.iter().filter(is_near).map(|cpu| cpu.id).cycle();
+    let pairs: Vec<String> = nic
+        .queues
+        .iter()
+        .filter_map(|queue| queue.irq)
+        .zip(near)
+        .map(|(irq, cpu)| format!("{irq}:{cpu}"))
+        .collect();
+    vec![each(&pairs, "/proc/irq/${it%:*}/smp_affinity_list")]
+}
+
+/// Writes the second of each pair into the file that the first is in the name of.
+fn each(pairs: &[String], file: &str) -> String {
+    format!("for it in {}; do echo ${{it#*:}} > {file}; done", pairs.join(" "))
 }
 
 fn root(nic: &Nic) -> &str {
@@ -65,29 +95,32 @@ fn has_queue_sets(nic: &Nic) -> bool {
     root(nic).starts_with("mqprio ") && root(nic).contains(" mode channel")
 }
 
-fn queue_sets(nic: &Nic) -> Look {
+fn queue_sets(nic: &Nic, scene: &Scene<'_>) -> Look {
     if !CHANNEL_DRIVERS.contains(&nic.driver.as_str()) {
         return Look::not_here(format!("the driver {} has none", nic.driver));
     }
     if has_queue_sets(nic) {
         return Look::ok(format!("{} classes", after(root(nic), "num_tc").unwrap_or("some")));
     }
-    Look::off(
-        format!("the root qdisc is {}", if root(nic).is_empty() { "not known" } else { root(nic) }),
-        "a lane in the file with backend = \"tc-channel\", then expresslane lanes apply",
-    )
+    let found = format!("the root qdisc is {}", if root(nic).is_empty() { "not known" } else { root(nic) });
+    let wants_sets =
+        |lane: &Placed| lane.nic.as_ref() == Some(&nic.name) && lane.backend == BackendWish::TcChannel;
+    if scene.plan.is_some_and(|plan| !plan.lanes.iter().any(wants_sets)) {
+        return Look::advised(found, format!("`backend = \"tc-channel\"` for {} in the file", nic.name));
+    }
+    Look::off(found, [&scene.apply])
 }
 
-fn shaper(nic: &Nic) -> Look {
+fn shaper(nic: &Nic, _: &Scene<'_>) -> Look {
     let below = nic.below_root.values().any(|it| it.contains("rate ") || it.contains("maxrate "));
     let is_shaped = after(root(nic), "shaper") == Some("bw_rlimit") || root(nic).starts_with("tbf ");
     if is_shaped || below {
         return Look::ok("a rate is limited");
     }
-    Look::off("no rate is limited", "rate-max under [default] or a [[lane]] of the file")
+    Look::advised("no rate is limited", "`rate-max` under [default] or a [[lane]] of the file")
 }
 
-fn reply_class(nic: &Nic) -> Look {
+fn reply_class(nic: &Nic, _: &Scene<'_>) -> Look {
     if !has_queue_sets(nic) {
         return Look::not_here("no classes");
     }
@@ -95,9 +128,9 @@ fn reply_class(nic: &Nic) -> Look {
         it.direction == Direction::Egress && it.text.contains("skbedit priority")
     };
     match nic.filters.iter().filter(marks).count() {
-        0 => Look::off(
+        0 => Look::advised(
             "classes, and nothing puts replies into them: all leave by the first",
-            "priority = \"skbedit\" for the lanes, or SO_PRIORITY in the server",
+            "`priority = \"skbedit\"` for the lanes in the file, or SO_PRIORITY in the server",
         ),
         count => Look::ok(format!("{count} filters mark what is sent")),
     }
@@ -107,73 +140,105 @@ fn reply_class(nic: &Nic) -> Look {
 fn feature(nic: &Nic, name: &str) -> Look {
     match nic.features.get(name) {
         Some(feature) if feature.on => Look::ok("on"),
-        Some(feature) if !feature.fixed => Look::off("off", format!("ethtool -K {} {name} on", nic.name)),
+        Some(feature) if !feature.fixed => Look::off("off", [format!("ethtool -K {} {name} on", nic.name)]),
         _ => Look::not_here(format!("the driver {} has none", nic.driver)),
     }
 }
 
-fn tc_offload(nic: &Nic) -> Look {
+fn tc_offload(nic: &Nic, _: &Scene<'_>) -> Look {
     feature(nic, "hw-tc-offload")
 }
 
-fn ntuple(nic: &Nic) -> Look {
+fn ntuple(nic: &Nic, _: &Scene<'_>) -> Look {
     feature(nic, "rx-ntuple-filter")
 }
 
-fn flower(nic: &Nic) -> Look {
+fn flower(nic: &Nic, scene: &Scene<'_>) -> Look {
     if !nic.features.get("hw-tc-offload").is_some_and(|it| it.on || !it.fixed) {
         return Look::not_here(format!("the driver {} takes none", nic.driver));
     }
     let flower: Vec<_> = nic.filters.iter().filter(|it| it.text.contains(" flower ")).collect();
     let wanted = flower.iter().filter(|it| it.text.contains("skip_sw"));
     if wanted.clone().any(|it| !it.in_hw) {
-        return Look::off(
-            "filters are set and not in hardware",
-            "expresslane lanes apply, some seconds after mqprio",
-        );
+        // Some drivers take filters only seconds after mqprio.
+        return Look::off("filters are set and not in hardware", ["sleep 5", &scene.apply]);
     }
     match wanted.count() {
-        0 => Look::off("no filter leads into a lane", "expresslane lanes apply"),
+        0 => Look::off("no filter leads into a lane", [&scene.apply]),
         count => Look::ok(format!("{count} filters, all in hardware")),
     }
 }
 
-fn symmetric(nic: &Nic) -> Look {
+fn symmetric(nic: &Nic, _: &Scene<'_>) -> Look {
     let rxqs: Vec<_> =
         nic.queues.iter().filter_map(|queue| Some((queue.index, queue.xps_rxqs.as_ref()?))).collect();
-    let same = rxqs.iter().filter(|(index, rxqs)| rxqs.count() == 1 && rxqs.contains(*index)).count();
-    match (rxqs.len(), same) {
+    let is_own = |(index, rxqs): &&(u32, &Cpus)| rxqs.count() == 1 && rxqs.contains(*index);
+    let others: Vec<String> = rxqs
+        .iter()
+        .filter(|it| !is_own(it))
+        .map(|(index, _)| format!("{index}:{}", Cpus::from_iter([*index]).to_mask()))
+        .collect();
+    match (rxqs.len(), others.len()) {
         (0, _) => Look::not_here("its queues have no xps_rxqs"),
-        (count, same) if count == same => Look::ok("replies leave by the queue that requests came by"),
-        (count, same) => Look::off(
-            format!("{same} of {count} queues send what they received"),
-            format!(
-                "expresslane lanes apply, or by hand for each queue N: echo MASK > /sys/class/net/{}/queues/tx-N/xps_rxqs",
-                nic.name
-            ),
+        (_, 0) => Look::ok("replies leave by the queue that requests came by"),
+        (count, others_count) => Look::off(
+            format!("{} of {count} queues send what they received", count - others_count),
+            [each(&others, &format!("/sys/class/net/{}/queues/tx-${{it%:*}}/xps_rxqs", nic.name))],
         ),
     }
 }
 
-fn lldp(nic: &Nic) -> Look {
-    match nic.private_flags.get("fw-lldp-agent") {
+/// ice says whether the agent works, i40e whether it is kept from it.
+fn lldp(nic: &Nic, _: &Scene<'_>) -> Look {
+    let flag = LLDP_FLAGS.iter().find_map(|(name, want)| Some((name, want, *nic.private_flags.get(*name)?)));
+    match flag {
         None => Look::not_here("it has none that is known"),
-        Some(false) => Look::ok("off"),
-        Some(true) => Look::off("on", format!("ethtool --set-priv-flags {} fw-lldp-agent off", nic.name)),
+        Some((_, want, on)) if on == (*want == "on") => Look::ok("off"),
+        Some((name, want, _)) => {
+            Look::off("on", [format!("ethtool --set-priv-flags {} {name} {want}", nic.name)])
+        }
     }
 }
 
-fn hindrances(nic: &Nic) -> Look {
-    let mut ties = nic.hindrances.clone();
-    ties.extend(nic.master.as_ref().map(|master| format!("part of {master}")));
-    ties.extend(nic.xdp.then(|| "an XDP program".to_owned()));
-    if ties.is_empty() {
-        return Look::ok("nothing");
+fn managed(nic: &Nic, _: &Scene<'_>) -> Look {
+    if nic.managers.is_empty() {
+        return Look::ok("none manages it");
     }
-    let mend = if nic.hindrances.iter().any(|it| it == "irdma") {
-        "rmmod irdma, if nobody uses RDMA"
-    } else {
-        "another card, or take it out of there"
-    };
-    Look::off(ties.join(", "), mend)
+    let found: Vec<String> =
+        nic.managers.iter().map(|daemon| format!("{daemon} {}", managers::harm(daemon))).collect();
+    Look::off(found.join("; "), nic.managers.iter().flat_map(|daemon| managers::remedy(daemon, &nic.name)))
+}
+
+/// What ties its queues: in words, and the commands that untie them or what is to be done.
+fn hindrances(nic: &Nic, _: &Scene<'_>) -> Look {
+    let mut look = Look::ok("nothing");
+    let mut ties: Vec<String> = Vec::new();
+    for word in &nic.hindrances {
+        ties.push(word.clone());
+        match (word.as_str(), &nic.bus) {
+            ("irdma", _) => look.mend.push("rmmod irdma".to_owned()),
+            ("switchdev", Some(bus)) => {
+                look.mend.push(format!("devlink dev eswitch set pci/{bus} mode legacy"))
+            }
+            ("safe-mode", _) => {
+                look.advice = Some(
+                    "install the card's DDP package, which the distribution's firmware package has"
+                        .to_owned(),
+                );
+            }
+            _ => look.advice = Some("another card".to_owned()),
+        }
+    }
+    if let Some(master) = &nic.master {
+        ties.push(format!("part of {master}"));
+        look.mend.push(format!("ip link set dev {} nomaster", nic.name));
+    }
+    if nic.xdp {
+        ties.push("an XDP program".to_owned());
+        look.mend.push(format!("ip link set dev {} xdp off", nic.name));
+    }
+    if !ties.is_empty() {
+        (look.verdict, look.found) = (Verdict::Off, ties.join(", "));
+    }
+    look
 }

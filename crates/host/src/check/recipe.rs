@@ -6,7 +6,8 @@ use crate::facts::Process;
 use crate::plan::Placed;
 use crate::spec::Mode;
 
-use super::{Item, Look, Origin, Scene};
+use super::cards::spread_interrupts;
+use super::{EXAMPLE, Item, Look, Origin, Scene};
 
 /// Programs that this project knows from inside: one loop a thread, no garbage collector.
 const KNOWN: &[&str] = &["expresslane", "redis-server", "valkey-server", "memcached", "nginx", "asd"];
@@ -14,8 +15,9 @@ const KNOWN: &[&str] = &["expresslane", "redis-server", "valkey-server", "memcac
 const COLLECTORS: &[&str] = &["java", "node", "python", "python3", "ruby", "beam.smp", "dotnet", "mono"];
 /// The kernel that ADQ wants, and that the rest of what is used here is in as well.
 pub(super) const KERNEL_MIN: (u32, u32) = (4, 19);
-/// What prints a file to begin with.
-const EXAMPLE: &str = "expresslane lanes example redis > lanes.toml";
+/// Distributions that have an older one have no newer.
+pub(super) const NEWER_KERNEL: &str =
+    "a later release of the distribution: Debian 10, RHEL 8 (with 4.18 and much of 4.19) and what followed";
 
 pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
     let lanes: &[Placed] = scene.plan.map_or(&[], |plan| &plan.lanes);
@@ -70,7 +72,7 @@ fn names<'a>(lanes: impl Iterator<Item = &'a Placed>) -> String {
 
 fn shared_nothing(lanes: &[Placed]) -> Look {
     if lanes.is_empty() {
-        return Look::off("no lanes: every server shares every core and queue", EXAMPLE);
+        return Look::off("no lanes: every server shares every core and queue", [EXAMPLE]);
     }
     let shares = |lane: &&Placed| {
         let others = lanes.iter().filter(|other| other.name != lane.name);
@@ -83,7 +85,7 @@ fn shared_nothing(lanes: &[Placed]) -> Look {
         return Look::ok("each lane has its own cores, and its own queues where the card has them");
     }
     let found = format!("lanes {} share cores or queues, or have none", names(sharing.into_iter()));
-    Look::off(found, "give each lane its own `cores` in the file")
+    Look::advised(found, "give each lane its own `cores` in the file")
 }
 
 fn in_memory(scene: &Scene<'_>) -> Look {
@@ -91,7 +93,7 @@ fn in_memory(scene: &Scene<'_>) -> Look {
         Some(Ok(0 | 1)) => Look::ok("the kernel swaps only when it must (vm.swappiness)"),
         Some(Ok(value)) => Look::off(
             format!("vm.swappiness is {value}: pages may be swapped out before memory is short"),
-            "sysctl -w vm.swappiness=1",
+            ["sysctl -w vm.swappiness=1"],
         ),
         _ => Look::not_here("vm.swappiness was not read"),
     }
@@ -121,7 +123,7 @@ fn no_collector(scene: &Scene<'_>) -> Look {
     let processes = processes(scene);
     let is_collector = |name: &str| COLLECTORS.contains(&name);
     if let Some((lane, process)) = processes.iter().find(|(_, it)| is_collector(&it.name)) {
-        return Look::off(
+        return Look::advised(
             format!("lane {}: {} stops to collect garbage", lane.name, process.name),
             "serve from a program that manages its memory itself",
         );
@@ -131,16 +133,16 @@ fn no_collector(scene: &Scene<'_>) -> Look {
 
 fn port_per_core(lanes: &[Placed]) -> Look {
     if lanes.is_empty() {
-        return Look::off("no lanes: any core may get any request", EXAMPLE);
+        return Look::off("no lanes: any core may get any request", [EXAMPLE]);
     }
     let spread: Vec<&Placed> =
         lanes.iter().filter(|lane| lane.mode == Mode::Spread && lane.cores.count() > 1).collect();
     if spread.is_empty() {
         return Look::ok("each port leads to one core");
     }
-    Look::off(
+    Look::advised(
         format!("lanes {} spread connections over several cores", names(spread.into_iter())),
-        "mode = \"one-queue-per-port\" in the file, with a port for each core (`expresslane serve` has them)",
+        "`mode = \"one-queue-per-port\"` in the file, with a port for each core (`expresslane serve` has them)",
     )
 }
 
@@ -151,17 +153,14 @@ fn kernel(scene: &Scene<'_>) -> Look {
         Some(version) if version >= KERNEL_MIN => Look::ok(format!("Linux {release}")),
         Some(_) => {
             let (major, minor) = KERNEL_MIN;
-            Look::off(
-                format!("Linux {release}; {major}.{minor} or later is wanted"),
-                "install a newer kernel",
-            )
+            Look::advised(format!("Linux {release}; {major}.{minor} or later is wanted"), NEWER_KERNEL)
         }
     }
 }
 
 fn pinned(scene: &Scene<'_>, lanes: &[Placed]) -> Look {
     if lanes.is_empty() {
-        return Look::off("no lanes: the scheduler moves every thread", EXAMPLE);
+        return Look::off("no lanes: the scheduler moves every thread", [EXAMPLE]);
     }
     let processes = processes(scene);
     if processes.is_empty() {
@@ -173,7 +172,7 @@ fn pinned(scene: &Scene<'_>, lanes: &[Placed]) -> Look {
     match processes.iter().find(strays) {
         Some((lane, process)) => Look::off(
             format!("{} may run outside the cores {} of lane {}", process.name, lane.cores, lane.name),
-            format!("expresslane lanes apply, or expresslane run --lane {} -- {}", lane.name, process.name),
+            [format!("taskset -a -p -c {} {}", lane.cores, process.pid)],
         ),
         None => Look::ok("the lanes' processes run on their lanes' cores alone"),
     }
@@ -186,10 +185,9 @@ fn interrupts(scene: &Scene<'_>) -> Look {
         match (effective.len(), cpus.len()) {
             (0, _) => Look::not_here("no interrupts of its queues are known"),
             (1, _) => Look::ok("one queue, one interrupt"),
-            (queues, 1) if scene.facts.cpus.len() > 1 => Look::off(
-                format!("all {queues} queues interrupt one cpu"),
-                format!("expresslane lanes apply, or by hand: echo CPU > /proc/irq/N/smp_affinity_list for each of {}", nic.name),
-            ),
+            (queues, 1) if scene.facts.cpus.len() > 1 => {
+                Look::off(format!("all {queues} queues interrupt one cpu"), spread_interrupts(nic, scene))
+            }
             (queues, cpus) => Look::ok(format!("{queues} queues interrupt {cpus} cpus")),
         }
     })
@@ -201,7 +199,7 @@ fn machine_of_its_own(scene: &Scene<'_>, lanes: &[Placed]) -> Look {
         return Look::not_here("one memory node: there is nothing to keep apart");
     }
     if lanes.is_empty() {
-        return Look::off(format!("{nodes} memory nodes and no lanes"), EXAMPLE);
+        return Look::off(format!("{nodes} memory nodes and no lanes"), [EXAMPLE]);
     }
     let node_of = |cpu: u32| scene.facts.cpus.iter().find(|it| it.id == cpu).map(|it| it.node);
     let is_astray = |lane: &&Placed| {
@@ -213,8 +211,8 @@ fn machine_of_its_own(scene: &Scene<'_>, lanes: &[Placed]) -> Look {
     if astray.is_empty() {
         return Look::ok("each lane's cores are on one node, its card's");
     }
-    Look::off(
+    Look::advised(
         format!("cores of lanes {} are not all on the node of their card", names(astray.into_iter())),
-        "`cores` near the card in the file, source-routing = true for each [[nic]], and expresslane run --mem-node",
+        "`cores` near the card and `source-routing = true` for each [[nic]] in the file; start servers with `expresslane run`",
     )
 }

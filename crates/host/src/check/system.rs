@@ -1,6 +1,10 @@
 //! ADQ's settings of the machine as a whole.
 
-use super::recipe::{KERNEL_MIN, processes};
+use std::collections::BTreeSet;
+
+use crate::managers;
+
+use super::recipe::{KERNEL_MIN, NEWER_KERNEL, processes};
 use super::{Item, Look, Origin, Scene, card_sysctls};
 
 /// The kernel in which `SO_INCOMING_NAPI_ID` came.
@@ -10,6 +14,7 @@ pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
     let item = |title, cost, look: Look| look.item(Origin::Adq, title, cost);
     vec![
         item("kernel 4.19 or later", "a reboot", kernel(scene)),
+        item("no profile of tuned that moves processes", "what the profile is for", tuned(scene)),
         item("irqbalance off", "interrupts stay where they are put, also when load moves", irqbalance(scene)),
         item(
             "processes on one memory node",
@@ -38,7 +43,7 @@ pub(super) fn items(scene: &Scene<'_>) -> Vec<Item> {
 fn kernel(scene: &Scene<'_>) -> Look {
     match scene.kernel() {
         Some(version) if version >= KERNEL_MIN => Look::ok(format!("Linux {}", scene.facts.kernel)),
-        Some(_) => Look::off(format!("Linux {}", scene.facts.kernel), "install a newer kernel"),
+        Some(_) => Look::advised(format!("Linux {}", scene.facts.kernel), NEWER_KERNEL),
         None => Look::not_here(format!("'{}' is no release that is understood", scene.facts.kernel)),
     }
 }
@@ -46,9 +51,26 @@ fn kernel(scene: &Scene<'_>) -> Look {
 fn irqbalance(scene: &Scene<'_>) -> Look {
     match scene.facts.daemons.iter().find(|daemon| daemon.name == "irqbalance") {
         Some(daemon) if daemon.running => {
-            Look::off("it runs, and moves interrupts every ten seconds", "systemctl stop irqbalance")
+            let found = "it runs, and moves interrupts every ten seconds";
+            match daemon.manageable {
+                true => Look::off(found, ["systemctl disable --now irqbalance"]),
+                false => Look::advised(found, "stop it by what started it: systemd does not manage it here"),
+            }
         }
         _ => Look::ok("it does not run"),
+    }
+}
+
+fn tuned(scene: &Scene<'_>) -> Look {
+    if let Some(profile) = managers::moving_profile(scene.facts) {
+        return Look::off(managers::moved_by(profile), [managers::TUNED_REMEDY]);
+    }
+    match scene.facts.daemons.iter().find(|daemon| daemon.name == "tuned" && daemon.running) {
+        Some(daemon) => {
+            let profile = daemon.profile.as_deref().unwrap_or("that is not known");
+            Look::ok(format!("its profile {profile} is none of those"))
+        }
+        None => Look::ok("it does not run"),
     }
 }
 
@@ -61,18 +83,27 @@ fn numa_pinning(scene: &Scene<'_>) -> Look {
         return Look::not_here("no process of a lane runs");
     }
     let cpus = &scene.facts.cpus;
-    let nodes = |list: &crate::Cpus| {
-        let mut nodes: Vec<u32> =
-            cpus.iter().filter(|cpu| list.contains(cpu.id)).map(|cpu| cpu.node).collect();
-        nodes.dedup();
-        nodes.len()
+    let nodes = |list: &crate::Cpus| -> BTreeSet<u32> {
+        cpus.iter().filter(|cpu| list.contains(cpu.id)).map(|cpu| cpu.node).collect()
     };
-    let is_wide = |process: &&crate::facts::Process| process.threads.iter().any(|it| nodes(&it.cpus) > 1);
-    match processes.iter().map(|(_, process)| *process).find(is_wide) {
-        Some(process) => Look::off(
-            format!("{} may run on several nodes", process.name),
-            format!("expresslane run --cpus LIST --mem-node NODE -- {}", process.name),
-        ),
+    let is_wide =
+        |process: &crate::facts::Process| process.threads.iter().any(|it| nodes(&it.cpus).len() > 1);
+    match processes.iter().find(|(_, process)| is_wide(process)) {
+        Some((lane, process)) => {
+            let (found, pid) = (format!("{} may run on several nodes", process.name), process.pid);
+            match nodes(&lane.cores).iter().collect::<Vec<_>>()[..] {
+                [node] => Look::off(
+                    found,
+                    [
+                        format!("taskset -a -p -c {} {pid}", lane.cores),
+                        format!("migratepages {pid} all {node}"),
+                    ],
+                ),
+                _ => {
+                    Look::advised(found, format!("`cores` of one node for lane `{}` in the file", lane.name))
+                }
+            }
+        }
         None => Look::ok("each of the lanes' processes runs on one"),
     }
 }
@@ -83,7 +114,7 @@ fn numa_balancing(scene: &Scene<'_>) -> Look {
         Some("0") => Look::ok("kernel.numa_balancing is 0"),
         Some(value) => Look::off(
             format!("kernel.numa_balancing is {value}: it takes pages away to see who uses them"),
-            "sysctl -w kernel.numa_balancing=0",
+            ["sysctl -w kernel.numa_balancing=0"],
         ),
     }
 }
@@ -91,7 +122,7 @@ fn numa_balancing(scene: &Scene<'_>) -> Look {
 fn busy_polling(scene: &Scene<'_>) -> Look {
     match scene.facts.sysctls.get("net.core.busy_poll").map(String::as_str) {
         None => Look::not_here("this kernel has no net.core.busy_poll"),
-        Some("0") => Look::off("net.core.busy_poll is 0", "sysctl -w net.core.busy_poll=50"),
+        Some("0") => Look::off("net.core.busy_poll is 0", ["sysctl -w net.core.busy_poll=50"]),
         Some(value) => Look::ok(format!("epoll polls for {value} us (net.core.busy_poll)")),
     }
 }
@@ -105,10 +136,15 @@ fn napi_ids(scene: &Scene<'_>) -> Look {
             return Look::ok("its queues have ids");
         }
         if nic.driver == "veth" {
-            return Look::off(
-                "a virtual card has ids only with GRO, and with TSO off at its other end",
-                format!("ethtool -K {} gro on, and ethtool -K PEER tso off", nic.name),
-            );
+            return Look {
+                advice: Some(
+                    "at its other end, which has another name: `ethtool -K PEER tso off`".to_owned(),
+                ),
+                ..Look::off(
+                    "a virtual card has ids only with GRO, and with TSO off at its other end",
+                    [format!("ethtool -K {} gro on", nic.name)],
+                )
+            };
         }
         Look::not_here("its driver tells no ids of its queues")
     })
@@ -125,7 +161,7 @@ fn arp(scene: &Scene<'_>) -> Look {
             (Some("2"), Some("1")) => Look::ok("arp_announce 2, arp_ignore 1"),
             (Some(announce), Some(ignore)) => Look::off(
                 format!("arp_announce {announce}, arp_ignore {ignore}"),
-                format!("sysctl -w {}=2 {}=1, or arp-filter = true in the file", names[0], names[1]),
+                [format!("sysctl -w {}=2 {}=1", names[0], names[1])],
             ),
             _ => Look::not_here("its ARP settings were not read"),
         }

@@ -69,7 +69,12 @@ fn stage() -> Stage {
         cpus: (0..8).map(cpu).collect(),
         nics: vec![nic],
         sysctls: sysctls.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
-        daemons: vec![Daemon { name: "irqbalance".to_owned(), running: false, manageable: true }],
+        daemons: vec![Daemon {
+            name: "irqbalance".to_owned(),
+            running: false,
+            manageable: true,
+            profile: None,
+        }],
         processes: vec![redis],
         ..Facts::default()
     };
@@ -79,7 +84,7 @@ fn stage() -> Stage {
 
 impl Stage {
     fn report(&self) -> Report {
-        check(&self.facts, self.plan.as_ref())
+        check(&self.facts, self.plan.as_ref().map(|plan| (plan, "redis.toml")))
     }
 
     fn nic(&mut self) -> &mut Nic {
@@ -100,16 +105,19 @@ fn says(change: impl FnOnce(&mut Stage), title: &str, verdict: Verdict, part: &s
     let mut items = report.items.iter().filter(|item| item.title.starts_with(title));
     let item = items.next().unwrap_or_else(|| panic!("no item is called {title}"));
     assert!(items.next().is_none(), "{title} is two items");
-    let said = format!("{} {}", item.found, item.mend.join(" "));
+    let advice = item.advice.as_deref().unwrap_or_default();
+    let said = format!("{} {} {advice}", item.found, item.mend.join(" "));
     assert_eq!(item.verdict, verdict, "{title}: {said}");
     assert!(said.contains(part), "{title}: '{part}' is not in '{said}'");
     assert_eq!(
-        item.mend.is_empty(),
+        item.mend.is_empty() && item.advice.is_none(),
         verdict != Verdict::Off,
         "{title}: what is off, and only that, has a remedy"
     );
     let text = report.text();
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // A word of a command is not broken.
+    let fits = |line: &str| line.chars().count() <= 80 || line.trim().split(' ').count() <= 2;
+    assert!(text.lines().all(fits), "{text}");
 }
 
 use Verdict::{NotHere, Off, Ok as Fine};
@@ -144,11 +152,11 @@ fn a_machine_as_wanted_has_nothing_off() {
         })
         .collect();
     assert_eq!(ingredients, (1..=10).collect::<Vec<_>>());
-    assert_eq!(report.items.len(), 28);
+    assert_eq!(report.items.len(), 30);
     let not_here: Vec<&str> =
         report.items.iter().filter(|it| it.verdict == NotHere).map(|it| it.title).collect();
     assert_eq!(not_here, ["ARP answered by the card that is asked for"], "with one card");
-    assert!(report.text().ends_with("\n27 ok, 0 off, 1 not here\n"), "{}", report.text());
+    assert!(report.text().ends_with("\n29 ok, 0 off, 1 not here\n"), "{}", report.text());
 }
 
 /// Without a file, and of a machine of which nothing is known, it says so and claims nothing.
@@ -156,7 +164,8 @@ fn a_machine_as_wanted_has_nothing_off() {
 fn nothing_known_is_nothing_ok() {
     let report = check(&Facts::default(), None);
     let ok: Vec<&str> = report.items.iter().filter(|it| it.verdict == Fine).map(|it| it.title).collect();
-    assert_eq!(ok, ["irqbalance off"], "a daemon that is not there does not run");
+    let daemons = ["no profile of tuned that moves processes", "irqbalance off"];
+    assert_eq!(ok, daemons, "a daemon that is not there does not run");
     assert!(!report.is_ok());
     let text = report.text();
     assert!(text.contains("lanes example redis"), "{text}");
@@ -251,7 +260,14 @@ fn threads_that_roam_are_off() {
     says(roam("2"), "one pinned thread", Fine, "");
     says(|it| it.facts.processes.clear(), "one pinned thread", NotHere, "no process");
     says(|it| it.plan = None, "one pinned thread", Off, "scheduler");
-    says(roam("0-7"), "processes on one memory node", Off, "--mem-node");
+    says(roam("0-7"), "processes on one memory node", Off, "migratepages 812 all 0");
+    says(roam("0-7"), "processes on one memory node", Off, "taskset -a -p -c 2 812");
+    says(roam("0-7"), "one pinned thread", Off, "taskset -a -p -c 2 812");
+    let wide = |it: &mut Stage| {
+        roam("0-7")(it);
+        it.lanes()[0].cores = cpus("2,5");
+    };
+    says(wide, "processes on one memory node", Off, "`cores` of one node for lane `redis`");
     says(roam("0-3"), "processes on one memory node", Fine, "");
     says(|it| it.facts.processes.clear(), "processes on one memory node", NotHere, "no process");
     says(|it| it.facts.cpus.truncate(4), "processes on one memory node", NotHere, "one memory node");
@@ -273,8 +289,22 @@ fn interrupts_on_one_cpu_are_off() {
     says(|it| it.nic().queues.clear(), "interrupts spread", NotHere, "");
     says(|it| it.nic().queues.clear(), "interrupts affinitized", NotHere, "");
     says(all("0-7"), "interrupts affinitized", Off, "4 of 4");
+    says(all("0-7"), "interrupts affinitized", Off, "expresslane lanes apply redis.toml");
+    let without_lanes = |it: &mut Stage| {
+        all("0-7")(it);
+        it.plan = None;
+        (60..).zip(&mut it.nic().queues).for_each(|(irq, queue)| queue.irq = Some(irq));
+        it.facts.cpus.retain(|cpu| cpu.id != 2);
+    };
+    let by_hand =
+        "for it in 60:0 61:1 62:3 63:0; do echo ${it#*:} > /proc/irq/${it%:*}/smp_affinity_list; done";
+    says(without_lanes, "interrupts affinitized", Off, by_hand);
+    says(without_lanes, "interrupts spread", Off, by_hand);
     says(|_| (), "interrupts affinitized", Fine, "one cpu");
-    says(|it| it.facts.daemons[0].running = true, "irqbalance", Off, "systemctl stop irqbalance");
+    says(|it| it.facts.daemons[0].running = true, "irqbalance", Off, "systemctl disable --now irqbalance");
+    let unmanaged =
+        |it: &mut Stage| (it.facts.daemons[0].running, it.facts.daemons[0].manageable) = (true, false);
+    says(unmanaged, "irqbalance", Off, "by what started it");
     says(|it| it.facts.daemons.clear(), "irqbalance", Fine, "");
 }
 
@@ -322,7 +352,12 @@ fn cards_are_judged() {
     let adaptive = |it: &mut Stage| it.nic().coalesce = Some("adaptive-rx on rx-usecs 8".to_owned());
     says(adaptive, "interrupt moderation", Off, "ethtool -C ens1 adaptive-rx off");
     let root = |text: &'static str| move |it: &mut Stage| it.nic().root_qdisc = Some(text.to_owned());
-    says(root("mq"), "sets of queues", Off, "the root qdisc is mq");
+    says(root("mq"), "sets of queues", Off, "the root qdisc is mq expresslane lanes apply redis.toml");
+    let otherwise = |it: &mut Stage| {
+        root("mq")(it);
+        it.lanes()[0].backend = crate::spec::BackendWish::Soft;
+    };
+    says(otherwise, "sets of queues", Off, "`backend = \"tc-channel\"` for ens1");
     says(root("mqprio num_tc 2 hw 1 mode dcb"), "sets of queues", Off, "");
     says(|_| (), "sets of queues", Fine, "2 classes");
     says(|it| it.nic().driver = "ena".to_owned(), "sets of queues", NotHere, "ena");
@@ -361,16 +396,101 @@ fn filters_and_features_are_judged() {
     says(|_| (), "symmetric queues", Fine, "");
     says(|it| it.nic().queues[1].xps_rxqs = Some(cpus("0")), "symmetric queues", Off, "3 of 4 queues");
     says(|it| it.nic().queues[1].xps_rxqs = Some(cpus("0-1")), "symmetric queues", Off, "3 of 4 queues");
+    let by_hand = "for it in 1:2; do echo ${it#*:} > /sys/class/net/ens1/queues/tx-${it%:*}/xps_rxqs; done";
+    says(|it| it.nic().queues[1].xps_rxqs = Some(cpus("0-1")), "symmetric queues", Off, by_hand);
     says(|it| it.nic().queues.iter_mut().for_each(|it| it.xps_rxqs = None), "symmetric queues", NotHere, "");
     let lldp = |on| move |it: &mut Stage| _ = it.nic().private_flags.insert("fw-lldp-agent".to_owned(), on);
     says(lldp(true), "the card's own LLDP", Off, "ethtool --set-priv-flags ens1 fw-lldp-agent off");
     says(lldp(false), "the card's own LLDP", Fine, "off");
+    let i40e =
+        |on| move |it: &mut Stage| it.nic().private_flags = [("disable-fw-lldp".to_owned(), on)].into();
+    says(i40e(false), "the card's own LLDP", Off, "ethtool --set-priv-flags ens1 disable-fw-lldp on");
+    says(i40e(true), "the card's own LLDP", Fine, "off");
     says(|it| it.nic().private_flags.clear(), "the card's own LLDP", NotHere, "");
     let ties = "nothing that ties";
     says(|_| (), ties, Fine, "nothing");
     says(|it| it.nic().hindrances = vec!["irdma".to_owned()], ties, Off, "rmmod irdma");
-    says(|it| it.nic().master = Some("bond0".to_owned()), ties, Off, "part of bond0");
-    says(|it| it.nic().xdp = true, ties, Off, "an XDP program");
+    says(
+        |it| it.nic().master = Some("bond0".to_owned()),
+        ties,
+        Off,
+        "part of bond0 ip link set dev ens1 nomaster",
+    );
+    says(|it| it.nic().xdp = true, ties, Off, "an XDP program ip link set dev ens1 xdp off");
+    let switch = |it: &mut Stage| {
+        (it.nic().hindrances, it.nic().bus) = (vec!["switchdev".to_owned()], Some("0000:17:00.0".to_owned()));
+    };
+    says(switch, ties, Off, "devlink dev eswitch set pci/0000:17:00.0 mode legacy");
+    says(|it| it.nic().hindrances = vec!["safe-mode".to_owned()], ties, Off, "DDP package");
+}
+
+#[test]
+fn who_sets_cards_again_is_judged() {
+    let item = "no daemon that sets it again";
+    let by = |daemon: &'static str| move |it: &mut Stage| it.nic().managers = vec![daemon.to_owned()];
+    says(|_| (), item, Fine, "none manages it");
+    says(by("NetworkManager"), item, Off, "nmcli device set ens1 managed no printf");
+    says(by("systemd-networkd"), item, Off, "systemctl restart systemd-networkd");
+    let tuned = |profile: Option<&'static str>| {
+        move |it: &mut Stage| {
+            let profile = profile.map(str::to_owned);
+            it.facts.daemons.push(Daemon {
+                name: "tuned".to_owned(),
+                running: true,
+                manageable: true,
+                profile,
+            });
+        }
+    };
+    let item = "no profile of tuned";
+    says(|_| (), item, Fine, "does not run");
+    says(tuned(Some("throughput-performance")), item, Fine, "throughput-performance");
+    says(tuned(None), item, Fine, "not known");
+    says(tuned(Some("cpu-partitioning")), item, Off, "tuned-adm profile network-latency");
+}
+
+/// A shell takes each as it is printed, over as many lines as it needs.
+#[test]
+fn commands_are_copied_and_pasted() {
+    let mut stage = stage();
+    stage.plan = None;
+    for (irq, queue) in (60..).zip(&mut stage.nic().queues) {
+        (queue.irq, queue.irq_cpus) = (Some(irq), Some(cpus("0-7")));
+        queue.xps_rxqs = Some(cpus(""));
+    }
+    stage.nic().managers = ["NetworkManager", "systemd-networkd"].map(str::to_owned).into();
+    stage.nic().coalesce = Some("adaptive-rx on rx-usecs 50 adaptive-tx on tx-usecs 50".to_owned());
+    let text = stage.report().text();
+    let mut commands: Vec<String> = Vec::new();
+    let mut goes_on = false;
+    for line in text.lines() {
+        match (goes_on, line.trim_start().strip_prefix("$ ")) {
+            (false, Some(command)) => commands.push(command.to_owned()),
+            (true, _) => *commands.last_mut().unwrap() += &format!("\n{line}"),
+            (false, None) => {}
+        }
+        goes_on = (goes_on || line.contains("$ ")) && line.ends_with('\\');
+    }
+    assert!(commands.len() >= 8 && commands.iter().any(|it| it.contains('\n')), "{text}");
+    for command in &commands {
+        let output = std::process::Command::new("sh").args(["-n", "-c", command]).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let joined: Vec<String> = commands
+        .iter()
+        .map(|it| it.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    for line in stage.report().items.iter().flat_map(|item| &item.mend) {
+        assert!(joined.contains(line), "{line} is not printed whole:\n{text}");
+    }
+}
+
+#[test]
+fn a_files_name_is_one_word() {
+    let check = |file: &str, want: &str| assert_eq!(quoted(file), want);
+    check("redis.toml", "redis.toml");
+    check("/etc/my lanes.toml", "'/etc/my lanes.toml'");
+    check("it's", "'it'\\''s'");
 }
 
 #[test]

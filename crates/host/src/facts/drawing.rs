@@ -83,7 +83,9 @@ fn machine(out: &mut String, facts: &Facts) {
     }
     for daemon in facts.daemons.iter().filter(|daemon| daemon.running) {
         let how = if daemon.manageable { "" } else { " (not manageable here)" };
-        let _ = write!(text, "; {} runs{how}", daemon.name);
+        let profile =
+            daemon.profile.as_ref().map(|profile| format!(" with profile {profile}")).unwrap_or_default();
+        let _ = write!(text, "; {} runs{profile}{how}", daemon.name);
     }
     if let Some(origin) = &facts.made_from {
         let _ = write!(text, "; made from {origin}");
@@ -106,6 +108,7 @@ fn card(out: &mut String, nic: &Nic, lanes: &[Placed]) {
     words.extend(nic.bus.clone());
     words.extend((!nic.up).then(|| "no link".to_owned()));
     words.extend(nic.master.as_ref().map(|master| format!("part of {master}")));
+    words.extend(nic.managers.iter().map(|daemon| format!("managed by {daemon}")));
     words.extend(nic.xdp.then(|| "runs XDP".to_owned()));
     words.extend(nic.carries_session.then(|| "carries your session".to_owned()));
     wrapped(out, "", "  ", &format!("{}  {}", nic.name, words.join(", ")));

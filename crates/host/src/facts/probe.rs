@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 mod machine;
 mod processes;
 
-use super::{Cgroup, Facts, Feature, Filter, Nic, Ntuple, Queue, Rss, Thread};
+use super::{Cgroup, Daemon, Facts, Feature, Filter, Nic, Ntuple, Queue, Rss, Thread};
 use crate::cpus::Cpus;
 use crate::kernel::live::files::Files;
 use crate::kernel::live::{
@@ -16,6 +16,7 @@ use crate::kernel::live::{
 };
 use crate::kernel::{Cause, Kernel, Refusal};
 use crate::knob::{Direction, Knob, NicKnob};
+use crate::managers;
 use crate::plan::{CPUS, MARK_FIRST, MEMS, PARTITION};
 use crate::spec::Match;
 
@@ -71,7 +72,7 @@ pub fn read(live: &mut Live, ask: &Ask) -> Facts {
         }
     }
     for nic in &names {
-        match card(live, nic, &mut missing) {
+        match card(live, nic, &facts.daemons, &mut missing) {
             Ok(card) => facts.nics.push(card),
             Err(refusal) => missing.push(format!("nic/{nic}: {refusal}")),
         }
@@ -143,7 +144,7 @@ fn way_down(files: &Files, name: &str) -> BTreeSet<String> {
     way
 }
 
-fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, Refusal> {
+fn card(live: &mut Live, name: &str, daemons: &[Daemon], missing: &mut Vec<String>) -> Result<Nic, Refusal> {
     let interface = live::interface(name)?;
     let files = live.files.clone();
     let base = format!("sys/class/net/{name}");
@@ -162,6 +163,7 @@ fn card(live: &mut Live, name: &str, missing: &mut Vec<String>) -> Result<Nic, R
         speed_mbit: text("speed").and_then(|speed| speed.parse().ok()).filter(|speed| *speed != u32::MAX),
         up: text("carrier").as_deref() == Some("1"),
         master: files.link(&format!("{base}/master")),
+        managers: managers::of_card(&files, daemons, interface),
         xdp: note(links::has_xdp(live.route()?, interface), &format!("nic/{name}/xdp"), missing)
             .unwrap_or(false),
         ..Nic::default()

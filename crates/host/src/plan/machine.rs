@@ -6,6 +6,7 @@ use super::card::Card;
 use super::draft::{Draft, MARK_FIRST, Stage};
 use super::flows::{family_of, reachable};
 use crate::knob::{Knob, NicKnob};
+use crate::managers;
 use crate::spec::{Irqbalance, Spec, sysctl_text};
 
 /// Cpus below which busy polling was seen to cost more than it gives: the polled core is shared.
@@ -50,12 +51,11 @@ fn daemons(draft: &mut Draft, spec: &Spec, cards: &[Card]) {
                  not to (IRQBALANCE_BANNED_CPULIST)."
                     .to_owned(),
             ),
-            (name, _) if daemon.running && name != "irqbalance" => draft.note(format!(
-                "{name} runs and sets some of the same knobs: `expresslane lanes status` shows what it has changed."
-            )),
             _ => {}
         }
     }
+    let steered = cards.iter().filter(|card| card.backend != Backend::Process).map(|card| card.nic);
+    managers::warnings(facts, steered).into_iter().for_each(|it| draft.note(it));
 }
 
 fn busy_poll(draft: &mut Draft, spec: &Spec) {

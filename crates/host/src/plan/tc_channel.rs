@@ -17,8 +17,8 @@ pub(super) const OWN_ROOTS: &[&str] = &["mq", "noqueue", "pfifo_fast", "fq_codel
 /// Roots that lanes make. They have lanes' handle, so that their text names none; somebody else's begins with `handle`.
 const LANES_ROOTS: &[&str] = &["mqprio", "htb"];
 
-/// Flags that keep the firmware's LLDP agent away, of ice and i40e.
-const LLDP_FLAGS: &[(&str, &str)] = &[("fw-lldp-agent", "off"), ("disable-fw-lldp", "on")];
+/// Flags that keep the firmware's LLDP agent away, of ice and i40e (`ice_ethtool.c`, `i40e_ethtool.c`).
+pub(crate) const LLDP_FLAGS: &[(&str, &str)] = &[("fw-lldp-agent", "off"), ("disable-fw-lldp", "on")];
 
 /// Jiffies that a poller of the out-of-tree driver waits, as `adqsetup` has it.
 const POLLER_TIMEOUT: u32 = 10_000;

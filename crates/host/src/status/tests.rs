@@ -68,7 +68,8 @@ impl Stage {
             threads: vec![thread(812, "2-3"), thread(813, "3")],
             ..Process::default()
         };
-        let daemon = Daemon { name: "irqbalance".to_owned(), running: false, manageable: true };
+        let daemon =
+            Daemon { name: "irqbalance".to_owned(), running: false, manageable: true, profile: None };
         let facts =
             Facts { nics: vec![nic], processes: vec![server], daemons: vec![daemon], ..Facts::default() };
         let cells = vec![cell(None, Some(0), 0, 500), cell(Some(0), Some(4), 2, 1000)];
@@ -426,7 +427,8 @@ fn what_does_not_concern_the_lane_is_no_finding() {
     fine(&|stage| stage.facts.nics[0].queues[1].irq_effective = Some(cpus("0")));
     fine(&|stage| stage.polled = None);
     fine(&|stage| {
-        stage.facts.daemons[0] = Daemon { name: "tuned".to_owned(), running: true, manageable: true };
+        stage.facts.daemons[0] =
+            Daemon { name: "tuned".to_owned(), running: true, manageable: true, profile: None };
     });
     // A process that is neither named nor listens at the lane's ports.
     fine(&|stage| {
@@ -449,6 +451,17 @@ fn a_card_that_is_gone_or_down_is_said() {
         Verdict::Critical,
         "ip link set ens1 up",
     );
+}
+
+#[test]
+fn who_may_undo_it_is_named() {
+    let managed = tc().with(|stage| stage.facts.nics[0].managers = vec!["NetworkManager".to_owned()]);
+    managed.says("100 % on its queues", Verdict::Ok, "`nmcli device set ens1 managed no`");
+    let others = tc().with(|stage| {
+        let managers = vec!["NetworkManager".to_owned()];
+        stage.facts.nics.push(Nic { name: "ens2".to_owned(), managers, ..Nic::default() });
+    });
+    assert!(others.report().notes.is_empty(), "a card without a lane is nobody's concern");
 }
 
 #[test]

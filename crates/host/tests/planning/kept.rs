@@ -14,6 +14,11 @@ pub(crate) const PLANS: &[(&str, &str)] = &[
     ("e810-ice", "rates"),
     ("e810-ice", "aerospike"),
     ("e810-ice-oot", "aerospike-2"),
+    ("e810-ice-oot", "threaded"),
+    ("e810-ice-1", "threaded"),
+    ("e810-ice-1", "redis-4"),
+    ("e810-iavf", "threaded"),
+    ("e810-iavf", "redis-4"),
     ("connectx-mlx5", "redis-4"),
     ("connectx-mlx5", "aerospike"),
     ("connectx-mlx5", "sends"),
@@ -105,6 +110,19 @@ fn a_plan_is_read_on_a_page_of_80_columns() {
         let facts = facts(machine);
         let plan = plan::plan(&wish(wish_name), &facts).unwrap();
         compare(&format!("{machine}.{wish_name}.txt"), &plan.text(&facts, false));
+    }
+}
+
+/// What is said of a machine and its lanes before any of it is done.
+#[test]
+fn machines_have_the_judgements_that_are_kept() {
+    for (machine, wish_name) in
+        [("x710-i40e", "aerospike-rates"), ("e810-ice-1", "threaded"), ("e810-iavf", "threaded")]
+    {
+        let facts = facts(machine);
+        let plan = plan::plan(&wish(wish_name), &facts).unwrap();
+        let report = host::check::check(&facts, Some((&plan, "lanes.toml")));
+        compare(&format!("{machine}.{wish_name}.check"), &report.text());
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn machine(chance: &mut Chance) -> (Facts, Fake) {
         facts.sysctls.insert(name.to_owned(), value.to_owned());
     }
     let running = !chance.one_in(3);
-    facts.daemons.push(Daemon { name: "irqbalance".to_owned(), running, manageable: true });
+    facts.daemons.push(Daemon { name: "irqbalance".to_owned(), running, manageable: true, profile: None });
     for index in 0..1 + chance.below(2) {
         facts.nics.push(card(&format!("ens{index}"), chance));
     }

@@ -126,6 +126,10 @@ fn daemons(files: &Files) -> Vec<Daemon> {
             name: (*name).to_owned(),
             running: state.as_str() == "running",
             manageable: services::is_manageable(files, name),
+            profile: files
+                .read("etc/tuned/active_profile")
+                .ok()
+                .filter(|text| *name == "tuned" && !text.is_empty()),
         })
     };
     DAEMONS.iter().filter_map(daemon).collect()
@@ -163,6 +167,7 @@ mod tests {
                 ("proc/sys/kernel/osrelease", "6.18.5\n"),
                 ("proc/77/comm", "irqbalance\n"),
                 ("etc/init.d/tuned", ""),
+                ("etc/tuned/active_profile", "cpu-partitioning\n"),
                 ("sys/fs/cgroup/cgroup.controllers", "cpu cpuset io\n"),
             ],
         );
@@ -182,6 +187,8 @@ mod tests {
         let daemons: Vec<(&str, bool, bool)> =
             facts.daemons.iter().map(|it| (it.name.as_str(), it.running, it.manageable)).collect();
         assert_eq!(daemons, [("irqbalance", true, false), ("tuned", false, true)]);
+        let profiles: Vec<_> = facts.daemons.iter().map(|it| it.profile.as_deref()).collect();
+        assert_eq!(profiles, [None, Some("cpu-partitioning")]);
         let root = Some("/sys/fs/cgroup".to_owned());
         assert_eq!(facts.cgroup, Cgroup { cpuset_root: root, version: Some(2), ..Cgroup::default() });
     }
