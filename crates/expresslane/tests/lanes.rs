@@ -214,7 +214,7 @@ fn status_goes_on_until_it_is_told_to_end() {
     let idle = || "idle".to_owned();
     assert_eq!(states(), [idle(), idle()]);
     for (address, want) in [("198.18.79.1", ["traffic", "idle"]), ("fd79::3", ["idle", "traffic"])] {
-        let talk = Talking::start(&host, address);
+        let talk = talking(&host, address);
         // A report may have begun before the talk.
         assert!((0..3).any(|_| states() == want), "{address}: {want:?}");
         drop(talk);
@@ -226,35 +226,12 @@ fn status_goes_on_until_it_is_told_to_end() {
     assert_eq!(host.facts(), before);
 }
 
-/// Datagrams would be no packets of a lane of TCP: a client of the other namespace that asks for a connection again and again.
-struct Talking {
-    is_over: std::sync::Arc<std::sync::atomic::AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Talking {
-    fn start(host: &Machine, address: &str) -> Talking {
-        let at = std::net::SocketAddr::new(address.parse().unwrap(), 6379);
-        let client = host.pair.names[1].clone();
-        let is_over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let over = is_over.clone();
-        let thread = std::thread::spawn(move || {
-            namespaces::within(&client, || {
-                while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                    // Nobody listens: what is sent arrives all the same, and is refused.
-                    let _ = std::net::TcpStream::connect(at);
-                }
-            });
-        });
-        Talking { is_over, thread: Some(thread) }
-    }
-}
-
-impl Drop for Talking {
-    fn drop(&mut self) {
-        self.is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        let _ = self.thread.take().unwrap().join();
-    }
+/// A client of the other namespace that asks for a connection again and again; nobody listens, and it arrives all the same.
+fn talking(host: &Machine, address: &str) -> Running {
+    let line = format!("while :; do : > /dev/tcp/{address}/6379; done");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", &host.pair.names[1], "bash", "-c", &line]);
+    Running(command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
 }
 
 #[test]
