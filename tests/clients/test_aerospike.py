@@ -1,6 +1,7 @@
 """Aerospike's client for Python, on one lane and on four: each lane is a node to it."""
 
 import contextlib
+import re
 import time
 import unittest
 
@@ -42,6 +43,12 @@ class Data:
 
     def bins(self, name):
         return self.client.get(key(name))[2]
+
+    def objects(self, of):
+        """How many records the nodes say that a set has."""
+        answers = self.client.info_all(f"sets/{NAMESPACE}/{of}").values()
+        counts = [re.search(r"objects=(\d+):", text) for _, text in answers]
+        return sum(int(count[1]) for count in counts if count)
 
     def test_lanes_are_nodes(self):
         self.assertEqual(len(self.client.get_node_names()), self.lanes)
@@ -153,7 +160,9 @@ class Data:
         self.assertEqual(sorted(found[2] for found, _, _ in everything), list(range(200)))
         self.assertEqual(len(client.query(NAMESPACE, "odd").results()), 100)
         self.assertEqual(client.query(NAMESPACE, "none").results(), [])
+        self.assertEqual([self.objects("odd"), self.objects("even"), self.objects("none")], [100, 100, 0])
         client.truncate(NAMESPACE, "even", 0)
+        self.assertEqual([self.objects("odd"), self.objects("even")], [100, 0])
         self.assertEqual(len(client.query(NAMESPACE).results()), 100)
         client.truncate(NAMESPACE, None, 0)
         self.assertEqual(client.query(NAMESPACE).results(), [])

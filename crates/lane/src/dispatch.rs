@@ -458,7 +458,12 @@ impl Core {
         };
         let was_authenticated = caller.client.is_authenticated;
         let wish = if command.id == Id::RecordInfo {
-            let node = records::Node { around: &around, shard: &self.space.shard, stats: &self.stats };
+            let node = records::Node {
+                around: &around,
+                shard: &self.space.shard,
+                sets: &self.space.sets,
+                stats: &self.stats,
+            };
             records::info(&node, &call, &mut sink);
             Wish::Nothing
         } else {

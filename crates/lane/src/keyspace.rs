@@ -18,6 +18,7 @@ use crate::namespaces::{Namespace, Namespaces};
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
+use crate::sets::Sets;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
 
@@ -64,6 +65,8 @@ pub(crate) struct Keyspace {
     chance: Chance,
     pub(crate) documents: Documents,
     pub(crate) namespaces: Namespaces,
+    /// Of the namespaces of records.
+    pub(crate) sets: Vec<Sets>,
     /// Bytes that the keys of each may take on this lane, of those that have a share.
     pub(crate) shares: Vec<Option<u64>>,
     /// `max-record-size`, see [`crate::Aerospike`].
@@ -82,7 +85,7 @@ pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmem
 
 impl Keyspace {
     pub(crate) fn new(
-        shard: Shard,
+        mut shard: Shard,
         now: Now,
         database_count: u16,
         namespaces: Namespaces,
@@ -92,6 +95,9 @@ impl Keyspace {
     ) -> Keyspace {
         // As secret as the table's own seed, and as repeatable.
         let chance = Chance::new(shard.key(0, 0, &cursor_after.to_le_bytes()).hash);
+        let of_records = namespaces.of_records();
+        let sets = of_records.len();
+        of_records.for_each(|(number, _)| shard.count_labels(database_count + number));
         Keyspace {
             shard,
             watches: Watches::default(),
@@ -107,6 +113,7 @@ impl Keyspace {
             chance,
             documents: Documents::default(),
             namespaces,
+            sets: std::iter::repeat_with(Sets::default).take(sets).collect(),
             shares: Vec::new(),
             record_size_max: u64::MAX,
             started_ms: 0,
@@ -125,6 +132,12 @@ impl Keyspace {
     /// The namespace that a database is, which is none of Redis'.
     pub(crate) fn namespace(&self, db: u16) -> &Namespace {
         self.namespaces.of(db - self.database_count)
+    }
+
+    /// The sets of a namespace of records.
+    #[inline]
+    pub(crate) fn sets_of(&mut self, db: u16) -> &mut Sets {
+        &mut self.sets[usize::from(db - self.database_count - self.namespaces.first_of_records())]
     }
 
     /// The key that is argument `index`.

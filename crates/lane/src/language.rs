@@ -117,14 +117,25 @@ impl Language {
 
     /// Notes where the command begins that is decoded next. Most begin where a new decoder would, and to write that down is one
     /// byte.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn note_place(&self, place: &mut Place) {
+        let is_new = match self {
+            Language::Resp(_) | Language::Http(_) | Language::Memcached(None) => true,
+            Language::Memcached(Some(decoder)) => decoder.is_new(),
+            Language::Aerospike(decoder) => decoder.is_new(),
+        };
+        // What is there already is not written: what it replaced would be looked at for something to free.
+        if !is_new || !matches!(place, Place::Start) {
+            *place = self.place();
+        }
+    }
+
+    #[inline(never)]
+    fn place(&self) -> Place {
         match self {
-            Language::Memcached(Some(decoder)) if !decoder.is_new() => {
-                *place = Place::Memcached(decoder.state());
-            }
-            Language::Aerospike(decoder) if !decoder.is_new() => *place = Place::Aerospike(decoder.state()),
-            _ => *place = Place::Start,
+            Language::Memcached(Some(decoder)) if !decoder.is_new() => Place::Memcached(decoder.state()),
+            Language::Aerospike(decoder) if !decoder.is_new() => Place::Aerospike(decoder.state()),
+            _ => Place::Start,
         }
     }
 

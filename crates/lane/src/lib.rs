@@ -59,6 +59,7 @@ mod replies;
 mod request;
 mod room;
 mod serve;
+mod sets;
 mod slab;
 mod stats;
 mod tally;

@@ -7,7 +7,7 @@
 use std::fmt::{self, Write as _};
 
 use store::{Policy, Shard};
-use wire::aerospike::{self, Code, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
+use wire::aerospike::{self, Code, EPOCH_S, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
 use wire::command::{COMMANDS, Command, Id};
 use wire::route::{Ports, Slot};
 
@@ -18,6 +18,7 @@ use crate::dispatch::{Caller, Flow};
 use crate::keyspace::Call;
 use crate::replies::Sink;
 use crate::request::Args;
+use crate::sets::Sets;
 use crate::stats::Stats;
 
 /// The version of Aerospike whose behaviour is followed. Clients gate features on it: from 6.0 on they write in batches, from
@@ -134,6 +135,8 @@ pub(crate) fn refuse_for_room(call: &Call<'_>, sink: &mut Sink<'_>) {
 pub(crate) struct Node<'a> {
     pub(crate) around: &'a Around<'a>,
     pub(crate) shard: &'a Shard,
+    /// Of each namespace of records.
+    pub(crate) sets: &'a [Sets],
     pub(crate) stats: &'a Stats,
 }
 
@@ -198,8 +201,21 @@ impl Node<'_> {
                 None => write!(out, "{NO_NAMESPACE}"),
             },
             (b"statistics", b"") => self.put_statistics(out),
-            // Which sets there are is not kept; nor are there indexes and functions.
-            (b"sets" | b"sindex" | b"sindex-list" | b"udf-list", _) => Ok(()),
+            (b"sets", b"") => {
+                let names =
+                    self.around.settings.namespaces.of_records().map(|(_, namespace)| &namespace.name);
+                names.for_each(|name| self.put_sets(name.as_bytes(), b"", out));
+                return;
+            }
+            (b"sets", rest) => {
+                let (namespace, set) = info::parts(rest);
+                match self.number(namespace) {
+                    Some(_) => return self.put_sets(namespace, set, out),
+                    None => write!(out, "{NO_NAMESPACE}"),
+                }
+            }
+            // There are neither indexes nor functions.
+            (b"sindex" | b"sindex-list" | b"udf-list", _) => Ok(()),
             (b"sindex-create" | b"sindex-delete" | b"udf-put" | b"udf-remove", _) => {
                 write!(out, "ERROR:16:there are neither secondary indexes nor functions here")
             }
@@ -272,6 +288,33 @@ impl Node<'_> {
         let lane = self.around.lane;
         let bits = info::bitmap(|partition| self.around.map.owner(Slot::of_partition(partition)).0 == lane);
         self.put_each(out, |out, name| write!(out, "{name}{between}{bits}"))
+    }
+
+    /// The sets of a namespace, or one of them, whose name is left out then.
+    fn put_sets(&self, namespace: &[u8], set: &[u8], out: &mut String) {
+        let settings = self.around.settings;
+        let Some(number) = self.number(namespace) else { return };
+        let sets = &self.sets[usize::from(number - settings.namespaces.first_of_records())];
+        for (label, found) in sets.named(set) {
+            let counted = self.shard.labelled(settings.database_count + number, label);
+            // What would end the line ends none.
+            let name = String::from_utf8_lossy(&found.name).replace(char::is_control, "?");
+            if !out.ends_with('\t') {
+                out.push(';');
+            }
+            if set.is_empty() {
+                let _ = write!(out, "ns={}:set={name}:", String::from_utf8_lossy(namespace));
+            }
+            let _ = write!(
+                out,
+                "objects={objects}:tombstones=0:data_used_bytes={held}:truncate_lut={lut}:sindexes=0:\
+                 index_populating=false:truncating=false:default-ttl=0:disable-eviction=false:enable-index=false:\
+                 stop-writes-count=0:stop-writes-size=0",
+                objects = counted.count,
+                held = counted.held,
+                lut = found.truncated_ms.map_or(0, |ms| ms - EPOCH_S * 1000),
+            );
+        }
     }
 
     fn put_namespace(&self, number: u16, out: &mut String) -> fmt::Result {

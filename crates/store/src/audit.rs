@@ -1,5 +1,6 @@
 //! Everything that must hold of a shard between two calls, checked the slow way.
 
+use crate::database::Labelled;
 use crate::entry::{Encoding, Head};
 use crate::shard::{Ends, Shard};
 use crate::table::{self, BUCKET_COUNT};
@@ -69,15 +70,19 @@ impl Shard {
         let mut used = nodes * table::NODE_BYTES;
         let mut ends = vec![Ends::default(); self.databases.len()];
         let mut held = vec![0; self.databases.len()];
+        let mut labels = vec![BTreeMap::<u16, Labelled>::new(); self.databases.len()];
         for &handle in &owned {
             let head = Head::read(&self.arena, handle);
             used += self.arena.room(handle) as u64;
             let home = usize::from(head.home(&self.arena));
-            held[home] += self.arena.room(handle) as u64;
+            let mut size = self.arena.room(handle) as u64;
             if head.encoding() == Encoding::Rope {
                 ropes += 1;
-                held[home] += self.shelf.get(head.rope(&self.arena)).len() as u64;
+                size += self.shelf.get(head.rope(&self.arena)).len() as u64;
             }
+            held[home] += size;
+            let labelled = labels[home].entry(head.label(&self.arena)).or_default();
+            *labelled = Labelled { count: labelled.count + 1, held: labelled.held + size };
             if head.has_ttl() {
                 expiring.insert(handle, instant(head.expires_at(&self.arena)));
                 ends[home].add(head.expires_at(&self.arena));
@@ -86,6 +91,14 @@ impl Shard {
         assert_eq!(self.ends, ends, "a database adds up when its keys end");
         let counted: Vec<u64> = self.databases.iter().map(|database| database.held).collect();
         assert_eq!(counted, held, "a database adds up what its entries hold");
+        for (database, labels) in self.databases.iter().zip(&labels) {
+            if !database.labels.is_empty() {
+                let counted = (0..).zip(database.labels.iter().copied());
+                let counted: BTreeMap<u16, Labelled> =
+                    counted.filter(|(_, labelled)| *labelled != Labelled::default()).collect();
+                assert_eq!(counted, *labels, "a database counts by labels");
+            }
+        }
         assert_eq!(used, self.arena.used(), "all memory is an entry's or a table's");
         assert_eq!(ropes, self.shelf.count, "a rope on the shelf is an entry's");
         let mut linked = 0;

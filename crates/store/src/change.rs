@@ -84,14 +84,16 @@ impl Shard {
         match rope {
             None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
             Some(rope) => {
-                self.database_mut(key.db).held += rope.len() as u64;
+                self.database_mut(key.db).hold(plan.label(), rope.len() as u64);
                 let number = self.shelf.put(rope);
                 self.arena.set_u32(head.handle, range.start, number);
             }
         }
         if let Some(number) = old_rope {
+            // One that has stayed where it was has the new label already.
+            let label = left.map_or(plan.label(), |left| Head::read(&self.arena, left).label(&self.arena));
             let rope = self.shelf.take(number);
-            self.database_mut(key.db).held -= rope.len() as u64;
+            self.database_mut(key.db).release(label, rope.len() as u64);
             self.graveyard.push(rope);
         }
         if let Some(left) = left {
@@ -119,7 +121,8 @@ impl Shard {
             let before = self.shelf.get(number).len();
             let len = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
             // A rope that is written to becomes no shorter.
-            self.database_mut(key.db).held += (len - before) as u64;
+            let label = old.label(&self.arena);
+            self.database_mut(key.db).hold(label, (len - before) as u64);
             return Ok(Outcome { existed: true, len, elements: 2, bytes: narrow(bytes.len()) });
         }
         // From here on the old value is a short one, if there is one.
@@ -155,7 +158,7 @@ impl Shard {
         let (head, left, moved) = self.place(key, found, plan, expires_at)?;
         let range = head.value();
         if let Some(rope) = rope {
-            self.database_mut(key.db).held += rope.len() as u64;
+            self.database_mut(key.db).hold(plan.label(), rope.len() as u64);
             let number = self.shelf.put(rope);
             self.arena.set_u32(head.handle, range.start, number);
         } else {
@@ -203,6 +206,10 @@ impl Shard {
             && self.arena.fits(old.handle, plan.size())
         {
             let recency = self.first_use(Some(old.word));
+            // It stays what it was, a document with flags, too: its head begins as far from the key.
+            if old.has_flags() && old.label(&self.arena) != plan.label() {
+                self.relabel(key.db, &old, plan.label());
+            }
             let head = plan.rewrite(&mut self.arena, old, recency);
             if let Some(at) = expires_at {
                 let before = old.expires_at(&self.arena);
@@ -261,9 +268,9 @@ impl Shard {
         }
         partition.expiring += u32::from(plan.ttl);
         let after = *partition;
-        database.held += self.arena.room(handle) as u64;
+        database.enter(plan.label(), self.arena.room(handle) as u64);
         if let Some((_, old)) = found {
-            database.held -= self.arena.room(old.handle) as u64;
+            database.leave(old.label(&self.arena), self.arena.room(old.handle) as u64);
         }
         if before.count != after.count || before.expiring != after.expiring {
             database.recount(key.partition, before, after);
@@ -275,6 +282,21 @@ impl Shard {
             self.arm(handle, key.db, at);
         }
         Ok((head, moved))
+    }
+
+    /// An entry that stays where it is gets another label, with all that it holds.
+    fn relabel(&mut self, db: u16, old: &Head, label: u16) {
+        let before = old.label(&self.arena);
+        let held = self.held_by_entry(old);
+        let database = self.database_mut(db);
+        database.leave(before, held);
+        database.enter(label, held);
+    }
+
+    /// Bytes of an entry, and of the long value that it holds.
+    fn held_by_entry(&self, head: &Head) -> u64 {
+        let rope = (head.encoding() == Encoding::Rope).then(|| self.shelf.get(head.rope(&self.arena)).len());
+        (self.arena.room(head.handle) + rope.unwrap_or(0)) as u64
     }
 
     pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot, head: &Head) -> usize {
@@ -298,13 +320,12 @@ impl Shard {
             self.wheel.unlink(&mut self.arena, handle);
             self.ends[home].remove(head.expires_at(&self.arena));
         }
-        let mut held = self.arena.room(handle) as u64;
+        let held = self.held_by_entry(&head);
         if head.encoding() == Encoding::Rope {
             let rope = self.shelf.take(head.rope(&self.arena));
-            held += rope.len() as u64;
             self.graveyard.push(rope);
         }
-        self.databases[home].held -= held;
+        self.databases[home].leave(head.label(&self.arena), held);
         self.arena.free(handle);
     }
 

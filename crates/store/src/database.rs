@@ -31,6 +31,15 @@ pub(crate) enum Weight {
     Expiring,
 }
 
+/// What a database has of a label, see [`crate::Mark::label`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Labelled {
+    /// Entries. Those whose time has come are counted until `tend` reaches them, flushed ones until it has freed them.
+    pub count: u64,
+    /// Their bytes, each rounded up to its size class, and those of long values that they hold.
+    pub held: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Database {
     /// The number that clients know it by; SWAPDB exchanges these.
@@ -42,13 +51,24 @@ pub(crate) struct Database {
     /// Bytes of its entries, each rounded up to its size class, and of ropes that they hold. Flushed ones count until they
     /// are freed.
     pub(crate) held: u64,
+    /// The same for each label; none where labels mean nothing.
+    pub(crate) labels: Vec<Labelled>,
     groups: Vec<Group>,
     pieces: Vec<Option<Box<[Partition]>>>,
 }
 
 impl Database {
     pub(crate) fn new(number: u16) -> Database {
-        Database { number, count: 0, expiring: 0, size: 0, held: 0, groups: Vec::new(), pieces: Vec::new() }
+        Database {
+            number,
+            count: 0,
+            expiring: 0,
+            size: 0,
+            held: 0,
+            labels: Vec::new(),
+            groups: Vec::new(),
+            pieces: Vec::new(),
+        }
     }
 
     /// Where a partition's head is, if it was made: nothing of the head is read.
@@ -99,6 +119,46 @@ impl Database {
         group.expiring = group.expiring - before.expiring + after.expiring;
         self.count = self.count - u64::from(before.count) + u64::from(after.count);
         self.expiring = self.expiring - u64::from(before.expiring) + u64::from(after.expiring);
+    }
+
+    /// Notes an entry that has come, and what it holds.
+    #[inline]
+    pub(crate) fn enter(&mut self, label: u16, size: u64) {
+        self.hold(label, size);
+        if let Some(labelled) = self.labels.get_mut(usize::from(label)) {
+            labelled.count += 1;
+        }
+    }
+
+    /// Notes an entry that has gone, with all that it held.
+    #[inline]
+    pub(crate) fn leave(&mut self, label: u16, size: u64) {
+        self.release(label, size);
+        if let Some(labelled) = self.labels.get_mut(usize::from(label)) {
+            labelled.count -= 1;
+        }
+    }
+
+    /// Notes that an entry holds so many bytes more.
+    #[inline]
+    pub(crate) fn hold(&mut self, label: u16, size: u64) {
+        self.held += size;
+        let index = usize::from(label);
+        if !self.labels.is_empty() {
+            if self.labels.len() <= index {
+                self.labels.resize(index + 1, Labelled::default());
+            }
+            self.labels[index].held += size;
+        }
+    }
+
+    /// Notes that an entry holds so many bytes less.
+    #[inline]
+    pub(crate) fn release(&mut self, label: u16, size: u64) {
+        self.held -= size;
+        if let Some(labelled) = self.labels.get_mut(usize::from(label)) {
+            labelled.held -= size;
+        }
     }
 
     /// Sums of a group of partitions.

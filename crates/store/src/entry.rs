@@ -56,6 +56,11 @@ impl Mark {
     /// The first number that is no `cas`.
     pub const CAS_END: u64 = 1 << 56;
 
+    /// The upper half of the flags, by which a database may count its documents (`Shard::count_labels`).
+    pub const fn label(self) -> u16 {
+        (self.flags >> 16) as u16
+    }
+
     /// `cas` and `bits`, as they lie in memory.
     fn word(self) -> u64 {
         assert!(self.cas < Mark::CAS_END, "a document's cas has 56 bits");
@@ -223,9 +228,22 @@ impl Head {
         }
         let at = self.mark_start();
         let word = u64::from_le_bytes(*arena.array(self.handle, at));
-        let flags = if self.word & FLAGS == 0 { 0 } else { arena.u32(self.handle, at + MARK_SIZE) };
+        let flags = self.flags(arena);
         let [.., bits] = word.to_le_bytes();
         Some(Mark { cas: word % Mark::CAS_END, bits, flags })
+    }
+
+    fn flags(&self, arena: &Arena) -> u32 {
+        if self.has_flags() { arena.u32(self.handle, self.mark_start() + MARK_SIZE) } else { 0 }
+    }
+
+    pub(crate) fn has_flags(&self) -> bool {
+        self.word & FLAGS != 0
+    }
+
+    /// See [`Mark::label`]; 0 of what is no document.
+    pub(crate) fn label(&self, arena: &Arena) -> u16 {
+        Mark { flags: self.flags(arena), ..Mark::default() }.label()
     }
 
     fn mark_start(&self) -> usize {
@@ -242,7 +260,7 @@ impl Head {
     /// Writes all of a document's mark.
     fn set_mark(&self, arena: &mut Arena, mark: Mark) {
         self.remark(arena, mark.cas, mark.bits);
-        if self.word & FLAGS != 0 {
+        if self.has_flags() {
             arena.set_u32(self.handle, self.mark_start() + MARK_SIZE, mark.flags);
         }
     }
@@ -328,6 +346,11 @@ impl Plan {
     pub(crate) fn start(&self) -> usize {
         let long = |size: usize| if size >= LONG { 2 } else { 0 };
         fixed_size(self.word(0)) + long(self.key_size) + long(self.value_size)
+    }
+
+    /// See [`Mark::label`]; 0 of what is no document.
+    pub(crate) fn label(&self) -> u16 {
+        self.mark.map_or(0, Mark::label)
     }
 
     /// Bytes of the entry.

@@ -1,7 +1,7 @@
 //! One shard of the data: finds, changes and counts.
 
 use crate::arena::{Arena, SPAN_SIZE};
-use crate::database::Database;
+use crate::database::{Database, Labelled};
 use crate::effect::{Change, Effect, Full, Key, Outcome, What};
 use crate::entry::{Entry, Head};
 use crate::hash::Hasher;
@@ -324,6 +324,19 @@ impl Shard {
     /// tables. Flushed ones count until `tend` has freed them.
     pub fn held_by(&self, db: u16) -> u64 {
         self.database(db).held
+    }
+
+    /// From now on a database, which is empty, counts its documents by label ([`Mark::label`](crate::Mark::label)): a few
+    /// instructions a change, and 16 bytes for each label up to the highest.
+    pub fn count_labels(&mut self, db: u16) {
+        let database = self.database_mut(db);
+        assert!(database.held == 0, "labels are counted from the first entry on");
+        database.labels = vec![Labelled::default()];
+    }
+
+    /// What a database has of a label; nothing if it does not count them.
+    pub fn labelled(&self, db: u16, label: u16) -> Labelled {
+        self.database(db).labels.get(usize::from(label)).copied().unwrap_or_default()
     }
 
     /// Switches the record of changes on or off. While it is off a commit pays one branch for it.

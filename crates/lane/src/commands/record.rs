@@ -1,7 +1,7 @@
 //! Records: bins of values under a digest, as Aerospike has them. How a request was framed is `wire`'s: here its head says
 //! what to do, and a reply goes back.
 //!
-//! A record is a document whose CAS is its generation and whose flags count its bins. Its value is what else there is:
+//! A record is a document whose CAS is its generation and whose flags count its bins, below the number of its set. Its value is what else there is:
 //! ```text
 //! set size u8 | key size u16 | set | key with its type | bins
 //! ```
@@ -208,6 +208,8 @@ struct Record<'a> {
     value: Arg<'a>,
     generation: u64,
     bin_count: u32,
+    /// Of its set, see [`crate::sets::Sets::number`].
+    set_number: u16,
     expires_at_ms: Option<i64>,
     set_size: usize,
     key_size: usize,
@@ -229,7 +231,8 @@ impl<'a> Record<'a> {
         Record {
             value,
             generation: mark.cas,
-            bin_count: mark.flags,
+            bin_count: mark.flags & 0xffff,
+            set_number: mark.label(),
             expires_at_ms: entry.expires_at(),
             set_size: usize::from(front[0]),
             key_size: usize::from(u16::from_le_bytes([front[1], front[2]])),

@@ -11,4 +11,5 @@ mod namespaces;
 mod nodes;
 mod operations;
 mod pages;
+mod sets;
 mod talk;

@@ -65,8 +65,11 @@ impl World {
             beside: &[|key| partition_of(BESIDE, key)],
             recency: Recency::Lru,
         };
+        let mut shard = Shard::new(config, Region::new(region));
+        // One that may change places, and one beside.
+        [1, BESIDE].into_iter().for_each(|db| shard.count_labels(db));
         World {
-            shard: Shard::new(config, Region::new(region)),
+            shard,
             model: vec![BTreeMap::new(); usize::from(DATABASES)],
             random: Random(seed),
             now_ms: 1_700_000_000_000,
@@ -98,7 +101,8 @@ impl World {
 
     pub(crate) fn mark(&mut self) -> Mark {
         let bits = self.random.next() as u8;
-        let flags = if self.random.below(2) == 0 { 0 } else { self.random.next() as u32 };
+        // Eight labels.
+        let flags = if self.random.below(2) == 0 { 0 } else { self.random.next() as u32 & 0x0007_ffff };
         Mark { cas: self.random.below(Mark::CAS_END), bits, flags }
     }
 

@@ -188,6 +188,8 @@ pub(super) fn truncate(
             if step == Step::More {
                 return Step::More;
             }
+            let now_ms = space.now.unix_ms;
+            space.sets_of(db).note_truncated(set, now_ms);
             "ok"
         }
     };

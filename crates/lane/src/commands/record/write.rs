@@ -27,6 +27,8 @@ fn next_generation(generation: u64) -> u64 {
 /// What is to become of a record.
 struct Plan {
     change: Change,
+    /// The number of its set, if it was there.
+    set_number: Option<u16>,
     built: Built,
     reply: Reply,
 }
@@ -144,8 +146,18 @@ pub(super) fn write(
     let Change::Set { mark, expiry } = plan.change else {
         unreachable!("only what is stored is put together")
     };
-    let is_set = space.set_rope(request.key(space), builder.finish(), Some(mark), expiry);
-    let code = if is_set { Code::OK } else { Code::OUT_OF_SPACE };
+    let rope = builder.finish();
+    let code = match label(space, request, plan.set_number) {
+        Err(code) => {
+            space.shard.retire(rope);
+            code
+        }
+        Ok(label) => {
+            let mark = Mark { flags: mark.flags | label, ..mark };
+            let is_set = space.set_rope(request.key(space), rope, Some(mark), expiry);
+            if is_set { Code::OK } else { Code::OUT_OF_SPACE }
+        }
+    };
     let sources = Sources { old: old.as_arg(), args: request.call.args, made: &plan.built.made };
     answer(request, &plan, code, &sources, sink);
     old.retire(space);
@@ -164,11 +176,13 @@ fn begin(
     let record = entry.as_ref().map(Record::of);
     if let Some((value, bin_count)) = overwritten(request, record.as_ref()) {
         budget.spend(2 * bin_count, value.len());
+        let set_number = record.as_ref().map(|record| record.set_number);
         let admitted = admit(space, request, record.as_ref(), false).and_then(|expiry| {
             check_size(space, value.len())?;
             Ok((Next::of(record.as_ref(), expiry, bin_count), expiry))
         });
         let stored = admitted.and_then(|(Next { mark, reply }, expiry)| {
+            let mark = Mark { flags: mark.flags | label(space, request, set_number)?, ..mark };
             let value = NewValue::Bytes(&value);
             let stored = space.commit(Effect::SetDocument { key, value, mark, expiry });
             stored.map(|_| reply).map_err(|_| Code::OUT_OF_SPACE)
@@ -218,7 +232,18 @@ fn begin(
         }
         Change::Set { mark, expiry } => {
             let bytes = sources.to_vec(parts);
-            space.commit(Effect::SetDocument { key, value: NewValue::Bytes(&bytes), mark, expiry })
+            match label(space, request, plan.set_number) {
+                Ok(label) => {
+                    let mark = Mark { flags: mark.flags | label, ..mark };
+                    let value = NewValue::Bytes(&bytes);
+                    space.commit(Effect::SetDocument { key, value, mark, expiry })
+                }
+                Err(code) => {
+                    request.say(sink, code);
+                    old.retire(space);
+                    return None;
+                }
+            }
         }
     };
     let code = if committed.is_ok() { Code::OK } else { Code::OUT_OF_SPACE };
@@ -280,7 +305,7 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
         // A record without bins is none.
         return match record {
             None => Err(Code::NOT_FOUND),
-            Some(_) => Ok(Plan { change: Change::Delete, built, reply: Reply::default() }),
+            Some(_) => Ok(Plan { change: Change::Delete, set_number: None, built, reply: Reply::default() }),
         };
     }
     check_size(space, built.record.size)?;
@@ -290,7 +315,18 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
     } else {
         Change::Touch { generation: mark.cas, expiry }
     };
-    Ok(Plan { change, built, reply })
+    let set_number = record.map(|record| record.set_number);
+    Ok(Plan { change, set_number, built, reply })
+}
+
+/// The number of a record's set, where its flags have it: a new record's may be a new one, for which there may be no room.
+#[inline]
+fn label(space: &mut Keyspace, request: &Request<'_>, set_number: Option<u16>) -> Result<u32, Code> {
+    let number = match set_number {
+        Some(number) => number,
+        None => space.sets_of(request.call.db).number(request.set()).ok_or(Code::PARAMETER)?,
+    };
+    Ok(u32::from(number) << 16)
 }
 
 fn check_size(space: &Keyspace, size: usize) -> Result<(), Code> {
