@@ -146,9 +146,10 @@ test-long: need-toolchain ## The long seeds of the simulation and the property t
 # ---- numbers ----
 
 .PHONY: bench-peers
-bench-peers: build ## CPU per request: this server, Debian's redis-server and the floor
+bench-peers: build ## CPU per request: this server, Debian's redis-server, its memcached, and the floor
 	@$(call need,redis-server,redis-server)
 	@$(call need,redis-benchmark,redis-tools)
+	@$(call need,memcached,memcached)
 	@$(PYTHON) bench/peers.py $(ARGS)
 
 .PHONY: bench-memcached

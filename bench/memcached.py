@@ -41,27 +41,14 @@ BYTES_MAX = 72 + 8
 
 def main():
     options = rounds.arguments(__doc__, "documents")
-
-    def load(server, cell, count):
-        return run(server, cell.protocol, cpu=options.load_cpu, operations=cell.operation, keys=KEYS_COUNT, requests=count,
-                   pipeline=cell.pipeline, connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE)
-
     try:
-        tool("memcached", "memcached")
-        facts = machine.describe()
-        with contextlib.ExitStack() as stack:
-            peers = {name: stack.enter_context(one) for name, one in servers(options).items()}
-            for server in peers.values():
-                fill(server, KEYS_COUNT, VALUE_SIZE)
-                server.pause()
-            rows = rounds.measure(peers, CELLS, options, load)
+        _, over = compared(options, CELLS)
         sizes = {}
         for name, server in servers(options).items():
             with server as running:
                 sizes[name] = rounds.bytes_each(running, options.count, lambda server, count: fill(server, count, DOCUMENT_SIZE))
     except (Unavailable, loading.Failed) as problem:
         sys.exit(f"bench-memcached: {problem}")
-    over = rounds.show(facts, rows, CELLS, "memcached")
     print(f"\nbytes a document, of {options.count:,}: memcached {sizes['memcached']:.1f}, "
           f"expresslane {sizes['expresslane']:.1f}")
     if sizes["expresslane"] > BYTES_MAX:
@@ -70,6 +57,23 @@ def main():
         print(f"over: {line}")
     if over and options.gate:
         sys.exit(1)
+
+
+def compared(options, cells):
+    """Measures these cells and prints what came of it. Returns the rows, and the promises that were not kept."""
+    def load(server, cell, count):
+        return run(server, cell.protocol, cpu=options.load_cpu, operations=cell.operation, keys=KEYS_COUNT, requests=count,
+                   pipeline=cell.pipeline, connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE)
+
+    tool("memcached", "memcached")
+    facts = machine.describe()
+    with contextlib.ExitStack() as stack:
+        peers = {name: stack.enter_context(one) for name, one in servers(options).items()}
+        for server in peers.values():
+            fill(server, KEYS_COUNT, VALUE_SIZE)
+            server.pause()
+        rows = rounds.measure(peers, cells, options, load)
+    return rows, rounds.show(facts, rows, cells, "memcached")
 
 
 def servers(options):

@@ -6,6 +6,9 @@ redis-benchmark, at which servers wait and sleep, or `bench run`, which costs ha
 What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
 is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
 machine hits all alike. The floor answers each request with a constant of the same number of bytes (crates/load).
+
+Behind them come the cells of the other protocols that have a promise, as memcached.py and records.py measure them: by `bench
+run`, beside memcached and beside the floor.
 """
 
 import argparse
@@ -19,6 +22,8 @@ import sys
 
 import loading
 import machine
+import memcached
+import records
 import servers
 from loading import fill
 from machine import spread
@@ -56,6 +61,12 @@ CELLS = [
     Cell("incr16", "INCR P16", ["INCR", "counter:__rand_int__"], "incr", 16, 1_200_000, 0, {"redis": 0.80}),
     Cell("mget16", "MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], f"mget{MGET_COUNT}", 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
 ]
+# The programs of the other protocols, and by what --only calls them the cells of theirs that are measured here.
+OTHERS = [
+    ("memcached's protocols", memcached, {"memcached16": "get P16", "memcached-binary16": "binary get P16"}),
+    ("Aerospike's protocol", records, {"aerospike1": "get"}),
+]
+SHORTS = [cell.short for cell in CELLS] + [short for _, _, cells in OTHERS for short in cells]
 
 
 def main():
@@ -64,20 +75,31 @@ def main():
         tool("redis-benchmark", "redis-tools")
         tool("redis-server", "redis-server")
         servers.built("floor")
+        if any(short.startswith("memcached") for short in options.only):
+            tool("memcached", "memcached")
     except Unavailable as problem:
         sys.exit(f"bench-peers: {problem}")
     cells = [cell for cell in CELLS if cell.short in options.only]
     facts = machine.describe()
-    with contextlib.ExitStack() as stack:
-        groups, missing = start(stack, cells, options)
-        for server in {id(s): s for group in groups.values() for s in group.values()}.values():
-            server.pause()
-        rounds = measure(cells, groups, options)
+    rounds, missing = [], []
+    if cells:
+        with contextlib.ExitStack() as stack:
+            groups, missing = start(stack, cells, options)
+            for server in {id(s): s for group in groups.values() for s in group.values()}.values():
+                server.pause()
+            rounds = measure(cells, groups, options)
     report = {"machine": facts, "keys": options.keys, "load": options.load, "rounds": rounds, "missing": missing}
+    over = show(report, cells) if cells else []
+    try:
+        report["others"], broken_there = others(options)
+    except (Unavailable, loading.Failed) as problem:
+        sys.exit(f"bench-peers: {problem}")
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(report, file, indent=1)
-    over = show(report, cells)
+    over += broken_there
+    for line in over:
+        print(f"over: {line}")
     if missing or (over and options.gate):
         sys.exit(1)
 
@@ -88,11 +110,11 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
     parser.add_argument("--scale", type=float, default=1.0, help="requests per cell, relative to the default")
     parser.add_argument("--keys", type=int, default=KEYS_COUNT,
-                        help=f"keys preloaded and asked for (default {KEYS_COUNT}); with more than fit the processor's "
+                        help=f"keys of Redis' protocol, preloaded and asked for (default {KEYS_COUNT}); with more than fit the processor's "
                              "caches the figures are reported and no promise is checked")
-    parser.add_argument("--only", type=names, default=names(",".join(cell.short for cell in CELLS)), metavar="CELLS",
-                        help=f"some of {','.join(cell.short for cell in CELLS)}")
-    parser.add_argument("--load", choices=LOADS, default="redis-benchmark", help="default redis-benchmark")
+    parser.add_argument("--only", type=names, default=SHORTS, metavar="CELLS", help=f"some of {','.join(SHORTS)}")
+    parser.add_argument("--load", choices=LOADS, default="redis-benchmark",
+                        help="of the cells of Redis' protocol (default redis-benchmark)")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
@@ -103,7 +125,7 @@ def arguments():
 def names(text):
     """The cells of --only."""
     chosen = text.split(",")
-    wrong = sorted(set(chosen) - {cell.short for cell in CELLS})
+    wrong = sorted(set(chosen) - set(SHORTS))
     if wrong:
         raise argparse.ArgumentTypeError(f"no such cell: {', '.join(wrong)}")
     return chosen
@@ -222,9 +244,20 @@ def show(report, cells):
             is_promised = report["keys"] <= KEYS_COUNT and report["load"] == "redis-benchmark"
             over += broken(cell, ratios) if is_promised else []
     print("req/wake: requests between two sleeps of that side; few mean that waking up is a part of what is measured")
-    for line in over:
-        print(f"over: {line}")
     return over
+
+
+def others(options):
+    """The cells of the other protocols. Returns their rows by program, and the promises that were not kept."""
+    rows, over = {}, []
+    for title, program, shorts in OTHERS:
+        wanted = [shorts[short] for short in options.only if short in shorts]
+        cells = [cell for cell in program.CELLS if cell.name in wanted]
+        if cells:
+            print(f"\n{title}:")
+            rows[program.__name__], broken_here = program.compared(options, cells)
+            over += [f"{program.__name__} {line}" for line in broken_here]
+    return rows, over
 
 
 def broken(cell, ratios):

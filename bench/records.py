@@ -37,39 +37,44 @@ CELLS = [Cell("get", "get", 150_000, 1.15), Cell("put", "set", 150_000)]
 
 def main():
     options = rounds.arguments(__doc__, "records")
-
-    def load(server, cell, count):
-        value_size = VALUE_SIZE if server.records_port else BULK_SIZE
-        return run(server, cpu=options.load_cpu, operations=cell.operation, keys=KEYS_COUNT, requests=count,
-                   connections=CONNECTIONS_COUNT, value_size=value_size)
-
     try:
-        tool("redis-server", "redis-server")
-        facts = machine.describe()
-        with contextlib.ExitStack() as stack:
-            peers = {
-                "floor": begin(stack, "floor", floor_command(BULK_SIZE), options),
-                "redis": begin(stack, "redis", redis_command, options),
-                "expresslane": ours(stack, options),
-            }
-            for name, server in peers.items():
-                if name != "floor":
-                    fill(server, KEYS_COUNT, VALUE_SIZE if server.records_port else BULK_SIZE)
-                server.pause()
-            rows = rounds.measure(peers, CELLS, options, load)
+        _, over = compared(options, CELLS)
         with contextlib.ExitStack() as stack:
             size = rounds.bytes_each(
                 ours(stack, options), options.count, lambda server, count: fill(server, count, RECORD_SIZE))
     except (Unavailable, loading.Failed) as problem:
         sys.exit(f"bench-aerospike: {problem}")
-    over = rounds.show(facts, rows, CELLS, "floor")
-    print()
-    rounds.table(rows, CELLS, "floor", "redis")
     print(f"\nbytes a record, of {options.count:,}: {size:.1f}")
     for line in over:
         print(f"over: {line}")
     if over and options.gate:
         sys.exit(1)
+
+
+def compared(options, cells):
+    """Measures these cells and prints what came of it. Returns the rows, and the promises that were not kept."""
+    def load(server, cell, count):
+        value_size = VALUE_SIZE if server.records_port else BULK_SIZE
+        return run(server, cpu=options.load_cpu, operations=cell.operation, keys=KEYS_COUNT, requests=count,
+                   connections=CONNECTIONS_COUNT, value_size=value_size)
+
+    tool("redis-server", "redis-server")
+    facts = machine.describe()
+    with contextlib.ExitStack() as stack:
+        peers = {
+            "floor": begin(stack, "floor", floor_command(BULK_SIZE), options),
+            "redis": begin(stack, "redis", redis_command, options),
+            "expresslane": ours(stack, options),
+        }
+        for name, server in peers.items():
+            if name != "floor":
+                fill(server, KEYS_COUNT, VALUE_SIZE if server.records_port else BULK_SIZE)
+            server.pause()
+        rows = rounds.measure(peers, cells, options, load)
+    over = rounds.show(facts, rows, cells, "floor")
+    print()
+    rounds.table(rows, cells, "floor", "redis")
+    return rows, over
 
 
 def begin(stack, name, command, options, records_port=None):
