@@ -300,20 +300,61 @@ fn who_may_not_apply_is_told_what_is_missing() {
     assert!(output.status.success(), "{}", told(&output));
 }
 
+/// Whoever may do all that a plan wants, and not keep a journal where root does, is told of a directory of their own.
+#[test]
+fn own_processes_take_no_rights_but_a_directory() {
+    let Some(host) = Machine::new() else { return };
+    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(nobody).args(words).env_remove("EXPRESSLANE_STATE_DIR");
+        command
+    };
+    if !as_nobody(&[PROGRAM, "--version"]).output().is_ok_and(|it| it.status.success()) {
+        return eprintln!("not tried: another user may not run {PROGRAM}");
+    }
+    let process = Running(as_nobody(&["sleep", "60"]).stdin(Stdio::null()).spawn().unwrap());
+    let pid = process.0.id();
+    wait(
+        || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n"),
+        "sleep to run",
+    );
+    let before = affinity(pid);
+    let text = format!("[[lane]]\nname = \"own\"\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n");
+    let (file, own) = (host.file("own.toml", &text), host.directory.join("own"));
+    run("chmod", &format!("777 {}", host.directory.display()));
+    let lanes = |words: &[&str]| as_nobody(&[&[PROGRAM, "lanes"], words].concat()).output().unwrap();
+    let (file, own) = (file.to_str().unwrap(), own.to_str().unwrap());
+    let output = lanes(&["apply", file]);
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert!(told(&output).contains("name another directory with --state-dir"), "{}", told(&output));
+    assert_eq!(affinity(pid), before);
+    let output = lanes(&["apply", file, "--state-dir", own]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(affinity(pid), "0");
+    let output = lanes(&["revert", "--state-dir", own]);
+    assert!(output.status.success(), "{}", told(&output));
+    assert_eq!(affinity(pid), before);
+}
+
 #[test]
 fn what_may_cut_the_session_is_not_done_without_a_way_back() {
     let Some(host) = Machine::new() else { return };
     let process = sleeper();
-    let before = host.facts();
     let file = host.file("lanes.toml", &wish(process.0.id()));
     let file = file.to_str().unwrap();
-    let over_the_card = |words: &[&str]| {
-        let session = "198.18.79.2 5000 198.18.79.1 22";
+    run("ip", &format!("-n {} addr add fe80::79/64 dev vs nodad", host.name()));
+    let before = host.facts();
+    let over = |words: &[&str], address: &str| {
+        let session = format!("198.18.79.2 5000 {address} 22");
         host.lanes(words).env("SSH_CONNECTION", session).output().unwrap()
     };
-    let output = over_the_card(&["apply", file]);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
-    assert!(told(&output).contains("--confirm 60s"), "{}", told(&output));
+    let over_the_card = |words: &[&str]| over(words, "198.18.79.1");
+    for address in ["198.18.79.1", "fe80::79%vs", "fe80::79"] {
+        let output = over(&["apply", file], address);
+        assert_eq!(output.status.code(), Some(2), "{address}: {}", told(&output));
+        assert!(told(&output).contains("--confirm 60s"), "{}", told(&output));
+    }
     assert_eq!(host.facts(), before);
     assert!(!host.directory.join("state").exists(), "nothing was begun");
     let output = over_the_card(&["apply", file, "--no-confirm"]);

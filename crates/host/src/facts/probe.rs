@@ -80,12 +80,12 @@ pub fn read(live: &mut Live, ask: &Ask) -> Facts {
     addresses(live, &mut facts.nics, &mut missing);
     let routing = live.route().and_then(|route| routes::from(route, MARK_FIRST));
     facts.routing = note(routing, "routing", &mut missing).unwrap_or_default();
-    if let Some(address) = processes::session_address(&files) {
-        let has = |nic: &Nic| nic.addresses.iter().any(|text| text.split('/').next() == Some(&address));
-        if let Some(nic) = facts.nics.iter().find(|nic| has(nic)) {
-            let way = way_down(&files, &nic.name);
-            facts.nics.iter_mut().for_each(|nic| nic.carries_session = way.contains(&nic.name));
-        }
+    if let Some(session) = processes::session(&files) {
+        let number =
+            |nic: &Nic| files.read(&format!("sys/class/net/{}/ifindex", nic.name)).unwrap_or_default();
+        let ways = facts.nics.iter().filter(|nic| session.is_to(nic, &number(nic)));
+        let ways: BTreeSet<String> = ways.flat_map(|nic| way_down(&files, &nic.name)).collect();
+        facts.nics.iter_mut().for_each(|nic| nic.carries_session = ways.contains(&nic.name));
     }
     facts.processes = processes::matching(&files, &ask.processes);
     groups(live, &mut facts, ask, &mut missing);

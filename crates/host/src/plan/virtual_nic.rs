@@ -17,6 +17,9 @@ pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, 
          ENI, a second virtio).",
         nic.name
     ));
+    if spec.default.queues.is_some() {
+        draft.note(format!("[default], `queues`: {} has none for others, its lane has them all.", nic.name));
+    }
     match &nic.rss {
         Some(rss) if rss.writable => {
             spread(draft, card, spec, &format!("equal {count}"), "packets spread over the lane's queues");

@@ -65,7 +65,7 @@ impl Spec {
         let mut faults = Faults(&mut list);
         self.host.check(&mut faults);
         for (index, nic) in self.nics.iter().enumerate() {
-            nic.check(index, &mut faults);
+            nic.check(index, self.lanes.iter().any(|lane| self.nic_of(lane) == Some(&nic.name)), &mut faults);
             if self.nics[..index].iter().any(|it| it.name == nic.name) {
                 faults.add(At::Nic(index, "name"), format!("nic `{}` is in the file twice", nic.name));
             }
@@ -87,6 +87,7 @@ impl Spec {
             self.check_cores(index, lane, &mut faults);
         }
         self.default.check(&mut faults);
+        self.check_default(&mut faults);
         list
     }
 
@@ -97,6 +98,24 @@ impl Spec {
             (Some(name), _) => Some(name),
             (None, [only]) => Some(&only.name),
             (None, _) => None,
+        }
+    }
+
+    /// Refuses what [default] says of queues where no card has its queues divided.
+    fn check_default(&self, faults: &mut Faults) {
+        let is_divided = |lane: &Lane| {
+            let mut cards = self.nics.iter().filter(|nic| self.nic_of(lane) == Some(&nic.name));
+            cards.any(|nic| nic.backend != BackendWish::Process)
+        };
+        if self.lanes.iter().any(is_divided) {
+            return;
+        }
+        let given =
+            [("queues", self.default.queues.is_some()), ("rate-max", self.default.rate_max.is_some())];
+        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
+            let sentence =
+                format!("[default]: `{key}` wants a card with lanes whose `backend` is not \"process\"");
+            faults.add(At::Default(key), sentence);
         }
     }
 
@@ -220,7 +239,7 @@ pub(crate) fn sysctl_text(value: &toml::Value) -> Option<String> {
 }
 
 impl NicWish {
-    fn check(&self, index: usize, faults: &mut Faults) {
+    fn check(&self, index: usize, has_lane: bool, faults: &mut Faults) {
         let name = &self.name;
         let mut say = |key, sentence| faults.add(At::Nic(index, key), format!("nic `{name}`: {sentence}"));
         if name.is_empty() || name.contains(|c: char| c == '/' || c.is_whitespace()) {
@@ -249,6 +268,8 @@ impl NicWish {
         }
         if self.moderation.is_some() && self.backend == BackendWish::Process {
             say("moderation", "`moderation` is left alone by `backend = \"process\"`".to_owned());
+        } else if self.moderation.is_some() && !has_lane {
+            say("moderation", "`moderation` is left alone, for no lane is on the card".to_owned());
         }
     }
 }

@@ -65,6 +65,25 @@ fn values_out_of_range_are_named_with_their_line() {
     refused("[[lane]]\nname = 'a b'\n", "line 2: lane `a b`: a name has 1 to 32 letters");
     refused(&format!("[[lane]]\nname = '{}'\n", "x".repeat(33)), "a name has 1 to 32");
     refused("[[lane]]\nname = 'a'\n[default]\nqueues = 0", "line 4: [default]: `queues` is at least 1");
+    let alone = "wants a card with lanes whose `backend` is not \"process\"";
+    let with = |cards: &str, key: &str| {
+        let lane = if cards.contains("'d'") { "nic = 'e'\n" } else { "" };
+        let text = format!("[default]\n{key}\n{cards}[[lane]]\nname = 'a'\nports = 1\n{lane}");
+        let name = key.split(' ').next().unwrap();
+        refused(&text, &format!("line 2: [default]: `{name}` {alone}"));
+    };
+    for cards in [
+        "",
+        "[[nic]]\nname = 'e'\nbackend = 'process'\n",
+        "[[nic]]\nname = 'e'\nbackend = 'process'\n[[nic]]\nname = 'd'\n",
+    ] {
+        with(cards, "queues = 2");
+        with(cards, "rate-max = '1Gbit'");
+    }
+    refused(
+        "[[nic]]\nname = 'd'\nmoderation = { rx-usecs = 5 }\n[[nic]]\nname = 'e'\n[[lane]]\nname = 'a'\nnic = 'e'\nports = 1\n",
+        "line 3: nic `d`: `moderation` is left alone, for no lane is on the card",
+    );
     refused("[[lane]]\nname = 'a'\n[default]\nprocess = [{}]", "line 4: [default]: a process is matched by");
     refused("[[lane]]\nname = 'a'\n[host]\nsysctls = { 'net.x' = 1.5 }", "line 4: [host]: sysctl `net.x`");
     refused("[[lane]]\nname = 'a'\n[host]\nsysctls = { '../x' = 1 }", "line 4: [host]: `../x` is no name");

@@ -163,10 +163,10 @@ fn draw_wish(chance: &mut Chance, facts: &Facts) -> String {
         }
     }
     add("[default]");
-    if chance.one_in(4) {
+    if chance.one_in(4) && with_card && divides {
         add(&format!("queues = {}", 1 + chance.below(4)));
     }
-    if chance.one_in(6) {
+    if chance.one_in(6) && with_card && divides {
         add("rate-max = '500Mbit'");
     }
     if chance.one_in(3) {

@@ -36,6 +36,7 @@ pub(crate) fn plan_at_random(facts: &Facts, chance: &mut Chance) -> Option<(Stri
             ports += 10;
         }
     }
+    let divides_any = lanes.iter().any(|(_, divides, _)| *divides);
     for (nic, divides, first) in lanes {
         let count = 1 + chance.below(2);
         let last = first + count - 1;
@@ -61,7 +62,10 @@ pub(crate) fn plan_at_random(facts: &Facts, chance: &mut Chance) -> Option<(Stri
             }
         }
     }
-    add(format!("[default]\nqueues = {}", 1 + chance.below(2)));
+    let queues = 1 + chance.below(2);
+    if divides_any {
+        add(format!("[default]\nqueues = {queues}"));
+    }
     let spec = Spec::parse(&text).ok()?;
     plan::plan(&spec, facts).ok().map(|plan| (text, plan))
 }

@@ -1,9 +1,10 @@
 //! Processes that were asked for, and the session by which someone watches.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::thread;
-use crate::facts::Process;
+use crate::facts::{Nic, Process};
 use crate::kernel::live::files::Files;
 use crate::kernel::live::threads::start_of;
 use crate::plan::is_match;
@@ -86,15 +87,33 @@ fn listening(text: &str) -> impl Iterator<Item = (u16, &str)> {
     })
 }
 
-/// The address of this machine that the session of ssh leads to, where this process descends from one: `SSH_CONNECTION` of its
-/// ancestors, which sudo takes from itself but not from them.
-pub(super) fn session_address(files: &Files) -> Option<String> {
+/// Where a session of ssh leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Session {
+    address: IpAddr,
+    /// The card of an address that each card has one of (`fe80::1%ens1`, RFC 4007), by its name or number.
+    zone: Option<String>,
+}
+
+impl Session {
+    /// Whether it comes to this card, whose number is this.
+    pub(super) fn is_to(&self, nic: &Nic, number: &str) -> bool {
+        let is_its =
+            |text: &String| text.split('/').next().and_then(|it| it.parse().ok()) == Some(self.address);
+        let is_zone = |zone: &String| *zone == nic.name || zone == number;
+        self.zone.as_ref().is_none_or(is_zone) && nic.addresses.iter().any(is_its)
+    }
+}
+
+/// What the session of ssh leads to, where this process descends from one: `SSH_CONNECTION` of its ancestors, which sudo takes
+/// from itself but not from them.
+pub(super) fn session(files: &Files) -> Option<Session> {
     let mut pid =
         files.read("proc/self/stat").ok().and_then(|stat| stat.split(' ').next()?.parse::<u32>().ok())?;
     for _ in 0..ANCESTORS_COUNT_MAX {
         let environment = files.bytes(&format!("proc/{pid}/environ")).unwrap_or_default();
-        if let Some(address) = environment.split(|byte| *byte == 0).find_map(session_in) {
-            return Some(address);
+        if let Some(session) = environment.split(|byte| *byte == 0).find_map(session_in) {
+            return Some(session);
         }
         pid = parent_in(&files.read(&format!("proc/{pid}/stat")).ok()?)?;
     }
@@ -102,9 +121,14 @@ pub(super) fn session_address(files: &Files) -> Option<String> {
 }
 
 /// `SSH_CONNECTION=` client, its port, server, its port.
-fn session_in(variable: &[u8]) -> Option<String> {
+fn session_in(variable: &[u8]) -> Option<Session> {
     let text = std::str::from_utf8(variable).ok()?.strip_prefix("SSH_CONNECTION=")?;
-    text.split(' ').nth(2).map(str::to_owned)
+    let server = text.split(' ').nth(2)?;
+    let (address, zone) = match server.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.to_owned())),
+        None => (server, None),
+    };
+    Some(Session { address: address.parse::<IpAddr>().ok()?.to_canonical(), zone })
 }
 
 /// Field 4 of /proc/PID/stat; the first process has none.
@@ -177,8 +201,29 @@ mod tests {
 
     #[test]
     fn a_session_is_known_by_its_variable() {
-        assert_eq!(session_in(b"SSH_CONNECTION=10.0.0.9 5000 10.0.0.1 22").as_deref(), Some("10.0.0.1"));
-        assert_eq!(session_in(b"SSH_CLIENT=10.0.0.9 5000 22"), None);
+        let nic = |name: &str, addresses: &[&str]| Nic {
+            name: name.to_owned(),
+            addresses: addresses.iter().map(|it| (*it).to_owned()).collect(),
+            ..Nic::default()
+        };
+        let ens1 = nic("ens1", &["10.0.0.1/24", "2001:db8::1/64", "fe80::1/64"]);
+        let ens2 = nic("ens2", &["10.0.0.10/24", "fe80::1/64"]);
+        let check = |server: &str, want: [bool; 2]| {
+            let session = session_in(format!("SSH_CONNECTION=10.0.0.9 5000 {server} 22").as_bytes()).unwrap();
+            assert_eq!([session.is_to(&ens1, "2"), session.is_to(&ens2, "3")], want, "{server}");
+        };
+        check("10.0.0.1", [true, false]);
+        check("::ffff:10.0.0.1", [true, false]);
+        check("2001:db8:0::1", [true, false]);
+        check("fe80::1%ens1", [true, false]);
+        check("fe80::1%ens2", [false, true]);
+        check("fe80::1%3", [false, true]);
+        check("fe80::2%ens1", [false, false]);
+        // A card that can't be told from others is one that may be cut.
+        check("fe80::1", [true, true]);
+        for other in [&b"SSH_CLIENT=10.0.0.9 5000 22"[..], b"SSH_CONNECTION=10.0.0.9 5000 UNKNOWN 65535"] {
+            assert_eq!(session_in(other), None);
+        }
         assert_eq!((parent_in("7 (a b) c) S 3 1"), parent_in("1 (init) S 0 1")), (Some(3), None));
     }
 }
