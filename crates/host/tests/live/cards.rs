@@ -103,6 +103,22 @@ fn what_a_card_has_not_is_said() {
     });
 }
 
+/// A driver that knows other words of moderation: it is named what it lacks before it is asked, for the kernel says only that
+/// something is unsupported. `tun` knows counts of frames alone (`tun_ethtool_ops`).
+#[test]
+fn a_moderation_that_a_driver_knows_nothing_of_is_refused_before_it_is_asked() {
+    within("cards::a_moderation_that_a_driver_knows_nothing_of_is_refused_before_it_is_asked", |live| {
+        if let Err(problem) = ip("tuntap add mode tap name vt") {
+            return eprintln!("not tried: this kernel has no tap: {problem}");
+        }
+        assert_eq!(read(live, "nic/vt/coalesce").as_deref(), Some(""));
+        let (cause, reason) = refused(live, "nic/vt/coalesce", Some("adaptive-rx off rx-usecs 50"));
+        assert_eq!(cause, Cause::Unsupported, "{reason}");
+        let want = "the driver of vt has no adaptive-rx and no rx-usecs: it has none of them";
+        assert!(reason.contains(want), "{reason}");
+    });
+}
+
 #[test]
 fn a_card_that_vanishes_is_gone_and_odd_names_are_names() {
     within("cards::a_card_that_vanishes_is_gone_and_odd_names_are_names", |live| {
