@@ -7,6 +7,9 @@
 
 #[path = "live/cards.rs"]
 mod cards;
+#[allow(dead_code, reason = "each test file uses a part of it")]
+#[path = "rounds/chance.rs"]
+mod chance;
 #[path = "live/facts.rs"]
 mod facts;
 #[path = "live/machine.rs"]
@@ -14,6 +17,8 @@ mod machine;
 mod namespaces;
 #[path = "live/queueing.rs"]
 mod queueing;
+#[path = "live/rounds.rs"]
+mod rounds;
 
 use std::process::{Child, Command, Stdio};
 

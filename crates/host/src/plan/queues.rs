@@ -6,7 +6,7 @@ use super::card::Card;
 use super::draft::{Draft, Stage, nth};
 use super::place::Seats;
 use crate::cpus::Cpus;
-use crate::knob::{NicKnob, Setting};
+use crate::knob::{Knob, NicKnob, Setting};
 use crate::spec::{Mode, Moderation, Spec};
 
 /// Flows that RFS remembers on the whole machine, and that a lane's queues share (kernel, networking/scaling: "a value of 32768
@@ -250,6 +250,14 @@ pub(super) fn pollers(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats
                 let knob = NicKnob::Napi(*queue, "threaded".to_owned());
                 draft.want_nic(Stage::Pollers, nic, knob, "1", &why);
             }
+        } else if is_unpolled(draft, card) {
+            draft.refuse(format!(
+                "lane `{}`, `threaded`: {name} has nothing that threads could poll, as a veth without GRO: \
+                 `features = {{ gro = true }}` under its [[nic]]",
+                lane.name,
+                name = nic.name
+            ));
+            continue;
         } else if nic.threaded.is_some() {
             draft.note(format!(
                 "Kernel threads poll all queues of {}: this kernel can't choose among them.",
@@ -270,6 +278,15 @@ pub(super) fn pollers(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats
             draft.want_nic(Stage::Pollers, nic, NicKnob::NapiThread(*queue), text, &why);
         }
     }
+}
+
+/// Whether it has no NAPI instances and will have none: a veth has them with GRO or XDP alone (`veth_enable_napi`), other drivers
+/// always, whether they tell of them or not.
+fn is_unpolled(draft: &Draft, card: &Card) -> bool {
+    let nic = card.nic;
+    let gro = Knob::nic(&nic.name, NicKnob::Feature("rx-gro".to_owned()));
+    let is_bare = nic.driver == "veth" && nic.queues.iter().all(|queue| queue.napi.is_none());
+    is_bare && draft.wanted(&gro).as_deref() != Some("on")
 }
 
 /// Polls without a packet after which interrupts come again: as few as there can be beyond the one that ends a burst.

@@ -109,3 +109,31 @@ fn what_is_wished_of_queues_that_a_lane_shares_is_left_out_and_said() {
         "No queue of ens1 is for this alone, so it is left out: moderation of queues that no lane has";
     check("virtio", "moderation = { rx-usecs = 5 }", "", &[of_others]);
 }
+
+/// A veth has NAPI instances with GRO alone, and takes no threads without.
+#[test]
+fn threads_poll_only_what_has_something_to_poll() {
+    let card = |features: &str| {
+        format!(
+            "[[nic]]\nname = 'veth0'\n{features}[[lane]]\nname = 'a'\nports = 1\nqueues = 1\ncores = '1'\nthreaded = true\n"
+        )
+    };
+    let mut facts = facts("veth");
+    facts.nics[0].name = "veth0".to_owned();
+    for queue in &mut facts.nics[0].queues {
+        queue.napi = None;
+        queue.napi_settings.clear();
+    }
+    facts.nics[0].threaded = Some(false);
+    let planned = |facts: &Facts, features: &str| plan::plan(&Spec::parse(&card(features)).unwrap(), facts);
+    let refused = planned(&facts, "").unwrap_err();
+    assert!(
+        refused.len() == 1 && refused[0].0.contains("`threaded`: veth0 has nothing that threads could poll"),
+        "{refused:?}"
+    );
+    planned(&facts, "features = { gro = true }\n").unwrap();
+    facts.nics[0].driver = "ixgbe".to_owned();
+    planned(&facts, "").unwrap();
+    (facts.nics[0].driver, facts.nics[0].queues[0].napi) = ("veth".to_owned(), Some(8193));
+    planned(&facts, "").unwrap();
+}
