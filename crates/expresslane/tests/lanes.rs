@@ -6,93 +6,19 @@
     reason = "a test's helpers fail the test, and say what they skip"
 )]
 
-#[path = "../../host/tests/namespaces/mod.rs"]
-mod namespaces;
+mod machine;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
-use namespaces::Pair;
+use machine::{Machine, PROGRAM, Running, affinity, run, told, wait};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_expresslane");
 /// Facts of machines that are elsewhere.
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/machines");
 
-/// A namespace with a card of four queues, whose other end is elsewhere; and a directory for a journal.
-struct Machine {
-    pair: Pair,
-    directory: PathBuf,
-}
-
-impl Machine {
-    /// None, with the reason on stderr: this user can't make one.
-    fn new() -> Option<Machine> {
-        let pair = Pair::new("xll", ["vs", "vc"], "198.18.79")?;
-        let directory = std::env::temp_dir().join(&pair.names[0]);
-        fs::create_dir_all(&directory).unwrap();
-        Some(Machine { pair, directory })
-    }
-
-    fn name(&self) -> &str {
-        &self.pair.names[0]
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.directory.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn lanes(&self, words: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.name(), PROGRAM, "lanes"]).args(words);
-        command.env("EXPRESSLANE_STATE_DIR", self.directory.join("state"));
-        command
-    }
-
-    /// What it prints; it must end with this code.
-    fn ends(&self, words: &[&str], code: i32) -> String {
-        let output = self.lanes(words).output().unwrap();
-        let text = told(&output);
-        assert_eq!(output.status.code(), Some(code), "lanes {words:?}: {text}");
-        text
-    }
-
-    /// What can be set, as text; numbers that the kernel hands out anew are left out.
-    fn facts(&self) -> serde_json::Value {
-        let mut facts: serde_json::Value = serde_json::from_str(&self.ends(&["facts", "--json"], 0)).unwrap();
-        for nic in facts["nics"].as_array_mut().unwrap() {
-            for queue in nic["queues"].as_array_mut().unwrap() {
-                queue.as_object_mut().unwrap().remove("napi");
-            }
-        }
-        facts
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn told(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
 fn machine(name: &str) -> String {
     Path::new(MACHINES).join(format!("{name}.json")).to_str().unwrap().to_owned()
-}
-
-/// Ends with what it started.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Anything that lives for a while.
@@ -105,12 +31,6 @@ fn wish(pid: u32) -> String {
     format!(
         "[[nic]]\nname = \"vs\"\n[[lane]]\nname = \"redis\"\nports = 6379\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n[default]\nrate-max = \"1Gbit\"\n"
     )
-}
-
-fn affinity(pid: u32) -> String {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().to_owned()
 }
 
 #[test]
@@ -414,16 +334,6 @@ fn what_somebody_else_changed_is_left_and_named() {
     assert_ne!(affinity(pid), "1");
 }
 
-/// Asks again until it is so.
-#[expect(clippy::disallowed_methods, reason = "another process is waited for")]
-fn wait(mut is_so: impl FnMut() -> bool, what: &str) {
-    let began = std::time::Instant::now();
-    while !is_so() {
-        assert!(began.elapsed().as_secs() < 60, "waited 60 s for {what}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn a_session_that_is_cut_does_not_keep_what_nobody_confirms() {
     let Some(host) = Machine::new() else { return };
@@ -478,12 +388,6 @@ fn when_who_waits_is_killed_others_say_so_and_a_guard_goes_back() {
     guard.says("the lanes were reverted: there is nothing left to guard");
     assert_eq!(guard.child.wait().unwrap().code(), Some(0), "{:?}", guard.said);
     assert_eq!(host.facts(), before);
-}
-
-/// Something that somebody else does to the machine.
-fn run(program: &str, words: &str) {
-    let output = Command::new(program).args(words.split(' ')).output().unwrap();
-    assert!(output.status.success(), "{program} {words}: {}", told(&output));
 }
 
 /// `lanes guard` at work, and what it says. It ends with this, and by itself when a test waits for a word that never comes.

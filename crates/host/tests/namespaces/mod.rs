@@ -34,6 +34,17 @@ impl Pair {
         network: &str,
         sender_count: u32,
     ) -> Option<Pair> {
+        Pair::with_queues(tag, cards, network, QUEUE_COUNT, sender_count)
+    }
+
+    /// The same, and the first card has so many queues.
+    pub(crate) fn with_queues(
+        tag: &str,
+        cards: [&str; 2],
+        network: &str,
+        queue_count: u32,
+        sender_count: u32,
+    ) -> Option<Pair> {
         let number = PAIRS.fetch_add(1, Ordering::Relaxed);
         let name = |side: &str| format!("{tag}{}n{number}{side}", std::process::id());
         let pair = Pair { names: [name("a"), name("b")] };
@@ -45,11 +56,11 @@ impl Pair {
             }
             ip(&format!("-n {name} link set lo up")).unwrap();
         }
-        let queues = |senders: u32| format!("numtxqueues {senders} numrxqueues {QUEUE_COUNT}");
+        let queues = |senders: u32| format!("numtxqueues {senders} numrxqueues {queue_count}");
         let [card, peer] = cards;
         ip(&format!(
             "link add {card} {} netns {a} type veth peer name {peer} {} netns {b}",
-            queues(QUEUE_COUNT),
+            queues(queue_count),
             queues(sender_count)
         ))
         .unwrap();
