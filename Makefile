@@ -168,7 +168,7 @@ bench-lanes: build ## A noisy neighbour beside redis-server, with lanes and with
 	@$(PYTHON) bench/lanes.py $(ARGS)
 
 .PHONY: bench-load
-bench-load: build ## CPU per request of the load itself: bench run, redis-benchmark and a bare client
+bench-load: build ## CPU per request of the load itself: bench run, redis-benchmark, memtier_benchmark if it is there, a bare client
 	@$(call need,redis-benchmark,redis-tools)
 	@$(PYTHON) bench/load.py $(ARGS)
 
