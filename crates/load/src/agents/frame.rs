@@ -23,6 +23,7 @@ const HEAD_SIZE: usize = SIZE_SIZE + PROOF_SIZE;
 fn mac(key: &[u8; PROOF_SIZE], number: u64, size: [u8; SIZE_SIZE], body: &[u8]) -> Hmac<Sha256> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(&number.to_be_bytes());
+    // A body of another size is another body, so this one adds nothing; it is part of the protocol.
     mac.update(&size);
     mac.update(body);
     mac

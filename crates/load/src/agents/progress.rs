@@ -118,7 +118,11 @@ mod tests {
             let other = of(Second::new(operations.into_iter()));
             assert!(matches!(begun().second(&other), Err(Breach::Nonsense(_))));
         }
-        let spoilt: [fn(&mut Second); 5] = [
+        let spoilt: [fn(&mut Second); 9] = [
+            |second| second.operations[0].errors = COUNT_MAX + 1,
+            |second| second.operations[0].wrong = COUNT_MAX + 1,
+            |second| second.operations[0].response.record_n(1, COUNT_MAX + 1).unwrap(),
+            |second| second.parts[9].0 = COUNT_MAX + 1,
             |second| second.begun = u64::MAX,
             |second| second.moved = u64::MAX,
             |second| second.in_flight_max = u64::MAX,
@@ -139,9 +143,12 @@ mod tests {
             reported.counters = (0..count).map(|index| (format!("{index:0name_size$}"), 1.0)).collect();
             assert_eq!(begun().second(&reported).is_ok(), want, "{count} of {name_size} bytes");
         }
-        for last_share in [f64::NAN, f64::INFINITY, -1.0] {
-            assert!(begun().done(&Done { last_share, ..Done::default() }).is_err());
+        for share in [f64::NAN, f64::INFINITY, -1.0, 1001.0] {
+            assert!(begun().done(&Done { last_share: share, ..Done::default() }).is_err());
+            assert!(begun().done(&Done { thread_use: vec![0.5, share], ..Done::default() }).is_err());
         }
-        assert!(begun().done(&Done { answered: u64::MAX, ..Done::default() }).is_err());
+        assert!(begun().done(&Done { answered: COUNT_MAX + 1, ..Done::default() }).is_err());
+        assert!(begun().done(&Done { unanswered: COUNT_MAX + 1, ..Done::default() }).is_err());
+        assert!(begun().done(&Done { answered: COUNT_MAX, last_share: 1.0, ..Done::default() }).is_ok());
     }
 }

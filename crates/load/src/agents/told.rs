@@ -149,12 +149,15 @@ mod tests {
         let second = |ns: u64| {
             let mut second = Second::new([Operation::Get].into_iter());
             second.send_lag.record_n(ns, 10).unwrap();
+            second.operations[0].response.record_n(ns, 9).unwrap();
+            second.begun = 10;
             AgentSecond::of(&Reported { second, counters: BTreeMap::from([("cpu_steal".to_owned(), 0.5)]) })
         };
         let run =
             AgentRun { seconds: vec![second(9_000_000), second(100), second(200)], ..AgentRun::default() };
         let read: AgentRun = serde_json::from_str(&serde_json::to_string(&run).unwrap()).unwrap();
         assert_eq!(read, run);
+        assert_eq!(read.seconds[0].answered, 9, "what is under way is not answered");
         let lag = read.send_lag(1..7);
         assert_eq!((lag.len(), lag.max()), (20, 200), "the first was left out, and the last are not there");
         let spoilt = AgentSecond { answered: 0, send_lag: "?".to_owned(), counters: BTreeMap::new() };

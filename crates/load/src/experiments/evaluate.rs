@@ -364,9 +364,10 @@ mod tests {
         near(row(&evaluation, "Little / offered").from, 1.0);
         near(row(&evaluation, "per instance").from, 1e6);
         near(row(&evaluation, "spread within runs").from, 7.0);
+        near(row(&evaluation, "spread of all runs").from, 30.276_503_540_974_915 * 1_000.0);
         near(row(&evaluation, "mean from due").to, 22_005.0);
         assert_eq!((spread.change, spread.verdict, evaluation.finding), (None, None, Finding::StandIn(None)));
-        assert!(evaluation.sentence().contains("1 pairs are too few"), "{}", evaluation.sentence());
+        assert!(evaluation.sentence().contains("1 pair is too few"), "{}", evaluation.sentence());
         assert!(!evaluation.tells());
     }
 
@@ -419,6 +420,7 @@ mod tests {
         assert!(
             first.is_doubtful && first.from.is_some() && first.change.is_none() && first.pairs_count == 0
         );
+        assert!(evaluation.points.iter().all(|point| point.is_doubtful));
     }
 
     #[test]
@@ -431,6 +433,40 @@ mod tests {
         assert!(of("a").any(|row| row.headline_percent.is_some() && !row.published.is_empty()));
         assert!(of("installed").all(|row| row.headline_percent.is_none() && row.published.is_empty()));
         assert_eq!(of("installed").count(), Preset::of(Id::E2).figures.len());
+    }
+
+    /// Of a histogram by buckets; and a percentile that one of the pairs does not tell is not concluded from the others.
+    #[test]
+    fn each_number_of_the_tail_is_its_own() {
+        let planned = planned(Id::E2);
+        let mut runs = Vec::new();
+        for pair in 0..7 {
+            for arm in &planned.arms {
+                runs.push(Measured {
+                    bucket_means_ns: [1e5, 1.2e5, 1.4e5],
+                    slow_share: 0.11,
+                    ..measured(Id::E2, &arm.arm, pair, None, 1.3e5)
+                });
+            }
+        }
+        let evaluation = Evaluation::of(&planned, &runs);
+        for (name, want) in [
+            ("p99", 3.9e5),
+            ("mean by buckets", 1.2e5),
+            (" at lower edges", 1e5),
+            (" at upper edges", 1.4e5),
+            ("true mean", 1.3e5),
+            ("above 360 us", 0.11),
+        ] {
+            near(row(&evaluation, name).from, want);
+        }
+        assert!(
+            evaluation.rows[0].change.is_some() && evaluation.points.iter().all(|point| !point.is_doubtful)
+        );
+        runs[0].p99_ns = None;
+        let first = &Evaluation::of(&planned, &runs).rows[0];
+        assert_eq!((first.pairs_count, first.change, first.verdict), (7, None, None));
+        assert!(first.from.is_some());
     }
 
     #[test]

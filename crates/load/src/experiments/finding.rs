@@ -53,10 +53,14 @@ impl Evaluation {
             Finding::Reproduced => format!("Reproduced{change}."),
             Finding::NotReproduced => format!("Not reproduced{change}."),
             Finding::CantTell => format!("Can't tell whether it is reproduced{change}."),
-            Finding::StandIn(None) => format!(
-                "No repetition of what was published, and {} pairs are too few to tell {to} from {from}.",
-                row.pairs_count
-            ),
+            Finding::StandIn(None) => {
+                let few = match row.pairs_count {
+                    0 => "without a pair that counts nothing tells".to_owned(),
+                    1 => "1 pair is too few to tell".to_owned(),
+                    count => format!("{count} pairs are too few to tell"),
+                };
+                format!("No repetition of what was published, and {few} {to} from {from}.")
+            }
             Finding::StandIn(Some(Word::CantTell)) => format!(
                 "No repetition of what was published; can't tell whether {to} differs from {from}{change}."
             ),

@@ -53,6 +53,43 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// What it is, in a line.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Measure::RoundTrip => "mean of the levels' mean round trips",
+            Measure::Spread => {
+                "standard deviation of the levels' mean round trips: what was called predictability"
+            }
+            Measure::SpreadShare => "that by the mean round trip: 0.55 of a server that is only saturated",
+            Measure::SpreadOfRuns => "standard deviation of the means of all single runs",
+            Measure::SpreadWithin => {
+                "mean of the runs' own standard deviations: how unlike single requests are"
+            }
+            Measure::Little => {
+                "requests in flight (rate × round trip) by those offered; below 1 the client itself takes time"
+            }
+            Measure::FromDue => {
+                "mean from when a request could have been sent, which adds what waits inside the load"
+            }
+            Measure::PerInstance => "requests a second of one instance of the server",
+            Measure::Throughput => "requests a second of all instances",
+            Measure::PerCore => "requests a second by the cores that the server has",
+            Measure::PerDollar => "requests a second by the price of the machine (--price)",
+            Measure::P99 => "99 of 100 requests need at most this long",
+            Measure::Slow => "share of the requests that needed longer than that",
+            Measure::BucketsLower => "mean with each request at the lower edge of its bucket of 40 µs",
+            Measure::BucketsMiddle => {
+                "mean with each request at the middle of its bucket of 40 µs, as it was published"
+            }
+            Measure::BucketsUpper => "mean with each request at the upper edge of its bucket of 40 µs",
+            Measure::Mean => "mean of all requests, without buckets",
+            Measure::GetAt(_) => "mean of the GETs with values of that many bytes",
+            Measure::SetAt(_) => "mean of the SETs with values of that many bytes",
+            Measure::BothAt(_) => "mean of the GETs' mean and the SETs' mean, as it was published",
+            Measure::MixAt(_) => "mean of all operations, 70 GETs to 30 SETs",
+        }
+    }
+
     /// Which way is good; none: neither.
     pub fn direction(self) -> Option<Direction> {
         match self {

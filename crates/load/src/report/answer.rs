@@ -221,16 +221,25 @@ fn claims(view: &View<'_>) -> Vec<(Tone, String, String)> {
     claims.collect()
 }
 
+/// The first letter is a great one, but that of a percentile's name.
 pub(crate) fn capital(text: &str) -> String {
     let mut chars = text.chars();
+    if text.starts_with('p') && chars.clone().nth(1).is_some_and(|next| next.is_ascii_digit()) {
+        return text.to_owned();
+    }
     chars.next().map(|first| first.to_uppercase().collect::<String>() + chars.as_str()).unwrap_or_default()
+}
+
+/// A name of several words is told from the sentence around it.
+pub(crate) fn quoted(name: &str) -> String {
+    if name.contains(' ') { format!("“{name}”") } else { name.to_owned() }
 }
 
 /// "with B, p99 response fell by 47 % against A (95 %: −50 % to −43 %)".
 fn moved(view: &View<'_>, compared: &Compared, change: &Change, word: Word) -> String {
     let (share, interval) = (change.share(), number::change_interval(change.share_interval()));
     let confidence = number::percent_short(change.level.confidence());
-    let (a, b) = (&view.declared.name_a, &view.declared.name_b);
+    let [a, b] = [&view.declared.name_a, &view.declared.name_b].map(|name| quoted(name));
     let what = compared.label;
     match word {
         Word::Same => {
@@ -308,6 +317,12 @@ fn tile(view: &View<'_>, compared: &Compared) -> Tile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_several_words_and_of_percentiles_stay_what_they_are() {
+        assert_eq!([quoted("lanes"), quoted("as it is")], ["lanes", "“as it is”"]);
+        assert_eq!(["p99 4 ms", "pace", "the p99"].map(capital), ["p99 4 ms", "Pace", "The p99"]);
+    }
 
     /// That nothing got worse is an answer, and a good one.
     #[test]

@@ -165,7 +165,8 @@ fn reading() -> Markup {
             span.stand-in { "(grey, in parentheses)" }
             " where another protocol stands in for the published one. “Reproduced” is a word for repetitions over the same "
             "protocol and topology alone. The two values are middles over pairs of runs; a change has an interval from six pairs on. "
-            "“Load-limited”: the load was the limit there, so that server may do better than the figure says."
+            "“Load-limited”: the load was the limit there, so that server may do better than the figure says. "
+            "“Quick”: the short form, with too few pairs to call a difference."
         }
     }
 }
@@ -198,6 +199,7 @@ fn experiment(evaluation: &Evaluation) -> Markup {
             }
             @for step in whole { (of_step(evaluation, step)) }
             (single_steps(evaluation))
+            (meanings(evaluation))
             @if evaluation.rows.iter().any(|row| row.is_doubtful) {
                 p { "?: not one pair counts, so nothing is concluded; the runs that were left out stand below." }
             }
@@ -222,6 +224,18 @@ fn of_step(evaluation: &Evaluation, step: &Step) -> Markup {
             (numbers(evaluation, &rows, &from, &to))
         }
     }
+}
+
+/// What the numbers of an experiment are. Those of several sizes are told once.
+fn meanings(evaluation: &Evaluation) -> Markup {
+    let mut shown = Table::new(["number", "what it is"]);
+    for figure in Preset::of(evaluation.planned.id).figures {
+        let (name, what) = (figure.name.trim().replace(" us", " µs"), figure.measure.meaning());
+        if shown.rows.iter().all(|row| row[1] != what) {
+            shown.rows.push(vec![name, what.to_owned()]);
+        }
+    }
+    html! { details { summary { (mark(evaluation)) "What these numbers are" } (table(&shown)) } }
 }
 
 /// Steps of which one number is told.
@@ -257,7 +271,7 @@ fn numbers(evaluation: &Evaluation, rows: &[&Row], from: &str, to: &str) -> Mark
                     td.number { (value(row, row.to)) }
                     td.number { @if let Some(change) = &row.change { (number::change(change.share())) } @else { "–" } }
                     td.number { @if let Some(change) = &row.change { (number::change_interval(change.share_interval())) } @else { "–" } }
-                    td { (mark) (told(row)) }
+                    td.told { (mark) (told(row)) }
                 } } }
             }
         }

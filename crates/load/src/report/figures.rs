@@ -96,7 +96,7 @@ pub(crate) fn at_level(view: &View<'_>) -> String {
 
 /// A place on a sweep: `100 connections`, `85,000 requests/s`.
 pub(crate) fn level_text(name: &str, level: f64) -> String {
-    let level = super::number::plain(level);
+    let level = super::number::short(level);
     match name {
         "rate" => format!("{level} requests/s"),
         name => format!("{level} {}", super::doubts::clipped(name)),

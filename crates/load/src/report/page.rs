@@ -9,7 +9,7 @@ use super::answer::{Answer, Tile, Tone, answer, capital};
 use super::date::date;
 use super::doubts::{self, clipped, exposed};
 use super::figures::{self, Figure, Table};
-use super::label::{label, shown_or_not};
+use super::label::{MEANINGS, label, meaning, shown_or_not};
 use super::number;
 use super::svg::Short;
 use super::view::{Arm, Placed, View};
@@ -114,8 +114,17 @@ fn first(view: &View<'_>, answer: &Answer) -> Markup {
         (doubts(view))
         @if !answer.tiles.is_empty() {
             div.tiles { @for tile in &answer.tiles { (tile_shown(tile)) } }
+            (meanings())
         }
     }
+}
+
+/// What the numbers of the page are, for whom their names don't say it.
+fn meanings() -> Markup {
+    let mut shown = Table::new(["number", "what it is"]);
+    let metrics = Metric::all().map(|metric| (label(metric), meaning(metric)));
+    shown.rows.extend(metrics.chain(MEANINGS).map(|(name, what)| vec![name.to_owned(), what.to_owned()]));
+    html! { details { summary { "What these numbers are" } (table(&shown)) } }
 }
 
 pub(super) fn tone_class(tone: Tone) -> &'static str {
@@ -193,7 +202,7 @@ fn shown(view: &View<'_>, figure: &Figure) -> Markup {
             h3 { (figure.title) @if view.is_quick { " " span.quick { "quick" } } }
             p { @if view.is_comparison() { (figure.finding) } @else { (capital(&figure.finding)) } }
             @if figure.has_arms && view.is_comparison() {
-                div.legend { @for arm in view.arms() { span { (sample(arm)) " " (view.name(arm)) } } }
+                div.legend { @for arm in view.arms() { span { (sample(arm)) " " (arm.letter()) ": " (view.name(arm)) } } }
             }
             (PreEscaped(&figure.svg))
             figcaption {
@@ -269,7 +278,7 @@ fn method(view: &View<'_>) -> Markup {
             pre { (command(&head.command)) }
         }
         @if let Some(first) = first {
-            (facts(first))
+            (facts(first, view.runs.len()))
         }
         @if !head.plan.is_null() {
             details { summary { "The plan" } pre { (clipped_plan(&head.plan)) } }
@@ -277,7 +286,7 @@ fn method(view: &View<'_>) -> Markup {
     }
 }
 
-fn facts(head: &crate::result::RunHead) -> Markup {
+fn facts(head: &crate::result::RunHead, runs_count: usize) -> Markup {
     let workload = &head.workload;
     let pace = match head.rate {
         Some(rate) => format!("{} requests/s, {}", number::plain(rate), clipped(&head.arrivals)),
@@ -304,7 +313,7 @@ fn facts(head: &crate::result::RunHead) -> Markup {
         ("seed", head.seed.to_string()),
     ];
     html! {
-        p { "The first run; what differs in the others stands in the table of all runs." }
+        @if runs_count > 1 { p { "The first run; what differs in the others stands in the table of all runs." } }
         div.wide tabindex="0" role="region" aria-label="Workload" {
             table { tbody { @for (name, value) in rows { tr { th scope="row" { (name) } td { (value) } } } } }
         }
@@ -437,7 +446,7 @@ fn runs(view: &View<'_>) -> Markup {
     }
     let more = view.runs.len().saturating_sub(RUNS_MAX);
     html! {
-        (table(&shown))
+        div.runs { (table(&shown)) }
         @if more > 0 { p { "And " (more) " more: they are in the figures and in the result's file." } }
     }
 }
@@ -463,7 +472,7 @@ fn run(view: &View<'_>, placed: &Placed<'_>, metrics: &[Metric]) -> Vec<String> 
     let gates = placed.gates.iter().filter(|gate| gate.colour != Colour::Green);
     let mut doubts: Vec<String> =
         gates.map(|gate| format!("{}: {}", colour_word(gate.colour), clipped(&gate.name))).collect();
-    if placed.is_excluded {
+    if placed.is_excluded && view.is_comparison() {
         doubts.insert(0, "left out".to_owned());
     }
     row.push(if doubts.is_empty() { "none".to_owned() } else { doubts.join(", ") });

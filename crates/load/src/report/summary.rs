@@ -8,7 +8,7 @@ use super::doubts;
 use super::figures::level_text;
 use super::label::{label, shown_or_not};
 use super::number;
-use super::view::{Compared, Placed, View};
+use super::view::{Arm, Compared, Placed, View};
 use crate::analysis::{Metric, Share, Window};
 use crate::float::float;
 use crate::result::Saved;
@@ -20,6 +20,8 @@ use crate::statistics::verdict::Word;
 const WIDTH: usize = 80;
 /// Characters of a column of times.
 const COLUMN: usize = 10;
+/// Characters of a set-up's name above its column.
+const COLUMN_A_B: usize = 9;
 /// Lines of a table of runs.
 const RUNS_MAX: usize = 60;
 /// What is not parted from the number before it.
@@ -193,8 +195,14 @@ fn compared(text: &mut Text, view: &View<'_>) {
         let [a, b, change, interval, word] = cells;
         format!("{name:<21} {a:>9} {b:>9} {change:>7}  {interval:<18} {word}")
     };
-    let names = [super::view::Arm::A, super::view::Arm::B].map(|arm| cut(view.name(arm), 9));
-    text.line(&line("", [&names[0], &names[1], "change", "95 %", ""]));
+    let names = [Arm::A, Arm::B].map(|arm| view.name(arm));
+    let mut heads = names.map(|name| cut(name, COLUMN_A_B));
+    // Names that are too long, or alike as far as they fit, stand in the line above.
+    if heads.iter().zip(names).any(|(head, name)| head != name) {
+        heads = [Arm::A, Arm::B].map(|arm| arm.letter().to_owned());
+        text.wrapped("", &format!("A: {}; B: {}", names[0], names[1]));
+    }
+    text.line(&line("", [&heads[0], &heads[1], "change", "95 %", ""]));
     for compared in &view.compared {
         let (change, interval, word) = match &compared.judged {
             Some((change, verdict)) => (

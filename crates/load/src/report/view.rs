@@ -26,6 +26,14 @@ pub(crate) enum Arm {
 }
 
 impl Arm {
+    /// What it is called beside its name.
+    pub(crate) fn letter(self) -> &'static str {
+        match self {
+            Arm::B => "B",
+            Arm::A | Arm::Floor => "A",
+        }
+    }
+
     /// What its lines are drawn as: A's solid, B's dashed.
     pub(crate) fn class(self) -> &'static str {
         match self {

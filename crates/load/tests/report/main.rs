@@ -129,11 +129,28 @@ fn a_comparison_says_what_changed_before_anything_else() {
     let saved = made_up::compare(2, 10, 0.7);
     let page = check(&saved);
     let headline = headline(&page);
-    assert!(headline.starts_with("With lanes on, p99 response fell by 3"), "{headline}");
+    assert!(headline.starts_with("With “lanes on”, p99 response fell by 3"), "{headline}");
     assert!(headline.contains("10 pairs, 0 left out."), "{headline}");
     assert!(page.contains("<b class=\"better\">better</b>"));
     assert_eq!(ids(&page), ["paired", "percentiles", "strips", "fanout", "heat", "split", "order"]);
     assert!(page.contains("differs as declared") && !page.contains("differs, unexplained"));
+    // Bars of two set-ups are told apart by letters, and the legend says whose they are.
+    for bar in
+        [">A mean</text>", ">B mean</text>", ">A server</text>", ">B server</text>", " A: lanes off</span>"]
+    {
+        assert!(page.contains(bar), "{bar}");
+    }
+    let meanings = page.find("What these numbers are").unwrap();
+    for name in [
+        "throughput",
+        "p99.9 response",
+        "tail gap, p99.9 − p50",
+        "wobble of the p99",
+        "send lag",
+        "in flight",
+    ] {
+        assert!(page[meanings..].contains(&format!("<tr><td>{name}</td>")), "{name}");
+    }
     assert_eq!(page, load::report::page(&saved), "the same result makes the same page");
 }
 
@@ -141,6 +158,13 @@ fn a_comparison_says_what_changed_before_anything_else() {
 fn a_terminal_shows_the_same_in_80_columns() {
     assert_eq!(summary(&made_up::compare(2, 6, 0.7)), include_str!("compare.txt"));
     assert_eq!(summary(&made_up::search(4)), include_str!("search.txt"));
+    // Names that would be cut to the same nine characters are told apart.
+    let mut servers = made_up::compare(2, 6, 0.7);
+    servers.head.plan["declared"]["name_a"] = serde_json::json!("127.0.0.1:6379");
+    servers.head.plan["declared"]["name_b"] = serde_json::json!("127.0.0.1:7000");
+    let text = summary(&servers);
+    assert!(text.contains("\nA: 127.0.0.1:6379; B: 127.0.0.1:7000\n"), "{text}");
+    assert!(text.lines().any(|line| line.split_whitespace().take(3).eq(["A", "B", "change"])), "{text}");
 }
 
 #[test]
@@ -188,7 +212,7 @@ fn a_red_run_takes_its_pair_with_it() {
     saved.head.plan["declared"]["name_a"] = serde_json::json!(HOSTILE);
     let page = check(&saved);
     assert!(headline(&page).contains("7 pairs, 1 left out."), "{}", headline(&page));
-    assert_eq!(page.matches("<td>left out").count(), 2);
+    assert_eq!(page[page.find("Every run").unwrap()..].matches("<td>left out").count(), 2);
     saved.runs.truncate(10);
     let page = check(&saved);
     assert!(headline(&page).starts_with("No claim: 4 pairs count"), "{}", headline(&page));
@@ -519,7 +543,7 @@ fn a_machine_of_many_long_words_leaves_room_for_the_answer() {
         surroundings.environment = serde_json::json!({ "groups": groups });
     }
     let page = check(&saved);
-    assert!(headline(&page).starts_with("With lanes on, p99 response fell"));
+    assert!(headline(&page).starts_with("With “lanes on”, p99 response fell"));
     assert!(page.contains(" more rows: they are in the result's file."));
 }
 

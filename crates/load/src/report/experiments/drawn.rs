@@ -97,9 +97,9 @@ fn lines(evaluation: &Evaluation) -> Option<Drawn> {
         let places: Vec<(f64, f64)> = points.iter().map(|(x, y)| (level.at(*x), upright.at(*y))).collect();
         drawing.curve(&format!("{} {}", weight(arm), class(arm)), &places);
         for ((x, y), place) in points.iter().zip(&places) {
-            let told = format!("{}, {}: {}", clipped(&arm.name), number::plain(*x), number::time(*y));
+            let told = format!("{}, {}: {}", clipped(&arm.name), number::short(*x), number::time(*y));
             drawing.mark(class(arm), class(arm) == "b", *place, &told);
-            numbers.rows.push(vec![clipped(&arm.name), number::plain(*x), number::time(*y)]);
+            numbers.rows.push(vec![clipped(&arm.name), number::short(*x), number::time(*y)]);
         }
     }
     numbers.rows.truncate(ROWS_MAX);
@@ -140,6 +140,7 @@ fn strips(evaluation: &Evaluation) -> Option<Drawn> {
     let mut y = 0.0;
     for (arm, points) in &sets {
         let name = clipped(&arm.name);
+        drawing.line("grid", (0.0, y), (RIGHT, y));
         drawing.text("note", (LEFT + 6.0, y + 22.0), Anchor::Start, &name);
         y += STRIP;
         let middle = median(points.iter().map(|point| point.value).collect())?;

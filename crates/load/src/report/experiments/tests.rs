@@ -95,6 +95,12 @@ fn what_stands_in_is_headed_and_its_published_figures_are_grey() {
         assert_eq!(section.contains("class=\"stand-in\">("), stands_in, "{id}");
         assert!(section.contains("Published → here") && section.contains("not to be had here"), "{id}");
         assert!(section.contains("Runs that don't count ("), "{id}");
+        let meanings = &section[section.find("What these numbers are").unwrap()..];
+        let told: std::collections::BTreeSet<_> =
+            Preset::of(id).figures.iter().map(|figure| figure.measure.meaning()).collect();
+        for meaning in told {
+            assert_eq!(meanings.matches(&meaning.replace('\'', "'")).count(), 1, "{id}: {meaning}");
+        }
     }
     let tail = section(&page, Id::E2);
     // The default machine's table has no published figures, and no headline.

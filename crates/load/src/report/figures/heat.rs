@@ -25,8 +25,15 @@ const ROWS: usize = 36;
 const SHADES: usize = 6;
 /// Counters that are drawn.
 const COUNTERS_MAX: usize = 6;
-/// Counters that usually explain a stripe, by parts of their names: these go first.
-const TELLING: [&str; 6] = ["steal", "pressure", "softirq", "retrans", "involuntary", "switches"];
+/// Counters that usually explain a stripe, with what they are called: these go first.
+const TELLING: [(&str, &str); COUNTERS_MAX] = [
+    ("cpu_steal", "taken by other machines, cpus"),
+    ("pressure_cpu", "share of the time in which a task waited for a cpu"),
+    ("cpu_softirq", "soft interrupts, cpus"),
+    ("tcp_retransmits", "TCP segments sent again"),
+    ("process_switches_involuntary", "load and server held up by other tasks"),
+    ("context_switches", "switches from task to task"),
+];
 
 struct Map<'r, 'a> {
     arm: Arm,
@@ -60,8 +67,9 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = format!("Every response, over time{}", at_level(view));
     let finding = finding(view, &maps);
     let svg = drawing.finish("heat", &title, &finding);
-    let reading = "The darker, the more responses of that second took that long, in six steps of a factor of four. One run of each \
-                   set-up: the one with the middle p99. Each strip below has its own scale, from zero to the number at its end.";
+    let reading = "The fuller the colour, the more responses of that second took that long, in six steps of a factor of four. One run \
+                   of each set-up: the one with the middle p99. Each strip below is what the kernel counted, on its own scale from \
+                   zero to the number at its end: “cpus” are cpus' worth of time, all else is a second's.";
     let table = table(view, &maps);
     Some(Figure { id: "heat", title, finding, reading, svg, table, has_arms: true, more: None })
 }
@@ -81,7 +89,7 @@ fn map<'r, 'a>(view: &'r View<'a>, arm: Arm) -> Option<Map<'r, 'a>> {
         })
         .collect();
     let mut names: Vec<&String> = run.seconds.iter().flat_map(|saved| saved.counters.keys()).collect();
-    let rank = |name: &str| TELLING.iter().position(|part| name.contains(part)).unwrap_or(TELLING.len());
+    let rank = |name: &str| TELLING.iter().position(|(known, _)| *known == name).unwrap_or(TELLING.len());
     names.sort_by(|left, right| rank(left).cmp(&rank(right)).then(left.cmp(right)));
     names.dedup();
     let value =
@@ -142,6 +150,12 @@ fn rows(times: &Histogram<u64>, upright: &Axis, top: f64) -> Vec<u64> {
     counts
 }
 
+/// A counter as people read it.
+fn called(name: &str) -> String {
+    let known = TELLING.iter().find(|(known, _)| *known == name);
+    known.map_or_else(|| clipped(name).replace('_', " "), |(_, words)| (*words).to_owned())
+}
+
 fn strips(drawing: &mut Drawing, map: &Map<'_, '_>, top: f64) {
     let width = (RIGHT - LEFT) / map.columns.len() as f64;
     for (index, (name, values)) in map.counters.iter().enumerate() {
@@ -156,12 +170,7 @@ fn strips(drawing: &mut Drawing, map: &Map<'_, '_>, top: f64) {
         path += &format!("V{}Z", Short(bottom));
         drawing.path("area strip", &path);
         drawing.line("grid", (LEFT, bottom), (RIGHT, bottom));
-        drawing.text(
-            "tick minor",
-            (LEFT, bottom - STRIP + 14.0),
-            Anchor::Start,
-            &clipped(name).replace('_', " "),
-        );
+        drawing.text("tick minor", (LEFT, bottom - STRIP + 14.0), Anchor::Start, &called(name));
         drawing.text("tick minor", (RIGHT, bottom - STRIP + 14.0), Anchor::End, &number::short(most));
     }
 }
@@ -189,7 +198,7 @@ fn table(view: &View<'_>, maps: &[Map<'_, '_>]) -> Table {
     let mut head: Vec<String> = ["second", "responses", "mean", "p99"].map(str::to_owned).to_vec();
     let names: Vec<&String> =
         maps.first().iter().flat_map(|map| &map.counters).map(|(name, _)| name).collect();
-    head.extend(names.iter().map(|name| clipped(name).replace('_', " ")));
+    head.extend(names.iter().map(|name| called(name)));
     let mut table = Table::new(head);
     for map in maps {
         let seconds = map.run.seconds.iter().zip(&map.run.figures.seconds);

@@ -30,6 +30,8 @@ const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.99
 struct Bar {
     arm: Arm,
     name: String,
+    /// Beside it in the picture.
+    label: String,
     response_ns: f64,
     service_ns: f64,
     lag_ns: f64,
@@ -74,6 +76,7 @@ fn bars_of(view: &View<'_>, arm: Arm) -> Vec<Bar> {
     let mut bars = vec![Bar {
         arm,
         name: named(view, arm, "mean"),
+        label: lettered(view, arm, "mean"),
         response_ns: run.response().mean(),
         service_ns: run.service().mean(),
         lag_ns: (run.response().mean() - run.service().mean()).max(0.0),
@@ -84,6 +87,7 @@ fn bars_of(view: &View<'_>, arm: Arm) -> Vec<Bar> {
             bars.push(Bar {
                 arm,
                 name: named(view, arm, name),
+                label: lettered(view, arm, name),
                 response_ns,
                 service_ns: float(run.service().value_at_quantile(quantile)),
                 lag_ns: float(run.figures.send_lag.value_at_quantile(quantile)),
@@ -94,10 +98,17 @@ fn bars_of(view: &View<'_>, arm: Arm) -> Vec<Bar> {
     bars
 }
 
+/// With its set-up's letter, so that colours don't stand alone.
+fn lettered(view: &View<'_>, arm: Arm, what: &str) -> String {
+    if view.is_comparison() { format!("{} {what}", arm.letter()) } else { what.to_owned() }
+}
+
 /// Time of the cpus for a request.
 struct Cost {
     arm: Arm,
     name: String,
+    /// Beside it in the picture.
+    label: String,
     ns: f64,
 }
 
@@ -122,7 +133,8 @@ fn costs_of(view: &View<'_>, arm: Arm) -> Vec<Cost> {
     let machine = CPU_COUNTERS.map(|(name, words)| (words, counter(name)));
     let seen = programs.into_iter().chain(machine);
     let some = seen.filter_map(|(what, ns)| Some((what, ns.filter(|ns| ns.is_finite() && *ns > 0.0)?)));
-    some.map(|(what, ns)| Cost { arm, name: named(view, arm, what), ns }).collect()
+    let cost = |(what, ns)| Cost { arm, name: named(view, arm, what), label: lettered(view, arm, what), ns };
+    some.map(cost).collect()
 }
 
 fn draw_costs(drawing: &mut Drawing, costs: &[Cost], top: f64) {
@@ -133,8 +145,7 @@ fn draw_costs(drawing: &mut Drawing, costs: &[Cost], top: f64) {
     drawing.columns(&level, top, bottom, "time");
     for (index, cost) in costs.iter().enumerate() {
         let top = top + index as f64 * COST_ROW + 4.0;
-        let short = cost.name.rsplit(", ").next().unwrap_or_default();
-        drawing.text("tick", (COST_LEFT - 8.0, top + 14.0), Anchor::End, short);
+        drawing.text("tick", (COST_LEFT - 8.0, top + 14.0), Anchor::End, &cost.label);
         let told = format!("{}: {}", cost.name, number::time(cost.ns));
         let width = level.at(cost.ns) - level.at(0.0);
         drawing.bar(cost.arm.class(), (level.at(0.0), top), (width, COST_ROW - 8.0), &told);
@@ -143,8 +154,7 @@ fn draw_costs(drawing: &mut Drawing, costs: &[Cost], top: f64) {
 
 fn draw(drawing: &mut Drawing, bar: &Bar, level: &Axis, top: f64) {
     let class = bar.arm.class();
-    let short = bar.name.rsplit(", ").next().unwrap_or_default();
-    drawing.text("tick", (LEFT - 8.0, top + 17.0), Anchor::End, short);
+    drawing.text("tick", (LEFT - 8.0, top + 17.0), Anchor::End, &bar.label);
     let zero = level.at(0.0);
     let width = |ns: f64| level.at(ns) - zero;
     let told = |what: &str, ns: f64| format!("{}, {what}: {}", bar.name, number::time(ns));

@@ -101,15 +101,21 @@ fn finding(view: &View<'_>, strips: &[Strip<'_>]) -> String {
     let sentences = strips.iter().map(|strip| {
         let middle = median(strip.middle.iter().map(|point| point.1).collect());
         let of = named(view, strip.arm, "");
-        let of = if of.is_empty() { "The line".to_owned() } else { format!("{of}'s line") };
+        let of = if of.is_empty() { "The line".to_owned() } else { format!("{of}: the line") };
         let straight = match &strip.trend {
-            Some(trend) => format!(
-                "drifts by {} ({}) and is {} rough",
-                number::change(trend.drift),
-                number::change_interval(trend.drift_interval),
-                number::percent(trend.roughness)
-            ),
-            None => "is too short to say whether it is straight".to_owned(),
+            Some(trend) => {
+                let word = match trend.word() {
+                    "can't tell" => "may drift or not",
+                    word => word,
+                };
+                format!(
+                    "{word}: {} from end to end ({}), roughness {}",
+                    number::change(trend.drift),
+                    number::change_interval(trend.drift_interval),
+                    number::percent(trend.roughness)
+                )
+            }
+            None => "too short to say whether it is straight".to_owned(),
         };
         format!("{of} lies at {}, {straight}.", number::time_or_not(middle))
     });
