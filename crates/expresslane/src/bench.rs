@@ -49,6 +49,9 @@ impl Trouble {
 
 /// Does what is asked; how the program ends.
 pub(crate) fn bench(verb: &BenchVerb) -> Result<(), Trouble> {
+    if let Some(wanted) = verb.wanted() {
+        report::may_be_written(wanted)?;
+    }
     match verb {
         BenchVerb::Run(settings) => run::run(settings),
         BenchVerb::Search(settings) => search::search(settings),

@@ -294,6 +294,19 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     refused(&["run", &address, "--rate", "0"], 2, "above zero");
     refused(&["run", &address, "--cpus", "8000"], 2, "may not run on cpu 8000");
     refused(&["run", &address, "--result", "/no/such/folder"], 1, "name another file");
+    for flag in ["--html", "--csv", "--runs-csv", "--hgrm"] {
+        // Before anything is loaded: nobody listens there.
+        refused(&["run", &address, flag, "/no/such/folder"], 1, "/no/such/folder: No such file");
+        refused(&["search", &address, flag, "/tmp"], 1, "/tmp: Is a directory");
+    }
+    let folder = Folder::new("bench-words-files");
+    let (new, old) = (folder.path("new.html"), folder.path("old.html"));
+    std::fs::write(&old, "kept").unwrap();
+    refused(&["run", &address, "--html", &new, "--csv", &old], 1, "nobody listens there");
+    assert!(!std::path::Path::new(&new).exists(), "nothing is left of a try");
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "kept");
+    let all = ["run", &address, "--duration", "10s", "--warm-up", "10"];
+    refused(&all, 2, "--warm-up 10 leaves nothing of --duration 10s");
     let served = Served::start("bench-words", &["--lanes", "1", "--requirepass", "secret"]);
     let port = format!(":{}", served.port());
     refused(&["run", &port, "-a", "wrong"], 1, "WRONGPASS");
@@ -333,6 +346,7 @@ fn a_search_ends() {
     assert_eq!((saved.head.kind.as_str(), saved.is_complete), ("search", true));
     refused(&["search", "--keep", "p98<1ms"], 2, "is no bound");
     refused(&["search", "--rate", "5"], 2, "--from says where it begins");
+    refused(&["search", "--from", "100", "--most", "99"], 2, "--from 100 is above --most 99");
 }
 
 #[test]

@@ -53,7 +53,27 @@ pub(super) fn write_page(repetition: &Repetition, wanted: &Wanted) -> Result<(),
 }
 
 fn put(path: &Path, text: String) -> Result<(), Trouble> {
-    std::fs::write(path, text).map_err(|error| Trouble::load(format!("{}: {error}", path.display())))
+    std::fs::write(path, text).map_err(|error| unwritten(path, &error))
+}
+
+fn unwritten(path: &Path, error: &std::io::Error) -> Trouble {
+    Trouble::load(format!("{}: {error}; name another file", path.display()))
+}
+
+/// Tries the files that are wanted, before hours go into what they are to hold. Pipes and devices are left alone.
+pub(super) fn may_be_written(wanted: &Wanted) -> Result<(), Trouble> {
+    let Wanted { html, hgrm, csv, runs_csv } = wanted;
+    for path in [html, hgrm, csv, runs_csv].into_iter().flatten() {
+        let is_new = !path.exists();
+        if is_new || path.is_file() || path.is_dir() {
+            let tried = File::options().append(true).create(true).open(path);
+            tried.map_err(|error| unwritten(path, &error))?;
+        }
+        if is_new {
+            std::fs::remove_file(path).map_err(|error| unwritten(path, &error))?;
+        }
+    }
+    Ok(())
 }
 
 /// The summary on standard output, for people or for programs.

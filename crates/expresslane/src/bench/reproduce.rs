@@ -165,7 +165,7 @@ fn place(settings: &ReproduceSettings, facts: &Facts, roster: Option<&Roster>) -
     let peer = settings.peer.clone();
     if !setup::is_self(&peer) && !is_installed(&peer) {
         return Err(Trouble::load(format!(
-            "`{peer}` is not to be found: install it (Debian: apt-get install redis-server), or name another --peer"
+            "`{peer}` is not to be found: install it (redis-server is in Debian's package of that name), or name another --peer"
         )));
     }
     let program = program.to_string_lossy().into_owned();

@@ -156,8 +156,13 @@ pub(super) fn order(
         cpus,
         ramp,
         wait,
-        ..
+        warm_up,
     } = &settings.pace;
+    let is_all = |seconds: &u32| *seconds > 0 && Duration::from_secs(u64::from(*seconds)) >= *duration;
+    if let Some(seconds) = warm_up.filter(is_all) {
+        let duration = humantime::format_duration(*duration);
+        return Err(format!("--warm-up {seconds} leaves nothing of --duration {duration}"));
+    }
     let workload = settings.workload.workload();
     let login = settings.target.login();
     let is_cluster = settings.target.cluster || login.dialect.has_map();

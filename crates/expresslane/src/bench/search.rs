@@ -25,6 +25,12 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
             "a search chooses its rates: --from says where it begins, --rate is for run",
         ));
     }
+    if settings.from > settings.most {
+        return Err(Trouble::usage(format!(
+            "--from {} is above --most {}: a search goes upwards",
+            settings.from, settings.most
+        )));
+    }
     let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
     let agents = hosts.agents.as_ref();
     let mut order = run::order(&settings.address, &settings.load, agents).map_err(Trouble::usage)?;
@@ -45,7 +51,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
     }
     let server_pid = run::server_pid(&order);
     let mut witness = Witness::new();
-    let mut search = Search::new(settings.from, settings.most.max(settings.from));
+    let mut search = Search::new(settings.from, settings.most);
     for number in 0.. {
         let Some(rate) = search.next() else { break };
         order.pace = match settings.load.pace.arrivals {
@@ -69,7 +75,8 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
     super::say(&if settings.output.json {
         format!("{}\n", serde_json::json!({ "bound": settings.keep, "found": found }))
     } else {
-        format!("{}\n", sentence(&found, settings.keep))
+        let stopped = if stop.is_set() { "Stopped before its end. " } else { "" };
+        format!("{stopped}{}\n", sentence(&found, settings.keep))
     });
     report::write(&saved, &settings.output.wanted)?;
     if stop.is_set() {
@@ -140,7 +147,7 @@ fn sentence(found: &Found, bound: Bound) -> String {
     let Some(rate) = found.rate else {
         let why =
             found.beyond.map_or_else(String::new, |(rate, reason)| format!(": at {rate:.0}/s {reason}"));
-        return format!("No rate that was tried keeps {bound}{why}.");
+        return format!("No rate was found that keeps {bound}{why}.");
     };
     let sure = if found.is_confirmed { "confirmed three times" } else { "not confirmed" };
     let beyond = found.beyond.map_or_else(

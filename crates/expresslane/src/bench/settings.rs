@@ -51,6 +51,20 @@ pub(crate) enum BenchVerb {
     Reproduce(Box<reproduce::ReproduceSettings>),
 }
 
+impl BenchVerb {
+    /// The files that it writes beside its summary.
+    pub(crate) fn wanted(&self) -> Option<&Wanted> {
+        match self {
+            BenchVerb::Run(settings) => Some(&settings.output.wanted),
+            BenchVerb::Search(settings) => Some(&settings.output.wanted),
+            BenchVerb::Compare(settings) => Some(&settings.output.wanted),
+            BenchVerb::Reproduce(settings) => Some(&settings.output.wanted),
+            BenchVerb::Report(settings) => Some(&settings.wanted),
+            BenchVerb::Agent(_) | BenchVerb::SelfTest(_) => None,
+        }
+    }
+}
+
 const SELF_TEST_LONG: &str = "Check this instrument against answers that are known.
 
 Made-up servers freeze, queue, lose, repeat, spoil, cut and babble: in memory, where every figure is exact, and over loopback sockets, where tolerances are wide enough for a busy machine. A line for each check says what was expected and what was measured. No server is needed.
@@ -93,13 +107,14 @@ const COMPARE_EXAMPLE: &str = "Examples:
       A at port 6379 against B at port 7000, ten pairs of 10 s after four of A with itself
 
 A file:
-  metric = \"p99\"                        mean p50 p90 p99 p99.9 p99.99 tail-gap wobble throughput server-cpu
-  margin-percent = 5                    changes below it are not worth speaking of
-  pairs = 10                            that count; floor-pairs = 4 of A with itself before them
+  metric = \"p99\"                # mean p50 p90 p99 p99.9 p99.99 tail-gap wobble throughput server-cpu
+  margin-percent = 5            # changes below it are not worth speaking of
+  pairs = 10                    # that count
+  floor-pairs = 4               # of A with itself before them
   claims = [\"p99 falls by >= 20 %\", \"throughput not worse than -2 %\"]
-  may-differ = [\"governor\"]             of the environment, beside the servers themselves
-  gates = [\"steal <= 30 %\"]             what drops a pair, where the usual bounds (docs/bench.md) would drop them all
-  [load]                                flags of bench run without their dashes
+  may-differ = [\"governor\"]     # of the environment, beside the servers themselves
+  gates = [\"steal <= 30 %\"]     # what drops a pair, where the usual bounds would drop them all
+  [load]                        # flags of bench run without their dashes
   rate = 20000
   duration = \"10s\"
   preload = true
@@ -114,9 +129,10 @@ A file:
   address = \"127.0.0.1:6391\"
   start = [\"expresslane\", \"serve\", \"--port\", \"6391\", \"--lanes\", \"1\", \"--lane-ports\", \"off\"]
   cpus = \"0\"
-  before = []                           commands for sh before it starts, after = [] when it has ended
+  before = []                   # commands for sh before it starts
+  after = []                    # and when it has ended
 
-Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or
+Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or \
 the file is wrong; 3 it can't be told; 4 a claim fails; 130 stopped by Ctrl-C.";
 
 const REPORT_LONG: &str = "Tell a saved result again.
@@ -146,7 +162,7 @@ Workloads: --operations get:9,set:1   get set del incr mget10 ping, with weights
            --value-size 100 | 10-1000 | 64:3,1024:1   fixed, uniform, listed with weights
            --key-distribution uniform | zipf:0.99 | hot:20:95 | sequential
 
-Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was
+Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was \
 seen can't be trusted or errors came back (the summary says which), 130 stopped by Ctrl-C, with what there is until then.";
 
 /// How the server is spoken to.

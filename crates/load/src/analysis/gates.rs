@@ -33,6 +33,7 @@ use crate::float::float;
 use crate::result::Run;
 use crate::statistics::Level;
 use crate::statistics::trend::Trend;
+use crate::workload::Operation;
 
 /// Gates of a closed loop that say that the load was the limit, and not that anything went wrong.
 pub const LOAD_LIMIT: [&str; 2] = ["Little", "load cpu"];
@@ -92,6 +93,11 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
             float(end.unanswered),
             format!("{} requests were never answered", end.unanswered),
         ));
+    }
+    let gets = figures.operations.iter().find(|(operation, _)| *operation == Operation::Get);
+    if let Some((_, gets)) = gets.filter(|(_, gets)| gets.count > 0 && gets.misses == gets.count) {
+        let words = "not one GET found its key: --preload sets them before the load".to_owned();
+        gates.push(amber("misses", float(gets.misses), words));
     }
     if total.count > 0 {
         let lag = float(figures.send_lag.value_at_quantile(0.99));
@@ -298,6 +304,13 @@ mod tests {
     #[test]
     fn each_gate_closes() {
         check(&closed(), "Little", Colour::Red);
+        let mut empty = open();
+        for second in &mut empty.seconds {
+            second.second.operations[0].misses = second.second.operations[0].response.len();
+        }
+        check(&empty, "misses", Colour::Amber);
+        empty.seconds[0].second.operations[0].misses -= 1;
+        assert!(of(&empty).iter().all(|(name, _)| name != "misses"), "one was there");
         let mut slow = open();
         slow.head.rate = Some(2015.0);
         check(&slow, "achieved", Colour::Amber);

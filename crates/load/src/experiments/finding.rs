@@ -187,6 +187,10 @@ mod tests {
         }
         check(0.5, [true, true], Word::CantTell);
         check(2.0, [true, true], Word::CantTell);
+        let mut open = row(1.0, to);
+        open.verdict = open.verdict.map(|it| Verdict { word: Word::CantTell, pairs_needed: Some(20), ..it });
+        bound(&mut open);
+        assert_eq!(open.verdict.unwrap().pairs_needed, None, "more pairs would not tell it either");
     }
 
     /// A headline of a third less, where half less was seen, or nothing.
@@ -205,6 +209,9 @@ mod tests {
         check(1.0, [false, false], Finding::NotReproduced);
         check(1.0, [true, false], Finding::NotReproduced);
         check(1.0, [false, true], Finding::CantTell);
+        // Of the recipe nothing was claimed that could be reached.
+        planned.id = Id::E5;
+        assert_eq!(finding(&planned, &[row(0.5, [false, false])]), Finding::CantTell);
     }
 
     /// Twenty-eight numbers asked at once need more pairs than ten; in families of at most twenty-five they don't.

@@ -28,7 +28,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
   expresslane bench reproduce E2 --agents 10.0.0.7,10.0.0.8 --secret-file secret --bind 10.0.0.5
       servers here, the load from two other machines; `bench agent --help` says how they are started
 
-Exit codes: 0 done, and something can be told; 1 it can't be run, or a server died (one sentence says what to do); 2 a flag is wrong;
+Exit codes: 0 done, and something can be told; 1 it can't be run, or a server died (one sentence says what to do); 2 a flag is wrong; \
 3 done, and nothing can be told (the quick form never can); 130 stopped by Ctrl-C, with what there is until then.";
 
 /// All settings of `expresslane bench reproduce`.
