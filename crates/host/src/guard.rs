@@ -377,6 +377,12 @@ mod tests {
         assert_eq!(machine.look(&[], 11_000), []);
         machine.set(&irq(), "1");
         assert_eq!(machine.look(&[], 300_000), []);
+        // However often it changes: what is kept of it does not grow.
+        for change in 0..100 {
+            machine.set(&irq(), ["0", "1"][change % 2]);
+            assert_eq!(machine.look(&[], 300_000), []);
+        }
+        assert!(machine.guard.known[&irq()].losses_ms.len() <= LOSSES_COUNT_MAX + 1);
         // The last change counts: it is not quiet before that is old.
         assert_eq!(machine.look(&[], 10_000 + WINDOW_MS), []);
         assert_eq!(machine.mend(&[], 300_000 + WINDOW_MS), [irq()]);

@@ -201,8 +201,8 @@ fn try_choose(
             }
             let free = threads.without(&taken);
             mine = mine.with(&free.iter().take(count - mine.count()).collect());
-            // A whole core's other threads stay empty.
-            taken = taken.with(if whole { &threads } else { &mine });
+            // A whole core's other threads stay empty: it is taken as soon as one of them is.
+            taken = taken.with(&mine);
         }
         if mine.count() < *count {
             return None;
@@ -324,4 +324,24 @@ fn spread_over_cores(facts: &Facts, cores: &Cpus, count: usize) -> Cpus {
 fn cores_per_socket(facts: &Facts, package: u32) -> usize {
     let of_socket = facts.cpus.iter().filter(|cpu| cpu.package == package);
     of_socket.map(|cpu| cpu.core).collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Second threads have the number after the first's here, as some firmware counts.
+    #[test]
+    fn cores_are_spread_before_their_second_threads() {
+        let cpu = |id| Cpu { id, core: id / 2, ..Cpu::default() };
+        let facts = Facts { cpus: (0..8).map(cpu).collect(), ..Facts::default() };
+        let check = |cores: &str, count: usize, want: &str| {
+            let found = spread_over_cores(&facts, &cores.parse().unwrap(), count);
+            assert_eq!(found.to_string(), want, "{count} of {cores}");
+        };
+        check("0-7", 2, "0,2");
+        check("0-7", 5, "0-2,4,6");
+        check("1,4-5", 2, "1,4");
+        check("4-5", 2, "4-5");
+    }
 }

@@ -134,11 +134,10 @@ pub(super) fn check_root(draft: &mut Draft, card: &Card, want: &str) {
 
 fn class_parameters(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, division: &Division) {
     let nic = card.nic;
-    let legacy = nic.private_flags.contains_key("channel-inline-flow-director");
     for (class, (index, queues)) in (1..).zip(&division.lanes) {
         let (lane, seat) = (&spec.lanes[*index], &seats.lanes[*index]);
         let mut wants: Vec<(String, String)> = Vec::new();
-        if lane.mode == Mode::Spread && !legacy {
+        if lane.mode == Mode::Spread {
             wants.push((format!("tc{class}_inline_fd"), "true".to_owned()));
         }
         if lane.threaded {
@@ -212,11 +211,6 @@ fn limits(draft: &mut Draft, card: &Card, classes: &Classes, spec: &Spec, divisi
             "{title}: {driver} has {} traffic classes, one of them the default lane's; the file has {} lanes for it",
             classes.count_max,
             count - 1
-        ));
-    }
-    if division.default.is_empty() {
-        draft.refuse(format!(
-            "{title}: class 0 is the default lane's on {driver} and can't be empty: [default] `queues`"
         ));
     }
     if classes.powers_of_two {

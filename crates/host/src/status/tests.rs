@@ -454,6 +454,22 @@ fn a_card_that_is_gone_or_down_is_said() {
 }
 
 #[test]
+fn what_differs_on_a_card_without_lanes_counts_for_all_of_it() {
+    let stage = tc().with(|stage| {
+        stage.plan.steps.push(step("nic/ens2/rings", "rx 4096 tx 4096", "ens2: rings"));
+        stage.readings.push(Reading::Has(Some(Setting::new("rx 512 tx 512"))));
+    });
+    let report = stage.report();
+    assert_eq!(
+        (report.lanes[0].verdict, report.verdict),
+        (Verdict::Ok, Verdict::Warning),
+        "{}",
+        report.text()
+    );
+    assert!(report.text().contains("nic/ens2/rings: wanted rx 4096"), "{}", report.text());
+}
+
+#[test]
 fn who_may_undo_it_is_named() {
     let managed = tc().with(|stage| stage.facts.nics[0].managers = vec!["NetworkManager".to_owned()]);
     managed.says("100 % on its queues", Verdict::Ok, "`nmcli device set ens1 managed no`");

@@ -52,6 +52,8 @@ fn a_kernel_without_settings_of_each_queue_has_those_of_the_card() {
         ["napi/defer-hard-irqs 2", "napi/gro-flush-timeout 20000"],
         "others wait least"
     );
+    let turned = TWO.replace("us = 50", "us = 20") + "busy-poll-us = 50\n";
+    assert_eq!(held_back(&planned(&facts, &turned))[1], "napi/gro-flush-timeout 20000", "whichever is first");
     says(&plan, "a packet of anybody may wait for 20 µs");
 }
 
@@ -70,6 +72,20 @@ fn the_thread_of_the_nth_queue_has_the_nth_core() {
     let threads = plan.steps.iter().filter(|step| step.knob.to_string().ends_with("napi-thread"));
     let wants: Vec<&str> = threads.map(|step| step.want.as_ref().unwrap().as_str()).collect();
     assert_eq!(wants, ["cpus 4 other", "cpus 5 other"]);
+}
+
+/// Intel's own driver deals a class's queues to as many pollers as there are cores.
+#[test]
+fn a_poller_has_its_share_of_the_queues() {
+    let mut facts = facts("e810-ice-oot");
+    facts.nics.truncate(1);
+    for (cores, want) in [("2-5", "1"), ("2-3", "2"), ("2", "4")] {
+        let lane =
+            format!("[[lane]]\nname = 'a'\nports = 1\nqueues = 4\ncores = '{cores}'\nthreaded = true\n");
+        let plan = planned(&facts, &lane);
+        let share = plan.steps.iter().find(|step| step.knob.to_string().ends_with("tc1_qps_per_poller"));
+        assert_eq!(share.unwrap().want.as_ref().unwrap().as_str(), want, "{cores}");
+    }
 }
 
 #[test]

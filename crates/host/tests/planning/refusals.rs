@@ -35,6 +35,27 @@ fn a_card_is_found_or_the_file_is_wrong() {
     assert_eq!(plan::plan(&by_bus, &facts).unwrap().lanes[0].nic.as_deref(), Some("ens2"));
 }
 
+/// What a card lacks for a backend that is asked for by name.
+#[test]
+fn a_backend_that_a_card_lacks_is_refused_with_what_it_lacks() {
+    let ports = "[[lane]]\nname = 'a'\nports = '1-2'\nmode = 'one-queue-per-port'\n";
+    let one = "[[lane]]\nname = 'a'\nports = 1\n";
+    let check = |facts: &Facts, backend: &str, rest: &str, want: &str| {
+        let text = format!("[[nic]]\nname = '{}'\nbackend = '{backend}'\n{rest}", facts.nics[0].name);
+        refused(facts, &text, &["`backend`", backend, want]);
+    };
+    let mut ice = facts("e810-ice");
+    ice.nics[0].ntuple = None;
+    check(&ice, "tc-channel", ports, "one queue per port wants rules (ethtool -N), and there are none here");
+    let mut igb = facts("82599-ixgbe");
+    igb.nics[0].driver = "igb".to_owned();
+    check(&igb, "rss-ntuple", one, "the rules of igb know no ports");
+    let rated = format!("{one}rate-max = '1Gbit'\n");
+    check(&facts("virtio"), "virtual", &rated, "a whole card's lane has no rates");
+    let others = format!("{one}[default]\nrate-max = '1Gbit'\n");
+    check(&facts("virtio"), "virtual", &others, "a whole card's lane has no rates");
+}
+
 #[test]
 fn ice_has_its_limits() {
     let facts = facts("e810-ice");

@@ -39,3 +39,21 @@ fn each_lane_sends_within_its_own_limit() {
     ];
     assert_eq!(sends(&(lane("a", 1, "1Gbit") + &lane("b", 2, "2Gbit"))), want);
 }
+
+/// Without RFS' table, as in a network namespace of its own, packets are not handed to the system's cores.
+#[test]
+fn packets_of_lanes_that_share_queues_stay_where_rfs_can_not_be_seen() {
+    let mut facts = facts("veth");
+    let name = facts.nics[0].name.clone();
+    let text = format!("[[nic]]\nname = '{name}'\n[[lane]]\nname = 'a'\nports = 1\ncores = '1'\n");
+    let hands_on = |facts: &host::Facts| {
+        let plan = plan::plan(&Spec::parse(&text).unwrap(), facts).unwrap();
+        let is_noted =
+            plan.notes.iter().any(|note| note.contains("net.core.rps_sock_flow_entries can't be seen here"));
+        (plan.steps.iter().any(|step| step.knob.to_string().ends_with("rps_cpus")), is_noted)
+    };
+    facts.sysctls.insert("net.core.rps_sock_flow_entries".to_owned(), "0".to_owned());
+    assert_eq!(hands_on(&facts), (true, false));
+    facts.sysctls.remove("net.core.rps_sock_flow_entries");
+    assert_eq!(hands_on(&facts), (false, true));
+}
