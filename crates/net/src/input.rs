@@ -1,8 +1,9 @@
-//! Where received bytes lie: all connections receive into one shared buffer, hot in the cache, and only what a lane
-//! leaves unconsumed moves into a buffer of the connection's own. An idle connection holds none.
+//! Where received bytes lie: all connections receive into one shared buffer, hot in the cache, one behind the other. When all
+//! is consumed it begins anew; only what a lane leaves unconsumed in a turn moves into a buffer of the connection's own, once
+//! somebody else receives. An idle connection holds none.
 //!
 //! ```text
-//!   shared  [ consumed | unconsumed, of `owner` |              ]   64 KiB, one for each net
+//!   shared  [ consumed | of one | consumed | of another |      ]   128 KiB, one for each net; room for 64 more, or all are moved out
 //!   Rest    [ consumed | kept for later         ] spare          only for a connection with a cut or unread frame
 //! ```
 //! A byte leaves the shared buffer at most once; while it is consumed piecemeal only an offset advances. Bytes that
@@ -28,53 +29,102 @@ const LARGE_COUNT_MAX: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Shared {
     buffer: Box<[u8]>,
+    /// Behind what was received last; 0 while nobody has bytes here.
+    end: usize,
+    /// How many connections have bytes here, and those that have or had since there were none.
+    count: usize,
+    owners: Vec<ConnId>,
+    /// When they received.
+    turn: u64,
+}
+
+/// Where in the shared buffer a connection's bytes lie that it has not consumed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
     start: usize,
     end: usize,
-    owner: Option<ConnId>,
+}
+
+impl Held {
+    pub(crate) fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    pub(crate) fn len(self) -> usize {
+        self.end - self.start
+    }
 }
 
 impl Shared {
     pub(crate) fn new() -> Shared {
-        Shared { buffer: vec![0; INPUT_MAX].into_boxed_slice(), start: 0, end: 0, owner: None }
+        let buffer = vec![0; 2 * INPUT_MAX].into_boxed_slice();
+        Shared { buffer, end: 0, count: 0, owners: Vec::new(), turn: 0 }
     }
 
-    /// Whose bytes lie here.
-    pub(crate) fn owner(&self) -> Option<ConnId> {
-        self.owner
+    /// What a connection has here.
+    pub(crate) fn of(&self, held: Held) -> &[u8] {
+        &self.buffer[held.start..held.end]
     }
 
-    /// What `conn` has not consumed of it.
-    pub(crate) fn of(&self, conn: ConnId) -> &[u8] {
-        if self.owner == Some(conn) { &self.buffer[self.start..self.end] } else { &[] }
+    /// Whether whoever has bytes here must be moved out before somebody receives: they are of an earlier turn, or too many.
+    pub(crate) fn is_in_the_way(&self, turn: u64) -> bool {
+        self.count > 0 && (self.turn != turn || self.end > INPUT_MAX)
     }
 
-    /// Room to receive into. Whoever had bytes here must have been moved out before.
+    /// Room for `size` bytes, [`INPUT_MAX`] at most, to receive into.
     pub(crate) fn room(&mut self, size: usize) -> &mut [u8] {
-        assert!(self.owner.is_none(), "the shared buffer is free");
-        &mut self.buffer[..size]
+        &mut self.buffer[self.end..self.end + size]
     }
 
-    /// The first `size` bytes were just received.
+    /// The first `size` bytes of the room, which were just received.
     pub(crate) fn received(&self, size: usize) -> &[u8] {
-        &self.buffer[..size]
+        &self.buffer[self.end..self.end + size]
     }
 
-    /// The first `size` bytes were just received, and stay here for `conn`.
-    pub(crate) fn keep(&mut self, conn: ConnId, size: usize) {
-        (self.start, self.end) = (0, size);
-        self.owner = if size == 0 { None } else { Some(conn) };
+    /// They stay here for `conn`. Nobody is in the way, so all here are of this turn.
+    pub(crate) fn keep(&mut self, conn: ConnId, size: usize, turn: u64) -> Held {
+        self.turn = turn;
+        let start = self.end;
+        if size > 0 {
+            self.end += size;
+            self.count += 1;
+            self.owners.push(conn);
+        }
+        Held { start, end: self.end }
     }
 
-    pub(crate) fn consume(&mut self, size: usize) {
-        assert!(size <= self.end - self.start, "no more is consumed than was shown");
-        self.start += size;
-        if self.start == self.end {
-            self.owner = None;
+    pub(crate) fn consume(&mut self, held: &mut Held, size: usize) {
+        assert!(size <= held.len(), "no more is consumed than was shown");
+        held.start += size;
+        if held.is_empty() {
+            self.leave();
         }
     }
 
-    pub(crate) fn forget(&mut self) {
-        self.owner = None;
+    /// What a connection has here is needed no more.
+    pub(crate) fn forget(&mut self, held: &mut Held) {
+        if !std::mem::take(held).is_empty() {
+            self.leave();
+        }
+    }
+
+    fn leave(&mut self) {
+        self.count -= 1;
+        if self.count == 0 {
+            self.end = 0;
+            self.owners.clear();
+        }
+    }
+
+    /// Those who have bytes here, and some who had: each is to be forgotten, and the list given back.
+    pub(crate) fn take_owners(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.owners)
+    }
+
+    pub(crate) fn give_back(&mut self, mut owners: Vec<ConnId>) {
+        assert!(self.count == 0, "everybody has left");
+        owners.clear();
+        self.owners = owners;
     }
 }
 
@@ -165,6 +215,33 @@ impl Rests {
 mod tests {
     use super::*;
     use crate::chance::Chance;
+
+    #[test]
+    fn the_shared_buffer_begins_anew_when_all_is_consumed() {
+        let mut shared = Shared::new();
+        let (first, second) = (ConnId { index: 0, generation: 1 }, ConnId { index: 1, generation: 1 });
+        for turn in 1..4 {
+            shared.room(3).copy_from_slice(b"one");
+            let mut one = shared.keep(first, 3, turn);
+            shared.room(INPUT_MAX)[..3].copy_from_slice(b"two");
+            let mut two = shared.keep(second, 3, turn);
+            assert_eq!((shared.of(one), shared.of(two)), (&b"one"[..], &b"two"[..]));
+            shared.consume(&mut one, 2);
+            shared.consume(&mut two, 3);
+            assert_eq!((shared.of(one), shared.end), (&b"e"[..], 6));
+            assert!(!shared.is_in_the_way(turn) && shared.is_in_the_way(turn + 1));
+            shared.forget(&mut one);
+            assert_eq!((shared.end, shared.owners.len()), (0, 0));
+            assert!(!shared.is_in_the_way(turn + 1));
+        }
+        let mut many = shared.keep(first, INPUT_MAX, 4);
+        assert!(!shared.is_in_the_way(4));
+        shared.keep(second, 1, 4);
+        assert!(shared.is_in_the_way(4), "there is no room for a whole receive");
+        assert_eq!(shared.take_owners(), [first, second]);
+        shared.consume(&mut many, INPUT_MAX);
+        assert!(shared.is_in_the_way(4));
+    }
 
     #[test]
     fn a_rest_is_a_queue_that_never_holds_twice_what_it_keeps() {

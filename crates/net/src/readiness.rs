@@ -27,7 +27,7 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use crate::input::{Rest, Rests, Shared};
+use crate::input::{Held, Rest, Rests, Shared};
 use crate::kernel::{Accept, Kernel, Signal, Transfer, Whose};
 use crate::output::Pool;
 use crate::slots::Slots;
@@ -81,6 +81,8 @@ struct Conn<S> {
     above_mark: bool,
     /// The turn of the last receive; zero before the first.
     received_turn: u64,
+    /// What it has received and its lane not consumed: in the shared buffer, or in its own, never in both.
+    held: Held,
     rest: Rest,
     output: Output,
     listener: ListenerId,
@@ -92,6 +94,10 @@ impl<S> Conn<S> {
     /// A flush would do something for it.
     fn is_due(&self) -> bool {
         if self.output.is_empty() { self.state == State::Closing } else { !self.full }
+    }
+
+    fn unconsumed_size(&self) -> usize {
+        self.held.len() + self.rest.bytes().len()
     }
 }
 
@@ -161,7 +167,7 @@ impl<K: Kernel> Readiness<K> {
         if signal.writable && conn.full {
             conn.full = false;
             self.kernel.had_room(&conn.socket, id);
-            self.soil(id);
+            soil(conn, id, &mut self.dirty);
         }
         if signal.readable {
             self.announce(id);
@@ -222,6 +228,7 @@ impl<K: Kernel> Readiness<K> {
             ended: false,
             above_mark: false,
             received_turn: 0,
+            held: Held::default(),
             rest: Rest::default(),
             output: Output::new(),
             listener,
@@ -241,11 +248,7 @@ impl<K: Kernel> Readiness<K> {
 
     /// Receives once, behind what is already held. The connection may be gone afterwards.
     fn receive(&mut self, id: ConnId) {
-        if let Some(owner) = self.shared.owner() {
-            let keeper = self.conns.get_mut(owner).expect("a connection's end frees the shared buffer");
-            keeper.rest.append(self.shared.of(owner), &mut self.rests);
-            self.shared.forget();
-        }
+        self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         let size_max = INPUT_MAX - conn.rest.bytes().len();
         conn.received_turn = self.turn;
@@ -256,7 +259,7 @@ impl<K: Kernel> Readiness<K> {
                 conn.readable = size == size_max;
                 conn.ended |= conn.ending && !conn.readable;
                 if conn.rest.is_empty() {
-                    self.shared.keep(id, size);
+                    conn.held = self.shared.keep(id, size, self.turn);
                 } else {
                     conn.rest.append(self.shared.received(size), &mut self.rests);
                 }
@@ -278,13 +281,20 @@ impl<K: Kernel> Readiness<K> {
         }
     }
 
-    /// Marks a connection for the next flush.
-    fn soil(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
-        if !conn.in_dirty {
-            conn.in_dirty = true;
-            self.dirty.push(id);
+    /// Moves out of the shared buffer whoever is in the way of a receive.
+    fn make_way(&mut self) {
+        if !self.shared.is_in_the_way(self.turn) {
+            return;
         }
+        let owners = self.shared.take_owners();
+        for id in &owners {
+            let Some(conn) = self.conns.get_mut(*id) else { continue };
+            if !conn.held.is_empty() {
+                conn.rest.append(self.shared.of(conn.held), &mut self.rests);
+                self.shared.forget(&mut conn.held);
+            }
+        }
+        self.shared.give_back(owners);
     }
 
     /// Sends once if there is something to send and room for it.
@@ -320,7 +330,7 @@ impl<K: Kernel> Readiness<K> {
         } else {
             conn.output.report(&mut self.blocks);
             if !conn.full {
-                self.soil(id);
+                soil(conn, id, &mut self.dirty);
             }
         }
     }
@@ -349,11 +359,7 @@ impl<K: Kernel> Readiness<K> {
 
     /// Throws away what a lingering client still sends, one receive a turn.
     fn drain(&mut self, id: ConnId, thrown_size: usize) {
-        if let Some(owner) = self.shared.owner() {
-            let keeper = self.conns.get_mut(owner).expect("a connection's end frees the shared buffer");
-            keeper.rest.append(self.shared.of(owner), &mut self.rests);
-            self.shared.forget();
-        }
+        self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         self.counters.receives += 1;
         let received = self.kernel.receive(&conn.socket, self.shared.room(INPUT_MAX));
@@ -376,9 +382,7 @@ impl<K: Kernel> Readiness<K> {
     /// The connection is no more; the lane hears of it unless it has already.
     fn end(&mut self, id: ConnId, why: Why) {
         let Some(mut conn) = self.conns.remove(id) else { return };
-        if self.shared.owner() == Some(id) {
-            self.shared.forget();
-        }
+        self.shared.forget(&mut conn.held);
         conn.rest.release(&mut self.rests);
         conn.output.clear();
         conn.output.reclaim(&mut self.blocks);
@@ -390,9 +394,23 @@ impl<K: Kernel> Readiness<K> {
             self.news.push(Event::Closed { conn: id, why });
         }
     }
+}
 
-    fn open(&mut self, id: ConnId) -> Option<&mut Conn<K::Socket>> {
-        self.conns.get_mut(id).filter(|conn| conn.state == State::Open)
+fn open<S>(conns: &mut Slots<Conn<S>>, id: ConnId) -> Option<&mut Conn<S>> {
+    conns.get_mut(id).filter(|conn| conn.state == State::Open)
+}
+
+/// The lane gets a connection's output in hand, which the next flush will look at.
+fn lend<S>(conn: &mut Conn<S>, id: ConnId, dirty: &mut Vec<ConnId>, blocks: &mut Pool) {
+    soil(conn, id, dirty);
+    conn.output.lend(blocks);
+}
+
+/// Marks a connection for the next flush.
+fn soil<S>(conn: &mut Conn<S>, id: ConnId, dirty: &mut Vec<ConnId>) {
+    if !conn.in_dirty {
+        conn.in_dirty = true;
+        dirty.push(id);
     }
 }
 
@@ -437,42 +455,38 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
-        let (turn, in_shared_size) = (self.turn, self.shared.of(id).len());
-        let conn = self.open(id)?;
-        let has_room = in_shared_size + conn.rest.bytes().len() < INPUT_MAX;
-        if need == Need::More && conn.readable && conn.received_turn != turn {
-            if has_room {
-                self.receive(id);
-                self.open(id)?;
-            } else {
-                // The lane has asked and got nothing new: it is told again, when it may have made room.
-                conn.input = Input::Quiet;
-                self.announce(id);
+        if need == Need::More {
+            let conn = open(&mut self.conns, id)?;
+            if conn.readable && conn.received_turn != self.turn {
+                if conn.unconsumed_size() < INPUT_MAX {
+                    self.receive(id);
+                } else {
+                    // The lane has asked and got nothing new: it is told again, when it may have made room.
+                    conn.input = Input::Quiet;
+                    self.announce(id);
+                }
             }
         }
-        self.soil(id);
-        let conn = self.conns.get_mut(id).expect("it is open");
-        conn.output.lend(&mut self.blocks);
-        let input = if conn.rest.is_empty() { self.shared.of(id) } else { conn.rest.bytes() };
+        let conn = open(&mut self.conns, id)?;
+        lend(conn, id, &mut self.dirty, &mut self.blocks);
+        let input = if conn.rest.is_empty() { self.shared.of(conn.held) } else { conn.rest.bytes() };
         Some(Stream { input, output: &mut conn.output, end: conn.ended })
     }
 
     fn output(&mut self, id: ConnId) -> Option<&mut Output> {
-        self.open(id)?;
-        self.soil(id);
-        let conn = self.conns.get_mut(id).expect("it is open");
-        conn.output.lend(&mut self.blocks);
+        let conn = open(&mut self.conns, id)?;
+        lend(conn, id, &mut self.dirty, &mut self.blocks);
         Some(&mut conn.output)
     }
 
     fn consume(&mut self, id: ConnId, size: usize) {
-        if size == 0 || self.open(id).is_none() {
+        let Some(conn) = open(&mut self.conns, id) else { return };
+        if size == 0 {
             return;
         }
-        if self.shared.owner() == Some(id) {
-            self.shared.consume(size);
+        if conn.rest.is_empty() {
+            self.shared.consume(&mut conn.held, size);
         } else {
-            let conn = self.conns.get_mut(id).expect("it is open");
             conn.rest.consume(size, &mut self.rests);
         }
     }
@@ -485,10 +499,8 @@ impl<K: Kernel> Net for Readiness<K> {
             (Close::AfterFlush, State::Open) => {
                 conn.state = State::Closing;
                 conn.rest.release(&mut self.rests);
-                if self.shared.owner() == Some(id) {
-                    self.shared.forget();
-                }
-                self.soil(id);
+                self.shared.forget(&mut conn.held);
+                soil(conn, id, &mut self.dirty);
             }
         }
     }
@@ -503,7 +515,7 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn give(&mut self, id: ConnId) -> Option<Handover> {
-        let conn = self.open(id)?;
+        let conn = open(&mut self.conns, id)?;
         if conn.received_turn != 0 || conn.output.written() != 0 {
             return None;
         }
@@ -522,12 +534,12 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn queue(&mut self, id: ConnId) -> Option<u32> {
-        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        let conn = open(&mut self.conns, id)?;
         self.kernel.queue(&conn.socket)
     }
 
     fn cpu(&mut self, id: ConnId) -> Option<u32> {
-        let conn = self.conns.get_mut(id).filter(|conn| conn.state == State::Open)?;
+        let conn = open(&mut self.conns, id)?;
         self.kernel.cpu(&conn.socket)
     }
 

@@ -163,6 +163,65 @@ pub(crate) fn a_budget_goes_on_with_the_rest<W: World>() {
     assert!(world.net().stream(conn, Need::Rest).unwrap().input.is_empty());
 }
 
+/// Many receive in the same turn, more than the shared buffer holds, and each leaves some of it: nobody's bytes are another's,
+/// and one that goes takes only its own with it.
+pub(crate) fn what_several_have_received_stays_theirs<W: World>() {
+    let mut world = W::make(Limits::default());
+    let mut clients: Vec<_> = (0..6).map(|_| open(&mut world)).collect();
+    // Of each connection other bytes.
+    let all = pattern(4 << 20);
+    let want = |number: usize, at: usize, size: usize| &all[number * 37 + at..][..size];
+    let mut written = [0_usize; 6];
+    let mut consumed = [0_usize; 6];
+    let mut state = 1_u64;
+    let mut chance = |limit: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).expect("31 bits") % limit
+    };
+    for turn in 0..300 {
+        for (number, (client, _)) in clients.iter_mut().enumerate() {
+            let size = [0, 10, 700, 30_000][chance(4)];
+            written[number] += client.write(want(number, written[number], size));
+        }
+        world.net().poll(&mut Vec::new());
+        // All receive before the first of them consumes.
+        let receiving = clients.len() - chance(2);
+        for (_, conn) in &clients[..receiving] {
+            world.net().stream(*conn, Need::More).expect("it is open");
+        }
+        for (number, (_, conn)) in clients.iter().enumerate() {
+            let input = world.net().stream(*conn, Need::Rest).expect("it is open").input;
+            assert!(
+                input == want(number, consumed[number], input.len()),
+                "connection {number} in turn {turn}"
+            );
+            let size = [input.len(), chance(input.len() + 1), 0][chance(3)];
+            world.net().consume(*conn, size);
+            consumed[number] += size;
+        }
+        if turn == 200 {
+            let (_, conn) = clients.pop().expect("there are six");
+            world.net().close(conn, Close::Now);
+        }
+        world.net().flush();
+    }
+    assert!(consumed.iter().all(|size| *size > 500_000), "{consumed:?}");
+}
+
+pub(crate) fn what_a_closed_connection_left_is_not_kept<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let (mut other_client, other) = open(&mut world);
+    client.write(b"never read");
+    await_input(&mut world, conn, 10);
+    world.net().close(conn, Close::AfterFlush);
+    // It lingers while another one receives.
+    other_client.write(b"z");
+    await_input(&mut world, other, 1);
+    world.net().consume(other, 1);
+    assert_eq!(world.net().kept_size(), 0);
+}
+
 /// Whoever sends faster than the lane reads gets one receive a turn, like everybody else.
 pub(crate) fn a_turn_receives_once<W: World>() {
     let mut world = W::make(Limits::default());

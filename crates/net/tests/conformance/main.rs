@@ -55,6 +55,8 @@ suite! {
         cases::input_is_announced_once_until_asked_for,
         cases::a_rest_grows_byte_by_byte,
         cases::a_budget_goes_on_with_the_rest,
+        cases::what_several_have_received_stays_theirs,
+        cases::what_a_closed_connection_left_is_not_kept,
         cases::a_turn_receives_once,
         cases::unconsumed_input_slows_the_sender,
         cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
