@@ -163,6 +163,7 @@ mod tests {
     fn a_run_that_was_cut_or_failed_is_not_whole() {
         let whole = run(head(), &[(600_000, 100)]);
         assert!(Measured::of(&whole).is_whole);
+        assert!(!Measured::of(&run(head(), &[(600_000, 0)])).is_whole, "not one reply");
         // Ten requests lie above the p99 of a thousand.
         let p99 = |count| Measured::of(&run(head(), &[(600_000, count)])).p99_ns;
         assert_eq!((p99(100).is_some(), p99(99)), (true, None));

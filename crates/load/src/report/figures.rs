@@ -13,6 +13,7 @@ mod split;
 mod strips;
 mod sweep;
 
+use super::answer::quoted;
 use super::view::{Arm, View};
 
 /// Rows of a table behind a figure.
@@ -81,7 +82,7 @@ pub(crate) fn all(view: &View<'_>) -> Vec<Figure> {
 pub(crate) fn named(view: &View<'_>, arm: Arm, what: &str) -> String {
     match (view.name(arm), what) {
         ("", what) => what.to_owned(),
-        (name, "") => name.to_owned(),
+        (name, "") => quoted(name),
         (name, what) => format!("{name}, {what}"),
     }
 }

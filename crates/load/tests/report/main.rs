@@ -140,6 +140,17 @@ fn a_comparison_says_what_changed_before_anything_else() {
     {
         assert!(page.contains(bar), "{bar}");
     }
+    assert!(page.contains("pair by pair, from “lanes off” to “lanes on”"));
+    // Counters that explain a stripe are drawn first, by what they mean, and none twice.
+    let mut counted = saved.clone();
+    for second in counted.runs.iter_mut().flat_map(|run| &mut run.seconds) {
+        second.counters.extend(
+            [("chosen_softirq", 0.5), ("tcp_retransmits", 3.0)].map(|(name, value)| (name.to_owned(), value)),
+        );
+    }
+    let strips = check(&counted);
+    assert!(strips.contains("TCP segments sent again") && strips.contains("switches from task to task"));
+    assert!(!strips.contains("chosen softirq"));
     let meanings = page.find("What these numbers are").unwrap();
     for name in [
         "throughput",

@@ -90,6 +90,8 @@ fn map<'r, 'a>(view: &'r View<'a>, arm: Arm) -> Option<Map<'r, 'a>> {
         .collect();
     let mut names: Vec<&String> = run.seconds.iter().flat_map(|saved| saved.counters.keys()).collect();
     let rank = |name: &str| TELLING.iter().position(|(known, _)| *known == name).unwrap_or(TELLING.len());
+    // Of no chosen cpus these are those of all cpus once more.
+    names.retain(|name| !name.starts_with("chosen_"));
     names.sort_by(|left, right| rank(left).cmp(&rank(right)).then(left.cmp(right)));
     names.dedup();
     let value =

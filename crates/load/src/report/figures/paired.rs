@@ -1,6 +1,7 @@
 //! What changed from A to B: a dot for each pair, the estimate and its interval for each metric. Noise and answer at once.
 
 use super::{Figure, ROWS_MAX, Table, extent};
+use crate::report::answer::quoted;
 use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Compared, View};
@@ -38,8 +39,8 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     for (index, compared) in shown.iter().enumerate() {
         row(&mut drawing, compared, &level, TOP + index as f64 * ROW);
     }
-    let title =
-        format!("What changed, pair by pair, from {} to {}", view.declared.name_a, view.declared.name_b);
+    let [a, b] = [&view.declared.name_a, &view.declared.name_b].map(|name| quoted(name));
+    let title = format!("What changed, pair by pair, from {a} to {b}");
     let finding = finding(primary);
     let svg = drawing.finish("paired", &title, &finding);
     let reading = "A dot is one pair of runs. The thick mark is the estimate, the bar its 95 % interval; no change is the dashed \
