@@ -45,6 +45,7 @@ use crate::slots::Slots;
 use crate::{Address, ConnId, Counters, Event, INPUT_MAX, Limits, ListenerId, Output, Why};
 
 mod buffers;
+mod conn;
 mod doors;
 mod probe;
 mod ring;
@@ -54,6 +55,7 @@ mod token;
 pub use probe::probe;
 
 use buffers::BUFFER_SIZE;
+use conn::{Conn, Held, Input, State};
 use doors::Doors;
 use ring::{Completion, Ring};
 use token::{Task, Token};
@@ -67,96 +69,10 @@ const LINGERING_COUNT_MAX: usize = 256;
 /// Bytes that are thrown away for one lingering connection before it is cut off.
 const LINGERING_SIZE_MAX: usize = 1024 * 1024;
 
-/// Whether the lane knows of a connection's input; see the drawing above.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Input {
-    Quiet,
-    Queued,
-    Told,
-}
-
-/// As in [`readiness`](crate::readiness).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Open,
-    Closing,
-    Lingering { thrown_size: usize },
-}
-
 /// A connected socket, on its way between two rings.
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-}
-
-/// Received bytes where the kernel put them.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    buffer: u16,
-    start: usize,
-    end: usize,
-}
-
-#[derive(Debug)]
-struct Conn {
-    fd: OwnedFd,
-    state: State,
-    input: Input,
-    /// It stands in `queue`, if only as a leftover of an earlier announcement.
-    in_queue: bool,
-    /// It stands in `dirty`.
-    in_dirty: bool,
-    /// It stands in `outbox`.
-    in_outbox: bool,
-    /// It stands in `hearing`.
-    in_hearing: bool,
-    /// Nothing was ever received.
-    is_fresh: bool,
-    /// `First` or `Receive`, whichever is under way.
-    listening: Option<Task>,
-    /// A `Watch` is under way.
-    is_watched: bool,
-    /// A `Room` is under way.
-    awaits_room: bool,
-    /// The socket took less than was offered; nothing is sent until it has room.
-    full: bool,
-    /// All that the client ever sent has been received.
-    ended: bool,
-    /// Bytes of the input that the lane has asked for; what has come since is behind them.
-    shown_size: usize,
-    /// It has asked since the end came.
-    end_shown: bool,
-    /// Unsent output was above the mark when it was last sent from.
-    above_mark: bool,
-    /// Bytes of the send under way.
-    offered_size: usize,
-    /// Unconsumed input lies here or in `rest`, never in both.
-    held: Option<Held>,
-    rest: Rest,
-    output: Output,
-    listener: ListenerId,
-    peer: Address,
-    local: Address,
-}
-
-impl Conn {
-    /// A flush would do something for it.
-    fn is_due(&self) -> bool {
-        if self.output.is_empty() { self.state == State::Closing } else { !self.full }
-    }
-
-    /// What is under way for it.
-    fn tasks(&self) -> impl Iterator<Item = Task> {
-        let watch = self.is_watched.then_some(Task::Watch);
-        let room = self.awaits_room.then_some(Task::Room);
-        self.listening.into_iter().chain(watch).chain(room)
-    }
-
-    /// The lane has asked for more than there is, and there is room for it.
-    fn may_receive(&self) -> bool {
-        let room = self.held.is_none() && self.rest.bytes().len() < INPUT_MAX;
-        !self.is_fresh && self.input == Input::Quiet && !self.ended && room
-    }
 }
 
 /// A [`Net`](crate::Net) over `io_uring`. It belongs to the thread that made it: the kernel serves nobody else.
