@@ -101,7 +101,7 @@ impl Spec {
         }
     }
 
-    /// Refuses what [default] says of queues where no card has its queues divided.
+    /// Refuses what `[default]` says of queues where no card has its queues divided.
     fn check_default(&self, faults: &mut Faults) {
         let is_divided = |lane: &Lane| {
             let mut cards = self.nics.iter().filter(|nic| self.nic_of(lane) == Some(&nic.name));
