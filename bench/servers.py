@@ -142,8 +142,10 @@ class Server:
         return sum(_field(text, "voluntary_ctxt_switches") for text in self._tasks("status"))
 
     def preemptions(self):
-        """Involuntary context switches of all threads: how often something else was given the server's core."""
-        return sum(_field(text, "nonvoluntary_ctxt_switches") for text in self._tasks("status"))
+        """Involuntary context switches: how often something else was given the server's core. Not those of this server's paging
+        thread, which gives way to lanes."""
+        return sum(_field(text, "nonvoluntary_ctxt_switches") for text in self._tasks("status")
+                   if not text.startswith("Name:\tpaging\n"))
 
     def rss_bytes(self):
         return _field(pathlib.Path(f"/proc/{self.pid}/status").read_text(), "VmRSS") * 1024

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
 mod cases;
+mod input;
 mod traffic;
 mod worlds;
 
@@ -52,13 +53,13 @@ suite! {
     ]
     {
         cases::a_client_is_announced_and_heard,
-        cases::input_is_announced_once_until_asked_for,
-        cases::a_rest_grows_byte_by_byte,
-        cases::a_budget_goes_on_with_the_rest,
-        cases::what_several_have_received_stays_theirs,
-        cases::what_a_closed_connection_left_is_not_kept,
-        cases::a_turn_receives_once,
-        cases::unconsumed_input_slows_the_sender,
+        input::input_is_announced_once_until_asked_for,
+        input::a_rest_grows_byte_by_byte,
+        input::a_budget_goes_on_with_the_rest,
+        input::what_several_have_received_stays_theirs,
+        input::what_a_closed_connection_left_is_not_kept,
+        input::a_turn_receives_once,
+        input::unconsumed_input_slows_the_sender,
         cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
         cases::close_after_flush_delivers_everything,
         cases::close_after_flush_survives_unread_input,
