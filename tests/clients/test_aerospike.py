@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import threading
 import time
 import unittest
 
@@ -315,19 +316,56 @@ class Strangers(unittest.TestCase):
 
 
 class Restarts(unittest.TestCase):
-    def test_clients_find_their_nodes_again(self):
-        with Records(2) as server, contextlib.closing(connect(server)) as client:
-            client.put(key("k"), {"a": 1})
-            server.restart()
-            deadline = time.monotonic() + 30
-            while True:
+    """Under traffic of four threads the server comes back with other lanes."""
+
+    PATIENT = {"total_timeout": 60_000, "socket_timeout": 1000, "max_retries": 10_000, "sleep_between_retries": 10}
+
+    def check(self, lanes, lanes_then):
+        """No request fails, and soon all of them go to the lane that owns the record."""
+        with Records(lanes, lanes_max=4) as server, contextlib.closing(
+                connect(server, policies={"read": self.PATIENT, "write": self.PATIENT}, tend_interval=250)) as client:
+            stop, done, failed = threading.Event(), [0] * 4, []
+
+            def load(thread):
                 try:
-                    client.put(key("k"), {"a": 2})
-                    break
-                except exception.AerospikeError:
-                    self.assertLess(time.monotonic(), deadline, "the client does not find its node again")
-                    time.sleep(0.2)
-            self.assertEqual(client.get(key("k"))[2], {"a": 2})
+                    while not stop.is_set():
+                        one = key(f"{thread}:{done[thread] % 500}")
+                        client.put(one, {"n": done[thread]})
+                        with contextlib.suppress(exception.RecordNotFound):
+                            client.get(one)
+                        done[thread] += 1
+                except exception.AerospikeError as error:
+                    failed.append(error)
+
+            threads = [threading.Thread(target=load, args=(number,)) for number in range(4)]
+            for thread in threads:
+                thread.start()
+            try:
+                server.restart(lanes_then)
+                deadline = time.monotonic() + 60
+                while True:
+                    before, count = server.counters(), sum(done)
+                    while sum(done) < count + 2000 and not failed and time.monotonic() < deadline:
+                        time.sleep(0.01)
+                    after = server.counters()
+                    if failed or after["forwarded"] == before["forwarded"] and after["direct"] > before["direct"]:
+                        break
+                    self.assertLess(time.monotonic(), deadline, f"requests go on being forwarded: {after}")
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+            self.assertEqual(failed, [])
+            self.assertEqual(len(client.get_node_names()), lanes_then)
+
+    def test_the_same_lanes(self):
+        self.check(2, 2)
+
+    def test_more_lanes(self):
+        self.check(1, 4)
+
+    def test_fewer_lanes(self):
+        self.check(4, 3)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 import java.util.stream.IntStream;
 
@@ -351,13 +352,22 @@ public final class AerospikeProgram {
         client.truncate(null, "test", "many", null);
     }
 
-    /** Under traffic the server comes back with another number of lanes. */
+    /** Under traffic the server comes back with another number of lanes. No request fails if there are more of them. */
     private void restart(int lanes) throws IOException, InterruptedException {
         AtomicBoolean stop = new AtomicBoolean();
+        AtomicReference<RuntimeException> failure = new AtomicReference<>();
+        boolean hasMore = lanes > client.getNodes().length;
+        WritePolicy patient = with(policy -> {
+            policy.maxRetries = 10_000;
+            policy.sleepBetweenRetries = 10;
+            // What was for a lane that there is no more may be tried there to the end.
+            if (!hasMore) policy.totalTimeout = 1000;
+        });
         Thread traffic = new Thread(() -> {
-            for (int number = 0; !stop.get(); number++) {
-                int name = number % 500;
-                code(() -> client.put(null, in("traffic", name), new Bin("n", name)));
+            try {
+                for (int number = 0; !stop.get(); number++) client.put(patient, in("traffic", number % 500), new Bin("n", number));
+            } catch (RuntimeException failed) {
+                failure.set(failed);
             }
         });
         traffic.start();
@@ -369,6 +379,7 @@ public final class AerospikeProgram {
         }
         stop.set(true);
         traffic.join();
+        if (hasMore && failure.get() != null) throw failure.get();
         // Sooner or later the client has read the map of every node.
         do {
             same(System.nanoTime() < end, true);

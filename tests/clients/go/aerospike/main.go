@@ -407,9 +407,17 @@ func reaches(client *as.Client) bool {
 	return true
 }
 
-// Under traffic the server comes back with another number of lanes.
+// Under traffic the server comes back with another number of lanes. No request fails if there are more of them.
 func restart(client *as.Client, lanes int) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
+	hasMore := lanes > len(client.GetNodes())
+	patient := with(func(policy *as.WritePolicy) {
+		policy.MaxRetries, policy.SleepBetweenRetries = 10_000, 10*time.Millisecond
+		if !hasMore {
+			// What was for a lane that there is no more is tried there to the end.
+			policy.TotalTimeout = time.Second
+		}
+	})
 	go func() {
 		defer close(stopped)
 		for number := 0; ; number++ {
@@ -417,7 +425,9 @@ func restart(client *as.Client, lanes int) {
 			case <-stop:
 				return
 			default:
-				_ = client.Put(as.NewWritePolicy(0, 0), in("traffic", number%500), as.BinMap{"n": number})
+				if err := client.Put(patient, in("traffic", number%500), as.BinMap{"n": number}); hasMore {
+					check(err)
+				}
 			}
 		}
 	}()

@@ -1,6 +1,7 @@
 //! A client program on Aerospike's client for Rust. `../../../restartable.py` says how it talks with the test that runs it.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -308,14 +309,34 @@ fn reaches(client: &Client) -> bool {
         .all(|number| client.put(&write(), &as_key!("test", "reached", number), &[as_bin!("a", 1)]).is_ok())
 }
 
-/// The server comes back with another number of lanes.
+/// Under traffic the server comes back with another number of lanes. No request fails if there are more of them.
 fn restart(client: &Client, lanes: &str) {
-    ask(&format!("restart {lanes}"));
-    let deadline = Instant::now() + PATIENCE;
-    while client.nodes().len().to_string() != lanes || !reaches(client) {
-        assert!(Instant::now() < deadline, "the client knows {} nodes of {lanes}", client.nodes().len());
-        thread::sleep(Duration::from_millis(20));
+    let has_more = client.nodes().len() < lanes.parse().expect("a number");
+    let mut patient = write();
+    patient.base_policy.max_retries = 10_000;
+    patient.base_policy.sleep_between_retries = 10;
+    if !has_more {
+        // What was for a lane that there is no more may be tried there to the end.
+        patient.base_policy.total_timeout = 1000;
     }
+    let stop = AtomicBool::new(false);
+    let deadline = Instant::now() + PATIENCE;
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            let goes_on = |_: &_| !stop.load(Ordering::Relaxed) && Instant::now() < deadline;
+            for number in (0..500).cycle().take_while(goes_on) {
+                let one = as_key!("test", "traffic", number);
+                let put = client.put(&patient, &one, &[as_bin!("n", number)]);
+                assert!(!has_more || put.is_ok(), "{put:?}");
+            }
+        });
+        ask(&format!("restart {lanes}"));
+        while client.nodes().len().to_string() != lanes || !reaches(client) {
+            assert!(Instant::now() < deadline, "the client knows {} nodes of {lanes}", client.nodes().len());
+            thread::sleep(Duration::from_millis(20));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
     // Sooner or later the client has read the map of every node.
     loop {
         ask("begin");
