@@ -44,8 +44,8 @@ impl Sets {
     }
 
     fn find_or_make(&mut self, name: &[u8]) -> Option<u16> {
-        if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
+        if let Some(number) = self.find(name) {
+            return Some(number);
         }
         if self.all.len() > SETS_MAX {
             return None;
@@ -56,6 +56,11 @@ impl Sets {
         Some(number)
     }
 
+    /// The number of a set that there is.
+    pub(crate) fn find(&self, name: &[u8]) -> Option<u16> {
+        if name.is_empty() { Some(0) } else { self.numbers.get(name).copied() }
+    }
+
     /// All that have a name, or the one of this name, with their numbers.
     pub(crate) fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = (u16, &'a Set)> {
         (0..).zip(&self.all).skip(1).filter(move |(_, set)| name.is_empty() || *set.name == *name)
@@ -63,8 +68,8 @@ impl Sets {
 
     /// All records of a set have been removed.
     pub(crate) fn note_truncated(&mut self, name: &[u8], now_ms: i64) {
-        if let Some(number) = self.numbers.get(name) {
-            self.all[usize::from(*number)].truncated_ms = Some(now_ms);
+        if let Some(number) = self.find(name) {
+            self.all[usize::from(number)].truncated_ms = Some(now_ms);
         }
     }
 }
@@ -90,5 +95,6 @@ mod tests {
         let numbers: Vec<u16> = sets.named(b"set9").map(|(number, _)| number).collect();
         assert_eq!(numbers, [9]);
         assert_eq!(sets.named(b"one more").count(), 0);
+        assert_eq!((sets.find(b"set9"), sets.find(b""), sets.find(b"one more")), (Some(9), Some(0), None));
     }
 }

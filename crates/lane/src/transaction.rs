@@ -20,13 +20,14 @@ use crate::Settings;
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::lcs::Lcs;
+use crate::commands::record;
 use crate::keyspace::{Keyspace, OOM};
 use crate::locks::{Kind, LockName};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
 use crate::part::{Job, Names, Outcome, Work};
 use crate::replies::Content;
-use crate::request::Request;
+use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::watch::WatcherId;
@@ -199,7 +200,12 @@ impl Transaction {
         request: Request,
         db: u16,
     ) -> Transaction {
-        let takes_locks = !matches!(command.id, Id::Dbsize | Id::Randomkey | Id::Watch);
+        let takes_locks = match command.id {
+            Id::Dbsize | Id::Randomkey | Id::Watch => false,
+            // It goes over all records of the namespace, which nobody is to wait for.
+            Id::RecordTruncate => !record::is_of_set(Args::Owned(&request)),
+            _ => true,
+        };
         let planned = Planned::new(command, request, db);
         Transaction {
             client,

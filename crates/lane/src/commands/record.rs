@@ -28,6 +28,7 @@ use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
 use crate::request::Arg;
 
+pub(crate) use scan::is_of_set;
 pub(crate) use write::Writing;
 
 /// Runs a command on records, or the next slice of it.

@@ -8,7 +8,7 @@ use wire::aerospike::client::put_info;
 use wire::aerospike::head::{info2, info3};
 use wire::aerospike::op::kind;
 
-use crate::talk::{Ask, ask, exchange, put, settings, show};
+use crate::talk::{Ask, ask, exchange, get, put, settings, show};
 
 const SETS: [&[u8]; 4] = [b"", b"demo", b"even", b"odd"];
 
@@ -128,6 +128,37 @@ fn sets_count_their_records() {
         }
         assert!(world.lanes.iter().any(|lane| lane.shard().memory().expired > 0), "some have ended");
     }
+}
+
+/// A long record is appended to, in slices, while its set is truncated: what is there afterwards is what was appended, or nothing.
+#[test]
+fn a_long_write_beside_a_truncation() {
+    let mut ends = [0, 0];
+    for delay in 0..12 {
+        let mut world = World::new(1, &settings(), 1, Faults::default());
+        let (mut writer, mut other) = (world.connect(0), world.connect(0));
+        let long = put(1).text("a", &"x".repeat(900_000));
+        assert_eq!(say(&mut world, &mut writer, &long), "0 g1|");
+        writer.send(&put(1).op(kind::APPEND, 3, "a", b"more").bytes());
+        let mut bytes = Vec::new();
+        put_info(&mut bytes, "truncate:namespace=test;set=demo\n");
+        for round in 0..40 {
+            if round == delay {
+                other.send(&bytes);
+            }
+            writer.pump();
+            other.pump();
+            world.round();
+        }
+        assert!(!writer.received.is_empty() && !other.received.is_empty(), "both are answered");
+        other.received.clear();
+        match say(&mut world, &mut other, &get(1)).as_str() {
+            "2 g0|" => ends[0] += 1,
+            "0 g1 a=more|" => ends[1] += 1,
+            left => panic!("after {delay} rounds: {left}"),
+        }
+    }
+    assert!(ends[0] > 2, "{ends:?}");
 }
 
 /// A record in one set more than there may be is refused, and those that there are go on. They stay when they are empty.

@@ -13,7 +13,7 @@ use super::{Record, Request};
 use crate::commands::{Progress, Step, database};
 use crate::keyspace::Keyspace;
 use crate::replies::Sink;
-use crate::request::Arg;
+use crate::request::{Arg, Args};
 
 /// Above this many bits of position stands in a shard's cursor the partition, and in a scan's progress the number of those before it.
 const POSITION_BITS: u32 = 48;
@@ -216,6 +216,8 @@ fn is_of_all(space: &Keyspace, lut: Option<&[u8]>) -> Result<bool, &'static str>
     }
 }
 
+/// Removes the records of a set, in steps without a lock: those of other sets are served meanwhile, and each record goes at an instant
+/// of its own. Ends as soon as the set has none.
 fn remove_set(
     space: &mut Keyspace,
     db: u16,
@@ -223,14 +225,18 @@ fn remove_set(
     progress: &mut Progress,
     budget: &mut Budget,
 ) -> Step {
+    let Some(number) = space.sets_of(db).find(set) else { return Step::Done };
     while !budget.is_spent() {
         let mut one = Budget::new(1, u32::MAX);
         let mut found: Vec<Vec<u8>> = Vec::new();
         let mut count = 1;
         let (shard, now_ms) = (&space.shard, space.now.unix_ms);
+        if shard.labelled(db, number).count == 0 {
+            return Step::Done;
+        }
         progress.at = shard.scan(db, progress.at, now_ms, &mut one, &mut |digest, entry| {
             count += 1;
-            if Record::of(entry).set() == set {
+            if Record::of(entry).set_number == number {
                 found.push(digest.to_vec());
             }
         });
@@ -244,4 +250,10 @@ fn remove_set(
         }
     }
     Step::More
+}
+
+/// Whether a truncation is of one set, not of a whole namespace.
+pub(crate) fn is_of_set(args: Args<'_>) -> bool {
+    let options = info::names(args.flat(TEXT)).next().and_then(info::truncated);
+    options.and_then(|options| info::option(options, b"set")).is_some_and(|set| !set.is_empty())
 }
