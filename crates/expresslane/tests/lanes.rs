@@ -103,6 +103,40 @@ fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     assert!(status.contains("no lanes are in force"), "{status}");
 }
 
+/// Who wishes what is so already has lanes in force, as others have.
+#[test]
+fn a_wish_that_is_fulfilled_already_is_in_force_until_it_is_reverted() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let pid = process.0.id();
+    run("taskset", &format!("-pc 0 {pid}"));
+    let before = host.facts();
+    let wish = format!("[[lane]]\nname = \"own\"\ncores = \"0\"\nprocess = {{ pid = {pid} }}\n");
+    let file = host.file("lanes.toml", &wish);
+    let file = file.to_str().unwrap();
+    assert!(host.ends(&["apply", file], 0).contains("everything is as wished already"));
+    let status = host.ends(&["status", "--sample", "50ms"], 0);
+    assert!(status.contains("lane own:") && status.contains("1 of 1 threads on its cores"), "{status}");
+    assert!(host.ends(&["facts"], 0).contains("lane own: cores 0"));
+    let mut guard = Guarding::start(&host);
+    // A further wish begins where this one is.
+    let nice = host.file("nice.toml", &wish.replace("name = \"own\"", "name = \"own\"\nnice = 5"));
+    host.ends(&["apply", nice.to_str().unwrap()], 0);
+    host.ends(&["status", "--sample", "50ms"], 0);
+    host.ends(&["revert"], 0);
+    guard.says("the lanes were reverted: there is nothing left to guard");
+    assert_eq!((host.facts(), affinity(pid)), (before.clone(), "0".to_owned()));
+
+    host.ends(&["apply", file], 0);
+    assert!(host.ends(&["revert"], 0).contains("nothing had to be put back"));
+    host.ends(&["status", "--sample", "50ms"], 3);
+    // It waits for a confirmation as any other.
+    let text = host.ends(&["apply", file, "--confirm", "1s"], 1);
+    assert!(text.contains("nobody has confirmed") && text.contains("everything is as it was"), "{text}");
+    host.ends(&["status", "--sample", "50ms"], 3);
+    assert_eq!(host.facts(), before);
+}
+
 /// Each report counts anew, and lanes of one port are told apart by their addresses.
 #[test]
 fn status_goes_on_until_it_is_told_to_end() {

@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
             self.step(step, &plan.steps[index + 1..])?;
         }
         self.verify(plan)?;
-        if !self.hands.journal.is_complete() && !self.hands.journal.is_over() {
+        if !self.hands.journal.is_complete() {
             let last = plan.steps.last().map_or_else(|| Knob::sysctl("none"), |step| step.knob.clone());
             self.hands.note(Line::Complete { steps: plan.steps.len() }).map_err(failure(&last))?;
         }

@@ -306,10 +306,11 @@ impl Journal {
         }
     }
 
-    /// Whether nothing is left to be put back.
+    /// Whether no wish is in force and nothing is left to be put back. Where all was as wished already, a wish is in force and
+    /// nothing is held.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.held.is_empty()
+        self.held.is_empty() && !self.is_complete
     }
 
     /// Whether the wish is wholly in force: an apply came to its end, and nothing was undone since.

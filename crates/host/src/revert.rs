@@ -98,7 +98,8 @@ pub fn revert(
             _ => reverted.conflicts.push(conflict),
         }
     }
-    if !reverted.is_clean() {
+    // One that held nothing has undone nothing, and its wish is in force until this is said.
+    if !reverted.is_clean() || hands.journal.is_complete() {
         let count = reverted.conflicts.len() + reverted.refused.len();
         // Undoing tells of a journal that can't be written, and goes on.
         let _ = hands.note(Line::Left { count });

@@ -229,11 +229,15 @@ fn what_a_knob_resets_is_known_from_former_wishes() {
 }
 
 #[test]
-fn where_all_is_as_wished_the_journal_holds_nothing() {
+fn where_all_is_as_wished_the_wish_is_in_force_and_the_journal_holds_nothing() {
     let (mut kernel, mut journal) = (Careless::new(&[], 0), journal());
     let outcome = applied("a=1 b=2", &mut kernel, &mut journal);
     assert!(matches!(outcome, Outcome::InForce { written_count: 0, .. }), "{outcome}");
-    assert!(journal.is_over() && !journal.is_complete());
+    assert!(journal.entries().is_empty() && journal.is_complete() && !journal.is_over());
+    // Whoever changes something afterwards keeps it.
+    kernel.has.insert(sysctl("a"), Setting::new("9"));
+    let reverted = revert::revert(&mut kernel, &mut journal, false, &mut |_| {});
+    assert!(reverted.is_clean() && journal.is_over() && kernel.values() == "9 2 3", "{reverted}");
 }
 
 #[test]
