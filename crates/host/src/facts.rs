@@ -13,8 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::cpus::Cpus;
 
 mod have;
+mod listener;
 
 pub use have::{context_text, spread_text};
+pub use listener::Listener;
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -341,9 +343,12 @@ pub struct Process {
     /// Its control group's path.
     #[serde(default)]
     pub cgroup: String,
-    /// TCP ports that it listens at, ascending; empty where that could not be read.
+    /// Where it listens, ascending; empty where that could not be read.
     #[serde(default)]
-    pub ports: Vec<u16>,
+    pub listens: Vec<Listener>,
+    /// Whether it is in another network namespace, so that its addresses are not those of this machine's cards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
     /// Its threads.
     pub threads: Vec<Thread>,
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::cpus::Cpus;
-use crate::facts::{Facts, Process};
+use crate::facts::{Facts, Listener, Process};
 use crate::knob::{Knob, Setting};
 pub use crate::spec::Problem;
 use crate::spec::{BackendWish, Mode, Protocol, Spec};
@@ -183,22 +183,19 @@ pub struct Step {
 }
 
 impl Plan {
-    /// Whether a process is a lane's: one that the plan puts onto its cores, or that listens at one of its ports that is no other
-    /// lane's.
+    /// Whether a process is a lane's: one that the plan puts onto its cores, or that listens, in this network namespace, where the
+    /// lane's packets come to and no other lane's.
     #[must_use]
     pub fn is_of_lane(&self, lane: &Placed, process: &Process) -> bool {
         let moves = |step: &Step| match step.knob {
             Knob::Thread { pid, .. } => pid == process.pid && step.lane() == Some(&lane.name),
             _ => false,
         };
-        let is_at = |port: &u16| lane.ports.contains(port) && self.other_at(lane, *port).is_none();
-        process.ports.iter().any(is_at) || self.steps.iter().any(moves)
-    }
-
-    /// Another lane of the same card, or of none, with this port: by the port alone the two can't be told apart.
-    #[must_use]
-    pub fn other_at(&self, lane: &Placed, port: u16) -> Option<&Placed> {
-        self.others_at(lane, port).next()
+        let is_at = |listener: &Listener| {
+            let mut others = self.others_at(lane, listener.port);
+            listener.is_for(lane) && !others.any(|other| listener.is_for(other))
+        };
+        (!process.elsewhere && process.listens.iter().any(is_at)) || self.steps.iter().any(moves)
     }
 
     /// Another one of those with one of this lane's addresses, too, or where one of the two names none: packets don't tell them apart.

@@ -59,7 +59,7 @@ fn stage() -> Stage {
     let redis = Process {
         pid: 812,
         name: "redis-server".to_owned(),
-        ports: vec![6379],
+        listens: vec!["tcp 0.0.0.0:6379".parse().unwrap()],
         threads: vec![thread],
         ..Process::default()
     };
@@ -208,14 +208,14 @@ fn a_servers_own_affairs_are_told_of_known_servers_alone() {
     for title in ["look-ups dead simple", "epoll, one loop", "no garbage collector"] {
         says(|_| (), title, Fine, "redis-server");
         says(|it| it.facts.processes[0].name = "mine".to_owned(), title, NotHere, "server's own affair");
-        says(|it| it.facts.processes[0].ports = vec![80], title, NotHere, "no known one");
+        says(|it| it.facts.processes[0].listens[0].port = 80, title, NotHere, "no known one");
     }
     says(|it| it.facts.processes[0].name = "java".to_owned(), "no garbage", Off, "lane redis: java");
     says(|it| it.facts.processes[0].name = "java".to_owned(), "look-ups", NotHere, "");
     // A process that the plan moves is the lane's, whatever it listens at.
     says(
         |it| {
-            it.facts.processes[0].ports.clear();
+            it.facts.processes[0].listens.clear();
             let knob = "process/812@1/812/affinity".parse().unwrap();
             let (have, want) = (None, Some(Setting::new("2")));
             let why = "lane redis: its core".to_owned();

@@ -48,7 +48,7 @@ fn cores_of(draft: &mut Draft, lane: &Lane, cores: &Cpus, process: &Process) -> 
         Mode::Spread => return cores.clone(),
         Mode::OneQueuePerPort => ports
             .enumerate()
-            .filter(|(_, port)| process.ports.contains(port))
+            .filter(|(_, port)| process.listens.iter().any(|it| it.takes(lane.protocol, **port)))
             .filter_map(|(n, _)| nth(cores, n))
             .collect(),
     };

@@ -64,7 +64,7 @@ impl Stage {
         let server = Process {
             pid: 812,
             name: "redis-server".to_owned(),
-            ports: vec![6379],
+            listens: vec!["tcp 10.0.0.1:6379".parse().unwrap()],
             threads: vec![thread(812, "2-3"), thread(813, "3")],
             ..Process::default()
         };
@@ -430,11 +430,34 @@ fn what_does_not_concern_the_lane_is_no_finding() {
         stage.facts.daemons[0] =
             Daemon { name: "tuned".to_owned(), running: true, manageable: true, profile: None };
     });
-    // A process that is neither named nor listens at the lane's ports.
-    fine(&|stage| {
+    // Processes that are not named and listen at no port of the lane, or where none of its packets come to.
+    let stranger = |stage: &mut Stage, listens: &str| {
         let other = &mut stage.facts.processes[0];
-        (other.pid, other.ports, other.threads[0].cpus) = (900, vec![80], cpus("0-7"));
+        (other.pid, other.threads[0].cpus) = (900, cpus("0-7"));
+        other.listens = vec![listens.parse().unwrap()];
+    };
+    for listens in ["tcp 10.0.0.1:80", "tcp 127.0.0.1:6379", "udp 10.0.0.1:6379"] {
+        fine(&|stage| stranger(stage, listens));
+    }
+    fine(&|stage| {
+        stranger(stage, "tcp 10.0.0.2:6379");
+        stage.plan.lanes[0].addresses = vec!["10.0.0.1".parse().unwrap()];
     });
+    fine(&|stage| {
+        stranger(stage, "tcp 10.0.0.1:6379");
+        stage.facts.processes[0].elsewhere = true;
+    });
+    // One of another lane, and one that may be either's.
+    for listens in ["tcp 10.0.0.2:6379", "tcp 0.0.0.0:6379"] {
+        fine(&|stage| {
+            stranger(stage, listens);
+            let lane = &mut stage.plan.lanes[0];
+            lane.addresses = vec!["10.0.0.1".parse().unwrap()];
+            let addresses = vec!["10.0.0.2".parse().unwrap()];
+            let other = Placed { name: "other".to_owned(), addresses, cores: cpus("0-7"), ..lane.clone() };
+            stage.plan.lanes.push(other);
+        });
+    }
     // Nobody polls a lane that is idle.
     tc().cells(&[]).with(|stage| stage.polled = Some(0)).says("idle", Verdict::Ok, "");
 }

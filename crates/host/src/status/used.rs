@@ -57,7 +57,7 @@ pub enum Used {
         thread_count: usize,
         /// Those of them that may run on its cores alone.
         on_thread_count: usize,
-        /// TCP ports that they were seen to listen at: what `ports` could say.
+        /// Ports of the lane's protocol that they were seen to listen at: what `ports` could say.
         listening: Vec<u16>,
     },
     /// It can't be told.
@@ -82,7 +82,9 @@ fn processes(lane: &Placed, plan: &Plan, facts: &Facts) -> Option<Used> {
         return None;
     }
     let threads = || mine.iter().flat_map(|process| &process.threads);
-    let listening: BTreeSet<u16> = mine.iter().flat_map(|process| &process.ports).copied().collect();
+    let listeners = mine.iter().flat_map(|process| &process.listens);
+    let listening: BTreeSet<u16> =
+        listeners.filter(|it| it.protocol == lane.protocol).map(|it| it.port).collect();
     Some(Used::Processes {
         process_count: mine.len(),
         thread_count: threads().count(),

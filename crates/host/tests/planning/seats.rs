@@ -98,15 +98,19 @@ fn a_thread_that_is_pinned_within_its_lane_stays() {
 #[test]
 fn a_process_has_the_core_of_the_port_it_listens_at() {
     let mut facts = facts("e810-ice");
-    let process = |pid: u32, ports: Vec<u16>| host::facts::Process {
+    let process = |pid: u32, listens: &[&str]| host::facts::Process {
         pid,
         name: "redis-server".to_owned(),
         unit: Some(format!("redis@{pid}.service")),
-        ports,
+        listens: listens.iter().map(|text| text.parse().unwrap()).collect(),
         threads: vec![host::facts::Thread { tid: pid, cpus: "0-95".parse().unwrap(), ..Default::default() }],
         ..Default::default()
     };
-    facts.processes = vec![process(10, vec![6380]), process(11, vec![6379]), process(12, vec![])];
+    facts.processes = vec![
+        process(10, &["tcp 127.0.0.1:6380"]),
+        process(11, &["tcp 0.0.0.0:6379"]),
+        process(12, &["udp 0.0.0.0:6379"]),
+    ];
     let text = "[[nic]]\nname = 'ens1'\n[[lane]]\nname = 'a'\nports = '6379-6380'\nmode = 'one-queue-per-port'\ncores = '4-5'\n\
                 process = { name = 'redis-server' }\n[default]\nprocess = [{ name = 'redis-server' }]";
     let plan = plan::plan(&Spec::parse(text).unwrap(), &facts).unwrap();

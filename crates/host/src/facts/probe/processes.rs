@@ -1,19 +1,25 @@
 //! Processes that were asked for, and the session by which someone watches.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::thread;
-use crate::facts::{Nic, Process};
+use crate::facts::{Listener, Nic, Process};
 use crate::kernel::live::files::Files;
 use crate::kernel::live::threads::start_of;
 use crate::plan::is_match;
-use crate::spec::Match;
+use crate::spec::{Match, Protocol};
 
 /// A process has at most so many ancestors that are looked at.
 const ANCESTORS_COUNT_MAX: usize = 64;
-/// State of a socket that listens, in /proc/net/tcp.
-const LISTENS: &str = "0A";
+/// Tables of sockets in /proc/PID/net, and the state of those that take what any client sends: a TCP socket that listens, a UDP socket
+/// that is connected to nobody (include/net/tcp_states.h).
+const TABLES: [(&str, Protocol, &str); 4] = [
+    ("tcp", Protocol::Tcp, "0A"),
+    ("tcp6", Protocol::Tcp, "0A"),
+    ("udp", Protocol::Udp, "07"),
+    ("udp6", Protocol::Udp, "07"),
+];
 
 /// Those that match any of the wishes, ascending by number.
 pub(super) fn matching(files: &Files, wishes: &[Match]) -> Vec<Process> {
@@ -35,7 +41,8 @@ pub(super) fn matching(files: &Files, wishes: &[Match]) -> Vec<Process> {
         tids.sort_unstable();
         Some(Process {
             start: start_of(files, pid)?,
-            ports: ports(files, pid),
+            listens: listeners(files, pid),
+            elsewhere: is_elsewhere(files, pid),
             threads: tids.into_iter().filter_map(thread).collect(),
             ..known
         })
@@ -61,30 +68,49 @@ fn group_and_unit(text: &str) -> (String, Option<String>) {
     (group.to_owned(), unit)
 }
 
-/// Ports that a process listens at: its descriptors' sockets, looked up in its network namespace.
-fn ports(files: &Files, pid: u32) -> Vec<u16> {
+/// Whether a process is in another network namespace. One whose namespace may not be looked at counts as being in this.
+fn is_elsewhere(files: &Files, pid: u32) -> bool {
+    let theirs = files.link(&format!("proc/{pid}/ns/net"));
+    theirs.is_some() && theirs != files.link("proc/self/ns/net")
+}
+
+/// Where a process listens: its descriptors' sockets, looked up in its network namespace.
+fn listeners(files: &Files, pid: u32) -> Vec<Listener> {
     let descriptors = files.names(&format!("proc/{pid}/fd"));
     let sockets = descriptors.iter().filter_map(|descriptor| {
         let target = files.link(&format!("proc/{pid}/fd/{descriptor}"))?;
         Some(target.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned())
     });
     let sockets: BTreeSet<String> = sockets.collect();
-    let mut ports = BTreeSet::new();
-    for table in ["tcp", "tcp6"] {
+    let mut listeners = BTreeSet::new();
+    for (table, protocol, state) in TABLES {
         let text = files.read(&format!("proc/{pid}/net/{table}")).unwrap_or_default();
-        ports.extend(listening(&text).filter(|(_, inode)| sockets.contains(*inode)).map(|(port, _)| port));
+        let mine = listening(&text, state).filter(|(.., inode)| sockets.contains(*inode));
+        listeners.extend(mine.map(|(address, port, _)| Listener { protocol, address, port }));
     }
-    ports.into_iter().collect()
+    listeners.into_iter().collect()
 }
 
-/// Port and inode of each socket that listens: words 2, 4 and 10 of a line of /proc/net/tcp.
-fn listening(text: &str) -> impl Iterator<Item = (u16, &str)> {
-    text.lines().filter_map(|line| {
+/// Address, port and inode of each socket in this state: words 2, 4 and 10 of a line of /proc/net/tcp and its like.
+fn listening<'a>(text: &'a str, state: &str) -> impl Iterator<Item = (IpAddr, u16, &'a str)> {
+    text.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let (_, port) = words.get(1)?.rsplit_once(':')?;
-        let is_it = words.get(3) == Some(&LISTENS);
-        is_it.then_some((u16::from_str_radix(port, 16).ok()?, *words.get(9)?))
+        let (address, port) = words.get(1)?.rsplit_once(':')?;
+        let is_it = words.get(3) == Some(&state);
+        is_it.then_some((address_in(address)?, u16::from_str_radix(port, 16).ok()?, *words.get(9)?))
     })
+}
+
+/// `0100007F` is 127.0.0.1: words of four bytes in network order, each printed as a number of this machine. Of an address of IPv6 that
+/// stands for one of IPv4, that one.
+fn address_in(text: &str) -> Option<IpAddr> {
+    let words: Option<Vec<u32>> =
+        (0..text.len() / 8).map(|n| u32::from_str_radix(text.get(n * 8..n * 8 + 8)?, 16).ok()).collect();
+    let bytes: Vec<u8> = words?.into_iter().flat_map(u32::to_ne_bytes).collect();
+    if let Ok(bytes) = <[u8; 4]>::try_from(bytes.as_slice()) {
+        return Some(Ipv4Addr::from(bytes).into());
+    }
+    Some(IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.as_slice()).ok()?)).to_canonical())
 }
 
 /// Where a session of ssh leads to.
@@ -192,11 +218,23 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_listen_have_a_port_and_an_inode() {
+    fn sockets_that_listen_have_an_address_a_port_and_an_inode() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n\
              1: 0100007F:18EC 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 4712 1\n";
-        assert_eq!(listening(text).collect::<Vec<_>>(), [(6379, "4711")]);
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        assert_eq!(listening(text, "0A").collect::<Vec<_>>(), [(loopback, 6379, "4711")]);
+        assert_eq!(listening(text, "07").next(), None);
+        let check = |text: &str, want: Option<&str>| {
+            assert_eq!(address_in(text), want.map(|it| it.parse().unwrap()), "{text}");
+        };
+        check("0100000A", Some("10.0.0.1"));
+        check("00000000000000000000000000000000", Some("::"));
+        check("000000FD000000000000000001000000", Some("fd00::1"));
+        check("0000000000000000FFFF00000100000A", Some("10.0.0.1"));
+        check("0100000", None);
+        check("0100000A0100000A", None);
+        check("0100000G", None);
     }
 
     #[test]
