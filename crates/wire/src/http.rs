@@ -95,6 +95,12 @@ impl Decoder {
                 args.set([&request.ask.to_bytes()[..], request.path, request.authorization]);
                 Step::Command { size }
             }
+            None if is_foreign(input, from) => {
+                self.scanned = 0;
+                let ask = Ask { code: Code::BAD_REQUEST, closes: true };
+                args.set([&ask.to_bytes()[..], b"", b""]);
+                Step::Command { size: input.len() }
+            }
             None if input.len() < REQUEST_SIZE_MAX => {
                 self.scanned = input.len().saturating_sub(END.len() - 1);
                 Step::Need
@@ -107,6 +113,17 @@ impl Decoder {
             }
         }
     }
+}
+
+/// Whether the beginning of a request shows already that it is none: its first byte, or its first line, once it is there. What lies before
+/// `from` has been looked at.
+fn is_foreign(input: &[u8], from: usize) -> bool {
+    if input.first().is_some_and(|first| !first.is_ascii_uppercase()) {
+        return true;
+    }
+    let has_line = input[from..].contains(&b'\n');
+    let line = input.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    has_line && Request::parse(line).ask.code == Code::BAD_REQUEST
 }
 
 struct Request<'a> {
@@ -250,7 +267,12 @@ mod tests {
         check("GET pools HTTP/1.1\r\n\r\n", &["400  ."]);
         check("GET / HTTP/1.1\r\nno colon\r\n\r\n", &["400  ."]);
         check("\r\n\r\n", &["400  ."]);
-        check("*1\r\n$4\r\nPING\r\n\r\n\r\n", &["400  ."]);
+        // Nobody who speaks something else is left waiting for the end of a request.
+        for other in ["*1\r\n$4\r\nPING\r\n", "get key\r\n", "PING\r\n", "GET key\n", "\u{2}\u{1}", "\u{16}"]
+        {
+            check(other, &["400  ."]);
+        }
+        check("POST / HTTP/1.1\r\n", &[]);
     }
 
     #[test]
@@ -259,8 +281,8 @@ mod tests {
         let fits = "x".repeat(REQUEST_SIZE_MAX - front.len() - 4);
         check(&format!("{front}{fits}\r\n\r\n"), &["200 / "]);
         check(&format!("{front}{fits}x\r\n\r\n"), &["431  ."]);
-        check(&"x".repeat(REQUEST_SIZE_MAX), &["431  ."]);
-        check(&"x".repeat(REQUEST_SIZE_MAX - 1), &[]);
+        check(&"X".repeat(REQUEST_SIZE_MAX), &["431  ."]);
+        check(&"X".repeat(REQUEST_SIZE_MAX - 1), &[]);
     }
 
     #[test]

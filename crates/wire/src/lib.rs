@@ -36,6 +36,7 @@ pub mod number;
 pub mod reply;
 pub mod resp;
 pub mod route;
+mod stranger;
 
 pub use command::Command;
 pub use reply::{Proto, Put};

@@ -128,6 +128,8 @@ pub enum ProtocolError {
     InlineTooLong,
     /// Quotes that do not close, or close in the middle of a word.
     UnbalancedQuotes,
+    /// The first byte is one with which requests of another protocol begin. (Redis waits for the end of a line.)
+    OtherProtocol,
     /// `POST` or `Host:`: a web browser was tricked into talking to a database. Close without an answer.
     SecurityAttack,
 }
@@ -162,6 +164,9 @@ impl ProtocolError {
             ProtocolError::BulkLineTooLong => "too big bulk count string",
             ProtocolError::InlineTooLong => "too big inline request",
             ProtocolError::UnbalancedQuotes => "unbalanced quotes in request",
+            ProtocolError::OtherProtocol => {
+                "this port speaks RESP, not memcached's, Couchbase's or Aerospike's protocol, nor TLS"
+            }
             ProtocolError::SecurityAttack => "possible SECURITY ATTACK: POST or Host: commands",
         }
     }

@@ -19,6 +19,7 @@ use super::text::Keys;
 use super::{KEY_SIZE_MAX, base64, binary, scan, text};
 use crate::couchbase::{self, Features};
 use crate::resp::{ArgRanges, Step, Token, VIEW_SIZE_MAX, Word};
+use crate::stranger::is_binary;
 
 /// Bytes without a line's end after which the connection is closed, unless they begin with `get` or `gets`.
 pub const LINE_SIZE_MAX: usize = 2048;
@@ -232,6 +233,9 @@ impl Decoder {
         {
             place(&Keys::GET.head(true), key, args);
             return Step::Command { size };
+        }
+        if is_binary(input[0]) {
+            return self.answer(Phase::Start, input.len(), text::say(Say::Nothing, false).head, args);
         }
         let Some(found) = end_of_line(&input[from..]) else {
             self.state.scanned = index32(input.len());

@@ -8,10 +8,14 @@ use super::{
     ArgRanges, Decoder, LINE_SIZE_MAX, Limits, ProtocolError, Step, UNAUTHENTICATED_ARGS_MAX,
     UNAUTHENTICATED_BULK_MAX, find, index32, is_http,
 };
+use crate::stranger::is_binary;
 
 impl Decoder {
     pub(super) fn inline(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
         let from = self.scanned as usize;
+        if is_binary(input[0]) {
+            return Step::Malformed(ProtocolError::OtherProtocol);
+        }
         let Some(found) = find(&input[from..], b'\n') else {
             self.scanned = index32(input.len());
             let full = input.len() >= LINE_SIZE_MAX;
