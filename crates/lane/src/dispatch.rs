@@ -7,7 +7,6 @@ use wire::reply::{self, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
-use crate::admin::{Portrait, Question};
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
@@ -487,48 +486,6 @@ impl Core {
                 Flow::Next
             }
         }
-    }
-
-    /// The control thread answers; the client waits.
-    pub(crate) fn dispatch_control(
-        &mut self,
-        caller: &mut Caller<'_>,
-        command: &'static Command,
-        input: &mut Input<'_>,
-    ) -> Flow {
-        if !caller.client.is_even() {
-            return halt(input);
-        }
-        if command.id == Id::Monitor && caller.client.is_monitor {
-            // Redis says nothing either.
-            return Flow::Next;
-        }
-        if !self.board.is_attended() {
-            let text =
-                format!("ERR '{}' needs the control thread, and this server runs without", command.name);
-            return caller.refuse(&text);
-        }
-        let control = self.lane_count;
-        let charge = self.peer(control).charge(AnswerSize::Short);
-        // Transactions that wait for credit hold locks: they go first.
-        if !self.questioners.is_empty() || !self.peer(control).can_ask(0, 0, charge) {
-            return halt(input);
-        }
-        let head = AskHead {
-            client: caller.handle.to_bits(),
-            slot: caller.client.replies.open(),
-            charge,
-            db: caller.client.db,
-            id: u16::from(command.id as u8),
-            key_slot: 0,
-            proto: 0,
-            kind: AskKind::Question,
-        };
-        let from = Portrait::of(caller.client, self.id, (0, caller.output.len()));
-        let asked_ns = self.space.now.mono_ns;
-        let question = Question { command, request: input.take_request(), from, asked_ns };
-        self.peer(control).question(head, question);
-        Flow::Block
     }
 
     /// Frees what a client that has gone leaves behind.
