@@ -1,9 +1,10 @@
 //! Limits, each with a client that goes past it and one that does not notice.
 
-use lane::{Settings, Stats};
+use lane::{Dialect, Door, Port, Settings, Stats};
 use net::fault::Faults;
 use sim::{Client, World};
 use store::Policy;
+use wire::route::Ports;
 
 fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -99,20 +100,39 @@ fn a_policy_for_volatile_keys_spares_the_others() {
     assert_eq!(stats(&world).keys, taken_count as u64, "all that was taken, and no mortal key");
 }
 
-#[test]
-fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
-    let mut world = world(|settings| settings.timeout_s = 2);
-    let silent = world.connect(0);
-    let mut busy = world.connect(0);
+/// A client of this dialect that says nothing is closed after its time, one that has begun a request and goes no further is too,
+/// and one that goes on asking is not.
+fn check_silence(dialect: Dialect, request: &[u8]) {
+    let mut world = world(|settings| {
+        settings.timeout_s = 2;
+        settings.doors = vec![Door { port: Port::Lane, dialect }];
+        settings.aerospike.ports = Some(Ports::from(3000));
+        settings.couchbase_ports = Some(Ports::from(11210));
+    });
+    let (silent, mut halting, mut busy) = (world.connect(0), world.connect(0), world.connect(0));
+    halting.send(&request[..request.len() / 2]);
     for _ in 0..6 {
-        assert_eq!(ask(&mut world, &mut busy, &[b"PING"], 7), "+PONG\r\n");
+        assert!(!world.exchange(&mut busy, request, 1, 10).is_empty(), "{dialect:?}");
+        halting.pump();
         world.pass(500_000_000);
         for _ in 0..3 {
             world.round();
         }
     }
-    assert!(silent.end.at_end(), "three seconds of silence");
-    assert!(!busy.end.at_end());
+    assert!(silent.end.at_end() && halting.end.at_end(), "{dialect:?}: three seconds of silence");
+    assert!(!busy.end.at_end(), "{dialect:?}");
+}
+
+#[test]
+fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
+    let mut noop = [0; 24];
+    noop[..2].copy_from_slice(&[0x80, 0x0a]);
+    check_silence(Dialect::Redis, &command(&[b"PING"]));
+    check_silence(Dialect::Memcached, b"mn\r\n");
+    check_silence(Dialect::Memcached, &noop);
+    check_silence(Dialect::Couchbase, &noop);
+    check_silence(Dialect::Management, b"GET /pools HTTP/1.1\r\n\r\n");
+    check_silence(Dialect::Aerospike, b"\x02\x01\0\0\0\0\0\x05node\n");
 }
 
 /// Two hundred clients that send a byte at a time hold nobody up, and are served in the end.
