@@ -56,7 +56,7 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Vec<Problem>> {
         card.steps(&mut draft, spec);
         match card.backend {
             backend::Backend::Soft => soft::check_counts(&mut draft, card, spec, &division),
-            backend::Backend::Process => {}
+            backend::Backend::Process => card.check_change(&mut draft, spec),
             _ => card.check_counts(&mut draft, spec),
         }
         match card.backend {

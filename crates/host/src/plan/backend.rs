@@ -136,7 +136,9 @@ pub(super) fn choose(draft: &mut Draft, spec: &Spec, card: &mut Card) {
         card.backend = backend_of(wish);
         for (_, name, lacks) in tried.into_iter().filter(|(it, ..)| *it == wish) {
             if let Some(reason) = lacks {
-                draft.refuse(format!("{title}, `backend`: {name} can't be had: {reason}"));
+                draft.refuse(format!(
+                    "{title}, `backend`: {name} can't be had: {reason}; without `backend` it has the best that it can"
+                ));
             }
         }
         return;

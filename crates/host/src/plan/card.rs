@@ -66,9 +66,10 @@ fn find<'a>(facts: &'a Facts, name: &str) -> Result<&'a Nic, Problem> {
         [] => {
             let names: Vec<&str> = facts.nics.iter().map(|nic| nic.name.as_str()).collect();
             let hint = meant(name, names.iter().copied()).map(|it| format!(" (did you mean `{it}`?)"));
+            let names =
+                if names.is_empty() { "is none".to_owned() } else { format!("are {}", names.join(", ")) };
             Err(Problem(format!(
-                "nic `{name}`: no card here has this name, hardware address or place on the bus; there are {}{}",
-                names.join(", "),
+                "nic `{name}`: no card here has this name, hardware address or place on the bus; there {names}{}",
                 hint.unwrap_or_default()
             )))
         }
@@ -162,20 +163,30 @@ impl<'a> Card<'a> {
 
     /// Refuses queue counts that the card can't have.
     pub(super) fn check_counts(&self, draft: &mut Draft, spec: &Spec) {
-        let (now, most, title) = (self.queues_now(), self.queues_max(), self.title());
+        let (most, title) = (self.queues_max(), self.title());
         let (needed, wanted) = (self.queues_needed(spec), self.queues_wanted(spec));
         if wanted < needed {
             draft.refuse(format!(
                 "{title}, `channels`: the lanes and the default lane want {needed} queues, `channels` gives {wanted}"
             ));
         }
-        if wanted > most {
+        if wanted > most && self.wish.channels.is_none() {
             draft.refuse(format!(
                 "{title}: {wanted} queues are wanted (lanes {}, default lane {}) and the card has at most {most}: fewer \
                  `queues` or ports",
                 needed.saturating_sub(self.default_queues(spec)),
                 self.default_queues(spec)
             ));
+        }
+        self.check_change(draft, spec);
+    }
+
+    /// Refuses another number of queues than it has, where it can't be set.
+    pub(super) fn check_change(&self, draft: &mut Draft, spec: &Spec) {
+        let (now, most, title) = (self.queues_now(), self.queues_max(), self.title());
+        let wanted = self.queues_wanted(spec);
+        if self.wish.channels.is_some() && wanted > most {
+            draft.refuse(format!("{title}, `channels`: {wanted} is above {most}, the most this card has"));
         }
         if wanted == now {
             return;

@@ -50,6 +50,7 @@ pub(super) fn check_counts(draft: &mut Draft, card: &Card, spec: &Spec, division
             card.title()
         ));
     }
+    card.check_change(draft, spec);
 }
 
 pub(super) fn steps(draft: &mut Draft, card: &Card, spec: &Spec, seats: &Seats, division: &Division) {

@@ -28,6 +28,8 @@ fn a_card_is_found_or_the_file_is_wrong() {
     );
     let two = "[[nic]]\nname = '02:00:00:00:01:01'\n[[nic]]\nname = 'ens1'\n[[lane]]\nname = 'a'\nnic = 'ens1'\nports = 1";
     refused(&facts, two, &["`02:00:00:00:01:01`", "`ens1`", "both ens1"]);
+    let bare = Facts { nics: vec![], ..facts.clone() };
+    refused(&bare, &lane("", ""), &["nic `ens1`: no card here", "there is none"]);
     facts.nics[1].mac = facts.nics[0].mac.to_uppercase();
     let by_mac = "[[nic]]\nname = '02:00:00:00:01:01'\n[[lane]]\nname = 'a'\nports = 1";
     refused(&facts, by_mac, &["ens1 and ens2", "by its interface"]);
@@ -94,6 +96,10 @@ fn ice_has_its_limits() {
     );
     refused(&facts, &lane("", "queues = 96"), &["97 queues", "at most 96"]);
     refused(&facts, &lane("channels = 4", "queues = 8"), &["`channels`", "10 queues", "gives 4"]);
+    for backend in ["tc-channel", "soft", "process"] {
+        let nic = format!("channels = 999\nbackend = '{backend}'");
+        refused(&facts, &lane(&nic, ""), &["`channels`", "999 is above 96, the most this card has"]);
+    }
     let many: String = (1..=16).map(|n| format!("[[lane]]\nname = 'l{n}'\nports = {n}\n")).collect();
     refused(&facts, &format!("[[nic]]\nname = 'ens1'\n{many}"), &["16 traffic classes", "16 lanes"]);
     refused(&facts, &lane("rx-ring = 9000", ""), &["`rx-ring`", "9000", "8160"]);
