@@ -35,6 +35,9 @@ pub use state::{ASIDE_COUNT_MAX, Finished, Found, LINES_COUNT_MAX, State, look};
 /// The form of the lines that this version writes and reads.
 pub const VERSION: u32 = 1;
 
+/// How the first line begins.
+const BEGINNING: &[u8] = b"{\"begin\":";
+
 /// Where lines go.
 pub trait Log {
     /// Appends the line and its end. When this returns, a loss of power does not lose it; when it fails, nothing of it is there.
@@ -222,6 +225,9 @@ impl Journal {
     /// [`Trouble::Unreadable`] with the number of the line.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Option<(Journal, usize)>, Trouble> {
         let size = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        if size == 0 && !is_beginning(bytes) {
+            return Err(unreadable(name, 1, "it does not begin with \"begin\""));
+        }
         let mut journal: Option<Journal> = None;
         for (index, line) in bytes[..size].split_inclusive(|byte| *byte == b'\n').enumerate() {
             let unreadable = |reason: String| unreadable(name, index + 1, &reason);
@@ -475,6 +481,12 @@ impl Held {
             disturbs: BTreeSet::new(),
         }
     }
+}
+
+/// Whether a file without a whole line may be a journal whose first was cut short: a part of it, or no more than its size.
+fn is_beginning(bytes: &[u8]) -> bool {
+    let shorter = bytes.len().min(BEGINNING.len());
+    bytes[..shorter] == BEGINNING[..shorter] || bytes.iter().all(|byte| *byte == 0)
 }
 
 fn unknown(knob: &Knob) -> String {

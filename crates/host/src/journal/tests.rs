@@ -135,6 +135,14 @@ fn anything_else_that_is_unreadable_is_refused_with_its_line() {
     check(4, &lines[3].replace("queue/0/irq", "queue/0/iqr"), "names no knob");
     check(5, "{\"undone\":{\"knob\":\"sysctl/b\"}}", "sysctl/b is done or undone there");
     check(5, "{\"undone\":{\"knob\":\"sysctl/b\"}}", "mend the line, or put back by hand");
+    // What was never a journal is none that was cut short in its first line.
+    for bytes in [&b"garbage"[..], b"{\"bogus", b"\xff\xfe", b"{\"begin\" :"] {
+        let problem = Journal::parse("journal", bytes).err().expect("it is no journal").to_string();
+        assert!(problem.contains("line 1 of journal"), "{problem}");
+    }
+    for bytes in [&b""[..], b"{\"beg", b"{\"begin\":{\"version", &[0; 40]] {
+        assert!(Journal::parse("journal", bytes).unwrap().is_none(), "{bytes:?}");
+    }
 }
 
 #[test]
