@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use host::apply::{self, Outcome};
 use host::change::Event;
-use host::journal::{Confirmation, Finished, Found, Journal, State, Wish, look};
+use host::journal::{self, Confirmation, Finished, Found, Journal, State, Wish, look};
 use host::kernel::live::Live;
 use host::revert::{Reverted, revert as put_back};
 use signal_hook::consts::SIGHUP;
@@ -98,7 +98,7 @@ fn wait(directory: &Path, kernel: &mut Live, boot: &str, span: Duration, stop: &
     say(&format!(
         "in force for {shown}: run `expresslane lanes confirm` to keep it, else everything goes back\n"
     ));
-    loop {
+    let state = loop {
         let waiting = match look(directory, boot).map_err(Trouble::failed)? {
             Found::InForce(journal) => journal.confirmation(now_s()),
             Found::Nothing | Found::Void { .. } => {
@@ -111,11 +111,17 @@ fn wait(directory: &Path, kernel: &mut Live, boot: &str, span: Duration, stop: &
                 return Ok(());
             }
             Confirmation::Waiting { .. } if !stop.is_set() => pause(),
-            Confirmation::Waiting { .. } | Confirmation::Overdue { .. } => break,
+            Confirmation::Waiting { .. } | Confirmation::Overdue { .. } => {
+                match State::lock(directory, "revert of what nobody confirmed") {
+                    Ok(state) => break state,
+                    // Whoever has it may confirm; nobody else goes back.
+                    Err(journal::Trouble::Locked(_)) => pause(),
+                    Err(trouble) => return Err(Trouble::failed(trouble)),
+                }
+            }
         }
-    }
+    };
     say("nobody has confirmed: going back\n");
-    let state = State::lock(directory, "revert of what nobody confirmed").map_err(Trouble::failed)?;
     let Found::InForce(journal) = state.journal(boot).map_err(Trouble::failed)? else { return Ok(()) };
     // Between the look and the lock somebody may have.
     if journal.confirmation(now_s()) == Confirmation::NotNeeded {
