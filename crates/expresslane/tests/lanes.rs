@@ -103,6 +103,40 @@ fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     assert!(status.contains("no lanes are in force"), "{status}");
 }
 
+#[test]
+fn a_card_that_vanishes_and_comes_back_is_followed() {
+    let Some(host) = Machine::new() else { return };
+    let [server, client] = &host.pair.names;
+    let process = sleeper();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let cpus = affinity(process.0.id());
+    host.ends(&["apply", file.to_str().unwrap()], 0);
+    let mut status = host.lanes(&["status", "--watch", "1", "--sample", "50ms", "--json"]);
+    let mut status = Running(status.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(status.0.stdout.take().unwrap()));
+    let mut says = |want: &str| {
+        let line = lines.by_ref().take(10).find(|line| line.as_ref().unwrap().contains(want));
+        assert!(line.is_some(), "it never says '{want}'");
+    };
+    let mut guard = Guarding::start(&host);
+    says("\"verdict\":\"ok\"");
+    run("ip", &format!("-n {server} link del vs"));
+    says("no card here has this name");
+    let text = host.ends(&["status"], 2);
+    assert!(text.contains("not in force [critical]") && text.contains("there is none"), "{text}");
+    run("ip", &format!("link add vs netns {server} type veth peer name vc netns {client}"));
+    run("ip", &format!("-n {server} link set vs up"));
+    run("ip", &format!("-n {client} link set vc up"));
+    guard.says("nic/vs/class/e7:1 has nothing: set to 'parent e7: htb rate 1Gbit ceil 1Gbit' again");
+    says("\"verdict\":\"ok\"");
+    run("kill", &format!("-TERM {}", status.0.id()));
+    assert_eq!(status.0.wait().unwrap().code(), Some(0));
+    run("ip", &format!("-n {server} link del vs"));
+    let text = host.ends(&["revert"], 0);
+    assert!(text.contains("nic/vs/qdisc/root is gone, and its setting with it"), "{text}");
+    assert_eq!(affinity(process.0.id()), cpus);
+}
+
 /// Who wishes what is so already has lanes in force, as others have.
 #[test]
 fn a_wish_that_is_fulfilled_already_is_in_force_until_it_is_reverted() {
@@ -206,6 +240,30 @@ fn what_nobody_confirms_goes_back() {
     let mut child = Running(child);
     wait(|| child.0.try_wait().unwrap().is_some(), "apply to end");
     assert_eq!(child.0.wait().unwrap().code(), Some(1));
+    assert_eq!(host.facts(), before);
+}
+
+#[test]
+fn who_goes_back_waits_for_who_holds_the_journal() {
+    let Some(host) = Machine::new() else { return };
+    let process = sleeper();
+    let before = host.facts();
+    let file = host.file("lanes.toml", &wish(process.0.id()));
+    let mut apply = host.lanes(&["apply", file.to_str().unwrap(), "--confirm", "1s"]);
+    let mut apply = Running(apply.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(apply.0.stdout.take().unwrap()));
+    assert!(lines.any(|line| line.unwrap().contains("lanes confirm")), "it asks for a confirmation");
+    let lock = fs::File::open(host.directory.join("state/lock")).unwrap();
+    lock.lock().unwrap();
+    let overdue = || {
+        let output = host.lanes(&["status", "--sample", "500ms"]).output().unwrap();
+        told(&output).contains("should have been confirmed")
+    };
+    wait(overdue, "the deadline to pass");
+    assert!(apply.0.try_wait().unwrap().is_none(), "nobody else would go back");
+    drop(lock);
+    assert!(lines.any(|line| line.unwrap().contains("settings are as they were")), "it goes back");
+    assert_eq!(apply.0.wait().unwrap().code(), Some(1));
     assert_eq!(host.facts(), before);
 }
 

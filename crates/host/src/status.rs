@@ -28,6 +28,7 @@ use crate::kernel::{Cause, Kernel};
 use crate::knob::{Knob, NicKnob, Setting, ThreadKnob};
 use crate::managers;
 use crate::plan::{Placed, Plan, Step};
+use crate::spec::{Lane, Spec};
 use crate::witness::Counts;
 
 pub use used::{Target, Used};
@@ -40,6 +41,32 @@ pub const FOREIGN_SHARE_MAX: f64 = 0.05;
 pub const FOREIGN_PACKETS_IDLE_MAX: u64 = 100;
 /// Share of packets elsewhere from which a lane is none.
 pub const LOST_SHARE_MAX: f64 = 0.5;
+
+/// Of a wish that can't be had on the machine as it is now, because a card is gone, say: no lane is in force, whatever is left of it.
+/// `problems` says why, a line each.
+#[must_use]
+pub fn unplanned(spec: &Spec, problems: &str) -> Report {
+    let findings: Vec<Finding> = problems.lines().map(|line| effective::unplanned(line.to_owned())).collect();
+    let lane = |lane: &Lane| LaneStatus {
+        name: lane.name.clone(),
+        nic: lane.nic.clone(),
+        headline: "not in force".to_owned(),
+        verdict: Verdict::Critical,
+        knob_count: 0,
+        differences: Vec::new(),
+        findings: findings.clone(),
+        used: Used::Unknown { because: "the lane can't be had on the machine as it is".to_owned() },
+    };
+    let lanes = spec.lanes.iter().map(lane).collect();
+    Report {
+        verdict: Verdict::Critical,
+        watched_ms: 0,
+        polled: None,
+        lanes,
+        shared: Vec::new(),
+        notes: Vec::new(),
+    }
+}
 
 /// What a knob has now.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use host::Kernel;
 use host::journal::{Confirmation, Found, look};
-use host::status::{Evidence, Report, Sight, Verdict, cards_to_watch, judge, polled, read};
+use host::status::{Evidence, Report, Sight, Verdict, cards_to_watch, judge, polled, read, unplanned};
 use host::witness::Witness;
 
 use super::settings::StatusSettings;
-use super::wish::Wanted;
+use super::wish::{IN_FORCE, Wanted, in_force, spec_of, text_of};
 use super::{Trouble, machine, now_s, say};
 use crate::stop::Stop;
 
@@ -24,8 +24,15 @@ pub(super) fn status(settings: &StatusSettings) -> Result<(), Trouble> {
     let (mut kernel, boot) = machine().map_err(unknown)?;
     let stop = Stop::at_signals().map_err(|error| unknown(Trouble::failed(error)))?;
     loop {
-        let wanted = wanted(settings, &boot).map_err(unknown)?;
-        let report = watch(&wanted, &mut kernel, settings.sample, &stop);
+        let (text, name) = wish(settings, &boot).map_err(unknown)?;
+        let report = match Wanted::of(text.clone(), &name, None) {
+            Ok(wanted) => watch(&wanted, &mut kernel, settings.sample, &stop),
+            // Its card may be gone, and come back while this goes on.
+            Err(trouble) if trouble.is_of_machine => {
+                unplanned(&spec_of(&text, &name).map_err(unknown)?, &trouble.problem)
+            }
+            Err(trouble) => return Err(unknown(trouble)),
+        };
         let is_read = print(settings, &report);
         let Some(seconds) = settings.watch.filter(|_| is_read && !stop.is_set()) else {
             return match report.verdict {
@@ -40,8 +47,8 @@ pub(super) fn status(settings: &StatusSettings) -> Result<(), Trouble> {
     }
 }
 
-/// The wish: that of the file, else the one that was applied last.
-fn wanted(settings: &StatusSettings, boot: &str) -> Result<Wanted, Trouble> {
+/// The wish, and what it is called: that of the file, else the one that was applied last.
+fn wish(settings: &StatusSettings, boot: &str) -> Result<(String, String), Trouble> {
     let directory = &settings.state.state_dir;
     if let Ok(Found::InForce(journal)) = look(directory, boot)
         && let Confirmation::Overdue { since_s } = journal.confirmation(now_s())
@@ -52,9 +59,9 @@ fn wanted(settings: &StatusSettings, boot: &str) -> Result<Wanted, Trouble> {
         ));
     }
     if let Some(file) = &settings.file {
-        return Wanted::read(file, None);
+        return Ok((text_of(file)?, file.display().to_string()));
     }
-    Wanted::in_force(directory, boot)
+    Ok((in_force(directory, boot)?.wish().text.clone(), IN_FORCE.to_owned()))
 }
 
 /// Counts packets for a while, then looks at all knobs.

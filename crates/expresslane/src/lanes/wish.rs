@@ -1,6 +1,7 @@
 //! What is read and shown: facts, plans, checks, examples.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use host::facts::{drawing, probe};
@@ -14,6 +15,8 @@ use super::{Trouble, machine, say};
 
 /// The table of the server's configuration file that may hold the wish, so that one file can say both.
 pub(crate) const TABLE: &str = "lanes";
+/// What the wish in a journal is called.
+pub(super) const IN_FORCE: &str = "the wish in force";
 
 /// A wish, and what it needs on a machine.
 pub(crate) struct Wanted {
@@ -41,31 +44,40 @@ impl Wanted {
 
     /// The one that was applied last.
     pub(crate) fn in_force(directory: &Path, boot: &str) -> Result<Wanted, Trouble> {
-        match look(directory, boot).map_err(Trouble::failed)? {
-            Found::InForce(journal) => Wanted::of_journal(&journal),
-            Found::Nothing | Found::Void { .. } => Err(Trouble::failed(format!(
-                "no lanes are in force (no journal of this boot in {}): apply a file, or name one",
-                directory.display()
-            ))),
-        }
+        Wanted::of_journal(&in_force(directory, boot)?)
     }
 
     /// What a journal was written for, planned for the machine as it is now.
     pub(crate) fn of_journal(journal: &Journal) -> Result<Wanted, Trouble> {
-        Wanted::of(journal.wish().text.clone(), "the wish in force", None)
+        Wanted::of(journal.wish().text.clone(), IN_FORCE, None)
     }
 }
 
-fn spec_of(text: &str, name: &str) -> Result<Spec, Trouble> {
+/// The journal of what was applied last.
+pub(super) fn in_force(directory: &Path, boot: &str) -> Result<Journal, Trouble> {
+    match look(directory, boot).map_err(Trouble::failed)? {
+        Found::InForce(journal) => Ok(*journal),
+        Found::Nothing | Found::Void { .. } => Err(Trouble::failed(format!(
+            "no lanes are in force (no journal of this boot in {}): apply a file, or name one",
+            directory.display()
+        ))),
+    }
+}
+
+pub(super) fn spec_of(text: &str, name: &str) -> Result<Spec, Trouble> {
     Spec::parse(text).map_err(|problems| Trouble::usage(refused(name, &problems)))
 }
 
-fn text_of(file: &Path) -> Result<String, Trouble> {
+pub(super) fn text_of(file: &Path) -> Result<String, Trouble> {
     let name = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
-        Trouble::usage(format!(
-            "{name}: {error}; `expresslane lanes example redis > {name}` makes one to begin with"
-        ))
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound => {
+                format!("; `expresslane lanes example redis > {name}` makes one to begin with")
+            }
+            _ => String::new(),
+        };
+        Trouble::usage(format!("{name}: {error}{hint}"))
     })?;
     Ok(section(&text).unwrap_or(text))
 }

@@ -38,6 +38,14 @@ pub(super) fn is_not_offloaded(finding: &Finding) -> bool {
     finding.problem.starts_with(NOT_OFFLOADED)
 }
 
+/// The lane can't be had as the machine is now.
+pub(super) fn unplanned(problem: String) -> Finding {
+    let remedy = "bring back what is missing, or change the file, and `expresslane lanes apply`; `expresslane lanes revert` \
+                  puts back what is left"
+        .to_owned();
+    critical(problem, remedy)
+}
+
 fn critical(problem: String, remedy: String) -> Finding {
     Finding { problem, remedy, verdict: Verdict::Critical }
 }

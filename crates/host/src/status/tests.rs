@@ -463,6 +463,19 @@ fn what_does_not_concern_the_lane_is_no_finding() {
 }
 
 #[test]
+fn a_wish_that_can_be_had_no_more_is_not_in_force() {
+    let text = "[[nic]]\nname = 'ens1'\n[[lane]]\nname = 'redis'\nports = 1\n[[lane]]\nname = 'b'\nports = 2";
+    let report = unplanned(&Spec::parse(text).unwrap(), "nic `ens1`: no card here\nlane `b`: too much");
+    assert_eq!((report.verdict.exit_code(), report.lanes.len()), (2, 2));
+    let text = report.text();
+    for want in
+        ["lane redis:        not in force [critical]", "lane b:", "no card here", "too much", "lanes revert"]
+    {
+        assert!(text.contains(want), "'{want}' is not in:\n{text}");
+    }
+}
+
+#[test]
 fn a_card_that_is_gone_or_down_is_said() {
     tc().with(|stage| stage.facts.nics.clear()).says(
         "100 % on its queues",
