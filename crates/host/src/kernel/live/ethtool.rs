@@ -252,9 +252,11 @@ fn features_of(attributes: Attributes<'_>) -> BTreeMap<String, Feature> {
     let (hardware, fixed) = (bits(attributes, FEATURES_HARDWARE), bits(attributes, FEATURES_FIXED));
     let active = bits(attributes, FEATURES_ACTIVE);
     let mut features = BTreeMap::new();
+    // What the card has is told with a mask of all that there are.
+    let is_set = |set: &BTreeMap<String, bool>, name: &String| set.get(name) == Some(&true);
     for name in hardware.keys().chain(active.keys()).chain(fixed.keys()) {
-        let can_change = hardware.contains_key(name) && !fixed.contains_key(name);
-        let feature = Feature { on: active.contains_key(name), fixed: !can_change };
+        let can_change = is_set(&hardware, name) && !is_set(&fixed, name);
+        let feature = Feature { on: is_set(&active, name), fixed: !can_change };
         features.insert(name.clone(), feature);
     }
     features
@@ -389,15 +391,27 @@ mod tests {
         assert_eq!(coalesce_of(part.attributes(0)).as_str(), "tx-usecs 0", "what is not named is not sent");
     }
 
-    /// Sets as the kernel tells them: of two without values, what is listed is set.
+    /// Sets as the kernel tells them (`features_fill_reply`): of that with a mask, which lists all, what has a value is set; of those
+    /// without, what is listed.
     #[test]
     fn a_feature_can_change_if_the_card_has_it_and_the_driver_does_not_keep_it() {
         let mut message = Message::new(0, 0, &[]);
-        for (kind, names) in [
-            (FEATURES_HARDWARE, &["rx-gro", "rx-lro", "highdma"][..]),
-            (FEATURES_ACTIVE, &["rx-gro", "highdma", "vlan-challenged"]),
-            (FEATURES_FIXED, &["highdma"]),
-        ] {
+        let hardware = ["rx-gro", "rx-lro", "highdma"];
+        message.nest(FEATURES_HARDWARE, &[], |set| {
+            set.nest(BITS, &[], |bits| {
+                for name in ["highdma", "hw-tc-offload", "rx-gro", "rx-lro", "vlan-challenged"] {
+                    bits.nest(BIT, &[], |bit| {
+                        bit.put_text(BIT_NAME, name);
+                        if hardware.contains(&name) {
+                            bit.put(BIT_VALUE, &[]);
+                        }
+                    });
+                }
+            });
+        });
+        for (kind, names) in
+            [(FEATURES_ACTIVE, &["rx-gro", "highdma", "vlan-challenged"][..]), (FEATURES_FIXED, &["highdma"])]
+        {
             message.nest(kind, &[], |set| {
                 set.put(BITS_NO_MASK, &[]).nest(BITS, &[], |bits| {
                     for name in names {
@@ -412,6 +426,7 @@ mod tests {
         let shown = features.iter().map(|(name, it)| (name.as_str(), it.on, it.fixed));
         let want = [
             ("highdma", true, true),
+            ("hw-tc-offload", false, true),
             ("rx-gro", true, false),
             ("rx-lro", false, false),
             ("vlan-challenged", true, true),
