@@ -121,7 +121,9 @@ fn numa_balancing(scene: &Scene<'_>) -> Look {
 
 fn busy_polling(scene: &Scene<'_>) -> Look {
     match scene.facts.sysctls.get("net.core.busy_poll").map(String::as_str) {
-        None => Look::not_here("this kernel has no net.core.busy_poll"),
+        None => Look::not_here(
+            "net.core.busy_poll is not seen: this kernel has none, or this is a network namespace of its own",
+        ),
         Some("0") => Look::off("net.core.busy_poll is 0", ["sysctl -w net.core.busy_poll=50"]),
         Some(value) => Look::ok(format!("epoll polls for {value} us (net.core.busy_poll)")),
     }

@@ -21,6 +21,16 @@ pub(super) fn steps(draft: &mut Draft, spec: &Spec, seats: &Seats) {
                 lane.name, lane.name
             ));
         }
+        let elsewhere: Vec<String> =
+            mine.iter().filter(|it| it.elsewhere).map(|it| format!("{} ({})", it.name, it.pid)).collect();
+        if !elsewhere.is_empty() {
+            draft.note(format!(
+                "lane `{}`: {} matches `process` in another network namespace, as in a container: `unit`, `cgroup` or `pid` \
+                 leave it out where it is not meant.",
+                lane.name,
+                elsewhere.join(", ")
+            ));
+        }
         for process in mine {
             let cores = cores_of(draft, lane, &seat.cores, process);
             let why = format!("lane {}: {} on its cores", lane.name, process.name);

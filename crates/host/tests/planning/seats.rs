@@ -122,6 +122,12 @@ fn a_process_has_the_core_of_the_port_it_listens_at() {
         .collect();
     assert_eq!(cores, ["5", "4", "4-5"]);
     assert!(plan.notes.iter().any(|note| note.contains("(12) listens")), "{:#?}", plan.notes);
+    let elsewhere = "redis-server (11) matches `process` in another network namespace";
+    assert!(!plan.notes.iter().any(|note| note.contains(elsewhere)));
+    let mut apart = facts.clone();
+    apart.processes[1].elsewhere = true;
+    let notes = plan::plan(&Spec::parse(text).unwrap(), &apart).unwrap().notes;
+    assert!(notes.iter().any(|note| note.contains(elsewhere)), "{notes:#?}");
     let by_unit = text.replace("{ name = 'redis-server' }\n[default]", "{ unit = 'redis@11' }\n[default]");
     let plan = plan::plan(&Spec::parse(&by_unit).unwrap(), &facts).unwrap();
     let lane_s = plan.steps.iter().filter(|step| step.why.starts_with("lane a: redis-server")).count();

@@ -206,6 +206,33 @@ mod tests {
     }
 
     #[test]
+    fn where_a_process_listens_is_its_own_sockets_of_its_own_namespace() {
+        let line = |at: &str, state: &str, inode: u32| {
+            format!(" 0: {at} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000 0 0 {inode} 1\n")
+        };
+        let tcp = line("0100000A:18EB", "0A", 1)
+            + &line("0100000A:18EC", "0A", 9)
+            + &line("0100000A:18EB", "01", 2);
+        let udp = line("00000000:2BCB", "07", 3);
+        let tree = Tree::new("listeners", &[("proc/7/net/tcp", &tcp), ("proc/7/net/udp", &udp)]);
+        let link = |path: &str, target: &str| {
+            let path = tree.files().path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, path).unwrap();
+        };
+        for inode in [1, 2, 3] {
+            link(&format!("proc/7/fd/{inode}"), &format!("socket:[{inode}]"));
+        }
+        let found: Vec<String> = listeners(&tree.files(), 7).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["tcp 10.0.0.1:6379", "udp 0.0.0.0:11211"]);
+        link("proc/self/ns/net", "net:[4]");
+        assert!(!is_elsewhere(&tree.files(), 7), "it may not be looked at");
+        link("proc/7/ns/net", "net:[4]");
+        link("proc/8/ns/net", "net:[5]");
+        assert_eq!([7, 8].map(|pid| is_elsewhere(&tree.files(), pid)), [false, true]);
+    }
+
+    #[test]
     fn a_group_is_that_of_cpusets_and_a_unit_its_last_part() {
         let check = |text: &str, group: &str, unit: Option<&str>| {
             assert_eq!(group_and_unit(text), (group.to_owned(), unit.map(str::to_owned)), "{text}");
