@@ -69,7 +69,7 @@ fn pages() {
     let mut whole = |request: &str| page(&mut world, 0, request);
     assert!(whole("PUT / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 Method Not Allowed\r\n"));
     assert!(whole("nonsense\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
-    assert!(whole(&"x".repeat(9000)).starts_with("HTTP/1.1 431 "));
+    assert!(whole(&"X".repeat(9000)).starts_with("HTTP/1.1 431 "));
     // Two on one connection, of which the control thread answers the first, and one that is to be the last.
     let two = whole("GET /nodes/self HTTP/1.1\r\n\r\nGET /pools HTTP/1.1\r\n\r\n");
     assert!(two.find("lane0@").unwrap() < two.find("/poolsStreaming").unwrap(), "{two}");
