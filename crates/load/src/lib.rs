@@ -17,6 +17,7 @@ pub mod environment;
 pub mod experiments;
 pub mod floor;
 pub mod merge;
+pub mod number;
 pub mod oracle;
 pub mod protocol;
 pub mod record;

@@ -21,7 +21,6 @@ mod experiments;
 pub mod export;
 mod figures;
 mod label;
-mod number;
 mod page;
 mod summary;
 mod svg;

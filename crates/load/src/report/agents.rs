@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::number;
 use super::view::Placed;
 use crate::agents::told::{AgentRun, spreads_ns};
 use crate::float::float;
+use crate::number;
 use crate::result::{Run, Saved};
 
 /// Characters of a host's name.

@@ -2,10 +2,10 @@
 
 use super::figures::{extent, level_text};
 use super::label::{label, shown, shown_or_not};
-use super::number;
 use super::view::{Arm, Compared, Placed, View, middle};
 use crate::analysis::Metric;
 use crate::analysis::gates::{Colour, worst};
+use crate::number;
 use crate::search::Found;
 use crate::statistics::Interval;
 use crate::statistics::Level;

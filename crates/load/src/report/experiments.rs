@@ -9,13 +9,13 @@ use super::answer::Tone;
 use super::date::date;
 use super::doubts::clipped;
 use super::figures::Table;
-use super::number;
 use super::page::{
     ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, table, tone_class, two_machines,
 };
 use crate::analysis::machines::{Machines, between_setups, run_of};
 use crate::environment::Environment;
 use crate::experiments::{Evaluation, Finding, Id, Preset, Repetition, Row, State, Step, Unit, ingredients};
+use crate::number;
 use crate::result::Saved;
 use crate::statistics::verdict::Word;
 

@@ -2,7 +2,7 @@
 
 use crate::analysis::Metric;
 
-use super::number;
+use crate::number;
 
 /// As people read it.
 pub(crate) fn label(metric: Metric) -> &'static str {

@@ -10,13 +10,13 @@ use super::date::date;
 use super::doubts::{self, clipped, exposed};
 use super::figures::{self, Figure, Table};
 use super::label::{MEANINGS, label, meaning, shown_or_not};
-use super::number;
 use super::svg::Short;
 use super::view::{Arm, Placed, View};
 use crate::analysis::Metric;
 use crate::analysis::gates::Colour;
 use crate::analysis::machines::Machines;
 use crate::environment::{Kind, Row, unexplained};
+use crate::number;
 use crate::result::Saved;
 
 /// Bytes of a page at most.

@@ -9,7 +9,7 @@
 
 use std::fmt::Write;
 
-use super::number;
+use crate::number;
 
 /// Units from the left edge to the right.
 pub(crate) const WIDTH: f64 = 720.0;

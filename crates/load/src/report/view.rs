@@ -14,7 +14,7 @@ use crate::statistics::verdict::{Direction, Margin, Verdict};
 
 use super::doubts::{self, Doubt, clipped};
 use super::label::{label, shown};
-use super::number;
+use crate::number;
 
 /// Which set-up. A run that names none is A's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::{is_quick, text};
 use crate::experiments::{Arm, Evaluation, Id, Link, Point, Preset, Server, Unit};
+use crate::number;
 use crate::report::doubts::clipped;
 use crate::report::figures::{ROWS_MAX, Table, extent, median};
-use crate::report::number;
 use crate::report::svg::{self, Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale};
 
 const TOP: f64 = 34.0;

@@ -5,7 +5,7 @@
 
 use super::sweep::{At, levels};
 use super::{Figure, ROWS_MAX, Table, extent, named};
-use crate::report::number;
+use crate::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, Placed, View};
 use crate::statistics::predictability::SpreadOverLoad;

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::{Figure, More, Table, at_level, extent, named, whole};
 use crate::float::float;
+use crate::number;
 use crate::record::times;
-use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, View};
 use crate::statistics::Level;

@@ -4,7 +4,7 @@ use super::sweep::{At, levels};
 use super::{Figure, ROWS_MAX, Table, extent, named};
 use crate::analysis::gates::Colour;
 use crate::float::float;
-use crate::report::number;
+use crate::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, Placed, View};
 use crate::statistics::quantiles::quantile_ns;

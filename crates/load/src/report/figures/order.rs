@@ -2,8 +2,8 @@
 
 use super::{Figure, ROWS_MAX, Table, extent, named};
 use crate::analysis::Metric;
+use crate::number;
 use crate::report::label::{label, shown, shown_or_not};
-use crate::report::number;
 use crate::report::svg::{Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, Placed, View};
 

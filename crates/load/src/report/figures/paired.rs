@@ -1,8 +1,8 @@
 //! What changed from A to B: a dot for each pair, the estimate and its interval for each metric. Noise and answer at once.
 
 use super::{Figure, ROWS_MAX, Table, extent};
+use crate::number;
 use crate::report::answer::quoted;
-use crate::report::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Compared, View};
 use crate::statistics::verdict::Direction;

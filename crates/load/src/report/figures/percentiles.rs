@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 
 use super::{Figure, Table, at_level, extent, named};
 use crate::float::float;
+use crate::number;
 use crate::record::times;
-use crate::report::number;
 use crate::report::svg::{Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit, nines, quantile_of_nines};
 use crate::report::view::{Arm, View};
 use crate::statistics::quantiles::quantile_ns;

@@ -9,7 +9,7 @@
 use super::{Figure, Table, at_level, extent, named};
 use crate::analysis::Metric;
 use crate::float::float;
-use crate::report::number;
+use crate::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, View, middle};
 use crate::statistics::quantiles::quantile_ns;

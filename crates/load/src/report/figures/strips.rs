@@ -4,7 +4,7 @@
 //! roughness are those of the bold line.
 
 use super::{Figure, LINES_MAX, ROWS_MAX, Table, at_level, extent, median, named};
-use crate::report::number;
+use crate::number;
 use crate::report::svg::{Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale, Unit};
 use crate::report::view::{Arm, Placed, View};
 use crate::statistics::Level;
