@@ -9,6 +9,7 @@ mod agent;
 mod compare;
 mod crew;
 mod journal;
+mod live;
 mod report;
 mod reproduce;
 mod run;

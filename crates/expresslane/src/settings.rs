@@ -21,7 +21,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use wire::aerospike::{Namespace, TTL_MAX_S};
 use wire::route::Ports;
 
-pub(crate) use file::meant;
+pub(crate) use file::{meant, not_toml};
 pub(crate) use namespaces::namespaces;
 pub(crate) use rewrite::rewrite;
 

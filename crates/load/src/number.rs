@@ -6,7 +6,7 @@ use crate::statistics::Interval;
 pub(crate) const NOT_RESOLVED: &str = "not resolved";
 
 /// Nanoseconds with their unit: `61.3 µs`, `1.25 ms`.
-pub(crate) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     let (factor, unit) = unit_of(ns);
     format!("{} {unit}", plain(ns / factor))
 }
@@ -27,7 +27,7 @@ fn unit_of(ns: f64) -> (f64, &'static str) {
 }
 
 /// Three digits, more only before the point, thousands apart: `0.0123`, `61.3`, `79,601`.
-pub(crate) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
     }
@@ -43,7 +43,7 @@ pub(crate) fn plain(value: f64) -> String {
 }
 
 /// A tick of an axis: as [`plain`], without zeros behind the point.
-pub(crate) fn short(value: f64) -> String {
+pub fn short(value: f64) -> String {
     let text = plain(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -55,7 +55,7 @@ pub(crate) fn short_time(ns: f64) -> String {
 }
 
 /// Thousands apart.
-pub(crate) fn count(count: u64) -> String {
+pub fn count(count: u64) -> String {
     grouped(&count.to_string())
 }
 

@@ -116,7 +116,7 @@ impl fmt::Display for Time {
         match self.0 {
             ns if ns >= 1e9 => write!(f, "{:.3} s", ns / 1e9),
             ns if ns >= 1e6 => write!(f, "{:.3} ms", ns / 1e6),
-            ns => write!(f, "{:.1} us", ns / 1e3),
+            ns => write!(f, "{:.1} µs", ns / 1e3),
         }
     }
 }
@@ -156,6 +156,6 @@ mod tests {
             Check::equal("a", 3, 3).to_string().split_whitespace().collect::<Vec<_>>(),
             ["ok", "a", "3"]
         );
-        assert_eq!(Time(1_500.0).to_string(), "1.5 us");
+        assert_eq!(Time(1_500.0).to_string(), "1.5 µs");
     }
 }

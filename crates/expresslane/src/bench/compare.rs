@@ -19,8 +19,9 @@ use super::Trouble;
 use super::agent::Hosts;
 use super::crew::load;
 use super::journal::Journal;
+use super::live::Live;
 use super::report;
-use super::run::{self, Live};
+use super::run;
 use super::settings::{CompareSettings, LoadSettings};
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
@@ -45,7 +46,7 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let clock = Clock::new();
     let quiet = watch::quiet(clock);
     if watch::is_noisy(&quiet) && !settings.output.noisy {
-        return Err(Trouble::load(quiet.complaints.join("; ")));
+        return Err(watch::too_noisy(&quiet));
     }
     let saved_plan = serde_json::json!({ "declared": plan.declared(), "file": &plan });
     let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
@@ -72,8 +73,8 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     let (saved, broken) = comparing.journal.end();
     let comparison = Comparison::of(&saved).expect("the head declares a comparison");
     report::tell(&saved, settings.output.json);
-    report::write(&saved, &settings.output.wanted)?;
-    match problem.or(broken) {
+    report::write_after(broken, &saved, &settings.output.wanted)?;
+    match problem {
         _ if is_stopped => Err(Trouble::stopped()),
         Some(problem) => Err(Trouble::load(problem)),
         None => verdict(&comparison),
@@ -185,6 +186,7 @@ impl<'a> Comparing<'a> {
         self.journal.put(Line::Run(head));
         let mut watch = Watch::begin(self.clock, server.pid);
         let (journal, live) = (&mut self.journal, &mut self.live);
+        live.begin(&format!("pair {} {}", half.pair, half.arm), &order);
         let outcome = load(&order, &self.stop, |second| {
             live.second(second);
             let counters = watch.second();

@@ -1,6 +1,7 @@
 //! Where a result goes: into a file, line by line as it comes, and into memory for what is said at the end.
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use load::environment::published;
@@ -43,7 +44,10 @@ impl Journal {
         if let Some((path, file)) = &mut self.file
             && let Err(error) = write(file, &line)
         {
-            self.broken = Some(format!("{}: {error}; it holds what came before", path.display()));
+            let problem = format!("{}: {error}; it holds what came before", path.display());
+            // Hours may lie between now and the end.
+            let _ = writeln!(std::io::stderr().lock(), "{problem}, and the load goes on");
+            self.broken = Some(problem);
             self.file = None;
         }
         self.saved.take(line).expect("lines are put in their order");

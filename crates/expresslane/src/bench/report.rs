@@ -53,7 +53,13 @@ pub(super) fn write_page(repetition: &Repetition, wanted: &Wanted) -> Result<(),
 }
 
 fn put(path: &Path, text: String) -> Result<(), Trouble> {
-    std::fs::write(path, text).map_err(|error| unwritten(path, &error))
+    std::fs::write(path, text).map_err(|error| {
+        // A part of it would look like all of it. A device stays.
+        if path.is_file() {
+            let _ = std::fs::remove_file(path);
+        }
+        unwritten(path, &error)
+    })
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> Trouble {
@@ -85,8 +91,22 @@ pub(super) fn tell(saved: &Saved, is_json: bool) {
     }
 }
 
+/// Writes the files that are wanted beside the summary, and says also why the result's own file is `broken`, if it is.
+pub(super) fn write_after(broken: Option<String>, saved: &Saved, wanted: &Wanted) -> Result<(), Trouble> {
+    said_with(broken, write(saved, wanted))
+}
+
+/// What keeps both files from being whole, in one sentence.
+pub(super) fn said_with(broken: Option<String>, written: Result<(), Trouble>) -> Result<(), Trouble> {
+    match (broken, written) {
+        (None, written) => written,
+        (Some(problem), Ok(())) => Err(Trouble::load(problem)),
+        (Some(problem), Err(trouble)) => Err(Trouble::load(format!("{problem}; {}", trouble.problem))),
+    }
+}
+
 /// Writes the files that are wanted beside the summary.
-pub(super) fn write(saved: &Saved, wanted: &Wanted) -> Result<(), Trouble> {
+fn write(saved: &Saved, wanted: &Wanted) -> Result<(), Trouble> {
     if let Some(path) = &wanted.html {
         put(path, page(saved))?;
     }

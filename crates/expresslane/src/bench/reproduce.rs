@@ -30,8 +30,9 @@ use super::agent::{Agents, Hosts, Roster};
 use super::compare::server::Server;
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
+use super::live::Live;
 use super::report;
-use super::run::{self, Live};
+use super::run;
 use super::settings::Waiting;
 use super::settings::reproduce::{Links, ReproduceSettings};
 use super::surroundings::Witness;
@@ -68,7 +69,7 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let clock = Clock::new();
     let quiet = watch::quiet(clock);
     if watch::is_noisy(&quiet) && !settings.output.noisy {
-        return Err(Trouble::load(quiet.complaints.join("; ")));
+        return Err(watch::too_noisy(&quiet));
     }
     let mut live = Live::new(&settings.output);
     for name in link::remove_leftovers() {
@@ -81,6 +82,7 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let saved_plan = serde_json::json!({ "experiments": &plans });
     let mut journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
         .map_err(Trouble::load)?;
+    text::schedule(&plans).iter().for_each(|line| live.line(line));
     // An agent has one coordinator at a time: what is asked here is over before it loads.
     run::machines(&Hosts::of(&settings.agents).map_err(Trouble::load)?, "start", &mut journal, &mut live);
     let mut reproducing = Reproducing {
@@ -121,8 +123,9 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     }
     let (saved, broken) = reproducing.journal.end();
     super::say(&if settings.output.json { text::json(&evaluations) } else { text::ending(&evaluations) });
-    report::write_page(&Repetition { saved, measured: reproducing.measured }, &settings.output.wanted)?;
-    match problem.or(broken) {
+    let repetition = Repetition { saved, measured: reproducing.measured };
+    report::said_with(broken, report::write_page(&repetition, &settings.output.wanted))?;
+    match problem {
         _ if is_stopped => Err(Trouble::stopped()),
         Some(problem) => Err(Trouble::load(problem)),
         None if evaluations.iter().any(Evaluation::tells) => Ok(()),
@@ -392,6 +395,7 @@ impl Reproducing {
             watches.push(Watch::among(self.clock, *pid, pids));
         }
         self.runs_count += u32::try_from(orders.len()).expect("instances are few");
+        self.live.begin(&format!("{} {} {}", half.planned.id, half.pair + 1, half.arm.arm), &orders[0]);
         let outcomes = self.together(&orders, first, &mut watches)?;
         let mut problem = None;
         for ((number, outcome), watch) in (first..).zip(&outcomes).zip(&watches) {

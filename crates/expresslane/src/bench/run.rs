@@ -1,13 +1,11 @@
 //! `expresslane bench run`: one load of one server.
 
-use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use load::analysis::Figures;
 use load::analysis::gates::{Colour, gates, worst};
 use load::connect::{Dialect, Endpoint};
 use load::engine::Pace;
-use load::record::Second;
 use load::result::{Line, RunEnd, RunHead, SavedSecond, Surroundings};
 use load::workload::{Distribution, Mix, Operation, Workload};
 
@@ -15,8 +13,9 @@ use super::Trouble;
 use super::agent::{Agents, Hosts};
 use super::crew::{Order, Outcome, load};
 use super::journal::Journal;
+use super::live::Live;
 use super::report;
-use super::settings::{Arrivals, LoadSettings, OutputSettings, PaceSettings, RunSettings};
+use super::settings::{Arrivals, LoadSettings, PaceSettings, RunSettings};
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
 use crate::clock::Clock;
@@ -39,7 +38,7 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     let mut live = Live::new(&settings.output);
     let quiet = watch::quiet(clock);
     if watch::is_noisy(&quiet) && !settings.output.noisy {
-        live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
+        live.line(&watch::unquiet(&quiet));
     }
     machines(&hosts, "start", &mut journal, &mut live);
     if settings.load.workload.preload {
@@ -54,6 +53,7 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     });
     journal.put(Line::Run(head(&order, &settings.load.pace, clock.unix_ms())));
     let mut watch = Watch::begin(clock, server_pid);
+    live.begin("run", &order);
     let outcome = load(&order, &stop, |second| {
         live.second(second);
         let counters = watch.second();
@@ -69,10 +69,7 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     machines(&hosts, "end", &mut journal, &mut live);
     let (saved, broken) = journal.end();
     report::tell(&saved, settings.output.json);
-    report::write(&saved, &settings.output.wanted)?;
-    if let Some(problem) = broken {
-        return Err(Trouble::load(problem));
-    }
+    report::write_after(broken, &saved, &settings.output.wanted)?;
     if let Some(failure) = outcome.failure {
         return Err(Trouble::load(format!("{}: {failure}", order.endpoint)));
     }
@@ -127,6 +124,7 @@ pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(),
         ..order.clone()
     };
     let mut faults = 0;
+    live.begin("set keys", &order);
     let outcome = load(&order, stop, |second| {
         faults += second.faults();
         live.second(second);
@@ -236,52 +234,4 @@ pub(super) fn end(run: u32, outcome: &Outcome) -> RunEnd {
         machine_changes: Vec::new(),
         agents: outcome.agents.clone(),
     }
-}
-
-/// A line on the terminal that tells how it goes.
-pub(super) struct Live {
-    is_quiet: bool,
-    /// A terminal, on which a line can be written over.
-    is_on: bool,
-}
-
-impl Live {
-    pub(super) fn new(output: &OutputSettings) -> Live {
-        Live { is_quiet: output.quiet, is_on: !output.quiet && std::io::stderr().is_terminal() }
-    }
-
-    /// A line that stays.
-    pub(super) fn line(&mut self, text: &str) {
-        if !self.is_quiet {
-            self.clear();
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
-        }
-    }
-
-    pub(super) fn second(&mut self, second: &Second) {
-        if !self.is_on {
-            return;
-        }
-        let response = second.response();
-        let faults = second.faults();
-        let faults = if faults > 0 { format!("  {faults} errors") } else { String::new() };
-        let line = format!(
-            "\r\x1b[K{:>4} s  {:>9}/s  p50 {}  p99 {}{faults}",
-            second.number + 1,
-            second.count(),
-            microseconds(response.value_at_quantile(0.5)),
-            microseconds(response.value_at_quantile(0.99)),
-        );
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
-    }
-
-    pub(super) fn clear(&mut self) {
-        if self.is_on {
-            let _ = std::io::stderr().lock().write_all(b"\r\x1b[K");
-        }
-    }
-}
-
-fn microseconds(ns: u64) -> String {
-    format!("{}.{} us", ns / 1000, ns / 100 % 10)
 }

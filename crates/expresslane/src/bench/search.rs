@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use load::engine::Pace;
+use load::number;
 use load::result::{Line, SavedSecond};
 use load::search::{Bound, Found, Search, Step};
 
@@ -10,8 +11,9 @@ use super::Trouble;
 use super::agent::Hosts;
 use super::crew::{Order, load};
 use super::journal::Journal;
+use super::live::Live;
 use super::report;
-use super::run::{self, Live};
+use super::run;
 use super::settings::{Arrivals, SearchSettings};
 use super::surroundings::Witness;
 use super::watch::{self, Watch};
@@ -43,7 +45,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
     let mut live = Live::new(&settings.output);
     let quiet = watch::quiet(clock);
     if watch::is_noisy(&quiet) && !settings.output.noisy {
-        live.line(&format!("not quiet: {}", quiet.complaints.join("; ")));
+        live.line(&watch::unquiet(&quiet));
     }
     run::machines(&hosts, "start", &mut journal, &mut live);
     if settings.load.workload.preload {
@@ -78,12 +80,9 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         let stopped = if stop.is_set() { "Stopped before its end. " } else { "" };
         format!("{stopped}{}\n", sentence(&found, settings.keep))
     });
-    report::write(&saved, &settings.output.wanted)?;
+    report::write_after(broken, &saved, &settings.output.wanted)?;
     if stop.is_set() {
         return Err(Trouble::stopped());
-    }
-    if let Some(problem) = broken {
-        return Err(Trouble::load(problem));
     }
     if found.is_confirmed && !found.is_at_least {
         return Ok(());
@@ -111,6 +110,7 @@ fn step(
     head.level = order.pace.rate().map(|rate| ("rate".to_owned(), rate));
     journal.put(Line::Run(head));
     let mut watch = Watch::begin(clock, server_pid);
+    live.begin(&format!("{:.0}/s", order.pace.rate().unwrap_or_default()), order);
     let outcome = load(order, stop, |second| {
         live.second(second);
         let counters = watch.second();
@@ -134,13 +134,13 @@ fn settle(stop: &Stop) {
 }
 
 fn line(step: &Step, bound: Bound) -> String {
-    let us =
-        |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{}.{}", ns / 1000, ns / 100 % 10));
+    let shown = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| number::time(ns as f64));
     let name = bound.to_string();
     let name = name.split('<').next().unwrap_or_default();
     let (value, high) = step.percentile.map_or((None, None), |it| (Some(it.value_ns), it.high_ns));
     let fate = step.failed.map_or_else(|| "passes".to_owned(), |reason| format!("fails: {reason}"));
-    format!("{:>12.0}/s  {name} {:>10} us  at most {:>10} us  {fate}", step.rate, us(value), us(high))
+    let rate = number::plain(step.rate);
+    format!("{rate:>12}/s  {name} {:>8}  at most {:>8}  {fate}", shown(value), shown(high))
 }
 
 fn sentence(found: &Found, bound: Bound) -> String {

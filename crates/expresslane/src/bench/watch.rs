@@ -8,6 +8,7 @@ use load::environment::counters::{Counters, Sampler};
 use load::environment::quiet::{Noise, Quiet};
 use wire::client::Reply;
 
+use super::Trouble;
 use crate::clock::Clock;
 
 /// Seconds that are watched before a load, to see whether the machine is quiet.
@@ -72,6 +73,16 @@ pub(super) fn quiet(clock: Clock) -> Quiet {
 /// Whether a load would say more of others than of the server.
 pub(super) fn is_noisy(quiet: &Quiet) -> bool {
     quiet.noise == Noise::Noisy
+}
+
+/// That it is noisy, before a load that begins all the same.
+pub(super) fn unquiet(quiet: &Quiet) -> String {
+    format!("loading although this machine is not quiet: {}", quiet.complaints.join("; "))
+}
+
+/// That it is too noisy for a load that is to prove something.
+pub(super) fn too_noisy(quiet: &Quiet) -> Trouble {
+    Trouble::load(format!("{}; or pass --noisy", quiet.complaints.join("; ")))
 }
 
 /// The process of the server that listens at a loopback address or a path, if it tells. It must be there: in another

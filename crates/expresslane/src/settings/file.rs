@@ -22,7 +22,9 @@ pub(super) struct Contents {
 
 /// What `text` says. An error is one sentence that says what to change.
 pub(super) fn read(text: &str, serve: &Command) -> Result<Contents, String> {
-    let file: Table = text.parse().map_err(|error: toml::de::Error| syntax(text, &error))?;
+    let file: Table = text.parse().map_err(|error| {
+        format!("{}; settings are lines such as `port = 6379` under [{TABLE}]", not_toml(text, &error))
+    })?;
     let (mut values, mut namespaces) = (Vec::new(), Vec::new());
     for (name, value) in &file {
         match value {
@@ -107,9 +109,9 @@ pub(crate) fn meant<'a>(written: &str, names: impl Iterator<Item = &'a str>) -> 
 }
 
 /// Where and why the text is not TOML, in one line.
-fn syntax(text: &str, error: &toml::de::Error) -> String {
+pub(crate) fn not_toml(text: &str, error: &toml::de::Error) -> String {
     let line = error.span().map(|span| text[..span.start.min(text.len())].lines().count().max(1));
     let at = line.map(|line| format!(" in line {line}")).unwrap_or_default();
     let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("not TOML{at}: {message}; settings are lines such as `port = 6379` under [{TABLE}]")
+    format!("not TOML{at}: {message}")
 }

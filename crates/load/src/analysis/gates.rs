@@ -30,6 +30,7 @@ use super::hosts::{self, Counted, counted};
 use super::{Figures, Window};
 use crate::environment::{Kind, NOT_EXPOSED, Row, THROTTLED};
 use crate::float::float;
+use crate::number;
 use crate::result::Run;
 use crate::statistics::Level;
 use crate::statistics::trend::Trend;
@@ -104,8 +105,8 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
         let share = lag / float(total.response.value_at_quantile(0.5).max(1));
         if run.head.rate.is_some() {
             let words = format!(
-                "requests left up to {:.0} us late (p99): give the load a core of its own, or --wait spin",
-                lag / 1e3
+                "requests left up to {} late (p99): give the load a core of its own, or --wait spin",
+                number::time(lag)
             );
             gates.push(above("send lag", share, 0.05, 0.20, words));
         }

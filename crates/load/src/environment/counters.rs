@@ -98,6 +98,8 @@ macro_rules! counters {
                     ..Rates::default()
                 };
                 self.add_processes(earlier, &mut rates);
+                // The file and the clock are not read at one instant.
+                rates.pressure_cpu = rates.pressure_cpu.map(|share| share.min(1.0));
                 Some(rates)
             }
         }

@@ -110,7 +110,8 @@ impl Quiet {
             return;
         }
         if let Some(cpus) = self.others_cpus {
-            let words = format!("others used {} of a core in {span}; wait or pass --noisy", percent(cpus));
+            let words =
+                format!("others used {} of a core in {span}; wait until they are through", percent(cpus));
             self.complain(cpus, OTHERS_CPUS_BOUNDS, words);
         }
         // Of the span and the last ten seconds the worse: a neighbour that works every few seconds is one.
@@ -121,15 +122,14 @@ impl Quiet {
             .max_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((share, span)) = worst {
             let words = format!(
-                "tasks waited for a core in {} of {span}; stop what competes for the cores, wait, or pass --noisy",
+                "tasks waited for a core in {} of {span}; stop what competes for the cores",
                 percent(share)
             );
             self.complain(share, PRESSURE_BOUNDS, words);
         }
         if let Some(share) = self.steal {
             let words = format!(
-                "the hypervisor gave {:.1} % of the cpu time to other machines in {span}; use a machine of your own, or \
-                 pass --noisy",
+                "the hypervisor gave {:.1} % of the cpu time to other machines in {span}; use a machine of your own",
                 share * 100.0
             );
             self.complain(share, STEAL_BOUNDS, words);
@@ -219,27 +219,26 @@ mod tests {
     #[test]
     fn what_others_use_is_said_with_what_to_do() {
         let busy = Rates { cpu_user: Some(0.30), cpu_softirq: Some(0.06), ..calm() };
-        let words = "others used 37 % of a core in the last second; wait or pass --noisy";
+        let words = "others used 37 % of a core in the last second; wait until they are through";
         check(busy.clone(), FILES, Noise::Noticed, &[words]);
         // Our own processes are not others.
         let ours = Rates { process_user: Some(0.2), process_system: Some(0.1), ..busy.clone() };
         check(ours, FILES, Noise::Quiet, &[]);
-        let words = "others used 137 % of a core in the last 2.5 s; wait or pass --noisy";
+        let words = "others used 137 % of a core in the last 2.5 s; wait until they are through";
         check(Rates { cpu_system: Some(1.01), seconds: 2.5, ..busy }, FILES, Noise::Noisy, &[words]);
     }
 
     #[test]
     fn the_worse_of_both_pressures_counts() {
-        let span = "tasks waited for a core in 30 % of the last second; stop what competes for the cores, wait, or pass --noisy";
+        let span = "tasks waited for a core in 30 % of the last second; stop what competes for the cores";
         check(Rates { pressure_cpu: Some(0.3), ..calm() }, FILES, Noise::Noisy, &[span]);
-        let before = "tasks waited for a core in 7 % of the last 10 s; stop what competes for the cores, wait, or pass --noisy";
+        let before = "tasks waited for a core in 7 % of the last 10 s; stop what competes for the cores";
         check(calm(), &FILES.replace("avg10=1.00", "avg10=7.00"), Noise::Noticed, &[before]);
     }
 
     #[test]
     fn steal_is_a_share_of_all_cpu_time() {
-        let words = "the hypervisor gave 4.8 % of the cpu time to other machines in the last second; use a machine of your \
-                     own, or pass --noisy";
+        let words = "the hypervisor gave 4.8 % of the cpu time to other machines in the last second; use a machine of your own";
         check(Rates { cpu_steal: Some(0.1), ..calm() }, FILES, Noise::Noticed, &[words]);
     }
 

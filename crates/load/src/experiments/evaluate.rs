@@ -371,6 +371,21 @@ mod tests {
         assert!(!evaluation.tells());
     }
 
+    /// Of two instances one is slower at every level: that is spread among runs, and none over the load.
+    #[test]
+    fn the_spread_of_all_runs_is_that_of_instances_too() {
+        let mut runs = Vec::new();
+        for level in (10..=100).step_by(10) {
+            for (arm, factor) in [("a", 800.0), ("a", 1_200.0), ("b", 1_000.0)] {
+                runs.push(measured(Id::E1, arm, 0, Some(level), f64::from(level) * factor));
+            }
+        }
+        let evaluation = Evaluation::of(&planned(Id::E1), &runs);
+        near(row(&evaluation, "spread over load").from, 30.276_503_540_974_915 * 1_000.0);
+        near(row(&evaluation, "spread of all runs").from, 32_101.811_721_295_01);
+        near(row(&evaluation, "spread of all runs").to, 30.276_503_540_974_915 * 1_000.0);
+    }
+
     /// One load over four lanes is one of four instances, four times.
     #[test]
     fn a_load_over_several_instances_counts_as_one_of_them() {
@@ -456,7 +471,7 @@ mod tests {
             (" at lower edges", 1e5),
             (" at upper edges", 1.4e5),
             ("true mean", 1.3e5),
-            ("above 360 us", 0.11),
+            ("above 360 µs", 0.11),
         ] {
             near(row(&evaluation, name).from, want);
         }

@@ -192,7 +192,7 @@ const E2: Preset = Preset {
         figure(" at lower edges", Measure::BucketsLower, &[]),
         figure(" at upper edges", Measure::BucketsUpper, &[]),
         figure("true mean", Measure::Mean, &[]),
-        figure("above 360 us", Measure::Slow, &[0.11, 0.0]),
+        figure("above 360 µs", Measure::Slow, &[0.11, 0.0]),
         Figure {
             changes_percent: &[78.0],
             headline_percent: Some(75.0),

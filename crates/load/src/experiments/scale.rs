@@ -158,6 +158,13 @@ impl Planned {
         }
     }
 
+    /// Seconds of load, if no pair is dropped.
+    pub fn load_s(&self) -> f64 {
+        let count = |list: usize| f64::from(u32::try_from(list).unwrap_or(u32::MAX));
+        let levels = count(self.scale.levels.len()).max(1.0);
+        f64::from(self.scale.pairs) * count(self.arms.len()) * levels * self.scale.level_s
+    }
+
     /// Does another protocol stand in for the published one on either side of this step?
     pub fn stands_in(&self, step: &Step) -> bool {
         let preset = Preset::of(self.id);
@@ -313,7 +320,7 @@ fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
             ),
         ],
         Id::E2 => Vec::new(),
-        Id::E3 => vec![("the user-level stack, 122 > 59 us".to_owned(), "this server has none".to_owned())],
+        Id::E3 => vec![("the user-level stack, 122 > 59 µs".to_owned(), "this server has none".to_owned())],
         Id::E4 => vec![
             ("the user-level stack".to_owned(), "this server has none".to_owned()),
             ("1024 vBuckets over 8 nodes".to_owned(), "one node has all of them".to_owned()),

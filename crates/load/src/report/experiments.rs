@@ -230,7 +230,7 @@ fn of_step(evaluation: &Evaluation, step: &Step) -> Markup {
 fn meanings(evaluation: &Evaluation) -> Markup {
     let mut shown = Table::new(["number", "what it is"]);
     for figure in Preset::of(evaluation.planned.id).figures {
-        let (name, what) = (figure.name.trim().replace(" us", " µs"), figure.measure.meaning());
+        let (name, what) = (figure.name.trim().to_owned(), figure.measure.meaning());
         if shown.rows.iter().all(|row| row[1] != what) {
             shown.rows.push(vec![name, what.to_owned()]);
         }
@@ -265,7 +265,7 @@ fn numbers(evaluation: &Evaluation, rows: &[&Row], from: &str, to: &str) -> Mark
                     th scope="col" { "verdict" }
                 } }
                 tbody { @for row in rows { tr {
-                    td { (row.name.replace(" us", " µs")) }
+                    td { (row.name) }
                     @if has_published { td.number { (published(evaluation, row)) } }
                     td.number { (value(row, row.from)) }
                     td.number { (value(row, row.to)) }

@@ -15,6 +15,7 @@ mod sweep;
 
 use super::answer::quoted;
 use super::view::{Arm, View};
+use crate::number;
 
 /// Rows of a table behind a figure.
 pub(crate) const ROWS_MAX: usize = 200;
@@ -97,7 +98,7 @@ pub(crate) fn at_level(view: &View<'_>) -> String {
 
 /// A place on a sweep: `100 connections`, `85,000 requests/s`.
 pub(crate) fn level_text(name: &str, level: f64) -> String {
-    let level = super::number::short(level);
+    let level = number::short(level);
     match name {
         "rate" => format!("{level} requests/s"),
         name => format!("{level} {}", super::doubts::clipped(name)),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::bench::settings::{
     CompareSettings, FLOOR_PAIRS, LoadSettings, MARGIN_PERCENT, METRIC, PAIRS, PAIRS_MAX,
 };
-use crate::settings::{CpuList, meant};
+use crate::settings::{CpuList, meant, not_toml};
 
 /// The whole file.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -127,8 +127,7 @@ const KEYS: [(&str, &[&str]); 3] = [
 impl Plan {
     /// Reads the file's text. An error is one sentence that says what to change.
     pub(in crate::bench) fn parse(text: &str) -> Result<(Plan, LoadSettings), String> {
-        let table: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| one_line(&error.to_string()))?;
+        let table: toml::Table = text.parse().map_err(|error| not_toml(text, &error))?;
         for (section, keys) in KEYS {
             let inside = if section.is_empty() {
                 Some(&table)
@@ -294,7 +293,7 @@ mod tests {
             (format!("{SETUPS}cpus = \"x\"\n"), "`cpus` of [b]"),
             ("[a]\n[b]\n".to_owned(), "[a] needs the `address`"),
             ("[a]\naddress = \":1\"\n".to_owned(), "missing field `b`"),
-            ("pairs = \n".to_owned(), "line 1"),
+            ("pairs = 3\npairs = \n".to_owned(), "not TOML in line 2: string values must be quoted"),
         ] {
             let problem = Plan::parse(&text).map(|_| ()).unwrap_err();
             assert!(problem.contains(want), "{text}: {problem}");

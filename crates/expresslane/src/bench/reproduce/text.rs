@@ -1,9 +1,37 @@
 //! Experiments in 80 columns, and as JSON.
 
-use load::experiments::{Evaluation, Finding, Id, Preset, Row, State, Unit, ingredients};
+use std::time::Duration;
+
+use load::experiments::{Evaluation, Finding, Id, Planned, Preset, Row, Scale, State, Unit, ingredients};
 
 /// Columns of a line.
 const WIDTH: usize = 80;
+
+/// How long it is going to take, before it begins: a line an experiment, and what they are together.
+pub(in crate::bench) fn schedule(plans: &[Planned]) -> Vec<String> {
+    let shown =
+        |seconds: f64| humantime::format_duration(Duration::from_secs_f64(seconds.round())).to_string();
+    let line = |planned: &Planned| {
+        let Scale { pairs, level_s, levels, .. } = &planned.scale;
+        let runs = match levels.len() {
+            0 => format!("{level_s} s each"),
+            count => format!("{count} levels of {level_s} s each"),
+        };
+        let (arms, all) = (planned.arms.len(), shown(planned.load_s()));
+        format!("{}: {pairs} pairs of {arms} set-ups, {runs}: {all} of load", planned.id)
+    };
+    let all_s: f64 = plans.iter().map(Planned::load_s).sum();
+    let spare = if plans.iter().any(|planned| !planned.scale.is_quick) {
+        ", and up to half as much again for pairs that are dropped"
+    } else {
+        ""
+    };
+    let together = format!(
+        "{} of load in all; on top of it servers start and are given their keys{spare}",
+        shown(all_s)
+    );
+    plans.iter().map(line).chain([together]).collect()
+}
 
 /// All that is said of one experiment.
 pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
@@ -64,7 +92,7 @@ pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
         page.line("  not here: ", &format!("{}: {}", missing.what, missing.why));
     }
     if let Some(check) = &evaluation.readers_check {
-        page.line("  reader's check of the published figures: ", &check.replace('µ', "u").replace('×', "x"));
+        page.line("  reader's check of the published figures: ", check);
     }
     for (arm, pair, why) in &evaluation.dropped {
         page.line("  dropped: ", &format!("{arm}, pair {}: {why}", pair + 1));
@@ -139,7 +167,7 @@ impl Page {
             _ => String::new(),
         };
         let name = match row.unit {
-            Unit::Time => format!("{}, us", row.name),
+            Unit::Time => format!("{}, µs", row.name),
             _ => row.name.clone(),
         };
         self.text += self.mark;
@@ -195,10 +223,9 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::experiments::{Measured, Offer, Planned, Scale};
+    use load::experiments::{Measured, Offer};
 
-    /// Both set-ups' round trips rise with the connections; B's by half as much.
-    fn evaluation(id: Id, is_quick: bool, pairs: u32) -> Evaluation {
+    fn planned(id: Id, is_quick: bool) -> Planned {
         let preset = Preset::of(id);
         let scale = Scale::new(preset, is_quick, 1, 1, 64 << 30);
         let offer = Offer {
@@ -212,7 +239,12 @@ mod tests {
             nodes_count: 1,
             has_irqbalance: false,
         };
-        let planned = Planned::new(preset, scale, &offer);
+        Planned::new(preset, scale, &offer)
+    }
+
+    /// Both set-ups' round trips rise with the connections; B's by half as much.
+    fn evaluation(id: Id, is_quick: bool, pairs: u32) -> Evaluation {
+        let (preset, planned) = (Preset::of(id), planned(id, is_quick));
         let levels: Vec<Option<u32>> = match preset.sweep.levels() {
             [] => vec![None],
             levels => levels.iter().copied().map(Some).collect(),
@@ -250,7 +282,6 @@ mod tests {
                 for line in text(&evaluation).lines().filter(|line| !line.is_empty()) {
                     assert_eq!(line.starts_with("quick "), is_quick, "{line}");
                     assert!(line.chars().count() <= WIDTH, "{}: {line}", line.chars().count());
-                    assert!(line.is_ascii(), "{line}");
                 }
             }
         }
@@ -272,11 +303,23 @@ mod tests {
             "605.5    302.8  -50.0 %",
             "95 %: -50.0 .. -50.0: better, headline -50 %",
             "instances: 94 -> 1",
-            "79,601/s x 382 us = 30 in flight",
+            "79,601/s × 382 µs = 30 in flight",
             "not here: the change from without to with ADQ",
         ] {
             assert!(sweep.contains(want), "{want}: {sweep}");
         }
+    }
+
+    #[test]
+    fn how_long_it_takes_is_said_beforehand() {
+        let full = schedule(&Id::ALL.map(|id| planned(id, false)));
+        assert_eq!(full.len(), 6);
+        assert_eq!(full[0], "E1: 10 pairs of 2 set-ups, 10 levels of 32 s each: 1h 46m 40s of load");
+        assert!(full[5].contains(" of load in all; ") && full[5].contains("half as much again"), "{full:?}");
+        let quick = schedule(&[planned(Id::E1, true), planned(Id::E2, true)]);
+        assert_eq!(quick[0], "E1: 3 pairs of 2 set-ups, 10 levels of 3 s each: 3m of load");
+        assert_eq!(quick[1], "E2: 3 pairs of 5 set-ups, 4 s each: 1m of load");
+        assert_eq!(quick[2], "4m of load in all; on top of it servers start and are given their keys");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::{Colour, Gate, above};
 use crate::agents::told::{AgentRun, spreads_ns};
 use crate::analysis::{Figures, Window};
 use crate::float::float;
+use crate::number;
 use crate::result::Run;
 
 /// Seconds of one number on different hosts may have been this far apart without a word: a hundredth of what they are.
@@ -34,9 +35,9 @@ pub(super) fn judge(gates: &mut Vec<Gate>, run: &Run, figures: &Figures) {
     if let Some((lag_ns, agent)) = latest.filter(|_| run.head.rate.is_some() && figures.total.count > 0) {
         let share = float(lag_ns) / float(figures.total.response.value_at_quantile(0.5).max(1));
         let words = format!(
-            "requests left {} up to {:.0} us late (p99): give the load a core of its own there, or --wait spin",
+            "requests left {} up to {} late (p99): give the load a core of its own there, or --wait spin",
             agent.name,
-            float(lag_ns) / 1e3
+            number::time(float(lag_ns))
         );
         put(gates, above("send lag", share, 0.05, 0.20, words));
     }
@@ -62,8 +63,8 @@ fn spread(agents: &[AgentRun]) -> Option<Gate> {
     let (start_ns, end_ns) = spreads_ns(agents);
     let seconds = float(start_ns.max(end_ns)) / 1e9;
     let words = format!(
-        "seconds that were added may have been {:.1} ms apart: a host began late, its clock drifts, or the way to it is long",
-        seconds * 1e3
+        "seconds that were added may have been {} apart: a host began late, its clock drifts, or the way to it is long",
+        number::time(seconds * 1e9)
     );
     Some(above("agents' clocks", seconds, SPREAD_AMBER_S, SPREAD_RED_S, words))
 }
@@ -160,7 +161,7 @@ mod tests {
         check(vec![agent("h0:7411", [10, 10], 0.97, 0), good()], "load cpu", Colour::Red, "on h0:7411");
         let late = |late_ns| vec![good(), agent("h2:7411", [10, 10], 0.3, late_ns)];
         check(late(20_000_000), "agents' clocks", Colour::Amber, "20.0 ms apart");
-        check(late(200_000_000), "agents' clocks", Colour::Red, "200.0 ms apart");
+        check(late(200_000_000), "agents' clocks", Colour::Red, "200 ms apart");
         let mut unknown = late(0);
         unknown[0].clock_before = None;
         check(unknown, "agents' clocks", Colour::Red, "clock of h1:7411");

@@ -102,6 +102,12 @@ fn rates_are_per_second_and_times_are_seconds() {
     check(rate_of("context_switches", "proc/stat", stat), Some(250.0), "switches");
     let pressure = "some avg10=1.35 avg60=0.85 avg300=3.30 total=5500000\n";
     check(rate_of("pressure_cpu", "proc/pressure/cpu", pressure), Some(0.25), "pressure");
+    let more = "some avg10=1.35 avg60=0.85 avg300=3.30 total=7001000\n";
+    check(
+        rate_of("pressure_cpu", "proc/pressure/cpu", more),
+        Some(1.0),
+        "there is no more than all of the time",
+    );
     let later = sampler(&[], &[]).read(&tree(), BEGAN_NS);
     assert_eq!(later.since(&later), None, "no time has passed");
 }
