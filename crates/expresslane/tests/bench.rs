@@ -314,6 +314,8 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("NOAUTH"), "{output:?}");
     let full = ["run", &port, "-a", "secret", "--requests", "10", "-q", "--result", "/dev/full"];
     refused(&full, 1, "it holds what came before");
+    let both = [&full[..], &["--html", "/dev/full"]].concat();
+    refused(&both, 1, "it holds what came before; /dev/full: No space left on device");
 }
 
 #[test]

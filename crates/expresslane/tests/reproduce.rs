@@ -259,6 +259,8 @@ fn whoever_stops_it_gets_what_there_is() {
     let words = ["E4", "--peer", &peer, "--port", &port(), "--level-duration", "100ms", "--pairs", "2"];
     let text = refused(&words, 130, "stopped by hand");
     assert!(text.contains("E4: no repetition"), "{text}");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains("Cut short: of 2 pairs that were planned, 0 ran whole."), "{text}");
 }
 
 /// A program that is killed can't take its link away. The next one does.

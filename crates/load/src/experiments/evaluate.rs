@@ -87,6 +87,8 @@ pub struct Evaluation {
     pub rows: Vec<Row>,
     /// Pairs of which something ran.
     pub pairs_count: u32,
+    /// Pairs of which every set-up ran whole, whether they count or not.
+    pub pairs_whole_count: u32,
     /// Runs that don't count: the set-up, the pair, and why.
     pub dropped: Vec<(String, u32, String)>,
     /// Where the load was the limit.
@@ -126,6 +128,8 @@ impl Evaluation {
         });
         let mut dropped: Vec<(String, u32, String)> = dropped.collect();
         dropped.dedup_by(|later, earlier| (&later.0, later.1) == (&earlier.0, earlier.1));
+        let is_whole = |pair: &&u32| planned.arms.iter().all(|arm| table.of(&arm.arm, **pair).is_some());
+        let pairs_whole_count = u32::try_from(pairs.iter().filter(is_whole).count()).unwrap_or(u32::MAX);
         let (point_name, point_unit) = point_of(planned.id);
         let whole = || runs.iter().filter(|run| run.is_whole);
         Evaluation {
@@ -137,6 +141,7 @@ impl Evaluation {
             finding: finding(planned, &rows),
             rows,
             pairs_count: u32::try_from(pairs.len()).unwrap_or(u32::MAX),
+            pairs_whole_count,
             dropped,
             readers_check: preset.readers_check().map(|check| check.to_string()),
         }
@@ -429,6 +434,9 @@ mod tests {
         runs[25].is_whole = false;
         let evaluation = Evaluation::of(&planned(Id::E1), &runs);
         assert_eq!((evaluation.rows[0].pairs_count, evaluation.finding), (5, Finding::StandIn(None)));
+        let cut = "Cut short: of 10 pairs that were planned, 6 ran whole.";
+        assert_eq!(evaluation.cut().as_deref(), Some(cut), "a pair that is dropped ran, too");
+        assert_eq!(Evaluation::of(&planned(Id::E1), &sweep(10, 1.0, 1.0)).cut(), None);
         runs.iter_mut().for_each(|run| run.doubts = vec!["busy".to_owned()]);
         let evaluation = Evaluation::of(&planned(Id::E1), &runs);
         let first = &evaluation.rows[0];

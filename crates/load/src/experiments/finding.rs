@@ -27,6 +27,13 @@ impl Evaluation {
         !matches!(self.finding, Finding::CantTell | Finding::StandIn(None | Some(Word::CantTell)))
     }
 
+    /// That it was stopped or broke off before its last pair, in a sentence. None: all of it ran.
+    pub fn cut(&self) -> Option<String> {
+        let (planned, whole) = (self.planned.scale.pairs, self.pairs_whole_count);
+        (whole < planned)
+            .then(|| format!("Cut short: of {planned} pairs that were planned, {whole} ran whole."))
+    }
+
     /// The finding in a sentence.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.first() else { return "Nothing ran.".to_owned() };

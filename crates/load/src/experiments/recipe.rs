@@ -43,6 +43,15 @@ pub(crate) const FULL: &str = "full";
 /// The start's.
 pub(crate) const START: &str = "start";
 
+/// What an arm of the ladder is called where it stands alone.
+pub(super) fn name(arm: &str) -> &str {
+    match arm {
+        START => "start: one port, nothing pinned",
+        FULL => "full: all that is switched here",
+        rung => rung,
+    }
+}
+
 /// Every set-up of the ladder, each once, with its arm's name: the start, a rung for each ingredient, the whole, and the whole
 /// without each. With one lane nothing is forwarded, so the whole without routes is the whole, and left out.
 pub fn recipes(own_lanes_count: u32, has_agents: bool) -> Vec<(String, Recipe)> {

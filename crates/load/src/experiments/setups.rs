@@ -168,7 +168,9 @@ pub(super) fn of(
             let cores = |recipe: &Recipe| {
                 if recipe.own_cores { offer.server_cpus_count } else { offer.cpus_count }
             };
-            let of_recipe = |(name, recipe): &(String, Recipe)| arm(name, name, cores(recipe), Server::Lanes);
+            let of_recipe = |(name, recipe): &(String, Recipe)| {
+                arm(name, recipe::name(name), cores(recipe), Server::Lanes)
+            };
             let mut arms: Vec<Arm> = recipes.iter().map(of_recipe).collect();
             let peer = arm("peer", peer, 1, Server::Peer);
             let steps = recipe::steps(&recipes, offer.agents_count > 0, Some(&peer));

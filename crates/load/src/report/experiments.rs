@@ -64,9 +64,7 @@ fn document(repetition: &Repetition, evaluations: &[Evaluation], machine_rows_ma
                 }
                 main {
                     h1 { @if evaluations.iter().any(is_quick) { (quick()) " " } (sentence(evaluations)) }
-                    @if !repetition.saved.is_complete {
-                        ul.doubts { li.amber { b { "Cut file" } ": it ends before the experiments did; this is what there is." } }
-                    }
+                    (cut(repetition, evaluations))
                     div.verdicts { @for evaluation in evaluations { (card(evaluation)) } }
                     (reading())
                     @for evaluation in evaluations { (experiment(evaluation)) }
@@ -94,16 +92,36 @@ fn mark(evaluation: &Evaluation) -> Markup {
     html! { @if is_quick(evaluation) { (quick()) " " } }
 }
 
+/// What there is less of than was planned.
+fn cut(repetition: &Repetition, evaluations: &[Evaluation]) -> Markup {
+    let is_whole = repetition.saved.is_complete;
+    let short: Vec<(Id, String)> =
+        evaluations.iter().filter_map(|it| Some((it.planned.id, it.cut()?))).collect();
+    html! {
+        @if !is_whole || !short.is_empty() {
+            ul.doubts {
+                @if !is_whole {
+                    li.amber { b { "Cut file" } ": it ends before the experiments did; this is what there is." }
+                }
+                @for (id, words) in short { li.amber { b { (id) } ": " (words) } }
+            }
+        }
+    }
+}
+
 fn sentence(evaluations: &[Evaluation]) -> String {
     let count = |of: fn(&Evaluation) -> bool| evaluations.iter().filter(|evaluation| of(evaluation)).count();
     let repeated = count(|evaluation| !matches!(evaluation.finding, Finding::StandIn(_)));
     let reproduced = count(|evaluation| evaluation.finding == Finding::Reproduced);
-    let all = match evaluations.len() {
-        1 => "the one experiment".to_owned(),
-        count => format!("the {count} experiments"),
-    };
-    match (evaluations.len(), repeated) {
-        (0, _) => "Nothing was measured.".to_owned(),
+    let all = format!("the {} experiments", evaluations.len());
+    match (evaluations, repeated) {
+        ([], _) => "Nothing was measured.".to_owned(),
+        ([only], 0) => format!(
+            "{} can't be repeated as published on this machine; this is what set-ups that it does have differ by, under \
+             the published load.",
+            only.planned.id
+        ),
+        ([only], _) => format!("{} ran as published: {}.", only.planned.id, words(only.finding).0),
         (_, 0) => format!(
             "Of {all} none can be repeated as published on this machine; this is what set-ups that it does have \
              differ by, under the published loads."

@@ -44,6 +44,9 @@ pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
     page.line("", &format!("{} {}{head}", planned.id, preset.title));
     page.line("  ", &format!("published: {}: {}", preset.source, preset.compared));
     page.line("  ", &evaluation.sentence());
+    if let Some(cut) = evaluation.cut() {
+        page.line("  ", &cut);
+    }
     for why in &planned.mismatches {
         page.line("  not comparable: ", why);
     }
@@ -327,6 +330,10 @@ mod tests {
         let text = text(&evaluation(Id::E5, true, 3));
         assert!(text.contains("1. shared nothing: always") && text.contains("10. a socket's card"), "{text}");
         assert!(text.contains("+ client routes") && text.contains("200.0"), "{text}");
+        assert!(!text.contains("Cut short"), "{text}");
+        assert!(
+            super::text(&evaluation(Id::E5, true, 1)).contains("of 3 pairs that were planned, 1 ran whole")
+        );
         assert!(ending(&[evaluation(Id::E5, true, 3)]).contains("quick E5: no repetition; too few pairs"));
     }
 }

@@ -82,6 +82,23 @@ fn five_verdicts_come_first() {
     assert!(page[..first].contains("none can be repeated as published"));
     let body = &page[page.find("<body>").unwrap()..];
     assert!(!body.contains("quick"), "the full form bears no mark");
+    assert!(!body.contains("Cut short") && !body.contains("class=\"doubts\""), "all of it ran");
+    assert!(page.contains("start: one port, nothing pinned → full: all that is switched here"));
+}
+
+#[test]
+fn what_was_cut_is_said_above_the_verdicts() {
+    let page = page(&repetition(false, 4, "redis-server"));
+    let above = &page[..page.find("class=\"verdicts\"").unwrap()];
+    for id in Id::ALL {
+        let want = format!("<b>{id}</b>: Cut short: of 10 pairs that were planned, 4 ran whole.");
+        assert!(above.contains(&want), "{id}");
+    }
+    let mut one = repetition(false, 10, "redis-server");
+    one.saved.is_complete = false;
+    one.saved.head.plan["experiments"].as_array_mut().unwrap().truncate(1);
+    let page = self::page(&one);
+    assert!(page.contains("Cut file") && page.contains("<h1>E1 can't be repeated as published"));
 }
 
 #[test]
