@@ -137,7 +137,7 @@ pub(super) fn choose(draft: &mut Draft, spec: &Spec, card: &mut Card) {
         for (_, name, lacks) in tried.into_iter().filter(|(it, ..)| *it == wish) {
             if let Some(reason) = lacks {
                 draft.refuse(format!(
-                    "{title}, `backend`: {name} can't be had: {reason}; without `backend` it has the best that it can"
+                    "{title}, `backend`: {name} can't be had: {reason}; without `backend` the plan says what it can have"
                 ));
             }
         }
