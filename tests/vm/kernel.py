@@ -21,8 +21,8 @@ PACKAGES = re.compile(r"linux-(image|binary|modules)-\d\S*")
 # Where the guest's modules are; what is elsewhere stays packed.
 PLACES = re.compile(r"/kernel/(net|lib|fs/(9p|netfs|fscache)|drivers/(virtio|net))/")
 # What the guest starts with, and what lanes use.
-LOADED = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "veth", "sch_mqprio", "sch_htb", "sch_tbf", "sch_fq", "sch_fq_codel", "sch_ingress", "cls_flower",
-          "cls_bpf", "cls_u32", "act_skbedit", "act_mirred")
+LOADED = ("virtio_pci", "virtio_net", "9pnet_virtio", "9p", "veth", "tun", "sch_mqprio", "sch_htb", "sch_tbf", "sch_fq", "sch_fq_codel",
+          "sch_ingress", "cls_flower", "cls_bpf", "cls_u32", "act_skbedit", "act_mirred")
 APPLETS = ("sh", "mount", "insmod", "cat", "ip", "reboot")
 
 INIT = """#!/busybox/sh
