@@ -312,12 +312,14 @@ impl Client {
     }
 
     /// Bytes that it holds, apart from what the net keeps for it.
+    #[inline(always)]
     pub(crate) fn weight(&self) -> usize {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
         size_of::<Client>() + self.gathered_size() + queued + self.replies.size()
     }
 
     /// Weighs it, and gives what all clients hold now if they held `total` before.
+    #[inline(always)]
     pub(crate) fn weigh(&mut self, total: u64) -> u64 {
         let weight = self.weight() as u64;
         total - std::mem::replace(&mut self.weighed, weight) + weight

@@ -204,7 +204,7 @@ impl Core {
         flow
     }
 
-    #[inline]
+    #[inline(always)]
     fn dispatch_key(
         &mut self,
         caller: &mut Caller<'_>,
@@ -221,13 +221,17 @@ impl Core {
     /// Whose the one key of a command is; none when it is too long for a key.
     #[inline]
     pub(crate) fn owner_of_key(&self, command: &Command, db: u16, input: &Input<'_>) -> Option<Owner> {
-        input.owner().or_else(|| {
-            key_of(input.args().get(usize::from(command.keys.first))).map(|key| self.owner(db, key))
-        })
+        input.owner().or_else(|| self.find_owner(command, db, input.args()))
+    }
+
+    /// The same for a command that was gathered.
+    #[inline(never)]
+    fn find_owner(&self, command: &Command, db: u16, args: Args<'_>) -> Option<Owner> {
+        key_of(args.get(usize::from(command.keys.first))).map(|key| self.owner(db, key))
     }
 
     /// Whose a key of a database is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owner(&self, db: u16, key: &[u8]) -> Owner {
         let slot = self.space.slot(db, key);
         if !self.has(slot) {
@@ -236,8 +240,19 @@ impl Core {
         Owner::Here(Route { slot, hash: self.space.shard.key(0, slot.number(), key).hash })
     }
 
-    /// The keys are all here.
-    #[inline]
+    /// The keys are all here; each of several finds its own way.
+    #[inline(never)]
+    fn run_all_here(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: &mut Input<'_>,
+    ) -> Flow {
+        self.run_here(caller, command, input, None)
+    }
+
+    /// The keys are all here. Within its callers, most commands' path.
+    #[inline(always)]
     fn run_here(
         &mut self,
         caller: &mut Caller<'_>,
@@ -363,7 +378,7 @@ impl Core {
             return self.watch(caller, command, input);
         }
         if is_one_lane && owner == self.id {
-            return self.run_here(caller, command, input, None);
+            return self.run_all_here(caller, command, input);
         }
         if is_one_lane || caller.client.port == Port::Lane && owner != self.id {
             return self.ask(caller, owner, command, input, slot);
@@ -390,7 +405,7 @@ impl Core {
         let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
         let owner = if caller.client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
         if owner == self.id {
-            return self.run_here(caller, command, input, None);
+            return self.run_all_here(caller, command, input);
         }
         self.ask(caller, owner, command, input, slot)
     }

@@ -141,7 +141,7 @@ impl Keyspace {
     }
 
     /// The key that is argument `index`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn key<'k>(&self, call: &Call<'k>, index: usize) -> Key<'k> {
         let bytes = call.args.flat(index);
         match call.route {

@@ -171,6 +171,7 @@ impl Peer {
     }
 
     /// The answer to a command: within its charge as bytes, else as a parcel. It fits, by the asker's credit.
+    #[inline(always)]
     pub(crate) fn answer(&mut self, mut head: AnswerHead, bytes: &[u8], mut content: Content) {
         if content.is_empty() && frame_size(ANSWER_HEADER + bytes.len()) <= usize::from(head.charge) {
             head.kind = AnswerKind::Inline;

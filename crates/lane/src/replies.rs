@@ -265,6 +265,7 @@ impl Replies {
     }
 
     /// Keeps the place of a reply that comes later.
+    #[inline(always)]
     pub(crate) fn open(&mut self) -> u32 {
         self.slots.push_back(Slot { open: true, is_muted: false, content: Content::default() });
         self.open_count += 1;

@@ -78,7 +78,7 @@ impl<'a> Args<'a> {
     }
 
     /// The argument at `index`, which is below `len`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Arg<'a> {
         match self {
             Args::View { input, ranges } => Arg::Flat(ranges.get(index, input)),

@@ -83,7 +83,7 @@ pub(crate) fn serve_client<N: Net>(
             if !std::mem::take(&mut ahead.is_fresh) {
                 let mut approaches = core.space.shard.approaches();
                 let count_max = share.commands_left.max(1);
-                ahead.look(core, client, &input[used..], &limits, count_max, &mut approaches);
+                ahead.look_again(core, client, &input[used..], &limits, count_max, &mut approaches);
                 approaches.arrive();
             }
             let step = ahead.ended.take();
@@ -301,7 +301,22 @@ impl Ahead {
         self.is_fresh = true;
     }
 
+    /// What [`Ahead::look`] does, for the rest of a long pipeline.
+    #[inline(never)]
+    fn look_again(
+        &mut self,
+        core: &Core,
+        client: &mut Client,
+        input: &[u8],
+        limits: &Limits,
+        count_max: usize,
+        approaches: &mut Approaches<'_>,
+    ) {
+        self.look(core, client, input, limits, count_max, approaches);
+    }
+
     /// Decodes up to `count_max` commands, and begins to look for their keys.
+    #[inline(always)]
     fn look(
         &mut self,
         core: &Core,

@@ -155,7 +155,7 @@ impl Core {
     }
 
     /// A client's command took so many counts of the meter. `args`: those that are still at hand.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn took(
         &mut self,
         client: &Client,

@@ -351,11 +351,13 @@ impl Lane {
         }
     }
 
+    #[inline(always)]
     fn client_of(&self, conn: ConnId) -> Option<Handle<Client>> {
         let (known, handle) = (*self.by_conn.get(conn.index() as usize)?)?;
         (known == conn).then_some(handle)
     }
 
+    #[inline(always)]
     fn arrived(&mut self, conn: ConnId) {
         let Some(handle) = self.client_of(conn) else { return };
         let client = self.clients.get_mut(handle).expect("a known connection has a client");

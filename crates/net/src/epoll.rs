@@ -210,6 +210,7 @@ impl Kernel for Linux {
         assert!(done.is_ok(), "a registered socket can be taken out: {done:?}");
     }
 
+    #[inline(always)]
     fn receive(&mut self, socket: &Socket, into: &mut [u8]) -> Transfer {
         match sys::receive(&socket.fd, into) {
             Ok(0) => Transfer::End,
@@ -219,6 +220,7 @@ impl Kernel for Linux {
         }
     }
 
+    #[inline(always)]
     fn send(&mut self, socket: &Socket, slices: &[IoSlice<'_>]) -> Transfer {
         match sys::send(&socket.fd, slices) {
             Ok(size) => Transfer::Bytes(size),

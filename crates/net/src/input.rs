@@ -62,16 +62,19 @@ impl Shared {
     }
 
     /// What a connection has here.
+    #[inline(always)]
     pub(crate) fn of(&self, held: Held) -> &[u8] {
         &self.buffer[held.start..held.end]
     }
 
     /// Whether whoever has bytes here must be moved out before somebody receives: they are of an earlier turn, or too many.
+    #[inline(always)]
     pub(crate) fn is_in_the_way(&self, turn: u64) -> bool {
         self.count > 0 && (self.turn != turn || self.end > INPUT_MAX)
     }
 
     /// Room for `size` bytes, [`INPUT_MAX`] at most, to receive into.
+    #[inline(always)]
     pub(crate) fn room(&mut self, size: usize) -> &mut [u8] {
         &mut self.buffer[self.end..self.end + size]
     }
@@ -82,6 +85,7 @@ impl Shared {
     }
 
     /// They stay here for `conn`. Nobody is in the way, so all here are of this turn.
+    #[inline(always)]
     pub(crate) fn keep(&mut self, conn: ConnId, size: usize, turn: u64) -> Held {
         self.turn = turn;
         let start = self.end;
@@ -93,6 +97,7 @@ impl Shared {
         Held { start, end: self.end }
     }
 
+    #[inline(always)]
     pub(crate) fn consume(&mut self, held: &mut Held, size: usize) {
         assert!(size <= held.len(), "no more is consumed than was shown");
         held.start += size;
@@ -136,10 +141,12 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
+    #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }

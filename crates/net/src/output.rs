@@ -209,7 +209,22 @@ impl Output {
     }
 
     /// Fills `slices` with the next unsent bytes, `size_max` at most: how many slices, how many bytes.
+    #[inline(always)]
     pub(crate) fn gather<'a>(&'a self, slices: &mut [IoSlice<'a>], size_max: usize) -> (usize, usize) {
+        // Most are one short block.
+        if self.segments.is_empty()
+            && let [first, ..] = slices
+        {
+            let unsent = &self.tail[self.front_sent..];
+            let piece = &unsent[..unsent.len().min(size_max)];
+            *first = IoSlice::new(piece);
+            return (usize::from(!piece.is_empty()), piece.len());
+        }
+        self.gather_pieces(slices, size_max)
+    }
+
+    #[inline(never)]
+    fn gather_pieces<'a>(&'a self, slices: &mut [IoSlice<'a>], size_max: usize) -> (usize, usize) {
         let (mut count, mut size) = (0, 0);
         for (slice, piece) in slices.iter_mut().zip(self.pieces()) {
             let taken = piece.len().min(size_max - size);
@@ -267,6 +282,7 @@ impl Output {
     }
 
     /// Gives a block to write into to an output that has none.
+    #[inline(always)]
     pub(crate) fn lend(&mut self, pool: &mut Pool) {
         if self.tail.capacity() == 0 {
             self.tail = pool.take();
@@ -274,6 +290,7 @@ impl Output {
     }
 
     /// Takes the block back from an output that is empty.
+    #[inline(always)]
     pub(crate) fn reclaim(&mut self, pool: &mut Pool) {
         assert!(self.size == 0, "only an empty output gives its block back");
         self.report(pool);

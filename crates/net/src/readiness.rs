@@ -170,20 +170,7 @@ impl<K: Kernel> Readiness<K> {
             soil(conn, id, &mut self.dirty);
         }
         if signal.readable {
-            self.announce(id);
-        }
-    }
-
-    /// The socket has something: the lane is to be told, or a lingering connection drained.
-    fn announce(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
-        conn.readable = true;
-        if conn.input == Input::Quiet {
-            conn.input = Input::Queued;
-        }
-        if conn.input == Input::Queued && !conn.in_queue {
-            conn.in_queue = true;
-            self.queue.push_back(id);
+            announce(conn, id, &mut self.queue);
         }
     }
 
@@ -247,8 +234,11 @@ impl<K: Kernel> Readiness<K> {
     }
 
     /// Receives once, behind what is already held. The connection may be gone afterwards.
+    #[inline(always)]
     fn receive(&mut self, id: ConnId) {
-        self.make_way();
+        if self.shared.is_in_the_way(self.turn) {
+            self.make_way();
+        }
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         let size_max = INPUT_MAX - conn.rest.bytes().len();
         conn.received_turn = self.turn;
@@ -277,15 +267,13 @@ impl<K: Kernel> Readiness<K> {
         }
         conn.input = Input::Quiet;
         if conn.readable {
-            self.announce(id);
+            announce(conn, id, &mut self.queue);
         }
     }
 
-    /// Moves out of the shared buffer whoever is in the way of a receive.
+    /// Moves everybody out of the shared buffer.
+    #[cold]
     fn make_way(&mut self) {
-        if !self.shared.is_in_the_way(self.turn) {
-            return;
-        }
         let owners = self.shared.take_owners();
         for id in &owners {
             let Some(conn) = self.conns.get_mut(*id) else { continue };
@@ -344,9 +332,8 @@ impl<K: Kernel> Readiness<K> {
         conn.state = State::Lingering { thrown_size: 0 };
         self.kernel.finish(&conn.socket);
         conn.input = Input::Quiet;
-        let readable = conn.readable;
-        if readable {
-            self.announce(id);
+        if conn.readable {
+            announce(conn, id, &mut self.queue);
         }
         self.counters.closed += 1;
         self.news.push(Event::Closed { conn: id, why: Why::Asked });
@@ -359,7 +346,9 @@ impl<K: Kernel> Readiness<K> {
 
     /// Throws away what a lingering client still sends, one receive a turn.
     fn drain(&mut self, id: ConnId, thrown_size: usize) {
-        self.make_way();
+        if self.shared.is_in_the_way(self.turn) {
+            self.make_way();
+        }
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         self.counters.receives += 1;
         let received = self.kernel.receive(&conn.socket, self.shared.room(INPUT_MAX));
@@ -375,7 +364,7 @@ impl<K: Kernel> Readiness<K> {
         if LINGERING_SIZE_MAX <= thrown_size || (conn.ending && !conn.readable) {
             self.end(id, Why::Asked);
         } else if conn.readable {
-            self.announce(id);
+            announce(conn, id, &mut self.queue);
         }
     }
 
@@ -398,6 +387,19 @@ impl<K: Kernel> Readiness<K> {
 
 fn open<S>(conns: &mut Slots<Conn<S>>, id: ConnId) -> Option<&mut Conn<S>> {
     conns.get_mut(id).filter(|conn| conn.state == State::Open)
+}
+
+/// A connection's socket has something: the lane is to be told, or, if it lingers, it is drained.
+#[inline(always)]
+fn announce<S>(conn: &mut Conn<S>, id: ConnId, queue: &mut VecDeque<ConnId>) {
+    conn.readable = true;
+    if conn.input == Input::Quiet {
+        conn.input = Input::Queued;
+    }
+    if conn.input == Input::Queued && !conn.in_queue {
+        conn.in_queue = true;
+        queue.push_back(id);
+    }
 }
 
 /// The lane gets a connection's output in hand, which the next flush will look at.
@@ -463,7 +465,7 @@ impl<K: Kernel> Net for Readiness<K> {
                 } else {
                     // The lane has asked and got nothing new: it is told again, when it may have made room.
                     conn.input = Input::Quiet;
-                    self.announce(id);
+                    announce(conn, id, &mut self.queue);
                 }
             }
         }

@@ -51,6 +51,7 @@ impl<T> Slots<T> {
         if slot.generation == conn.generation { slot.value.as_ref() } else { None }
     }
 
+    #[inline(always)]
     pub(crate) fn get_mut(&mut self, conn: ConnId) -> Option<&mut T> {
         let slot = self.slot_mut(conn.index)?;
         if slot.generation == conn.generation { slot.value.as_mut() } else { None }
@@ -67,6 +68,7 @@ impl<T> Slots<T> {
         Some(value)
     }
 
+    #[inline(always)]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
         let (page, place) = place(index);
         self.pages.get_mut(page)?.get_mut(place)

@@ -158,7 +158,7 @@ impl<P: Send> Producer<P> {
     }
 
     /// Bytes from what was written to the end of a frame with such a payload; `None` if that is too far now.
-    #[inline]
+    #[inline(always)]
     fn span_of(&mut self, payload_size: usize) -> Option<usize> {
         assert!(
             payload_size <= payload_max(self.memory.size()),
@@ -185,7 +185,7 @@ impl<P: Send> Producer<P> {
     ///
     /// Room is a promise of the caller's, by asking or by credit: [`room`](Self::room) for a frame with a parcel,
     /// [`room_inline`](Self::room_inline) for one without.
-    #[inline]
+    #[inline(never)]
     pub fn push(&mut self, parts: &[&[u8]], parcel: Option<P>) {
         // Saturating: a sum that wrapped would pass the assertion for room.
         let payload_size = parts.iter().fold(0, |size: usize, part| size.saturating_add(part.len()));
@@ -210,7 +210,7 @@ impl<P: Send> Producer<P> {
     }
 
     /// Puts a frame's header behind what was written; its payload is still to be.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, payload_size: usize, kind: u32) -> &mut [u8] {
         let span = self.span_of(payload_size).expect("a frame is pushed where there is room");
         let frame_size = frame_size(payload_size);

@@ -68,7 +68,7 @@ impl Shard {
 
 impl Approaches<'_> {
     /// Begins with the key that has this hash, and takes some that were begun before a step further.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self, db: u16, partition: u16, hash: u64) {
         if let Some(head) = self.shard.database(db).head(partition) {
             prefetch(head);
@@ -92,7 +92,7 @@ impl Approaches<'_> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, number: usize) {
         let arena = &self.shard.arena;
         let walk = &mut self.walks[number % WALK_COUNT];

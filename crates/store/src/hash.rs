@@ -14,7 +14,7 @@ impl Hasher {
         Hasher { seed }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
         let [k0, k1] = self.seed;
         let mut v = [

@@ -123,6 +123,7 @@ pub(crate) fn wait(
 ///
 /// `recv(2)` itself, and `send(2)` below: in a process of several threads glibc's functions of these names make the thread
 /// cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
+#[inline]
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
     let nobody = ptr::null::<u8>();
     // SAFETY: `into` is writable for its whole length.
@@ -134,6 +135,7 @@ pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
 }
 
 /// One send of all slices: how many bytes, or the errno. Never raises SIGPIPE.
+#[inline]
 pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
     let size = if let [one] = slices {
         // SAFETY: the slice is readable for its whole length.

@@ -63,7 +63,7 @@ impl Shape {
 
     /// The size of the command at the start of `input` if it has this shape; its arguments are in `args` then. Nothing for one
     /// that is not there as a whole, or so short that it ends within the last word that is compared, and the input with it.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, input: &[u8], args: &mut ArgRanges) -> Option<usize> {
         let (words, _) = input.as_chunks::<8>();
         if self.arg_count == 0 || input.len() < self.size {
