@@ -57,6 +57,12 @@ impl Offset {
     }
 }
 
+/// How far an agent's wall clock is ahead of the coordinator's, both in milliseconds.
+pub fn skew_ms(theirs_ms: u64, ours_ms: u64) -> i64 {
+    let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    signed(theirs_ms).saturating_sub(signed(ours_ms))
+}
+
 /// When an agent was at a point that all should be at together, by the coordinator's clock, in nanoseconds from when it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -138,6 +144,11 @@ mod tests {
         assert_eq!(Offset::of(wrong.into_iter().chain([good])).unwrap().offset_ns, 500);
         assert_eq!(Offset::of([]), None);
         assert_eq!(Offset { offset_ns: -5, error_ns: 0 }.theirs_ns(3), None);
+    }
+
+    #[test]
+    fn a_skew_has_a_sign() {
+        assert_eq!([skew_ms(5, 3), skew_ms(3, 5), skew_ms(u64::MAX, 0)], [2, -2, i64::MAX]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use load::agents::clock::{Offset, Sample};
+use load::agents::clock::{Offset, Sample, skew_ms};
 use load::agents::division;
 use load::agents::handshake::Secret;
 use load::agents::message::{Answer, Ask, Describe, Described, Ping, Start};
@@ -131,13 +131,16 @@ impl Roster {
     /// # Errors
     /// One is not there, is busy or is somebody else: in words that name it.
     pub(in crate::bench) fn groups(&self, count: usize, most: usize) -> Result<Vec<Agents>, String> {
-        let of_group = |group: usize| {
-            let agents: Vec<AgentAddress> =
-                self.agents.iter().skip(group).step_by(count).take(most).cloned().collect();
+        let call = |agents: Vec<AgentAddress>| {
             Fleet::call(&agents, &self.secret).map(|fleet| Agents(Arc::new(Mutex::new(fleet))))
         };
-        (0..count).map(of_group).collect()
+        dealt(&self.agents, count, most).map(call).collect()
     }
+}
+
+/// In turn to so many groups, each of up to `most`.
+fn dealt<T: Clone>(all: &[T], count: usize, most: usize) -> impl Iterator<Item = Vec<T>> {
+    (0..count).map(move |group| all.iter().skip(group).step_by(count).take(most).cloned().collect())
 }
 
 impl Agents {
@@ -265,8 +268,7 @@ impl Fleet {
                 if link.samples.len() < PINGS_COUNT {
                     link.samples.push(sample);
                 }
-                let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-                link.wall_skew_ms = signed(pong.unix_ms).saturating_sub(signed(self.clock.unix_ms()));
+                link.wall_skew_ms = skew_ms(pong.unix_ms, self.clock.unix_ms());
             }
             Event::Said(answer, _) => return Some((agent, answer)),
         }
@@ -476,5 +478,21 @@ fn beat(beats: &Receiver<()>, out: &Mutex<Outgoing>, clock: Clock) {
         if out.lock().unwrap_or_else(PoisonError::into_inner).send(&ping).is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agents_are_dealt_in_turn_and_those_beyond_the_most_are_left_out() {
+        let check = |count: usize, most: usize, want: &[&[u32]]| {
+            assert_eq!(dealt(&[1, 2, 3, 4, 5], count, most).collect::<Vec<_>>(), want, "{count} of {most}");
+        };
+        check(1, 9, &[&[1, 2, 3, 4, 5]]);
+        check(2, 9, &[&[1, 3, 5], &[2, 4]]);
+        check(2, 1, &[&[1], &[2]]);
+        check(5, 2, &[&[1], &[2], &[3], &[4], &[5]]);
     }
 }

@@ -197,6 +197,40 @@ mod tests {
         assert!(one.send_lag(0..2).max() < 101_000 && two.send_lag(0..1).max() > 4_900_000);
     }
 
+    /// One ends a second before the other, and both late: the worst of each counts, and what the last second was is the last one's.
+    #[test]
+    fn what_agents_say_at_their_end_is_kept() {
+        let mut gathering = two();
+        let said = [
+            Done {
+                failure: Some("the server is gone".to_owned()),
+                elapsed_ns: 5_000,
+                last_share: 0.9,
+                unanswered: 3,
+                thread_use: vec![0.2],
+                late_ns: 70,
+                ..Done::default()
+            },
+            Done { elapsed_ns: 6_000, last_share: 0.4, unanswered: 2, late_ns: 40, ..Done::default() },
+        ];
+        gathering.heard(0, second(0, 1, 1000)).unwrap();
+        gathering.heard(1, second(0, 1, 1000)).unwrap();
+        gathering.heard(1, second(1, 1, 1000)).unwrap();
+        for (agent, end) in said.into_iter().enumerate() {
+            gathering.heard(agent, Answer::Done(end)).unwrap();
+            assert!(gathering.heard(agent, second(2, 1, 1000)).is_err(), "it has ended");
+            assert!(gathering.heard(agent, done(0.5, 0.5)).is_err(), "it has ended");
+        }
+        let outcome = gathering.outcome(&[CLOCK, None], true);
+        assert_eq!(outcome.failure.as_deref(), Some("agent h1:7411: the server is gone"));
+        assert_eq!((outcome.elapsed_ns, outcome.late_ns, outcome.unanswered), (6_000, 70, 5));
+        assert_eq!((outcome.last_share, outcome.was_stopped), (0.4, true));
+        let [one, two] = &outcome.agents[..] else { panic!("{:?}", outcome.agents) };
+        assert_eq!(one.failure.as_deref(), Some("the server is gone"));
+        assert_eq!((one.late_ns, one.unanswered, &one.thread_use[..]), (70, 3, &[0.2][..]));
+        assert_eq!((one.clock_after.map(|clock| clock.offset_ns), two.clock_after), (Some(5), None));
+    }
+
     /// A lost agent is named, what it sent before is part of the result, and the other one's seconds come.
     #[test]
     fn a_lost_agent_is_named_and_its_seconds_stay() {
@@ -209,12 +243,24 @@ mod tests {
         assert_eq!(shown(&mut gathering), [(0, 11), (1, 10)]);
         assert_eq!(gathering.running().collect::<Vec<_>>(), [1]);
         assert!(gathering.heard(0, second(1, 1, 1000)).is_err(), "it was given up");
+        assert!(gathering.heard(0, done(0.5, 0.1)).is_err(), "it was given up");
         gathering.heard(1, done(0.5, 0.1)).unwrap();
         gathering.lose(1, "too late to be lost");
         let outcome = gathering.outcome(&[None, CLOCK], false);
         assert_eq!(outcome.failure.as_deref(), Some("agent h1:7411 was lost: it hung up"));
         assert_eq!(outcome.agents[0].failure.as_deref(), Some("lost: it hung up"));
         assert_eq!((outcome.agents[1].failure.clone(), outcome.answered), (None, 21));
+    }
+
+    #[test]
+    fn the_last_second_is_that_of_those_who_ended() {
+        let mut gathering = two();
+        gathering.heard(0, second(0, 1, 1000)).unwrap();
+        gathering.heard(0, second(1, 1, 1000)).unwrap();
+        gathering.heard(1, second(0, 1, 1000)).unwrap();
+        gathering.lose(0, "it hung up");
+        gathering.heard(1, done(0.7, 0.1)).unwrap();
+        assert_eq!(gathering.outcome(&[None, CLOCK], false).last_share, 0.7);
     }
 
     #[test]
