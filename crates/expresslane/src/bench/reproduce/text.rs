@@ -18,7 +18,8 @@ pub(in crate::bench) fn schedule(plans: &[Planned]) -> Vec<String> {
             count => format!("{count} levels of {level_s} s each"),
         };
         let (arms, all) = (planned.arms.len(), shown(planned.load_s()));
-        format!("{}: {pairs} pairs of {arms} set-ups, {runs}: {all} of load", planned.id)
+        let plural = if *pairs == 1 { "" } else { "s" };
+        format!("{}: {pairs} pair{plural} of {arms} set-ups, {runs}: {all} of load", planned.id)
     };
     let all_s: f64 = plans.iter().map(Planned::load_s).sum();
     let spare = if plans.iter().any(|planned| !planned.scale.is_quick) {
@@ -319,6 +320,9 @@ mod tests {
         assert_eq!(full.len(), 6);
         assert_eq!(full[0], "E1: 10 pairs of 2 set-ups, 10 levels of 32 s each: 1h 46m 40s of load");
         assert!(full[5].contains(" of load in all; ") && full[5].contains("half as much again"), "{full:?}");
+        let mut one = planned(Id::E2, true);
+        one.scale.pairs = 1;
+        assert_eq!(schedule(&[one])[0], "E2: 1 pair of 5 set-ups, 4 s each: 20s of load");
         let quick = schedule(&[planned(Id::E1, true), planned(Id::E2, true)]);
         assert_eq!(quick[0], "E1: 3 pairs of 2 set-ups, 10 levels of 3 s each: 3m of load");
         assert_eq!(quick[1], "E2: 3 pairs of 5 set-ups, 4 s each: 1m of load");
