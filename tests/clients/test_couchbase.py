@@ -271,6 +271,7 @@ class Passwords(unittest.TestCase):
             cluster.close()
             with self.assertRaises(AuthenticationException):
                 connect(server, "wrong")
+            self.assertIn("AUTH_ERROR:", server.errors())
 
 
 class Restarts(unittest.TestCase):

@@ -6,6 +6,7 @@ WANTED and in docs/memcached.md; anything else is a failure, shown with the fewe
 """
 
 import random
+import re
 import select
 import socket
 import struct
@@ -251,6 +252,38 @@ class Differential(unittest.TestCase):
             for side, want in [(self.memcached, of_memcached), *((side, of_ours) for side, _ in self.ours)]:
                 side.forget()
                 self.assertEqual(side.exchange(sent, want), want, f"{about}: {side.name}")
+
+    def test_the_same_commands_are_counted_alike(self):
+        """Lines, then binary requests; what `stats` counts of them."""
+        lines = (
+            b"set a 0 0 1\r\n1\r\nadd a 0 0 1\r\nx\r\nreplace none 0 0 1\r\nx\r\nappend a 0 0 1\r\n2\r\ncas a 0 0 1 1\r\nx\r\n"
+            b"cas none 0 0 1 1\r\nx\r\nget a none\r\ngats 9 a none\r\ntouch a 9\r\ntouch none 9\r\nincr a 1\r\nincr none 1\r\n"
+            b"decr a 1\r\ndecr a 1\r\ndecr none 1\r\nms b 1\r\nx\r\nmg b v T9\r\nmg none v\r\nma a\r\nma none MD\r\nmd b\r\nmd none\r\n"
+            b"delete a\r\ndelete none\r\nflush_all\r\nmn\r\n")
+        frames = b"".join(Frames.frame(opcode, extras, key, value) for key in (b"a", b"none") for opcode, extras, value in [
+            (0x01, bytes(8), b"1") if key == b"a" else (0x03, bytes(8), b"1"), (0x00, b"", b""), (0x1D, bytes(4), b""),
+            (0x1C, bytes(4), b""), (0x05, bytes(7) + b"\1" + bytes(8) + b"\xff" * 4, b""),
+            (0x06, bytes(7) + b"\1" + bytes(8) + b"\xff" * 4, b""), (0x04, b"", b"")]) + NOOP
+        counted = []
+        for side in (self.memcached, *(side for side, _ in self.ours)):
+            before = self.statistics(side)
+            side.forget()
+            side.exchange(lines, b"MN\r\n")
+            side.forget()
+            side.exchange(frames, NOOP_REPLY)
+            after = self.statistics(side)
+            counted.append({name: after[name] - before[name] for name in after})
+        for ours in counted[1:]:
+            self.assertEqual(ours, counted[0])
+
+    def statistics(self, side):
+        """What a server has counted of commands."""
+        side.forget()
+        said = side.exchange(b"stats\r\n", b"END\r\n").decode().split("\r\n")
+        pairs = (line.split()[1:3] for line in said if line.startswith("STAT "))
+        # meta's own counters came with later versions than the one that is followed.
+        return {name: int(value) for name, value in pairs if re.fullmatch(r"cmd_(get|set|flush|touch)|.+_hits|.+_misses|cas_badval|total_items", name)
+                and not name.startswith(("get_flushed", "get_expired", "auth"))}
 
     def test_the_same_commands_have_the_same_replies(self):
         now_s = int(time.time())

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use binary::{read, request};
 use check::Dice;
-use lane::{Dialect, Door, Port, Settings};
+use lane::{Dialect, Door, Namespace, Namespaces, Port, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
 
@@ -146,6 +146,36 @@ fn meta() {
             "VA 1 Z X\r\nx\r\nHD\r\nVA 1 W\r\ny\r\nVA 1 Z\r\ny\r\n",
         ),
     ]);
+}
+
+/// What one more byte makes too large, flags count four if there are any.
+#[test]
+fn appending_up_to_the_limit() {
+    let size = 1_048_576 - (56 + 2 + 2);
+    let value = "x".repeat(size - 1);
+    check(&[
+        (
+            &format!("set k 0 0 {}\r\n{value}\r\nappend k 0 0 1\r\ny\r\nappend k 0 0 1\r\ny\r\n", size - 1),
+            "STORED\r\nSTORED\r\nNOT_STORED\r\n",
+        ),
+        (
+            &format!("set k 1 0 {}\r\n{}\r\nappend k 0 0 1\r\ny\r\n", size - 4, &value[3..]),
+            "STORED\r\nNOT_STORED\r\n",
+        ),
+    ]);
+}
+
+/// Who reads unnoticed leaves no trace; and with an end by default a document is not near it for who names none.
+#[test]
+fn unnoticed_reads_and_ends_by_default() {
+    check(&[("ms z 1\r\nx\r\nmg z u\r\nmg z h\r\nmg z h\r\n", "HD\r\nHD\r\nHD h0\r\nHD h1\r\n")]);
+    let first = Namespace { default_ttl_s: 60, ..Namespace::new("default") };
+    let namespaces = Namespaces::new(vec![first], vec![Namespace::new("test")]);
+    let mut world = World::new(1, &Settings { namespaces, ..settings() }, 1, Faults::default());
+    let mut client = world.connect(0);
+    let lines = b"ms k 1\r\nx\r\nms l 1 T30\r\nx\r\nmg k R0 t\r\nmg l R0 t\r\nmg l R31 t\r\n";
+    let want = "HD\r\nHD\r\nHD t60\r\nHD t30\r\nHD t30 W\r\n";
+    assert_same(&exchange(&mut world, &mut client, lines, want.len()), want, "R0");
 }
 
 #[test]

@@ -241,6 +241,28 @@ fn who_knows_the_map_is_sent_on_and_nobody_else() {
     let got = replies(&exchange(&mut world, &mut once, &bytes, 4));
     let sizes: Vec<bool> = got.iter().map(|reply| reply.value.len() > 4096).collect();
     assert_eq!(sizes, [true, false, false, true]);
+    // Who has asked for it has had it.
+    let mut asks = selected(&mut world, 1, &[7, 0x1e]);
+    let got =
+        replies(&exchange(&mut world, &mut asks, &[&request(0xb5, &[], "", "", 0)[..], &wrong].concat(), 2));
+    assert_eq!((got[0].value.len() > 4096, got[1].status, got[1].value.len()), (true, 7, 0));
+}
+
+/// What was appended to is hardly JSON any more, whoever appends.
+#[test]
+fn a_document_that_was_appended_to_is_no_json() {
+    let mut world = world(1);
+    let mut client = selected(&mut world, 0, &[0x0b]);
+    for (opcode, want) in [(0x0e, "1,"), (0x0f, ",1")] {
+        let bytes = [
+            of_datatype(1, request(0x01, &STORE, "k", "1", 0)),
+            request(0x00, &[], "k", "", 0),
+            request(opcode, &[], "k", ",", 0),
+            request(0x00, &[], "k", "", 0),
+        ];
+        let got = replies(&exchange(&mut world, &mut client, &bytes.concat(), 4));
+        assert_eq!((got[1].datatype, got[3].datatype, &got[3].value[..]), (1, 0, want.as_bytes()));
+    }
 }
 
 /// Whoever asks for a copy, or for the newest change of another lane's partition, is told that it is another node's: no lane has a copy.
@@ -378,6 +400,11 @@ fn a_locked_document_is_its_holder_s() {
     assert_eq!(say(&mut world, &mut holder, &request(0x95, &[], "k", "", cas)), "95:0: ");
     assert!(say(&mut world, &mut holder, &request(0x95, &[], "k", "", cas)).starts_with("95:e:"));
     assert_eq!(say(&mut world, &mut old, &set(0)), "01:0: ");
+    // To make it stale is a change like others: the holder may, and so ends it.
+    let cas = replies(&exchange(&mut world, &mut holder, &lock(30), 1))[0].cas;
+    assert!(line(&mut world, "me k\r\n").contains(" fetch=yes "), "it was read when it was locked");
+    assert_eq!(line(&mut world, &format!("md k I C{cas}\r\n")), "HD\r\n");
+    assert_eq!(line(&mut world, "set k 0 0 1\r\n7\r\n"), "STORED\r\n");
     // And by time: what is asked for, 15 seconds for who asks for nothing or too much.
     for (asked, seconds) in [(2, 2), (30, 30), (0, 15), (31, 15)] {
         assert!(say(&mut world, &mut holder, &lock(asked)).starts_with("94:0:"));

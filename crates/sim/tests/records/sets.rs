@@ -130,6 +130,16 @@ fn sets_count_their_records() {
     }
 }
 
+/// A name in which there is the end of a line ends none of what is said.
+#[test]
+fn names_of_sets_end_no_line() {
+    let mut world = crate::talk::world(1);
+    let mut client = world.connect(0);
+    assert_eq!(say(&mut world, &mut client, &put(1).set(b"a\nnode\tB").number("n", 1)), "0 g1|");
+    let said = info(&mut world, 0, "sets");
+    assert!(said.starts_with("ns=test:set=a?node?B:objects=1:") && !said.contains('\n'), "{said}");
+}
+
 /// A long record is appended to, in slices, while its set is truncated: what is there afterwards is what was appended, or nothing.
 #[test]
 fn a_long_write_beside_a_truncation() {

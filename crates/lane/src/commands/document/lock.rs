@@ -118,10 +118,8 @@ pub(super) fn unlock(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sin
         None => Outcome::NotFound,
         Some(mark) if !is_locked(space, &key, mark) => Outcome::Status(Status::NOT_LOCKED),
         Some(mark) if mark.cas != request.head.cas => Outcome::Say(Say::Locked),
-        Some(mark) => {
+        Some(_) => {
             space.documents.locked.end(name(&key));
-            let (cas, bits) = (mark.cas, mark.bits & !LOCKED);
-            space.commit(Effect::Mark { key, cas, bits }).expect("a mark takes no memory");
             Outcome::Ok
         }
     };
