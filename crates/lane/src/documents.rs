@@ -79,14 +79,10 @@ impl Tries {
 }
 
 impl Tally {
-    /// The key of a reading command was there or not.
+    /// The key of a reading command was there or not. One that gives another end counts as touching alone, whether it reads or not.
     pub(crate) fn looked(&mut self, verb: Verb, is_hit: bool) {
-        if matches!(verb, Verb::Touch | Verb::Gat) {
-            self.touches.note(is_hit);
-        }
-        if verb != Verb::Touch {
-            self.gets.note(is_hit);
-        }
+        let touches = matches!(verb, Verb::Touch | Verb::Gat);
+        if touches { &mut self.touches } else { &mut self.gets }.note(is_hit);
     }
 
     /// What became of a storing command.

@@ -25,6 +25,10 @@ pub(super) fn edit(
     let key = request.key(space);
     space.lapse(&key);
     let head = &request.head;
+    // Its later steps are the same command.
+    if progress.state.is_none() {
+        space.documents.tally.store_count += 1;
+    }
     let found = space.get(&key).map(|entry| (mark_of(&entry), entry.value()));
     let added = request.call.args.get(memcached::VALUE);
     let Some((old, value)) = found else {

@@ -18,7 +18,8 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
     let key = request.key(space);
     let options = request.options();
     let is_found = space.inspect(&key).is_some();
-    space.documents.tally.looked(Verb::Get, is_found);
+    let verb = if options.exptime.is_some() { Verb::Gat } else { Verb::Get };
+    space.documents.tally.looked(verb, is_found);
     if !is_found {
         if options.create_exptime.is_none() {
             return request.say(sink, &Outcome::Miss);
