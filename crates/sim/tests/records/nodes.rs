@@ -304,6 +304,34 @@ fn lanes_are_nodes() {
     }
 }
 
+/// What a lane has counted of its clients' requests, and the address of one that is announced by an IPv6 host.
+#[test]
+fn a_node_counts_and_has_an_address() {
+    let settings = Settings { announce_ip: Some("fe80::1".to_owned()), ..settings() };
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut client = world.connect(0);
+    let map = wire::route::PartitionMap::even(2);
+    let is_here = |number: &u16| {
+        let slot = wire::route::Slot::of_partition(wire::route::partition(&digest(*number)));
+        map.owner(slot).0 == 0
+    };
+    for number in [
+        (0..).find(is_here).unwrap(),
+        (0..).find(|number| !is_here(number)).unwrap(),
+        (0..).find(is_here).unwrap(),
+    ] {
+        exchange(&mut world, &mut client, &get(number).bytes(), 1);
+    }
+    let mut bytes = Vec::new();
+    put_info(&mut bytes, "statistics\nservice-clear-std\npeers-clear-std\n");
+    let said = show(&exchange(&mut world, &mut client, &bytes, 1), 0);
+    assert!(said.contains(";requests_direct=2;requests_forwarded=1\n"), "{said}");
+    assert!(
+        said.contains("service-clear-std\t[fe80::1]:3000\n") && said.contains("[[fe80::1]:3001]]]"),
+        "{said}"
+    );
+}
+
 /// Three bytes of four letters of base64; what is padding is zeros.
 fn decode(letters: &[u8]) -> [u8; 3] {
     let value = |letter: u8| match letter {
