@@ -423,12 +423,15 @@ fn two_addresses_are_compared() {
         (&declared["name_a"], &declared["name_b"])
     );
     // Both sides' programs are in what was captured.
-    let hashes: Vec<bool> = saved
-        .surroundings
-        .iter()
-        .map(|one| one.environment.to_string().contains("\"server sha256\",\"value\":\""))
+    let captured = saved.surroundings.iter().map(|one| one.environment.to_string());
+    let are_known: Vec<bool> = captured
+        .map(|text| {
+            ["server sha256", "server version"]
+                .iter()
+                .all(|it| text.contains(&format!("\"{it}\",\"value\":\"")))
+        })
         .collect();
-    assert!(hashes.len() >= 4 && hashes.iter().all(|has| *has), "{hashes:?}");
+    assert!(are_known.len() >= 4 && are_known.iter().all(|is| *is), "{are_known:?}");
 }
 
 #[test]

@@ -178,8 +178,9 @@ impl<'a> Comparing<'a> {
         }
         let number = self.runs_count;
         self.runs_count += 1;
+        let (words, version) = (setup.start.as_deref(), run::server_version(&order));
         let (before, news) =
-            self.witness.before(number, half.arm, order.thread_count, setup.start.as_deref(), server.pid);
+            self.witness.before(number, half.arm, order.thread_count, words, server.pid, version);
         news.into_iter().for_each(|line| self.journal.put(line));
         let mut head = run::head(&order, &self.load.pace, self.clock.unix_ms());
         (head.run, head.arm, head.pair) = (number, half.arm.to_owned(), Some(half.pair));

@@ -387,7 +387,8 @@ impl Reproducing {
         // The machine is one for all loads of a level: what changes is told at the first.
         let (arm, threads) = (format!("{} {}", half.planned.id, half.arm.arm), orders[0].thread_count);
         let words = half.fleet.servers[0].start.as_deref();
-        let (before, news) = self.witness.before(first, &arm, threads, words, pids[0]);
+        let version = watch::server_version(half.fleet.servers[0].address(), &Login::default());
+        let (before, news) = self.witness.before(first, &arm, threads, words, pids[0], version);
         news.into_iter().for_each(|line| self.journal.put(line));
         let mut watches = Vec::new();
         for ((number, order), pid) in (first..).zip(&orders).zip(pids) {

@@ -47,7 +47,8 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     let server_pid = server_pid(&order);
     let mut witness = settings.output.is_kept().then(Witness::new);
     let before = witness.as_mut().map(|witness| {
-        let (before, news) = witness.before(0, "", order.thread_count, None, server_pid);
+        let version = server_version(&order);
+        let (before, news) = witness.before(0, "", order.thread_count, None, server_pid, version);
         news.into_iter().for_each(|line| journal.put(line));
         before
     });
@@ -106,6 +107,11 @@ pub(super) fn machines(hosts: &Hosts, at: &str, journal: &mut Journal, live: &mu
 pub(super) fn server_pid(order: &Order) -> Option<u32> {
     // An address that means this machine here means another one to an agent.
     if order.agents.is_some() { None } else { watch::server_pid(&order.endpoint, &order.login) }
+}
+
+/// What the server says of its version, if it is asked from here.
+pub(super) fn server_version(order: &Order) -> Option<String> {
+    if order.agents.is_some() { None } else { watch::server_version(&order.endpoint, &order.login) }
 }
 
 /// Sets every key once.

@@ -103,7 +103,8 @@ fn step(
     server_pid: Option<u32>,
     witness: &mut Witness,
 ) -> Result<Step, String> {
-    let (before, news) = witness.before(number, "", order.thread_count, None, server_pid);
+    let (before, news) =
+        witness.before(number, "", order.thread_count, None, server_pid, run::server_version(order));
     news.into_iter().for_each(|line| journal.put(line));
     let mut head = run::head(order, &settings.load.pace, clock.unix_ms());
     head.run = number;

@@ -42,7 +42,7 @@ impl Witness {
     }
 
     /// Before a run of a set-up with so many threads that load; its server was started with these words, none: by somebody
-    /// else. The line is for the result, if there is news.
+    /// else, and says that it is of this version. The line is for the result, if there is news.
     pub(super) fn before(
         &mut self,
         run: u32,
@@ -50,9 +50,10 @@ impl Witness {
         thread_count: u16,
         words: Option<&[String]>,
         pid: Option<u32>,
+        version: Option<String>,
     ) -> (Before, Option<Line>) {
         let load = Program { command: vec![format!("{thread_count} threads")], ..self.load.clone() };
-        let programs = vec![self.server(words, pid), load];
+        let programs = vec![self.server(words, pid, version), load];
         let environment = self.look(&programs);
         let is_news = match self.written.get(arm) {
             Some(written) => unexplained(&changes(written, &environment)).next().is_some(),
@@ -80,10 +81,10 @@ impl Witness {
         Environment::capture(Path::new("/"), &self.kernel, programs)
     }
 
-    fn server(&mut self, words: Option<&[String]>, pid: Option<u32>) -> Program {
+    fn server(&mut self, words: Option<&[String]>, pid: Option<u32>, version: Option<String>) -> Program {
         let sha256 = pid.and_then(|pid| self.hashes.of(Path::new(&format!("/proc/{pid}/exe"))));
         let command = words.map_or_else(|| pid.map(running).unwrap_or_default(), <[String]>::to_vec);
-        Program { role: "server".to_owned(), command, version: None, sha256 }
+        Program { role: "server".to_owned(), command, version, sha256 }
     }
 }
 
