@@ -57,6 +57,8 @@ pub struct Host {
     pub irqbalance: Irqbalance,
     /// Cpus that no lane gets: the system's. Default: what the lanes leave.
     pub cores: Option<Cpus>,
+    /// Interrupt moderation of cards with lanes, where neither the lane nor the card says its own.
+    pub moderation: Option<Moderation>,
     /// Sysctls to set besides, by name: `"net.core.somaxconn" = 4096`.
     pub sysctls: std::collections::BTreeMap<String, toml::Value>,
 }

@@ -6,6 +6,7 @@ use super::card::Card;
 use super::draft::{Draft, Stage, nth};
 use super::place::Seats;
 use crate::cpus::Cpus;
+use crate::facts::Nic;
 use crate::knob::{Knob, NicKnob, Setting};
 use crate::spec::{Mode, Moderation, Spec};
 
@@ -166,17 +167,26 @@ pub(super) fn send_by_core(draft: &mut Draft, card: &Card, spec: &Spec, seats: &
     }
 }
 
-/// Moderation of lanes' queues and of the others.
+/// Moderation of lanes' queues and of the others. Who says nothing has the machine's; where one holds for all queues, a lane's own
+/// comes before it.
 pub(super) fn moderation(draft: &mut Draft, card: &Card, spec: &Spec, division: &Division) {
+    let per_queue = has_moderation_per_queue(card.nic);
+    let mut is_said = false;
     for (index, queues) in &division.lanes {
         let lane = &spec.lanes[*index];
-        if let Some(wish) = lane.moderation {
+        is_said |= lane.moderation.is_some();
+        if let Some(wish) = lane.moderation.or(spec.host.moderation.filter(|_| per_queue)) {
             moderate(draft, card, wish, queues, &format!("lane {}: fixed moderation", lane.name));
         }
     }
-    if let Some(wish) = card.wish.moderation {
+    let of_others = if per_queue { !division.default.is_empty() } else { !is_said };
+    if let Some(wish) = card.wish.moderation.or(spec.host.moderation.filter(|_| of_others)) {
         moderate(draft, card, wish, &division.default, "moderation of queues that no lane has");
     }
+}
+
+fn has_moderation_per_queue(nic: &Nic) -> bool {
+    nic.queues.first().is_some_and(|it| it.coalesce.is_some())
 }
 
 fn moderate(draft: &mut Draft, card: &Card, wish: Moderation, queues: &[u32], why: &str) {
@@ -185,7 +195,7 @@ fn moderate(draft: &mut Draft, card: &Card, wish: Moderation, queues: &[u32], wh
         let queue = nic.queues.iter().find(|it| it.index == index).or(nic.queues.first());
         queue.and_then(|it| it.coalesce.as_deref())
     };
-    let per_queue = nic.queues.first().is_some_and(|it| it.coalesce.is_some());
+    let per_queue = has_moderation_per_queue(nic);
     if per_queue && queues.is_empty() {
         draft.note(format!("No queue of {} is for this alone, so it is left out: {why}.", nic.name));
     }

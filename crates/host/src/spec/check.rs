@@ -101,7 +101,7 @@ impl Spec {
         }
     }
 
-    /// Refuses what `[default]` says of queues where no card has its queues divided.
+    /// Refuses what `[default]` and `[host]` say of queues where no card has its queues divided.
     fn check_default(&self, faults: &mut Faults) {
         let is_divided = |lane: &Lane| {
             let mut cards = self.nics.iter().filter(|nic| self.nic_of(lane) == Some(&nic.name));
@@ -110,12 +110,13 @@ impl Spec {
         if self.lanes.iter().any(is_divided) {
             return;
         }
-        let given =
-            [("queues", self.default.queues.is_some()), ("rate-max", self.default.rate_max.is_some())];
-        for (key, _) in given.into_iter().filter(|(_, given)| *given) {
-            let sentence =
-                format!("[default]: `{key}` wants a card with lanes whose `backend` is not \"process\"");
-            faults.add(At::Default(key), sentence);
+        let given = [
+            (At::Default("queues"), "[default]: `queues`", self.default.queues.is_some()),
+            (At::Default("rate-max"), "[default]: `rate-max`", self.default.rate_max.is_some()),
+            (At::Host("moderation"), "[host]: `moderation`", self.host.moderation.is_some()),
+        ];
+        for (at, key, _) in given.into_iter().filter(|(_, _, given)| *given) {
+            faults.add(at, format!("{key} wants a card with lanes whose `backend` is not \"process\""));
         }
     }
 
@@ -215,6 +216,10 @@ impl Spec {
 impl Host {
     fn check(&self, faults: &mut Faults) {
         check_cores("[host]", self.cores.as_ref(), At::Host("cores"), faults);
+        if self.moderation.is_some_and(|it| it.is_too_long()) {
+            let sentence = format!("[host]: a moderation is at most {MODERATION_USECS_MAX} microseconds");
+            faults.add(At::Host("moderation"), sentence);
+        }
         for (name, value) in &self.sysctls {
             if sysctl_text(value).is_none() {
                 let sentence = format!("[host]: sysctl `{name}` is a number, true, false or a text");

@@ -22,7 +22,10 @@ fn what_is_no_file_is_named_with_its_line() {
         "line 4: there is no key `port` here; did you mean `ports`?",
     );
     refused("[[lanes]]\nname = 'a'", "line 1: there is no key `lanes` here; did you mean `lane`?");
-    refused("[host]\nzzz = 1", "line 2: there is no key `zzz` here; there are irqbalance, cores, sysctls");
+    refused(
+        "[host]\nzzz = 1",
+        "line 2: there is no key `zzz` here; there are irqbalance, cores, moderation, sysctls",
+    );
     refused("[host]\nirqbalance = 'stopp'", "line 2: `stopp` is none of stop, leave; did you mean `stop`?");
     refused(
         "[[nic]]\nname = 'e'\n[nic.moderation]\nrx-usec = 1",
@@ -85,6 +88,14 @@ fn values_out_of_range_are_named_with_their_line() {
         "line 3: nic `d`: `moderation` is left alone, for no lane is on the card",
     );
     refused("[[lane]]\nname = 'a'\n[default]\nprocess = [{}]", "line 4: [default]: a process is matched by");
+    refused(
+        "[[lane]]\nname = 'a'\n[host]\nmoderation = { rx-usecs = 5 }",
+        "line 4: [host]: `moderation` wants a card with lanes",
+    );
+    refused(
+        "[[lane]]\nname = 'a'\n[host]\nmoderation = { rx-usecs = 65536 }",
+        "line 4: [host]: a moderation is at most 65535 microseconds",
+    );
     refused("[[lane]]\nname = 'a'\n[host]\nsysctls = { 'net.x' = 1.5 }", "line 4: [host]: sysctl `net.x`");
     refused("[[lane]]\nname = 'a'\n[host]\nsysctls = { '../x' = 1 }", "line 4: [host]: `../x` is no name");
     refused("[[nic]]\nname = 'a b'\n", "line 2: nic `a b`: a card is named by");

@@ -178,6 +178,36 @@ fn a_moderation_of_which_a_driver_knows_nothing_is_no_step() {
     check("adaptive-rx = false", 0);
 }
 
+/// What [host] says of moderation is for those who say nothing of it.
+#[test]
+fn the_machines_moderation_is_that_of_queues_without_their_own() {
+    let check = |machine: &str, nic: &str, lane: &str, want: &str| {
+        let wish = format!(
+            "[host]\nmoderation = {{ rx-usecs = 7 }}\n[default]\nqueues = 1\n[[nic]]\nname = 'ens1'\n{nic}\n\
+             [[lane]]\nname = 'a'\nports = '1-2'\nmode = 'one-queue-per-port'\n{lane}\n"
+        );
+        let plan = plan::plan(&Spec::parse(&wish).unwrap(), &facts(machine)).unwrap();
+        let steps = plan.steps.iter().filter(|step| step.knob.to_string().ends_with("coalesce"));
+        let said = |step: &Step| {
+            let knob = step.knob.to_string();
+            let words: Vec<&str> = step.want.as_ref().unwrap().as_str().split(' ').collect();
+            let at = words.iter().position(|word| *word == "rx-usecs").unwrap();
+            format!("{} {}", knob.trim_start_matches("nic/ens1/"), words[at + 1])
+        };
+        assert_eq!(steps.map(said).collect::<Vec<_>>().join(", "), want, "{machine} {nic} {lane}");
+    };
+    let five = "moderation = { rx-usecs = 5 }";
+    // The lane's queues 1 and 2 come before the one that no lane has.
+    for (nic, lane, [of_lane, of_other]) in [("", "", [7, 7]), ("", five, [5, 7]), (five, "", [7, 5])] {
+        let want =
+            [(1, of_lane), (2, of_lane), (0, of_other)].map(|(n, us)| format!("queue/{n}/coalesce {us}"));
+        check("e810-ice", nic, lane, &want.join(", "));
+    }
+    for (nic, lane, want) in [("", "", "coalesce 7"), ("", five, "coalesce 5"), (five, "", "coalesce 5")] {
+        check("gvnic", nic, lane, want);
+    }
+}
+
 #[test]
 fn every_machine_and_every_wish_is_used() {
     let mut names = Vec::new();
