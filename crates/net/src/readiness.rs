@@ -236,9 +236,7 @@ impl<K: Kernel> Readiness<K> {
     /// Receives once, behind what is already held. The connection may be gone afterwards.
     #[inline(always)]
     fn receive(&mut self, id: ConnId) {
-        if self.shared.is_in_the_way(self.turn) {
-            self.make_way();
-        }
+        self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         let size_max = INPUT_MAX - conn.rest.bytes().len();
         conn.received_turn = self.turn;
@@ -271,9 +269,17 @@ impl<K: Kernel> Readiness<K> {
         }
     }
 
+    /// Moves out of the shared buffer whoever is in the way of a receive.
+    #[inline(always)]
+    fn make_way(&mut self) {
+        if self.shared.is_in_the_way(self.turn) {
+            self.move_out();
+        }
+    }
+
     /// Moves everybody out of the shared buffer.
     #[cold]
-    fn make_way(&mut self) {
+    fn move_out(&mut self) {
         let owners = self.shared.take_owners();
         for id in &owners {
             let Some(conn) = self.conns.get_mut(*id) else { continue };
@@ -346,9 +352,7 @@ impl<K: Kernel> Readiness<K> {
 
     /// Throws away what a lingering client still sends, one receive a turn.
     fn drain(&mut self, id: ConnId, thrown_size: usize) {
-        if self.shared.is_in_the_way(self.turn) {
-            self.make_way();
-        }
+        self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         self.counters.receives += 1;
         let received = self.kernel.receive(&conn.socket, self.shared.room(INPUT_MAX));
