@@ -209,6 +209,31 @@ fn a_cluster_is_asked_lane_by_lane() {
     refused(&["run", &port, "--cluster", "--operations", "mget10"], 2, "--cluster don't go together");
 }
 
+#[test]
+fn a_version_is_asked_for_in_every_protocol() {
+    let ports = free_ports(4);
+    let [memcached, couchbase, management, aerospike] = [0, 1, 2, 3].map(|more| (ports + more).to_string());
+    let couchbase_flags = ["--couchbase", &couchbase, "--couchbase-management", &management];
+    let flags = ["--lanes", "1", "--memcached", &memcached, "--aerospike", &aerospike];
+    let served = Served::start("bench-versions", &[&flags[..], &couchbase_flags].concat());
+    let folder = Folder::new("bench-versions-result");
+    let result = folder.path("result.jsonl");
+    for (protocol, port, want) in [
+        ("resp3", served.port(), "redis 7.0.15"),
+        ("memcached", &memcached, "memcached 1.6.18"),
+        ("memcached-binary", &memcached, "memcached 1.6.18"),
+        ("couchbase", &couchbase, "couchbase 7.2"),
+        ("aerospike", &aerospike, "aerospike 7.0.0.0"),
+    ] {
+        let address = format!(":{port}");
+        let words = ["run", &address, "--protocol", protocol, "--requests", "10", "-q", "--result", &result];
+        done(&words);
+        let captured = saved(&result).surroundings[0].environment.to_string();
+        let version = format!("\"server version\",\"value\":\"{want}");
+        assert!(captured.contains(&version), "{protocol}: {captured}");
+    }
+}
+
 /// A server that answers GETs, and does something when it has answered so many.
 fn made_up(count: u64, act: impl Fn(&TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -3,6 +3,7 @@
 
 pub mod aerospike;
 pub mod couchbase;
+mod version;
 
 use std::fmt;
 use std::io::{self, Read, Write};

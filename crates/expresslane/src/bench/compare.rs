@@ -178,7 +178,7 @@ impl<'a> Comparing<'a> {
         }
         let number = self.runs_count;
         self.runs_count += 1;
-        let (words, version) = (setup.start.as_deref(), run::server_version(&order));
+        let (words, version) = (setup.start.as_deref(), watch::server_version(setup.address(), &login));
         let (before, news) =
             self.witness.before(number, half.arm, order.thread_count, words, server.pid, version);
         news.into_iter().for_each(|line| self.journal.put(line));

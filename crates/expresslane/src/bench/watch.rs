@@ -6,7 +6,6 @@ use std::path::Path;
 use load::connect::{Connected, Endpoint, Login};
 use load::environment::counters::{Counters, Sampler};
 use load::environment::quiet::{Noise, Quiet};
-use wire::client::Reply;
 
 use super::Trouble;
 use crate::clock::Clock;
@@ -92,51 +91,15 @@ pub(super) fn server_pid(endpoint: &Endpoint, login: &Login) -> Option<u32> {
         Endpoint::Tcp(host, _) => matches!(host.as_str(), "localhost" | "::1") || host.starts_with("127."),
         Endpoint::Unix(_) => true,
     };
-    let text = is_here.then(|| info(endpoint, login)).flatten()?;
+    if !is_here || !login.dialect.is_redis() {
+        return None;
+    }
+    let text = Connected::new(endpoint, login).ok()?.info_of_server().ok()?;
     let pid = text.lines().find_map(|line| line.strip_prefix("process_id:"))?.trim().parse().ok()?;
     Path::new(&format!("/proc/{pid}/task")).exists().then_some(pid)
 }
 
-/// What a server says of its version. None: its protocol has no word for it, or it does not say.
+/// What a server says of its version. None: it does not say.
 pub(super) fn server_version(endpoint: &Endpoint, login: &Login) -> Option<String> {
-    version(&info(endpoint, login)?)
-}
-
-/// Descendants of Redis name the Redis that they stand for, and their own version beside it; what compiled them is none.
-fn version(info: &str) -> Option<String> {
-    let of = |line: &str| {
-        let (name, version) = line.trim().split_once("_version:")?;
-        (name != "gcc").then(|| format!("{name} {version}"))
-    };
-    let all: Vec<String> = info.lines().filter_map(of).collect();
-    (!all.is_empty()).then(|| all.join(", "))
-}
-
-/// INFO's section of the server.
-fn info(endpoint: &Endpoint, login: &Login) -> Option<String> {
-    if !login.dialect.is_redis() {
-        return None;
-    }
-    let reply = Connected::new(endpoint, login).ok()?.ask(&[b"INFO", b"server"]).ok()?;
-    let bytes = match &reply {
-        Reply::Verbatim(_, bytes) => bytes,
-        reply => reply.bytes()?,
-    };
-    Some(String::from_utf8_lossy(bytes).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_what_the_server_calls_it() {
-        let check = |info: &str, want: Option<&str>| assert_eq!(version(info).as_deref(), want);
-        check("# Server\r\nredis_version:7.0.15\r\ngcc_version:12.2.0\r\n", Some("redis 7.0.15"));
-        check(
-            "redis_version:7.2.4\nserver_name:valkey\nvalkey_version:8.0.1\n",
-            Some("redis 7.2.4, valkey 8.0.1"),
-        );
-        check("process_id:5\n", None);
-    }
+    Connected::new(endpoint, login).and_then(|mut connected| connected.version(login)).ok().flatten()
 }

@@ -62,6 +62,11 @@ fn credential(password: &str) -> String {
     }
 }
 
+/// What the server is of.
+pub(super) fn build(connected: &mut Connected) -> io::Result<String> {
+    info(connected, &["build"]).map(|mut values| values.remove(0))
+}
+
 /// Sends a frame and waits for the body of the reply, of the same kind.
 fn ask(connected: &mut Connected, kind: u8, request: &[u8]) -> io::Result<Vec<u8>> {
     let reply = connected.exchange(request, |input| {

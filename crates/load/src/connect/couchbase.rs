@@ -44,8 +44,14 @@ pub(super) fn nodes(connected: &mut Connected, host: &str) -> io::Result<Vec<Nod
     parse(&map, host).map_err(io::Error::other)
 }
 
-/// Sends a request and waits for its reply's value.
-fn ask(connected: &mut Connected, name: &str, opcode: u8, key: &[u8], value: &[u8]) -> io::Result<Vec<u8>> {
+/// Sends a request and waits for its reply's value, as memcached's binary protocol has both, too.
+pub(super) fn ask(
+    connected: &mut Connected,
+    name: &str,
+    opcode: u8,
+    key: &[u8],
+    value: &[u8],
+) -> io::Result<Vec<u8>> {
     let mut request = Vec::new();
     packet(&mut request, opcode, b"", key, value.len(), 0);
     request.extend_from_slice(value);
@@ -54,7 +60,7 @@ fn ask(connected: &mut Connected, name: &str, opcode: u8, key: &[u8], value: &[u
         let size = usize::try_from(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
         match size {
             Ok(size) if header[0] == 0x81 && size <= BODY_SIZE_MAX => Ok(Some(HEADER_SIZE + size)),
-            _ => Err(format!("{name}: bytes that are no reply of Couchbase's")),
+            _ => Err(format!("{name}: bytes that are no reply of memcached's or Couchbase's")),
         }
     })?;
     let front = usize::from(u16::from_be_bytes([reply[2], reply[3]])) + usize::from(reply[4]);
@@ -197,7 +203,10 @@ pub(crate) mod tests {
             (vec![reply(0x81, b"")], "HELLO: status 0x81"),
             (vec![ok(), reply(0x20, b"")], "--password"),
             (vec![ok(), ok(), reply(0x24, b"")], "--namespace"),
-            (vec![b"-ERR unknown command\r\n and so on\r\n".to_vec()], "no reply of Couchbase's"),
+            (
+                vec![b"-ERR unknown command\r\n and so on\r\n".to_vec()],
+                "no reply of memcached's or Couchbase's",
+            ),
         ] {
             let (endpoint, thread) = server(replies);
             let problem = cluster(&endpoint, &login, "").unwrap_err().to_string();
