@@ -1,5 +1,5 @@
 //! The machines of a result two by two, and what differs between them beside what was declared: the one judge of that, for
-//! claims, doubts and tables alike.
+//! claims, doubts and tables alike. Of a result that was cut there may be one alone.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ const SERVER_PROGRAM: &str = "programs/server *";
 pub struct Machines {
     /// What the first capture is of, as in `A's client`.
     pub first: String,
-    /// And the second.
-    pub second: String,
+    /// And the second. None: there is no other yet.
+    pub second: Option<String>,
     /// Thing by thing.
     pub rows: Vec<Row>,
 }
 
 impl Machines {
     /// All of a result, the client's side first, then host by host: beside A and beside B where both were captured, else at the
-    /// start and at the end. `may_differ` are the factors that were declared, as [`difference()`] takes them.
+    /// start and at the end, and without an end at the start. `may_differ` are the factors that were declared, as [`difference()`] takes them.
     pub fn of(saved: &Saved, may_differ: &[String]) -> Vec<Machines> {
         Machines::of_hosts(saved, may_differ, |_| true)
     }
@@ -40,6 +40,16 @@ impl Machines {
         places.filter_map(|(side, host)| of_place(saved, side, host, may_differ)).collect()
     }
 
+    /// What the two are of, or the one.
+    pub fn title(&self) -> String {
+        [Some(&self.first), self.second.as_ref()]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
+
     /// The rows that withhold a claim.
     pub fn unexplained(&self) -> impl Iterator<Item = &Row> {
         unexplained(&self.rows)
@@ -50,6 +60,13 @@ impl Machines {
 pub fn between_setups(a: &Environment, b: &Environment, may_differ: &[String]) -> Vec<Row> {
     let declared: Vec<&str> = may_differ.iter().map(String::as_str).chain([SERVER_PROGRAM]).collect();
     difference(a, b, &declared)
+}
+
+/// What one capture holds, with nothing beside it.
+pub fn alone(environment: &Environment) -> Vec<Row> {
+    let mut rows = difference(environment, environment, &[] as &[&str]);
+    rows.iter_mut().for_each(|row| row.b = None);
+    rows
 }
 
 /// The run that surroundings were captured before or behind.
@@ -66,7 +83,7 @@ fn of_place(saved: &Saved, side: &str, host: &str, may_differ: &[String]) -> Opt
     let name = if host.is_empty() { side.to_owned() } else { format!("{side} {host}") };
     if let (Some(a), Some(b)) = (of_arm("a"), of_arm("b")) {
         let rows = between_setups(&a, &b, may_differ);
-        return Some(Machines { first: format!("A's {name}"), second: format!("B's {name}"), rows });
+        return Some(Machines { first: format!("A's {name}"), second: Some(format!("B's {name}")), rows });
     }
     let start = here().find(|one| one.at == "start").and_then(read)?;
     let end = here().rfind(|one| one.at == "end").and_then(read).or_else(|| {
@@ -75,9 +92,12 @@ fn of_place(saved: &Saved, side: &str, host: &str, may_differ: &[String]) -> Opt
         let last = saved.runs.iter().rev().find_map(|run| run.end.as_ref());
         let is_own = side == "client" && host.is_empty();
         last.filter(|_| is_own).map(|end| changed(&start, &end.machine_changes))
-    })?;
-    let rows = difference(&start, &end, may_differ);
-    Some(Machines { first: format!("the {name} at the start"), second: "at the end".to_owned(), rows })
+    });
+    let (second, rows) = match end {
+        Some(end) => (Some("at the end".to_owned()), difference(&start, &end, may_differ)),
+        None => (None, alone(&start)),
+    };
+    Some(Machines { first: format!("the {name} at the start"), second, rows })
 }
 
 #[cfg(test)]
@@ -109,7 +129,7 @@ mod tests {
             .iter()
             .map(|it| {
                 let names = it.unexplained().map(|row| row.name.as_str()).collect();
-                (it.first.as_str(), it.second.as_str(), names)
+                (it.first.as_str(), it.second.as_deref().unwrap_or("alone"), names)
             })
             .collect();
         let want: Vec<_> =
@@ -161,10 +181,23 @@ mod tests {
             ["the client h at the start"]
         );
         check(surroundings, &[], want);
-        // A capture that nothing can be held against, and one that can't be read.
-        check(vec![machine("client", "", "start", Some(0), ["x", "1"])], &[], &[]);
+    }
+
+    /// Nothing can be held against it, and nothing is said to be the same.
+    #[test]
+    fn a_capture_may_be_alone() {
+        let found: &[(&str, &str, &[&str])] = &[("the client at the start", "alone", &[])];
+        let first = machine("client", "", "start", Some(0), ["x", "1"]);
+        check(vec![first.clone()], &[], found);
+        // The other one can't be read.
         let mut broken = machine("client", "", "start", Some(1), ["x", "1"]);
         broken.environment = serde_json::json!("?");
-        check(vec![machine("client", "", "start", Some(0), ["x", "1"]), broken], &[], &[]);
+        check(vec![first.clone(), broken.clone()], &[], found);
+        check(vec![broken], &[], &[]);
+        let environment = serde_json::from_value(first.environment).unwrap();
+        let rows: Vec<(String, Option<String>, Option<String>)> =
+            alone(&environment).into_iter().map(|row| (row.name, row.a, row.b)).collect();
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[0], ("governor".to_owned(), Some("x".to_owned()), None));
     }
 }

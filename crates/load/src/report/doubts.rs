@@ -60,8 +60,8 @@ pub(crate) fn of_whole(saved: &Saved, declared: &Declared, is_question_read: boo
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let shown = names[..names.len().min(NAMES_MAX)].join(", ");
             let text = format!(
-                "{} and {} differ in what nobody declared, {shown}{more}; see the table of the machines",
-                machines.first, machines.second
+                "{} differ in what nobody declared, {shown}{more}; see the table of the machines",
+                machines.title()
             );
             add(Colour::Red, "unexplained difference", text);
         }

@@ -10,9 +10,9 @@ use super::date::date;
 use super::doubts::clipped;
 use super::figures::Table;
 use super::page::{
-    ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, table, tone_class, two_machines,
+    ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, machine_tables, table, tone_class,
 };
-use crate::analysis::machines::{Machines, between_setups, run_of};
+use crate::analysis::machines::{Machines, alone, between_setups, run_of};
 use crate::environment::Environment;
 use crate::experiments::{Evaluation, Finding, Id, Preset, Repetition, Row, State, Step, Unit, ingredients};
 use crate::number;
@@ -402,8 +402,8 @@ fn all_ingredients(has_agents: bool) -> Markup {
     table(&shown)
 }
 
-/// The machine beside the two set-ups that a finding rests on: their difference, and once all that is the same. Then each
-/// agent's, at the start and at the end.
+/// The machine beside the two set-ups that a finding rests on: their difference, and once all that is the same; of an experiment
+/// that was cut before both ran, beside the one that did. Then each agent's, at the start and at the end.
 fn machines(saved: &Saved, evaluations: &[Evaluation], rows_max: usize) -> Markup {
     let of = |id: Id, arm: &str| -> Option<Environment> {
         let found = saved.surroundings.iter().find(|one| {
@@ -415,19 +415,26 @@ fn machines(saved: &Saved, evaluations: &[Evaluation], rows_max: usize) -> Marku
     for evaluation in evaluations {
         let Some(step) = evaluation.planned.steps.first() else { continue };
         let id = evaluation.planned.id;
-        let (Some(from), Some(to)) = (of(id, &step.from), of(id, &step.to)) else { continue };
-        tables.push((id, names(evaluation, step), between_setups(&from, &to, &[])));
+        let (from, to) = names(evaluation, step);
+        tables.push(match (of(id, &step.from), of(id, &step.to)) {
+            (Some(a), Some(b)) => (id, from, Some(to), between_setups(&a, &b, &[])),
+            (Some(a), None) => (id, from, None, alone(&a)),
+            (None, Some(b)) => (id, to, None, alone(&b)),
+            (None, None) => continue,
+        });
     }
     let agents = Machines::of_agents(saved);
     html! {
         @if !tables.is_empty() || !agents.is_empty() { h2 { "The machines" } }
-        @for (at, (id, (from, to), rows)) in tables.iter().enumerate() {
-            h3 { (id) ": beside " (from) " and " (to) }
-            (two_machines(rows, (from, to), at == 0, rows_max))
+        @for (at, (id, first, second, rows)) in tables.iter().enumerate() {
+            h3 {
+                (id) ": beside " (first) @if let Some(second) = second { " and " (second) } @else { " alone: no other was captured" }
+            }
+            (machine_tables(rows, (first, second.as_deref()), at == 0, rows_max))
         }
-        @for Machines { first, second, rows } in &agents {
-            h3 { (first) " and " (second) }
-            (two_machines(rows, (first, second), true, rows_max))
+        @for one in &agents {
+            h3 { (one.title()) }
+            (machine_tables(&one.rows, (&one.first, one.second.as_deref()), true, rows_max))
         }
     }
 }

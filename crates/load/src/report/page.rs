@@ -346,23 +346,33 @@ fn machines(view: &View<'_>, rows_max: usize) -> Markup {
     html! {
         @if !all.is_empty() { h2 { "The machines" } }
         @if view.runs.len() > 1 { (unrest(view)) }
-        @for Machines { first, second, rows } in &all {
-            h3 { (first) " and " (second) }
-            (two_machines(rows, (first, second), true, rows_max))
+        @for one in &all {
+            h3 { (one.title()) }
+            (machine_tables(&one.rows, (&one.first, one.second.as_deref()), true, rows_max))
         }
     }
 }
 
-/// What differs between two captures, and, if it is wanted, folded what does not.
-pub(super) fn two_machines(rows: &[Row], names: (&str, &str), shows_same: bool, rows_max: usize) -> Markup {
+/// What differs between two captures, and, if it is wanted, folded what does not. Of a single one, what it holds.
+pub(super) fn machine_tables(
+    rows: &[Row],
+    names: (&str, Option<&str>),
+    shows_same: bool,
+    rows_max: usize,
+) -> Markup {
+    if names.1.is_none() {
+        return html! {
+            details { summary { "What was seen (" (rows.len()) ")" } (machine_rows(rows.iter(), names, rows_max)) }
+        };
+    }
     let (same, differing): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.kind == Kind::Same);
     html! {
         @if differing.is_empty() { p { "No difference was seen." } }
-        @else { (machine_rows(&differing, names, rows_max)) }
+        @else { (machine_rows(differing.into_iter(), names, rows_max)) }
         @if shows_same && !same.is_empty() {
             details {
                 summary { "What is the same (" (same.len()) ")" }
-                (machine_rows(&same, names, rows_max))
+                (machine_rows(same.into_iter(), names, rows_max))
             }
         }
     }
@@ -392,24 +402,35 @@ fn unrest(view: &View<'_>) -> Markup {
     }
 }
 
-fn machine_rows(rows: &[&Row], (a, b): (&str, &str), rows_max: usize) -> Markup {
+fn machine_rows<'a>(
+    rows: impl ExactSizeIterator<Item = &'a Row>,
+    (a, b): (&str, Option<&str>),
+    rows_max: usize,
+) -> Markup {
+    let more = rows.len().saturating_sub(rows_max);
     html! {
         div.wide tabindex="0" role="region" aria-label="Machines" {
             table.machines {
-                thead { tr { th scope="col" { "what" } th scope="col" { (a) } th scope="col" { (b) } th scope="col" { "same?" } } }
+                thead { tr {
+                    th scope="col" { "what" }
+                    th scope="col" { (a) }
+                    @if let Some(b) = b { th scope="col" { (b) } th scope="col" { "same?" } }
+                } }
                 tbody {
-                    @for row in rows.iter().take(rows_max) {
+                    @for row in rows.take(rows_max) {
                         tr class=[kind_class(row.kind)] {
                             td { (clipped(&row.group)) " / " (clipped(&row.name)) }
                             td { (clipped(exposed(row.a.as_ref()))) }
-                            td { (clipped(exposed(row.b.as_ref()))) }
-                            td { (kind_word(row.kind)) }
+                            @if b.is_some() {
+                                td { (clipped(exposed(row.b.as_ref()))) }
+                                td { (kind_word(row.kind)) }
+                            }
                         }
                     }
                 }
             }
         }
-        @if rows.len() > rows_max { p { "And " (rows.len() - rows_max) " more rows: they are in the result's file." } }
+        @if more > 0 { p { "And " (more) " more rows: they are in the result's file." } }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::experiments::{Measured, Offer, Planned, Scale};
 use crate::report::PAGE_SIZE_MAX;
-use crate::result::{Head, Surroundings};
+use crate::result::{Head, Run, RunHead, Surroundings};
 
 /// All five, each set-up half as slow as the one before it.
 fn repetition(is_quick: bool, pairs: u32, peer: &str) -> Repetition {
@@ -186,6 +186,30 @@ fn the_machines_of_agents_stand_on_the_page() {
     let page = self::page(&two);
     assert!(page.len() <= PAGE_SIZE_MAX, "{}", page.len());
     assert!(page.contains("the client h63:7411 at the start") && page.contains("more rows"));
+}
+
+/// E1 ran both set-ups, E2 was cut before its first one did, and no other began.
+#[test]
+fn the_machine_of_a_cut_experiment_stands_beside_what_ran() {
+    let mut cut = repetition(false, 10, "redis-server");
+    let evaluations = cut.evaluations();
+    let step = |at: usize| evaluations[at].planned.steps[0].clone();
+    let ran = [(Id::E1, step(0).from), (Id::E1, step(0).to), (Id::E2, step(1).to)];
+    for (run, (id, arm)) in (0..).zip(ran) {
+        let head = RunHead { run, experiment: id.to_string(), arm, ..RunHead::default() };
+        cut.saved.runs.push(Run { head, ..Run::default() });
+        let seen = captured(&[String::new()], 2).remove(0);
+        cut.saved.surroundings.push(Surroundings { run: Some(run), ..seen });
+    }
+    let page = self::page(&cut);
+    let machines = &page[page.find("<h2>The machines</h2>").unwrap()..];
+    let from = machines.find("<h3>E2: beside ").unwrap();
+    let (both, one) = machines.split_at(from);
+    let (_, name) = names(&evaluations[1], &step(1));
+    assert!(both.contains("<h3>E1: beside ") && both.contains("What is the same (3)"), "{both}");
+    assert!(one.starts_with(&format!("<h3>E2: beside {name} alone: no other was captured</h3>")), "{one}");
+    assert!(one.contains("What was seen (3)") && one.contains("<td>schedutil</td></tr>"), "{one}");
+    assert!(!one.contains("same?") && !machines.contains("E3: beside"), "{one}");
 }
 
 #[test]
