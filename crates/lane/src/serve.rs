@@ -34,6 +34,8 @@ const UNAUTHENTICATED_UNREAD_MAX_OF_NODE: usize = 8 * 1024;
 pub(crate) struct Share {
     pub(crate) commands_left: usize,
     pub(crate) bytes_left: usize,
+    /// For all clients: the receive that uses it up is the turn's last.
+    pub(crate) receive_left: usize,
 }
 
 /// Why serving a client ended.
@@ -49,12 +51,14 @@ pub(crate) enum End {
 }
 
 /// Receives for a client that is about to be served; how many bytes there are then. One in the middle of something large
-/// receives when its turn comes.
-pub(crate) fn receive<N: Net>(client: &Client, net: &mut N) -> usize {
+/// receives when its turn comes. What is received is taken off `receive_left`.
+pub(crate) fn receive<N: Net>(client: &Client, net: &mut N, receive_left: &mut usize) -> usize {
     if client.gather.is_some() {
         return INPUT_MAX;
     }
-    net.stream(client.conn, client.need).map_or(0, |stream| stream.input.len())
+    let Some(stream) = net.stream(client.conn, client.need) else { return 0 };
+    *receive_left = receive_left.saturating_sub(stream.received);
+    stream.input.len()
 }
 
 /// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
@@ -70,7 +74,8 @@ pub(crate) fn serve_client<N: Net>(
     let conn = client.conn;
     // What has been looked at is what is served: more would go unnoticed.
     let need = if ahead.is_fresh { Need::Rest } else { client.need };
-    let Some(Stream { input, output, end }) = net.stream(conn, need) else { return End::Waits };
+    let Some(Stream { input, received, output, end }) = net.stream(conn, need) else { return End::Waits };
+    share.receive_left = share.receive_left.saturating_sub(received);
     let output_before = output.len();
     let mut used = 0;
     client.is_halted = false;

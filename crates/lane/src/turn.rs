@@ -35,6 +35,9 @@ const COMMANDS_PER_CLIENT: usize = 64;
 const BYTES_PER_CLIENT: usize = 64 * 1024;
 /// Bytes taken in or answered in a turn, over all clients.
 const BYTES_PER_TURN: usize = 256 * 1024;
+/// Bytes received in a turn, over all clients, whether they make a command or not. The batch that reaches it is the last, so a turn
+/// receives less than this, [`BATCH_SIZE`] and [`net::INPUT_MAX`] together; the clients behind keep their place.
+const RECEIVE_PER_TURN: usize = 256 * 1024;
 /// Bytes that have arrived from clients that are served together: enough for a dozen short commands.
 const BATCH_SIZE: usize = 1024;
 /// Asks of each other lane served in a turn.
@@ -430,8 +433,9 @@ impl Lane {
         }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
+        let mut receive_left = RECEIVE_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
-        while clients_left > 0 && commands_left > 0 && bytes_left > 0 {
+        while clients_left > 0 && commands_left > 0 && bytes_left > 0 && receive_left > 0 {
             let mut input_size = 0;
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 clients_left -= 1;
@@ -441,7 +445,7 @@ impl Lane {
                 if client.is_blocked || client.is_leaving {
                     continue;
                 }
-                input_size += receive(client, net);
+                input_size += receive(client, net, &mut receive_left);
                 self.batch.push(handle);
             }
             if self.aheads.len() < self.batch.len() {
@@ -459,11 +463,13 @@ impl Lane {
                 let mut share = Share {
                     commands_left: commands_left.min(COMMANDS_PER_CLIENT),
                     bytes_left: bytes_left.min(BYTES_PER_CLIENT),
+                    receive_left,
                 };
                 let before = (share.commands_left, share.bytes_left);
                 let end = serve_client(&mut self.core, client, handle, ahead, meter, net, &mut share);
                 commands_left -= before.0 - share.commands_left;
                 bytes_left -= before.1 - share.bytes_left;
+                receive_left = share.receive_left;
                 self.core.clients_size = client.weigh(self.core.clients_size);
                 match end {
                     End::Waits => {}

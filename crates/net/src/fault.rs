@@ -299,7 +299,8 @@ impl<N: Net> Net for Fault<N> {
             line.hidden = line.shown < below.input.len();
         }
         let end = below.end && line.shown == below.input.len();
-        Some(Stream { input: &below.input[..line.shown], output: &mut line.output, end })
+        let Stream { input, received, .. } = below;
+        Some(Stream { input: &input[..line.shown], received, output: &mut line.output, end })
     }
 
     fn output(&mut self, conn: ConnId) -> Option<&mut Output> {

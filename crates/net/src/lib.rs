@@ -170,6 +170,8 @@ pub struct Stream<'a> {
     /// Unconsumed input, in order. Empty: nothing until the next [`Event::Input`] (or until the next turn, if this
     /// turn's receive is already spent).
     pub input: &'a [u8],
+    /// Bytes at its end that this call has received, or taken over from what the system received ahead: zero with [`Need::Rest`].
+    pub received: usize,
     /// What goes to the client.
     pub output: &'a mut Output,
     /// Nothing will ever follow `input`: the client has shut down its sending side or is gone. It may still read.

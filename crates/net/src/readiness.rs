@@ -42,6 +42,9 @@ const LINGERING_COUNT_MAX: usize = 256;
 /// Bytes that are thrown away for one lingering connection before it is cut off.
 const LINGERING_SIZE_MAX: usize = 1024 * 1024;
 
+/// Bytes that a turn throws away of what lingering connections send; those behind have their turn in the next.
+const THROWN_PER_TURN: usize = 128 * 1024;
+
 /// Pieces of output that go with one send; more wait for the next turn.
 const SLICES_MAX: usize = 64;
 
@@ -233,17 +236,19 @@ impl<K: Kernel> Readiness<K> {
         Some(id)
     }
 
-    /// Receives once, behind what is already held. The connection may be gone afterwards.
+    /// Receives once, behind what is already held; how many bytes. The connection may be gone afterwards.
     #[inline(always)]
-    fn receive(&mut self, id: ConnId) {
+    fn receive(&mut self, id: ConnId) -> usize {
         self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         let size_max = INPUT_MAX - conn.rest.bytes().len();
         conn.received_turn = self.turn;
         self.counters.receives += 1;
+        let mut received = 0;
         match self.kernel.receive(&conn.socket, self.shared.room(size_max)) {
             Transfer::Bytes(size) => {
                 self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
+                received = size;
                 conn.readable = size == size_max;
                 conn.ended |= conn.ending && !conn.readable;
                 if conn.rest.is_empty() {
@@ -261,12 +266,16 @@ impl<K: Kernel> Readiness<K> {
                 conn.readable = false;
                 conn.ended = true;
             }
-            Transfer::Broken(why) => return self.end(id, why),
+            Transfer::Broken(why) => {
+                self.end(id, why);
+                return 0;
+            }
         }
         conn.input = Input::Quiet;
         if conn.readable {
             announce(conn, id, &mut self.queue);
         }
+        received
     }
 
     /// Moves out of the shared buffer whoever is in the way of a receive.
@@ -350,8 +359,8 @@ impl<K: Kernel> Readiness<K> {
         }
     }
 
-    /// Throws away what a lingering client still sends, one receive a turn.
-    fn drain(&mut self, id: ConnId, thrown_size: usize) {
+    /// Throws away what a lingering client still sends, one receive a turn; how many bytes.
+    fn drain(&mut self, id: ConnId, thrown_size: usize) -> usize {
         self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         self.counters.receives += 1;
@@ -359,7 +368,10 @@ impl<K: Kernel> Readiness<K> {
         let size = match received {
             Transfer::Bytes(size) => size,
             Transfer::Nothing => 0,
-            Transfer::End | Transfer::Broken(_) => return self.end(id, Why::Asked),
+            Transfer::End | Transfer::Broken(_) => {
+                self.end(id, Why::Asked);
+                return 0;
+            }
         };
         let thrown_size = thrown_size + size;
         conn.state = State::Lingering { thrown_size };
@@ -370,6 +382,7 @@ impl<K: Kernel> Readiness<K> {
         } else if conn.readable {
             announce(conn, id, &mut self.queue);
         }
+        size
     }
 
     /// The connection is no more; the lane hears of it unless it has already.
@@ -445,6 +458,7 @@ impl<K: Kernel> Net for Readiness<K> {
         }
         self.signals = signals;
         events.append(&mut self.news);
+        let mut thrown_before = 0;
         for _ in 0..self.limits.clients_per_turn.min(self.queue.len()) {
             let id = self.queue.pop_front().expect("the queue is at least that long");
             let Some(conn) = self.conns.get_mut(id) else { continue };
@@ -454,18 +468,23 @@ impl<K: Kernel> Net for Readiness<K> {
                     conn.input = Input::Told;
                     events.push(Event::Input(id));
                 }
-                (_, State::Lingering { thrown_size }) => self.drain(id, thrown_size),
+                (_, State::Lingering { .. }) if THROWN_PER_TURN <= thrown_before => {
+                    conn.in_queue = true;
+                    self.queue.push_back(id);
+                }
+                (_, State::Lingering { thrown_size }) => thrown_before += self.drain(id, thrown_size),
                 _ => {}
             }
         }
     }
 
     fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
+        let mut received = 0;
         if need == Need::More {
             let conn = open(&mut self.conns, id)?;
             if conn.readable && conn.received_turn != self.turn {
                 if conn.unconsumed_size() < INPUT_MAX {
-                    self.receive(id);
+                    received = self.receive(id);
                 } else {
                     // The lane has asked and got nothing new: it is told again, when it may have made room.
                     conn.input = Input::Quiet;
@@ -476,7 +495,7 @@ impl<K: Kernel> Net for Readiness<K> {
         let conn = open(&mut self.conns, id)?;
         lend(conn, id, &mut self.dirty, &mut self.blocks);
         let input = if conn.rest.is_empty() { self.shared.of(conn.held) } else { conn.rest.bytes() };
-        Some(Stream { input, output: &mut conn.output, end: conn.ended })
+        Some(Stream { input, received, output: &mut conn.output, end: conn.ended })
     }
 
     fn output(&mut self, id: ConnId) -> Option<&mut Output> {

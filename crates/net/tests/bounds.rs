@@ -58,6 +58,27 @@ fn only_so_much_is_thrown_away() {
     assert_eq!(net.counters().receives, before.receives);
 }
 
+/// However many linger and send, a turn receives little of it, and all are drained.
+#[test]
+fn only_so_much_is_thrown_away_in_a_turn() {
+    let (mut net, clients) = farewell(100);
+    assert!(clients.iter().all(|client| client.write(&[0; 64 * 1024]) == 64 * 1024));
+    let (mut full, mut turns): (Vec<_>, _) = (clients.iter().collect(), 0);
+    while !full.is_empty() {
+        let before = net.counters().receives;
+        net.poll(&mut Vec::new());
+        net.flush();
+        let count = net.counters().receives - before;
+        assert!(
+            count <= 4,
+            "{count} receives, two of 64 KiB and those that find these two empty a turn later"
+        );
+        full.retain(|client| client.write(b"x") == 0);
+        turns += 1;
+        assert!(turns <= 110, "each has its turn");
+    }
+}
+
 #[test]
 fn who_ends_is_let_go_at_once() {
     let (mut net, clients) = farewell(1);

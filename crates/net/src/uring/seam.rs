@@ -50,11 +50,17 @@ impl Net for Uring {
             Some(held) => &self.ring.buffers.received(held.buffer, held.end)[held.start..],
             None => conn.rest.bytes(),
         };
+        let shown_before = conn.shown_size;
         if need == Need::More {
             conn.shown_size = input.len();
             conn.end_shown = conn.ended;
         }
-        Some(Stream { input: &input[..conn.shown_size], output: &mut conn.output, end: conn.end_shown })
+        Some(Stream {
+            input: &input[..conn.shown_size],
+            received: conn.shown_size - shown_before,
+            output: &mut conn.output,
+            end: conn.end_shown,
+        })
     }
 
     fn output(&mut self, id: ConnId) -> Option<&mut Output> {
