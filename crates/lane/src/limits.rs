@@ -99,6 +99,13 @@ impl Watchman {
 }
 
 impl Core {
+    /// What a client has gathered is a command's from here on, and counts as what that adds.
+    pub(crate) fn relieve(&mut self, client: &mut Client) {
+        let before = client.weighed();
+        self.clients_size = client.weigh(self.clients_size);
+        self.space.room.relieve(before.saturating_sub(client.weighed()));
+    }
+
     /// Somebody has not said the password, or not since RESET: its time begins.
     pub(crate) fn note_stranger(&mut self, client: &mut Client, handle: Handle<Client>) {
         client.stranger_since_ns = self.space.now.mono_ns;

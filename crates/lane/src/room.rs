@@ -163,6 +163,12 @@ impl Room {
         self.beside = size;
     }
 
+    /// So much of it is held no more: a command begins that is measured by what it adds.
+    pub(crate) fn relieve(&mut self, size: u64) {
+        self.beside = self.beside.saturating_sub(size);
+        self.measure();
+    }
+
     /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
     fn grow(&mut self, size: u64) {
         if self.debt.is_none() {

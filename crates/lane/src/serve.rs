@@ -164,6 +164,7 @@ pub(crate) fn serve_client<N: Net>(
         let flow = match gather(client, &input[used..], &limits, &mut used, core.settings.query_size_max) {
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
+                core.relieve(client);
                 let args = Args::Owned(&request);
                 let resolved = client.language.resolve(args.flat(0), args);
                 let extent = Extent::of(&request);

@@ -174,6 +174,33 @@ fn rounds(world: &mut World, count: usize) {
     }
 }
 
+/// A long value counts once, as its client's while it comes and as its key's then: beside so many keys it finds room, and as many
+/// stay as fit.
+#[test]
+fn a_value_that_is_set_counts_once() {
+    let limit = 16 * MIB;
+    let check = |policy: Policy, key_count: usize, size: u64, left_min: u64| {
+        let mut world = world(1, |settings| {
+            settings.memory_size_max = limit;
+            settings.policy = policy;
+        });
+        let mut client = world.connect_with(0, 1 << 20, 1 << 16);
+        fill(&mut world, &mut client, "key", key_count, limit);
+        let value = vec![b'v'; usize::try_from(size).expect("a few MiB")];
+        let reply = world.exchange(&mut client, &command(&[b"SET", b"large", &value]), 5, 4000);
+        let case = format!("{policy:?}, {size} bytes beside {key_count} keys");
+        assert_eq!(String::from_utf8_lossy(&reply), "+OK\r\n", "{case}");
+        rounds(&mut world, 200);
+        let left = world.lanes[0].stats().keys;
+        assert!(left > left_min, "{case}: {left} are left");
+        assert!(held(&world) <= limit, "{case}: {} bytes are held", held(&world));
+    };
+    check(Policy::NoEviction, 2000, 14_300_000, 2000);
+    check(Policy::AllKeysLru, 2000, 13_900_000, 2000);
+    check(Policy::AllKeysLru, 12_000, 6 * MIB, 7000);
+    check(Policy::AllKeysLru, 12_000, 10 * MIB, 3500);
+}
+
 #[test]
 fn what_clients_hold_counts_against_maxmemory() {
     let limit = 8 * MIB;
