@@ -163,10 +163,10 @@ impl Room {
         self.beside = size;
     }
 
-    /// So much of it is held no more: a command begins that is measured by what it adds.
+    /// So much of it is held no more: a command begins that adds it. The mark is as it was, so whether that command is measured is
+    /// decided with it; measured it is without.
     pub(crate) fn relieve(&mut self, size: u64) {
         self.beside = self.beside.saturating_sub(size);
-        self.measure();
     }
 
     /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
