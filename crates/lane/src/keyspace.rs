@@ -71,6 +71,8 @@ pub(crate) struct Keyspace {
     pub(crate) shares: Vec<Option<u64>>,
     /// `max-record-size`, see [`crate::Aerospike`].
     pub(crate) record_size_max: u64,
+    /// For replies to clients of Aerospike that take them compressed.
+    pub(crate) deflater: wire::aerospike::Deflater,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
 }
@@ -116,6 +118,7 @@ impl Keyspace {
             sets: std::iter::repeat_with(Sets::default).take(sets).collect(),
             shares: Vec::new(),
             record_size_max: u64::MAX,
+            deflater: wire::aerospike::Deflater::default(),
             started_ms: 0,
         }
     }

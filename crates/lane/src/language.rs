@@ -104,6 +104,14 @@ impl Language {
         }
     }
 
+    /// Bytes that compressed requests have become since this was asked last.
+    pub(crate) fn take_inflated(&mut self) -> usize {
+        match self {
+            Language::Aerospike(decoder) => decoder.take_inflated(),
+            _ => 0,
+        }
+    }
+
     /// Which command has these arguments, the first of which is in one piece.
     #[inline]
     pub(crate) fn resolve(&self, name: &[u8], args: Args<'_>) -> Result<&'static Command, Refusal> {

@@ -157,6 +157,22 @@ impl Content {
         }
     }
 
+    /// All of it in one place, for what is known to be short.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut all = Vec::with_capacity(self.size);
+        for piece in self.held.iter().flat_map(|held| &held.pieces) {
+            match piece {
+                Piece::Bytes { bytes, start } => all.extend_from_slice(&bytes[*start..]),
+                Piece::Rope { rope, start, end } => {
+                    let before = all.len();
+                    all.resize(before + end - start, 0);
+                    rope.copy_to(*start, &mut all[before..]);
+                }
+            }
+        }
+        all
+    }
+
     /// Drops `size` bytes from the front, which are in one piece.
     pub(crate) fn skip(&mut self, size: usize) {
         let Some(Piece::Bytes { bytes, start }) = self.front_mut() else {
@@ -437,6 +453,17 @@ impl Sink<'_> {
         match self {
             Sink::Client { replies, .. } => replies.put_rope(rope, range),
             Sink::Ask { content, .. } | Sink::Part(content) => content.put_rope(rope, range),
+        }
+    }
+
+    /// Errors of what was encoded aside, which nobody has counted.
+    pub(crate) fn note_all(&mut self, errors: Vec<ErrorCode>) {
+        match self {
+            Sink::Client { replies, .. } => replies.errors.extend(errors),
+            Sink::Ask { content, .. } | Sink::Part(content) if !errors.is_empty() => {
+                content.held().errors.extend(errors);
+            }
+            Sink::Ask { .. } | Sink::Part(_) => {}
         }
     }
 

@@ -77,7 +77,8 @@ pub(crate) fn serve_client<N: Net>(
     let Some(Stream { input, received, output, end }) = net.stream(conn, need) else { return End::Waits };
     share.receive_left = share.receive_left.saturating_sub(received);
     let output_before = output.len();
-    let mut used = 0;
+    // Of what compressed requests have become: it is work as other bytes are.
+    let (mut used, mut inflated) = (0, 0);
     client.is_halted = false;
     if client.lags_since_ns.is_some() && output_before < core.settings.output_soft_size {
         client.lags_since_ns = None;
@@ -97,7 +98,7 @@ pub(crate) fn serve_client<N: Net>(
             let mut mark = if is_timed { meter.read() } else { 0 };
             for index in 0..count {
                 let unread = output.len();
-                let moved = used + unread.saturating_sub(output_before);
+                let moved = used + inflated + unread.saturating_sub(output_before);
                 let flow = if share.commands_left == 0 || moved >= share.bytes_left {
                     client.need = Need::Rest;
                     ahead.forget(client, index);
@@ -157,7 +158,8 @@ pub(crate) fn serve_client<N: Net>(
             }
             continue;
         }
-        if share.commands_left == 0 || used >= share.bytes_left {
+        inflated += client.language.take_inflated();
+        if share.commands_left == 0 || used + inflated >= share.bytes_left {
             client.need = Need::Rest;
             break End::Again;
         }
@@ -188,6 +190,7 @@ pub(crate) fn serve_client<N: Net>(
                 break End::Settles;
             }
             Gathered::More => break next_input(client),
+            Gathered::Paused => Flow::Next,
             Gathered::Broken(error) => {
                 error.put(&mut Sink::Client { output, replies: &mut client.replies });
                 core.space.tally.rejected(None, vec![ErrorCode::of(b"ERR")]);
@@ -199,7 +202,9 @@ pub(crate) fn serve_client<N: Net>(
             break end;
         }
     };
-    share.bytes_left = share.bytes_left.saturating_sub(used + output.len().saturating_sub(output_before));
+    inflated += client.language.take_inflated();
+    let moved = used + inflated + output.len().saturating_sub(output_before);
+    share.bytes_left = share.bytes_left.saturating_sub(moved);
     let settles = !client.replies.is_empty() || output.len() >= core.settings.output_noticed_size();
     let is_stranger = !client.is_authenticated && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
@@ -423,6 +428,8 @@ fn limits(core: &Core, client: &Client) -> Limits {
 
 enum Gathered {
     More,
+    /// There is more to be done with what has come, when others have had their share.
+    Paused,
     /// The frame begins once more: what came of it so far is not wanted.
     Again(Request),
     Whole(Request),
@@ -446,6 +453,10 @@ fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, 
             Token::Need => {
                 *used += at;
                 return if gather.size() > size_max { Gathered::TooLarge } else { Gathered::More };
+            }
+            Token::Pause => {
+                *used += at;
+                return Gathered::Paused;
             }
             Token::Begin { .. } if gather.size() > 0 => {
                 *used += at;

@@ -4,6 +4,7 @@
 //! 02 03 000000000044 | 16 03 00 00 … | fields | ops        a message: data of a record
 //! 02 03 …            | 16 08 00 00 … | field 41: rows      a batch: a command for each row
 //! 02 03 …            | 16 01 00 04 … | field 11: ids       a scan: a command for each partition
+//! 02 04 …            | size u64 | zlib stream              one of the above, compressed
 //! 02 01 000000000005 | node\n                              info: names, one a line
 //! 02 02 00000000005b | 00 00 14 02 … | fields              security: LOGIN, AUTHENTICATE
 //! ```
@@ -18,6 +19,7 @@
 //! | [`reply`] | outcomes to bytes |
 //! | [`info`] | the names of an info request, and values that clients parse |
 //! | [`admin`] | security requests |
+//! | `zlib` | compressed frames: streams that are read, frames that are written |
 //! | [`client`] | the other side: requests encoded, replies read |
 //!
 //! A command's arguments are `[head, digest]`, `[head, digest, set, key]` or `[head, digest, set, key, ops …]` ([`HEAD`],
@@ -39,10 +41,12 @@ pub mod op;
 pub mod reply;
 
 mod message;
+mod zlib;
 
 pub use code::Code;
 pub use decoder::{Decoder, Limits, State};
 pub use head::{Bits, HEAD_SIZE, Head, Verb};
+pub use zlib::{DEFLATE_SIZE_MAX, DEFLATE_SIZE_MIN, Deflater};
 
 /// The argument that is the head.
 pub const HEAD: usize = 0;

@@ -74,7 +74,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                         (Token::End, open) => {
                             commands.push(open.take().expect("an end comes behind a begin"))
                         }
-                        (token, None) => panic!("{token:?} outside of a frame"),
+                        (token, _) => panic!("{token:?} outside of a frame"),
                     }
                 }
             }

@@ -87,6 +87,8 @@ pub type Word = crate::number::Text<WORD_SIZE_MAX>;
 pub enum Token {
     /// Consume what is said and call again with more input.
     Need,
+    /// Consume what is said and call again, in another turn if need be: much has become of little input. Of what is compressed.
+    Pause,
     /// The frame starts; so many [`Token::Bulk`]s follow.
     Begin {
         /// Number of arguments, announced and not yet received: reserve nothing for it.

@@ -8,6 +8,7 @@
 //! Bins are the operations that a reply to a read has, so that a read of all of them is a copy, or a reference to a long one.
 
 mod bins;
+mod compressed;
 mod overwrite;
 mod read;
 mod scan;
@@ -40,12 +41,25 @@ pub(super) fn run(
     budget: &mut Budget,
 ) -> Step {
     let request = Request { call, head: Head::from_bytes(call.args.flat(HEAD)) };
-    match call.command.id {
-        Id::RecordGet => read::get(space, &request, sink),
-        Id::RecordWrite => return write::write(space, &request, progress, sink, budget),
-        Id::RecordDelete => delete(space, &request, sink),
-        Id::RecordScan => return scan::scan(space, &request, progress, sink, budget),
-        Id::RecordTruncate => return scan::truncate(space, &request, progress, sink, budget),
+    if request.has(info1::COMPRESS) {
+        return compressed::run(space, &request, progress, sink, budget);
+    }
+    run_plain(space, &request, progress, sink, budget)
+}
+
+fn run_plain(
+    space: &mut Keyspace,
+    request: &Request<'_>,
+    progress: &mut Progress,
+    sink: &mut Sink<'_>,
+    budget: &mut Budget,
+) -> Step {
+    match request.call.command.id {
+        Id::RecordGet => read::get(space, request, sink),
+        Id::RecordWrite => return write::write(space, request, progress, sink, budget),
+        Id::RecordDelete => delete(space, request, sink),
+        Id::RecordScan => return scan::scan(space, request, progress, sink, budget),
+        Id::RecordTruncate => return scan::truncate(space, request, progress, sink, budget),
         _ => unreachable!("the others are the connection's"),
     }
     Step::Done

@@ -6,6 +6,7 @@
 #[path = "../check/mod.rs"]
 mod check;
 
+mod compressed;
 mod model;
 mod namespaces;
 mod nodes;

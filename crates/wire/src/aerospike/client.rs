@@ -8,6 +8,8 @@ use super::reply::{Reply, put_field_header};
 use super::{DIGEST_SIZE, admin};
 use crate::reply::Put;
 
+pub use super::zlib::{inflated, put_compressed};
+
 /// A message. The zero of a field stands where it has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Message<'a> {

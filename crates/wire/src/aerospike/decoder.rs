@@ -9,20 +9,24 @@
 //! The decoder's state is small and can be taken and put back ([`Decoder::state`], [`Decoder::rewind`]), because it may stand
 //! between two rows. What a row repeats of the one before is shared between states, and as large as a view at most.
 //!
+//! Of a compressed frame the commands are those of the frame inside, told by tokens (`compressed`).
+//!
 //! However a request is cut, it is read again only when a further field, operation or all of it has come.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::code::Code;
-use super::head::{Bits, Head, Verb};
+use super::head::{Bits, Head, Verb, info1};
 use super::message::{
     FRONT_SIZE_MAX, Parsed, ROW_SIZE_MIN, Stop, Then, frame_size, parse, parse_row, size64,
 };
 use super::{DIGEST_SIZE, Namespace};
 use crate::resp::{ArgRanges, Step, VIEW_SIZE_MAX};
+use compressed::Compressed;
 use long::Long;
 
+mod compressed;
 mod long;
 mod tokens;
 
@@ -80,6 +84,8 @@ enum Phase {
     Instead { piece: Piece, head: Head, batch: Batch, ops_left: u16, left: u64 },
     /// Token mode: a scan that no view holds.
     Long(Box<Long>),
+    /// Token mode: before a compressed frame of so many bytes.
+    Compressed(u64),
 }
 
 /// What is left of a batch.
@@ -89,6 +95,8 @@ struct Batch {
     /// Bytes of the rows, and of the message behind them.
     left: u64,
     behind: u64,
+    /// Whether replies may be compressed, which the batch says and its rows do not: [`info1::COMPRESS`] or nothing.
+    compress: u8,
     before: Option<Arc<Template>>,
 }
 
@@ -150,6 +158,10 @@ enum Piece {
 pub struct Decoder {
     state: State,
     namespaces: Arc<[Namespace]>,
+    /// A compressed frame that has begun. It is no part of the state: nothing of it is read twice.
+    compressed: Option<Box<Compressed>>,
+    /// See [`Decoder::take_inflated`].
+    inflated: usize,
 }
 
 impl Default for Decoder {
@@ -162,7 +174,7 @@ impl Default for Decoder {
 impl Decoder {
     /// In front of the first request of a connection that knows these namespaces. A head names one by its place here.
     pub fn new(namespaces: Arc<[Namespace]>) -> Decoder {
-        Decoder { state: State::default(), namespaces }
+        Decoder { state: State::default(), namespaces, compressed: None, inflated: 0 }
     }
 
     /// Where it stands. Taken before a call of [`Decoder::decode`], it leads back there.
@@ -170,7 +182,7 @@ impl Decoder {
         self.state.clone()
     }
 
-    /// Whether it stands where a new one does.
+    /// Whether it stands where a new one does, but for a compressed frame that has begun.
     #[inline]
     pub fn is_new(&self) -> bool {
         matches!(self.state, State { wanted: 0, phase: Phase::Start })
@@ -189,10 +201,16 @@ impl Decoder {
     /// command that closes ([`Verb::Close`]).
     #[inline]
     pub fn decode(&mut self, input: &[u8], args: &mut ArgRanges, limits: &Limits) -> Step {
-        if matches!(
+        let is_large = matches!(
             self.state.phase,
-            Phase::Piece(..) | Phase::Ops(_) | Phase::RowOps { .. } | Phase::Instead { .. } | Phase::Long(_)
-        ) {
+            Phase::Piece(..)
+                | Phase::Ops(_)
+                | Phase::RowOps { .. }
+                | Phase::Instead { .. }
+                | Phase::Long(_)
+                | Phase::Compressed(_)
+        );
+        if is_large || self.compressed.is_some() {
             // Its end may need no further byte.
             return Step::Large;
         }
@@ -260,7 +278,9 @@ impl Decoder {
                 Step::Command { size: front }
             }
             Then::Rows { count, size, behind } => {
-                self.state.phase = Phase::Rows(Batch { rows_left: count, left: size, behind, before: None });
+                let compress = parsed.head.info1 & info1::COMPRESS;
+                let batch = Batch { rows_left: count, left: size, behind, compress, before: None };
+                self.state.phase = Phase::Rows(batch);
                 skip(front, args)
             }
             Then::Scan { ops, .. } if ops.end > VIEW_SIZE_MAX => {
@@ -292,6 +312,10 @@ impl Decoder {
                     template,
                 };
                 self.partition(scan, input, args)
+            }
+            Then::Inflate(size) => {
+                self.state.phase = Phase::Compressed(size);
+                Step::Large
             }
             Then::Swallow(left) => {
                 self.state.phase = swallow(left);
@@ -418,6 +442,7 @@ impl Batch {
         let before = self.before.as_deref().map(|template| &template.head);
         let mut parsed = parse_row(input, self.row_left(), before, namespaces)?;
         parsed.head.bits = parsed.head.bits.and_if(self.rows_left == 1, Bits::LAST);
+        parsed.head.info1 |= self.compress;
         Ok(parsed)
     }
 

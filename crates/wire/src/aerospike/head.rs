@@ -93,6 +93,8 @@ pub mod info1 {
     pub const BATCH: u8 = 1 << 3;
     /// It reads no bin: only whether the record is there.
     pub const NO_BINS: u8 = 1 << 5;
+    /// Replies may be compressed.
+    pub const COMPRESS: u8 = 1 << 7;
 }
 
 /// Bits of a message's second byte of flags (`AS_MSG_INFO2_…`).

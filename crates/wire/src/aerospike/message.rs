@@ -16,7 +16,9 @@ use super::code::Code;
 use super::decoder::Limits;
 use super::head::{Bits, Head, Verb, info1, info2};
 use super::info::{self, INFO_SIZE_MAX};
+use super::zlib;
 use super::{DIGEST_SIZE, Namespace, PARTITIONS, SCAN_SIZE_MAX, SET_SIZE_MAX, USER_KEY_SIZE_MAX};
+use crate::resp::VIEW_SIZE_MAX;
 
 /// The first byte of a frame.
 pub(super) const PROTO_VERSION: u8 = 2;
@@ -26,6 +28,10 @@ pub(super) const PROTO_HEADER_SIZE: usize = 8;
 pub(super) const MESSAGE_HEADER_SIZE: usize = 22;
 /// Largest body of a frame, as in the server (`PROTO_SIZE_MAX`). A larger one closes the connection.
 const BODY_SIZE_MAX: u64 = 128 * 1024 * 1024;
+/// Bytes of the longest frame.
+pub(super) const FRAME_SIZE_MAX: u64 = 8 + BODY_SIZE_MAX;
+/// Bytes of the shortest frame of a message.
+pub(super) const FRAME_SIZE_MIN: usize = FIELDS_START;
 /// Most bytes of a message or row in front of its operations, a scan's apart; with more it is refused.
 pub(super) const FRONT_SIZE_MAX: usize = 24 * 1024;
 /// Most fields of a message or row.
@@ -116,6 +122,8 @@ pub(super) enum Then {
     /// A scan of these partitions, and behind these records of partitions that are not among them. The operations are this range,
     /// and with them the frame ends.
     Scan { partitions: Range<usize>, records: Range<usize>, ops: Range<usize> },
+    /// A compressed frame of so many bytes, all of which are there, or as many as a view has.
+    Inflate(u64),
     /// So many bytes that nobody wants.
     Swallow(u64),
 }
@@ -186,9 +194,11 @@ pub(super) fn parse(input: &[u8], limits: &Limits, namespaces: &[Namespace]) -> 
         _ if !limits.authenticated => {
             Ok(Parsed::refuse(Code::NOT_AUTHENTICATED, Head::default(), PROTO_HEADER_SIZE, end))
         }
-        kind::COMPRESSED => {
-            Ok(Parsed::refuse(Code::ENTERPRISE_ONLY, Head::default(), PROTO_HEADER_SIZE, end))
-        }
+        kind::COMPRESSED if end <= size64(zlib::FRONT_SIZE) => Ok(Parsed::close(input)),
+        kind::COMPRESSED => match usize::try_from(end).map_or(VIEW_SIZE_MAX, |end| end.min(VIEW_SIZE_MAX)) {
+            size if input.len() < size => Err(size),
+            _ => Ok(Parsed::of(Head::default(), 0, Then::Inflate(end))),
+        },
         _ if size < size64(MESSAGE_HEADER_SIZE) => Ok(Parsed::close(input)),
         _ => message(input, end, namespaces),
     }

@@ -3,8 +3,8 @@
 use crate::aerospike::client::{self, Message};
 use crate::aerospike::op::{kind, particle};
 use crate::aerospike::{
-    Code, DIGEST, DIGEST_SIZE, Decoder, HEAD, Head, Limits, SET_SIZE_MAX, USER_KEY_SIZE_MAX, Verb, admin,
-    info, reply,
+    Code, DIGEST, DIGEST_SIZE, Decoder, HEAD, Head, Limits, SCAN_SIZE_MAX, SET_SIZE_MAX, USER_KEY_SIZE_MAX,
+    Verb, admin, info, reply,
 };
 use crate::aerospike::{OPS, SET, TEXT, USER_KEY};
 use crate::resp::{ArgRanges, Step, Token};
@@ -60,7 +60,9 @@ fn answer(command: &Command, limits: &Limits) {
         };
         assert!(command[SET].len() <= SET_SIZE_MAX && is_key);
         let ops: usize = command[OPS..].iter().map(Vec::len).sum();
-        assert!(ops as u64 <= limits.record_size_max, "what is larger is refused");
+        // What limits a scan is the size of its frame.
+        let size_max = if head.verb == Verb::Scan { SCAN_SIZE_MAX as u64 } else { limits.record_size_max };
+        assert!(ops as u64 <= size_max, "what is larger is refused");
     }
     assert!(head.verb != Verb::Write || command.len() > OPS, "a write has operations, be there none");
     let mut out = Vec::new();
@@ -112,6 +114,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                             consumed += size;
                             break;
                         }
+                        (Token::Pause, _) => {}
                         (Token::Begin { .. }, open) => *open = Some(Vec::new()),
                         (Token::Bulk { .. }, Some(command)) => command.push(Vec::new()),
                         (Token::Bytes(range), Some(command)) => last(command).extend_from_slice(&here[range]),
@@ -171,6 +174,7 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
             ops: (op_count, &ops),
             ..Message::default()
         };
+        let start = input.len();
         match next() % 4 {
             0 => client::put_info(&mut input, "node\nreplicas\n"),
             1 => client::put_login(&mut input, "user", b"credential"),
@@ -186,6 +190,15 @@ pub fn some_input(next: &mut impl FnMut() -> u64) -> Vec<u8> {
                 }
                 client::put_batch(&mut input, count, &rows);
             }
+        }
+        // Info and security are not to be compressed, nor is what is so already.
+        for _ in 0..[0, 0, 0, 0, 0, 1, 1, 2][pick(next(), 8)] {
+            let mut plain = input.split_off(start);
+            if next().is_multiple_of(4) {
+                let index = pick(next(), plain.len().min(200));
+                plain[index] ^= 1 << (next() % 8);
+            }
+            client::put_compressed(&mut input, &plain);
         }
     }
     if next().is_multiple_of(2) {

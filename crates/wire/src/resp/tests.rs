@@ -117,6 +117,7 @@ fn tokens(input: &[u8], cuts: &[usize]) -> Vec<Command> {
                 Token::End => {}
                 Token::Word(word) => panic!("RESP has no {word:?}"),
                 Token::Malformed(error) => panic!("{error}"),
+                Token::Pause => panic!("nothing here is compressed"),
             }
         }
     }

@@ -125,3 +125,19 @@ fn a_batch_that_is_wrong_ends_with_a_code() {
     check_refused(&batch(1, &large), &[(Code::TOO_BIG, true)]);
     check_refused(&batch(2, &large.repeat(2)), &[(Code::TOO_BIG, false), (Code::TOO_BIG, true)]);
 }
+
+#[test]
+fn rows_are_answered_as_their_batch_wants_it() {
+    let row = Message { info1: info1::READ | info1::GET_ALL, digest: None, ..message() };
+    let mut rows = Vec::new();
+    row.put_row(&mut rows, 0, &KEY);
+    put_same_row(&mut rows, 1, &OTHER);
+    let mut input = Vec::new();
+    put_batch(&mut input, 2, &rows);
+    let wants = |input: &[u8]| -> Vec<bool> {
+        read(input).iter().map(|row| head(row).info1 & info1::COMPRESS != 0).collect()
+    };
+    assert_eq!(wants(&input), [false, false]);
+    input[9] |= info1::COMPRESS;
+    assert_eq!(wants(&input), [true, true]);
+}

@@ -39,13 +39,14 @@ impl Decoder {
 
     /// Bytes that it holds of a request that is not whole, or not told.
     pub fn held_size(&self) -> usize {
-        match &self.state.phase {
+        let frame_size = match &self.state.phase {
             Phase::Long(long) => match &**long {
                 Long::Arriving { frame, .. } => frame.capacity(),
                 Long::Telling { scan, .. } | Long::Within { scan, .. } => scan.frame.capacity(),
             },
             _ => 0,
-        }
+        };
+        frame_size + self.compressed.as_ref().map_or(0, |frame| frame.held_size())
     }
 
     /// The next piece of a long scan.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Batch, Decoder, Limits, Phase, Piece, Template, Walk, here, index32, op_size};
+use super::{Batch, Compressed, Decoder, Limits, Phase, Piece, Template, Walk, here, index32, op_size};
 use crate::aerospike::code::Code;
 use crate::aerospike::head::{Bits, HEAD_SIZE, Head, Verb};
 use crate::aerospike::message::{Parsed, Then, parse, size64};
@@ -19,7 +19,14 @@ impl Decoder {
     /// # Panics
     /// When nothing large has been told.
     pub fn token(&mut self, input: &[u8], limits: &Limits) -> (Token, usize) {
+        if let Some(frame) = self.compressed.take() {
+            return self.compressed(frame, input, limits);
+        }
         match std::mem::take(&mut self.state.phase) {
+            Phase::Compressed(size) => {
+                let frame = Box::new(Compressed::new(size, &self.namespaces));
+                self.compressed(frame, input, limits)
+            }
             Phase::Piece(piece, batch) => self.piece(piece, batch, input, limits),
             Phase::Ops(left) => {
                 let size = here(left, input);
