@@ -150,6 +150,11 @@ class Records(Restartable):
     def addresses(self):
         return [self.aerospike_port, self.password or ""]
 
+    def bytes_received(self):
+        """Bytes that the lanes have received from all clients."""
+        with contextlib.closing(redis.Redis(port=self.port, password=self.password)) as client:
+            return client.info("stats")["total_net_input_bytes"]
+
     def counters(self):
         """Commands of Aerospike's clients by how they reached their lane, summed over the lanes."""
         with contextlib.closing(redis.Redis(port=self.port, password=self.password)) as client:
@@ -286,7 +291,7 @@ class RecordsProgram:
     """The tests of a program of Aerospike's client in some language: on one lane and, with a password, on four, and on another number after a
     restart. Whoever is one gives `program()`, its command."""
 
-    checks = ("values", "policies", "ends", "operations", "batches", "scans", "limits", "many", "other lanes")
+    checks = ("values", "policies", "ends", "operations", "compression", "batches", "scans", "limits", "many", "other lanes")
 
     def check(self, lanes, lanes_then, password=None):
         server = Records(lanes, lanes_max=4, password=password)

@@ -6,7 +6,7 @@ import restartable
 
 
 class AerospikeForJava(restartable.RecordsProgram, unittest.TestCase):
-    checks = ("values", "policies", "ends", "operations", "batches", "scans", "asynchronous", "limits", "many", "other lanes")
+    checks = ("values", "policies", "ends", "operations", "compression", "batches", "scans", "asynchronous", "limits", "many", "other lanes")
 
     def program(self):
         return restartable.java_program("AerospikeProgram")

@@ -73,6 +73,8 @@ pub(crate) struct Keyspace {
     pub(crate) record_size_max: u64,
     /// For replies to clients of Aerospike that take them compressed.
     pub(crate) deflater: wire::aerospike::Deflater,
+    /// Bytes of such replies that the turn may still compress.
+    pub(crate) deflate_left: usize,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
 }
@@ -119,6 +121,7 @@ impl Keyspace {
             shares: Vec::new(),
             record_size_max: u64::MAX,
             deflater: wire::aerospike::Deflater::default(),
+            deflate_left: 0,
             started_ms: 0,
         }
     }

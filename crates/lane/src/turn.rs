@@ -10,6 +10,7 @@ use wire::route::{LaneId, PartitionMap};
 
 use crate::board::Board;
 use crate::client::{Client, Dialect, Door, Ends, Port};
+use crate::commands::record::DEFLATE_PER_TURN;
 use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
 use crate::language::Language;
@@ -157,6 +158,7 @@ impl Lane {
         }
         let began = meter.read();
         self.core.space.now = now;
+        self.core.space.deflate_left = DEFLATE_PER_TURN;
         self.core.stats.turns += 1;
         self.core.begin_turn();
         if self.core.pause.is_none() {

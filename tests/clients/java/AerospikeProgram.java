@@ -146,9 +146,29 @@ public final class AerospikeProgram {
         client.put(greater, one, bin);
         same(code(() -> client.delete(equal, one)), ResultCode.GENERATION_ERROR);
         same(code(() -> client.delete(with(policy -> policy.durableDelete = true), one)), ResultCode.ENTERPRISE_ONLY);
-        Bin large = new Bin("large", "x".repeat(10_000));
-        same(code(() -> client.put(with(policy -> policy.compress = true), one, large)), ResultCode.ENTERPRISE_ONLY);
         same(client.delete(null, one), true);
+    }
+
+    /** Requests and replies of these sizes are compressed, some of them. */
+    private void compression() {
+        WritePolicy write = with(policy -> policy.compress = true);
+        Policy read = new Policy();
+        BatchPolicy batch = new BatchPolicy();
+        read.compress = batch.compress = true;
+        int[] sizes = {1, 200, 10_000, 60_000, 900_000};
+        Key[] keys = IntStream.of(sizes).mapToObj(size -> key("compressed" + size)).toArray(Key[]::new);
+        for (int number = 0; number < sizes.length; number++) {
+            String value = "x".repeat(sizes[number]);
+            client.put(write, keys[number], new Bin("a", value), new Bin("b", number));
+            for (Policy policy : new Policy[] {read, new Policy()}) {
+                same(client.get(policy, keys[number]).getString("a"), value);
+            }
+        }
+        Record[] found = client.get(batch, keys);
+        for (int number = 0; number < sizes.length; number++) same(found[number].getLong("b"), (long) number);
+        Bin large = new Bin("a", "x".repeat(20_000_000));
+        same(code(() -> client.put(write, keys[0], large)), ResultCode.RECORD_TOO_BIG);
+        same(client.get(read, key("no record")), null);
     }
 
     private void ends() throws InterruptedException {
@@ -432,6 +452,7 @@ public final class AerospikeProgram {
             check("policies", program::policies);
             check("ends", program::ends);
             check("operations", program::operations);
+            check("compression", program::compression);
             check("batches", program::batches);
             check("scans", program::scans);
             check("asynchronous", program::asynchronous);

@@ -29,6 +29,7 @@ use crate::keyspace::{Call, Keyspace};
 use crate::replies::Sink;
 use crate::request::Arg;
 
+pub(crate) use compressed::DEFLATE_PER_TURN;
 pub(crate) use scan::is_of_set;
 pub(crate) use write::Writing;
 

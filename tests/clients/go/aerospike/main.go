@@ -148,9 +148,34 @@ func policies(client *as.Client) {
 	Same(refused(client.Delete(durable, k)), types.ENTERPRISE_ONLY)
 	master := with(func(policy *as.WritePolicy) { policy.CommitLevel = as.COMMIT_MASTER })
 	check(client.Put(master, k, as.BinMap{"a": 3}))
-	compressed := with(func(policy *as.WritePolicy) { policy.UseCompression = true })
-	Same(code(client.Put(compressed, k, as.BinMap{"a": strings.Repeat("x", 10_000)})), types.ENTERPRISE_ONLY)
 	equal(bins(client, k), as.BinMap{"a": 3})
+}
+
+// Requests and replies of these sizes are compressed, some of them.
+func compression(client *as.Client) {
+	write := with(func(policy *as.WritePolicy) { policy.UseCompression = true })
+	read, many := as.NewPolicy(), as.NewBatchPolicy()
+	read.UseCompression, many.UseCompression = true, true
+	sizes := []int{1, 200, 10_000, 60_000, 900_000}
+	var all []*as.Key
+	for _, size := range sizes {
+		k := key(fmt.Sprint("compressed", size))
+		bins := as.BinMap{"a": strings.Repeat("x", size), "b": size}
+		check(client.Put(write, k, bins))
+		equal(got(client.Get(nil, k)).Bins, bins)
+		if size == 1 || size > 65_536 {
+			equal(got(client.Get(read, k)).Bins, bins)
+		} else {
+			// Of a single record the client takes the size of what is inside for a header, and of a batch it does not.
+			Same(refused(client.Get(read, k)), types.PARSE_ERROR)
+		}
+		all = append(all, k)
+	}
+	for number, record := range got(client.BatchGet(many, all)) {
+		equal(record.Bins["b"], sizes[number])
+	}
+	Same(code(client.Put(write, all[0], as.BinMap{"a": strings.Repeat("x", 20_000_000)})), types.RECORD_TOO_BIG)
+	Same(refused(client.Get(read, key("no record"))), types.KEY_NOT_FOUND_ERROR)
 }
 
 func ends(client *as.Client) {
@@ -464,7 +489,7 @@ func main() {
 	for _, part := range []struct {
 		name string
 		run  func(*as.Client)
-	}{{"values", values}, {"policies", policies}, {"ends", ends}, {"operations", operations}, {"batches", batches}, {"scans", scans}, {"limits", limits}} {
+	}{{"values", values}, {"policies", policies}, {"ends", ends}, {"operations", operations}, {"compression", compression}, {"batches", batches}, {"scans", scans}, {"limits", limits}} {
 		part.run(client)
 		fmt.Println(part.name)
 	}
