@@ -14,7 +14,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::gates::{Colour, gates};
+use crate::analysis::gates::{Colour, Gate, gates};
 use crate::analysis::{Figures, Window};
 use crate::float::float;
 use crate::result::Run;
@@ -30,6 +30,9 @@ const NARROW: f64 = 1.03;
 pub const CONFIRMATIONS: u32 = 3;
 /// How far below the rate at which it began a search goes down, as a factor.
 const DESCENT: f64 = 1000.0;
+/// Steps downwards in which the load was late, at rates that it made, after which a search is given up: the last one has an eighth of
+/// the first one's rate.
+const LATE_MAX: u32 = 4;
 /// Steps at most: climbing over six decimal orders, narrowing, and confirming four times over.
 pub const STEPS_MAX: u32 = 60;
 
@@ -99,8 +102,10 @@ pub enum Reason {
     Latency,
     /// Less than 99 % of the rate was answered.
     Achieved,
-    /// The load was late, or had no core left: the server may be able to do more.
+    /// The load had no core left, or could not make the rate in time: the server may be able to do more.
     Load,
+    /// The load made the rate and was late all the same: the machine kept it waiting.
+    Late,
     /// Errors, wrong values, or a run that ended early.
     Errors,
 }
@@ -111,13 +116,14 @@ impl fmt::Display for Reason {
             Reason::Latency => "the bound was not kept",
             Reason::Achieved => "the rate was not answered",
             Reason::Load => "the load itself was the limit",
+            Reason::Late => "the load itself was late",
             Reason::Errors => "errors came back",
         })
     }
 }
 
 /// A step's run, judged.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Requests a second that were meant.
     pub rate: f64,
@@ -125,6 +131,8 @@ pub struct Step {
     pub percentile: Option<Percentile>,
     /// None: it passed.
     pub failed: Option<Reason>,
+    /// What the load's own gates say, if it failed by one of them.
+    pub load_words: Option<String>,
 }
 
 impl Step {
@@ -141,19 +149,19 @@ impl Step {
         let inflation = inflation_of_events(&late, &all);
         let response = &figures.total.response;
         let percentile = Percentile::of(response, bound.quantile, inflation, Level::NINETY_FIVE);
-        let red: Vec<String> = gates(run, &figures)
-            .into_iter()
-            .filter(|gate| gate.colour == Colour::Red)
-            .map(|gate| gate.name)
-            .collect();
-        let is_red = |names: &[&str]| red.iter().any(|name| names.contains(&name.as_str()));
+        let red: Vec<Gate> =
+            gates(run, &figures).into_iter().filter(|gate| gate.colour == Colour::Red).collect();
+        let find = |names: &[&str]| red.iter().find(|gate| names.contains(&gate.name.as_str()));
+        let is_red = |names: &[&str]| find(names).is_some();
         let keeps = |percentile: Percentile| {
             percentile.is_resolved && percentile.high_ns.is_some_and(|high_ns| high_ns < bound.below_ns)
         };
         let failed = if is_red(&["end", "failure", "errors", "unanswered"]) {
             Some(Reason::Errors)
-        } else if is_red(&["send lag", "load cpu"]) {
+        } else if is_red(&["load cpu"]) || is_red(&["send lag"]) && is_red(&["achieved"]) {
             Some(Reason::Load)
+        } else if is_red(&["send lag"]) {
+            Some(Reason::Late)
         } else if is_red(&["achieved"]) {
             Some(Reason::Achieved)
         } else if percentile.is_none_or(|percentile| !keeps(percentile)) {
@@ -161,7 +169,13 @@ impl Step {
         } else {
             None
         };
-        Step { rate, percentile, failed }
+        let load_words = match failed {
+            Some(Reason::Load | Reason::Late) => {
+                find(&["load cpu", "send lag"]).map(|gate| gate.words.clone())
+            }
+            _ => None,
+        };
+        Step { rate, percentile, failed, load_words }
     }
 }
 
@@ -175,6 +189,8 @@ pub struct Search {
     failed: Option<(f64, Reason)>,
     confirmed_count: u32,
     steps_count: u32,
+    /// Steps in a row in which the load was late, with nothing that passed below them: the first one's rate, and how many.
+    late: Option<(f64, u32)>,
 }
 
 /// What was found.
@@ -202,14 +218,20 @@ impl Search {
             failed: None,
             confirmed_count: 0,
             steps_count: 0,
+            late: None,
         }
     }
 
     /// The rate to try next. None: it is over.
     pub fn next(&self) -> Option<f64> {
         let is_confirmed = self.is_narrow() && self.confirmed_count == CONFIRMATIONS;
-        let is_hopeless = self.passed.is_none() && self.rate < self.least;
+        let is_hopeless = self.passed.is_none() && (self.rate < self.least || self.late_from().is_some());
         (!is_confirmed && !is_hopeless && self.steps_count < STEPS_MAX).then_some(self.rate)
+    }
+
+    /// The rate from which downwards the load was late whatever the rate: nothing can be said of the server. None: it was not.
+    pub fn late_from(&self) -> Option<f64> {
+        self.late.filter(|(_, count)| *count >= LATE_MAX).map(|(rate, _)| rate)
     }
 
     /// Whether there is nothing left between what passed and what failed, or what is allowed.
@@ -238,6 +260,9 @@ impl Search {
                 }
             }
         }
+        let is_late = failed == Some(Reason::Late) && self.passed.is_none();
+        let (first, count) = self.late.unwrap_or((self.rate, 0));
+        self.late = is_late.then_some((first, count + 1));
         self.rate = match (self.passed, self.failed) {
             (Some(passed), _) if self.is_narrow() => passed,
             (Some(passed), Some((failed, _))) => (passed * failed).sqrt(),
@@ -249,7 +274,7 @@ impl Search {
 
     /// What there is to say.
     pub fn found(&self) -> Found {
-        let is_limited = self.failed.is_none_or(|(_, reason)| reason == Reason::Load);
+        let is_limited = self.failed.is_none_or(|(_, reason)| matches!(reason, Reason::Load | Reason::Late));
         Found {
             rate: self.passed,
             beyond: self.failed,
@@ -317,6 +342,40 @@ mod tests {
         assert!(search.found().is_at_least);
     }
 
+    /// It is said after few steps. A load that can't make the rate is another matter: at a lower one it can.
+    #[test]
+    fn a_load_that_is_late_at_every_rate_ends_the_search() {
+        let run = |reason: fn(f64) -> Option<Reason>| {
+            let mut search = Search::new(1_000.0, 1e9);
+            let mut rates = Vec::new();
+            while let Some(rate) = search.next() {
+                rates.push(rate);
+                search.take(reason(rate));
+            }
+            (rates, search)
+        };
+        let (rates, search) = run(|_| Some(Reason::Late));
+        assert_eq!(rates, [1_000.0, 500.0, 250.0, 125.0]);
+        assert_eq!(search.late_from(), Some(1_000.0));
+        let found = search.found();
+        assert_eq!((found.rate, found.beyond), (None, Some((125.0, Reason::Late))));
+        // Not where a step between them failed by another reason, nor where something passed.
+        let (rates, _) = run(|rate| Some(if rate == 250.0 { Reason::Latency } else { Reason::Late }));
+        assert_eq!(rates.len(), 7);
+        let (_, search) = run(|rate| (rate > 8_000.0).then_some(Reason::Late));
+        assert!(search.found().is_confirmed && search.found().is_at_least && search.late_from().is_none());
+        let (rates, search) = run(|rate| (rate > 20.0).then_some(Reason::Load));
+        assert!(search.found().is_confirmed && rates[6] < 20.0, "{rates:?}");
+        // What passed by luck is tried again below, and there the same holds.
+        let mut search = Search::new(1_000.0, 1_000.0);
+        search.take(None);
+        for count in 1..=LATE_MAX {
+            assert!(search.next().is_some(), "{count}");
+            search.take(Some(Reason::Late));
+        }
+        assert_eq!((search.next(), search.late_from()), (None, Some(1_000.0)));
+    }
+
     /// Near its capacity a server passes by chance: what is confirmed passes far more often than not.
     #[test]
     fn luck_is_found_out() {
@@ -356,6 +415,14 @@ mod tests {
         assert_eq!(Step::of(&slow, bound).failed, Some(Reason::Errors));
         let mut late = at(900_000, 1000);
         late.seconds[0].second.send_lag.record_n(800_000, 5000).unwrap();
-        assert_eq!(Step::of(&late, bound).failed, Some(Reason::Load));
+        let step = Step::of(&late, bound);
+        assert_eq!(step.failed, Some(Reason::Late));
+        assert!(step.load_words.is_some_and(|words| words.contains("late")), "the gate's words");
+        late.head.rate = Some(11_000.0);
+        assert_eq!(Step::of(&late, bound).failed, Some(Reason::Load), "it did not make the rate");
+        let mut full = at(900_000, 1000);
+        full.end.as_mut().unwrap().thread_use = vec![0.99];
+        let step = Step::of(&full, bound);
+        assert!(step.failed == Some(Reason::Load) && step.load_words.is_some());
     }
 }

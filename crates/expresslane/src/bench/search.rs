@@ -54,6 +54,8 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
     let server_pid = run::server_pid(&order);
     let mut witness = Witness::new();
     let mut search = Search::new(settings.from, settings.most);
+    // What the load's own gates said at the last step that it failed.
+    let mut load_words = None;
     for number in 0.. {
         let Some(rate) = search.next() else { break };
         order.pace = match settings.load.pace.arrivals {
@@ -69,6 +71,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         }
         search.take(step.failed);
         live.line(&line(&step, settings.keep));
+        load_words = step.load_words.or(load_words);
         settle(&stop);
     }
     run::machines(&hosts, "end", &mut journal, &mut live);
@@ -78,7 +81,8 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
         format!("{}\n", serde_json::json!({ "bound": settings.keep, "found": found }))
     } else {
         let stopped = if stop.is_set() { "Stopped before its end. " } else { "" };
-        format!("{stopped}{}\n", sentence(&found, settings.keep))
+        let late = search.late_from().zip(load_words.as_deref());
+        format!("{stopped}{}\n", sentence(&found, settings.keep, late))
     });
     report::write_after(broken, &saved, &settings.output.wanted)?;
     if stop.is_set() {
@@ -139,15 +143,23 @@ fn line(step: &Step, bound: Bound) -> String {
     let name = bound.to_string();
     let name = name.split('<').next().unwrap_or_default();
     let (value, high) = step.percentile.map_or((None, None), |it| (Some(it.value_ns), it.high_ns));
-    let fate = step.failed.map_or_else(|| "passes".to_owned(), |reason| format!("fails: {reason}"));
+    let words = step.load_words.as_ref().map_or_else(String::new, |words| format!(": {words}"));
+    let fate = step.failed.map_or_else(|| "passes".to_owned(), |reason| format!("fails: {reason}{words}"));
     let rate = number::plain(step.rate);
     format!("{rate:>12}/s  {name} {:>8}  at most {:>8}  {fate}", shown(value), shown(high))
 }
 
-fn sentence(found: &Found, bound: Bound) -> String {
+/// `late`: the load was late from this rate down, and what its gate said at last.
+fn sentence(found: &Found, bound: Bound, late: Option<(f64, &str)>) -> String {
     let Some(rate) = found.rate else {
-        let why =
-            found.beyond.map_or_else(String::new, |(rate, reason)| format!(": at {rate:.0}/s {reason}"));
+        let why = match (late, found.beyond) {
+            (Some((from, words)), Some((rate, _))) => format!(
+                ": the load itself is the limit, not the server. It was late from {from:.0}/s down to {rate:.0}/s ({words}), so nothing \
+                 can be said of the server"
+            ),
+            (_, Some((rate, reason))) => format!(": at {rate:.0}/s {reason}"),
+            (_, None) => String::new(),
+        };
         return format!("No rate was found that keeps {bound}{why}.");
     };
     let sure = if found.is_confirmed { "confirmed three times" } else { "not confirmed" };
@@ -157,4 +169,47 @@ fn sentence(found: &Found, bound: Bound) -> String {
     );
     let least = if found.is_at_least { "at least " } else { "" };
     format!("{bound} is kept up to {least}{rate:.0} requests a second ({sure}); {beyond}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use load::search::Reason;
+
+    #[test]
+    fn what_was_found_is_one_sentence() {
+        let bound: Bound = "p99<500us".parse().unwrap();
+        let check = |found: (Option<f64>, Option<(f64, Reason)>, bool, bool), late, want: &str| {
+            let (rate, beyond, is_at_least, is_confirmed) = found;
+            let found = Found { rate, beyond, is_at_least, is_confirmed };
+            assert_eq!(sentence(&found, bound, late), want);
+        };
+        check(
+            (Some(40_000.0), Some((41_000.0, Reason::Latency)), false, true),
+            None,
+            "p99<500us is kept up to 40000 requests a second (confirmed three times); at 41000/s the bound was not kept.",
+        );
+        check(
+            (Some(40_000.0), Some((41_000.0, Reason::Load)), true, true),
+            None,
+            "p99<500us is kept up to at least 40000 requests a second (confirmed three times); at 41000/s the load itself was the limit.",
+        );
+        check(
+            (Some(500.0), None, true, false),
+            None,
+            "p99<500us is kept up to at least 500 requests a second (not confirmed); nothing higher was allowed (--most).",
+        );
+        check(
+            (None, Some((1.0, Reason::Errors)), false, false),
+            None,
+            "No rate was found that keeps p99<500us: at 1/s errors came back.",
+        );
+        check(
+            (None, Some((125.0, Reason::Late)), false, false),
+            Some((1_000.0, "requests left up to 4 ms late (p99): give the load a core of its own")),
+            "No rate was found that keeps p99<500us: the load itself is the limit, not the server. It was late from 1000/s down to 125/s \
+             (requests left up to 4 ms late (p99): give the load a core of its own), so nothing can be said of the server.",
+        );
+        check((None, None, false, false), None, "No rate was found that keeps p99<500us.");
+    }
 }
