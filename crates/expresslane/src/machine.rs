@@ -5,7 +5,9 @@
 use std::fs;
 use std::io;
 use std::mem;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::settings::CpuList;
 
@@ -147,6 +149,29 @@ pub(crate) fn terminate(pid: u32) {
     let Ok(pid) = libc::pid_t::try_from(pid) else { return };
     // SAFETY: two numbers for the kernel.
     unsafe { libc::kill(pid, libc::SIGTERM) };
+}
+
+/// A program that is about to be started ends with the calling thread, however that ends (`PR_SET_PDEATHSIG`), and gets no signals
+/// from the terminal: whoever starts it decides when it goes.
+pub(crate) fn bind_life(command: &mut Command) {
+    let parent = std::process::id();
+    let ends_with_its_parent = move || {
+        // SAFETY: numbers for the kernel, and calls that may stand between fork and exec.
+        let (result, now) = unsafe {
+            (
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::c_ulong::from(libc::SIGKILL.unsigned_abs())),
+                libc::getppid(),
+            )
+        };
+        match result {
+            0 if u32::try_from(now) == Ok(parent) => Ok(()),
+            0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    command.process_group(0);
+    // SAFETY: what runs between fork and exec is above, and allocates nothing.
+    unsafe { command.pre_exec(ends_with_its_parent) };
 }
 
 /// Wakes the calling thread's sleeps when they are due: the kernel may otherwise put them together, 50 us late

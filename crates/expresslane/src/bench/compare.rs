@@ -58,7 +58,7 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
     run::machines(&hosts, "start", &mut journal, &mut live);
     let mut comparing = Comparing {
         plan: &plan,
-        load: &load,
+        asked: &load,
         hosts: &hosts,
         stop,
         clock,
@@ -106,7 +106,7 @@ fn verdict(comparison: &Comparison) -> Result<(), Trouble> {
 
 struct Comparing<'a> {
     plan: &'a Plan,
-    load: &'a LoadSettings,
+    asked: &'a LoadSettings,
     hosts: &'a Hosts,
     stop: Stop,
     clock: Clock,
@@ -155,6 +155,9 @@ impl<'a> Comparing<'a> {
             let mut is_good = true;
             for half in halves {
                 is_good &= self.half(&half)?;
+                if self.stop.is_set() {
+                    return Ok(());
+                }
             }
             self.tell(pair, order, first.0, second.0, is_good);
             counted += u32::from(is_good);
@@ -168,24 +171,32 @@ impl<'a> Comparing<'a> {
 
     /// One run; whether it may count.
     fn half(&mut self, half: &Half<'_>) -> Result<bool, String> {
-        let login = self.load.target.login();
+        let server = Server::start(half.setup, &self.asked.target.login(), half.arm, &self.stop)?;
+        let done = self.load(half, server.pid);
+        server.end_after(done)
+    }
+
+    /// Loads the server of that half.
+    fn load(&mut self, half: &Half<'_>, server_pid: Option<u32>) -> Result<bool, String> {
         let setup = half.setup;
-        let server = Server::start(setup, &login, half.arm, &self.stop)?;
-        let mut order = run::order(setup.address(), self.load, self.hosts.agents.as_ref())?;
+        let mut order = run::order(setup.address(), self.asked, self.hosts.agents.as_ref())?;
         order.seed = self.plan.seed.wrapping_add(u64::from(half.pair));
-        if self.load.workload.preload {
+        if self.asked.workload.preload {
             run::preload(&order, &self.stop, &mut self.live)?;
+            if self.stop.is_set() {
+                return Ok(false);
+            }
         }
         let number = self.runs_count;
         self.runs_count += 1;
-        let (words, version) = (setup.start.as_deref(), watch::server_version(setup.address(), &login));
+        let (words, version) = (setup.start.as_deref(), watch::server_version(setup.address(), &order.login));
         let (before, news) =
-            self.witness.before(number, half.arm, order.thread_count, words, server.pid, version);
+            self.witness.before(number, half.arm, order.thread_count, words, server_pid, version);
         news.into_iter().for_each(|line| self.journal.put(line));
-        let mut head = run::head(&order, &self.load.pace, self.clock.unix_ms());
+        let mut head = run::head(&order, &self.asked.pace, self.clock.unix_ms());
         (head.run, head.arm, head.pair) = (number, half.arm.to_owned(), Some(half.pair));
         self.journal.put(Line::Run(head));
-        let mut watch = Watch::begin(self.clock, server.pid);
+        let mut watch = Watch::begin(self.clock, server_pid);
         let (journal, live) = (&mut self.journal, &mut self.live);
         live.begin(&format!("pair {} {}", half.pair, half.arm), &order);
         let outcome = load(&order, &self.stop, |second| {
@@ -198,7 +209,6 @@ impl<'a> Comparing<'a> {
         end.machine_changes = self.witness.after(&before);
         self.journal.put(Line::RunEnd(end));
         self.live.clear();
-        server.end()?;
         let run = self.journal.saved().runs.last().expect("one has just ended");
         Ok(worst(&gates_within(run, &Figures::of(run), &self.plan.gates)) < Colour::Red)
     }

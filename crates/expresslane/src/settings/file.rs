@@ -11,7 +11,7 @@ pub(super) const TABLE: &str = "serve";
 /// The table of a wish for the machine.
 const LANES: &str = crate::lanes::TABLE;
 /// Names at least so alike (0 to 1, Jaro-Winkler) are offered as the one that was meant.
-const ALIKE_MIN: f64 = 0.7;
+const ALIKE_MIN: f64 = 0.8;
 
 /// What a file says.
 pub(super) struct Contents {

@@ -136,10 +136,7 @@ impl Plan {
             };
             for key in inside.into_iter().flat_map(|table| table.keys()) {
                 if !keys.contains(&key.as_str()) {
-                    let hint = meant(key, keys.iter().copied()).map(|it| format!("; did you mean `{it}`?"));
-                    let under =
-                        if section.is_empty() { String::new() } else { format!(" under [{section}]") };
-                    return Err(format!("there is no key `{key}`{under}{}", hint.unwrap_or_default()));
+                    return Err(unknown(key, section, keys));
                 }
             }
         }
@@ -227,10 +224,9 @@ fn load_settings(table: &toml::Table) -> Result<LoadSettings, String> {
     let command = LoadSettings::augment_args(Command::new("load").no_binary_name(true));
     let mut words = Vec::new();
     for (key, value) in table {
-        let known: Vec<&str> = command.get_arguments().filter_map(clap::Arg::get_long).collect();
+        let known: Vec<&str> = flags(&command).collect();
         if !known.contains(&key.as_str()) {
-            let hint = meant(key, known.into_iter()).map(|it| format!("; did you mean `{it}`?"));
-            return Err(format!("there is no key `{key}` under [load]{}", hint.unwrap_or_default()));
+            return Err(unknown(key, "load", &known));
         }
         match value {
             toml::Value::Boolean(true) => words.push(format!("--{key}")),
@@ -247,6 +243,34 @@ fn load_settings(table: &toml::Table) -> Result<LoadSettings, String> {
         format!("[load]: {}", one_line(message).replace("--", ""))
     })?;
     LoadSettings::from_arg_matches(&matches).map_err(|error| one_line(&error.to_string()))
+}
+
+fn flags(command: &Command) -> impl Iterator<Item = &str> {
+    command.get_arguments().filter_map(clap::Arg::get_long)
+}
+
+/// That a table has no such key, and where else it is one, or which of this table's it is alike.
+fn unknown(key: &str, section: &str, keys: &[&str]) -> String {
+    let load = LoadSettings::augment_args(Command::new("load"));
+    let compare = CompareSettings::augment_args(Command::new("compare"));
+    let is_in = |section: &str| KEYS.iter().any(|(name, keys)| *name == section && keys.contains(&key));
+    // `a` and `b` are like every word that begins with them.
+    let names = || keys.iter().copied().filter(|name| name.len() > 1);
+    let hint = if is_in("") {
+        "; it stands at the top of the file, above all tables".to_owned()
+    } else if is_in("a") {
+        "; it stands under [a] and under [b]".to_owned()
+    } else if flags(&load).any(|flag| flag == key) {
+        "; it stands under [load]".to_owned()
+    } else if let Some(it) = meant(key, names()) {
+        format!("; did you mean `{it}`?")
+    } else if flags(&compare).any(|flag| flag == key) {
+        format!("; it is a flag of the command line: --{key}")
+    } else {
+        format!("; there are {}", names().collect::<Vec<_>>().join(", "))
+    };
+    let under = if section.is_empty() { String::new() } else { format!(" under [{section}]") };
+    format!("there is no key `{key}`{under}{hint}")
 }
 
 fn one_line(text: &str) -> String {
@@ -275,12 +299,42 @@ mod tests {
         assert!((plan.declared().margin.share() - 0.05).abs() < 1e-9);
     }
 
+    /// What is alike is of the same table; what is a key elsewhere is sent there.
     #[test]
-    fn mistakes_are_named_with_what_was_meant() {
+    fn unknown_keys_are_named_with_what_was_meant() {
+        let top = |key: &str, want: &str| check_unknown(format!("{key} = 1\n{SETUPS}"), want);
+        let b = |key: &str, want: &str| check_unknown(format!("{SETUPS}{key} = 1\n"), want);
+        let load = |key: &str, want: &str| check_unknown(format!("{SETUPS}[load]\n{key} = 1\n"), want);
+        top("piars", "`piars`; did you mean `pairs`?");
+        top("floor", "`floor`; did you mean `floor-pairs`?");
+        top("lod", "`lod`; did you mean `load`?");
+        top("rate", "`rate`; it stands under [load]");
+        top("start", "`start`; it stands under [a] and under [b]");
+        top("noisy", "`noisy`; it is a flag of the command line: --noisy");
+        top("author", "`author`; there are metric, margin-percent, pairs, ");
+        b("cpu", "`cpu` under [b]; did you mean `cpus`?");
+        b("env", "`env` under [b]; did you mean `environment`?");
+        b("rate", "`rate` under [b]; it stands under [load]");
+        b("pairs", "`pairs` under [b]; it stands at the top of the file");
+        b("port", "`port` under [b]; there are name, address, start, ");
+        load("rates", "`rates` under [load]; did you mean `rate`?");
+        load("warmup", "`warmup` under [load]; did you mean `warm-up`?");
+        load("result", "`result` under [load]; it is a flag of the command line: --result");
+        load("html", "`html` under [load]; it is a flag of the command line: --html");
+        load("metric", "`metric` under [load]; it stands at the top of the file");
+        load("address", "`address` under [load]; it stands under [a] and under [b]");
+        load("keep", "`keep` under [load]; there are ");
+    }
+
+    #[track_caller]
+    fn check_unknown(text: String, want: &str) {
+        let problem = Plan::parse(&text).map(|_| ()).unwrap_err();
+        assert!(problem.starts_with(&format!("there is no key {want}")), "{problem}");
+    }
+
+    #[test]
+    fn mistakes_are_said_in_a_sentence() {
         for (text, want) in [
-            (format!("piars = 3\n{SETUPS}"), "`piars`; did you mean `pairs`?"),
-            (format!("{SETUPS}cpu = \"1\"\n"), "no key `cpu` under [b]; did you mean `cpus`?"),
-            (format!("{SETUPS}[load]\nrates = 3\n"), "no key `rates` under [load]; did you mean `rate`?"),
             (format!("{SETUPS}[load]\nrate = -3\n"), "[load]: invalid value"),
             (format!("{SETUPS}[load]\nrate = [3]\n"), "`rate` under [load] is"),
             (format!("claims = [\"p98 falls by >= 20 %\"]\n{SETUPS}"), "'p98' is no metric"),

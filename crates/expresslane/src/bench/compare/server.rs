@@ -1,4 +1,5 @@
-//! A server of a comparison: started anew for each run, pinned, asked until it answers, ended.
+//! A server of a comparison: started anew for each run, pinned, asked until it answers, ended. It never outlives this program: a
+//! second Ctrl-C, which ends the program at once, ends it too.
 
 use std::fs::File;
 use std::io;
@@ -51,13 +52,20 @@ impl<'a> Server<'a> {
         for command in &setup.before {
             shell(command)?;
         }
-        let child = server.spawn(words).map_err(|error| {
+        match server.begin(words, login, stop) {
+            Ok(()) => Ok(server),
+            // What was done before it is undone.
+            Err(problem) => server.end_after(Err(problem)),
+        }
+    }
+
+    fn begin(&mut self, words: &[String], login: &Login, stop: &Stop) -> Result<(), String> {
+        let child = self.spawn(words).map_err(|error| {
             format!("`{}` can't be started: {error}; is it installed and in PATH?", words.join(" "))
         })?;
-        server.pid = Some(child.id());
-        server.child = Some(child);
-        server.await_answer(login, stop)?;
-        Ok(server)
+        self.pid = Some(child.id());
+        self.child = Some(child);
+        self.await_answer(login, stop)
     }
 
     /// The child gets this thread's cpus, so it is pinned before its first instruction.
@@ -67,6 +75,7 @@ impl<'a> Server<'a> {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).envs(&self.setup.environment);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        machine::bind_life(&mut command);
         let cpus = self.setup.cpus().map_err(io::Error::other)?;
         if cpus.is_empty() {
             return command.spawn();
@@ -130,6 +139,15 @@ impl<'a> Server<'a> {
         self.shut();
         let after = if self.setup.start.is_some() { &self.setup.after[..] } else { &[] };
         after.iter().try_for_each(|command| shell(command))
+    }
+
+    /// Ends it behind what was done with it, and says what went wrong with either.
+    pub(in crate::bench) fn end_after<T>(self, done: Result<T, String>) -> Result<T, String> {
+        match (done, self.end()) {
+            (Ok(done), Ok(())) => Ok(done),
+            (Ok(_), Err(problem)) | (Err(problem), Ok(())) => Err(problem),
+            (Err(problem), Err(more)) => Err(format!("{problem}; {more}")),
+        }
     }
 
     fn shut(&mut self) {
