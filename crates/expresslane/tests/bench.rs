@@ -96,6 +96,8 @@ fn a_result_is_told_again() {
     let paths = ["html", "hgrm", "csv", "runs.csv"].map(|name| folder.path(name));
     let [html, hgrm, csv, runs_csv] = &paths;
     let files = ["--html", html, "--hgrm", hgrm, "--csv", csv, "--runs-csv", runs_csv];
+    let figures = folder.path("figures");
+    let files = [&files[..], &["--figures", &figures]].concat();
     let words = [
         "run",
         &address,
@@ -118,7 +120,14 @@ fn a_result_is_told_again() {
     );
     let written = paths.each_ref().map(|path| std::fs::read_to_string(path).unwrap());
     assert!(written[0].starts_with("<!DOCTYPE html>") && written[1].contains("Percentile"));
+    let curve = || std::fs::read_to_string(format!("{figures}/percentiles.svg")).unwrap();
+    let drawn = curve();
+    assert!(
+        drawn.starts_with("<svg xmlns=") && drawn.contains(">expresslane bench run, version "),
+        "{drawn}"
+    );
     let again = done(&[&["report", &result, "--json"][..], &files].concat());
+    assert_eq!(curve(), drawn);
     assert_eq!(again, text, "the file tells what the run told");
     assert_eq!(paths.each_ref().map(|path| std::fs::read_to_string(path).unwrap()), written);
     // Told up to where it was cut.
@@ -324,11 +333,16 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
         refused(&["run", &address, flag, "/no/such/folder"], 1, "/no/such/folder: No such file");
         refused(&["search", &address, flag, "/tmp"], 1, "/tmp: Is a directory");
     }
+    refused(&["run", &address, "--figures", "/no/such/folder"], 1, "name another folder for the figures");
+    refused(&["run", &address, "--figures", "/dev/null"], 1, "name another folder for the figures");
     let folder = Folder::new("bench-words-files");
     let (new, old) = (folder.path("new.html"), folder.path("old.html"));
     std::fs::write(&old, "kept").unwrap();
-    refused(&["run", &address, "--html", &new, "--csv", &old], 1, "nobody listens there");
-    assert!(!std::path::Path::new(&new).exists(), "nothing is left of a try");
+    let figures = folder.path("figures");
+    let words = ["run", &address, "--html", &new, "--csv", &old, "--figures", &figures];
+    refused(&words, 1, "nobody listens there");
+    let is_there = |path: &str| std::path::Path::new(path).exists();
+    assert!(!is_there(&new) && !is_there(&figures), "nothing is left of a try");
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "kept");
     let all = ["run", &address, "--duration", "10s", "--warm-up", "10"];
     refused(&all, 2, "--warm-up 10 leaves nothing of --duration 10s");
@@ -474,6 +488,15 @@ fn a_comparison_that_cannot_run_says_why() {
     check(&address, 1, "nobody listens there");
     check(&format!("{address}start = [\"no-such-program\"]"), 1, "`no-such-program` can't be started");
     check(&format!("{address}start = [\"sh\", \"-c\", \"echo went wrong; exit 3\"]"), 1, "went wrong");
+    // What was done before a server that does not come is undone.
+    let undone = folder.path("undone");
+    let after = format!("after = [\"touch {undone}; echo nor this >&2; false\"]");
+    check(
+        &format!("{address}start = [\"false\"]\n{after}"),
+        1,
+        "`false` ended at once (exit status: 1); `touch",
+    );
+    assert!(std::path::Path::new(&undone).exists());
     check(
         &format!("{address}start = [\"true\"]\nbefore = [\"echo no >&2; false\"]"),
         1,

@@ -130,8 +130,8 @@ fn several_instances_are_a_master_and_copies() {
 #[test]
 fn batches_go_over_links_where_they_may_be_made() {
     let folder = Folder::new("reproduce-links");
-    let page = folder.path("report.html");
-    let (text, saved) = tiny("E4", &["--html", &page]);
+    let (page, figures) = (folder.path("report.html"), folder.path("figures"));
+    let (text, saved) = tiny("E4", &["--html", &page, "--figures", &figures]);
     let mut arms: Vec<&str> = saved.runs.iter().map(|run| run.head.arm.as_str()).collect();
     arms.sort_unstable();
     let is_linked = !text.contains("not here: links of 1 and 10 Gbit/s: ");
@@ -170,6 +170,8 @@ fn batches_go_over_links_where_they_may_be_made() {
         assert_eq!(is_far, is_linked, "{}", head.address);
     }
     assert_eq!(std::fs::read_to_string(&page).unwrap().contains("RESP stand-in"), !is_linked);
+    let figure = std::fs::read_to_string(format!("{figures}/E4.svg")).unwrap();
+    assert!(figure.contains("<title id=\"title\">E4: Set-up by set-up"), "{figure}");
 }
 
 #[test]

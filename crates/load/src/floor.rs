@@ -16,6 +16,7 @@ mod count;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use crate::socket::{self, CONNECTION_EVENTS, Over, Poll};
 pub use count::{Count, Malformed};
@@ -49,6 +50,8 @@ pub struct Floor {
     input: Vec<u8>,
     replies: Vec<u8>,
     reply_size: usize,
+    /// What it is made slower by, for each request.
+    delay: Duration,
 }
 
 impl Floor {
@@ -76,7 +79,15 @@ impl Floor {
             input: vec![0; RECEIVE_SIZE],
             replies,
             reply_size: reply.len(),
+            delay: Duration::ZERO,
         })
+    }
+
+    /// The same, but slower by so much for each request: a server that is known to be worse, for whoever tests comparisons.
+    #[must_use]
+    pub fn slowed(mut self, delay: Duration) -> Self {
+        self.delay = delay;
+        self
     }
 
     /// Serves until the kernel refuses to.
@@ -142,6 +153,9 @@ impl Floor {
             let Some(size) = received else { return Ok(()) };
             let requests = client.count.feed(&self.input[..size]).map_err(|_| Over)?;
             client.owed = requests * self.reply_size;
+            if !self.delay.is_zero() {
+                spin(self.delay.saturating_mul(u32::try_from(requests).unwrap_or(u32::MAX)));
+            }
             if size < self.input.len() && !hung_up {
                 break;
             }
@@ -164,6 +178,15 @@ impl Client {
             self.offset = (self.offset + sent) % reply_size;
         }
         Ok(())
+    }
+}
+
+/// Works for so long at nothing: a sleep would take the kernel longer than it is asked for.
+#[expect(clippy::disallowed_methods, reason = "only a clock tells when it is over")]
+fn spin(duration: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < duration {
+        std::hint::spin_loop();
     }
 }
 
@@ -202,6 +225,21 @@ mod tests {
     }
 
     const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000001\r\n";
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "what takes its time is timed")]
+    fn a_slowed_one_takes_that_much_longer_for_each_request() {
+        let delay = Duration::from_millis(2);
+        let (floor, mut client) = floor(3);
+        let mut floor = floor.slowed(delay);
+        client.write_all(&GET.repeat(5)).unwrap();
+        let (began, mut got) = (Instant::now(), Vec::new());
+        while got.len() < 5 * 9 {
+            floor.turn(1000).unwrap();
+            assert!(!drain(&mut client, &mut got));
+        }
+        assert!(began.elapsed() >= 5 * delay && got == bulk(3).repeat(5));
+    }
 
     #[test]
     fn every_request_is_answered_once() {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Saved ──▶ view (arms, levels, pairs, doubts) ──▶ figures ──▶ page      one file, no network, no script needed
+//!                     │                       ├──▶ picture               each figure as a file of its own
 //!                     │                       └──▶ summary               80 columns
 //!                     └──▶ export                                        JSON, CSV, .hgrm
 //! ```
@@ -22,11 +23,14 @@ pub mod export;
 mod figures;
 mod label;
 mod page;
+mod picture;
 mod summary;
 mod svg;
+mod unbroken;
 mod view;
 
-pub use experiments::page as experiments_page;
+pub use experiments::{files as experiments_files, page as experiments_page};
 pub use label::shown;
 pub use page::{PAGE_SIZE_MAX, page};
+pub use picture::files;
 pub use summary::summary;

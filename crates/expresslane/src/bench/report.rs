@@ -9,7 +9,7 @@ use std::path::Path;
 
 use load::experiments::{KIND, Repetition};
 use load::report::export::{hgrm, json, runs_csv, seconds_csv};
-use load::report::{experiments_page, page, summary};
+use load::report::{experiments_files, experiments_page, files, page, summary};
 use load::result::{Saved, kind, read};
 
 use super::Trouble;
@@ -39,17 +39,34 @@ pub(super) fn report(settings: &ReportSettings) -> Result<(), Trouble> {
         super::say(&text::ending(&evaluations));
     }
     write_page(&repetition, &settings.wanted)?;
-    let wanted = Wanted { html: None, ..settings.wanted.clone() };
+    let wanted = Wanted { html: None, figures: None, ..settings.wanted.clone() };
     if [&wanted.csv, &wanted.runs_csv, &wanted.hgrm].iter().all(|file| file.is_none()) {
         return Ok(());
     }
     write(&read(open()?).map_err(wrong)?, &wanted)
 }
 
-/// Writes the page of experiments, if it is wanted.
+/// Writes the page of experiments and their figures, where they are wanted.
 pub(super) fn write_page(repetition: &Repetition, wanted: &Wanted) -> Result<(), Trouble> {
-    let Some(path) = &wanted.html else { return Ok(()) };
-    put(path, experiments_page(repetition))
+    if let Some(path) = &wanted.html {
+        put(path, experiments_page(repetition))?;
+    }
+    if let Some(folder) = &wanted.figures {
+        put_figures(folder, experiments_files(repetition))?;
+    }
+    Ok(())
+}
+
+/// Each into its file; those of an earlier result that this one has not stay.
+fn put_figures(folder: &Path, files: Vec<(String, String)>) -> Result<(), Trouble> {
+    if files.is_empty() {
+        let problem = "this result has no figure: not one run of it has a second that counts";
+        return Err(Trouble::load(format!("{}: {problem}", folder.display())));
+    }
+    if !folder.is_dir() {
+        std::fs::create_dir(folder).map_err(|error| unfilled(folder, &error))?;
+    }
+    files.into_iter().try_for_each(|(name, text)| put(&folder.join(name), text))
 }
 
 fn put(path: &Path, text: String) -> Result<(), Trouble> {
@@ -66,9 +83,20 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Trouble {
     Trouble::load(format!("{}: {error}; name another file", path.display()))
 }
 
+fn unfilled(folder: &Path, error: &std::io::Error) -> Trouble {
+    Trouble::load(format!("{}: {error}; name another folder for the figures", folder.display()))
+}
+
 /// Tries the files that are wanted, before hours go into what they are to hold. Pipes and devices are left alone.
 pub(super) fn may_be_written(wanted: &Wanted) -> Result<(), Trouble> {
-    let Wanted { html, hgrm, csv, runs_csv } = wanted;
+    let Wanted { html, figures, hgrm, csv, runs_csv } = wanted;
+    if let Some(folder) = figures {
+        let is_new = !folder.exists();
+        may_be_filled(folder).map_err(|error| unfilled(folder, &error))?;
+        if is_new {
+            std::fs::remove_dir(folder).map_err(|error| unfilled(folder, &error))?;
+        }
+    }
     for path in [html, hgrm, csv, runs_csv].into_iter().flatten() {
         let is_new = !path.exists();
         if is_new || path.is_file() || path.is_dir() {
@@ -80,6 +108,16 @@ pub(super) fn may_be_written(wanted: &Wanted) -> Result<(), Trouble> {
         }
     }
     Ok(())
+}
+
+/// Makes the folder, if it is not there, and a file in it.
+fn may_be_filled(folder: &Path) -> std::io::Result<()> {
+    if !folder.is_dir() {
+        std::fs::create_dir(folder)?;
+    }
+    let trial = folder.join(format!(".trial-{}", std::process::id()));
+    File::create(&trial)?;
+    std::fs::remove_file(trial)
 }
 
 /// The summary on standard output, for people or for programs.
@@ -109,6 +147,9 @@ pub(super) fn said_with(broken: Option<String>, written: Result<(), Trouble>) ->
 fn write(saved: &Saved, wanted: &Wanted) -> Result<(), Trouble> {
     if let Some(path) = &wanted.html {
         put(path, page(saved))?;
+    }
+    if let Some(folder) = &wanted.figures {
+        put_figures(folder, files(saved))?;
     }
     if let Some(path) = &wanted.csv {
         put(path, seconds_csv(saved))?;

@@ -83,7 +83,8 @@ const SEARCH_LONG: &str = "Find the highest rate at which a server keeps a bound
 
 Each step is a run at one rate. It passes if the upper end of the percentile's 95 % interval is below the bound, 99 % of the rate \
 was answered and the load itself was on time. The rate doubles until a step fails, then the span is halved down to 3 %, and the \
-answer has to pass three times more.";
+answer has to pass three times more. Where nothing passes it goes down instead; a load that is late at four rates in a row, each half of the one \
+before, is the limit itself, and the search ends and says so.";
 
 const SEARCH_EXAMPLES: &str = "Examples:
   expresslane bench search --keep 'p99<500us' --preload
@@ -338,6 +339,9 @@ pub(crate) struct Wanted {
     /// Write a report that a browser shows, in one file that needs no network
     #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write each figure of the report into this folder, as a picture of its own (SVG) for other texts
+    #[arg(long, help_heading = "Output", value_name = "FOLDER")]
+    pub(crate) figures: Option<PathBuf>,
     /// Write the percentiles of the response as HdrHistogram's plotters read them; of several runs FILE.0, FILE.1 and so on
     #[arg(long, help_heading = "Output", value_name = "FILE")]
     pub(crate) hgrm: Option<PathBuf>,
@@ -384,7 +388,7 @@ pub(crate) struct OutputSettings {
 impl OutputSettings {
     /// Whether anything of the machine is kept for later readers. A load that is only looked at captures no machine.
     pub(crate) fn is_kept(&self) -> bool {
-        self.result.is_some() || self.wanted.html.is_some()
+        self.result.is_some() || self.wanted.html.is_some() || self.wanted.figures.is_some()
     }
 }
 

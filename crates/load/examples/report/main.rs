@@ -1,4 +1,4 @@
-//! Writes reports of made-up results, to look at: `cargo run --example report -- DIRECTORY`.
+//! Writes reports of made-up results and their figures, to look at: `cargo run --example report -- DIRECTORY`.
 
 mod made_up;
 
@@ -31,6 +31,9 @@ fn main() -> std::io::Result<()> {
     ];
     for (name, saved) in results {
         std::fs::write(Path::new(&directory).join(format!("{name}.html")), load::report::page(&saved))?;
+        for (figure, text) in load::report::files(&saved) {
+            std::fs::write(Path::new(&directory).join(format!("{name}-{figure}")), text)?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::view::{Arm, Compared, Placed, View, middle};
 use crate::analysis::Metric;
 use crate::analysis::gates::{Colour, worst};
 use crate::number;
-use crate::search::Found;
+use crate::search::{Found, Reason};
 use crate::statistics::Interval;
 use crate::statistics::Level;
 use crate::statistics::paired::Change;
@@ -165,7 +165,12 @@ fn searched(view: &View<'_>, found: &Found) -> String {
     if found.rate.is_some() && !found.is_confirmed {
         sentence += ", not confirmed by repeating it";
     }
-    if let Some((rate, reason)) = found.beyond {
+    if let (None, Some((rate, Reason::Late))) = (found.rate, found.beyond) {
+        sentence += &format!(
+            "; down to {} the load itself was late, so nothing is said of the server",
+            number::plain(rate)
+        );
+    } else if let Some((rate, reason)) = found.beyond {
         sentence += &format!("; at {} {reason}", number::plain(rate));
     }
     sentence

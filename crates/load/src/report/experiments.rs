@@ -10,8 +10,10 @@ use super::date::date;
 use super::doubts::clipped;
 use super::figures::Table;
 use super::page::{
-    ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, machine_tables, table, tone_class,
+    ENVIRONMENT_ROWS_MAX, PAGE_SIZE_MAX, POLICY, SCRIPT, STYLE, command, legend, machine_tables, table,
+    tone_class,
 };
+use super::{picture, unbroken};
 use crate::analysis::machines::{Machines, alone, between_setups, run_of};
 use crate::environment::Environment;
 use crate::experiments::{Evaluation, Finding, Id, Preset, Repetition, Row, State, Step, Unit, ingredients};
@@ -35,6 +37,22 @@ pub fn page(repetition: &Repetition) -> String {
         text = document(repetition, &evaluations, rows_max);
     }
     text
+}
+
+/// Each experiment's figure as a file of its own, by its name without folder.
+pub fn files(repetition: &Repetition) -> Vec<(String, String)> {
+    let head = &repetition.saved.head;
+    let evaluations = repetition.evaluations();
+    let file = |evaluation: &Evaluation| {
+        let figure = drawn::figure(evaluation)?;
+        let short = evaluation.cut().map(|words| clipped(&words));
+        let mark = if is_quick(evaluation) { " (quick form)" } else { "" };
+        let title = format!("{}: {}{mark}", evaluation.planned.id, figure.title);
+        let text =
+            picture::file(head, [&title, &figure.svg.finding], &figure.keys, &figure.svg, short.as_deref());
+        Some((format!("{}.svg", evaluation.planned.id), text))
+    };
+    evaluations.iter().filter_map(file).collect()
 }
 
 fn document(repetition: &Repetition, evaluations: &[Evaluation], machine_rows_max: usize) -> String {
@@ -77,7 +95,7 @@ fn document(repetition: &Repetition, evaluations: &[Evaluation], machine_rows_ma
             }
         }
     };
-    whole.into_string()
+    unbroken::page(&whole.into_string())
 }
 
 fn is_quick(evaluation: &Evaluation) -> bool {
@@ -210,8 +228,8 @@ fn experiment(evaluation: &Evaluation) -> Markup {
                 figure id=(figure.id) {
                     h3 { (mark(evaluation)) (figure.title) }
                     p { (figure.finding) }
-                    (figure.legend)
-                    (PreEscaped(&figure.svg))
+                    (legend(&figure.keys))
+                    (PreEscaped(figure.svg.element()))
                     figcaption { details { summary { "The numbers" } (table(&figure.table)) } }
                 }
             }

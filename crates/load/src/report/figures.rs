@@ -14,6 +14,7 @@ mod strips;
 mod sweep;
 
 use super::answer::quoted;
+use super::svg::Picture;
 use super::view::{Arm, View};
 use crate::number;
 
@@ -23,7 +24,7 @@ pub(crate) const ROWS_MAX: usize = 200;
 pub(crate) const LINES_MAX: usize = 20;
 
 /// A picture with its words and numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
     /// Its own on the page.
     pub(crate) id: &'static str,
@@ -32,7 +33,7 @@ pub(crate) struct Figure {
     pub(crate) finding: String,
     /// How to read it.
     pub(crate) reading: &'static str,
-    pub(crate) svg: String,
+    pub(crate) svg: Picture,
     pub(crate) table: Table,
     /// Whether lines have the arms' colours, so that a legend is needed.
     pub(crate) has_arms: bool,
@@ -47,6 +48,27 @@ pub(crate) struct More {
     pub(crate) table: Table,
     /// JSON of numbers alone.
     pub(crate) data: String,
+}
+
+/// What a line of a figure is drawn as, and what it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// Classes of the line: its weight and its arm.
+    pub(crate) line: String,
+    /// Triangles, not circles.
+    pub(crate) is_b: bool,
+    pub(crate) name: String,
+}
+
+/// The legend of a figure; empty: it needs none.
+pub(crate) fn keys(view: &View<'_>, figure: &Figure) -> Vec<Key> {
+    let arms = if figure.has_arms && view.is_comparison() { view.arms() } else { Vec::new() };
+    let key = |arm: Arm| Key {
+        line: format!("line {}", arm.class()),
+        is_b: arm == Arm::B,
+        name: format!("{}: {}", arm.letter(), view.name(arm)),
+    };
+    arms.into_iter().map(key).collect()
 }
 
 /// Numbers in rows.

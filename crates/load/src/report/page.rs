@@ -8,9 +8,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::answer::{Answer, Tile, Tone, answer, capital};
 use super::date::date;
 use super::doubts::{self, clipped, exposed};
-use super::figures::{self, Figure, Table};
+use super::figures::{self, Figure, Key, Table};
 use super::label::{MEANINGS, label, meaning, shown_or_not};
 use super::svg::Short;
+use super::unbroken;
 use super::view::{Arm, Placed, View};
 use crate::analysis::Metric;
 use crate::analysis::gates::Colour;
@@ -32,7 +33,8 @@ const NAMED_MAX: usize = 12;
 /// Half the width of the drawn interval of a tile, in its units, and the greatest change that fits.
 const TILE_WIDTH: f64 = 160.0;
 
-pub(super) const STYLE: &str = include_str!("style.css");
+/// Of figures first: what the page says of its own letters comes after it.
+pub(super) const STYLE: &str = concat!(include_str!("figures.css"), include_str!("style.css"));
 pub(super) const SCRIPT: &str = include_str!("script.js");
 const READOUT: &str = include_str!("readout.js");
 /// Nothing may be fetched, and nothing sent.
@@ -102,7 +104,7 @@ fn document(view: &View<'_>, answer: &Answer, figures: &[Figure], machine_rows_m
             }
         }
     };
-    whole.into_string()
+    unbroken::page(&whole.into_string())
 }
 
 fn first(view: &View<'_>, answer: &Answer) -> Markup {
@@ -201,10 +203,8 @@ fn shown(view: &View<'_>, figure: &Figure) -> Markup {
         figure id=(figure.id) {
             h3 { (figure.title) @if view.is_quick { " " span.quick { "quick" } } }
             p { @if view.is_comparison() { (figure.finding) } @else { (capital(&figure.finding)) } }
-            @if figure.has_arms && view.is_comparison() {
-                div.legend { @for arm in view.arms() { span { (sample(arm)) " " (arm.letter()) ": " (view.name(arm)) } } }
-            }
-            (PreEscaped(&figure.svg))
+            (legend(&figures::keys(view, figure)))
+            (PreEscaped(figure.svg.element()))
             figcaption {
                 (figure.reading)
                 details { summary { "The numbers" } (table(&figure.table)) }
@@ -217,12 +217,19 @@ fn shown(view: &View<'_>, figure: &Figure) -> Markup {
     }
 }
 
-fn sample(arm: Arm) -> Markup {
-    let class = arm.class();
+pub(super) fn legend(keys: &[Key]) -> Markup {
+    html! {
+        @if !keys.is_empty() {
+            div.legend { @for key in keys { span { (sample(key)) " " (key.name) } } }
+        }
+    }
+}
+
+fn sample(key: &Key) -> Markup {
     html! {
         svg viewBox="0 0 44 14" aria-hidden="true" {
-            path class={ "line " (class) } d="M0 7H44" {}
-            @if arm == Arm::B { path class="mark b" d="M22 7m-5 4l5-9l5 9z" {} }
+            path class=(key.line) d="M0 7H44" {}
+            @if key.is_b { path class="mark b" d="M22 7m-5 4l5-9l5 9z" {} }
             @else { circle class="mark a" cx="22" cy="7" r="4" {} }
         }
     }

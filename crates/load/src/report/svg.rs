@@ -351,9 +351,8 @@ impl Drawing {
         self.text("axis", (RIGHT, bottom + 46.0), Anchor::End, title);
     }
 
-    /// The whole as an element. `id` is its own on the page; `title` names it, `finding` says what it shows.
-    pub(crate) fn finish(self, id: &str, title: &str, finding: &str) -> String {
-        let (height, body) = (Short(self.height), self.body);
+    /// The whole. `id` is its own on the page; `title` names it, `finding` says what it shows.
+    pub(crate) fn finish(self, id: &str, title: &str, finding: &str) -> Picture {
         // Of several level axes none is everybody's.
         let axes = match &self.level_axes[..] {
             [level] => {
@@ -362,7 +361,28 @@ impl Drawing {
             }
             _ => String::new(),
         };
-        let (title, finding) = (Escaped(title), Escaped(finding));
+        let [id, title, finding] = [id, title, finding].map(str::to_owned);
+        Picture { id, title, finding, height: self.height, body: self.body, axes }
+    }
+}
+
+/// A finished drawing.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Picture {
+    id: String,
+    pub(crate) title: String,
+    pub(crate) finding: String,
+    pub(crate) height: f64,
+    /// Its elements.
+    pub(crate) body: String,
+    axes: String,
+}
+
+impl Picture {
+    /// As an element of a page.
+    pub(crate) fn element(&self) -> String {
+        let Picture { id, height, body, axes, .. } = self;
+        let (height, title, finding) = (Short(*height), Escaped(&self.title), Escaped(&self.finding));
         format!(
             "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\"{axes}>\n\
              <title id=\"{id}-title\">{title}</title>\n<desc id=\"{id}-desc\">{finding}</desc>\n{body}</svg>\n"
@@ -411,7 +431,7 @@ impl std::fmt::Display for Short {
 }
 
 /// Text between tags and inside quotes.
-struct Escaped<'a>(&'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl std::fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -507,6 +527,6 @@ mod tests {
             <title id=\"x-title\">A &amp; B</title>\n<desc id=\"x-desc\">&quot;it rises&quot;</desc>\n\
             <path class=\"line a\" d=\"M88 80L704 20\"/>\n\
             <path class=\"mark b\" d=\"M396 50m-5 4l5-9l5 9z\"><title>5 &lt; 6</title></path>\n</svg>\n";
-        assert_eq!(drawing.finish("x", "A & B", "\"it rises\""), want);
+        assert_eq!(drawing.finish("x", "A & B", "\"it rises\"").element(), want);
     }
 }

@@ -12,7 +12,7 @@ use load::agents::told::{AgentRun, AgentSecond};
 use load::analysis::comparison::Comparison;
 use load::record::{Second, TIME_NS_MAX};
 use load::report::export::{hgrm, json, runs_csv, seconds_csv};
-use load::report::{PAGE_SIZE_MAX, page, summary};
+use load::report::{PAGE_SIZE_MAX, files, page, summary};
 use load::result::{Head, Run, RunEnd, RunHead, SCHEMA, Saved, SavedSecond, Surroundings};
 use load::statistics::verdict::Answer;
 use load::workload::{Operation, Sizes, Workload};
@@ -39,12 +39,47 @@ fn check(saved: &Saved) -> String {
         assert!(!picture.contains("NaN") && !picture.contains("inf "), "{picture}");
     }
     assert_eq!(page.matches("<h1>").count(), 1);
+    let answer = page.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next()).expect("an answer");
+    let mut breaks = answer.match_indices(" %").map(|(at, _)| &answer[..at]);
+    assert!(!breaks.any(|before| before.ends_with(|c: char| c.is_ascii_digit())), "{answer}");
     assert!(!page.contains('\0'));
     check_texts(saved);
     assert_eq!(page.matches("<figure").count(), page.matches("role=\"img\"").count());
     assert_eq!(page.matches("<figure").count(), page.matches("<summary>The numbers").count());
     check_readouts(&page);
-    page
+    let files = files(saved);
+    // Those that a page has no room for are the last.
+    assert!(ids(&page).iter().zip(&files).all(|(id, (name, _))| *name == format!("{id}.svg")));
+    assert!(files.len() >= ids(&page).len());
+    files.iter().for_each(|(_, file)| check_file(file));
+    // No line begins with a unit; tests below are about words.
+    page.replace('\u{a0}', " ")
+}
+
+/// A picture that stands by itself: well-formed, named, with its own colours, and nothing fetched or run.
+fn check_file(file: &str) {
+    let xmlns = " xmlns=\"http://www.w3.org/2000/svg\"";
+    assert!(file.starts_with(&format!("<svg{xmlns} width=")), "{file}");
+    for banned in ["http:", "https:", "src=", "url(", "@import", "<script", "NaN", "inf ", "<a ", "\0"] {
+        assert!(!file.replacen(xmlns, "", 1).contains(banned), "{banned} in {file}");
+    }
+    assert!(
+        file.contains("role=\"img\" aria-labelledby=\"title desc\"") && file.contains("<desc id=\"desc\">")
+    );
+    assert!(file.contains("prefers-color-scheme: dark") && file.contains("class=\"ground\""));
+    let mut open = Vec::new();
+    for tag in file.split('<').skip(1) {
+        let (inside, text) = tag.split_once('>').expect("a tag ends");
+        let name = inside.split([' ', '/']).next().expect("a name");
+        match inside.strip_prefix('/') {
+            Some(name) => assert_eq!(open.pop(), Some(name), "{file}"),
+            None if inside.ends_with('/') => {}
+            None => open.push(name),
+        }
+        assert!(open.last() == Some(&"style") || !text.contains('>'), "{text}");
+        assert!(text.split('&').skip(1).all(|rest| rest.find(';').is_some_and(|at| at <= 4)), "{text}");
+    }
+    assert!(open.is_empty(), "{open:?} in {file}");
 }
 
 /// What the page's script reads is there and is numbers.
@@ -162,7 +197,7 @@ fn a_comparison_says_what_changed_before_anything_else() {
     ] {
         assert!(page[meanings..].contains(&format!("<tr><td>{name}</td>")), "{name}");
     }
-    assert_eq!(page, load::report::page(&saved), "the same result makes the same page");
+    assert_eq!(page, check(&saved), "the same result makes the same page");
 }
 
 #[test]
@@ -444,6 +479,30 @@ fn pictures_are_drawn_as_they_were() {
         let svg = page[from..].split_inclusive("</svg>").next().unwrap();
         assert_eq!(svg.trim(), want.trim(), "{id}");
     }
+}
+
+/// What a text shows of a report says what it is, whom it is of, and what takes its evidence away.
+#[test]
+fn a_figure_is_a_file_of_its_own() {
+    let saved = made_up::compare(2, 10, 0.7);
+    check(&saved);
+    let files = files(&saved);
+    let (_, paired) = files.iter().find(|(name, _)| name == "paired.svg").unwrap();
+    assert!(
+        paired.contains(
+            "<title id=\"title\">What changed, pair by pair, from “lanes off” to “lanes on”</title>"
+        )
+    );
+    assert!(!paired.contains("class=\"doubt\"") && !paired.contains("A: lanes off"));
+    assert!(paired.contains(">expresslane bench compare, version "), "{paired}");
+    let (_, curve) = files.iter().find(|(name, _)| name == "percentiles.svg").unwrap();
+    assert!(curve.contains(">A: lanes off</text>") && curve.contains(">B: lanes on</text>"), "{curve}");
+    let mut red = saved.clone();
+    red.runs[8].end.as_mut().unwrap().failure = Some("the server closed a connection".to_owned());
+    red.head.plan["is_quick"] = true.into();
+    let (_, paired) = &load::report::files(&red)[0];
+    assert!(paired.contains("<text class=\"doubt\""), "{paired}");
+    assert!(paired.contains("This is no evidence (") && paired.contains("(quick form)</title>"), "{paired}");
 }
 
 fn once_in(chance: &mut Chance, count: u64) -> bool {

@@ -1,13 +1,11 @@
 //! The picture of an experiment: its first number over what is swept, or set-up by set-up.
 
-use maud::{Markup, html};
-
 use super::{is_quick, text};
 use crate::experiments::{Arm, Evaluation, Id, Link, Point, Preset, Server, Unit};
 use crate::number;
 use crate::report::doubts::clipped;
-use crate::report::figures::{ROWS_MAX, Table, extent, median};
-use crate::report::svg::{self, Anchor, Axis, Drawing, FOOT, LEFT, RIGHT, Scale};
+use crate::report::figures::{Key, ROWS_MAX, Table, extent, median};
+use crate::report::svg::{self, Anchor, Axis, Drawing, FOOT, LEFT, Picture, RIGHT, Scale};
 
 const TOP: f64 = 34.0;
 const HEIGHT: f64 = 340.0;
@@ -19,8 +17,8 @@ pub(super) struct Drawn {
     pub(super) id: String,
     pub(super) title: String,
     pub(super) finding: String,
-    pub(super) legend: Markup,
-    pub(super) svg: String,
+    pub(super) keys: Vec<Key>,
+    pub(super) svg: Picture,
     pub(super) table: Table,
 }
 
@@ -104,20 +102,12 @@ fn lines(evaluation: &Evaluation) -> Option<Drawn> {
     }
     numbers.rows.truncate(ROWS_MAX);
     let title = if is_size { "Latency over the size of values" } else { "Mean round trip over connections" };
-    let legend = html! {
-        div.legend { @for (arm, _) in &sets { span { (sample(arm)) " " (clipped(&arm.name)) } } }
-    };
-    Some(drawn(evaluation, title.to_owned(), legend, drawing, numbers))
+    let keys = sets.iter().map(|(arm, _)| key(arm)).collect();
+    Some(drawn(evaluation, title.to_owned(), keys, drawing, numbers))
 }
 
-fn sample(arm: &Arm) -> Markup {
-    html! {
-        svg viewBox="0 0 44 14" aria-hidden="true" {
-            path class={ (weight(arm)) " " (class(arm)) } d="M0 7H44" {}
-            @if class(arm) == "b" { path class="mark b" d="M22 7m-5 4l5-9l5 9z" {} }
-            @else { circle class="mark a" cx="22" cy="7" r="4" {} }
-        }
-    }
+fn key(arm: &Arm) -> Key {
+    Key { line: format!("{} {}", weight(arm), class(arm)), is_b: class(arm) == "b", name: clipped(&arm.name) }
 }
 
 /// A strip a set-up, a mark a run, and a stroke at their middle.
@@ -160,10 +150,10 @@ fn strips(evaluation: &Evaluation) -> Option<Drawn> {
     }
     numbers.rows.truncate(ROWS_MAX);
     let title = format!("Set-up by set-up: {}", evaluation.point_name);
-    Some(drawn(evaluation, title, html! {}, drawing, numbers))
+    Some(drawn(evaluation, title, Vec::new(), drawing, numbers))
 }
 
-fn drawn(evaluation: &Evaluation, title: String, legend: Markup, drawing: Drawing, table: Table) -> Drawn {
+fn drawn(evaluation: &Evaluation, title: String, keys: Vec<Key>, drawing: Drawing, table: Table) -> Drawn {
     let planned = &evaluation.planned;
     let id = format!("figure-{}", planned.id);
     let pairs = match (evaluation.pairs_count, is_quick(evaluation)) {
@@ -176,5 +166,5 @@ fn drawn(evaluation: &Evaluation, title: String, legend: Markup, drawing: Drawin
     let doubt = if is_doubtful { "; of a set-up without a single good run its doubtful ones" } else { "" };
     let finding = format!("{pairs}{doubt}. {}", clipped(&evaluation.sentence()));
     let svg = drawing.finish(&id, &title, &finding);
-    Drawn { id, title, finding: format!("{pairs}{doubt}."), legend, svg, table }
+    Drawn { id, title, finding: format!("{pairs}{doubt}."), keys, svg, table }
 }

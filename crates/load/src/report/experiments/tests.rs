@@ -5,6 +5,11 @@ use crate::experiments::{Measured, Offer, Planned, Scale};
 use crate::report::PAGE_SIZE_MAX;
 use crate::result::{Head, Run, RunHead, Surroundings};
 
+/// As it is read: at which spaces no line ends is not these tests' subject.
+fn page(repetition: &Repetition) -> String {
+    super::page(repetition).replace('\u{a0}', " ")
+}
+
 /// All five, each set-up half as slow as the one before it.
 fn repetition(is_quick: bool, pairs: u32, peer: &str) -> Repetition {
     let offer = Offer {
@@ -73,6 +78,7 @@ fn section(page: &str, id: Id) -> String {
 
 #[test]
 fn five_verdicts_come_first() {
+    assert!(super::page(&repetition(false, 10, "redis-server")).contains("40\u{a0}µs"));
     let page = page(&repetition(false, 10, "redis-server"));
     let first = page.find("<section id=").unwrap();
     for id in Id::ALL {
