@@ -262,10 +262,10 @@ fn unknown(key: &str, section: &str, keys: &[&str]) -> String {
         "; it stands under [a] and under [b]".to_owned()
     } else if flags(&load).any(|flag| flag == key) {
         "; it stands under [load]".to_owned()
-    } else if let Some(it) = meant(key, names()) {
-        format!("; did you mean `{it}`?")
     } else if flags(&compare).any(|flag| flag == key) {
         format!("; it is a flag of the command line: --{key}")
+    } else if let Some(it) = meant(key, names()) {
+        format!("; did you mean `{it}`?")
     } else {
         format!("; there are {}", names().collect::<Vec<_>>().join(", "))
     };
