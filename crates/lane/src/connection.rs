@@ -20,12 +20,16 @@ use wire::glob::{self, Case};
 use wire::resp::ArgRanges;
 use wire::route::PartitionMap;
 
-const OUT_OF_RANGE: &str = "ERR DB index is out of range";
+/// No database has this number.
+pub(crate) const OUT_OF_RANGE: &str = "ERR DB index is out of range";
 
-/// The database that SELECT's argument names.
+/// The database that an argument of SELECT, COPY or MOVE names.
 pub(crate) fn database(arg: Arg<'_>, count: u16) -> Result<u16, &'static str> {
     let number =
         arg.flat().and_then(wire::number::parse_i64).ok_or("ERR value is not an integer or out of range")?;
+    if i32::try_from(number).is_err() {
+        return Err("ERR value is out of range, value must between -2147483648 and 2147483647");
+    }
     u16::try_from(number).ok().filter(|db| *db < count).ok_or(OUT_OF_RANGE)
 }
 
@@ -180,6 +184,9 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
             reply::integer(out, 0);
             reply::array(out, 0);
         }
+        Id::Lolwut if is_version(args) && wire::number::parse_i64(args.flat(2)).is_none() => {
+            reply::error(out, "ERR value is not an integer or out of range");
+        }
         Id::Lolwut => {
             let version = around.settings.redis_version;
             let text = format!("{LANES_DRAWN}\nExpresslane, as Redis ver. {version}\n");
@@ -198,6 +205,11 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
             reply::error(out, &format!("ERR the command '{}' is not served yet", call.command.name));
         }
     }
+}
+
+/// LOLWUT VERSION number: whatever the number, the drawing is the one.
+fn is_version(args: Args<'_>) -> bool {
+    args.len() > 2 && args.flat(1).eq_ignore_ascii_case(b"version")
 }
 
 /// What LOLWUT shows.
@@ -232,7 +244,7 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
             for index in 2..args.len() {
                 match named(args.flat(index)) {
                     Some(command) => print::info(out, proto, command),
-                    None => reply::null_array(out, proto),
+                    None => reply::null(out, proto),
                 }
             }
         }

@@ -3,6 +3,8 @@
 use wire::command::Id;
 use wire::reply::{self, Put};
 
+use crate::request::Args;
+
 /// The lines of a HELP; false if the command is none.
 pub(crate) fn put(id: Id, out: &mut impl Put) -> bool {
     let (name, lines): (&str, &[&str]) = match id {
@@ -22,6 +24,13 @@ pub(crate) fn put(id: Id, out: &mut impl Put) -> bool {
         reply::simple(out, line);
     }
     true
+}
+
+/// What a subcommand in a shape that it does not have is told, its name as the client wrote it.
+pub(crate) fn unknown_shape(container: &str, args: Args<'_>) -> String {
+    let name = args.flat(1);
+    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP.")
 }
 
 const COMMAND: &[&str] = &[

@@ -8,6 +8,7 @@ use wire::reply::{self, OK, Put};
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, Step};
 use crate::client::Port;
+use crate::connection::{OUT_OF_RANGE, database};
 use crate::keyspace::{Call, Keyspace, OOM, put_value};
 use crate::replies::Sink;
 use crate::request::Args;
@@ -160,16 +161,6 @@ pub(crate) fn put_no_such_key(sink: &mut impl Put) {
 }
 
 const SAME_OBJECT: &str = "ERR source and destination objects are the same";
-const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
-
-/// The database that an argument of COPY, MOVE or SWAPDB names.
-fn database(text: &[u8], database_count: u16) -> Result<u16, &'static str> {
-    let number = parse_i64(text).ok_or(NOT_AN_INTEGER)?;
-    if i32::try_from(number).is_err() {
-        return Err("ERR value is out of range, value must between -2147483648 and 2147483647");
-    }
-    u16::try_from(number).ok().filter(|db| *db < database_count).ok_or(DB_OUT_OF_RANGE)
-}
 
 /// What COPY's options say.
 pub(crate) struct CopyOptions {
@@ -190,7 +181,7 @@ impl CopyOptions {
                 options.replaces = true;
             } else if word.eq_ignore_ascii_case(b"db") && index + 1 < args.len() {
                 index += 1;
-                options.db = database(args.flat(index), database_count)?;
+                options.db = database(args.get(index), database_count)?;
             } else {
                 return Err(SYNTAX);
             }
@@ -226,7 +217,7 @@ pub(crate) fn move_key(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_
     if call.port == Port::Lane {
         return reply::error(sink, "ERR MOVE is not allowed in cluster mode");
     }
-    let db = match database(call.args.flat(2), space.database_count) {
+    let db = match database(call.args.get(2), space.database_count) {
         Ok(db) if db == call.db => return reply::error(sink, SAME_OBJECT),
         Ok(db) => db,
         Err(text) => return reply::error(sink, text),
@@ -254,7 +245,7 @@ pub(crate) fn databases_of_key(
     database_count: u16,
 ) -> [Option<u16>; 2] {
     match command.id {
-        Id::Move => [Some(db), database(args.flat(2), database_count).ok().filter(|other| *other != db)],
+        Id::Move => [Some(db), database(args.get(2), database_count).ok().filter(|other| *other != db)],
         Id::Copy if index == 2 => {
             [Some(CopyOptions::parse(args, db, database_count).map_or(db, |options| options.db)), None]
         }
@@ -270,19 +261,19 @@ pub(crate) fn swapped_databases(args: Args<'_>, database_count: u16) -> Result<(
     let first = number(1, "ERR invalid first DB index")?;
     let second = number(2, "ERR invalid second DB index")?;
     let place = |number: i64| u16::try_from(number).ok().filter(|db| *db < database_count);
-    place(first).zip(place(second)).ok_or(DB_OUT_OF_RANGE)
+    place(first).zip(place(second)).ok_or(OUT_OF_RANGE)
 }
 
 /// MEMORY USAGE key [SAMPLES count]: the bytes of the entry and of what it holds. Nothing is sampled: they are known.
 pub(crate) fn memory_usage(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let args = call.args;
-    let samples = || wire::number::parse_i64(args.flat(4)).filter(|count| *count >= 0);
     match args.len() {
         3 => {}
-        5 if args.flat(3).eq_ignore_ascii_case(b"samples") && samples().is_some() => {}
-        5 if args.flat(3).eq_ignore_ascii_case(b"samples") => {
-            return reply::error(sink, "ERR value is not an integer or out of range");
-        }
+        5 if args.flat(3).eq_ignore_ascii_case(b"samples") => match parse_i64(args.flat(4)) {
+            Some(0..) => {}
+            Some(_) => return reply::error(sink, "ERR syntax error"),
+            None => return reply::error(sink, NOT_AN_INTEGER),
+        },
         _ => return reply::error(sink, "ERR syntax error"),
     }
     let key = space.key(call, 2);

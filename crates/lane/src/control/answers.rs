@@ -9,6 +9,7 @@ use super::times::OwnTimes;
 use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, slowlog};
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
+use crate::help;
 use crate::request::Args;
 use crate::stats::Traffic;
 
@@ -53,7 +54,7 @@ impl Control {
             },
             Id::ClientPause => match clients::pause(args, now.mono_ns) {
                 Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
-                Err(text) => reply::error(out, text),
+                Err(text) => reply::error(out, &text),
             },
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
@@ -65,6 +66,9 @@ impl Control {
             },
             Id::Debug => return self.begin_debug(question, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
+            Id::Bgsave if args.len() > 1 && !args.flat(1).eq_ignore_ascii_case(b"schedule") => {
+                reply::error(out, "ERR syntax error");
+            }
             Id::Save | Id::Bgsave => {
                 reply::error(
                     out,
@@ -73,7 +77,15 @@ impl Control {
             }
             Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
             Id::Shutdown => return self.begin_shutdown(args, out),
-            Id::MemoryPurge | Id::FunctionFlush => out.put(OK),
+            Id::MemoryPurge => out.put(OK),
+            Id::FunctionFlush => match args.len() {
+                2 => out.put(OK),
+                3 if [&b"sync"[..], b"async"].iter().any(|word| args.flat(2).eq_ignore_ascii_case(word)) => {
+                    out.put(OK);
+                }
+                3 => reply::error(out, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"),
+                _ => reply::error(out, &help::unknown_shape("FUNCTION", args)),
+            },
             Id::MemoryMallocStats => {
                 reply::verbatim(
                     out,
@@ -195,12 +207,13 @@ impl Control {
     /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
     fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
         let mut how = Shutdown::Drain;
-        let (mut saves, mut aborts) = (false, false);
+        let (mut saves, mut spares, mut aborts) = (false, false, false);
         for index in 1..args.len() {
             match args.flat(index).to_ascii_lowercase().as_slice() {
-                b"nosave" | b"force" => {}
+                b"force" => {}
                 b"now" => how = Shutdown::Now,
-                b"save" => saves = true,
+                b"nosave" if !saves => spares = true,
+                b"save" if !spares => saves = true,
                 b"abort" if args.len() == 2 => aborts = true,
                 _ => {
                     reply::error(out, "ERR syntax error");

@@ -3,6 +3,7 @@
 use wire::reply::Proto;
 
 use crate::admin::{Filter, Pause, Portrait, address};
+use crate::help;
 use crate::request::Args;
 
 /// One line of CLIENT LIST: the fields of Redis 7.0 in their order, then those of later versions, and the lane.
@@ -72,8 +73,11 @@ pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, St
     if args.len() == 4 && word.eq_ignore_ascii_case(b"type") {
         filter.is_normal = Some(is_normal(args.flat(3))?);
     } else if args.len() > 3 && word.eq_ignore_ascii_case(b"id") {
-        let ids: Option<Vec<u64>> = (3..args.len()).map(|index| id(args.flat(index))).collect();
-        filter.ids = Some(ids.ok_or("ERR Invalid client ID")?);
+        let numbers = (3..args.len()).map(|index| wire::number::parse_i64(args.flat(index)));
+        let numbers: Option<Vec<i64>> = numbers.collect();
+        let numbers = numbers.ok_or("ERR Invalid client ID")?;
+        // Nobody has a negative one.
+        filter.ids = Some(numbers.into_iter().filter_map(|number| u64::try_from(number).ok()).collect());
     } else {
         return Err("ERR syntax error".to_owned());
     }
@@ -118,13 +122,13 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
 }
 
 /// CLIENT PAUSE milliseconds [WRITE|ALL]
-pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, &'static str> {
+pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, String> {
     let is_for_all = match args.len() {
         3 => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"all") => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"write") => false,
-        4 => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL"),
-        _ => return Err("ERR syntax error"),
+        4 => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".to_owned()),
+        _ => return Err(help::unknown_shape("CLIENT", args)),
     };
     let ms = wire::number::parse_i64(args.flat(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;

@@ -302,7 +302,9 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
         Kind::Percentiles => {
             let mut shares = Vec::new();
             for word in text.split(' ').filter(|word| !word.is_empty()) {
-                let share = word.parse::<f64>().map_err(|_| "Invalid latency percentile".to_owned())?;
+                let share = word
+                    .parse::<f64>()
+                    .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
                 if !(0.0..=100.0).contains(&share) {
                     return Err(
                         "latency-tracking-info-percentiles parameters should sit between [0.0,100.0]"
@@ -323,9 +325,9 @@ fn word<'w>(words: &[&'w str], text: &str) -> Result<&'w str, String> {
     found.copied().ok_or_else(|| format!("argument(s) must be one of the following: {}", words.join(", ")))
 }
 
-/// Bytes as Redis writes them: `b`, `k`, `kb`, `m`, `mb`, `g`, `gb`, where the short ones are powers of 1000.
+/// Bytes as Redis writes them: `b`, `k`, `kb`, `m`, `mb`, `g`, `gb`, where the short ones are powers of 1000. None is negative.
 fn size(text: &str) -> Option<i64> {
-    let split = text.find(|letter: char| !letter.is_ascii_digit() && letter != '-').unwrap_or(text.len());
+    let split = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let unit = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -413,6 +415,12 @@ mod tests {
         check("maxmemory", "100mb", Ok("104857600"));
         check("maxmemory", "1k", Ok("1000"));
         check("maxmemory", "blah", Err("argument must be a memory value"));
+        check("maxmemory", "-1", Err("argument must be a memory value"));
+        check(
+            "latency-tracking-info-percentiles",
+            "p50",
+            Err("Invalid latency-tracking-info-percentiles parameters"),
+        );
         check("tcp-backlog", "511", Err("can't set immutable config"));
         // What Redis does not know may be set to what it is, as its test of all settings does.
         check("auto-pin", "none", Ok("none"));

@@ -7,6 +7,7 @@ use wire::reply::{self, OK, Proto, Put};
 
 use super::{Begun, Control};
 use crate::admin::{Order, Question, Report};
+use crate::help;
 use crate::request::Args;
 
 /// A lane may be put to sleep for so long.
@@ -76,13 +77,7 @@ impl Control {
                 reply::array(out, HELP.len());
                 HELP.iter().for_each(|line| reply::simple(out, line));
             }
-            _ => {
-                let text = String::from_utf8_lossy(&args.flat(1)[..args.flat(1).len().min(128)]).into_owned();
-                let text = format!(
-                    "ERR unknown subcommand or wrong number of arguments for '{text}'. Try DEBUG HELP."
-                );
-                reply::error(out, &text);
-            }
+            _ => reply::error(out, &help::unknown_shape("DEBUG", args)),
         }
         Begun::Answered
     }

@@ -6,6 +6,7 @@ use wire::command::{COMMANDS, Command};
 use wire::reply::{self, OK, Proto, Put};
 
 use super::info::View;
+use crate::help;
 use crate::histogram::Histogram;
 use crate::request::Args;
 use crate::timing::Slow;
@@ -45,10 +46,7 @@ impl SlowLog {
                 Some(count @ 0..) => usize::try_from(count).unwrap_or(usize::MAX),
                 _ => return reply::error(out, "ERR count should be greater than or equal to -1"),
             },
-            _ => {
-                let text = "ERR unknown subcommand or wrong number of arguments for 'get'. Try SLOWLOG HELP.";
-                return reply::error(out, text);
-            }
+            _ => return reply::error(out, &help::unknown_shape("SLOWLOG", args)),
         };
         let shown = self.entries.len().min(count);
         reply::array(out, shown);

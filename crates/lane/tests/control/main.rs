@@ -36,6 +36,42 @@ fn bulks(words: &[&str]) -> String {
     format!("*{}\r\n{words}", words.matches('$').count())
 }
 
+/// What `redis-server` 7.0.15 answers to forms that a command does not have.
+#[test]
+fn odd_forms_are_answered_in_the_words_of_redis() {
+    let out_of_range = "-ERR value is out of range, value must between -2147483648 and 2147483647\r\n";
+    let shape = |name: &str, container: &str| {
+        format!(
+            "-ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP.\r\n"
+        )
+    };
+    check(&[
+        ("SELECT 99999999999", out_of_range),
+        ("SELECT -99999999999", out_of_range),
+        ("SELECT 2147483647", "-ERR DB index is out of range\r\n"),
+        ("COPY a b DB 99999999999", out_of_range),
+        ("CLIENT LIST ID 0 -1", "$0\r\n\r\n"),
+        ("CLIENT LIST ID 1 x", "-ERR Invalid client ID\r\n"),
+        ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0\r\n"),
+        ("CLIENT pause 1 WRITE x", &shape("pause", "CLIENT")),
+        ("SLOWLOG Get 1 2", &shape("Get", "SLOWLOG")),
+        ("FUNCTION FLUSH", "+OK\r\n"),
+        ("FUNCTION FLUSH async", "+OK\r\n"),
+        ("FUNCTION FLUSH x", "-ERR FUNCTION FLUSH only supports SYNC|ASYNC option\r\n"),
+        ("FUNCTION FLUSH SYNC SYNC", &shape("FLUSH", "FUNCTION")),
+        ("SHUTDOWN SAVE NOSAVE", "-ERR syntax error\r\n"),
+        ("SHUTDOWN NOSAVE SAVE", "-ERR syntax error\r\n"),
+        ("BGSAVE now", "-ERR syntax error\r\n"),
+        ("MEMORY USAGE a SAMPLES -1", "-ERR syntax error\r\n"),
+        ("LOLWUT VERSION x", "-ERR value is not an integer or out of range\r\n"),
+        ("COMMAND GETKEYSANDFLAGS SET k v", "*1\r\n*2\r\n$1\r\nk\r\n*2\r\n+OW\r\n+update\r\n"),
+        (
+            "COMMAND GETKEYSANDFLAGS SET get v EX 10 get",
+            "*1\r\n*2\r\n$3\r\nget\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+        ),
+    ]);
+}
+
 #[test]
 fn settings_are_given_back_and_changed_all_or_none() {
     check(&[
@@ -312,7 +348,7 @@ fn commands_describe_themselves() {
     check(&[
         ("COMMAND GETKEYS MSET a 1 b 2", &bulks(&["a", "b"])),
         ("COMMAND GETKEYS PING a", "-ERR The command has no key arguments\r\n"),
-        ("COMMAND INFO nosuch", "*1\r\n*-1\r\n"),
+        ("COMMAND INFO nosuch", "*1\r\n$-1\r\n"),
         ("COMMAND LIST FILTERBY PATTERN mset*", &bulks(&["mset", "msetnx"])),
         ("TIME", "*2\r\n$10\r\n1700000000\r\n$5\r\n80000\r\n"),
         ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),

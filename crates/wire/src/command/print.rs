@@ -1,6 +1,7 @@
 //! The table as COMMAND prints it.
 
 use super::entry::Command;
+use super::id::Id;
 use super::keys::{Begin, Find, KeySpec};
 use super::lookup::lookup;
 use crate::reply::{self, Proto, Put};
@@ -82,9 +83,19 @@ pub fn keys(out: &mut impl Put, proto: Proto, args: Args<'_>, flags: bool) {
         }
         reply::bulk(out, args.get(index));
         if flags {
-            statuses(out, proto, "", positions.flags().split(' '));
+            statuses(out, proto, "", flags_of(command, args, positions.flags()).split(' '));
         }
     }
+}
+
+/// What a command does with a key. SET is the one whose arguments matter: it reads what was there if GET is among its options
+/// (`setGetKeys` in Redis' db.c).
+fn flags_of(command: &Command, args: Args<'_>, flags: &'static str) -> &'static str {
+    if command.id != Id::Set {
+        return flags;
+    }
+    let reads = (3..args.len()).any(|index| args.get(index).eq_ignore_ascii_case(b"get"));
+    if reads { "RW access update" } else { "OW update" }
 }
 
 fn called(args: &Args<'_>) -> Option<&'static Command> {
