@@ -70,6 +70,8 @@ mod watch;
 
 pub use board::Board;
 pub use client::{Dialect, Door, Port};
+#[cfg(any(test, fuzzing))]
+pub use control::fuzz;
 pub use control::{
     Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
 };

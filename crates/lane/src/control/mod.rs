@@ -14,6 +14,8 @@ mod answers;
 pub(crate) mod clients;
 mod config;
 mod debug;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod info;
 mod lanes;
 mod latency;
