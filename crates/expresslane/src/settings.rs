@@ -27,7 +27,7 @@ pub(crate) use rewrite::rewrite;
 
 pub(crate) use value::{
     AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,
-    Mode, OutputLimit, OutputLimits, Policy, Size, Span, whole,
+    Mode, OutputLimit, OutputLimits, Policy, Size, Span, host, mebibyte, whole,
 };
 use value::{bucket_name, record_namespace};
 
@@ -43,7 +43,7 @@ struct Program {
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Serve the database
-    #[command(long_about = SERVE_LONG, after_long_help = SERVE_EXAMPLES)]
+    #[command(long_about = SERVE_LONG, after_long_help = SERVE_EXAMPLES, allow_negative_numbers = true)]
     Serve(Box<ServeSettings>),
     /// Show how a running server is, lane by lane
     #[command(long_about = STATS_LONG, after_long_help = STATS_EXAMPLES)]
@@ -167,7 +167,7 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
     pub(crate) aerospike: DialectPort,
     /// The host that cluster clients are told, instead of the one they connected to; empty for none
-    #[arg(long, help_heading = "Network", value_name = "HOST")]
+    #[arg(long, help_heading = "Network", value_name = "HOST", value_parser = host)]
     pub(crate) announce_ip: Option<String>,
     /// The first lane port that cluster clients are told, where a proxy or NAT changes it; the others follow in --lane-ports' steps
     #[arg(long, help_heading = "Network", value_name = "BASE", value_parser = whole::<u16>(1, u16::MAX))]
@@ -252,7 +252,7 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Clients", value_name = "no|yes|local", value_parser = ["no", "yes", "local"], default_value = "no")]
     pub(crate) enable_debug_command: String,
     /// Largest argument of a command
-    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb")]
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "512mb", value_parser = mebibyte)]
     pub(crate) proto_max_bulk_len: Size,
     /// Largest document of memcached's clients with its key, as memcached counts it
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1mb")]
@@ -272,7 +272,7 @@ pub(crate) struct ServeSettings {
     #[arg(skip)]
     pub(crate) namespaces: Vec<namespaces::Listed>,
     /// Largest command under way of one client; beyond, the client is closed
-    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb")]
+    #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb", value_parser = mebibyte)]
     pub(crate) client_query_buffer_limit: Size,
     /// Unread replies of one client: CLASS HARD SOFT SECONDS …, as in Redis; beyond, the client is closed
     #[arg(
@@ -510,6 +510,83 @@ mod tests {
         );
         refused(&[], "[serve]\nrequirepass = true\n", "`requirepass` is a string: put it in quotes");
         assert_eq!(parse_with(&[], "[serve]\nrequirepass = 7\n").unwrap().requirepass.as_deref(), Some("7"));
+    }
+
+    #[test]
+    fn a_value_below_its_least_is_told_so() {
+        for flag in ["--port", "--timeout", "--maxclients", "--databases", "--tcp-backlog"] {
+            refused(&[flag, "-1"], "", "it is a whole number from");
+        }
+        refused(&["--maxmemory", "-5"], "", "a size is a whole number with b, k, kb");
+        refused(&["--lanes", "-1"], "", "lanes are a number from 1 to");
+        for flag in ["--proto-max-bulk-len", "--client-query-buffer-limit"] {
+            refused(&[flag, "1023kb"], "", "it is at least 1mb, as in Redis, not '1023kb'");
+            refused(&[flag, "x"], "", "a size is a whole number with b, k, kb");
+            assert!(parse_with(&[flag, "1mb"], "").is_ok());
+        }
+    }
+
+    /// Files of known keys and odd values, a byte of which may be changed: each is read, or refused with a sentence.
+    #[test]
+    fn any_file_is_read_or_refused_with_a_sentence() {
+        let values = [
+            "5",
+            "-1",
+            "1e400",
+            "true",
+            "\"\"",
+            "\"yes\"",
+            "\"10mb\"",
+            "\"770\"",
+            "[1, \"a\"]",
+            "[]",
+            "{ a = 1 }",
+            "1979-05-27",
+            "\"0-1\"",
+            "\"auto\"",
+            "\"50us\"",
+            "9223372036854775808",
+            "\"\\u0000\"",
+            "'''x'''",
+        ];
+        let keys: Vec<String> =
+            serve_command().get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect();
+        let mut state = 9_u64;
+        let mut below = |count: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from((state >> 33) % count as u64).expect("an index")
+        };
+        let (mut read_count, mut refused_count) = (0, 0);
+        for _ in 0..400 {
+            let mut file =
+                ["[serve]\n", "[[namespace]]\n", "[lanes]\n", ""][below(8).saturating_sub(4)].to_owned();
+            for _ in 0..below(3) {
+                file += &format!("{} = {}\n", keys[below(keys.len())], values[below(values.len())]);
+            }
+            if below(3) == 0 && !file.is_empty() {
+                let at = below(file.len());
+                file.replace_range(at..=at, ["=", "\"", "[", "]", "\n", "\0", "x", "\u{e9}"][below(8)]);
+            }
+            match parse_with(&[], &file) {
+                Ok(_) => read_count += 1,
+                Err(problem) => {
+                    let is_sentence = !problem.is_empty() && !problem.contains('\n');
+                    assert!(is_sentence, "{file:?}: {problem:?}");
+                    refused_count += 1;
+                }
+            }
+        }
+        assert!(read_count > 20 && refused_count > 100, "{read_count} are read, {refused_count} refused");
+    }
+
+    #[test]
+    fn an_announced_host_is_one_word() {
+        for (host, is_one) in [("10.0.0.1", true), ("::1", true), ("db-1.example", true), ("a b", false)] {
+            assert_eq!(parse_with(&["--announce-ip", host], "").is_ok(), is_one, "{host}");
+        }
+        for host in ["a,b", "a\nb", "a@b", "\u{e9}"] {
+            refused(&["--announce-ip", host], "", "a host is an IP address or a name");
+        }
     }
 
     #[test]

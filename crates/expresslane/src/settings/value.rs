@@ -46,6 +46,22 @@ impl FromStr for Size {
     }
 }
 
+/// A size of 1 MiB or more: Redis has the same bound for what may come of a command.
+pub(crate) fn mebibyte(text: &str) -> Result<Size, String> {
+    let size = text.parse::<Size>()?;
+    if size.0 < 1 << 20 { Err(format!("it is at least 1mb, as in Redis, not '{text}'")) } else { Ok(size) }
+}
+
+/// A host as cluster clients are told it, between commas and spaces: an address or a name of letters, digits, `.`, `-` and `_`.
+pub(crate) fn host(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte);
+    if text.bytes().all(is_plain) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("a host is an IP address or a name, not '{text}'"))
+    }
+}
+
 impl fmt::Display for Size {
     /// In the largest unit of 1024 of which it is at least one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
