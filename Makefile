@@ -111,6 +111,7 @@ test-bench: build
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
 		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "records.py --rounds 1 --scale 0.001 --records 2000" \
+		"difference.py --comparisons 1 --pairs 1 --noisy --no-judgement" \
 		"lanes.py --pairs 1 --floor-pairs 0 --seconds 2 --variants all --noisy"; do \
 		if [ "$${small%% *}" = lanes.py ] && ! unshare --net --mount true 2>/dev/null; then \
 			echo "bench/lanes.py: network namespaces need root" | tee $(SKIPPED)/bench; continue; fi; \
@@ -142,6 +143,12 @@ test-instructions: need-toolchain
 .PHONY: test-long
 test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
 	@EXPRESSLANE_LONG=1 $(CARGO) test --profile quick --workspace --locked
+
+# Apart from `make test`, for it is timed: it wants a quiet machine, and ten minutes of it.
+.PHONY: test-difference
+test-difference: build ## Whether bench compare finds a difference of 20 % on this machine, live (ten minutes; a quiet machine)
+	@echo "== a known difference, found live"
+	@$(PYTHON) bench/difference.py $(ARGS)
 
 # ---- numbers ----
 
