@@ -165,16 +165,11 @@ impl Planned {
         f64::from(self.scale.pairs) * count(self.arms.len()) * levels * self.scale.level_s
     }
 
-    /// Does another protocol stand in for the published one on either side of this step?
+    /// Is another protocol than the published one spoken on either side of this step?
     pub fn stands_in(&self, step: &Step) -> bool {
         let preset = Preset::of(self.id);
         let is_native = |name: &str| self.arm(name).is_some_and(|arm| arm.dialect == preset.dialect());
         preset.foreign_protocol.is_some() && !(is_native(&step.from) && is_native(&step.to))
-    }
-
-    /// Does it in what the experiment rests on?
-    pub fn is_stand_in(&self) -> bool {
-        self.steps.first().is_some_and(|step| self.stands_in(step))
     }
 
     /// The arm of that name.
@@ -187,16 +182,17 @@ impl Planned {
 fn mismatches(preset: &Preset, scale: &Scale, offer: &Offer, arms: &[Arm], steps: &[Step]) -> Vec<String> {
     let mut mismatches = Vec::new();
     if let Some(protocol) = preset.foreign_protocol {
-        let is_native =
-            |name: &String| arms.iter().any(|arm| arm.arm == *name && arm.dialect == preset.dialect());
-        let is_first_native = steps.first().is_some_and(|step| is_native(&step.from) && is_native(&step.to));
-        if !is_first_native {
-            mismatches.push(format!("RESP stands in for {protocol} protocol"));
+        let first = steps.first().expect("an experiment has a step");
+        let sides = arms.iter().filter(|arm| arm.arm == first.from || arm.arm == first.to);
+        for arm in sides.filter(|arm| arm.dialect != preset.dialect()) {
+            mismatches.push(format!("{} does not speak {protocol} protocol", arm.name));
         }
     }
     let here = match preset.id {
-        Id::E2 => "without what ADQ adds, so two servers instead",
         Id::E3 | Id::E4 if offer.links.is_ok() => "a virtual link inside one machine, shaped",
+        Id::E2 if offer.io_uring.is_ok() => "without what ADQ adds, so epoll and io_uring instead",
+        Id::E2 => "without what ADQ adds, so two servers instead",
+        Id::E3 | Id::E4 if offer.io_uring.is_ok() => "epoll and io_uring",
         Id::E5 => "as far as this machine has them",
         _ => "one server and another",
     };
@@ -330,10 +326,10 @@ fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
             .map(|missing| (missing.what, missing.why))
             .collect(),
     };
-    if matches!(preset.id, Id::E3 | Id::E4) {
-        if let Err(why) = &offer.links {
-            list.push(("links of 1 and 10 Gbit/s".to_owned(), why.clone()));
-        }
+    if let (Id::E3 | Id::E4, Err(why)) = (preset.id, &offer.links) {
+        list.push(("links of 1 and 10 Gbit/s".to_owned(), why.clone()));
+    }
+    if preset.foreign_protocol.is_some() {
         if let Err(why) = &offer.io_uring {
             list.push(("io_uring, to stand beside epoll".to_owned(), why.clone()));
         }
@@ -411,13 +407,15 @@ mod tests {
         for id in Id::ALL {
             let planned = planned(id, false, 1);
             assert!(!planned.mismatches.is_empty() && !planned.missing.is_empty(), "{id}");
-            assert_eq!(
-                planned.mismatches[0].starts_with("RESP stands in"),
-                // E3 and E4 are spoken in their own protocol where links can be had.
-                id == Id::E2,
-                "{id}"
-            );
-            assert_eq!(planned.is_stand_in(), id == Id::E2, "{id}");
+            let of = |planned: &Planned| planned.mismatches.iter().any(|why| why.contains("does not speak"));
+            assert!(!of(&planned), "{id}: both sides speak what was published");
+            // Beside the peer, where nothing else can be had, that is said.
+            let nothing = Offer { links: Err("no".to_owned()), io_uring: Err("no".to_owned()), ..offer(2) };
+            let beside = Planned::new(Preset::of(id), planned.scale.clone(), &nothing);
+            let is_foreign = matches!(id, Id::E2 | Id::E3 | Id::E4);
+            assert_eq!((of(&beside), beside.stands_in(&beside.steps[0])), (is_foreign, is_foreign), "{id}");
+            let lacks_uring = beside.missing.iter().any(|missing| missing.what.starts_with("io_uring"));
+            assert_eq!(lacks_uring, is_foreign, "{id}");
         }
     }
 

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! E1      peer ─▶ lanes                            a process with a copy, or a lane, for each instance
-//! E2      peer ─▶ lane                             both tuned; apart from them: peer as it is installed ─▶ lanes,
-//!                                                  and the lane in the published protocol
+//! E2      epoll ─▶ io_uring                        a lane in the published protocol
+//!         peer ─▶ lane ─▶ the lane of above        both in RESP, then the published protocol
+//!         peer as it is installed ─▶ lanes         both in RESP
 //! E3, E4  1 Gbit/s ─▶ 10 Gbit/s ─▶ unshaped        a lane in the published protocol, and the peer beside it in RESP
 //!         epoll ─▶ io_uring                        a lane in the published protocol, unshaped
 //!         peer ─▶ lane                             both in RESP, unshaped
-//!         where links can't be had: peer ─▶ lane ─▶ lane in the published protocol, and io_uring, over loopback
+//!         where links can't be had: as E2, over loopback
+//!         where io_uring can't be had either, or in E2: first of all peer in RESP ─▶ lane in the published protocol
 //! E5      the ladder of `recipe`
 //! ```
 
@@ -134,16 +136,20 @@ pub(super) fn of(
             (two(peer, cores), vec![whole("", "a", "b", &[0, 1])], Vec::new())
         }
         Id::E2 => {
-            let mut arms = two(peer, 1);
-            arms.push(arm("installed", &format!("{peer} as installed"), 1, Server::PeerAsInstalled));
-            arms.push(arm("lanes", "expresslane, all lanes", offer.server_cpus_count, Server::AllLanes));
-            let own = arm("own", "expresslane, Aerospike's protocol", 1, Server::Lanes);
-            arms.push(Arm { dialect: preset.dialect(), ..own });
-            let steps = vec![
-                whole("", "a", "b", &[0, 1]),
-                whole("default machine to lanes", "installed", "lanes", &[]),
-                whole("RESP to Aerospike's protocol", "b", "own", &[]),
-            ];
+            let (mut arms, mut steps) = in_own_protocol(preset, offer);
+            arms.push(arm(
+                "installed",
+                &format!("{} as installed", in_resp(peer)),
+                1,
+                Server::PeerAsInstalled,
+            ));
+            arms.push(arm(
+                "lanes",
+                "expresslane in RESP, all lanes",
+                offer.server_cpus_count,
+                Server::AllLanes,
+            ));
+            steps.push(whole("default machine to lanes", "installed", "lanes", &[]));
             (arms, steps, Vec::new())
         }
         Id::E3 | Id::E4 if offer.links.is_ok() => {
@@ -151,16 +157,7 @@ pub(super) fn of(
             (arms, steps, Vec::new())
         }
         Id::E3 | Id::E4 => {
-            let mut arms = two(peer, 1);
-            let published: Vec<usize> = (0..preset.figures[0].values.len()).collect();
-            let mut steps = vec![whole("", "a", "b", &published)];
-            let own = arm("own", "expresslane, Couchbase's protocol", 1, Server::Lanes);
-            arms.push(Arm { dialect: preset.dialect(), ..own });
-            steps.push(whole("RESP to Couchbase's protocol", "b", "own", &[]));
-            if offer.io_uring.is_ok() {
-                arms.push(arm("uring", "expresslane over io_uring", 1, Server::LanesOverUring));
-                steps.push(step("epoll to io_uring", "b", "uring"));
-            }
+            let (arms, steps) = in_own_protocol(preset, offer);
             (arms, steps, Vec::new())
         }
         Id::E5 => {
@@ -180,6 +177,36 @@ pub(super) fn of(
     }
 }
 
+/// A lane in the published protocol over both backends, and beside it the peer, which has RESP alone, and a lane in RESP.
+/// With one backend the lane stands beside the peer itself.
+fn in_own_protocol(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
+    let protocol = preset.foreign_protocol.expect("what was not spoken in RESP");
+    let own = |name: &str, server: Server| Arm { dialect: preset.dialect(), ..arm(name, "", 1, server) };
+    let named = |arm: Arm, name: String| Arm { name, ..arm };
+    let mut arms = vec![
+        arm("a", &in_resp(&offer.peer), 1, Server::Peer),
+        arm("b", &in_resp("expresslane"), 1, Server::Lanes),
+        named(own("own", Server::Lanes), format!("expresslane, {protocol} protocol")),
+    ];
+    let published: Vec<usize> = (0..preset.figures[0].values.len()).collect();
+    let from_resp = whole(&format!("RESP to {protocol} protocol"), "b", "own", &[]);
+    let steps = if offer.io_uring.is_ok() {
+        let name = format!("expresslane over io_uring, {protocol} protocol");
+        arms.push(named(own("uring", Server::LanesOverUring), name));
+        let first = whole("epoll to io_uring", "own", "uring", &published);
+        vec![first, whole("peer to lane, both in RESP", "a", "b", &published), from_resp]
+    } else {
+        let first = whole(&format!("peer in RESP to lane in {protocol} protocol"), "a", "own", &published);
+        vec![first, whole("peer to lane, both in RESP", "a", "b", &[]), from_resp]
+    };
+    (arms, steps)
+}
+
+/// As those are named that speak RESP where something else was published.
+fn in_resp(name: &str) -> String {
+    format!("{name} in RESP")
+}
+
 /// The peer and a lane at each link; the backends and the two servers are compared where the link does not hold them up.
 fn over_links(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
     let [slow, fast] = LINKS_GIGABITS;
@@ -190,8 +217,8 @@ fn over_links(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
     };
     let own = |arm: Arm| Arm { dialect: preset.dialect(), ..arm };
     let ours = links.map(|link| own(at(Server::Lanes, "expresslane", "", link)));
-    let in_resp = at(Server::Lanes, "expresslane in RESP", "resp ", Link::Unshaped);
-    let peers = links.map(|link| at(Server::Peer, &offer.peer, "peer ", link));
+    let resp = at(Server::Lanes, &in_resp("expresslane"), "resp ", Link::Unshaped);
+    let peers = links.map(|link| at(Server::Peer, &in_resp(&offer.peer), "peer ", link));
     let between = |name: &str, arms: &[Arm; 3], from: usize| step(name, &arms[from].arm, &arms[from + 1].arm);
     // The published 1 and 10 Gbit/s; of the batches one value was published, and not of which of them.
     let published: &[usize] = if preset.figures[0].values.len() > 1 { &[0, 1] } else { &[0] };
@@ -200,10 +227,10 @@ fn over_links(preset: &Preset, offer: &Offer) -> (Vec<Arm>, Vec<Step>) {
         between(&format!("{fast} Gbit/s to unshaped"), &ours, 1),
         between(&format!("peer: {slow} to {fast} Gbit/s"), &peers, 0),
         between(&format!("peer: {fast} to unshaped"), &peers, 1),
-        whole("peer to lane, both in RESP, unshaped", &peers[2].arm, &in_resp.arm, &[]),
+        whole("peer to lane, both in RESP, unshaped", &peers[2].arm, &resp.arm, &[]),
     ];
     let unshaped = ours[2].arm.clone();
-    let mut arms: Vec<Arm> = ours.into_iter().chain(peers).chain([in_resp]).collect();
+    let mut arms: Vec<Arm> = ours.into_iter().chain(peers).chain([resp]).collect();
     if offer.io_uring.is_ok() {
         let uring = own(at(Server::LanesOverUring, "expresslane over io_uring", "uring ", Link::Unshaped));
         steps.push(step("epoll to io_uring", &unshaped, &uring.arm));
@@ -285,32 +312,45 @@ pub(super) mod tests {
         offer.io_uring = Err("no".to_owned());
         check(Id::E3, &offer, &arms, &steps[..5]);
         offer.links = Err("no".to_owned());
-        check(Id::E3, &offer, &["a", "b", "own"], &[("a", "b"), ("b", "own")]);
+        check(Id::E3, &offer, &["a", "b", "own"], &[("a", "own"), ("a", "b"), ("b", "own")]);
+        let tail = ["a", "b", "own", "installed", "lanes"];
+        check(Id::E2, &offer, &tail, &[("a", "own"), ("a", "b"), ("b", "own"), ("installed", "lanes")]);
         offer.io_uring = Ok(());
-        check(Id::E4, &offer, &["a", "b", "own", "uring"], &[("a", "b"), ("b", "own"), ("b", "uring")]);
+        check(Id::E4, &offer, &["a", "b", "own", "uring"], &[("own", "uring"), ("a", "b"), ("b", "own")]);
+        let tail = ["a", "b", "own", "uring", "installed", "lanes"];
+        check(Id::E2, &offer, &tail, &[("own", "uring"), ("a", "b"), ("b", "own"), ("installed", "lanes")]);
     }
 
-    /// Both sides of what stands beside published figures speak the published protocol where links can be had; the peer never does.
+    /// Both sides of the first step speak the published protocol, or the second does where nothing else here speaks it; what does not
+    /// is named so.
     #[test]
-    fn the_published_protocol_is_spoken_where_it_can_be() {
-        let native = |offer: &Offer, id: Id| -> Vec<String> {
-            let (arms, ..) = of(Preset::of(id), 1, offer);
+    fn the_published_protocol_is_spoken_first() {
+        let check = |id: Id, offer: &Offer, want: [bool; 2]| {
+            let (arms, steps, _) = of(Preset::of(id), 1, offer);
             let is_native = |arm: &Arm| arm.dialect == Preset::of(id).dialect();
-            arms.iter().filter(|arm| is_native(arm)).map(|arm| arm.arm.clone()).collect()
+            let of = |name: &String| arms.iter().find(|arm| arm.arm == *name).unwrap();
+            let first = [&steps[0].from, &steps[0].to].map(|name| is_native(of(name)));
+            assert_eq!(first, want, "{id}");
+            let is_foreign = Preset::of(id).foreign_protocol.is_some();
+            for arm in arms.iter().filter(|arm| is_foreign && !is_native(arm)) {
+                assert!(arm.name.contains(" in RESP"), "{id}: {arm:?}");
+            }
         };
-        let mut offer = offer(2);
-        assert_eq!(native(&offer, Id::E3), ["1 Gbit/s", "10 Gbit/s", "unshaped", "uring unshaped"]);
-        offer.links = Err("no".to_owned());
-        assert_eq!(native(&offer, Id::E4), ["own"]);
-        assert_eq!(native(&offer, Id::E2), ["own"]);
-        assert_eq!(native(&offer, Id::E1).len(), 2);
+        let offer = offer(2);
+        let no_links = Offer { links: Err("no".to_owned()), ..offer.clone() };
+        let neither = Offer { io_uring: Err("no".to_owned()), ..no_links.clone() };
+        for id in Id::ALL {
+            check(id, &offer, [true, true]);
+            check(id, &no_links, [true, true]);
+            check(id, &neither, [matches!(id, Id::E1 | Id::E5), true]);
+        }
     }
 
     /// The default machine is a step of its own, and nothing that was published stands beside it.
     #[test]
     fn the_default_machine_stands_apart() {
         let (_, steps, _) = of(Preset::of(Id::E2), 1, &offer(2));
-        let [tuned, default, _] = &steps[..] else { panic!("{steps:?}") };
+        let [tuned, .., default] = &steps[..] else { panic!("{steps:?}") };
         assert_eq!((tuned.published.as_slice(), default.published.as_slice()), (&[0, 1][..], &[][..]));
         assert_eq!((default.from.as_str(), default.to.as_str()), ("installed", "lanes"));
     }

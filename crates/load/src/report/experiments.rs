@@ -199,7 +199,7 @@ fn reading() -> Markup {
         p {
             "Published figures stand beside ours and are not their measure: "
             span.stand-in { "(grey, in parentheses)" }
-            " where another protocol stands in for the published one. “Reproduced” is a word for repetitions over the same "
+            " where another protocol than the published one was measured. “Reproduced” is a word for repetitions over the same "
             "protocol and topology alone. The two values are middles over pairs of runs; a change has an interval from six pairs on. "
             "“Load-limited”: the load was the limit there, so that server may do better than the figure says. "
             "“Quick”: the short form, with too few pairs to call a difference."
@@ -215,7 +215,6 @@ fn experiment(evaluation: &Evaluation) -> Markup {
         section id=(planned.id) {
             h2 {
                 (mark(evaluation)) (planned.id) " " (preset.title)
-                @if planned.is_stand_in() { " " span.badge { "RESP stand-in" } }
             }
             p { "Published: " (preset.source) ", " (preset.compared) "." }
             p.verdict { (mark(evaluation)) (verdict(evaluation)) " " (clipped(&evaluation.sentence())) }
@@ -256,6 +255,7 @@ fn of_step(evaluation: &Evaluation, step: &Step) -> Markup {
             h3 {
                 (mark(evaluation)) (from) " → " (to)
                 @if step.published.is_empty() { span.aside { " was not published" } }
+                @else if evaluation.planned.stands_in(step) { span.aside { " was published of another protocol" } }
             }
             (numbers(evaluation, &rows, &from, &to))
         }

@@ -41,8 +41,7 @@ pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
     let mark = if planned.scale.is_quick { "quick " } else { "" };
     let mut page = Page { text: String::new(), mark };
     page.text.push('\n');
-    let head = if planned.is_stand_in() { ", RESP stand-in" } else { "" };
-    page.line("", &format!("{} {}{head}", planned.id, preset.title));
+    page.line("", &format!("{} {}", planned.id, preset.title));
     page.line("  ", &format!("published: {}: {}", preset.source, preset.compared));
     page.line("  ", &evaluation.sentence());
     if let Some(cut) = evaluation.cut() {
@@ -57,7 +56,11 @@ pub(in crate::bench) fn text(evaluation: &Evaluation) -> String {
     for row in &evaluation.rows {
         if planned.id != Id::E5 && row.step.is_whole && step.as_ref() != Some(&row.step) {
             let name = |arm: &str| planned.arm(arm).map_or(String::new(), |arm| arm.name.clone());
-            let apart = if row.step.published.is_empty() { " (was not published)" } else { "" };
+            let apart = match (row.step.published.is_empty(), planned.stands_in(&row.step)) {
+                (true, _) => " (was not published)",
+                (false, true) => " (was published of another protocol)",
+                (false, false) => "",
+            };
             page.line("  ", &format!("from {} to {}{apart}", name(&row.step.from), name(&row.step.to)));
             step = Some(row.step.clone());
         }
@@ -291,16 +294,27 @@ mod tests {
         }
     }
 
+    /// Without the breaks of its lines.
+    fn in_a_row(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
     #[test]
-    fn stand_ins_are_headed_and_their_published_figures_stand_back() {
+    fn published_figures_stand_back_where_another_protocol_was_measured() {
         for id in Id::ALL {
             let text = text(&evaluation(id, false, 10));
-            // E3 and E4 are spoken in their own protocol where links can be had.
-            let is_stand_in = id == Id::E2;
-            assert_eq!(text.contains("RESP stand-in"), is_stand_in, "{text}");
+            assert!(!text.contains("RESP stand-in"), "{text}");
+            assert_eq!(
+                in_a_row(&text).contains("(was published of another protocol)"),
+                id == Id::E2,
+                "{text}"
+            );
             assert!(!text.contains("eproduced"), "{text}");
         }
-        assert!(text(&evaluation(Id::E2, false, 10)).contains("(600.0 > 320.0)"));
+        let tail = in_a_row(&text(&evaluation(Id::E2, false, 10)));
+        let own = tail.find(" 600.0 > 320.0 ").unwrap();
+        let peer = tail.find("from redis-server in RESP to expresslane in RESP (was").unwrap();
+        assert!(own < peer && peer < tail.find("(600.0 > 320.0)").unwrap(), "{tail}");
         let sweep = text(&evaluation(Id::E1, false, 10));
         for want in [
             "739.0 > 229.0",
@@ -322,11 +336,11 @@ mod tests {
         assert!(full[5].contains(" of load in all; ") && full[5].contains("half as much again"), "{full:?}");
         let mut one = planned(Id::E2, true);
         one.scale.pairs = 1;
-        assert_eq!(schedule(&[one])[0], "E2: 1 pair of 5 set-ups, 4 s each: 20s of load");
+        assert_eq!(schedule(&[one])[0], "E2: 1 pair of 6 set-ups, 4 s each: 24s of load");
         let quick = schedule(&[planned(Id::E1, true), planned(Id::E2, true)]);
         assert_eq!(quick[0], "E1: 3 pairs of 2 set-ups, 10 levels of 3 s each: 3m of load");
-        assert_eq!(quick[1], "E2: 3 pairs of 5 set-ups, 4 s each: 1m of load");
-        assert_eq!(quick[2], "4m of load in all; on top of it servers start and are given their keys");
+        assert_eq!(quick[1], "E2: 3 pairs of 6 set-ups, 4 s each: 1m 12s of load");
+        assert_eq!(quick[2], "4m 12s of load in all; on top of it servers start and are given their keys");
     }
 
     #[test]
