@@ -329,10 +329,8 @@ fn missing(preset: &Preset, scale: &Scale, offer: &Offer) -> Vec<Missing> {
     if let (Id::E3 | Id::E4, Err(why)) = (preset.id, &offer.links) {
         list.push(("links of 1 and 10 Gbit/s".to_owned(), why.clone()));
     }
-    if preset.foreign_protocol.is_some() {
-        if let Err(why) = &offer.io_uring {
-            list.push(("io_uring, to stand beside epoll".to_owned(), why.clone()));
-        }
+    if let (Some(_), Err(why)) = (preset.foreign_protocol, &offer.io_uring) {
+        list.push(("io_uring, to stand beside epoll".to_owned(), why.clone()));
     }
     if preset.id == Id::E5 {
         list.push(("busy polling".to_owned(), format!("{}: its queues are not polled", no_card(offer))));
