@@ -1,52 +1,86 @@
 //! The clocks that lanes are given: the instant, read once a turn, and the meter, read at command boundaries.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lane::{Meter, Now};
+
+/// A lane reads the wall clock once in so long: its milliseconds are late by no more.
+const WALL_NS: u64 = 100_000;
 
 /// Both clocks of [`Now`]. All lanes share one origin, for instants travel between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    origin: Instant,
+    /// Of the system's monotonic clock.
+    origin_ns: u64,
 }
 
 impl Clock {
     /// Monotonic time begins one second ago, so that zero never is an instant.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where the binary reads the clocks that others are given"
-    )]
     pub(crate) fn new() -> Clock {
-        let now = Instant::now();
-        Clock { origin: now.checked_sub(std::time::Duration::from_secs(1)).unwrap_or(now) }
+        Clock { origin_ns: monotonic_ns().saturating_sub(1_000_000_000) }
     }
 
     /// Reads both clocks: two calls into the vDSO, no system call.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where the binary reads the clocks that others are given"
-    )]
     pub(crate) fn now(&self) -> Now {
-        // A wall clock before 1970 is as good as 1970: nothing expires early.
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { mono_ns: self.mono_ns(), unix_ms: i64::try_from(unix.as_millis()).unwrap_or(i64::MAX) }
+        Now { mono_ns: self.mono_ns(), unix_ms: wall_ms() }
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where the binary reads the clocks that others are given"
-    )]
+    #[inline]
     pub(crate) fn mono_ns(&self) -> u64 {
-        // 2^64 ns are 584 years.
-        u64::try_from(Instant::now().duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+        monotonic_ns() - self.origin_ns
     }
-}
 
-impl Clock {
     /// Milliseconds since 1970.
     pub(crate) fn unix_ms(&self) -> u64 {
         u64::try_from(self.now().unix_ms).unwrap_or(0)
     }
+}
+
+/// A lane's view of the clocks, which it looks at every turn: of the wall clock it wants milliseconds, and a look costs more than
+/// one at the monotonic clock.
+#[derive(Debug)]
+pub(crate) struct LaneClock {
+    clock: Clock,
+    wall_ms: i64,
+    /// When that was read.
+    read_ns: u64,
+}
+
+impl LaneClock {
+    pub(crate) fn new(clock: Clock) -> LaneClock {
+        let Now { mono_ns, unix_ms } = clock.now();
+        LaneClock { clock, wall_ms: unix_ms, read_ns: mono_ns }
+    }
+
+    #[inline]
+    pub(crate) fn now(&mut self) -> Now {
+        let mono_ns = self.clock.mono_ns();
+        if WALL_NS <= mono_ns - self.read_ns {
+            self.wall_ms = wall_ms();
+            self.read_ns = mono_ns;
+        }
+        Now { mono_ns, unix_ms: self.wall_ms }
+    }
+}
+
+/// The clock that [`std::time::Instant`] reads, as a number.
+#[inline]
+fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable and of the type that the call fills. It can't fail: the clock exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // 2^63 ns are 292 years.
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is where the binary reads the clocks that others are given"
+)]
+fn wall_ms() -> i64 {
+    // A wall clock before 1970 is as good as 1970: nothing expires early.
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(unix.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Long enough to see how fast the meter counts to a thousandth, short enough to go unnoticed at a start.
@@ -100,6 +134,14 @@ mod tests {
         let (first, second) = (clock.now(), clock.now());
         assert!(0 < first.mono_ns && first.mono_ns <= second.mono_ns);
         assert!(first.unix_ms > 1_600_000_000_000, "milliseconds since 1970");
+        let mut lane = LaneClock::new(clock);
+        let before = lane.now();
+        assert!(second.mono_ns <= before.mono_ns && second.unix_ms <= before.unix_ms);
+        // The wall clock is looked at again, after so long and not before.
+        lane.wall_ms = 0;
+        let read_ns = lane.read_ns;
+        let next = std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 0).expect("it never ends");
+        assert!(read_ns + WALL_NS <= next.mono_ns && before.unix_ms <= next.unix_ms);
         let began = Ticks.read();
         let sum: u64 = (0..1_000_000_u64).map(std::hint::black_box).sum();
         assert!(Ticks.read() > began, "{sum}");

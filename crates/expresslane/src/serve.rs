@@ -30,7 +30,7 @@ use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
 use crate::attendant;
-use crate::clock::{self, Clock, Ticks};
+use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
 use crate::machine::{self, Facts};
@@ -375,7 +375,7 @@ struct Runner<N> {
     lane: Lane,
     net: N,
     outlet: Outlet,
-    clock: Clock,
+    clock: LaneClock,
     id: usize,
     shared: Arc<Shared>,
     preemptions: Preemptions,
@@ -431,7 +431,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     });
     let berthed = Berthed { thread: machine::thread_id(), cpu: berth.cpu, node, base };
     let ready = Ready { bell: net.bell(), bind: opened.bind, region_size: size, berthed, inlet, notes };
-    let (clock, shared) = (berth.clock, berth.shared);
+    let (clock, shared) = (LaneClock::new(berth.clock), berth.shared);
     let preemptions = Preemptions::default();
     Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared, preemptions }, ready))
 }

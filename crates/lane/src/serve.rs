@@ -19,7 +19,7 @@ use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::slab::Handle;
 use crate::tally::ErrorCode;
-use crate::timing::Extent;
+use crate::timing::{self, Extent, Lap};
 use crate::turn::Meter;
 
 /// Commands of one client that are decoded before the first of them runs, and clients in a batch.
@@ -64,13 +64,14 @@ pub(crate) fn receive<N: Net>(client: &Client, net: &mut N, receive_left: &mut u
     stream.input.len()
 }
 
-/// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait.
+/// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait. `lap` began when
+/// those that ran before were over; it begins anew for commands that are decoded only here.
 pub(crate) fn serve_client<N: Net>(
     core: &mut Core,
     client: &mut Client,
     handle: Handle<Client>,
     ahead: &mut Ahead,
-    meter: &impl Meter,
+    lap: &mut Lap<'_, impl Meter>,
     net: &mut N,
     share: &mut Share,
 ) -> End {
@@ -93,11 +94,10 @@ pub(crate) fn serve_client<N: Net>(
                 let count_max = share.commands_left.max(1);
                 ahead.look_again(core, client, &input[used..], &limits, count_max, &mut approaches);
                 approaches.arrive();
+                lap.restart();
             }
             let step = ahead.ended.take();
             let count = ahead.count;
-            let is_timed = core.settings.meter_per_us > 0;
-            let mut mark = if is_timed { meter.read() } else { 0 };
             for index in 0..count {
                 let unread = output.len();
                 let moved = used + inflated + unread.saturating_sub(output_before);
@@ -123,12 +123,15 @@ pub(crate) fn serve_client<N: Net>(
                     };
                     if !matches!(flow, Flow::Halt(_)) {
                         used += frame.size;
-                        if is_timed && let Some(Ok(command)) = frame.command {
-                            let now = meter.read();
-                            let args = Args::View { input: bytes, ranges: &frame.ranges };
-                            let extent = Extent { arg_count: frame.ranges.len(), size: frame.size };
-                            core.took(client, command, Some(args), extent, now.wrapping_sub(mark));
-                            mark = now;
+                        if lap.is_timed
+                            && let Some(Ok(command)) = frame.command
+                        {
+                            lap.add(index);
+                            let next = ahead.frames[..count].get(index + 1);
+                            if !(next.is_some_and(|next| next.joins) && core.timing.has_room(lap)) {
+                                let args = Args::View { input: bytes, ranges: &frame.ranges };
+                                core.took(client, command, Some(args), frame.extent(), lap.end());
+                            }
                         }
                     }
                     flow
@@ -172,13 +175,14 @@ pub(crate) fn serve_client<N: Net>(
                 let args = Args::Owned(&request);
                 let resolved = client.language.resolve(args.flat(0), args);
                 let extent = Extent::of(&request);
-                let mark = meter.read();
+                lap.restart();
                 let flow = core.dispatch_gathered(&mut Caller { client, handle, output }, resolved, request);
-                if core.settings.meter_per_us > 0
+                if lap.is_timed
                     && !matches!(flow, Flow::Halt(_))
                     && let Ok(command) = resolved
                 {
-                    core.took(client, command, None, extent, meter.read().wrapping_sub(mark));
+                    lap.add(0);
+                    core.took(client, command, None, extent, lap.end());
                 }
                 flow
             }
@@ -204,6 +208,11 @@ pub(crate) fn serve_client<N: Net>(
             break end;
         }
     };
+    if let Some(index) = lap.last()
+        && let Some(Ok(command)) = ahead.frames[index].command
+    {
+        core.took(client, command, None, ahead.frames[index].extent(), lap.end());
+    }
     inflated += INFLATED_COST * client.language.take_inflated();
     let moved = used + inflated + output.len().saturating_sub(output_before);
     share.bytes_left = share.bytes_left.saturating_sub(moved);
@@ -274,8 +283,16 @@ struct Frame {
     command: Option<Result<&'static Command, Refusal>>,
     /// Whose the key is of a command that has one.
     owner: Option<Owner>,
+    /// It is another call of the small command before it: both may be measured together.
+    joins: bool,
     /// Where the decoder stood behind it.
     ended: Place,
+}
+
+impl Frame {
+    fn extent(&self) -> Extent {
+        Extent { arg_count: self.ranges.len(), size: self.size }
+    }
 }
 
 /// The commands at the front of a client's input. A few per lane, used again for each client.
@@ -292,6 +309,8 @@ pub(crate) struct Ahead {
     /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
     shape: Shape,
     shaped: Option<&'static Command>,
+    /// Calls of that shape are small enough to be measured together.
+    is_small: bool,
 }
 
 impl Ahead {
@@ -346,6 +365,7 @@ impl Ahead {
         client.language.note_place(&mut self.began);
         // Before the password limits are lower.
         let may_repeat = client.is_authenticated && client.language.is_new_resp();
+        let mut follows_shape = false;
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 self.frames.push(Frame::default());
@@ -363,9 +383,12 @@ impl Ahead {
             let bytes = &input[at..at + size];
             let words = frame.ranges.view(bytes);
             frame.size = size;
+            frame.joins = repeated.is_some() && follows_shape && self.is_small;
             if repeated.is_some() {
                 frame.command = self.shaped.map(Ok);
+                follows_shape = true;
             } else {
+                follows_shape = false;
                 let args = Args::View { input: bytes, ranges: &frame.ranges };
                 frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
                 if may_repeat
@@ -374,6 +397,8 @@ impl Ahead {
                     && self.shape.take(bytes, &frame.ranges)
                 {
                     self.shaped = Some(command);
+                    self.is_small = timing::is_small(command, size);
+                    follows_shape = true;
                 }
             }
             client.language.note_place(&mut frame.ended);

@@ -1,12 +1,16 @@
 //! How long turns and commands take, by the meter: a histogram for each command and one for turns, slow commands told to
 //! the control thread, and turns that took too long with what took longest in them.
 //!
+//! Up to [`TOGETHER_MAX`] equal small commands that a client sent one behind another are measured together, because reading
+//! the meter costs as much as a tenth of such a command: each counts with its part of the time, but with no more than
+//! [`TOGETHER_US`], and the last with all that is left. So a sum is exact, and so is what takes longer, within those few.
+//!
 //! Of a command only what the client's lane does before the next command is measured: one that other lanes answer, or
 //! that goes on in slices, counts with its first step. What other lanes ask, and slices, are looked at for stalls alone.
 //! A command that the control thread carries out is measured there, until its answer (`control/times.rs`): what its lane
 //! does for it is no time of the command.
 
-use wire::command::{Command, Id, Scope};
+use wire::command::{Command, Id, Scope, Work};
 
 use crate::Settings;
 use crate::admin::address;
@@ -20,6 +24,15 @@ use crate::turn::{Lane, Meter};
 /// Arguments of a slow command that are kept, and bytes of each, as in Redis; the rest is counted.
 const ARGS_MAX: usize = 32;
 const ARG_SIZE_MAX: usize = 128;
+
+/// Commands that are measured together at most.
+const TOGETHER_MAX: u64 = 4;
+/// What such a command takes at most: of what is measured together, anything above is one command's.
+const TOGETHER_US: u64 = 4;
+/// Bytes of such a command at most.
+const TOGETHER_SIZE: usize = 1024;
+/// When shorter commands than this are slow, each is measured alone.
+const TOGETHER_SLOW_US: u64 = 1000;
 
 /// The times of each command that was called, by [`Id`].
 pub(crate) type Times = Box<[Option<Box<Histogram>>; Id::COUNT]>;
@@ -37,6 +50,64 @@ pub(crate) struct Timing {
     /// Commands that take so long are slow, turns that take longer are too long; in counts of the meter.
     slow_ticks: u64,
     stall_ticks: u64,
+    /// [`TOGETHER_MAX`]; 1 when each command is measured alone.
+    together_max: u64,
+    /// [`TOGETHER_US`].
+    together_ticks: u64,
+}
+
+/// Whether a command of so many bytes may be measured together with others.
+pub(crate) fn is_small(command: &Command, size: usize) -> bool {
+    command.scope == Scope::Key && command.work == Work::Constant && size <= TOGETHER_SIZE
+}
+
+/// Commands of a client that have run since the meter was read.
+pub(crate) struct Lap<'m, M> {
+    meter: &'m M,
+    /// The meter counts time; else nothing is measured.
+    pub(crate) is_timed: bool,
+    /// What the meter said.
+    mark: u64,
+    count: u64,
+    /// The last of them, as its caller counts.
+    index: usize,
+}
+
+impl<M: Meter> Lap<'_, M> {
+    /// Commands begin now.
+    #[inline]
+    pub(crate) fn restart(&mut self) {
+        self.mark = if self.is_timed { self.meter.read() } else { 0 };
+    }
+
+    /// A command is over.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, index: usize) {
+        self.count += 1;
+        self.index = index;
+    }
+
+    /// The last that is over, if there are any.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> Option<usize> {
+        (self.count > 0).then_some(self.index)
+    }
+
+    /// What is over is told, and the next begin.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) -> Took {
+        let now = self.meter.read();
+        let took = Took { ticks: now.wrapping_sub(self.mark), count: self.count };
+        self.mark = now;
+        self.count = 0;
+        took
+    }
+}
+
+/// How long commands took, one behind another.
+pub(crate) struct Took {
+    ticks: u64,
+    count: u64,
 }
 
 /// Something that a lane did in one piece.
@@ -119,6 +190,8 @@ impl Timing {
             stall: None,
             slow_ticks: 0,
             stall_ticks: 0,
+            together_max: 1,
+            together_ticks: 0,
         };
         timing.obey(settings);
         timing
@@ -130,6 +203,15 @@ impl Timing {
             |us: Option<u64>| us.map_or(u64::MAX, |us| us.saturating_mul(settings.meter_per_us.max(1)));
         self.slow_ticks = ticks(settings.slow_us);
         self.stall_ticks = ticks(settings.stall_us);
+        let is_alone = settings.slow_us.is_some_and(|us| us < TOGETHER_SLOW_US);
+        self.together_max = if is_alone { 1 } else { TOGETHER_MAX };
+        self.together_ticks = TOGETHER_US * settings.meter_per_us;
+    }
+
+    /// Whether one more command may be measured with those of a lap.
+    #[inline(always)]
+    pub(crate) fn has_room<M>(&self, lap: &Lap<'_, M>) -> bool {
+        lap.count < self.together_max
     }
 
     /// A piece of work is over.
@@ -154,7 +236,16 @@ impl Core {
         if self.settings.meter_per_us > 0 { meter.read() } else { 0 }
     }
 
-    /// A client's command took so many counts of the meter. `args`: those that are still at hand.
+    /// Commands begin now.
+    #[inline]
+    pub(crate) fn lap<'m, M: Meter>(&self, meter: &'m M) -> Lap<'m, M> {
+        let mut lap = Lap { meter, is_timed: self.settings.meter_per_us > 0, mark: 0, count: 0, index: 0 };
+        lap.restart();
+        lap
+    }
+
+    /// A client's commands, all of them calls of this one, took so many counts of the meter. `args`: those of the last, while
+    /// they are at hand.
     #[inline(always)]
     pub(crate) fn took(
         &mut self,
@@ -162,12 +253,19 @@ impl Core {
         command: &'static Command,
         args: Option<Args<'_>>,
         extent: Extent,
-        ticks: u64,
+        Took { ticks, count }: Took,
     ) {
-        self.timing.times[command.id as usize].get_or_insert_default().add(ticks);
-        self.timing.note(StretchKind::Command, Some(command), extent, ticks);
-        if self.timing.slow_ticks <= ticks {
-            self.tell_slow(client, command, args, ticks / self.settings.meter_per_us);
+        let times = self.timing.times[command.id as usize].get_or_insert_default();
+        let mut last = ticks;
+        if count > 1 {
+            let each = (ticks / count).min(self.timing.together_ticks);
+            times.add_some(each, count - 1);
+            last -= each * (count - 1);
+        }
+        times.add(last);
+        self.timing.note(StretchKind::Command, Some(command), extent, last);
+        if self.timing.slow_ticks <= last {
+            self.tell_slow(client, command, args, last / self.settings.meter_per_us);
         }
     }
 

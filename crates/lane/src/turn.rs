@@ -460,6 +460,7 @@ impl Lane {
                 ahead.prepare(&self.core, client, net, count_max, &mut approaches);
             }
             approaches.arrive();
+            let mut lap = self.core.lap(meter);
             for (ahead, handle) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");
                 let mut share = Share {
@@ -468,7 +469,7 @@ impl Lane {
                     receive_left,
                 };
                 let before = (share.commands_left, share.bytes_left);
-                let end = serve_client(&mut self.core, client, handle, ahead, meter, net, &mut share);
+                let end = serve_client(&mut self.core, client, handle, ahead, &mut lap, net, &mut share);
                 commands_left -= before.0 - share.commands_left;
                 bytes_left -= before.1 - share.bytes_left;
                 receive_left = share.receive_left;

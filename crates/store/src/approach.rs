@@ -84,7 +84,7 @@ impl Approaches<'_> {
 
     /// Takes all that were begun to their ends: the first of them is about to be looked up. One alone has nothing to
     /// gain by it.
-    pub fn arrive(mut self) {
+    pub fn arrive(&mut self) {
         if self.count > 1 {
             for lead in LEADS.into_iter().rev() {
                 (self.count.saturating_sub(lead)..self.count).for_each(|number| self.step(number));

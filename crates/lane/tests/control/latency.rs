@@ -111,3 +111,44 @@ fn exec_is_not_logged_as_slow() {
     let log = world.ask(&client, "SLOWLOG GET");
     assert!(log.contains("$5\r\nMULTI\r\n") && !log.contains("EXEC"), "{log}");
 }
+
+/// Of six equal GETs sent together four are measured at once, and then two. Says whether the fourth was logged as slow.
+#[test]
+fn equal_commands_sent_together_are_measured_together() {
+    let check = |slowlog: &str, gets: &[&str], us: u64, histogram: &str| {
+        let mut world = World::new(1);
+        let client = world.connect();
+        world.ask(&client, &format!("CONFIG SET slowlog-log-slower-than {slowlog}"));
+        // Behind the turn's first look and the first command's.
+        world.meter.delay(2, 3000);
+        world.ask_all(&client, gets);
+        let info = world.ask(&client, "INFO commandstats");
+        let found = world.ask(&client, "LATENCY HISTOGRAM get").replace("\r\n", " ");
+        assert!(found.ends_with(histogram), "{gets:?}: {found}");
+        assert!(info.contains(&format!("cmdstat_get:calls=6,usec={us},")), "{gets:?}: {info}");
+        world.ask(&client, "SLOWLOG GET").contains("$3\r\nGET\r\n$8\r\nkey:0004\r\n")
+    };
+    let alike =
+        ["GET key:0001", "GET key:0002", "GET key:0003", "GET key:0004", "GET key:0005", "GET key:0006"];
+    // No more than 4 µs of the 3000 are each one's, and the last has the rest; half a microsecond is none.
+    assert!(check("1000", &alike, 3001, ":1 :1 :2 :2 :8 :5 :4096 :6 "));
+    // Slow may be less than that: each is measured alone.
+    assert!(!check("999", &alike, 3005, ":2 :5 :4096 :6 "));
+    // A longer key is another shape.
+    let unlike = ["GET key:0001", "GET key:002"].repeat(3);
+    assert!(!check("-1", &unlike, 3005, ":2 :5 :4096 :6 "));
+}
+
+/// A client's share of a turn ends in the middle of some that are measured together.
+#[test]
+fn what_ran_before_a_share_ended_is_measured() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, &format!("SET key:0001 {}", "x".repeat(10_000)));
+    let mut replies = world.ask_all(&client, &["GET key:0001"; 30]);
+    while replies.matches("$10000\r\n").count() < 30 {
+        replies += &world.ask_all(&client, &[]);
+    }
+    let histogram = world.ask(&client, "LATENCY HISTOGRAM get");
+    assert!(histogram.contains("calls\r\n:30\r\n"), "{histogram}");
+}

@@ -237,9 +237,16 @@ impl World {
 
     /// Sends a command made of words and gives the reply that is there after some rounds.
     pub(crate) fn ask(&mut self, client: &mem::Client, command: &str) -> String {
-        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        self.ask_all(client, &[command])
+    }
+
+    /// The same of several, sent together.
+    pub(crate) fn ask_all(&mut self, client: &mem::Client, commands: &[&str]) -> String {
         let mut bytes = Vec::new();
-        wire::client::command(&mut bytes, &words);
+        for command in commands {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            wire::client::command(&mut bytes, &words);
+        }
         client.write(&bytes);
         for _ in 0..20 {
             self.round(1_000_000);
