@@ -169,6 +169,9 @@ impl Core {
         let command = match resolved {
             Ok(command) => command,
             Err(refusal) => {
+                if matches!(refusal, Refusal::WrongArity(command) if command.id == Id::Exec) {
+                    self.abort(caller);
+                }
                 return refuse(caller, refusal, args);
             }
         };

@@ -83,6 +83,12 @@ impl Core {
         self.forget_watch(caller.client, caller.handle);
     }
 
+    /// An EXEC that is refused ends the transaction all the same, and the client's watching (`rejectCommand` in Redis' server.c).
+    pub(crate) fn abort(&mut self, caller: &mut Caller<'_>) {
+        let multi = caller.client.multi.take().unwrap_or_default();
+        self.discard(caller, *multi);
+    }
+
     pub(crate) fn forget_queue(&mut self, multi: Multi) {
         for (_, request) in multi.queued {
             self.space.discard(request);
