@@ -128,6 +128,39 @@ fn nodes_list_them_all() {
     assert_eq!(objects, 1, "one lane has the record");
 }
 
+/// Its last record has taken all of its share to the byte: the next write would be refused, if none may be evicted for it.
+#[test]
+fn one_that_is_full_says_that_it_stops_writes() {
+    let filled = |memory_size_max: u64, policy: Policy| {
+        let users = Namespace { memory_share: Some(1), ..Namespace::new("users") };
+        let of_records = vec![Namespace::new("test"), users];
+        let namespaces = Namespaces::new(vec![Namespace::new("default")], of_records);
+        let settings = Settings { namespaces, memory_size_max, policy, ..settings() };
+        let mut world = World::new(1, &settings, 1, Faults::default());
+        let mut client = world.connect(0);
+        for number in 0..50 {
+            let put = within("users", put(number).text("t", &"x".repeat(10_000)));
+            say(&mut world, &mut client, &put.bytes(), "0 g1|");
+        }
+        let said = info(&mut world, &mut client, "namespace/users");
+        let used = world.lanes[0].shard().held_by(settings.database_count + 2);
+        let next = within("users", put(50).text("t", "x")).bytes();
+        let got = exchange(&mut world, &mut client, &next, 1);
+        let is_refused = show(&got, world.now.unix_ms) == "8 g0|";
+        (used, said, is_refused)
+    };
+    let check = |memory_size_max: u64, policy: Policy, want: bool| {
+        let (_, said, is_refused) = filled(memory_size_max, policy);
+        assert!(said.contains(&format!(";stop_writes={want};")), "{policy:?}, {memory_size_max}: {said}");
+        assert_eq!(is_refused, want, "{policy:?}, {memory_size_max}");
+    };
+    // A hundredth of so much is what they take.
+    let exact = 100 * filled(1 << 30, Policy::NoEviction).0;
+    check(exact, Policy::NoEviction, true);
+    check(exact, Policy::AllKeysLru, false);
+    check(2 * exact, Policy::NoEviction, false);
+}
+
 /// What one may take of `maxmemory` ends its own writes, or makes its own records go, and nobody else's.
 #[test]
 fn a_share_bounds_one_and_leaves_the_others() {
