@@ -478,34 +478,53 @@ impl View<'_> {
         }
     }
 
-    /// MEMORY STATS: what is measured here under Redis' names.
+    /// MEMORY STATS: what is measured here under Redis' names. Those of `INFO memory` have the same values.
     pub(super) fn memory_stats(&self, proto: Proto, out: &mut Vec<u8>) {
-        let used = self.used_size();
+        let (used, peak) = (self.used_size(), self.peak_size());
+        let (resident, active) = (self.resident_size, self.sum(|census| census.memory.resident));
+        let dataset = self.sum(|census| census.memory.entries + census.memory.ropes);
         let keys = self.sum(|census| census.stats.keys);
         let facts = [
-            ("peak.allocated", self.peak_size()),
-            ("total.allocated", used),
-            ("startup.allocated", 0),
-            ("replication.backlog", 0),
-            ("clients.slaves", 0),
-            ("clients.normal", self.sum(|census| census.stats.clients_size)),
-            ("cluster.links", 0),
-            ("aof.buffer", 0),
-            ("lua.caches", 0),
-            ("functions.caches", 0),
-            ("overhead.total", self.sum(|census| census.memory.heads + census.stats.clients_size)),
-            ("keys.count", keys),
-            ("keys.bytes-per-key", used.checked_div(keys).unwrap_or(0)),
-            ("dataset.bytes", self.sum(|census| census.memory.entries + census.memory.ropes)),
-            ("allocator.allocated", used),
-            ("allocator.active", self.sum(|census| census.memory.resident)),
-            ("allocator.resident", self.sum(|census| census.memory.resident)),
-            ("fragmentation.bytes", self.resident_size.saturating_sub(used)),
+            ("peak.allocated", Fact::Whole(peak)),
+            ("total.allocated", Fact::Whole(used)),
+            ("startup.allocated", Fact::Whole(0)),
+            ("replication.backlog", Fact::Whole(0)),
+            ("clients.slaves", Fact::Whole(0)),
+            ("clients.normal", Fact::Whole(self.sum(|census| census.stats.clients_size))),
+            ("cluster.links", Fact::Whole(0)),
+            ("aof.buffer", Fact::Whole(0)),
+            ("lua.caches", Fact::Whole(0)),
+            ("functions.caches", Fact::Whole(0)),
+            (
+                "overhead.total",
+                Fact::Whole(self.sum(|census| census.memory.heads + census.stats.clients_size)),
+            ),
+            ("keys.count", Fact::Whole(keys)),
+            ("keys.bytes-per-key", Fact::Whole(used.checked_div(keys).unwrap_or(0))),
+            ("dataset.bytes", Fact::Whole(dataset)),
+            ("dataset.percentage", Fact::Ratio(dataset.saturating_mul(100), used)),
+            ("peak.percentage", Fact::Ratio(used.saturating_mul(100), peak)),
+            ("allocator.allocated", Fact::Whole(used)),
+            ("allocator.active", Fact::Whole(active)),
+            ("allocator.resident", Fact::Whole(active)),
+            ("allocator-fragmentation.ratio", Fact::Ratio(active, used)),
+            ("allocator-fragmentation.bytes", Fact::Whole(active.saturating_sub(used))),
+            ("allocator-rss.ratio", Fact::Ratio(active, active)),
+            ("allocator-rss.bytes", Fact::Whole(0)),
+            ("rss-overhead.ratio", Fact::Ratio(resident, active)),
+            ("rss-overhead.bytes", Fact::Whole(resident.saturating_sub(active))),
+            ("fragmentation", Fact::Ratio(resident, used)),
+            ("fragmentation.bytes", Fact::Whole(resident.saturating_sub(used))),
         ];
         reply::map(out, proto, facts.len());
-        for (name, value) in facts {
+        for (name, fact) in facts {
             reply::bulk(out, name.as_bytes());
-            reply::integer(out, i64::try_from(value).unwrap_or(i64::MAX));
+            match fact {
+                Fact::Whole(value) => reply::integer(out, i64::try_from(value).unwrap_or(i64::MAX)),
+                Fact::Ratio(a, b) => {
+                    reply::double(out, proto, ratio(a, b).parse().expect("a number as it was just written"));
+                }
+            }
         }
     }
 
@@ -543,6 +562,13 @@ fn human(size: u64) -> String {
             format!("{}.{:02}{name}", hundredths / 100, hundredths % 100)
         }
     }
+}
+
+/// A value of MEMORY STATS.
+enum Fact {
+    Whole(u64),
+    /// The first by the second, with two decimals.
+    Ratio(u64, u64),
 }
 
 /// `a` of `b` in percent, with two decimals.

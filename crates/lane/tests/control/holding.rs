@@ -43,6 +43,34 @@ fn the_peak_of_memory_stays_when_the_memory_is_free_again() {
     assert!(world.ask(&client, "MEMORY STATS").contains(&format!("peak.allocated\r\n:{peak}\r\n")));
 }
 
+/// The values that MEMORY STATS shares with INFO are the same, in either protocol.
+#[test]
+fn memory_stats_say_what_info_says() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    world.ask(&client, "MSET a 1 b 2 c 3 d 4");
+    let info = world.ask(&client, "INFO memory");
+    let fact = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim_end_matches('%').parse::<f64>().unwrap()
+    };
+    let stats = world.ask(&client, "MEMORY STATS");
+    assert!(stats.starts_with("*54\r\n"), "{stats}");
+    for (name, of_info) in [
+        ("dataset.percentage", "used_memory_dataset_perc"),
+        ("peak.percentage", "used_memory_peak_perc"),
+        ("allocator-fragmentation.ratio", "allocator_frag_ratio"),
+        ("rss-overhead.ratio", "rss_overhead_ratio"),
+        ("fragmentation", "mem_fragmentation_ratio"),
+    ] {
+        let (_, behind) = stats.split_once(&format!("\r\n{name}\r\n$")).unwrap();
+        let got: f64 = behind.lines().nth(1).unwrap().parse().unwrap();
+        assert!((got - fact(of_info)).abs() < 1e-9, "{name}: {got} in {info}");
+    }
+    world.ask(&client, "HELLO 3");
+    assert!(world.ask(&client, "MEMORY STATS").contains("\r\nallocator-rss.ratio\r\n,"));
+}
+
 #[test]
 fn the_mean_time_to_live_is_that_of_the_keys_that_have_one() {
     let mut world = World::new(2);
