@@ -262,6 +262,70 @@ fn whoever_stops_it_gets_what_there_is() {
     assert!(words.join(" ").contains("Cut short: of 2 pairs that were planned, 0 ran whole."), "{text}");
 }
 
+/// Of two pairs the second is cut in its last run: the first is kept byte for byte, and the second runs anew.
+#[test]
+fn what_was_cut_is_taken_up() {
+    let folder = Folder::new("reproduce-resume");
+    let (whole, cut, result) =
+        (folder.path("whole.jsonl"), folder.path("cut.jsonl"), folder.path("result.jsonl"));
+    let port = port();
+    let words = [
+        "E1",
+        "--quick",
+        "--levels",
+        "10,20",
+        "--port",
+        &port,
+        "--peer",
+        "expresslane",
+        "--level-duration",
+        "200ms",
+    ];
+    let run = |more: &[&str]| reproduce(&[&words[..], more].concat());
+    let output = run(&["--pairs", "2", "--result", &whole]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let text = std::fs::read_to_string(&whole).unwrap();
+    let end = text.rfind("{\"line\":\"run_end\"").unwrap();
+    std::fs::write(&cut, &text[..end]).unwrap();
+    let output = run(&["--pairs", "2", "--resume", &cut, "--result", &result]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let saved = |path: &str| read(BufReader::new(std::fs::File::open(path).unwrap())).unwrap();
+    let (before, after) = (saved(&whole), saved(&result));
+    let of = |saved: &Saved, pair: u32| -> Vec<load::result::Run> {
+        saved.runs.iter().filter(|run| run.head.pair == Some(pair)).cloned().collect()
+    };
+    assert!(after.is_complete && of(&before, 0) == of(&after, 0));
+    assert_eq!((of(&before, 1).len(), of(&after, 1).len()), (4, 4));
+    let numbers: Vec<u32> = of(&after, 1).iter().map(|run| run.head.run).collect();
+    assert_eq!(numbers, [8, 9, 10, 11], "no number is given twice");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("Cut short"), "{text}");
+    // Not into itself, nor as another experiment, nor what is none.
+    let refused = |more: &[&str], code: i32, want: &str| {
+        let output = run(more);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(code) && text.contains(want), "{text}");
+    };
+    refused(&["--pairs", "2", "--resume", &cut, "--result", &cut], 1, "name another file with --result");
+    refused(&["--pairs", "3", "--resume", &cut, "--result", &result], 1, "it was planned otherwise");
+    refused(&["--resume", &cut], 2, "--result");
+    refused(
+        &["--resume", &folder.path("none"), "--result", &result],
+        1,
+        "name a file that --result has written",
+    );
+    let text = std::fs::read_to_string(&cut).unwrap();
+    let other = text.replacen("\"load sha256\",\"value\":\"", "\"load sha256\",\"value\":\"0", 1);
+    assert_ne!(text, other);
+    std::fs::write(&cut, other).unwrap();
+    refused(
+        &["--pairs", "2", "--resume", &cut, "--result", &result],
+        1,
+        "another program or another machine (programs/load sha256)",
+    );
+    assert!(saved(&result).is_complete, "a refusal leaves the result alone");
+}
+
 /// A program that is killed can't take its link away. The next one does.
 #[test]
 fn what_a_killed_program_left_is_removed() {

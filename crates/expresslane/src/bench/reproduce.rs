@@ -7,6 +7,7 @@
 //! ```
 
 mod link;
+mod resume;
 mod setup;
 pub(super) mod text;
 
@@ -41,6 +42,7 @@ use crate::clock::Clock;
 use crate::machine::{self, Facts};
 use crate::stop::Stop;
 use link::Cable;
+use resume::Earlier;
 use setup::{Fleet, Host, Place, Target, fleet};
 
 /// In the full form, for every so many pairs that are to count one more may run for one that was dropped.
@@ -80,8 +82,14 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let plans: Vec<Planned> =
         plans.map(|id| planned(settings, Preset::of(*id), &place, &facts, &offer)).collect();
     let saved_plan = serde_json::json!({ "experiments": &plans });
-    let mut journal = Journal::begin(settings.output.result.as_deref(), KIND, saved_plan, clock.unix_ms())
-        .map_err(Trouble::load)?;
+    let witness = Witness::new();
+    let result = settings.output.result.as_deref();
+    let earlier = settings.resume.as_deref().map(|path| Earlier::read(path, result, &saved_plan, &witness));
+    let earlier = earlier.transpose().map_err(Trouble::load)?;
+    let mut journal = Journal::begin(result, KIND, saved_plan, clock.unix_ms()).map_err(Trouble::load)?;
+    let measured = earlier.as_ref().map(|earlier| earlier.copy(&mut journal)).transpose();
+    let measured = measured.map_err(Trouble::load)?.unwrap_or_default();
+    earlier.iter().for_each(|earlier| live.line(&earlier.told()));
     text::schedule(&plans).iter().for_each(|line| live.line(line));
     // An agent has one coordinator at a time: what is asked here is over before it loads.
     run::machines(&Hosts::of(&settings.agents).map_err(Trouble::load)?, "start", &mut journal, &mut live);
@@ -92,10 +100,11 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
         stop,
         clock,
         journal,
-        witness: Witness::new(),
+        witness,
         live,
-        runs_count: 0,
-        measured: Vec::new(),
+        runs_count: earlier.as_ref().map_or(0, Earlier::next_run),
+        measured,
+        earlier,
     };
     let mut evaluations = Vec::new();
     let mut problem = None;
@@ -258,6 +267,8 @@ struct Reproducing {
     live: Live,
     runs_count: u32,
     measured: Vec<Measured>,
+    /// The result that is taken up, whose whole pairs are among what was measured.
+    earlier: Option<Earlier>,
 }
 
 /// A set-up's part of a pair.
@@ -304,8 +315,8 @@ impl Reproducing {
                 ([a, b], PairOrder::BThenA) => vec![*b, *a],
                 (arms, _) => levels_shuffled(arms, SEED + u64::from(pair)),
             };
-            let from = self.measured.len();
-            for arm in in_order {
+            let is_kept = self.earlier.as_ref().is_some_and(|it| it.has(&planned.id.to_string(), pair));
+            for arm in in_order.into_iter().filter(|_| !is_kept) {
                 let host = Host::of(arm.link, cable.as_ref(), self.bind);
                 let fleet = fleet(planned, arm, &self.place, &host);
                 let agents = self.agents(planned, &fleet)?;
@@ -314,11 +325,13 @@ impl Reproducing {
                     return Ok(());
                 }
             }
-            let runs = || self.measured[from..].iter();
+            let is_own = |run: &&Measured| run.experiment == planned.id.to_string() && run.pair == pair;
+            let runs = || self.measured.iter().filter(is_own);
             let doubts = runs().flat_map(|run| &run.doubts).count();
             let is_of_first = |run: &&Measured| first.is_some_and(|arms| arms.contains(&&run.arm));
             counted += u32::from(runs().filter(is_of_first).all(|run| run.doubts.is_empty()));
             let fate = if doubts == 0 { "ok".to_owned() } else { format!("{doubts} doubts") };
+            let fate = if is_kept { format!("{fate}, kept") } else { fate };
             self.live.line(&format!("{} pair {} of {wanted}: {fate}", planned.id, pair + 1));
         }
         Ok(())

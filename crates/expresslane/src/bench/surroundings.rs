@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use load::environment::{Environment, Hashes, Kernel, Program, Row, changes, unexplained};
+use load::environment::{Environment, Hashes, Kernel, Program, Row, changes, difference, unexplained};
 use load::result::{Line, Surroundings};
 
 /// Arguments of a running server that are kept.
@@ -70,6 +70,15 @@ impl Witness {
             })
         });
         (Before { programs, environment }, line)
+    }
+
+    /// What of this machine or of this program is another than in an earlier capture. Servers are not looked at, nor are links that this
+    /// program makes for its experiments.
+    pub(super) fn differing(&self, before: &Environment) -> Vec<String> {
+        let now = self.look(std::slice::from_ref(&self.load));
+        let own = ["programs/server *", "programs/load command", "links/count", "link xl-*"];
+        let rows = difference(before, &now, &own);
+        unexplained(&rows).map(|row| format!("{}/{}", row.group, row.name)).collect()
     }
 
     /// What changed since.

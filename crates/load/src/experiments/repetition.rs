@@ -3,11 +3,13 @@
 //! A result of hours holds a megabyte of histograms for each of its seconds, so it is never in memory as a whole: a run is measured
 //! when its last line has been read, and its seconds are given up.
 
+use std::collections::BTreeSet;
 use std::io::BufRead;
 
 use super::evaluate::Evaluation;
 use super::measured::Measured;
 use super::scale::Planned;
+use super::setups::Arm;
 use crate::result::{Saved, read_runs};
 
 /// The kind of a result that holds experiments.
@@ -43,9 +45,48 @@ impl Repetition {
 
     /// Each experiment that was planned.
     pub fn evaluations(&self) -> Vec<Evaluation> {
+        self.planned().iter().map(|planned| Evaluation::of(planned, &self.measured)).collect()
+    }
+
+    fn planned(&self) -> Vec<Planned> {
         let planned = self.saved.head.plan.get("experiments").cloned().unwrap_or_default();
-        let planned: Vec<Planned> = serde_json::from_value(planned).unwrap_or_default();
-        planned.iter().map(|planned| Evaluation::of(planned, &self.measured)).collect()
+        serde_json::from_value(planned).unwrap_or_default()
+    }
+
+    /// Pairs of which all set-ups ran whole at all levels, by experiment: whoever takes a cut result up again need not run them.
+    pub fn pairs_whole(&self) -> BTreeSet<(String, u32)> {
+        let mut whole = BTreeSet::new();
+        for planned in self.planned() {
+            let experiment = planned.id.to_string();
+            let pairs = self.saved.runs.iter().filter(|run| run.head.experiment == experiment);
+            let pairs: BTreeSet<u32> = pairs.filter_map(|run| run.head.pair).collect();
+            whole.extend(
+                pairs
+                    .into_iter()
+                    .filter(|pair| self.is_whole(&planned, *pair))
+                    .map(|pair| (experiment.clone(), pair)),
+            );
+        }
+        whole
+    }
+
+    fn is_whole(&self, planned: &Planned, pair: u32) -> bool {
+        let experiment = planned.id.to_string();
+        let own = self.measured.iter().filter(|run| run.experiment == experiment && run.pair == pair);
+        let own: Vec<&Measured> = own.collect();
+        let begun = self.saved.runs.iter().map(|run| &run.head);
+        let begun = begun.filter(|head| head.experiment == experiment && head.pair == Some(pair)).count();
+        let levels: Vec<Option<f64>> = match &planned.scale.levels[..] {
+            [] => vec![None],
+            levels => levels.iter().map(|level| Some(f64::from(*level))).collect(),
+        };
+        let has = |arm: &Arm, level: Option<f64>| {
+            own.iter().any(|run| run.arm == arm.arm && run.level == level && run.is_whole)
+        };
+        // Loads of a level begin and end together: where one has no end, or no good one, its level is not whole.
+        own.len() == begun
+            && own.iter().all(|run| run.is_whole)
+            && planned.arms.iter().all(|arm| levels.iter().all(|level| has(arm, *level)))
     }
 }
 
@@ -90,5 +131,44 @@ mod tests {
         assert_eq!((only.pairs_count, only.points.len()), (1, 1));
         assert_eq!(only.rows[0].published, [2e6]);
         assert!(Repetition::read(&file("run")[..]).unwrap_err().contains("bench run"));
+    }
+
+    #[test]
+    fn a_pair_is_whole_when_all_of_it_ran() {
+        let preset = Preset::of(Id::E1);
+        let mut planned = Planned::new(preset, Scale::new(preset, true, 1, 1, 64 << 30), &offer(2));
+        planned.scale.levels = vec![10, 20];
+        let (first, second) = (planned.arms[0].arm.clone(), planned.arms[1].arm.clone());
+        let run = |arm: &str, level: f64| {
+            let head = RunHead {
+                experiment: "E1".to_owned(),
+                arm: arm.to_owned(),
+                pair: Some(4),
+                level: Some(("connections".to_owned(), level)),
+                ..RunHead::default()
+            };
+            crate::analysis::tests::run(head, &[(1_000_000, 100)])
+        };
+        let all = [run(&first, 10.0), run(&first, 20.0), run(&second, 20.0), run(&second, 10.0)];
+        let check = |runs: Vec<crate::result::Run>, want: bool| {
+            let plan = serde_json::json!({ "experiments": [&planned] });
+            let ended = runs.iter().filter(|run| run.end.is_some());
+            let measured = ended.map(Measured::of).collect();
+            let head = Head { plan, ..Head::default() };
+            let repetition = Repetition { saved: Saved { head, runs, ..Saved::default() }, measured };
+            let whole: Vec<(String, u32)> = repetition.pairs_whole().into_iter().collect();
+            assert_eq!(whole, if want { vec![("E1".to_owned(), 4)] } else { vec![] });
+        };
+        check(all.to_vec(), true);
+        check(all[..3].to_vec(), false);
+        let mut cut = all.to_vec();
+        cut.push(run(&second, 10.0));
+        check(cut.clone(), true);
+        cut[4].end = None;
+        check(cut.clone(), false);
+        cut[4] = run(&second, 10.0);
+        cut[4].end.as_mut().unwrap().was_stopped = true;
+        check(cut, false);
+        check(Vec::new(), false);
     }
 }

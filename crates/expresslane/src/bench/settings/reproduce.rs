@@ -1,6 +1,7 @@
 //! What `expresslane bench reproduce` can be told.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use load::experiments::Id;
@@ -21,6 +22,8 @@ pub(crate) const EXAMPLES: &str = "Examples:
       all five in twenty minutes; too few pairs to call a difference
   expresslane bench reproduce E1
       the full form: ten pairs of ten levels of half a minute, nearly two hours
+  expresslane bench reproduce E1 --resume cut.jsonl --result whole.jsonl
+      goes on where it was stopped: pairs that ran whole are kept
   expresslane bench reproduce E5 --price 5000 --peer valkey-server
       the recipe, per core and per dollar, with another peer
   expresslane bench reproduce E3 --peer expresslane
@@ -58,6 +61,10 @@ pub(crate) struct ReproduceSettings {
     /// What the machine costs, for requests a second per dollar
     #[arg(long, value_name = "DOLLARS", value_parser = price)]
     pub(crate) price: Option<f64>,
+    /// Take up a result that was cut: its whole pairs are copied into --result, and only the others run. The same flags,
+    /// program and machine
+    #[arg(long, value_name = "FILE", requires = "result")]
+    pub(crate) resume: Option<PathBuf>,
     /// How long a level takes, to try things out
     #[arg(long, hide = true, value_parser = humantime::parse_duration)]
     pub(crate) level_duration: Option<Duration>,
