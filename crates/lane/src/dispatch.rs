@@ -65,12 +65,21 @@ pub(crate) enum Owner {
 /// a processor can't read in one piece what has just been written in several.
 pub(crate) enum Input<'a> {
     /// In the connection's input. Whose the key of a command is that has one has been found beforehand.
-    View { input: &'a [u8], ranges: &'a ArgRanges, owner: Option<Owner> },
+    View { input: &'a [u8], ranges: &'a ArgRanges, owner: &'a Option<Owner> },
     /// Gathered over several turns.
     Owned(Request),
 }
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    /// The words of a view, as long as it is known where they lie: before it is lent.
+    #[inline(always)]
+    fn view(&self) -> Option<Args<'a>> {
+        match *self {
+            Input::View { input, ranges, .. } => Some(Args::View { input, ranges }),
+            Input::Owned(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn args(&self) -> Args<'_> {
         match self {
@@ -79,11 +88,11 @@ impl Input<'_> {
         }
     }
 
-    #[inline]
-    fn owner(&self) -> Option<Owner> {
+    #[inline(always)]
+    fn owner(&self) -> &'a Option<Owner> {
         match self {
-            Input::View { owner, .. } => *owner,
-            Input::Owned(_) => None,
+            Input::View { owner, .. } => owner,
+            Input::Owned(_) => &None,
         }
     }
 
@@ -165,6 +174,7 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         input: &mut Input<'_>,
     ) -> Flow {
+        let (view, owner) = (input.view(), input.owner());
         let args = input.args();
         let command = match resolved {
             Ok(command) => command,
@@ -191,7 +201,7 @@ impl Core {
             _ if command.group == Group::Transactions && command.id != Id::Watch => {
                 self.dispatch_multi(caller, command.id)
             }
-            Scope::Key => self.dispatch_key(caller, command, input),
+            Scope::Key => self.dispatch_key(caller, command, input, view, owner),
             Scope::Keys(_) => self.dispatch_keys(caller, command, input),
             Scope::Connection => self.dispatch_connection(caller, command, input),
             Scope::Control => self.dispatch_control(caller, command, input),
@@ -213,9 +223,21 @@ impl Core {
         caller: &mut Caller<'_>,
         command: &'static Command,
         input: &mut Input<'_>,
+        view: Option<Args<'_>>,
+        owner: &Option<Owner>,
     ) -> Flow {
-        match self.owner_of_key(command, caller.client.db, input) {
-            Some(Owner::Here(route)) => self.run_here(caller, command, input, Some(route)),
+        let found;
+        let owner = match owner {
+            None => {
+                found = self.find_owner(command, caller.client.db, input.args());
+                &found
+            }
+            known => known,
+        };
+        match *owner {
+            Some(Owner::Here(Route { slot, hash })) => {
+                self.run_here(caller, command, input, view, Some(Route { slot, hash }))
+            }
             Some(Owner::Other { lane, slot }) => self.ask(caller, lane, command, input, slot),
             None => caller.refuse(KEY_TOO_LONG),
         }
@@ -224,7 +246,7 @@ impl Core {
     /// Whose the one key of a command is; none when it is too long for a key.
     #[inline]
     pub(crate) fn owner_of_key(&self, command: &Command, db: u16, input: &Input<'_>) -> Option<Owner> {
-        input.owner().or_else(|| self.find_owner(command, db, input.args()))
+        (*input.owner()).or_else(|| self.find_owner(command, db, input.args()))
     }
 
     /// The same for a command that was gathered.
@@ -251,7 +273,7 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        self.run_here(caller, command, input, None)
+        self.run_here(caller, command, input, None, None)
     }
 
     /// The keys are all here. Within its callers, most commands' path.
@@ -261,12 +283,13 @@ impl Core {
         caller: &mut Caller<'_>,
         command: &'static Command,
         input: &mut Input<'_>,
+        view: Option<Args<'_>>,
         route: Option<Route>,
     ) -> Flow {
         self.stats.dialects[caller.client.dialect as usize].direct += 1;
         let call = Call {
             command,
-            args: input.args(),
+            args: view.unwrap_or_else(|| input.args()),
             db: caller.client.db,
             proto: caller.client.proto,
             route,

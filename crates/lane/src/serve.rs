@@ -114,7 +114,8 @@ pub(crate) fn serve_client<N: Net>(
                     let frame = &ahead.frames[index];
                     let bytes = &input[used..used + frame.size];
                     share.commands_left -= usize::from(!frame.ranges.is_empty());
-                    let mut command = Input::View { input: bytes, ranges: &frame.ranges, owner: frame.owner };
+                    let mut command =
+                        Input::View { input: bytes, ranges: &frame.ranges, owner: &frame.owner };
                     let flow = match frame.command {
                         None => Flow::Next,
                         Some(resolved) => {
