@@ -20,7 +20,7 @@ pub(super) const FRONT_SIZE: usize = PROTO_HEADER_SIZE + size_of::<u64>();
 /// Messages of fewer bytes are sent as they are: so do clients (`AS_COMPRESS_THRESHOLD`, Java's `COMPRESS_THRESHOLD`).
 pub const DEFLATE_SIZE_MIN: usize = 128;
 /// Replies of more bytes are sent as they are: a reply is compressed in one piece, within a turn.
-pub const DEFLATE_SIZE_MAX: usize = 64 * 1024;
+pub const DEFLATE_SIZE_MAX: usize = 32 * 1024;
 /// Bytes that an [`Inflater`] keeps: the window of 32 KiB, and tables.
 pub(super) const INFLATER_SIZE: usize = size_of::<InflateState>();
 
