@@ -144,9 +144,9 @@ test-instructions: need-toolchain
 test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
 	@EXPRESSLANE_LONG=1 $(CARGO) test --profile quick --workspace --locked
 
-# Apart from `make test`, for it is timed: it wants a quiet machine, and ten minutes of it.
+# Apart from `make test`, for it is timed: it wants a quiet machine, and six minutes of it.
 .PHONY: test-difference
-test-difference: build ## Whether bench compare finds a difference of 20 % on this machine, live (ten minutes; a quiet machine)
+test-difference: build ## Whether bench compare finds a difference of 20 % on this machine, live (six minutes; a quiet machine)
 	@echo "== a known difference, found live"
 	@$(PYTHON) bench/difference.py $(ARGS)
 
