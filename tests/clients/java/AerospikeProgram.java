@@ -155,7 +155,7 @@ public final class AerospikeProgram {
         Policy read = new Policy();
         BatchPolicy batch = new BatchPolicy();
         read.compress = batch.compress = true;
-        int[] sizes = {1, 200, 10_000, 60_000, 900_000};
+        int[] sizes = {1, 200, 10_000, 30_000, 900_000};
         Key[] keys = IntStream.of(sizes).mapToObj(size -> key("compressed" + size)).toArray(Key[]::new);
         for (int number = 0; number < sizes.length; number++) {
             String value = "x".repeat(sizes[number]);

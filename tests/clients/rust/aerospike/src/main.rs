@@ -281,7 +281,7 @@ fn compression(client: &Client) {
     let (mut compressed, mut compressed_read) = (write(), read());
     compressed.base_policy.use_compression = true;
     compressed_read.base_policy.use_compression = true;
-    for size in [1, 200, 10_000, 60_000, 900_000] {
+    for size in [1, 200, 10_000, 30_000, 900_000] {
         let (one, value) = (as_key!("test", "compressed", size), "x".repeat(size));
         client.put(&compressed, &one, &[as_bin!("a", value.clone())]).expect("put");
         for policy in [&compressed_read, &read()] {
