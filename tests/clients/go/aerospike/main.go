@@ -156,7 +156,7 @@ func compression(client *as.Client) {
 	write := with(func(policy *as.WritePolicy) { policy.UseCompression = true })
 	read, many := as.NewPolicy(), as.NewBatchPolicy()
 	read.UseCompression, many.UseCompression = true, true
-	sizes := []int{1, 200, 10_000, 30_000, 900_000}
+	sizes := []int{1, 200, 10_000, 60_000, 900_000}
 	var all []*as.Key
 	for _, size := range sizes {
 		k := key(fmt.Sprint("compressed", size))
