@@ -15,7 +15,7 @@ pub use counter::{Counter, Outcome};
 
 /// Longest line of a reply: a status, an error, a number or a header. A longer one ends the connection.
 pub const LINE_SIZE_MAX: usize = 64 * 1024;
-/// Deepest nesting of a reply. A deeper one ends the connection. (COMMAND DOCS has nine levels.)
+/// Deepest nesting of a reply. A deeper one ends the connection. (COMMAND DOCS has twelve levels.)
 pub const DEPTH_MAX: usize = 64;
 
 /// Appends a command as an array of bulk strings.

@@ -2,7 +2,7 @@
 //!
 //! One entry says everything about a command, and everything that needs to know asks here: arity checks, routing,
 //! transactions, slicing, and COMMAND, which prints the table. The entries lie in one file per group, as in Redis'
-//! documentation; arity, flags, keys and categories are Redis 7.0's (`COMMAND INFO`), scope and work are ours.
+//! documentation; arity, flags, keys and categories are Redis 7.0's (`COMMAND INFO`), scope, work and words are ours.
 //!
 //! A subcommand is an entry too, named `client|list`, behind its container `client`. What other dialects ask for has entries
 //! too, which cannot be looked up by name.
@@ -13,6 +13,7 @@ mod keys;
 mod lookup;
 pub mod print;
 mod refusal;
+pub mod syntax;
 
 mod cluster;
 mod connection;
@@ -23,7 +24,7 @@ mod record;
 mod server;
 mod string;
 
-pub use entry::{Category, Combine, Command, Flag, Group, Scope, Set, Work};
+pub use entry::{Category, Combine, Command, Docs, Flag, Group, Scope, Set, Work};
 pub use id::Id;
 pub use keys::{Begin, Find, KeyPositions, KeySpec, Positions, Range, Unknown};
 pub use lookup::lookup;

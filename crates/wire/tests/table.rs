@@ -50,7 +50,9 @@ fn what_redis_knows_of_a_command_is_the_same_here() {
 fn entries_are_whole() {
     for (index, command) in COMMANDS.iter().enumerate() {
         assert_eq!(command.id as usize, index);
-        assert!(command.summary.len() > 5 && !command.complexity.is_empty(), "{} is described", command.name);
+        let docs = command.docs;
+        assert!(docs.summary.len() > 5 && !docs.complexity.is_empty(), "{} is described", command.name);
+        assert!(docs.deprecated.len() <= 1, "{} is deprecated once", command.name);
         assert!(command.arity != 0, "{} takes its name at least", command.name);
         let one_key = command.keys.first > 0 && i16::from(command.keys.last) == i16::from(command.keys.first);
         match command.scope {

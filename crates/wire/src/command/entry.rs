@@ -33,12 +33,25 @@ pub struct Command {
     pub tips: &'static [&'static str],
     /// Chapter of the documentation.
     pub group: Group,
+    /// What people are told of it.
+    pub docs: &'static Docs,
+}
+
+/// What people are told of a command.
+#[derive(Clone, Copy, Debug)]
+pub struct Docs {
     /// First version of Redis that has it.
     pub since: &'static str,
+    /// None, or the version from which on something is better, and what.
+    pub deprecated: &'static [(&'static str, &'static str)],
     /// Growth of its cost, in words.
     pub complexity: &'static str,
     /// What it does, in a sentence.
     pub summary: &'static str,
+    /// Its arguments, as [`super::syntax`] reads them.
+    pub syntax: &'static str,
+    /// Versions and what changed with them, oldest first. An argument between backquotes came with that version.
+    pub history: &'static [(&'static str, &'static str)],
 }
 
 /// Whose data a command touches, and so which lanes take part.
@@ -356,14 +369,13 @@ pub(super) const fn entry(
     name: &'static str,
     arity: i8,
     group: Group,
-    since: &'static str,
     flags: Set<Flag>,
     categories: Set<Category>,
     key_specs: &'static [KeySpec],
     scope: Scope,
     work: Work,
     tips: &'static [&'static str],
-    text: (&'static str, &'static str),
+    docs: &'static Docs,
 ) -> Command {
     Command {
         id,
@@ -378,25 +390,29 @@ pub(super) const fn entry(
         barrier: is_barrier(scope, id),
         tips,
         group,
-        since,
-        complexity: text.0,
-        summary: text.1,
+        docs,
     }
 }
 
 /// The entries of one group:
 ///
 /// ```text
-/// Id "name" arity since "version" [flags] [categories] [keys] scope, work, [tips]
+/// Id "name" arity since "version" deprecated "version" for "what is better" [flags] [categories] [keys] scope, work, [tips]
 ///     "complexity" "summary"
+///     "syntax"
+///     [since "version" "what changed", …]
 /// ```
 ///
-/// Categories that follow from flags are left out.
+/// Categories that follow from flags are left out, as are the syntax of what has no arguments ([`super::syntax`]), the history of what
+/// stayed as it was, and what nothing is better than.
 macro_rules! entries {
     ($Group:ident: $(
         $Id:ident $name:literal $arity:literal since $since:literal
+        $(deprecated $deprecated:literal for $better:literal)?
         [$($Flag:ident)*] [$($Category:ident)*] [$($key:expr),*] $scope:expr, $Work:expr, [$($tip:literal),*]
         $complexity:literal $summary:literal
+        $($syntax:literal)?
+        $([$(since $version:literal $change:literal),*])?
     )*) => {
         &[$(
             $crate::command::entry::entry(
@@ -404,7 +420,6 @@ macro_rules! entries {
                 $name,
                 $arity,
                 $crate::command::Group::$Group,
-                $since,
                 $crate::command::Set::<$crate::command::Flag>::NONE$(.with($crate::command::Flag::$Flag))*,
                 $crate::command::Set::<$crate::command::Category>::NONE
                     $(.with($crate::command::Category::$Category))*,
@@ -412,7 +427,14 @@ macro_rules! entries {
                 $scope,
                 $Work,
                 &[$($tip),*],
-                ($complexity, $summary),
+                &$crate::command::Docs {
+                    since: $since,
+                    deprecated: &[$(($deprecated, $better))?],
+                    complexity: $complexity,
+                    summary: $summary,
+                    syntax: concat!($($syntax)?),
+                    history: &[$($(($version, $change)),*)?],
+                },
             ),
         )*]
     };

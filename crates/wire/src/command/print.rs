@@ -7,6 +7,10 @@ use super::lookup::lookup;
 use crate::reply::{self, Proto, Put};
 use crate::resp::Args;
 
+mod docs;
+
+pub use docs::docs;
+
 /// One element of COMMAND and COMMAND INFO: ten facts about a command, its subcommands inside.
 pub fn info(out: &mut impl Put, proto: Proto, command: &Command) {
     let number = |out: &mut _, value: i8| reply::integer(out, i64::from(value));
@@ -34,30 +38,6 @@ pub fn info(out: &mut impl Put, proto: Proto, command: &Command) {
     }
     for sub in command.subcommands() {
         info(out, proto, sub);
-    }
-}
-
-/// One pair of COMMAND DOCS: the name and a map. (Arguments are not described.)
-pub fn docs(out: &mut impl Put, proto: Proto, command: &Command) {
-    let subcommands = command.subcommands();
-    text(out, command.name);
-    reply::map(out, proto, 4 + usize::from(!subcommands.is_empty()));
-    let facts = [
-        ("summary", command.summary),
-        ("since", command.since),
-        ("group", command.group.name()),
-        ("complexity", command.complexity),
-    ];
-    for (name, fact) in facts {
-        text(out, name);
-        text(out, fact);
-    }
-    if !subcommands.is_empty() {
-        text(out, "subcommands");
-        reply::map(out, proto, subcommands.len());
-        for sub in subcommands {
-            docs(out, proto, sub);
-        }
     }
 }
 

@@ -10,6 +10,8 @@ use super::keys::at;
 pub(super) const SERVER: &[Command] = entries! { Server:
     Bgsave "bgsave" -1 since "1.0.0" [Admin Noscript NoAsyncLoading] [] [] Control, Constant, []
         "O(1)" "Writes a snapshot in the background"
+        "[SCHEDULE]"
+        [since "3.2.2" "`SCHEDULE`"]
     Command "command" -1 since "2.8.13" [Loading Stale] [Connection]
         [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Describes all commands"
@@ -18,24 +20,32 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     CommandDocs "command|docs" -2 since "7.0.0" [Loading Stale] [Connection]
         [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Documentation of commands"
+        "[command-name ...]"
     CommandGetkeys "command|getkeys" -4 since "2.8.13" [Loading Stale] [Connection]
         [] Connection, Unbounded("the keys of a call come in one reply"), []
         "O(N) for N arguments" "The keys of a call"
+        "command arg ..."
     CommandGetkeysandflags "command|getkeysandflags" -4 since "7.0.0" [Loading Stale] [Connection]
         [] Connection, Unbounded("the keys of a call come in one reply"), []
         "O(N) for N arguments" "The keys of a call, and what happens to them"
+        "command arg ..."
     CommandHelp "command|help" 2 since "5.0.0" [Loading Stale] [Connection] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     CommandInfo "command|info" -2 since "2.8.13" [Loading Stale] [Connection]
         [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Properties of commands"
+        "[command-name ...]"
+        [since "7.0.0" "All commands if none is named"]
     CommandList "command|list" -2 since "7.0.0" [Loading Stale] [Connection]
         [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Names of commands"
+        "[FILTERBY <filterby: MODULE module-name | ACLCAT category | PATTERN pattern>]"
     Config "config" -2 since "2.0.0" [] [] [] Connection, Constant, []
         "Depends on the subcommand" "Groups commands about settings"
     ConfigGet "config|get" -3 since "2.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
         "O(N) for N settings" "Settings whose names match"
+        "parameter ..."
+        [since "7.0.0" "Several patterns"]
     ConfigHelp "config|help" 2 since "5.0.0" [Loading Stale] [] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     ConfigResetstat "config|resetstat" 2 since "2.0.0" [Admin Noscript Loading Stale] []
@@ -46,20 +56,29 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     ConfigSet "config|set" -4 since "2.0.0" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
         "O(N) for N settings" "Changes settings, all or none"
+        "<data: parameter value> ..."
+        [since "7.0.0" "Several settings"]
     Dbsize "dbsize" 1 since "1.0.0" [Readonly Fast] [Keyspace]
         [] AllLanes(Sum), Constant, ["request_policy:all_shards", "response_policy:agg_sum"]
         "O(1)" "The number of keys in the database"
     Debug "debug" -2 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Sliced, []
         "Depends on the subcommand" "Commands for tests of the server itself"
+        "subcommand [arg ...]"
     Flushall "flushall" -1 since "1.0.0" [Write] [Keyspace Dangerous]
         [] AllLanes(AllOk), Sliced, ["request_policy:all_shards", "response_policy:all_succeeded"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes all keys of all databases"
+        "[flush-type: ASYNC | SYNC]"
+        [since "4.0.0" "`ASYNC`", since "6.2.0" "`SYNC`"]
     Flushdb "flushdb" -1 since "1.0.0" [Write] [Keyspace Dangerous]
         [] AllLanes(AllOk), Sliced, ["request_policy:all_shards", "response_policy:all_succeeded"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes all keys of the database"
+        "[flush-type: ASYNC | SYNC]"
+        [since "4.0.0" "`ASYNC`", since "6.2.0" "`SYNC`"]
     Info "info" -1 since "1.0.0" [Loading Stale] [Dangerous]
         [] Control, Constant, ["nondeterministic_output", "request_policy:all_shards", "response_policy:special"]
         "O(1)" "State and counters of the server"
+        "[section ...]"
+        [since "7.0.0" "Several sections"]
     Lastsave "lastsave" 1 since "1.0.0" [Loading Stale Fast] [Admin Dangerous]
         [] Control, Constant, ["nondeterministic_output"]
         "O(1)" "When the last snapshot ended, as a Unix time"
@@ -71,22 +90,27 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     LatencyGraph "latency|graph" 3 since "2.8.13" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
         "O(1)" "Draws the delays of an event"
+        "event"
     LatencyHelp "latency|help" 2 since "2.8.13" [Loading Stale] [] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     LatencyHistogram "latency|histogram" -2 since "7.0.0" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
         "O(N) for N commands" "How long commands took, as histograms"
+        "[command ...]"
     LatencyHistory "latency|history" 3 since "2.8.13" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
         "O(1)" "The last delays of an event"
+        "event"
     LatencyLatest "latency|latest" 2 since "2.8.13" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"]
         "O(1)" "The last delay of each event"
     LatencyReset "latency|reset" -2 since "2.8.13" [Admin Noscript Loading Stale] []
         [] Control, Constant, ["request_policy:all_nodes", "response_policy:all_succeeded"]
         "O(1)" "Forgets the delays of events"
+        "[event ...]"
     Lolwut "lolwut" -1 since "5.0.0" [Readonly Fast] [] [] Connection, Constant, []
         "O(1)" "Draws something and names the version"
+        "[VERSION version]"
     Memory "memory" -2 since "4.0.0" [] [] [] Connection, Constant, []
         "Depends on the subcommand" "Groups commands about memory"
     MemoryDoctor "memory|doctor" 2 since "4.0.0" [] []
@@ -105,6 +129,7 @@ pub(super) const SERVER: &[Command] = entries! { Server:
         "O(1)" "How memory is used, in numbers"
     MemoryUsage "memory|usage" -3 since "4.0.0" [Readonly] [] [at(2, "RO")] Key, Constant, []
         "O(1)" "Bytes that a key and its value take"
+        "key [SAMPLES count]"
     Monitor "monitor" 1 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
         "O(1)" "Shows every command that the server executes"
     Role "role" 1 since "2.8.12" [Noscript Loading Stale Fast] [Admin Dangerous] [] Connection, Constant, []
@@ -114,11 +139,15 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     Shutdown "shutdown" -1 since "1.0.0" [Admin Noscript Loading Stale NoMulti AllowBusy] []
         [] Control, Constant, []
         "O(1)" "Ends the server"
+        "[save-selector: NOSAVE | SAVE] [NOW] [FORCE] [ABORT]"
+        [since "7.0.0" "`NOW`, `FORCE` and `ABORT`"]
     Slowlog "slowlog" -2 since "2.2.12" [] [] [] Connection, Constant, []
         "Depends on the subcommand" "Groups commands about the log of slow commands"
     SlowlogGet "slowlog|get" -2 since "2.2.12" [Admin Loading Stale] []
         [] Control, Constant, ["request_policy:all_nodes", "nondeterministic_output"]
         "O(N) for N entries" "Entries of the slow log"
+        "[count]"
+        [since "4.0.0" "Entries have the client's address and name"]
     SlowlogHelp "slowlog|help" 2 since "6.2.0" [Loading Stale] [] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     SlowlogLen "slowlog|len" 2 since "2.2.12" [Admin Loading Stale] []
@@ -129,6 +158,7 @@ pub(super) const SERVER: &[Command] = entries! { Server:
         "O(N) for N entries" "Empties the slow log"
     Swapdb "swapdb" 3 since "4.0.0" [Write Fast] [Keyspace Dangerous] [] AllLanes(AllOk), Sliced, []
         "O(N) for N keys of the two that clients watch" "Swaps two databases"
+        "index1 index2"
     Time "time" 1 since "2.6.0" [Loading Stale Fast] [] [] Connection, Constant, ["nondeterministic_output"]
         "O(1)" "The server's time in seconds and microseconds"
 };
@@ -139,6 +169,7 @@ pub(super) const SCRIPTING: &[Command] = entries! { Scripting:
     FunctionFlush "function|flush" -2 since "7.0.0" [Write Noscript] [Scripting]
         [] Control, Constant, ["request_policy:all_shards", "response_policy:all_succeeded"]
         "O(N) for N functions" "Deletes all functions"
+        "[flush-type: ASYNC | SYNC]"
     FunctionHelp "function|help" 2 since "7.0.0" [Loading Stale] [Scripting] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
 };
