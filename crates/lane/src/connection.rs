@@ -7,7 +7,6 @@ use wire::reply::{self, OK, Proto, Put};
 use crate::admin::Portrait;
 use crate::client::{Client, Hush, Traits};
 use crate::cluster;
-use crate::commands::object;
 use crate::control::clients;
 use crate::documents;
 use crate::help;
@@ -155,12 +154,6 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
         Id::Ping if call.args.len() == 1 => out.put(b"+PONG\r\n"),
         Id::Ping if call.args.len() > 2 => wrong_arity(call.command, out),
         Id::Ping | Id::Echo => put_arg(call.args.get(call.args.len() - 1), out),
-        Id::ObjectHelp => {
-            reply::array(out, object::HELP.len());
-            for line in object::HELP {
-                reply::simple(out, line);
-            }
-        }
         Id::ClusterKeyslot => {
             let slot = wire::route::Slot::of(call.args.flat(2));
             reply::integer(out, i64::from(slot.number()));
@@ -196,7 +189,7 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
         id => {
             let Around { settings, map, lane, local, .. } = *around;
             let view = cluster::View { settings, map, lane, local, proto };
-            if help::put(id, out) || call.command.group == Group::Cluster && view.answer(id, out) {
+            if help::put(call.command, out) || call.command.group == Group::Cluster && view.answer(id, out) {
                 return;
             }
             if call.command.is_container() && args.len() == 1 {

@@ -16,25 +16,6 @@ const SHARED_NUMBERS: std::ops::Range<i64> = 0..10_000;
 /// What it says: `INT_MAX`.
 const SHARED_COUNT: i64 = 2_147_483_647;
 
-/// What OBJECT HELP answers, line by line.
-pub(crate) const HELP: [&str; 15] = [
-    "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "ENCODING <key>",
-    "    Return the kind of internal representation used in order to store the value",
-    "    associated with a <key>.",
-    "FREQ <key>",
-    "    Return the access frequency index of the <key>. The returned integer is",
-    "    proportional to the logarithm of the real access frequency.",
-    "IDLETIME <key>",
-    "    Return the idle time of the <key>, that is the approximated number of",
-    "    seconds elapsed since the last access to the key.",
-    "REFCOUNT <key>",
-    "    Return the number of references of the value associated with the specified",
-    "    <key>.",
-    "HELP",
-    "    Prints this help.",
-];
-
 /// OBJECT ENCODING, FREQ, IDLETIME and REFCOUNT. Looking does not count as a use.
 pub(crate) fn object(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 2);

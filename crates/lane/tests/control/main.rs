@@ -5,6 +5,7 @@
 #[path = "../counting/mod.rs"]
 mod counting;
 mod debug;
+mod docs;
 mod holding;
 mod latency;
 mod monitor;

@@ -1,0 +1,131 @@
+//! What the table says of arguments: HELP shows it, and every form that it has is served.
+
+use wire::command::syntax::{Argument, Kind, parse};
+use wire::command::{Command, all_commands, commands};
+
+use crate::check;
+use crate::world::World;
+
+#[test]
+fn help_is_the_table() {
+    check(&[(
+        "OBJECT help",
+        "*11\r\n+OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n\
+         +ENCODING key\r\n+    The form in which a value is stored.\r\n\
+         +FREQ key\r\n+    How often a key is used, on a logarithmic scale.\r\n\
+         +HELP\r\n+    Lists the subcommands.\r\n\
+         +IDLETIME key\r\n+    Seconds since a key was used.\r\n\
+         +REFCOUNT key\r\n+    How many times a value is referred to.\r\n",
+    )]);
+    let mut world = World::new(1);
+    let client = world.connect();
+    for container in commands().filter(|command| command.is_container()) {
+        let name = container.name.to_uppercase();
+        let help = world.ask(&client, &format!("{name} HELP"));
+        // COMMAND alone is a command, too.
+        let count = 1 + 2 * (container.subcommands().len() + usize::from(name == "COMMAND"));
+        assert!(help.starts_with(&format!("*{count}\r\n+{name} <subcommand> ")), "{help}");
+        assert_eq!(help.lines().count(), 1 + count, "{help}");
+    }
+}
+
+/// A word for an argument.
+fn word(command: &Command, argument: &Argument<'_>) -> &'static str {
+    match (command.name, argument.name.as_str(), argument.kind) {
+        ("config|set", "parameter", _) => "hz",
+        ("config|set", "value", _) => "10",
+        ("command|getkeys" | "command|getkeysandflags", "command", _) => "mget",
+        ("hello", "protover", _) => "3",
+        ("client|kill", "username", _) => "default",
+        (_, "category", _) => "read",
+        (_, "source" | "key1", _) => "one",
+        (_, "pattern", _) => "*",
+        (_, "value", _) => "1",
+        (_, _, Kind::Double) => "1.5",
+        (_, _, Kind::Integer) => "1",
+        (_, _, Kind::UnixTime) => "1900000000000",
+        _ => "word",
+    }
+}
+
+/// Calls of an argument, in words: each choice, with and without what is optional, and twice what may come again.
+fn forms(command: &Command, argument: &Argument<'_>) -> Vec<String> {
+    let mut forms = match argument.kind {
+        Kind::PureToken => vec![String::new()],
+        Kind::Block => forms_of_all(command, &argument.inside),
+        Kind::OneOf => argument.inside.iter().flat_map(|choice| forms(command, choice)).collect(),
+        _ => vec![word(command, argument).to_owned()],
+    };
+    if argument.multiple {
+        forms.extend(forms.clone().iter().map(|form| format!("{form} {form}")));
+    }
+    if let Some(token) = argument.token {
+        forms.iter_mut().for_each(|form| *form = format!("{token} {form}").trim_end().to_owned());
+    }
+    forms
+}
+
+/// Each form of each argument, beside the first form of those that must be there.
+fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
+    let first = |argument: &Argument<'_>| forms(command, argument).swap_remove(0);
+    let mut calls = Vec::new();
+    for place in 0..=arguments.len() {
+        let own = arguments.get(place).map_or(vec![String::new()], |argument| forms(command, argument));
+        for form in own {
+            let words = arguments.iter().enumerate().filter_map(|(index, argument)| match argument {
+                _ if index == place => Some(form.clone()),
+                argument => (!argument.optional).then(|| first(argument)),
+            });
+            calls.push(words.collect::<Vec<_>>().join(" "));
+        }
+    }
+    calls.sort();
+    calls.dedup();
+    calls
+}
+
+/// Forms that are refused for what they want, not for how they are written.
+const REFUSED: [&str; 17] = [
+    // No password is set, no transaction, no such client, event or shutdown.
+    "auth word",
+    "auth word word",
+    "client kill word",
+    "hello 3 AUTH word word",
+    "discard",
+    "exec",
+    "latency graph word",
+    "shutdown ABORT",
+    // Uses are not counted, DEBUG is not allowed, a setting is set once.
+    "object freq word",
+    "debug word",
+    "debug word word",
+    "debug word word word",
+    "config set hz 10 hz 10",
+    // There is nothing to write.
+    "bgsave",
+    "bgsave SCHEDULE",
+    "save",
+    "shutdown SAVE",
+];
+
+#[test]
+fn every_form_that_is_told_is_served() {
+    let (mut refused, mut seen) = (Vec::new(), 0);
+    for command in all_commands().filter(|command| !command.is_container()) {
+        for form in forms_of_all(command, &parse(command.docs.syntax).unwrap()) {
+            let mut world = World::new(1);
+            let client = world.connect();
+            world.ask(&client, "SET word 1");
+            let call = format!("{} {form}", command.name.replace('|', " "));
+            let call = call.trim_end().to_owned();
+            let reply = world.ask(&client, &call);
+            if reply.starts_with('-') {
+                match REFUSED.contains(&call.as_str()) {
+                    true => seen += 1,
+                    false => refused.push(format!("{call}: {reply}")),
+                }
+            }
+        }
+    }
+    assert_eq!((refused, seen), (vec![], REFUSED.len()));
+}
