@@ -116,7 +116,7 @@ impl Pause {
     /// Whether a client's command has to wait.
     pub(crate) fn holds(self, command: &Command, client: &Client) -> bool {
         let queued = client.multi.as_ref().filter(|_| command.id == Id::Exec);
-        let writes = || queued.is_some_and(|multi| multi.queued.iter().any(|(command, _)| command.writes()));
+        let writes = || queued.is_some_and(|multi| multi.queued.writes);
         self.is_for_all || command.writes() || writes()
     }
 
@@ -178,7 +178,7 @@ impl Portrait {
             traits: client.traits,
             opened_ns: client.opened_ns,
             active_ns: client.active_ns,
-            multi: client.multi.as_ref().map(|multi| (multi.queued.len(), multi.size)),
+            multi: client.multi.as_ref().map(|multi| (multi.queued.commands.len(), multi.size)),
             watch_count: client.watch.names.len(),
             conn_index: client.conn.index(),
             input_size: unread + client.gathered_size(),

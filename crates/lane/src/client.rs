@@ -11,8 +11,9 @@ use wire::resp::Decoder;
 use crate::couchbase::Session;
 use crate::language::Language;
 use crate::locks::LockName;
+use crate::multi::Queue;
 use crate::replies::Replies;
-use crate::request::{Gather, Request};
+use crate::request::Gather;
 use crate::watch::WatcherId;
 
 /// Which door a client came through: it decides what the client is told about the other lanes.
@@ -191,7 +192,7 @@ pub(crate) struct Traits {
 /// Commands between MULTI and EXEC.
 #[derive(Default)]
 pub(crate) struct Multi {
-    pub(crate) queued: Vec<(&'static Command, Request)>,
+    pub(crate) queued: Queue,
     /// What all requests queued count for, bytes.
     pub(crate) size: usize,
     /// One of them was refused: EXEC answers EXECABORT.

@@ -521,7 +521,9 @@ impl Core {
                 if was_authenticated && !caller.client.is_authenticated {
                     self.note_stranger(caller.client, caller.handle);
                 }
-                caller.client.multi = None;
+                if let Some(multi) = caller.client.multi.take() {
+                    self.forget_queue(*multi);
+                }
                 self.forget_watch(caller.client, caller.handle);
                 self.end_monitor(caller.client, caller.handle);
                 Flow::Next

@@ -15,6 +15,7 @@ use crate::client::Port;
 use crate::documents::Documents;
 use crate::locks::Locks;
 use crate::namespaces::{Namespace, Namespaces};
+use crate::paged::Paged;
 use crate::replies::Sink;
 use crate::request::{Args, Request};
 use crate::room::Room;
@@ -50,6 +51,8 @@ pub(crate) struct Keyspace {
     graves: VecDeque<Request>,
     /// Their pages.
     grave_pages: usize,
+    /// Commands that MULTI has queued and that will not run.
+    queue_graves: VecDeque<Paged<(&'static Command, Request)>>,
     /// The slots that are this lane's, for the one look-up that each command makes.
     pub(crate) slots: Box<SlotSet>,
     pub(crate) room: Room,
@@ -83,6 +86,8 @@ pub(crate) struct Keyspace {
 /// are many in the bytes of a turn are small, and dropped together.
 const PAGES_PER_TURN: usize = 8;
 const PAGES_PER_TURN_MAX: usize = 512;
+/// Pages of commands of a MULTI dropped in a turn, 128 commands each: no turn queues more.
+const QUEUE_PAGES_PER_TURN: usize = 8;
 
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -107,6 +112,7 @@ impl Keyspace {
             watches: Watches::default(),
             graves: VecDeque::new(),
             grave_pages: 0,
+            queue_graves: VecDeque::new(),
             slots: Box::new(slots),
             room,
             now,
@@ -316,6 +322,31 @@ impl Keyspace {
         }
     }
 
+    /// Drops the commands of a MULTI: a page of them now, more of them in [`Keyspace::tend`].
+    pub(crate) fn discard_queue(&mut self, mut queue: Paged<(&'static Command, Request)>) {
+        self.drop_queued(&mut queue);
+        if queue.len() > 0 {
+            self.queue_graves.push_back(queue);
+        }
+    }
+
+    fn drop_queued(&mut self, queue: &mut Paged<(&'static Command, Request)>) {
+        for (_, request) in queue.take_last_page().into_iter().flatten() {
+            self.discard(request);
+        }
+    }
+
+    /// Drops as many commands as clients can queue meanwhile.
+    fn drop_queues(&mut self) {
+        for _ in 0..QUEUE_PAGES_PER_TURN {
+            let Some(mut queue) = self.queue_graves.pop_front() else { return };
+            self.drop_queued(&mut queue);
+            if queue.len() > 0 {
+                self.queue_graves.push_front(queue);
+            }
+        }
+    }
+
     /// Drops pages of heavy requests: the more wait the more, so that they go as fast as they come.
     fn drop_requests(&mut self) {
         let mut pages_left = (PAGES_PER_TURN + self.grave_pages / 8).min(PAGES_PER_TURN_MAX);
@@ -337,13 +368,16 @@ impl Keyspace {
         if !self.graves.is_empty() {
             self.drop_requests();
         }
+        if !self.queue_graves.is_empty() {
+            self.drop_queues();
+        }
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let tended = self.shard.tend(self.now.unix_ms, budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
-        tended.more || is_short || !self.graves.is_empty()
+        tended.more || is_short || !self.graves.is_empty() || !self.queue_graves.is_empty()
     }
 }
 

@@ -47,6 +47,7 @@ mod multi;
 mod namespaces;
 mod orders;
 mod oversight;
+mod paged;
 mod pages;
 mod part;
 mod pause;

@@ -78,7 +78,7 @@ impl Core {
     pub(crate) fn exec_lines(&self, client: &Client, multi: &Multi, words: &[u8]) -> ExecLines {
         let mut lines = ExecLines::default();
         let mut db = client.db;
-        for (command, request) in &multi.queued {
+        for (index, (command, request)) in multi.queued.commands.iter().enumerate() {
             let args = Args::Owned(request);
             if command.id == Id::Select
                 && let Ok(chosen) = connection::database(args.get(1), self.settings.database_count)
@@ -89,8 +89,8 @@ impl Core {
                 continue;
             }
             if lines.queued.len() + FRAME_SIZE_MAX > FRAMES_MAX * FRAME_SIZE_MAX {
-                lines.dropped_count += 1;
-                continue;
+                lines.dropped_count = (multi.queued.commands.len() - index) as u64;
+                break;
             }
             lines.queued.extend(self.head(client, db));
             put_words(&mut lines.queued, command, args);

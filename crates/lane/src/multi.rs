@@ -11,10 +11,29 @@ use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, KEY_TOO_LONG, key_of};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
+use crate::paged::Paged;
 use crate::request::Request;
 use crate::room::Made;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
+
+/// The commands between MULTI and EXEC: as many as `client-query-buffer-limit` has room for, a few million by default.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) commands: Paged<(&'static Command, Request)>,
+    /// One of them writes.
+    pub(crate) writes: bool,
+    /// One of them concerns the connection or the control thread.
+    concerns_client: bool,
+}
+
+impl Queue {
+    fn push(&mut self, command: &'static Command, request: Request) {
+        self.writes |= command.writes();
+        self.concerns_client |= matches!(command.scope, Scope::Connection | Scope::Control);
+        self.commands.push((command, request));
+    }
+}
 
 /// Whether a command waits for EXEC: all do inside a MULTI but those that end it or may not be there.
 #[inline]
@@ -64,11 +83,10 @@ impl Core {
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
         let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
         client.watch.round = client.watch.round.wrapping_add(1);
-        let concerns_client = |command: &Command| matches!(command.scope, Scope::Connection | Scope::Control);
-        let needs_client = multi.queued.iter().any(|(command, _)| concerns_client(command));
-        let stand_in = needs_client.then(|| Box::new(client.stand_in()));
+        let stand_in = multi.queued.concerns_client.then(|| Box::new(client.stand_in()));
+        let queued = multi.queued.commands;
         let mut transaction =
-            Transaction::of_multi(*handle, slot, client.proto, client.db, multi.queued, watcher, names);
+            Transaction::of_multi(*handle, slot, client.proto, client.db, queued, watcher, names);
         transaction.port = client.port;
         transaction.local = client.local;
         transaction.lines = self.monitoring.exec.take();
@@ -90,9 +108,7 @@ impl Core {
     }
 
     pub(crate) fn forget_queue(&mut self, multi: Multi) {
-        for (_, request) in multi.queued {
-            self.space.discard(request);
-        }
+        self.space.discard_queue(multi.queued.commands);
     }
 
     /// A command inside a MULTI waits for EXEC, or is refused and breaks the transaction.
@@ -117,7 +133,7 @@ impl Core {
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
             multi.size += size_of::<(&Command, Request)>() + request.size();
             if multi.size <= self.settings.query_size_max {
-                multi.queued.push((command, request));
+                multi.queued.push(command, request);
                 caller.sink().put(b"+QUEUED\r\n");
                 return Flow::Next;
             }

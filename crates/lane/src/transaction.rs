@@ -25,6 +25,7 @@ use crate::keyspace::{Keyspace, OOM};
 use crate::locks::{Kind, LockName};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
+use crate::paged::Paged;
 use crate::part::{Job, Names, Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Args, Request};
@@ -44,6 +45,8 @@ pub(crate) use plan::key_range;
 const REFUSALS_MAX: u32 = 3;
 /// Keys planned and replies combined in one step.
 const ITEMS_PER_STEP: usize = 256;
+/// Commands of a stage: what lanes are told and answer in one piece.
+const STAGE_COUNT_MAX: usize = 256;
 
 /// What the lane has to do for a transaction after a step.
 pub(crate) enum After {
@@ -67,6 +70,10 @@ pub(crate) enum After {
 
 enum Phase {
     Planning,
+    /// All lanes are known, by these numbers as they came up; commands are told where each stands.
+    Arranging {
+        order: Vec<u16>,
+    },
     /// Waiting for the lanes up to `asked`, with so many answers still to come.
     Locking {
         asked: usize,
@@ -85,6 +92,8 @@ enum Phase {
     Ending {
         awaited: usize,
     },
+    /// Everybody has been told; its commands are dropped.
+    Over,
 }
 
 /// One of the lanes that take part.
@@ -156,7 +165,11 @@ pub(crate) struct Transaction {
     proto: Proto,
     is_multi: bool,
     takes_locks: bool,
-    commands: Vec<Planned>,
+    /// Commands of a MULTI that are not planned yet.
+    queued: Paged<(&'static Command, Request)>,
+    commands: Paged<Planned>,
+    /// Past the last command that is alone, see [`Plan::is_alone`].
+    alone_end: usize,
     watcher: Option<WatcherId>,
     /// Keys watched, which EXEC locks too, with their lanes.
     watched: Vec<(u16, LockName)>,
@@ -217,7 +230,9 @@ impl Transaction {
             proto,
             is_multi: false,
             takes_locks,
-            commands: vec![planned],
+            queued: Paged::default(),
+            commands: Paged::of(planned),
+            alone_end: 0,
             watcher: None,
             watched: Vec::new(),
             watched_at: 0,
@@ -242,15 +257,14 @@ impl Transaction {
         slot: u32,
         proto: Proto,
         db: u16,
-        queued: Vec<(&'static Command, Request)>,
+        queued: Paged<(&'static Command, Request)>,
         watcher: Option<WatcherId>,
         watched: Vec<(u16, LockName)>,
     ) -> Transaction {
         let exec = lookup(b"exec").expect("EXEC is in the table");
         let mut transaction = Transaction::of_command(client, slot, proto, exec, Request::default(), db);
         transaction.is_multi = true;
-        transaction.commands =
-            queued.into_iter().map(|(command, request)| Planned::new(command, request, db)).collect();
+        (transaction.queued, transaction.commands) = (queued, Paged::default());
         transaction.watcher = watcher;
         transaction.watched = watched;
         transaction
@@ -302,7 +316,9 @@ impl Transaction {
     pub(crate) fn step(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
         match self.phase {
             Phase::Planning => self.plan(space, around),
+            Phase::Arranging { .. } => self.arrange(),
             Phase::Combining => self.combine(space, around),
+            Phase::Over => After::Ended,
             _ => After::Rest,
         }
     }
@@ -365,9 +381,7 @@ impl Transaction {
                             return After::Rest;
                         }
                     }
-                    Phase::Planning | Phase::Locking { .. } | Phase::Asking | Phase::Combining => {
-                        unreachable!("results come when they are awaited")
-                    }
+                    _ => unreachable!("results come when they are awaited"),
                 }
                 match self.phase {
                     Phase::Withdrawing { .. } => {
@@ -418,7 +432,7 @@ impl Transaction {
     /// A watched key has changed, or there is no room: nothing runs.
     fn abort(&mut self) -> After {
         // A SELECT that planning has followed does not take place either.
-        self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
+        self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
         let mut content = Content::default();
         match (self.grant.lacks_room, self.is_multi) {
             (false, _) => reply::null_array(&mut content, self.proto),
@@ -437,9 +451,6 @@ impl Transaction {
         self.watched_at = 0;
         self.lanes.clear();
         self.grant = Grant::default();
-        for planned in &mut self.commands {
-            planned.shares.clear();
-        }
     }
 
     fn lane_index(&self, lane: u16) -> usize {
@@ -462,7 +473,8 @@ impl Transaction {
     /// Collects the jobs of the next commands, as many as can run without waiting for one another.
     fn fill_stage(&mut self) {
         self.stage_end = self.position;
-        while self.stage_end < self.commands.len() {
+        let end = self.commands.len().min(self.position + STAGE_COUNT_MAX);
+        while self.stage_end < end {
             let is_alone = self.commands[self.stage_end].plan.is_alone();
             if is_alone && self.stage_end > self.position {
                 break;
@@ -517,8 +529,7 @@ impl Transaction {
             self.phase = Phase::Asking;
             return After::Ask;
         }
-        let is_last = self.stage_end == self.commands.len()
-            && !self.commands[self.position..].iter().any(|planned| planned.plan.is_alone());
+        let is_last = self.stage_end == self.commands.len() && self.alone_end <= self.position;
         let mut gos = Vec::new();
         for (index, part) in self.lanes.iter_mut().enumerate() {
             if part.is_live && (is_last || !part.jobs.is_empty()) {
@@ -552,14 +563,22 @@ impl Transaction {
         After::Again
     }
 
-    /// Hands what must not be dropped in one go to the lane's paced freeing.
-    pub(crate) fn discard(self, space: &mut Keyspace) {
-        for planned in self.commands {
-            space.discard(planned.request);
-            for share in planned.shares {
-                space.discard(share.request);
+    /// Drops some of its commands, what is large of them by the lane's paced freeing; true when none is left.
+    pub(crate) fn discard(&mut self, space: &mut Keyspace) -> bool {
+        self.phase = Phase::Over;
+        let mut items_left = ITEMS_PER_STEP;
+        while items_left > 0
+            && let Some(page) = self.commands.take_last_page()
+        {
+            items_left = items_left.saturating_sub(page.len());
+            for planned in page {
+                space.discard(planned.request);
+                for share in planned.shares {
+                    space.discard(share.request);
+                }
             }
         }
+        self.commands.len() == 0
     }
 }
 

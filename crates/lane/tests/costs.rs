@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use counting::allocation_count;
-use lane::{AutoPin, Board, Lane, Meter, Now, Settings, Setup, mesh};
+use counting::{allocation_count, free_count};
+use lane::{AutoPin, Board, Lane, Meter, Next, Now, Settings, Setup, mesh};
 use net::epoll::{Epoll, Share, TcpOptions};
 use net::{Address, Counters, Limits, Net, Wait};
 use store::{Config, Recency, Region, Shard};
@@ -126,6 +126,97 @@ fn a_turn_costs_what_it_must_and_nothing_more() {
             assert_eq!(calls, want, "system calls at depth {depth}");
             assert_eq!(allocations, 0, "allocations at depth {depth}");
         }
+    }
+}
+
+/// A client sends `bytes` and goes on reading until it has `reply_size` bytes, or is gone with `None`, and the lane has nothing
+/// left to do: the most that a turn has allocated and freed.
+fn most_of_a_turn(
+    server: &mut Server,
+    client: &mut Option<TcpStream>,
+    bytes: &[u8],
+    reply_size: Option<usize>,
+) -> u64 {
+    let client_count = server.lane.stats().clients - u64::from(reply_size.is_none());
+    let (mut unsent, mut got_size, mut most) = (bytes, 0, 0);
+    let mut part = vec![0; 1 << 16];
+    if reply_size.is_none() {
+        *client = None;
+    }
+    loop {
+        if let Some(client) = client {
+            unsent = &unsent[client.write(unsent).unwrap_or_default()..];
+            got_size += client.read(&mut part).unwrap_or_default();
+        }
+        let is_through = got_size == reply_size.unwrap_or_default();
+        server.net.wait(Some(1_000_000));
+        let before = allocation_count() + free_count();
+        let next = server.lane.turn(Now { mono_ns: 1, unix_ms: 1 }, &Still, &mut server.net);
+        most = most.max(allocation_count() + free_count() - before);
+        if is_through && next == Next::Idle && server.lane.stats().clients == client_count {
+            return most;
+        }
+    }
+}
+
+/// The most that a turn allocates and frees from when a MULTI of so many commands is ended by `end`, or by its client's going.
+/// `before` is said in front of the MULTI, `first` in it, and `by_other` by another client before the end. The reply to `end` has
+/// so many bytes, and as many for each command.
+fn end_of_multi(count: usize, case: &Multi<'_>) -> u64 {
+    let mut server = Server::start(AutoPin::None);
+    let (mut client, mut other) = (server.clients.pop(), server.clients.pop());
+    for stream in client.iter().chain(&other) {
+        stream.set_nonblocking(true).expect("a socket can be told not to wait");
+    }
+    let queued = b"+QUEUED\r\n".len();
+    let mut say = |client: &mut Option<TcpStream>, line: &str, reply_size| {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        most_of_a_turn(&mut server, client, &command(&words, 1), Some(reply_size));
+    };
+    if case.is_watched {
+        say(&mut client, "WATCH k", 5);
+    }
+    say(&mut client, "MULTI", 5);
+    if case.is_broken {
+        say(&mut client, "GET", b"-ERR wrong number of arguments for 'get' command\r\n".len());
+    }
+    if case.is_watched {
+        say(&mut other, "SET k v", 5);
+    }
+    most_of_a_turn(&mut server, &mut client, &command(&[b"PING"], count), Some(queued * count));
+    let reply_size =
+        case.reply.map(|(once, each)| once + count.to_string().len() * usize::from(each > 0) + each * count);
+    let end = case.end.map(|end| command(&[end.as_bytes()], 1)).unwrap_or_default();
+    most_of_a_turn(&mut server, &mut client, &end, reply_size)
+}
+
+/// How a MULTI ends.
+struct Multi<'a> {
+    /// With this command; `None`: its client goes.
+    end: Option<&'a str>,
+    /// A key that is watched has changed.
+    is_watched: bool,
+    /// One of its commands was refused.
+    is_broken: bool,
+    /// Bytes of the reply, and of them for each command; with those, there is a line with their count.
+    reply: Option<(usize, usize)>,
+}
+
+/// However many commands a MULTI has queued, they run and go some a turn.
+#[test]
+fn the_end_of_a_multi_costs_a_turn_no_more_because_it_is_longer() {
+    let aborted = b"-EXECABORT Transaction discarded because of previous errors.\r\n".len();
+    for (name, end, is_watched, is_broken, reply) in [
+        ("run", Some("EXEC"), false, false, Some((b"*\r\n".len(), b"+PONG\r\n".len()))),
+        ("discarded", Some("DISCARD"), false, false, Some((5, 0))),
+        ("reset", Some("RESET"), false, false, Some((b"+RESET\r\n".len(), 0))),
+        ("refused", Some("EXEC"), false, true, Some((aborted, 0))),
+        ("in vain", Some("EXEC"), true, false, Some((b"*-1\r\n".len(), 0))),
+        ("left", None, false, false, None),
+    ] {
+        let case = Multi { end, is_watched, is_broken, reply };
+        let (short, long) = (end_of_multi(8_000, &case), end_of_multi(32_000, &case));
+        assert!(long <= short + short / 4, "{name}: {short}, and {long} for four times as many");
     }
 }
 

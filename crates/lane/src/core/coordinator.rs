@@ -94,8 +94,12 @@ impl Core {
     }
 
     fn end_transaction(&mut self, handle: Handle<Transaction>) {
-        let transaction = self.transactions.remove(handle).expect("a transaction ends once");
-        transaction.discard(&mut self.space);
+        let transaction = self.transactions.get_mut(handle).expect("a transaction ends once");
+        if transaction.discard(&mut self.space) {
+            self.transactions.remove(handle);
+        } else {
+            self.runnable.push_back(Runnable::Transaction(handle));
+        }
     }
 
     fn part_of(&self, handle: Handle<Transaction>, index: usize) -> (u16, u64) {

@@ -4,7 +4,10 @@
 use wire::command::{Combine, Command, Flag, Id, Scope};
 use wire::route::Slot;
 
-use super::{After, ITEMS_PER_STEP, Phase, Plan, Planned, REFUSALS_MAX, Share, Surroundings, Transaction};
+use super::{
+    After, ITEMS_PER_STEP, Phase, Plan, Planned, REFUSALS_MAX, STAGE_COUNT_MAX, Share, Surroundings,
+    Transaction,
+};
 use crate::client::Port;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::scan::parse_cursor;
@@ -19,7 +22,7 @@ impl Transaction {
     pub(super) fn plan(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
         if self.at == (0, 0) {
             self.database_count = around.database_count;
-            self.db_after = self.commands.first().map_or(self.db_after, |planned| planned.db);
+            self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
         }
         let mut items_left = ITEMS_PER_STEP;
         while let Some(&(lane, name)) = self.watched.get(self.watched_at) {
@@ -31,7 +34,7 @@ impl Transaction {
             let index = self.join(lane);
             self.lanes[index].names.push(name, Mode::Shared);
         }
-        while self.at.0 < self.commands.len() {
+        while self.at.0 < self.commands.len() || self.unpack() {
             if items_left == 0 {
                 return After::Again;
             }
@@ -41,13 +44,28 @@ impl Transaction {
             }
             self.plan_keys(space, around, &mut items_left);
         }
-        self.planned()
+        let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
+        self.lanes.sort_by_key(|part| part.lane);
+        self.phase = Phase::Arranging { order };
+        (self.at, self.alone_end) = ((0, 0), 0);
+        self.arrange()
+    }
+
+    /// Takes another page of what MULTI has queued; false when there is none.
+    fn unpack(&mut self) -> bool {
+        let Some(page) = self.queued.take_first_page() else { return false };
+        for (command, request) in page {
+            self.commands.push(Planned::new(command, request, self.db_after));
+        }
+        true
     }
 
     /// How one command gets its answer; its keys follow.
     pub(super) fn plan_command(&mut self, around: &Surroundings<'_>) {
         let index = self.at.0;
         self.commands[index].db = self.db_after;
+        // Planned before, it was refused.
+        self.commands[index].shares.clear();
         let (command, count) = (self.commands[index].command, self.commands[index].request.len());
         let plan = match command.scope {
             Scope::AllLanes(combine) => Plan::Scatter(combine),
@@ -170,23 +188,31 @@ impl Transaction {
         self.at = (index + 1, 0);
     }
 
-    /// Everything is planned: how to lock.
-    pub(super) fn planned(&mut self) -> After {
-        for planned in &mut self.commands {
+    /// Every lane has its place: commands are told. Then it is decided how to lock.
+    pub(super) fn arrange(&mut self) -> After {
+        let Phase::Arranging { order } = &self.phase else { unreachable!("lanes are arranged once") };
+        let end = self.commands.len().min(self.at.0 + ITEMS_PER_STEP);
+        for index in self.at.0..end {
+            let planned = &mut self.commands[index];
             // Keys that all live on one lane need no taking apart.
             if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (planned.plan, planned.shares.as_slice()) {
-                planned.plan = Plan::Whole(self.lanes[share.lane].lane);
+                planned.plan = Plan::Whole(order[share.lane]);
                 planned.shares.clear();
             }
-        }
-        let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
-        self.lanes.sort_by_key(|part| part.lane);
-        for planned in &mut self.commands {
             for share in &mut planned.shares {
                 let lane = order[share.lane];
                 share.lane = self.lanes.iter().position(|part| part.lane == lane).expect("sorted, not lost");
             }
+            if planned.plan.is_alone() {
+                self.alone_end = index + 1;
+            }
         }
+        self.at.0 = end;
+        if end < self.commands.len() { After::Again } else { self.lock() }
+    }
+
+    /// Everything is planned: how to lock.
+    fn lock(&mut self) -> After {
         if self.lanes.is_empty() {
             return self.begin_stage();
         }
@@ -208,10 +234,11 @@ impl Transaction {
         After::Prepare(0..asked)
     }
 
-    /// Whether the lanes may run everything as soon as they have their locks: there is one, or no locks at all.
+    /// Whether the lanes may run everything as soon as they have their locks: there is one, or no locks at all, and one stage.
     pub(super) fn goes_at_once(&self) -> bool {
         (self.lanes.len() == 1 || !self.takes_locks)
-            && !self.commands.iter().any(|planned| planned.plan.is_alone())
+            && self.alone_end == 0
+            && self.commands.len() <= STAGE_COUNT_MAX
     }
 }
 
