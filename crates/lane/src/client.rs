@@ -111,9 +111,11 @@ pub(crate) struct Client {
     pub(crate) local: Address,
     /// The client's own address.
     pub(crate) peer: Address,
-    /// When it came and when it last sent a command, nanoseconds of the monotonic clock.
+    /// When it came and when it was last heard or served, nanoseconds of the monotonic clock.
     pub(crate) opened_ns: u64,
     pub(crate) active_ns: u64,
+    /// Bytes of replies that it had taken when it was looked at for its silence.
+    pub(crate) taken_size: u64,
     /// Its last command.
     pub(crate) last: Option<&'static Command>,
     /// What CLIENT SETINFO has noted.
@@ -236,6 +238,7 @@ impl Client {
             peer: ends.peer,
             opened_ns: now_ns,
             active_ns: now_ns,
+            taken_size: 0,
             last: None,
             library: Vec::new(),
             library_version: Vec::new(),

@@ -139,7 +139,8 @@ impl Lane {
         silence.into_iter().chain(lagging).chain(stranger).min()
     }
 
-    /// Closes clients that have been silent for too long. A few are looked at each turn.
+    /// Closes clients that have been silent for too long, as Redis does (`clientsCronHandleTimeout`): not those that wait for the
+    /// server, nor those that still send or take what they began. A few are looked at each turn.
     fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
         let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
         if timeout_ns == 0 {
@@ -148,13 +149,17 @@ impl Lane {
         let now_ns = self.core.space.now.mono_ns;
         for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
-            let Some((_, client)) = self.clients.at(self.watchman.silence_next) else { continue };
-            if !client.is_blocked
-                && !client.is_monitor
-                && now_ns.saturating_sub(client.active_ns) > timeout_ns
-            {
-                net.close(client.conn, Close::Now);
+            let Some((handle, client)) = self.clients.at(self.watchman.silence_next) else { continue };
+            let waits = client.is_blocked || client.is_held || client.is_monitor;
+            if waits || now_ns.saturating_sub(client.active_ns) <= timeout_ns {
+                continue;
             }
+            let client = self.clients.get_mut(handle).expect("just looked at");
+            if !is_taking_replies(client, net) {
+                net.close(client.conn, Close::Now);
+                continue;
+            }
+            client.active_ns = now_ns;
         }
     }
 
@@ -267,6 +272,13 @@ impl Lane {
         // With clients that may not be closed alone, it is another lane's turn, or something has to happen first.
         has_found || !is_round || self.core.board.spare_crowd(self.core.id)
     }
+}
+
+/// Whether a client that has replies to take has taken any of them since this was asked last.
+fn is_taking_replies<N: Net>(client: &mut Client, net: &mut N) -> bool {
+    let Some(Stream { output, .. }) = net.stream(client.conn, Need::Rest) else { return false };
+    let taken_size = output.written() - output.len() as u64;
+    !output.is_empty() && std::mem::replace(&mut client.taken_size, taken_size) < taken_size
 }
 
 /// Bytes that the net keeps for a connection: input that is not understood yet, and output that is not sent.

@@ -36,6 +36,7 @@ impl Core {
     /// It waits no more: the pause is over for it, or it has gone.
     pub(crate) fn let_go(&mut self, client: &mut Client) {
         self.held.count -= usize::from(std::mem::take(&mut client.is_held));
+        client.active_ns = self.space.now.mono_ns;
     }
 }
 

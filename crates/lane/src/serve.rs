@@ -55,12 +55,20 @@ pub(crate) enum End {
 
 /// Receives for a client that is about to be served; how many bytes there are then. One in the middle of something large
 /// receives when its turn comes. What is received is taken off `receive_left`.
-pub(crate) fn receive<N: Net>(client: &Client, net: &mut N, receive_left: &mut usize) -> usize {
+pub(crate) fn receive<N: Net>(
+    client: &mut Client,
+    now_ns: u64,
+    net: &mut N,
+    receive_left: &mut usize,
+) -> usize {
     if client.gather.is_some() {
         return INPUT_MAX;
     }
     let Some(stream) = net.stream(client.conn, client.need) else { return 0 };
     *receive_left = receive_left.saturating_sub(stream.received);
+    if stream.received > 0 {
+        client.active_ns = now_ns;
+    }
     stream.input.len()
 }
 
@@ -80,6 +88,9 @@ pub(crate) fn serve_client<N: Net>(
     let need = if ahead.is_fresh { Need::Rest } else { client.need };
     let Some(Stream { input, received, output, end }) = net.stream(conn, need) else { return End::Waits };
     share.receive_left = share.receive_left.saturating_sub(received);
+    if received > 0 {
+        client.active_ns = core.space.now.mono_ns;
+    }
     let output_before = output.len();
     let (mut used, mut inflated) = (0, 0);
     client.is_halted = false;

@@ -442,12 +442,13 @@ impl Lane {
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 clients_left -= 1;
                 let handle = self.ready.pop_front().expect("counted");
+                let now_ns = self.core.space.now.mono_ns;
                 let Some(client) = self.clients.get_mut(handle) else { continue };
                 client.is_queued = false;
                 if client.is_blocked || client.is_leaving {
                     continue;
                 }
-                input_size += receive(client, net, &mut receive_left);
+                input_size += receive(client, now_ns, net, &mut receive_left);
                 self.batch.push(handle);
             }
             if self.aheads.len() < self.batch.len() {
@@ -528,8 +529,8 @@ impl Lane {
                 net.close(client.conn, Close::Now);
                 continue;
             }
-            if client.is_even() {
-                client.is_blocked = false;
+            if client.is_even() && std::mem::take(&mut client.is_blocked) {
+                client.active_ns = now_ns;
             }
             if client.is_leaving || client.has_ended && !client.is_halted && !client.is_blocked {
                 if client.is_even() && client.replies.is_empty() {

@@ -135,6 +135,71 @@ fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
     check_silence(Dialect::Aerospike, b"\x02\x01\0\0\0\0\0\x05node\n");
 }
 
+/// Three seconds pass, a tenth at a time, in which `each` is done before every round.
+fn pass_three_seconds(world: &mut World, mut each: impl FnMut()) {
+    for _ in 0..30 {
+        each();
+        world.pass(100_000_000);
+        world.round();
+        world.round();
+    }
+}
+
+/// Who is silent because the server keeps it waiting is not closed for it, nor when its reply has come.
+#[test]
+fn who_waits_for_the_server_is_not_silent() {
+    let mut world = world(|settings| settings.timeout_s = 2);
+    world.attend();
+    let (mut pausing, mut held) = (world.connect(0), world.connect(0));
+    assert_eq!(world.exchange(&mut pausing, &command(&[b"CLIENT", b"PAUSE", b"3000"]), 5, 50), b"+OK\r\n");
+    held.send(&command(&[b"SET", b"k", b"v"]));
+    pass_three_seconds(&mut world, || held.pump());
+    assert_eq!(world.exchange(&mut held, b"", 5, 50), b"+OK\r\n", "the pause is over");
+    world.round();
+    assert!(!held.end.at_end() && pausing.end.at_end());
+
+    // Half of what it sets is another lane's, which takes no turn for a while.
+    let settings = Settings { timeout_s: 2, ..Settings::default() };
+    let mut world = World::new(2, &settings, 1, Faults::default());
+    let mut blocked = world.connect(0);
+    blocked.send(&command(&[b"MSET", KEYS[0], b"v", KEYS[1], b"v"]));
+    for _ in 0..30 {
+        blocked.pump();
+        world.turn(0);
+        world.pass(100_000_000);
+    }
+    assert_eq!(world.exchange(&mut blocked, b"", 5, 50), b"+OK\r\n");
+    world.round();
+    assert!(!blocked.end.at_end());
+}
+
+/// Nor is one silent that takes longer for a long value than it may be silent, in either direction.
+#[test]
+fn who_still_sends_or_reads_is_not_silent() {
+    let mut world = world(|settings| settings.timeout_s = 2);
+    let mut sending = world.connect(0);
+    let value = vec![b'v'; 400_000];
+    sending.send(&command(&[b"SET", b"k", &value]));
+    pass_three_seconds(&mut world, || sending.push(value.len() / 25));
+    assert_eq!(world.exchange(&mut sending, b"", 5, 50), b"+OK\r\n");
+
+    let (mut reading, mut deaf) = (world.connect_with(0, 4096, 4096), world.connect_with(0, 4096, 4096));
+    for client in [&mut reading, &mut deaf] {
+        client.send(&command(&[b"GET", b"k"]));
+        client.push(usize::MAX);
+    }
+    for _ in 0..3 {
+        pass_three_seconds(&mut world, || reading.pull(1024));
+        assert!(!reading.end.at_end());
+    }
+    assert_eq!(stats(&world).clients, 1, "the others have said and taken nothing for twice their time");
+    for _ in 0..400 {
+        reading.pump();
+        world.round();
+    }
+    assert_eq!(reading.received.len(), b"$400000\r\n\r\n".len() + value.len());
+}
+
 /// Two hundred clients that send a byte at a time hold nobody up, and are served in the end.
 #[test]
 fn clients_that_drip_are_served_beside_others() {
@@ -220,6 +285,63 @@ fn commands_queued_without_end_are_refused() {
     assert!(refused.starts_with("-ERR the commands of this MULTI"), "{refused}");
     assert!(ask(&mut world, &mut client, &[b"EXEC"], 40).starts_with("-EXECABORT"));
     assert_eq!(ask(&mut world, &mut client, &[b"GET", b"k"], 5), "$-1\r\n");
+}
+
+/// What is announced without an end counts as it comes: a command of many words ends the connection at the limit.
+#[test]
+fn a_command_longer_than_its_limit_ends_the_connection() {
+    let mut world = world(|settings| settings.query_size_max = 100_000);
+    let (mut greedy, mut other) = (world.connect(0), world.connect(0));
+    greedy.send(b"*1000000\r\n$3\r\nDEL\r\n");
+    greedy.send(&b"$1\r\na\r\n".repeat(100_000));
+    let mut most = 0;
+    for _ in 0..100 {
+        greedy.pump();
+        world.round();
+        most = most.max(stats(&world).clients_size);
+    }
+    assert!(greedy.end.at_end() && most < 400_000, "{most} bytes where 100,000 are allowed");
+    assert_eq!(ask(&mut world, &mut other, &[b"GET", b"a"], 5), "$-1\r\n");
+}
+
+/// The end comes behind a command, within a short one and within a long one: whole commands are answered, then it is closed.
+#[test]
+fn a_client_that_ends_its_sending_has_its_replies_and_is_closed() {
+    let long = command(&[b"SET", b"k", &[b'v'; 100_000]]);
+    for rest in [&b""[..], b"*2\r\n$3\r\nGE", &long[..20], &long[..90_000]] {
+        let mut world = world(|_| ());
+        let mut client = world.connect(0);
+        client.send(&[&command(&[b"PING"]), rest].concat());
+        while !client.is_sent() {
+            client.pump();
+            world.round();
+        }
+        client.end.end();
+        for _ in 0..20 {
+            world.round();
+        }
+        client.pump();
+        assert_eq!(client.received, b"+PONG\r\n", "{} bytes of another command", rest.len());
+        assert!(client.end.at_end() && stats(&world).clients == 0, "{} bytes of another command", rest.len());
+    }
+}
+
+/// What a turn writes for one client is bounded, and what a client that never reads has waiting too.
+#[test]
+fn replies_of_one_client_are_shared_out_over_turns_and_wait_for_its_reading() {
+    let mut world = world(|_| ());
+    let mut reader = world.connect_with(0, 1 << 20, 4096);
+    ask(&mut world, &mut reader, &[b"SET", b"k", &[b'v'; 10_000]], 5);
+    reader.send(&command(&[b"GET", b"k"]).repeat(3000));
+    reader.push(usize::MAX);
+    let (mut before, mut growth) = (stats(&world).clients_size, 0);
+    for _ in 0..100 {
+        world.turn(0);
+        let size = stats(&world).clients_size;
+        (growth, before) = (growth.max(size.saturating_sub(before)), size);
+    }
+    assert!((64 * 1024..128 * 1024).contains(&growth), "{growth} bytes in one turn");
+    assert!((256 * 1024..400 * 1024).contains(&before), "{before} bytes wait");
 }
 
 #[test]
@@ -325,7 +447,6 @@ fn an_output_limit_below_what_is_noticed_anyway_holds() {
     assert_eq!(stats(&world).clients_cut, 1);
 }
 
-/// Turns until the lane says that it waits; panics if it never does.
 /// Asks for one long value thousands of times in one go, and reads nothing: the limit holds while it still sends.
 #[test]
 fn a_client_that_goes_on_asking_is_cut_at_its_output_limit() {
@@ -347,6 +468,7 @@ fn a_client_that_goes_on_asking_is_cut_at_its_output_limit() {
     panic!("the client was never cut: {:?}", stats(&world));
 }
 
+/// Turns until the lane says that it waits; panics if it never does.
 fn turn_until_idle(world: &mut World, lane: usize) {
     for _ in 0..200 {
         if world.turn(lane) == lane::Next::Idle {

@@ -7,11 +7,15 @@ use wire::route::{PartitionMap, Slot};
 /// Bytes that take an APPEND many turns.
 const LONG: usize = 4 << 20;
 
-/// Keys of lane 1 of two.
-fn keys_there(count: usize) -> Vec<String> {
+/// Keys of a lane of two.
+fn keys_of(lane: u16, count: usize) -> Vec<String> {
     let map = PartitionMap::even(2);
     let keys = (0..).map(|number| format!("key:{number}"));
-    keys.filter(|key| map.owner(Slot::of(key.as_bytes())).0 == 1).take(count).collect()
+    keys.filter(|key| map.owner(Slot::of(key.as_bytes())).0 == lane).take(count).collect()
+}
+
+fn keys_there(count: usize) -> Vec<String> {
+    keys_of(1, count)
 }
 
 fn command(line: &str) -> Vec<u8> {
@@ -110,4 +114,45 @@ fn parked_asks_of_a_client_that_has_gone_are_carried_out() {
     drop((holder, other));
     (0..20).for_each(|_| world.round());
     world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+/// A command of several keys or of whole databases, and an EXEC, begin when all that their client asked before is answered: nobody
+/// sees what they do before what went before them.
+#[test]
+fn what_is_a_barrier_waits_for_the_answers_before_it() {
+    let (here, there) = (keys_of(0, 2), keys_there(1));
+    let [a, b] = [&here[0], &here[1]];
+    for (lines, want) in [
+        (vec![format!("DEL {a} {b}")], ":1\r\n"),
+        (vec![format!("MSET {a} 1 {b} 2")], "+OK\r\n"),
+        (vec![format!("MGET {a} {}", there[0])], "*2\r\n$1\r\n0\r\n$1\r\n7\r\n"),
+        (vec!["FLUSHALL".to_owned()], "+OK\r\n"),
+        (vec!["DBSIZE".to_owned()], ":2\r\n"),
+        (vec!["SWAPDB 0 1".to_owned()], "+OK\r\n"),
+        (vec!["SCAN 0".to_owned()], ""),
+        (
+            vec!["MULTI".to_owned(), format!("SET {b} 1"), "EXEC".to_owned()],
+            "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n",
+        ),
+    ] {
+        let mut world = World::quiet(2);
+        let (mut client, mut other) = connect(&mut world);
+        client.send(&command(&format!("SET {a} 0")));
+        rounds(&mut world, [&mut other, &mut client], 3);
+        client.received.clear();
+        client.send(&command(&format!("SET {} 7", there[0])));
+        lines.iter().for_each(|line| client.send(&command(line)));
+        client.pump();
+        // The other lane takes no turn, so its answer does not come.
+        for _ in 0..10 {
+            world.turn(0);
+        }
+        assert!(world.lanes[0].is_idle() && world.lanes[0].stats().keys == 1, "{lines:?} has begun");
+        rounds(&mut world, [&mut other, &mut client], 20);
+        let got = String::from_utf8_lossy(&client.received).into_owned();
+        assert!(
+            got.starts_with("+OK\r\n") && got[5..].starts_with(want) && got.len() > 5,
+            "{lines:?}: {got}"
+        );
+    }
 }
