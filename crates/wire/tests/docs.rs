@@ -256,7 +256,12 @@ fn arguments_are_printed_as_by_redis() {
         ]),
     );
     let kill = docs(lookup(b"client").unwrap().subcommand(b"kill").unwrap());
-    let laddr = argument("laddr", "string", "ip:port", &json!({"token": "LADDR", "since": "6.2.0"}));
+    let laddr = argument(
+        "laddr",
+        "string",
+        "ip:port",
+        &json!({"token": "LADDR", "since": "6.2.0", "flags": {"set": ["optional"]}}),
+    );
     assert_eq!(kill["arguments"][0]["arguments"][1]["arguments"][4], laddr);
 }
 

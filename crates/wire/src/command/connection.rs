@@ -28,9 +28,9 @@ pub(super) const CONNECTION: &[Command] = entries! { Connection:
     ClientKill "client|kill" -3 since "2.4.0" [Admin Noscript Loading Stale] [Connection]
         [] Control, Sliced, []
         "O(N) for N connections" "Closes connections that match"
-        "<filter: old-format=ip:port | <new-format: ID client-id | TYPE <client-type: NORMAL | MASTER | SLAVE | \
-         REPLICA | PUBSUB> | USER username | ADDR addr=ip:port | LADDR laddr=ip:port | SKIPME <skipme: YES | NO> | \
-         MAXAGE maxage> ...>"
+        "<filter: old-format=ip:port | <new-format: [ID client-id] | [TYPE <client-type: NORMAL | MASTER | SLAVE | REPLICA | \
+         PUBSUB>] | [USER username] | [ADDR addr=ip:port] | [LADDR laddr=ip:port] | [SKIPME <skipme: YES | NO>] | \
+         [MAXAGE maxage]> ...>"
         [since "2.8.12" "Options: `ID` and `TYPE`", since "3.2.0" "`MASTER`",
          since "5.0.0" "`REPLICA`, the new name of SLAVE", since "6.2.0" "`LADDR`", since "7.4.0" "`MAXAGE`"]
     ClientList "client|list" -2 since "2.4.0" [Admin Noscript Loading Stale] [Connection]
