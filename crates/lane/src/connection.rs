@@ -223,9 +223,14 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
             print::keys(out, proto, ranges.view(&[]), call.command.id == Id::CommandGetkeysandflags);
         }
         Id::CommandDocs => {
+            // Each once, however often it is named: the reply is never larger than the table.
+            let mut is_asked = [false; Id::COUNT];
+            (2..args.len())
+                .filter_map(|index| named(args.flat(index)))
+                .for_each(|command| is_asked[command.id as usize] = true);
             let found: Vec<&Command> = match args.len() {
                 2 => wire::command::commands().collect(),
-                _ => (2..args.len()).filter_map(|index| named(args.flat(index))).collect(),
+                _ => wire::command::all_commands().filter(|command| is_asked[command.id as usize]).collect(),
             };
             reply::map(out, proto, found.len());
             for command in found {

@@ -1,4 +1,4 @@
-//! What the table says of arguments: HELP shows it, and every form that it has is served.
+//! What the table tells people: HELP and COMMAND DOCS show it, and every form that it has is served.
 
 use wire::command::syntax::{Argument, Kind, parse};
 use wire::command::{Command, all_commands, commands};
@@ -27,6 +27,22 @@ fn help_is_the_table() {
         assert!(help.starts_with(&format!("*{count}\r\n+{name} <subcommand> ")), "{help}");
         assert_eq!(help.lines().count(), 1 + count, "{help}");
     }
+}
+
+#[test]
+fn a_command_is_described_once() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let want = world.ask(&client, "COMMAND DOCS get client|id");
+    assert!(
+        want.starts_with("*4\r\n$9\r\nclient|id\r\n*8\r\n") && want.contains("\r\n$3\r\nget\r\n*10\r\n"),
+        "{want}"
+    );
+    assert_eq!(world.ask(&client, "COMMAND DOCS get nosuch client|id GET get"), want);
+    assert_eq!(world.ask(&client, "COMMAND DOCS nosuch client|nosuch"), "*0\r\n");
+    let all = world.ask(&client, "COMMAND DOCS");
+    assert!(all.starts_with(&format!("*{}\r\n", 2 * commands().count())), "{all}");
+    assert!(all.contains(want.split_once("get\r\n").unwrap().1), "{all}");
 }
 
 /// A word for an argument.
