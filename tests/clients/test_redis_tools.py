@@ -32,6 +32,14 @@ class RedisCli(unittest.TestCase):
         self.assertIn("ERR unknown command 'NOSUCH'", cli("NOSUCH"))
         self.assertIn("ERR wrong number of arguments for 'get' command", cli("GET"))
 
+    def test_help_shows_arguments(self):
+        """redis-cli makes them of COMMAND DOCS, and so the hints behind what is typed."""
+        expiry = "EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL"
+        self.assertIn(f"key value [NX|XX] [GET] [{expiry}]", cli("help", "set"))
+        self.assertIn("key value [key value ...]", cli("help", "mset"))
+        types = "TYPE NORMAL|MASTER|REPLICA|PUBSUB"
+        self.assertIn(f"[{types}] [ID client-id [client-id ...]]", cli("help", "client", "list"))
+
     def test_mass_insertion(self):
         """`redis-cli --pipe` counts replies and waits for the echo of its last command."""
         commands = "".join(f"SET pipe:{n} {n}\r\n" for n in range(10_000))
