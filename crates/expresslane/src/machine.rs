@@ -71,6 +71,19 @@ pub(crate) fn pin(cpu: usize) -> io::Result<()> {
     pin_to(&[cpu])
 }
 
+/// Runs `body` on a cpu, and lets the calling thread go back to where it may run. A thread that `body` starts stays there: it
+/// inherits the cpu, and its stack is touched first on that cpu's memory node.
+///
+/// # Errors
+/// As [`pin`], and then `body` has not run; or the kernel's own, when the thread can't go back.
+pub(crate) fn on_cpu<T>(cpu: usize, body: impl FnOnce() -> T) -> io::Result<T> {
+    let home = allowed_cpus()?;
+    pin(cpu)?;
+    let value = body();
+    pin_to(&home)?;
+    Ok(value)
+}
+
 /// Lets the calling thread, and what it starts from now on, run on these cpus alone.
 ///
 /// # Errors
@@ -205,9 +218,26 @@ pub(crate) fn is_running(name: &str) -> bool {
         .any(|own| own.trim() == name)
 }
 
-/// The memory node of a cpu, from its folder's `nodeN` link. `None`: the machine has but one, or does not say.
+/// Gives up to `count` threads an arena of the C library each: what a thread allocates is then near it and nobody else's, whatever
+/// `MALLOC_ARENA_MAX` says and however few cpus there are (the library's own limit is eight for each). To be called while there is one thread.
+pub(crate) fn allow_arenas(count: usize) {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: sets a number of the allocator's. What it refuses stays as it was.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX));
+    }
+    #[cfg(not(target_env = "gnu"))]
+    let _ = count;
+}
+
+/// The memory node of a cpu. `None`: the kernel knows no nodes, or does not say.
 pub(crate) fn node_of(cpu: usize) -> Option<u16> {
-    let folder = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).ok()?;
+    node_below(Path::new("/sys/devices/system/cpu"), cpu)
+}
+
+/// From the `nodeN` link in the cpu's folder.
+fn node_below(root: &Path, cpu: usize) -> Option<u16> {
+    let folder = fs::read_dir(root.join(format!("cpu{cpu}"))).ok()?;
     let names = folder.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter_map(|name| name.strip_prefix("node")?.parse().ok()).next()
 }
@@ -364,5 +394,30 @@ mod tests {
             });
         });
         assert_eq!(allowed_cpus().unwrap(), cpus, "other threads stay as they were");
+    }
+
+    #[test]
+    fn a_thread_that_is_started_on_a_cpu_never_was_elsewhere() {
+        let cpus = allowed_cpus().unwrap();
+        let last = *cpus.last().unwrap();
+        let spawn = || std::thread::Builder::new().spawn(|| allowed_cpus().unwrap());
+        let thread = on_cpu(last, spawn).unwrap().unwrap();
+        assert_eq!(thread.join().unwrap(), [last]);
+        assert_eq!(allowed_cpus().unwrap(), cpus, "whoever starts it goes back");
+        assert!(on_cpu(8191, || panic!("there is no such cpu")).is_err());
+        assert_eq!(allowed_cpus().unwrap(), cpus);
+    }
+
+    #[test]
+    fn a_cpus_node_is_in_its_folder() {
+        let root = std::env::temp_dir().join(format!("expresslane-cpus-{}", std::process::id()));
+        // As on a machine of two nodes; cpu 5 is offline and of none.
+        for entry in ["cpu0/node0", "cpu0/cache", "cpu1/topology", "cpu1/node1", "cpu12/node3", "cpu5/power"]
+        {
+            fs::create_dir_all(root.join(entry)).unwrap();
+        }
+        let nodes = [0, 1, 12, 5, 2].map(|cpu| node_below(&root, cpu));
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(nodes, [Some(0), Some(1), Some(3), None, None]);
     }
 }

@@ -104,6 +104,11 @@ pub(crate) fn bind(id: u16, cpus: &[usize]) -> Result<(), String> {
     })
 }
 
+/// Whether the machine has more nodes than one, so that memory may be near or far.
+pub(crate) fn has_several() -> bool {
+    nodes().len() > 1
+}
+
 /// The machine's nodes; of a kernel without them none.
 pub(crate) fn nodes() -> Vec<Node> {
     nodes_below(Path::new("/sys/devices/system/node"))

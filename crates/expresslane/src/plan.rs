@@ -142,8 +142,8 @@ fn cpus_of_lanes(
     let count = count.min(usize::from(LANES_COUNT_MAX));
     if count > facts.cpus.len() {
         notes.push(format!(
-            "lanes are not pinned: {count} lanes share {} cpus; lower --lanes for lanes that nobody disturbs",
-            facts.cpus.len()
+            "lanes are not pinned: they are more ({count}) than the cpus ({}); lower --lanes for lanes that nobody disturbs",
+            list_of(&facts.cpus)
         ));
         return Ok(vec![None; count]);
     }

@@ -3,16 +3,16 @@
 //! ```text
 //!  control thread (this one)              lane threads
 //!  decide (plan), allow files
-//!  start lane 0 ───────────────────────▶ pin, reserve memory, listen   lane 0 first: it finds out which addresses
+//!  start lane 0 on its cpu ────────────▶ reserve memory, listen        lane 0 first: it finds out which addresses
 //!                 ◀──────── its bell, the addresses ────                there are, and whether a port is taken
-//!  start the others ───────────────────▶ pin, reserve memory, listen
+//!  start the others ───────────────────▶ reserve memory, listen
 //!                 ◀──────── their bells ─────────────────
 //!  all bells to all ───────────────────▶ serve: turn, ring, sleep, …
 //!  wait for a signal
 //!  phase Draining, ring all ───────────▶ listen no more, finish what has begun, say so
 //!  end of the process
 //! ```
-//! Everything a lane touches is made on its own thread after that is pinned, so that it lies on the lane's own node.
+//! Everything a lane touches is made on its own thread, which begins on the lane's cpu, so that it lies on the lane's own node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
 use crate::machine::{self, Facts};
+use crate::numa;
 use crate::paging::{self, Errand, Inlet, Outlet};
 use crate::pin::{self, Cards};
 use crate::plan::{self, Plan};
@@ -49,8 +50,13 @@ const REDIS_VERSION: &str = "7.0.15";
 const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Between two looks at whether all lanes have finished.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
-/// A lane's stack holds no data that clients decide on.
+/// A lane's stack holds the lane itself, and no data that clients decide on.
 const STACK_SIZE: usize = 1 << 20;
+/// Less than a lane's, so that the C library can't give a lane the stack of the thread that has made the rings: its pages may lie
+/// on another node.
+const STACK_SIZE_OF_RINGS: usize = 256 << 10;
+/// Threads that allocate beside the lanes.
+const THREADS_BESIDE: usize = 8;
 
 /// Serves until a signal asks to end. An error is one sentence that says what to change.
 pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
@@ -129,6 +135,8 @@ struct Berth {
     id: u16,
     io: Io,
     cpu: Option<usize>,
+    /// Whether memory may be near or far.
+    has_nodes: bool,
     clock: Clock,
     settings: Settings,
     map: Arc<PartitionMap>,
@@ -174,9 +182,11 @@ fn start(
     home: Option<String>,
 ) -> Result<Server, String> {
     let lanes_count = u16::try_from(plan.cpus.len()).expect("lanes are few");
+    machine::allow_arenas(plan.cpus.len() + THREADS_BESIDE);
+    let has_nodes = numa::has_several();
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
     let secret = chance()?;
-    let mut links = links_of(plan)?;
+    let mut links = links_of(plan, has_nodes)?;
     let control_links = links.pop().expect("the control thread's links come last");
     let shared = Arc::new(Shared {
         phase: AtomicU8::new(SERVING),
@@ -211,6 +221,7 @@ fn start(
             id,
             io: settings.io,
             cpu: *cpu,
+            has_nodes,
             clock,
             settings: lane_settings.clone(),
             map: Arc::clone(&map),
@@ -247,8 +258,12 @@ fn start(
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
-    let mut notes: Vec<String> = readies.iter().flat_map(|ready| ready.notes.iter().cloned()).collect();
-    notes.dedup();
+    let mut notes: Vec<String> = Vec::new();
+    for note in readies.iter().flat_map(|ready| &ready.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
     let inlets = readies.into_iter().map(|ready| ready.inlet).collect();
     paging::start(errands, inlets, bells.to_vec(), settings.huge_pages)?;
@@ -269,22 +284,19 @@ fn start(
 
 /// The rings between lanes, each lane's on the memory node of its cpu. A thread of its own makes them, for it moves
 /// from cpu to cpu where there are several nodes.
-fn links_of(plan: &Plan) -> Result<Vec<Links>, String> {
-    let mut cpus = plan.cpus.clone();
-    let mut nodes: Vec<_> = cpus.iter().map(|cpu| cpu.map(machine::node_of)).collect();
-    nodes.dedup();
-    if nodes.len() < 2 {
-        cpus.clear();
-    }
+fn links_of(plan: &Plan, has_nodes: bool) -> Result<Vec<Links>, String> {
+    let cpus = if has_nodes { plan.cpus.clone() } else { Vec::new() };
     let mut place = move |lane: usize| {
         if let Some(Some(cpu)) = cpus.get(lane) {
-            // A cpu that can't be had ends start-up where the lane itself is pinned; here it costs locality alone.
+            // A cpu that can't be had ends start-up where the lane itself is started; here it costs locality alone.
             let _ = machine::pin(*cpu);
         }
     };
     let lanes_count = plan.cpus.len();
-    let maker =
-        thread::Builder::new().name("rings".to_owned()).spawn(move || mesh_placed(lanes_count, &mut place));
+    let maker = thread::Builder::new()
+        .name("rings".to_owned())
+        .stack_size(STACK_SIZE_OF_RINGS)
+        .spawn(move || mesh_placed(lanes_count, &mut place));
     let made = maker.map_err(|error| format!("no thread to make the rings: {error}"))?.join();
     Ok(made.expect("rings of these sizes can be made"))
 }
@@ -340,15 +352,19 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
 fn launch(berth: Berth) -> Result<(Ready, Sender<Wakers>), String> {
     let (report, reported) = mpsc::channel();
     let (start, started) = mpsc::channel();
-    let id = berth.id;
-    thread::Builder::new()
-        .name(format!("lane {id}"))
-        .stack_size(STACK_SIZE)
-        .spawn(move || match berth.io {
-            Io::Auto | Io::Epoll => run::<Epoll>(berth, &report, &started),
-            Io::Uring => run::<Uring>(berth, &report, &started),
-        })
-        .map_err(|error| format!("the thread of lane {id} can't be started: {error}"))?;
+    let (id, cpu) = (berth.id, berth.cpu);
+    let body = move || match berth.io {
+        Io::Auto | Io::Epoll => run::<Epoll>(berth, &report, &started),
+        Io::Uring => run::<Uring>(berth, &report, &started),
+    };
+    let spawn = || thread::Builder::new().name(format!("lane {id}")).stack_size(STACK_SIZE).spawn(body);
+    let spawned = match cpu {
+        None => spawn(),
+        Some(cpu) => machine::on_cpu(cpu, spawn).map_err(|error| {
+            format!("lane {id} can't be pinned to cpu {cpu}: {error}; choose others with --cpus")
+        })?,
+    };
+    spawned.map_err(|error| format!("the thread of lane {id} can't be started: {error}"))?;
     let ready = reported.recv().expect("a lane reports before it serves")?;
     Ok((ready, start))
 }
@@ -384,11 +400,6 @@ struct Runner<N> {
 fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     let id = berth.id;
     let mut notes = Vec::new();
-    if let Some(cpu) = berth.cpu {
-        machine::pin(cpu).map_err(|error| {
-            format!("lane {id} can't be pinned to cpu {cpu}: {error}; choose others with --cpus")
-        })?;
-    }
     let mut net =
         N::make(Limits::default()).map_err(|error| format!("lane {id} has no way to sockets: {error}"))?;
     let opened = open(&mut net, id, &berth.doors, &mut notes)?;
@@ -404,11 +415,12 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         .map_err(|error| format!("no addresses for the memory of lane {id}: {error}; raise ulimit -v"))?;
     let node = berth.cpu.and_then(machine::node_of);
     // Pages are brought by another thread, which may run anywhere.
-    if let Some(Err(error)) = node.map(|node| machine::prefer_memory(base, size, node))
-        && error.raw_os_error() != Some(libc::ENOSYS)
+    if berth.has_nodes
+        && let Some(Err(error)) = node.map(|node| machine::prefer_memory(base, size, node))
     {
         notes.push(format!(
-            "memory near the core of lane {id} can't be asked for: {error}; it comes from any node"
+            "memory near the lanes' cores can't be asked for: {error}; allow mbind and those nodes' memory to this process \
+             (a container's filter wants CAP_SYS_NICE, a cpuset its mems)"
         ));
     }
     let config = Config {

@@ -16,6 +16,8 @@ use std::ptr;
 
 use lane::{CpuShares, Pages, Share, Signature, ThreadShares};
 
+use crate::numa;
+
 /// A shorter time than this has too few ticks (of 10 ms) to be shared out: the last shares are shown again.
 const SPAN_NS_MIN: u64 = 100_000_000;
 /// Pages of a region whose node is asked for: the share of remote ones is then right within two percent or so.
@@ -86,11 +88,9 @@ struct ThreadTimes {
 impl Signatures {
     /// From now on: the first shares are of the time since `now_ns`.
     pub(crate) fn new(lanes: Vec<Berthed>, now_ns: u64) -> Signatures {
-        let online = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
         let mut signatures = Signatures {
             lanes: Vec::new(),
-            // A list of more than one number, such as 0-1 or 0,2.
-            has_nodes: online.contains([',', '-']),
+            has_nodes: numa::has_several(),
             page_size: page_size(),
             machine: (0, String::new()),
         };
