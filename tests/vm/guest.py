@@ -16,7 +16,9 @@ import sys
 import time
 import traceback
 
+import nodes
 import readings
+from verdicts import Absent, Failed, need
 from wishes import CARD, FEWER, GROUPED, PLAIN, POLLED, PORT, RESERVED, SETTING, SOFT, UNHAVABLE, WHOLE
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -26,19 +28,6 @@ STATE, WISH, NAPIS = "/run/lanes", pathlib.Path("/run/lanes.toml"), pathlib.Path
 COMMAND_SECONDS_MAX, WAIT_SECONDS_MAX = 120, 60
 # Of the interrupts while the lane's are watched, how many may belong to others: the outside's ARP and neighbour discovery.
 STRAY_INTERRUPTS_MAX = 5
-
-
-class Failed(Exception):
-    """A check did not find what it should; the text says what it found."""
-
-
-class Absent(Exception):
-    """This kernel, or what emulates the card, has not what is checked."""
-
-
-def need(is_so, found):
-    if not is_so:
-        raise Failed(found)
 
 
 # ---- the tool ----
@@ -565,6 +554,9 @@ CHECKS = {
     "guard: sets again what a change of channels takes away": guard_sets_again,
     "revert: what someone else changed stays": someone_elses_change_stays,
     "serve --auto-pin adq: connections find their queue": connections_find_their_queue,
+    "serve: memory is near its lane": nodes.memory_is_near,
+    "serve: memory of lanes of one node": nodes.lanes_of_one_node,
+    "serve: lanes of a cpuset, a quota, offline cpus": nodes.auto_lanes,
     "crates/host: the live tests": lambda: tests_of_the_crate("live"),
     "crates/host: the witness' tests": lambda: tests_of_the_crate("witness"),
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """`expresslane lanes` on another kernel and a card with hardware's ways: a guest of QEMU, run by `make test-vm`.
 
-The guest is a kernel of Debian, emulated instruction by instruction (KVM is not needed), with four cpus and a virtio card of
-four queues. It sees this machine's /usr, read only, and a directory of ours; guest.py runs in it, checks, and prints a line for
-each check. The card's other end is a tap in a network namespace that ends with this process; from there connections come in.
+The guest is a kernel of Debian, emulated instruction by instruction (KVM is not needed), with four cpus on two
+memory nodes and a virtio card of four queues. It sees this machine's /usr, read only, and a directory of ours; guest.py runs in
+it, checks, and prints a line for each check. The card's other end is a tap in a network namespace that ends with this process; from there connections come in.
 Nothing is installed, and nothing is left: guest, namespace and tap go with this process, however it ends.
 
 Needs root (a namespace, a tap), and from Debian: qemu-system-x86, busybox-static, iproute2.
@@ -37,7 +37,7 @@ TOOLS = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "
          "setpriv": "util-linux", "dpkg-deb": "dpkg"}
 # RFC 2544 keeps these addresses for measurements.
 GUEST, OUTSIDE, CARD, TAP = "198.18.0.1", "198.18.0.2", "ens1", "vm0"
-CPUS, QUEUES, MEMORY_MB = 4, 4, 1024
+CPUS, QUEUES, NODES, MEMORY_MB = 4, 4, 2, 1024
 PORT, CALLERS_COUNT = 6379, 8
 PAUSE_SECONDS, PATIENCE_SECONDS, RETRY_SECONDS = 0.1, 5, 0.5
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET, sched.h
@@ -61,7 +61,7 @@ def main():
         share = fill(directory / "share", tools)
         (share / "only").write_text(options.only)
         image, initial, release = kernel.prepare(directory, options.suite, tools["busybox"], {"CARD": CARD, "ADDRESS": GUEST})
-        print(f"Linux {release} ({options.suite}), {CPUS} cpus, virtio with {QUEUES} queues, emulated", flush=True)
+        print(f"Linux {release} ({options.suite}), {CPUS} cpus, virtio with {QUEUES} queues, {NODES} memory nodes, emulated", flush=True)
         outside = Outside(tools["ip"])
         with guest(tools, directory, image, initial) as process, contextlib.closing(outside):
             counts, is_whole = follow(process, outside, options.seconds)
@@ -102,7 +102,7 @@ def fill(share, tools):
     share.mkdir(parents=True)
     for name, path in programs().items():
         subprocess.run([tools["strip"], "-o", str(share / name), path], check=True)
-    for script in ("guest.py", "readings.py", "server.py", "wishes.py"):
+    for script in ("guest.py", "nodes.py", "readings.py", "server.py", "verdicts.py", "wishes.py"):
         shutil.copy(HERE / script, share)
     (share / "setting.json").write_text(json.dumps({
         "card": CARD, "address": GUEST, "outside": OUTSIDE, "queues": QUEUES, "port": PORT, "callers": CALLERS_COUNT, "begin": BEGIN, "end": END}))
@@ -161,6 +161,14 @@ def call(ending):
         ending.wait(RETRY_SECONDS)
 
 
+def nodes():
+    """QEMU's words for memory nodes, each with its part of memory and cpus."""
+    for node in range(NODES):
+        first, last = node * CPUS // NODES, (node + 1) * CPUS // NODES - 1
+        yield from ("-object", f"memory-backend-ram,id=node{node},size={MEMORY_MB // NODES}M",
+                    "-numa", f"node,cpus={first}-{last},memdev=node{node}")
+
+
 @contextlib.contextmanager
 def guest(tools, directory, image, initial):
     """QEMU, which the kernel ends with this process."""
@@ -169,7 +177,7 @@ def guest(tools, directory, image, initial):
     share, console, errors = directory / "share", directory / "console.log", directory / "qemu.log"
     command = [
         tools["setpriv"], "--pdeathsig", "KILL", tools["qemu-system-x86_64"], "-nodefaults", "-display", "none", "-no-reboot",
-        "-accel", "tcg,thread=single", "-smp", str(CPUS), "-m", str(MEMORY_MB), "-kernel", image, "-initrd", initial,
+        "-accel", "tcg,thread=single", "-smp", str(CPUS), "-m", str(MEMORY_MB), *nodes(), "-kernel", image, "-initrd", initial,
         "-append", "console=ttyS0 quiet panic=-1 net.ifnames=0",
         "-serial", f"file:{console}", "-serial", "stdio",
         "-fsdev", "local,id=usr,path=/usr,security_model=none,readonly=on,multidevs=remap",
