@@ -9,6 +9,7 @@ use wire::reply::{self, Proto, Put};
 use wire::route::{LaneId, PartitionMap, SLOTS, Slot};
 
 use crate::Settings;
+use crate::commands::NOT_AN_INTEGER;
 use crate::keyspace::{Call, Keyspace};
 
 /// How far a cluster's bus port is from its clients' port. Nothing listens there; clients expect to be told.
@@ -131,6 +132,10 @@ const KEYS_MAX: usize = 1024;
 
 /// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT, on the lane that was asked; a slot of another lane has no keys here.
 pub(crate) fn keys_in_slot(space: &Keyspace, call: &Call<'_>, out: &mut impl Put) {
+    // The last argument is a number, too: of keys, or the slot.
+    if [2, call.args.len() - 1].iter().any(|at| wire::number::parse_i64(call.args.flat(*at)).is_none()) {
+        return reply::error(out, NOT_AN_INTEGER);
+    }
     let slot = slot(call.args.flat(2));
     if call.command.id == Id::ClusterCountkeysinslot {
         let Some(slot) = slot else { return reply::error(out, "ERR Invalid slot") };

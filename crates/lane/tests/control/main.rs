@@ -250,6 +250,10 @@ fn lanes_are_the_nodes_of_a_cluster() {
     assert_eq!(world.ask(&client, "CLUSTER GETKEYSINSLOT 12182 1").matches("foo").count(), 1);
     assert_eq!(world.ask(&client, "CLUSTER GETKEYSINSLOT 12182 10").matches("foo").count(), 2);
     assert_eq!(world.ask(&client, "CLUSTER COUNTKEYSINSLOT 16384"), "-ERR Invalid slot\r\n");
+    for command in ["COUNTKEYSINSLOT foo", "GETKEYSINSLOT foo 1", "GETKEYSINSLOT 16384 many"] {
+        let reply = world.ask(&client, &format!("CLUSTER {command}"));
+        assert_eq!(reply, "-ERR value is not an integer or out of range\r\n", "{command}");
+    }
 }
 
 #[test]
