@@ -7,6 +7,7 @@ use wire::command::Command;
 use wire::couchbase;
 use wire::reply::Proto;
 use wire::resp::Decoder;
+use wire::route::Slot;
 
 use crate::couchbase::Session;
 use crate::language::Language;
@@ -199,6 +200,10 @@ pub(crate) struct Multi {
     pub(crate) size: usize,
     /// One of them was refused: EXEC answers EXECABORT.
     pub(crate) is_broken: bool,
+    /// On a lane's own port: the slot of the first keys, and whether there are keys of others, which EXEC then refuses.
+    pub(crate) slot: Option<Slot>,
+    /// See `slot`.
+    pub(crate) has_slots: bool,
 }
 
 /// What the client watches.

@@ -328,9 +328,7 @@ impl Core {
         slot: Slot,
     ) -> Flow {
         if caller.client.port == Port::Lane {
-            self.stats.commands_moved += 1;
-            let text =
-                format!("MOVED {} {}", slot.number(), self.settings.lane_address(owner, caller.client.local));
+            let text = self.moved(caller.client, owner, slot);
             return caller.refuse(&text);
         }
         let args = input.args();
@@ -367,6 +365,12 @@ impl Core {
         if command.barrier { Flow::Block } else { Flow::Next }
     }
 
+    /// Where on a lane's own port another lane's slot is to be asked for; counted.
+    pub(crate) fn moved(&mut self, client: &Client, owner: u16, slot: Slot) -> String {
+        self.stats.commands_moved += 1;
+        format!("MOVED {} {}", slot.number(), self.settings.lane_address(owner, client.local))
+    }
+
     fn dispatch_keys(
         &mut self,
         caller: &mut Caller<'_>,
@@ -398,9 +402,9 @@ impl Core {
             }
         }
         if caller.client.port == Port::Lane && !is_one_slot {
-            return caller.refuse("CROSSSLOT Keys in request don't hash to the same slot");
+            return caller.refuse(CROSSSLOT);
         }
-        if command.id == Id::Watch {
+        if command.id == Id::Watch && (caller.client.port == Port::Shared || owner == self.id) {
             return self.watch(caller, command, input);
         }
         if is_one_lane && owner == self.id {
@@ -587,6 +591,8 @@ fn refuse(caller: &mut Caller<'_>, refusal: Refusal, args: Args<'_>) -> Flow {
 }
 
 pub(crate) const KEY_TOO_LONG: &str = "ERR key is longer than 32768 bytes";
+/// The refusal of keys of several slots on a lane's own port.
+pub(crate) const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 
 /// A key as it may be stored; none when it is too long: keys are in one piece.
 #[inline]

@@ -6,13 +6,13 @@ use wire::command::{Command, Flag, Id, Scope};
 use wire::reply::{OK, Put};
 use wire::route::Slot;
 
-use crate::client::{Client, Multi, WATCHED_COUNT_MAX};
+use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX};
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, KEY_TOO_LONG, key_of};
+use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG, key_of};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
 use crate::paged::Paged;
-use crate::request::Request;
+use crate::request::{Args, Request};
 use crate::room::Made;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
@@ -78,6 +78,10 @@ impl Core {
             self.discard(caller, multi);
             return caller.refuse("EXECABORT Transaction discarded because of previous errors.");
         }
+        if multi.has_slots {
+            self.discard(caller, multi);
+            return caller.refuse(CROSSSLOT);
+        }
         let Caller { client, handle, .. } = caller;
         let slot = client.replies.open();
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
@@ -122,12 +126,16 @@ impl Core {
         let step = usize::from(command.keys.step.max(1));
         let has_long_key =
             || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
+        let stray;
         let refusal = if command.flags.has(Flag::NoMulti) {
             "ERR Command not allowed inside a transaction"
         } else if self.space.room_for(command, &args, caller.client.db, &self.locks) == Made::Nothing {
             OOM
         } else if has_long_key() {
             KEY_TOO_LONG
+        } else if let Some(text) = self.stray(caller.client, command, &args) {
+            stray = text;
+            &stray
         } else {
             let request = input.take_request();
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
@@ -142,6 +150,27 @@ impl Core {
         };
         caller.client.multi.as_mut().expect("only asked inside a MULTI").is_broken = true;
         caller.refuse(refusal)
+    }
+
+    /// Why a lane's own port does not queue a command: as on a node of a Redis Cluster, a transaction is of one slot there, and that
+    /// the node's. Keys of several slots in several commands are no reason before EXEC (`getNodeByQuery` in Redis' cluster.c).
+    fn stray(&mut self, client: &mut Client, command: &Command, args: &Args<'_>) -> Option<String> {
+        if client.port != Port::Lane {
+            return None;
+        }
+        let step = usize::from(command.keys.step.max(1));
+        let mut slots = key_range(command, args.len()).step_by(step).map(|index| Slot::of(args.flat(index)));
+        let slot = slots.next()?;
+        if slots.any(|other| other != slot) {
+            return Some(CROSSSLOT.to_owned());
+        }
+        let owner = self.map.owner(slot).0;
+        if owner != self.id {
+            return Some(self.moved(client, owner, slot));
+        }
+        let multi = client.multi.as_mut().expect("only asked inside a MULTI");
+        multi.has_slots |= *multi.slot.get_or_insert(slot) != slot;
+        None
     }
 
     /// WATCH.

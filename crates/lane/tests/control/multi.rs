@@ -159,3 +159,39 @@ fn a_watched_key_whose_time_comes_fails_exec_though_nobody_has_taken_it_out() {
         }
     }
 }
+
+/// On a lane's own port a transaction is a cluster node's: of one slot, and that the node's own.
+#[test]
+fn a_lanes_own_port_takes_transactions_of_one_slot() {
+    // The slots of bar and hello are the first lane's, that of foo the second's.
+    let foo = "-MOVED 12182 127.0.0.1:7001\r\n";
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+    let (ok, queued) = ("+OK\r\n", "+QUEUED\r\n");
+    let check = |commands: &[&str], want: &[&str]| {
+        let mut world = World::new(2);
+        let node = world.connect_to(0);
+        for (command, want) in commands.iter().zip(want) {
+            assert_eq!(world.ask(&node, command), *want, "{command} of {commands:?}");
+        }
+        assert_eq!(world.ask(&node, "EXEC"), "-ERR EXEC without MULTI\r\n", "it is over: {commands:?}");
+        assert!(world.is_idle());
+    };
+    check(
+        &["MULTI", "SET {bar}1 1", "PING", "GET {bar}1", "EXEC"],
+        &[ok, queued, queued, queued, "*3\r\n+OK\r\n+PONG\r\n$1\r\n1\r\n"],
+    );
+    check(&["MULTI", "SET foo 1", "EXEC"], &[ok, foo, aborted]);
+    check(
+        &["MULTI", "MSET bar 1 hello 1", "SET bar 2", "EXEC", "GET bar"],
+        &[ok, crossed, queued, aborted, "$-1\r\n"],
+    );
+    check(
+        &["MULTI", "SET bar 1", "SET hello 1", "EXEC", "GET bar"],
+        &[ok, queued, queued, crossed, "$-1\r\n"],
+    );
+    check(
+        &["MULTI", "SET bar 1", "SET hello 1", "DISCARD", "WATCH foo", "WATCH bar"],
+        &[ok, queued, queued, ok, foo, ok],
+    );
+}
