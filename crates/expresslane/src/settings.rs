@@ -275,11 +275,13 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Clients", value_name = "SIZE", default_value = "1gb", value_parser = mebibyte)]
     pub(crate) client_query_buffer_limit: Size,
     /// Unread replies of one client: CLASS HARD SOFT SECONDS …, as in Redis; beyond, the client is closed
+    ///
+    /// A class that is not named keeps its limit.
     #[arg(
         long,
         help_heading = "Clients",
         value_name = "LIMITS",
-        default_value = "normal 1gb 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60"
+        default_value = OutputLimits::DEFAULT
     )]
     pub(crate) client_output_buffer_limit: OutputLimits,
 }

@@ -422,20 +422,26 @@ pub(crate) struct OutputLimits {
     pub(crate) pubsub: OutputLimit,
 }
 
+impl OutputLimits {
+    /// Redis' own, but for the bound on normal clients.
+    pub(crate) const DEFAULT: &str = "normal 1gb 0 0 replica 256mb 64mb 60 pubsub 32mb 8mb 60";
+}
+
 impl FromStr for OutputLimits {
     type Err = String;
 
-    /// Groups of `CLASS HARD SOFT SECONDS`; a class that is not named has no limit.
+    /// Groups of `CLASS HARD SOFT SECONDS`; a class that is not named keeps its default, as in Redis' file.
     fn from_str(text: &str) -> Result<OutputLimits, String> {
         let mut limits = OutputLimits::default();
-        let words: Vec<&str> = text.split([' ', ',']).filter(|word| !word.is_empty()).collect();
-        let (groups, rest) = words.as_chunks::<4>();
+        let words = |text| str::split(text, [' ', ',']).filter(|word| !word.is_empty()).collect();
+        let (defaults, named): (Vec<&str>, Vec<&str>) = (words(Self::DEFAULT), words(text));
+        let (groups, rest) = named.as_chunks::<4>();
         if !rest.is_empty() {
             return Err(format!(
                 "output limits are groups of CLASS HARD SOFT SECONDS, such as normal 1gb 0 0, not '{text}'"
             ));
         }
-        for [class, hard, soft, seconds] in groups {
+        for [class, hard, soft, seconds] in defaults.as_chunks::<4>().0.iter().chain(groups) {
             let size = |word: &str| word.parse::<Size>().map(|size| (size.0 > 0).then_some(size.0));
             let limit = OutputLimit {
                 hard_size: size(hard)?,
@@ -564,6 +570,10 @@ mod tests {
         assert_eq!((limits.normal.hard_size, limits.normal.soft_size), (Some(1024), Some(1000)));
         assert_eq!(limits.normal.soft_duration, Duration::from_secs(3));
         assert_eq!((limits.pubsub.hard_size, limits.pubsub.soft_size), (Some(2 << 20), None));
+        // What is not named keeps its default.
+        assert_eq!((limits.replica.hard_size, limits.replica.soft_size), (Some(256 << 20), Some(64 << 20)));
+        let limits: OutputLimits = "pubsub 0 0 0".parse().unwrap();
+        assert_eq!((limits.normal.hard_size, limits.pubsub.hard_size), (Some(1 << 30), None));
         check("normal 1 2", None::<OutputLimits>);
         check("other 1 2 3", None::<OutputLimits>);
     }
