@@ -272,9 +272,7 @@ impl Locks {
             let queue = self.queues.get_mut(&name).expect("a held name has a queue");
             let at = queue.iter().position(|entry| entry.holder == holder).expect("a held name is queued");
             let entry = queue.remove(at);
-            if entry.waits {
-                self.holders.get_mut(&holder).expect("still there").blocked_count -= 1;
-            }
+            assert!(!entry.waits, "only who has its locks gives them back");
             if queue.is_empty() {
                 self.queues.remove(&name);
             } else {

@@ -252,9 +252,9 @@ impl Part {
         self.jobs.extend(jobs);
     }
 
-    /// Its transaction comes to nothing: it gives back what it has, wherever it stands.
+    /// Its transaction comes to nothing before it was told what to do: it gives its locks back.
     pub(crate) fn withdraw(&mut self) {
-        self.jobs.clear();
+        assert!(self.state == State::Granted && self.jobs.is_empty(), "who is withdrawn waits to be told");
         self.state = State::Releasing;
     }
 

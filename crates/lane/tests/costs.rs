@@ -148,7 +148,7 @@ fn most_of_a_turn(
             unsent = &unsent[client.write(unsent).unwrap_or_default()..];
             got_size += client.read(&mut part).unwrap_or_default();
         }
-        let is_through = got_size == reply_size.unwrap_or_default();
+        let is_through = unsent.is_empty() && got_size == reply_size.unwrap_or_default();
         server.net.wait(Some(1_000_000));
         let before = allocation_count() + free_count();
         let next = server.lane.turn(Now { mono_ns: 1, unix_ms: 1 }, &Still, &mut server.net);
@@ -217,6 +217,35 @@ fn the_end_of_a_multi_costs_a_turn_no_more_because_it_is_longer() {
         let case = Multi { end, is_watched, is_broken, reply };
         let (short, long) = (end_of_multi(8_000, &case), end_of_multi(32_000, &case));
         assert!(long <= short + short / 4, "{name}: {short}, and {long} for four times as many");
+    }
+}
+
+/// Of a client that goes a turn frees no more because its command, or the reply that it has not read, is longer.
+#[test]
+fn what_a_client_leaves_is_freed_some_a_turn() {
+    const MIB: usize = 1 << 20;
+    let most = |size: usize, is_reply: bool| {
+        let mut server = Server::start(AutoPin::None);
+        let mut client = server.clients.pop();
+        let stream = client.as_mut().expect("some are connected");
+        stream.set_nonblocking(true).expect("a socket can be told not to wait");
+        let set = command(&[b"SET", b"key", &vec![b'v'; size]], 1);
+        if is_reply {
+            most_of_a_turn(&mut server, &mut client, &set, Some(5));
+            let stream = client.as_mut().expect("it is still there");
+            stream.write_all(&command(&[b"GETDEL", b"key"], 1)).expect("the request is short");
+            (0..5).for_each(|_| server.turn());
+        } else {
+            most_of_a_turn(&mut server, &mut client, &set[..set.len() - 1], Some(0));
+        }
+        most_of_a_turn(&mut server, &mut client, b"", None)
+    };
+    for is_reply in [false, true] {
+        let (short, long) = (most(24 * MIB, is_reply), most(96 * MIB, is_reply));
+        assert!(
+            long <= short + short / 4,
+            "{short}, and {long} for four times as much (a reply: {is_reply})"
+        );
     }
 }
 

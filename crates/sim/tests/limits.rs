@@ -272,6 +272,29 @@ fn a_client_watches_so_many_keys_and_no_more() {
     world.lanes[0].audit();
 }
 
+/// DISCARD, RESET and UNWATCH end the watching: what changed before or after says nothing to the next MULTI.
+#[test]
+fn what_is_watched_no_more_fails_no_exec() {
+    for (lines, end) in
+        [(&["MULTI", "DISCARD"][..], "+OK\r\n"), (&["RESET"], "+RESET\r\n"), (&["UNWATCH"], "+OK\r\n")]
+    {
+        let mut world = World::quiet(2);
+        let (mut client, mut other) = (world.connect(0), world.connect(0));
+        assert_eq!(ask(&mut world, &mut client, &[b"WATCH", KEYS[0], KEYS[1]], 5), "+OK\r\n");
+        let asked: Vec<u8> = lines.iter().flat_map(|line| command(&[line.as_bytes()])).collect();
+        assert!(
+            world.exchange(&mut client, &asked, lines.len().max(5), 20).ends_with(end.as_bytes()),
+            "{lines:?}"
+        );
+        for key in KEYS {
+            assert_eq!(ask(&mut world, &mut other, &[b"SET", key, b"v"], 5), "+OK\r\n");
+        }
+        let asked = [command(&[b"MULTI"]), command(&[b"PING"]), command(&[b"EXEC"])].concat();
+        let got = world.exchange(&mut client, &asked, 25, 20);
+        assert_eq!(got, b"+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n", "after {lines:?}");
+    }
+}
+
 #[test]
 fn commands_queued_without_end_are_refused() {
     let mut world = world(|settings| settings.query_size_max = 13_000);
@@ -566,6 +589,52 @@ fn a_client_that_another_lane_cannot_take_is_turned_away_and_counts_no_more() {
     for client in &mut clients {
         assert_eq!(world.exchange(client, b"PING\r\n", 7, 50), b"+PONG\r\n");
     }
+}
+
+/// A lane that takes no turn takes no connections either, once its ring is full: they stay, and are nobody's burden twice.
+#[test]
+fn a_connection_for_which_a_ring_has_no_place_stays() {
+    let mut world = World::quiet(2);
+    let mut clients: Vec<Client> = (0..400).map(|_| world.connect(0)).collect();
+    for _ in 0..60 {
+        world.turn(0);
+    }
+    let stats = world.lanes[0].stats();
+    assert!(stats.handovers < 200 && stats.clients + stats.handovers == 400, "{stats:?}");
+    for client in &mut clients {
+        assert_eq!(world.exchange(client, b"PING\r\n", 7, 200), b"+PONG\r\n");
+    }
+    drop(clients);
+    (0..50).for_each(|_| world.round());
+    world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+/// One that only listens is behind, catches up, and is behind again: its time begins anew.
+#[test]
+fn who_has_caught_up_has_its_whole_time_again() {
+    let mut world = world(|settings| {
+        settings.output_soft_size = 50_000;
+        settings.output_soft_s = 5;
+    });
+    world.attend();
+    let (mut monitor, mut other) = (world.connect_with(0, 4096, 4096), world.connect(0));
+    assert_eq!(ask(&mut world, &mut monitor, &[b"MONITOR"], 5), "+OK\r\n");
+    let long = vec![b'v'; 1000];
+    for _ in 0..3 {
+        // Four seconds behind.
+        for _ in 0..4 {
+            for _ in 0..40 {
+                ask(&mut world, &mut other, &[b"ECHO", &long], 1009);
+            }
+            world.pass(1_000_000_000);
+        }
+        assert!(stats(&world).clients_size > 50_000, "it is behind");
+        for _ in 0..400 {
+            monitor.pull(usize::MAX);
+            world.round();
+        }
+    }
+    assert_eq!((stats(&world).clients_cut, stats(&world).clients), (0, 2));
 }
 
 #[test]

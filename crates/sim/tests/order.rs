@@ -156,3 +156,57 @@ fn what_is_a_barrier_waits_for_the_answers_before_it() {
         );
     }
 }
+
+/// A key of each of three lanes.
+fn key_of_each() -> Vec<String> {
+    let map = PartitionMap::even(3);
+    let key_of = |lane| {
+        (0..).map(|number| format!("key:{number}")).find(|key| map.owner(Slot::of(key.as_bytes())).0 == lane)
+    };
+    (0..3).map(|lane| key_of(lane).expect("every lane has keys")).collect()
+}
+
+/// An EXEC that is refused its locks, and asks again, still finds what has changed meanwhile on a lane that it only watches.
+#[test]
+fn an_exec_that_is_refused_is_not_deaf_to_what_it_watches() {
+    let mut world = World::quiet(3);
+    let mut clients = Vec::new();
+    for number in 0..24 {
+        clients.push(world.connect(number % 3));
+        (0..3).for_each(|_| world.round());
+    }
+    assert!(world.lanes.iter().all(|lane| lane.stats().clients == 8));
+    let keys = key_of_each();
+    let (mut rival, mut client) = (clients.swap_remove(0), clients.swap_remove(1));
+    let begun = [
+        command(&format!("WATCH {}", keys[2])),
+        command("MULTI"),
+        command(&format!("MSET {} 1 {} 1", keys[0], keys[1])),
+    ];
+    assert_eq!(world.exchange(&mut client, &begun.concat(), 19, 20), b"+OK\r\n+OK\r\n+QUEUED\r\n");
+    // More asks than lane 0 hears in a turn stand before the EXEC's, and there the other one is first, with a later number.
+    for (number, other) in clients.iter_mut().enumerate() {
+        if number % 3 == 1 || number % 3 == 0 {
+            other.send(&command(&format!("GET {}", keys[0])).repeat(60));
+            other.pump();
+        }
+    }
+    world.turn(1);
+    client.send(&command("EXEC"));
+    client.pump();
+    world.turn(1);
+    rival.send(&command(&format!("MSET {} 2 {} 2 {} 2", keys[0], keys[1], keys[2])));
+    rival.pump();
+    for _ in 0..60 {
+        world.round();
+    }
+    let refused: u64 = world.lanes.iter().map(|lane| lane.stats().parts_refused).sum();
+    rival.pump();
+    client.pump();
+    assert_eq!(rival.received, b"+OK\r\n");
+    assert_eq!(
+        (client.received.as_slice(), refused > 0),
+        (b"*-1\r\n".as_slice(), true),
+        "{refused} are refused"
+    );
+}

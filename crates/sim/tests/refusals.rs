@@ -55,6 +55,11 @@ fn a_key_may_have_a_length_and_no_more() {
         );
     }
     talk.rest();
+    // Queued, it breaks the transaction.
+    assert_eq!(talk.say("MULTI"), "+OK\r\n");
+    assert!(talk.call(&[b"SET", &too_long, b"v"]).starts_with(b"-ERR key is longer"));
+    assert!(talk.say("EXEC").starts_with("-EXECABORT"));
+    talk.rest();
 }
 
 /// Every argument of every command is what nobody expects there, with one argument more and two than it must have: one

@@ -212,6 +212,9 @@ fn many_watched_keys() {
         let mut words = many("watch", false);
         words.truncate(1 + 1024);
         check(&mut world, &words, 1);
+        // Planned in four slices, and on one lane watched in four more.
+        let slices = world.lanes[0].stats().turn_slices_max;
+        assert!(lane_count > 1 || slices >= 8, "{slices} slices");
         check(&mut world, &many("mset", true), 2);
         check(&mut world, &words, 1);
         check(&mut world, &[b"flushall".to_vec()], 1);
