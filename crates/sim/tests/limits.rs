@@ -555,17 +555,46 @@ fn replies_behind_an_open_one_do_not_pile_up() {
 
 #[test]
 fn a_client_that_does_not_read_costs_no_turns() {
-    let mut world = World::quiet(1);
-    let mut reader = world.connect_with(0, 1 << 20, 1 << 12);
-    ask(&mut world, &mut reader, &[b"SET", b"k", &[b'v'; 10_000]], 5);
-    reader.send(&command(&[b"GET", b"k"]).repeat(1000));
-    reader.push(usize::MAX);
-    turn_until_idle(&mut world, 0);
-    for _ in 0..20_000 {
-        reader.pump();
+    // Long values wait behind the output, shorter ones in it.
+    for (size, count) in [(10_000, 1000), (100_000, 100)] {
+        let mut world = World::quiet(1);
+        let mut reader = world.connect_with(0, 1 << 20, 1 << 12);
+        reader.send(&command(&[b"SET", b"k", &vec![b'v'; size]]));
+        while reader.received.len() < 5 {
+            reader.pump();
+            world.round();
+        }
+        reader.received.clear();
+        reader.send(&command(&[b"GET", b"k"]).repeat(count));
+        reader.push(usize::MAX);
+        turn_until_idle(&mut world, 0);
+        for _ in 0..20_000 {
+            reader.pump();
+            world.round();
+        }
+        assert_eq!(reader.received.len(), count * (size + format!("${size}\r\n\r\n").len()));
+    }
+}
+
+/// The beginning of a command is kept until the rest comes, and counts for its client.
+#[test]
+fn what_has_come_of_a_command_counts() {
+    let mut world = world(|_| ());
+    let mut clients: Vec<Client> = (0..20).map(|_| world.connect(0)).collect();
+    (0..5).for_each(|_| world.round());
+    let before = stats(&world).clients_size;
+    let begun = command(&[b"GET", &[b'k'; 25_000]]);
+    for client in &mut clients {
+        client.send(&begun[..20_000]);
+        client.push(usize::MAX);
         world.round();
     }
-    assert_eq!(reader.received.len(), 1000 * 10_010);
+    world.round();
+    let size = stats(&world).clients_size - before;
+    assert!((19 * 20_000..20 * 40_000).contains(&size), "{size} bytes for 400,000 that came");
+    drop(clients);
+    (0..5).for_each(|_| world.round());
+    assert_eq!(stats(&world).clients_size, 0);
 }
 
 #[test]

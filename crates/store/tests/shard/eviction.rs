@@ -1,7 +1,7 @@
 //! Recency and what it is for.
 
 use crate::world::{REGION, Random, World, partition_of};
-use store::{Budget, Change, Effect, Evicted, Expiry, NewValue, Policy, Recency, What};
+use store::{Budget, Change, Effect, Evicted, Expiry, NewValue, Policy, Recency, RopeBuilder, What};
 
 /// Entries remember when they were written and read, to the second; under LFU, how often.
 #[test]
@@ -170,6 +170,40 @@ fn eviction_may_be_of_one_database() {
         assert_eq!((left, world.shard.held_by(1)), ([300, 0, 300], 0), "{policy:?}");
         world.shard.audit();
     }
+}
+
+/// What was flushed, and what waits to be freed, is room already: no key goes for it.
+#[test]
+fn what_is_on_its_way_out_spares_the_others() {
+    let evict = |world: &mut World, target| {
+        let mut random = Random(3);
+        let mut budget = Budget::new(100_000, u32::MAX);
+        let policy = Policy::AllKeysLru;
+        world.shard.evict(policy, None, target, &mut || random.next(), &mut budget, &|_, _| false)
+    };
+    let mut world = World::new(10, 1, REGION);
+    let set = |world: &mut World, db: u16, name: &str, value: NewValue<'_>| {
+        let key = world.shard.key(db, partition_of(db, name.as_bytes()), name.as_bytes());
+        world.commit(Effect::Set { key, value, expiry: Expiry::None });
+    };
+    (0..100).for_each(|number| set(&mut world, 0, &format!("key:{number}"), NewValue::Bytes(&[7; 100])));
+    // Its table has its place from then on.
+    set(&mut world, 1, "h0", NewValue::Bytes(&[7; 100]));
+    let wanted = world.shard.held();
+    (1..100).for_each(|number| set(&mut world, 1, &format!("h{number}"), NewValue::Bytes(&[7; 100])));
+    world.commit(Effect::FlushPartition { db: 1, partition: 63 });
+    assert!(world.shard.held() > wanted + 10_000, "flushed is not freed");
+    let slack = 1024;
+    assert_eq!((evict(&mut world, wanted + slack), world.shard.count(0)), (Evicted::Enough, 100));
+
+    let held = world.shard.held();
+    let mut builder = RopeBuilder::new();
+    builder.push(&[7; 500_000]);
+    set(&mut world, 0, "long", NewValue::Rope(builder.finish()));
+    let key = world.shard.key(0, partition_of(0, b"long"), b"long");
+    world.commit(Effect::Delete { key });
+    assert!(world.shard.held() > held + 400_000, "deleted is not freed");
+    assert_eq!((evict(&mut world, held + slack), world.shard.count(0)), (Evicted::Enough, 100));
 }
 
 /// One key in fifty is not held: it is found, sooner or later, whatever the samples hold. When none is left, looking ends with

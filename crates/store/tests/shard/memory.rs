@@ -38,6 +38,43 @@ fn growth_and_shrinking_leave_nothing_behind() {
     assert_eq!((memory.keys, memory.entries), (0, 0), "all memory came back");
 }
 
+/// A partition of many keys is walked and, once flushed, freed some keys a step.
+#[test]
+fn walking_and_freeing_are_paced() {
+    /// Keys that a step may take beyond its budget: those of a bucket.
+    const BUCKET_COUNT: u64 = 12;
+    let count: u32 = if cfg!(miri) { 300 } else { 3000 };
+    let mut world = World::new(3, 1, REGION);
+    for number in 0..count {
+        let bytes = format!("h{number}").into_bytes();
+        let key = world.shard.key(0, 63, &bytes);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(b"value"), expiry: Expiry::None });
+    }
+    world.drain();
+    let (mut cursor, mut seen, mut most) = (0, 0, 0);
+    loop {
+        let before = seen;
+        cursor = world.shard.scan(0, cursor, 0, &mut Budget::new(20, u32::MAX), &mut |_, _| seen += 1);
+        most = most.max(seen - before);
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert!(seen == u64::from(count) && most <= 20 + BUCKET_COUNT, "{most} of {seen} keys in a step");
+
+    world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+    let mut left = world.shard.memory().entries;
+    let entry_size = left.div_ceil(u64::from(count));
+    let mut steps = 0;
+    while left > 0 {
+        world.shard.tend(world.now_ms, &mut Budget::new(40, u32::MAX), &|_, _| false);
+        let freed = left - world.shard.memory().entries;
+        assert!(freed <= (40 + BUCKET_COUNT) * entry_size, "{freed} bytes in a step");
+        (left, steps) = (left - freed, steps + 1);
+        assert!(steps < count, "{left} bytes are left after {steps} steps");
+    }
+}
+
 /// Memory freed here and there is gathered: what stays is moved together, still found, still due in time.
 #[test]
 fn sparse_memory_is_gathered() {
