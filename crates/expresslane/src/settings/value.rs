@@ -217,7 +217,8 @@ impl FromStr for CpuList {
 
     /// The kernel's list format, `0-3,8` (Documentation/admin-guide/cputopology.rst).
     fn from_str(text: &str) -> Result<CpuList, String> {
-        let wrong = || format!("cpus are numbers and ranges such as 2-5,8, not '{text}'");
+        let wrong =
+            || format!("cpus are numbers below {CPUS_COUNT_MAX} and ranges such as 2-5,8, not '{text}'");
         let mut cpus = Vec::new();
         for part in text.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
