@@ -10,6 +10,7 @@ import pathlib
 import re
 import socket
 import subprocess
+import sys
 import time
 
 from verdicts import need
@@ -143,10 +144,12 @@ def move(pid, mapping, node):
 
 
 def lanes_of_one_node():
-    """Rings and buffers too, though no lane is on the other node: the process may begin there."""
+    """Rings and buffers too, though no lane is on the other node and the process begins there, for the lanes' cpus are busy."""
     shown = []
-    for node, cpus in enumerate(("0,1", "2,3")):
-        with serving("--cpus", cpus) as (pid, _), contextlib.ExitStack() as held:
+    for node, cpus in enumerate(((0, 1), (2, 3))):
+        with contextlib.ExitStack() as held:
+            with busy(cpus):
+                pid, _ = held.enter_context(serving("--cpus", ",".join(map(str, cpus))))
             # Commands that don't end: the lanes keep what has come of them.
             for lane in range(2):
                 held.enter_context(socket.create_connection(("127.0.0.1", 7000 + lane))).sendall(
@@ -157,6 +160,21 @@ def lanes_of_one_node():
             need(far < PAGES_BESIDE_MAX < near, f"of lanes on node {node}, {near} pages are there and {far} elsewhere: {found}")
             shown.append(f"{near} and {far}")
     return f"pages near and far: {', '.join(shown)}"
+
+
+@contextlib.contextmanager
+def busy(cpus):
+    """Cpus that others use, meanwhile."""
+    turning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in cpus]
+    try:
+        for process, cpu in zip(turning, cpus):
+            os.sched_setaffinity(process.pid, {cpu})
+        time.sleep(1)
+        yield
+    finally:
+        for process in turning:
+            process.kill()
+            process.wait()
 
 
 def auto_lanes():
