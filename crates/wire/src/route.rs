@@ -125,7 +125,7 @@ pub fn partition(digest: &[u8]) -> u16 {
 }
 
 /// `CRC32[0]` is the table of CRC-32 (polynomial 0xEDB88320, reflected), as in zlib; `CRC32[n]` advances a byte over `n` further
-/// zero bytes, as [`TABLES`] does.
+/// zero bytes, so that several bytes are looked up side by side instead of one after the other.
 static CRC32: [[u32; 256]; 8] = {
     let mut tables = [[0; 256]; 8];
     let mut byte: u32 = 0;
@@ -205,56 +205,44 @@ fn inside(key: &[u8], open: usize) -> &[u8] {
     }
 }
 
-/// `TABLES[0]` is the usual table of CRC16/XMODEM (polynomial 0x1021, start 0, not reflected); `TABLES[n]` advances a byte over
-/// `n` further zero bytes, so that several bytes are looked up side by side instead of one after the other.
-static TABLES: [[u16; 256]; 8] = {
-    let mut tables = [[0; 256]; 8];
-    let mut byte: u16 = 0;
-    while byte < 256 {
-        let mut crc = byte << 8;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
-            bit += 1;
-        }
-        tables[0][byte as usize] = crc;
-        byte += 1;
-    }
-    let mut table = 1;
-    while table < 8 {
-        let mut byte = 0;
-        while byte < 256 {
-            let crc = tables[table - 1][byte];
-            tables[table][byte] = (crc << 8) ^ tables[0][(crc >> 8) as usize];
-            byte += 1;
-        }
-        table += 1;
-    }
-    tables
-};
-
-/// CRC16/XMODEM. `crc16(b"123456789") == 0x31C3`.
+/// CRC16/XMODEM (polynomial 0x1021, start 0, not reflected). `crc16(b"123456789") == 0x31C3`.
+///
+/// It is the remainder of the key, as a polynomial over bits, times x¹⁶, by P = x¹⁶ + x¹² + x⁵ + 1. It takes no table, which
+/// would be out of the nearest cache when it is wanted: over bits a sum is squared term by term, so P⁴ = x⁶⁴ + x⁴⁸ + x²⁰ + 1, and
+/// a remainder by that is a few shifts.
 #[inline]
 pub fn crc16(bytes: &[u8]) -> u16 {
-    let at = |table: usize, byte: u8| TABLES[table][usize::from(byte)];
-    let mut crc: u16 = 0;
-    let (chunks, rest) = bytes.as_chunks::<8>();
-    for &[a, b, c, d, e, f, g, h] in chunks {
-        let [high, low] = crc.to_be_bytes();
-        crc = at(7, a ^ high)
-            ^ at(6, b ^ low)
-            ^ at(5, c)
-            ^ at(4, d)
-            ^ at(3, e)
-            ^ at(2, f)
-            ^ at(1, g)
-            ^ at(0, h);
+    let (front, words) = bytes.as_rchunks::<8>();
+    let (first, words) = match (front, words) {
+        ([], [first, rest @ ..]) => (u64::from_be_bytes(*first), rest),
+        _ => (short(bytes, front.len()), words),
+    };
+    let word = words.iter().fold(first, |word, next| fold(word) ^ u64::from_be_bytes(*next));
+    // The quotient of `word` times x¹⁶ by P is `word` / (1 + z), where z shifts by 4, 11 and 16, and 1 / (1 + z) is
+    // (1 + z)(1 + z²)(1 + z⁴)…
+    let quotient = word ^ word >> 4 ^ word >> 11 ^ word >> 16;
+    let quotient = quotient ^ quotient >> 8 ^ quotient >> 22 ^ quotient >> 32;
+    let quotient = quotient ^ quotient >> 16 ^ quotient >> 44;
+    let quotient = quotient ^ quotient >> 32;
+    let [.., high, low] = (quotient ^ quotient << 5 ^ quotient << 12).to_be_bytes();
+    u16::from_be_bytes([high, low])
+}
+
+/// The remainder of `word` times x⁶⁴ by P⁴, of 64 bits as well.
+#[inline(always)]
+fn fold(word: u64) -> u64 {
+    let quotient = word ^ word >> 16 ^ word >> 44;
+    let quotient = quotient ^ quotient >> 32;
+    quotient ^ quotient << 20 ^ quotient << 48
+}
+
+/// The first `count` bytes, fewer than eight, as one number.
+#[inline(always)]
+fn short(bytes: &[u8], count: usize) -> u64 {
+    match bytes.first_chunk() {
+        Some(first) if count > 0 => u64::from_be_bytes(*first) >> (64 - 8 * count),
+        _ => bytes[..count].iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
     }
-    for &byte in rest {
-        let [high, low] = crc.to_be_bytes();
-        crc = (u16::from(low) << 8) ^ at(0, byte ^ high);
-    }
-    crc
 }
 
 /// Most copies of a partition besides its owner.
