@@ -103,71 +103,76 @@ impl Door {
 }
 
 /// See the top of this file.
+///
+/// Its fields lie in this order: what every command looks at stands together, in four of its nine cache lines.
+#[repr(C)]
 pub(crate) struct Client {
     pub(crate) conn: ConnId,
+    /// Its last command.
+    pub(crate) last: Option<&'static Command>,
+    /// When it was last heard or served, nanoseconds of the monotonic clock.
+    pub(crate) active_ns: u64,
+    /// A frame too large to look at whole, as far as it has come.
+    pub(crate) gather: Option<Box<Gather>>,
+    pub(crate) multi: Option<Box<Multi>>,
+    /// What it was last found to hold.
+    weighed: u64,
+    /// Since when its unread replies are above the soft limit.
+    pub(crate) lags_since_ns: Option<u64>,
     pub(crate) dialect: Dialect,
     /// What it sees of the lanes.
     pub(crate) port: Port,
-    /// The address it connected to: what it is told about other lanes has the same host.
-    pub(crate) local: Address,
-    /// The client's own address.
-    pub(crate) peer: Address,
-    /// When it came and when it was last heard or served, nanoseconds of the monotonic clock.
-    pub(crate) opened_ns: u64,
-    pub(crate) active_ns: u64,
-    /// Bytes of replies that it had taken when it was looked at for its silence.
-    pub(crate) taken_size: u64,
-    /// Its last command.
-    pub(crate) last: Option<&'static Command>,
-    /// What CLIENT SETINFO has noted.
-    pub(crate) library: Vec<u8>,
-    pub(crate) library_version: Vec<u8>,
-    pub(crate) traits: Traits,
-    pub(crate) hush: Hush,
+    pub(crate) db: u16,
     /// The lane of its last command of one key; kept where the order is strict.
     pub(crate) asked_lane: u16,
+    pub(crate) proto: Proto,
+    /// What the next look at its input wants.
+    pub(crate) need: Need,
+    pub(crate) hush: Hush,
+    pub(crate) traits: Traits,
+    pub(crate) is_authenticated: bool,
+    /// While it has not said the password: it stands among [`crate::core::Core::strangers`], at most once.
+    pub(crate) is_noted_stranger: bool,
     /// It has said MONITOR.
     pub(crate) is_monitor: bool,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_held: bool,
-    /// Grows from 1 over all lanes; what CLIENT ID says.
-    pub(crate) id: u64,
-    pub(crate) name: Vec<u8>,
-    pub(crate) proto: Proto,
-    pub(crate) db: u16,
-    pub(crate) is_authenticated: bool,
-    /// While it has not said the password: since when. It stands among [`crate::core::Core::strangers`] at most once.
-    pub(crate) stranger_since_ns: u64,
-    pub(crate) is_noted_stranger: bool,
-    /// What it speaks, and how far its next command has been read.
-    pub(crate) language: Language,
-    /// A frame too large to look at whole, as far as it has come.
-    pub(crate) gather: Option<Box<Gather>>,
-    pub(crate) replies: Replies,
-    pub(crate) multi: Option<Box<Multi>>,
-    /// What a client of Couchbase and this node have agreed on.
-    pub(crate) session: Option<Box<Session>>,
-    pub(crate) watch: Watch,
     /// A command is under way that everything behind it waits for.
     pub(crate) is_blocked: bool,
     /// In the queue of clients that are ready.
     pub(crate) is_queued: bool,
     /// Stopped in front of a whole command; goes on when what it waited for is there.
     pub(crate) is_halted: bool,
-    /// Slots in its replies when it stopped: with fewer, another try may succeed.
-    pub(crate) halted_slot_count: usize,
-    /// What the next look at its input wants.
-    pub(crate) need: Need,
-    /// Since when its unread replies are above the soft limit.
-    pub(crate) lags_since_ns: Option<u64>,
-    /// It is among those that are looked at for that.
+    /// It is among those that are looked at for what they do not read.
     pub(crate) is_lagging: bool,
-    /// What it was last found to hold.
-    weighed: u64,
     /// It sends nothing more; it is closed when it has all its replies.
     pub(crate) has_ended: bool,
     /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
     pub(crate) is_leaving: bool,
+    pub(crate) replies: Replies,
+    /// What it speaks, and how far its next command has been read. RESP's is short.
+    pub(crate) language: Language,
+    /// Slots in its replies when it was halted: with fewer, another try may succeed.
+    pub(crate) halted_slot_count: usize,
+    /// What a client of Couchbase and this node have agreed on.
+    pub(crate) session: Option<Box<Session>>,
+    pub(crate) watch: Watch,
+    /// Grows from 1 over all lanes; what CLIENT ID says.
+    pub(crate) id: u64,
+    /// When it came.
+    pub(crate) opened_ns: u64,
+    /// Bytes of replies that it had taken when it was looked at for its silence.
+    pub(crate) taken_size: u64,
+    /// While it has not said the password: since when.
+    pub(crate) stranger_since_ns: u64,
+    pub(crate) name: Vec<u8>,
+    /// What CLIENT SETINFO has noted.
+    pub(crate) library: Vec<u8>,
+    pub(crate) library_version: Vec<u8>,
+    /// The address it connected to: what it is told about other lanes has the same host.
+    pub(crate) local: Address,
+    /// The client's own address.
+    pub(crate) peer: Address,
 }
 
 /// Whether the client hears replies.

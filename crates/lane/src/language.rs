@@ -7,8 +7,9 @@ use wire::aerospike;
 use wire::command::{COMMANDS, Command, Id, Refusal};
 use wire::http;
 use wire::memcached::{self, Framing};
-use wire::resp::{ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
+use wire::resp::{self, ArgRanges, Decoder, Step, Token, UNAUTHENTICATED_BULK_MAX};
 
+use crate::Settings;
 use crate::client::Dialect;
 use crate::dispatch::resolve_name;
 use crate::documents;
@@ -25,20 +26,32 @@ pub(crate) enum Language {
     Aerospike(aerospike::Decoder),
 }
 
-/// What a client may send.
-pub(crate) struct Limits {
-    pub(crate) resp: wire::resp::Limits,
-    /// `max-item-size`.
-    pub(crate) item_size_max: u64,
-    pub(crate) aerospike: aerospike::Limits,
+/// What a client may send. Each dialect looks up its own: most commands are read without.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits<'s> {
+    pub(crate) settings: &'s Settings,
+    pub(crate) is_authenticated: bool,
 }
 
-impl Limits {
-    fn memcached(&self) -> memcached::Limits {
-        let authenticated = self.resp.authenticated;
+impl Limits<'_> {
+    fn resp(self) -> resp::Limits {
+        resp::Limits {
+            bulk_size_max: self.settings.bulk_size_max,
+            authenticated: self.is_authenticated,
+            ..resp::Limits::default()
+        }
+    }
+
+    fn memcached(self) -> memcached::Limits {
         // Before the password nothing is wanted but the password, which is the value of an item.
-        let size_max = if authenticated { u64::MAX } else { UNAUTHENTICATED_BULK_MAX };
-        memcached::Limits { item_size_max: self.item_size_max.min(size_max), authenticated }
+        let size_max = if self.is_authenticated { u64::MAX } else { UNAUTHENTICATED_BULK_MAX };
+        let item_size_max = self.settings.item_size_max.min(size_max);
+        memcached::Limits { item_size_max, authenticated: self.is_authenticated }
+    }
+
+    fn aerospike(self) -> aerospike::Limits {
+        let record_size_max = self.settings.aerospike.record_size_max;
+        aerospike::Limits { record_size_max, authenticated: self.is_authenticated }
     }
 }
 
@@ -65,16 +78,16 @@ impl Language {
     }
 
     #[inline]
-    pub(crate) fn decode(&mut self, input: &[u8], ranges: &mut ArgRanges, limits: &Limits) -> Step {
+    pub(crate) fn decode(&mut self, input: &[u8], ranges: &mut ArgRanges, limits: Limits<'_>) -> Step {
         match self {
-            Language::Resp(decoder) => decoder.decode(input, ranges, &limits.resp),
+            Language::Resp(decoder) => decoder.decode(input, ranges, &limits.resp()),
             Language::Memcached(decoder) => {
                 let first = input.first().copied().unwrap_or_default();
                 let decoder = decoder.get_or_insert_with(|| memcached::Decoder::new(Framing::of(first)));
                 decoder.decode(input, ranges, &limits.memcached())
             }
             Language::Http(decoder) => decoder.decode(input, ranges),
-            Language::Aerospike(decoder) => decoder.decode(input, ranges, &limits.aerospike),
+            Language::Aerospike(decoder) => decoder.decode(input, ranges, &limits.aerospike()),
         }
     }
 
@@ -84,15 +97,15 @@ impl Language {
         matches!(self, Language::Resp(decoder) if decoder.is_new())
     }
 
-    pub(crate) fn token(&mut self, input: &[u8], limits: &Limits) -> (Token, usize) {
+    pub(crate) fn token(&mut self, input: &[u8], limits: Limits<'_>) -> (Token, usize) {
         match self {
-            Language::Resp(decoder) => decoder.token(input, &limits.resp),
+            Language::Resp(decoder) => decoder.token(input, &limits.resp()),
             Language::Memcached(decoder) => {
                 let decoder = decoder.as_mut().expect("a large request was looked at before");
                 decoder.token(input)
             }
             Language::Http(_) => unreachable!("requests of pages are short"),
-            Language::Aerospike(decoder) => decoder.token(input, &limits.aerospike),
+            Language::Aerospike(decoder) => decoder.token(input, &limits.aerospike()),
         }
     }
 

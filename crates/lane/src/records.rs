@@ -7,7 +7,7 @@
 use std::fmt::{self, Write as _};
 
 use store::{Policy, Shard};
-use wire::aerospike::{self, Code, EPOCH_S, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
+use wire::aerospike::{Code, EPOCH_S, HEAD, Head, PARTITIONS, TEXT, Verb, admin, info, reply};
 use wire::command::{COMMANDS, Command, Id};
 use wire::route::{Ports, Slot};
 
@@ -47,12 +47,6 @@ impl Default for Aerospike {
 }
 
 impl Aerospike {
-    /// What a client may send.
-    #[inline]
-    pub(crate) fn limits(&self, authenticated: bool) -> aerospike::Limits {
-        aerospike::Limits { record_size_max: self.record_size_max, authenticated }
-    }
-
     /// Clients have to prove this password. It takes tens of milliseconds, so no lane does it.
     pub(crate) fn expect(&mut self, password: Option<&[u8]>) {
         let password = password.filter(|_| self.ports.is_some());

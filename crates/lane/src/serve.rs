@@ -8,7 +8,7 @@
 use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
-use wire::resp::{self, ArgRanges, ProtocolError, Shape, Step, Token};
+use wire::resp::{ArgRanges, ProtocolError, Shape, Step, Token};
 
 use crate::client::{Client, Dialect};
 use crate::core::Core;
@@ -103,7 +103,7 @@ pub(crate) fn serve_client<N: Net>(
             if !std::mem::take(&mut ahead.is_fresh) {
                 let mut approaches = core.space.shard.approaches();
                 let count_max = share.commands_left.max(1);
-                ahead.look_again(core, client, &input[used..], &limits, count_max, &mut approaches);
+                ahead.look_again(core, client, &input[used..], limits, count_max, &mut approaches);
                 approaches.arrive();
                 lap.restart();
             }
@@ -180,7 +180,7 @@ pub(crate) fn serve_client<N: Net>(
             client.need = Need::Rest;
             break End::Again;
         }
-        let flow = match gather(client, &input[used..], &limits, &mut used, core.settings.query_size_max) {
+        let flow = match gather(client, &input[used..], limits, &mut used, core.settings.query_size_max) {
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
                 core.relieve(client);
@@ -286,8 +286,9 @@ fn next_input(client: &mut Client) -> End {
     End::Waits
 }
 
-/// A command that is decoded and has not run.
+/// A command that is decoded and has not run. Its fields lie in this order: of where the decoder stood mostly a byte is looked at.
 #[derive(Default)]
+#[repr(C)]
 struct Frame {
     ranges: ArgRanges,
     size: usize,
@@ -307,8 +308,9 @@ impl Frame {
     }
 }
 
-/// The commands at the front of a client's input. A few per lane, used again for each client.
+/// The commands at the front of a client's input. A few per lane, used again for each client. Its fields lie in this order.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Ahead {
     frames: Vec<Frame>,
     count: usize,
@@ -316,13 +318,13 @@ pub(crate) struct Ahead {
     ended: Option<Step>,
     /// None of them has run: they were decoded by [`Ahead::prepare`].
     is_fresh: bool,
+    /// Calls of the shape are small enough to be measured together.
+    is_small: bool,
+    /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
+    shaped: Option<&'static Command>,
+    shape: Shape,
     /// Where the decoder stood before the first of them.
     began: Place,
-    /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
-    shape: Shape,
-    shaped: Option<&'static Command>,
-    /// Calls of that shape are small enough to be measured together.
-    is_small: bool,
 }
 
 impl Ahead {
@@ -341,7 +343,7 @@ impl Ahead {
         }
         let Some(Stream { input, .. }) = net.stream(client.conn, Need::Rest) else { return };
         let limits = limits(core, client);
-        self.look(core, client, input, &limits, count_max, approaches);
+        self.look(core, client, input, limits, count_max, approaches);
         self.is_fresh = true;
     }
 
@@ -352,7 +354,7 @@ impl Ahead {
         core: &Core,
         client: &mut Client,
         input: &[u8],
-        limits: &Limits,
+        limits: Limits<'_>,
         count_max: usize,
         approaches: &mut Approaches<'_>,
     ) {
@@ -366,7 +368,7 @@ impl Ahead {
         core: &Core,
         client: &mut Client,
         input: &[u8],
-        limits: &Limits,
+        limits: Limits<'_>,
         count_max: usize,
         approaches: &mut Approaches<'_>,
     ) {
@@ -455,14 +457,8 @@ fn ahead_max(client: &Client) -> usize {
     slot_count_max.saturating_sub(slot_count).clamp(1, AHEAD_MAX)
 }
 
-fn limits(core: &Core, client: &Client) -> Limits {
-    let resp = resp::Limits {
-        bulk_size_max: core.settings.bulk_size_max,
-        authenticated: client.is_authenticated,
-        ..resp::Limits::default()
-    };
-    let aerospike = core.settings.aerospike.limits(client.is_authenticated);
-    Limits { resp, item_size_max: core.settings.item_size_max, aerospike }
+fn limits<'c>(core: &'c Core, client: &Client) -> Limits<'c> {
+    Limits { settings: &core.settings, is_authenticated: client.is_authenticated }
 }
 
 enum Gathered {
@@ -477,7 +473,13 @@ enum Gathered {
 }
 
 /// Takes pieces of a large frame out of the input.
-fn gather(client: &mut Client, input: &[u8], limits: &Limits, used: &mut usize, size_max: usize) -> Gathered {
+fn gather(
+    client: &mut Client,
+    input: &[u8],
+    limits: Limits<'_>,
+    used: &mut usize,
+    size_max: usize,
+) -> Gathered {
     let gather = client.gather.as_mut().expect("asked for while gathering");
     if gather.is_whole() {
         let gather = client.gather.take().expect("just looked");

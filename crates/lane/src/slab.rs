@@ -44,6 +44,8 @@ impl<T> fmt::Debug for Handle<T> {
     }
 }
 
+/// The generation stands in front: what is looked at first of an entry should be, too.
+#[repr(C)]
 struct Place<T> {
     generation: u32,
     entry: Option<T>,

@@ -9,7 +9,9 @@ const PAGE_COUNT: usize = 256;
 /// One bit of a handle's index is left free for the tokens of listeners and bells.
 pub(crate) const INDEX_MAX: u32 = (1 << 31) - 1;
 
+/// The generation stands in front: what is looked at first of a connection should be, too.
 #[derive(Debug)]
+#[repr(C)]
 struct Slot<T> {
     generation: u32,
     value: Option<T>,

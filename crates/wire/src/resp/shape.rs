@@ -17,16 +17,25 @@ const ARGS_MAX: usize = 4;
 ///
 /// Whatever is compared, the decoder has read in the frame that the shape was taken of, and it reads nothing else. So it would
 /// read a frame of the same shape in the same way, under limits that allow the size of the first.
+///
+/// Its fields lie in this order, so that what is compared of a short command is in the two cache lines in front.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct Shape {
-    words: [u64; WORDS_MAX],
-    /// Ones where bytes are compared.
-    masks: [u64; WORDS_MAX],
-    word_count: usize,
-    ranges: [(u32, u32); ARGS_MAX],
+    size: usize,
     /// Zero without a shape.
     arg_count: usize,
-    size: usize,
+    ranges: [(u32, u32); ARGS_MAX],
+    word_count: usize,
+    words: [Masked; WORDS_MAX],
+}
+
+/// Eight bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Masked {
+    word: u64,
+    /// Ones where bytes are compared; the others of `word` are zero.
+    mask: u64,
 }
 
 impl Shape {
@@ -41,18 +50,12 @@ impl Shape {
         }
         let mut bytes = [0; WORDS_MAX * 8];
         bytes[..compared_size].copy_from_slice(&frame[..compared_size]);
-        self.masks = [u64::MAX; WORDS_MAX];
-        if !compared_size.is_multiple_of(8) {
-            self.masks[word_count - 1] = below(compared_size % 8);
-        }
-        for &(start, end) in before.iter().skip(1) {
-            for (index, mask) in self.masks[..word_count].iter_mut().enumerate() {
-                let bytes = |to: u32| below((to as usize).saturating_sub(index * 8).min(8));
-                *mask &= !(bytes(end) & !bytes(start));
-            }
-        }
-        for ((to, mask), word) in self.words.iter_mut().zip(&self.masks).zip(bytes.as_chunks::<8>().0) {
-            *to = u64::from_le_bytes(*word) & mask;
+        for (index, (masked, word)) in self.words.iter_mut().zip(bytes.as_chunks::<8>().0).enumerate() {
+            let before_byte = |at: usize| below(at.saturating_sub(index * 8).min(8));
+            let args = before.iter().skip(1);
+            let args = args.map(|&(start, end)| before_byte(end as usize) & !before_byte(start as usize));
+            let mask = args.fold(before_byte(compared_size), |mask, arg| mask & !arg);
+            *masked = Masked { word: u64::from_le_bytes(*word) & mask, mask };
         }
         self.word_count = word_count;
         self.arg_count = args.ranges.len();
@@ -70,7 +73,7 @@ impl Shape {
             return None;
         }
         let mut differences = 0;
-        for ((word, mask), other) in self.words.iter().zip(&self.masks).zip(words.get(..self.word_count)?) {
+        for (Masked { word, mask }, other) in self.words.iter().zip(words.get(..self.word_count)?) {
             differences |= u64::from_le_bytes(*other) & mask ^ word;
         }
         if differences != 0 {
