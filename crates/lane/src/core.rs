@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use ring::Senders;
 use store::Budget;
 use wire::command::{Command, Work as Cost};
 use wire::reply::Proto;
@@ -98,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) space: Keyspace,
     pub(crate) locks: Locks,
     pub(crate) peers: Vec<Option<Peer>>,
+    /// Those of them that may have been sent something in this turn.
+    pub(crate) addressed: Senders,
     pub(crate) stats: Stats,
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) scratch: Vec<u8>,
@@ -159,6 +162,7 @@ impl Core {
             space,
             locks: Locks::default(),
             peers,
+            addressed: Senders::default(),
             stats: Stats::default(),
             deliveries: Vec::new(),
             scratch: Vec::new(),
@@ -221,7 +225,9 @@ impl Core {
         self.space.shard.audit();
     }
 
+    /// Another lane, or the control thread, to be sent something.
     pub(crate) fn peer(&mut self, lane: u16) -> &mut Peer {
+        self.addressed.insert(usize::from(lane));
         self.peers[usize::from(lane)].as_mut().expect("a lane has a peer for every other")
     }
 

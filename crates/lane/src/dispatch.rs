@@ -342,7 +342,7 @@ impl Core {
         }
         let size = args.size();
         let answer = answer_size(command.id);
-        let peer = self.peers[usize::from(owner)].as_mut().expect("another lane");
+        let peer = self.peer(owner);
         let charge = peer.charge(answer);
         if caller.client.replies.slot_count() >= SLOTS_MAX || !peer.can_ask(args.len(), size, charge) {
             return halt(input);

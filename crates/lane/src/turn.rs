@@ -16,7 +16,7 @@ use crate::keyspace::Keyspace;
 use crate::language::Language;
 use crate::limits::Watchman;
 use crate::orders::Obeying;
-use crate::peers::{ControlHead, ControlKind, Links, Parcel};
+use crate::peers::{ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::post::Post;
 use crate::replies::OUTPUT_HIGH;
 use crate::room::Room;
@@ -553,14 +553,14 @@ impl Lane {
     /// Shows the other lanes what they got, and notes which of them sleep.
     fn publish(&mut self) {
         self.bells.clear();
-        for (number, peer) in self.core.peers.iter_mut().enumerate() {
-            if let Some(peer) = peer
-                && peer.publish()
-            {
+        let Core { peers, addressed, stats, .. } = &mut self.core;
+        for number in std::mem::take(addressed) {
+            if peers[number].as_mut().is_some_and(Peer::publish) {
                 self.bells.push(u16::try_from(number).expect("lanes are counted in 16 bits"));
+                stats.bells += 1;
             }
         }
-        self.core.stats.bells += self.bells.len() as u64;
+        debug_assert!(!peers.iter_mut().flatten().any(Peer::publish), "who is sent something is addressed");
     }
 }
 

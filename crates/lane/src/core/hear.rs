@@ -140,6 +140,8 @@ impl Core {
     pub(crate) fn hear_asks(&mut self, lane: u16, count: usize, meter: &impl Meter) -> usize {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
+        // Who asks is answered.
+        self.addressed.insert(at);
         let mut served = 0;
         let mut mark = self.mark(meter);
         if lane < self.lane_count {
