@@ -141,6 +141,9 @@ pub struct Shard {
     changes: Option<Vec<Change>>,
     /// The last instant heard of, in unix milliseconds.
     pub(crate) clock_ms: i64,
+    /// When housekeeping was done last, and whether something has changed since or was left to do.
+    pub(crate) tended_ms: i64,
+    pub(crate) is_stirred: bool,
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
     /// Holds a key's bytes while the shard changes around it.
@@ -168,6 +171,8 @@ impl Shard {
             zeros: Zeros::default(),
             changes: None,
             clock_ms: 0,
+            tended_ms: 0,
+            is_stirred: true,
             expired: 0,
             evicted: 0,
             scratch: Vec::new(),
@@ -233,6 +238,7 @@ impl Shard {
 
     #[inline]
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
+        self.is_stirred = true;
         match effect {
             Effect::Set { key, value, expiry } => {
                 let outcome = self.set(&key, value, None, expiry)?;
@@ -351,11 +357,13 @@ impl Shard {
 
     /// Takes what may be the last reference to a rope, to be freed in paced steps by `tend`.
     pub fn retire(&mut self, rope: Rope) {
+        self.is_stirred = true;
         self.graveyard.push(rope);
     }
 
     /// Whether housekeeping takes out keys whose time has come. If not they stay, and nobody sees them. For tests.
     pub fn set_active_expiry(&mut self, is_on: bool) {
+        self.is_stirred = true;
         self.expires_actively = is_on;
     }
 
@@ -400,11 +408,14 @@ impl Shard {
     /// A range of the region, in bytes from its start, that is not needed now and whose pages may be given back to the
     /// system (`MADV_DONTNEED`, from another thread). The shard does not touch it until it comes back by `reclaim`.
     pub fn released(&mut self) -> Option<Range<usize>> {
-        self.arena.released()
+        let range = self.arena.released();
+        self.is_stirred |= range.is_some();
+        range
     }
 
     /// Takes back a range that `released` gave.
     pub fn reclaim(&mut self, range: Range<usize>) {
+        self.is_stirred = true;
         self.arena.reclaim(range);
     }
 

@@ -19,12 +19,17 @@ impl Shard {
     /// Does the shard's housekeeping until it is done or the budget is spent: takes out keys whose time has come at
     /// `now_ms` (unix), frees flushed partitions and dropped ropes, moves objects out of sparse
     /// memory, touches memory that growth will need. Each of these
-    /// has a share. Every turn calls it; the turn's instant is also the clock of recency.
+    /// has a share. Every turn calls it; the turn's instant is also the clock of recency. Only a change or another millisecond
+    /// brings something to do.
     ///
     /// `hold(db, hash)` says which keys must not be removed now because a transaction holds them; they are tried again
     /// a millisecond later.
     pub fn tend(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> Tended {
         self.clock_ms = now_ms;
+        if !std::mem::take(&mut self.is_stirred) && self.tended_ms == now_ms {
+            return Tended { more: false, next_at: self.next_expiry() };
+        }
+        self.tended_ms = now_ms;
         let mut more = false;
         // Most turns find none of this, so that looking is what it costs.
         if self.expires_actively && self.wheel.reach(instant(now_ms)) {
@@ -42,6 +47,7 @@ impl Shard {
             more |= budget.half(|budget| self.compact(budget));
         }
         more |= self.arena.warm(budget);
+        self.is_stirred |= more;
         Tended { more, next_at: self.next_expiry() }
     }
 
