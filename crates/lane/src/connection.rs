@@ -237,6 +237,13 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
                 print::docs(out, proto, command);
             }
         }
+        // Of the same command named again and again the reply would have no end.
+        Id::CommandInfo if args.len() - 2 > Id::COUNT => {
+            reply::error(
+                out,
+                &format!("ERR too many names, at most {} are described in one call", Id::COUNT),
+            );
+        }
         Id::CommandInfo if args.len() > 2 => {
             reply::array(out, args.len() - 2);
             for index in 2..args.len() {

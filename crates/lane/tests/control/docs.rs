@@ -1,7 +1,7 @@
 //! What the table tells people: HELP and COMMAND DOCS show it, and every form that it has is served.
 
 use wire::command::syntax::{Argument, Kind, parse};
-use wire::command::{Command, all_commands, commands};
+use wire::command::{Command, Id, all_commands, commands};
 
 use crate::check;
 use crate::world::World;
@@ -43,6 +43,17 @@ fn a_command_is_described_once() {
     let all = world.ask(&client, "COMMAND DOCS");
     assert!(all.starts_with(&format!("*{}\r\n", 2 * commands().count())), "{all}");
     assert!(all.contains(want.split_once("get\r\n").unwrap().1), "{all}");
+}
+
+#[test]
+fn command_info_takes_no_more_names_than_there_are_commands() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let ask = |count| format!("COMMAND INFO {}", vec!["get"; count].join(" "));
+    let reply = world.ask(&client, &ask(Id::COUNT));
+    assert!(reply.starts_with(&format!("*{}\r\n*10\r\n", Id::COUNT)), "{reply}");
+    let text = format!("-ERR too many names, at most {} are described in one call\r\n", Id::COUNT);
+    assert_eq!(world.ask(&client, &ask(Id::COUNT + 1)), text);
 }
 
 /// A word for an argument.

@@ -32,7 +32,7 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     CommandHelp "command|help" 2 since "5.0.0" [Loading Stale] [Connection] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     CommandInfo "command|info" -2 since "2.8.13" [Loading Stale] [Connection]
-        [] Connection, Unbounded("the table has a fixed size"), ["nondeterministic_output_order"]
+        [] Connection, Unbounded("it takes no more names than the table has"), ["nondeterministic_output_order"]
         "O(N) for N commands" "Properties of commands"
         "[command-name ...]"
         [since "7.0.0" "All commands if none is named"]
