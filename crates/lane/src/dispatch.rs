@@ -546,11 +546,7 @@ impl Core {
         if let Some(gather) = client.gather.take() {
             self.space.discard(gather.abandon());
         }
-        let mut ropes = Vec::new();
-        client.replies.abandon(&mut ropes);
-        for rope in ropes {
-            self.space.shard.retire(rope);
-        }
+        client.replies.into_contents().for_each(|content| self.space.discard_content(content));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::documents::Documents;
 use crate::locks::Locks;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::paged::Paged;
-use crate::replies::Sink;
+use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::sets::Sets;
@@ -53,6 +53,8 @@ pub(crate) struct Keyspace {
     grave_pages: usize,
     /// Commands that MULTI has queued and that will not run.
     queue_graves: VecDeque<Paged<(&'static Command, Request)>>,
+    /// Replies that nobody waits for.
+    content_graves: VecDeque<Content>,
     /// The slots that are this lane's, for the one look-up that each command makes.
     pub(crate) slots: Box<SlotSet>,
     pub(crate) room: Room,
@@ -89,6 +91,9 @@ const PAGES_PER_TURN_MAX: usize = 512;
 /// Pages of commands of a MULTI dropped in a turn, 128 commands each: no turn queues more.
 const QUEUE_PAGES_PER_TURN: usize = 8;
 
+/// Pieces of replies dropped in a turn: more than come in one.
+const PIECES_PER_TURN: usize = 512;
+
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -113,6 +118,7 @@ impl Keyspace {
             graves: VecDeque::new(),
             grave_pages: 0,
             queue_graves: VecDeque::new(),
+            content_graves: VecDeque::new(),
             slots: Box::new(slots),
             room,
             now,
@@ -347,6 +353,27 @@ impl Keyspace {
         }
     }
 
+    /// Drops a reply that nobody waits for: a piece of it now, more of them in [`Keyspace::tend`].
+    pub(crate) fn discard_content(&mut self, mut content: Content) {
+        content.drop_piece(|rope| self.shard.retire(rope));
+        if !content.is_empty() {
+            self.content_graves.push_back(content);
+        }
+    }
+
+    fn drop_contents(&mut self) {
+        let mut pieces_left = PIECES_PER_TURN;
+        while pieces_left > 0
+            && let Some(content) = self.content_graves.front_mut()
+        {
+            pieces_left -= 1;
+            content.drop_piece(|rope| self.shard.retire(rope));
+            if content.is_empty() {
+                self.content_graves.pop_front();
+            }
+        }
+    }
+
     /// Drops pages of heavy requests: the more wait the more, so that they go as fast as they come.
     fn drop_requests(&mut self) {
         let mut pages_left = (PAGES_PER_TURN + self.grave_pages / 8).min(PAGES_PER_TURN_MAX);
@@ -371,13 +398,18 @@ impl Keyspace {
         if !self.queue_graves.is_empty() {
             self.drop_queues();
         }
+        if !self.content_graves.is_empty() {
+            self.drop_contents();
+        }
         let is_locked = |db: u16, hash: u64| locks.covers(db, hash);
         let tended = self.shard.tend(self.now.unix_ms, budget, &is_locked);
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
-        tended.more || is_short || !self.graves.is_empty() || !self.queue_graves.is_empty()
+        let has_graves =
+            !(self.graves.is_empty() && self.queue_graves.is_empty() && self.content_graves.is_empty());
+        tended.more || is_short || has_graves
     }
 }
 

@@ -81,11 +81,7 @@ impl Core {
     /// A reply without a reader.
     pub(crate) fn forget_reply(&mut self, reply: Reply<'_>) {
         if let Reply::Content(content) = reply {
-            let mut ropes = Vec::new();
-            content.abandon(&mut ropes);
-            for rope in ropes {
-                self.space.shard.retire(rope);
-            }
+            self.space.discard_content(content);
         }
     }
 }

@@ -213,14 +213,24 @@ impl Content {
         }
     }
 
-    /// Hands all ropes to `retire` and drops the rest.
-    pub(crate) fn abandon(self, retire: &mut Vec<Rope>) {
-        for piece in self.held.into_iter().flat_map(|held| held.pieces) {
-            if let Piece::Rope { rope, .. } = piece {
-                retire.push(rope);
+    /// Drops the first of its pieces, should it have any; a rope goes to `retire`.
+    pub(crate) fn drop_piece(&mut self, retire: impl FnOnce(Rope)) {
+        match self.pop_front() {
+            None => {}
+            Some(Piece::Bytes { bytes, start }) => self.size -= bytes.len() - start,
+            Some(Piece::Rope { rope, start, end }) => {
+                self.size -= end - start;
+                retire(rope);
             }
         }
     }
+}
+
+/// What replies have left behind, to be freed in paced steps.
+#[derive(Default)]
+pub(crate) struct Spent {
+    pub(crate) ropes: Vec<Rope>,
+    pub(crate) contents: Vec<Content>,
 }
 
 struct Slot {
@@ -357,13 +367,13 @@ impl Replies {
     }
 
     /// Moves what is ready into the output, as far as it takes it.
-    pub(crate) fn pump(&mut self, output: &mut Output, retire: &mut Vec<Rope>) {
+    pub(crate) fn pump(&mut self, output: &mut Output, spent: &mut Spent) {
         while let Some(slot) = self.slots.front_mut() {
             let size = slot.content.size();
             if slot.is_muted {
-                std::mem::take(&mut slot.content).abandon(retire);
+                spent.contents.push(std::mem::take(&mut slot.content));
             }
-            slot.content.pump(output, retire);
+            slot.content.pump(output, &mut spent.ropes);
             self.size -= size - slot.content.size();
             if slot.open || !slot.content.is_empty() {
                 return;
@@ -373,11 +383,9 @@ impl Replies {
         }
     }
 
-    /// The client has gone: its ropes go to `retire`.
-    pub(crate) fn abandon(self, retire: &mut Vec<Rope>) {
-        for slot in self.slots {
-            slot.content.abandon(retire);
-        }
+    /// What waited when the client has gone.
+    pub(crate) fn into_contents(self) -> impl Iterator<Item = Content> {
+        self.slots.into_iter().map(|slot| slot.content)
     }
 }
 
@@ -485,7 +493,7 @@ mod tests {
 
     fn drain(replies: &mut Replies) -> Vec<u8> {
         let mut output = Output::new();
-        replies.pump(&mut output, &mut Vec::new());
+        replies.pump(&mut output, &mut Spent::default());
         output.pieces().collect::<Vec<_>>().concat()
     }
 

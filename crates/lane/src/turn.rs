@@ -18,7 +18,7 @@ use crate::limits::Watchman;
 use crate::orders::Obeying;
 use crate::peers::{ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::post::Post;
-use crate::replies::OUTPUT_HIGH;
+use crate::replies::{OUTPUT_HIGH, Spent};
 use crate::room::Room;
 use crate::serve::{AHEAD_MAX, Ahead, End, Share, receive, serve_client};
 use crate::slab::{Handle, Slab};
@@ -514,12 +514,12 @@ impl Lane {
                 }
             }
         }
-        let mut retired = Vec::new();
+        let mut spent = Spent::default();
         let mut stirred = std::mem::take(&mut self.stirred);
         for handle in stirred.drain(..) {
             let Some(client) = self.clients.get_mut(handle) else { continue };
             let Some(output) = net.output(client.conn) else { continue };
-            client.replies.pump(output, &mut retired);
+            client.replies.pump(output, &mut spent);
             let unread = output.len() + client.replies.size();
             let is_full = output.len() >= OUTPUT_HIGH;
             self.core.clients_size = client.weigh(self.core.clients_size);
@@ -545,9 +545,9 @@ impl Lane {
             }
         }
         self.stirred = stirred;
-        for rope in retired {
-            self.core.space.shard.retire(rope);
-        }
+        let space = &mut self.core.space;
+        spent.ropes.into_iter().for_each(|rope| space.shard.retire(rope));
+        spent.contents.into_iter().for_each(|content| space.discard_content(content));
     }
 
     /// Shows the other lanes what they got, and notes which of them sleep.

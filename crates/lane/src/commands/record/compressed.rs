@@ -41,8 +41,6 @@ pub(super) fn run(
         space.deflater.deflate(&frames)
     };
     sink.put(compressed.as_deref().unwrap_or(&frames));
-    let mut ropes = Vec::new();
-    content.abandon(&mut ropes);
-    ropes.into_iter().for_each(|rope| space.shard.retire(rope));
+    space.discard_content(content);
     step
 }
