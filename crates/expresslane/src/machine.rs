@@ -20,6 +20,8 @@ pub(crate) struct Facts {
     pub(crate) quota: Option<f64>,
     /// Bytes of memory in the machine.
     pub(crate) memory_size: u64,
+    /// Bytes that the control group allows, where that is less.
+    pub(crate) memory_bound: Option<u64>,
 }
 
 impl Facts {
@@ -30,7 +32,8 @@ impl Facts {
     pub(crate) fn read() -> io::Result<Facts> {
         let read = |path: &Path| fs::read_to_string(path).ok();
         let memory_size = read(Path::new("/proc/meminfo")).and_then(|text| memory_of(&text)).unwrap_or(0);
-        Ok(Facts { cpus: allowed_cpus()?, quota: quota(&read), memory_size })
+        let memory_bound = memory_bound(&read).filter(|bound| *bound < memory_size);
+        Ok(Facts { cpus: allowed_cpus()?, quota: quota(&read), memory_size, memory_bound })
     }
 
     /// Hardware threads that this process can count on, at least one.
@@ -244,30 +247,53 @@ fn node_below(root: &Path, cpu: usize) -> Option<u16> {
 
 /// The smallest quota of this process' control group and those above it, in cpus.
 fn quota(read: &dyn Fn(&Path) -> Option<String>) -> Option<f64> {
-    let groups = read(Path::new("/proc/self/cgroup"))?;
-    let mut quotas = Vec::new();
+    let limit = |folder: &Path| {
+        let v2 = read(&folder.join("cpu.max")).and_then(|text| quota_of(&text.replace("max ", "-1 ")));
+        let v1 = || {
+            let quota = read(&folder.join("cpu.cfs_quota_us"))?;
+            quota_of(&format!("{} {}", quota.trim(), read(&folder.join("cpu.cfs_period_us"))?.trim()))
+        };
+        v2.or_else(v1)
+    };
+    limits_of_groups(read, "cpu", &limit).into_iter().reduce(f64::min)
+}
+
+/// The smallest limit of memory of this process' control group and those above it, in bytes.
+fn memory_bound(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let limit = |folder: &Path| {
+        let text =
+            read(&folder.join("memory.max")).or_else(|| read(&folder.join("memory.limit_in_bytes")))?;
+        // `max` is none; in groups of the first kind none is a number beyond all memory.
+        text.trim().parse().ok()
+    };
+    limits_of_groups(read, "memory", &limit).into_iter().min()
+}
+
+/// What `limit` finds in the folders of this process' control group and those above it, by whose `controller` it is bound.
+fn limits_of_groups<T>(
+    read: &dyn Fn(&Path) -> Option<String>,
+    controller: &str,
+    limit: &dyn Fn(&Path) -> Option<T>,
+) -> Vec<T> {
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let mut limits = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(group)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
         };
         let root = match controllers {
-            "" => "/sys/fs/cgroup",
-            list if list.split(',').any(|name| name == "cpu") => "/sys/fs/cgroup/cpu",
+            "" => PathBuf::from("/sys/fs/cgroup"),
+            list if list.split(',').any(|name| name == controller) => {
+                Path::new("/sys/fs/cgroup").join(controller)
+            }
             _ => continue,
         };
         // Inside a container the group's path may be the host's and lead nowhere; the root then is the container's own.
-        let path: PathBuf = Path::new(root).join(group.trim_start_matches('/'));
-        for folder in path.ancestors().take_while(|folder| folder.starts_with(root)) {
-            let v2 = read(&folder.join("cpu.max")).and_then(|text| quota_of(&text.replace("max ", "-1 ")));
-            let v1 = || {
-                let quota = read(&folder.join("cpu.cfs_quota_us"))?;
-                quota_of(&format!("{} {}", quota.trim(), read(&folder.join("cpu.cfs_period_us"))?.trim()))
-            };
-            quotas.extend(v2.or_else(v1));
-        }
+        let path = root.join(group.trim_start_matches('/'));
+        limits.extend(path.ancestors().take_while(|folder| folder.starts_with(&root)).filter_map(limit));
     }
-    quotas.into_iter().reduce(f64::min)
+    limits
 }
 
 /// `QUOTA PERIOD` in microseconds; a negative quota is none.
@@ -331,7 +357,7 @@ mod tests {
     use super::*;
 
     fn facts(cpus: usize, quota: Option<f64>) -> Facts {
-        Facts { cpus: (0..cpus).collect(), quota, memory_size: 1 << 30 }
+        Facts { cpus: (0..cpus).collect(), quota, memory_size: 1 << 30, memory_bound: None }
     }
 
     #[test]
@@ -370,6 +396,34 @@ mod tests {
                 ("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n"),
             ],
             Some(0.5),
+        );
+    }
+
+    #[test]
+    fn limits_of_memory_are_read_of_both_kinds_of_groups() {
+        let check = |files: &[(&str, &str)], want: Option<u64>| {
+            let read = |path: &Path| {
+                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+            };
+            assert_eq!(memory_bound(&read), want, "{files:?}");
+        };
+        check(&[("/proc/self/cgroup", "0::/a\n"), ("/sys/fs/cgroup/a/memory.max", "max\n")], None);
+        check(
+            &[
+                ("/proc/self/cgroup", "0::/a/b\n"),
+                ("/sys/fs/cgroup/a/b/memory.max", "4294967296\n"),
+                ("/sys/fs/cgroup/a/memory.max", "2147483648\n"),
+            ],
+            Some(2 << 30),
+        );
+        check(
+            &[
+                ("/proc/self/cgroup", "3:cpu,cpuacct:/x\n2:memory:/y\n"),
+                ("/sys/fs/cgroup/cpu/x/memory.limit_in_bytes", "1\n"),
+                ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+                ("/sys/fs/cgroup/memory/y/memory.limit_in_bytes", "1073741824\n"),
+            ],
+            Some(1 << 30),
         );
     }
 

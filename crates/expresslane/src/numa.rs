@@ -88,7 +88,7 @@ pub(crate) fn home(
         ));
     }
     let memory_size = if memory_size == 0 { facts.memory_size } else { memory_size };
-    let facts = Facts { cpus, quota: facts.quota, memory_size };
+    let facts = Facts { cpus, quota: facts.quota, memory_size, memory_bound: facts.memory_bound };
     Ok(Home::Node { id, card: first.name.clone(), address: first.address, facts })
 }
 
@@ -210,7 +210,12 @@ mod tests {
         let first = |id: u16| usize::from(id) * 4;
         let node = |id: u16| Node { id, cpus: (first(id)..first(id) + 4).collect(), memory_size: 64 << 30 };
         let nodes: Vec<Node> = (0..node_count).map(node).collect();
-        home(&bind, &cards, &nodes, &Facts { cpus: allowed.to_vec(), quota: None, memory_size: 128 << 30 })
+        home(
+            &bind,
+            &cards,
+            &nodes,
+            &Facts { cpus: allowed.to_vec(), quota: None, memory_size: 128 << 30, memory_bound: None },
+        )
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use wire::route::Ports;
 
 use crate::doors::{self, Entrance};
 use crate::machine::{Facts, list_of};
-use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings};
+use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
 const THREADS_ALL_LANES: usize = 4;
@@ -62,6 +62,14 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     }
     if !listens && settings.unixsocket.is_none() {
         return Err("nobody could connect: all ports are off and there is no --unixsocket".to_owned());
+    }
+    let limit = settings.maxmemory.0;
+    if let Some(bound) = facts.memory_bound.filter(|bound| limit == 0 || *bound < limit) {
+        notes.push(format!(
+            "the kernel ends this process when it needs more memory than the {} of its control group: set --maxmemory \
+             below that",
+            Size(bound)
+        ));
     }
     let count = |count: usize| u64::try_from(count).expect("lanes, addresses and doors are few");
     let listeners_per_lane = count(entrances.len()) * count(settings.bind.len());
@@ -207,7 +215,7 @@ mod tests {
     }
 
     fn machine(cpus: std::ops::Range<usize>, quota: Option<f64>) -> Facts {
-        Facts { cpus: cpus.collect(), quota, memory_size: 8 << 30 }
+        Facts { cpus: cpus.collect(), quota, memory_size: 8 << 30, memory_bound: None }
     }
 
     /// The cpus that lanes get, `None` as -1.
@@ -241,6 +249,24 @@ mod tests {
         check_cpus(&["--cpus", "2-5", "--lanes", "2"], &machine(0..8, None), &[2, 3]);
         let plan = plan(&settings(&["--lanes", "9"]), &machine(0..8, None)).unwrap();
         assert!(plan.notes[0].contains("not pinned"), "{:?}", plan.notes);
+    }
+
+    #[test]
+    fn a_control_group_that_ends_the_server_is_noted() {
+        for (maxmemory, bound, is_noted) in [
+            ("0", None, false),
+            ("0", Some(2 << 30), true),
+            ("3gb", Some(2 << 30), true),
+            ("1gb", Some(2 << 30), false),
+        ] {
+            let facts = Facts { memory_bound: bound, ..machine(0..2, None) };
+            let notes = plan(&settings(&["--maxmemory", maxmemory]), &facts).unwrap().notes;
+            assert_eq!(
+                notes.iter().any(|note| note.contains("control group")),
+                is_noted,
+                "{maxmemory}: {notes:?}"
+            );
+        }
     }
 
     #[test]

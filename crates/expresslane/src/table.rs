@@ -94,7 +94,10 @@ pub(crate) fn table(
     rows.extend(started.pinning.iter().map(|text| ("auto-pin", text.clone())));
     rows.push(("backend", plan.io_reason.to_owned()));
     let limit = match (settings.maxmemory, settings.maxmemory_policy) {
-        (Size(0), _) => format!("no limit, the machine has {}", Size(facts.memory_size)),
+        (Size(0), _) => match facts.memory_bound {
+            None => format!("no limit, the machine has {}", Size(facts.memory_size)),
+            Some(bound) => format!("no limit, the control group allows {}", Size(bound)),
+        },
         (size, Policy::Noeviction) => format!("at most {size}, then writes are refused"),
         (size, policy) => format!("at most {size}, then keys go by {}", policy.name()),
     };
@@ -230,7 +233,8 @@ mod tests {
         let Ok(Verb::Serve(settings)) = parse(arguments, |_| Ok(String::new())) else {
             panic!("{flags:?} are settings")
         };
-        let facts = Facts { cpus: (0..cpus_count).collect(), quota: None, memory_size: 8 << 30 };
+        let facts =
+            Facts { cpus: (0..cpus_count).collect(), quota: None, memory_size: 8 << 30, memory_bound: None };
         let plan = plan(&settings, &facts).unwrap();
         let started = Started {
             bind: settings.bind.clone(),
