@@ -369,13 +369,15 @@ mod tests {
         }
     }
 
+    /// Reads files that are made up.
+    fn among(files: &[(&str, &str)]) -> impl Fn(&Path) -> Option<String> {
+        |path| files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
+    }
+
     #[test]
     fn quotas_are_read_of_both_kinds_of_groups() {
         let check = |files: &[(&str, &str)], want: Option<f64>| {
-            let read = |path: &Path| {
-                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
-            };
-            assert_eq!(quota(&read), want, "{files:?}");
+            assert_eq!(quota(&among(files)), want, "{files:?}");
         };
         check(&[], None);
         check(&[("/proc/self/cgroup", "0::/a/b\n"), ("/sys/fs/cgroup/a/b/cpu.max", "max 100000\n")], None);
@@ -402,10 +404,7 @@ mod tests {
     #[test]
     fn limits_of_memory_are_read_of_both_kinds_of_groups() {
         let check = |files: &[(&str, &str)], want: Option<u64>| {
-            let read = |path: &Path| {
-                files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, text)| (*text).to_owned())
-            };
-            assert_eq!(memory_bound(&read), want, "{files:?}");
+            assert_eq!(memory_bound(&among(files)), want, "{files:?}");
         };
         check(&[("/proc/self/cgroup", "0::/a\n"), ("/sys/fs/cgroup/a/memory.max", "max\n")], None);
         check(
