@@ -22,7 +22,7 @@ use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::pause::Held;
-use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Peer};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::{self, Made, growth};
@@ -414,10 +414,9 @@ impl Core {
         let peer = self.peer(lane);
         match answer {
             PartAnswer::Granted { part, grant } => peer.grant(transaction, part, grant),
-            PartAnswer::Refused => peer.answer_part(transaction, AnswerKind::Refused, None),
+            PartAnswer::Refused(refusal) => peer.refuse(transaction, refusal),
             PartAnswer::Results(results) => {
-                let parcel = Parcel::Results(Box::new(results));
-                peer.answer_part(transaction, AnswerKind::Results, Some(parcel));
+                peer.results(transaction, results);
             }
         }
     }
@@ -436,9 +435,9 @@ impl Core {
 
     fn admit_prepared(&mut self, lane: u16, prepare: Prepare) {
         let part = Part::of_transaction(lane, prepare);
-        if part.is_refused(&self.locks) {
+        if let Some(refusal) = part.refusal(&self.locks) {
             self.stats.parts_refused += 1;
-            self.tell_transaction(part.origin, PartAnswer::Refused);
+            self.tell_transaction(part.origin, PartAnswer::Refused(refusal));
         } else {
             self.admit(part);
         }

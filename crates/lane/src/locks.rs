@@ -10,7 +10,8 @@
 //!   parts are withdrawn, and it comes again with a new number (VLL: Ren, Thomson, Abadi, VLDB 2013).
 //! - An *ordered* holder comes from a transaction that asks its lanes one after the other, in ascending order, and keeps
 //!   what it has. It is never refused; it queues behind everything. Numbered holders never wait for an ordered one,
-//!   they are refused, so that a wait cannot run from a later lane back to an earlier.
+//!   they are refused, so that a wait cannot run from a later lane back to an earlier. One whose transaction has many
+//!   names is *long* and otherwise the same.
 //! - A *local* holder holds nothing on another lane, so it may wait for anybody. Where it may be an ordered one that it
 //!   waits for, numbered holders don't wait behind it either.
 //!
@@ -88,12 +89,36 @@ impl Modes {
     }
 }
 
-/// Which of the three kinds a holder is; see the top of this file.
+/// Which of the kinds a holder is; see the top of this file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Local,
     Numbered,
     Ordered,
+    /// Ordered for its many names.
+    Long,
+}
+
+impl Kind {
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(self, Kind::Ordered | Kind::Long)
+    }
+}
+
+/// What a numbered holder is refused for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Refusal {
+    /// With a new number it may get in line soon.
+    Passing,
+    /// It would stand behind a [`Kind::Long`] one.
+    Lasting,
+}
+
+impl Refusal {
+    /// From `self as u32`.
+    pub(crate) fn from_bits(bits: u32) -> Refusal {
+        [Refusal::Passing, Refusal::Lasting][bits as usize]
+    }
 }
 
 /// Not yet in line: its names are being entered.
@@ -153,7 +178,7 @@ impl Locks {
     }
 
     /// Whether a numbered holder of these names would wait for somebody it must not wait for.
-    pub(crate) fn refuses(&self, names: &[(LockName, Mode)], number: u64) -> bool {
+    pub(crate) fn refuses(&self, names: &[(LockName, Mode)], number: u64) -> Option<Refusal> {
         // Intents of keys and locks on their database add up to one mode, which may wait where each alone would not.
         let mut databases: BTreeMap<u16, Mode> = BTreeMap::new();
         for &(name, mode) in names {
@@ -161,21 +186,25 @@ impl Locks {
             let joined = databases.entry(name.db).or_insert(on_database);
             *joined = joined.join(on_database);
         }
-        names.iter().any(|&(name, mode)| name.key.is_some() && self.refuses_one(name, mode, number))
-            || databases
-                .into_iter()
-                .any(|(db, mode)| self.refuses_one(LockName { db, key: None }, mode, number))
+        let keys = names.iter().copied().filter(|(name, _)| name.key.is_some());
+        let databases = databases.into_iter().map(|(db, mode)| (LockName { db, key: None }, mode));
+        keys.chain(databases).filter_map(|(name, mode)| self.refuses_one(name, mode, number)).max()
     }
 
-    fn refuses_one(&self, name: LockName, mode: Mode, number: u64) -> bool {
-        let Some(queue) = self.queues.get(&name) else { return false };
-        let ahead = &queue[..self.place_of(queue, number)];
-        ahead.iter().filter(|entry| !entry.mode.admits(mode)).any(|entry| {
+    fn refuses_one(&self, name: LockName, mode: Mode, number: u64) -> Option<Refusal> {
+        let queue = self.queues.get(&name)?;
+        let ahead = queue[..self.place_of(queue, number)].iter().filter(|entry| !entry.mode.admits(mode));
+        let refusals = ahead.filter_map(|entry| {
             let holder = &self.holders[&entry.holder];
             let may_wait_for_ordered =
                 !holder.granted && holder.kind == Kind::Local && self.ordered_count > 0;
-            holder.kind == Kind::Ordered || may_wait_for_ordered || number < holder.order
-        })
+            if holder.kind == Kind::Long {
+                return Some(Refusal::Lasting);
+            }
+            let refuses = holder.kind.is_ordered() || may_wait_for_ordered || number < holder.order;
+            refuses.then_some(Refusal::Passing)
+        });
+        refusals.max()
     }
 
     /// Where an entry of this order goes: from the tail ahead of all that are not granted and have a higher one.
@@ -234,7 +263,7 @@ impl Locks {
         assert!(state.order == ENTERING, "a holder is activated once");
         state.kind = kind;
         state.order = order;
-        self.ordered_count += usize::from(kind == Kind::Ordered);
+        self.ordered_count += usize::from(kind.is_ordered());
         assert!(kind != Kind::Numbered || state.pages.len() <= 1, "a numbered holder enters in one step");
         if state.pages.len() <= 1 {
             let names: Vec<LockName> = state.pages.iter().flatten().copied().collect();
@@ -282,7 +311,7 @@ impl Locks {
         let is_gone = self.holders[&holder].pages.is_empty();
         if is_gone {
             let state = self.holders.remove(&holder).expect("just looked");
-            self.ordered_count -= usize::from(state.kind == Kind::Ordered);
+            self.ordered_count -= usize::from(state.kind.is_ordered());
         }
         is_gone
     }
@@ -365,8 +394,8 @@ mod tests {
         enter(&mut locks, 5, Kind::Numbered, 5, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 9, Kind::Numbered, 9, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [5]);
-        assert!(locks.refuses(&[(KEY_A, Mode::Shared)], 3), "5 is granted");
-        assert!(!locks.refuses(&[(KEY_B, Mode::Exclusive)], 7), "9 waits");
+        assert_eq!(locks.refuses(&[(KEY_A, Mode::Shared)], 3), Some(Refusal::Passing), "5 is granted");
+        assert_eq!(locks.refuses(&[(KEY_B, Mode::Exclusive)], 7), None, "9 waits");
         enter(&mut locks, 7, Kind::Numbered, 7, &[(KEY_B, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [7]);
         locks.release(5, 9);
@@ -382,8 +411,8 @@ mod tests {
         assert_eq!(locks.take_granted(), [9]);
         // To write one key and to list all: each goes with a reader of another key, both together do not.
         let wanted = [(KEY_B, Mode::Exclusive), (DATABASE, Mode::Shared)];
-        assert!(wanted.iter().all(|one| !locks.refuses(&[*one], 5)));
-        assert!(locks.refuses(&wanted, 5));
+        assert!(wanted.iter().all(|one| locks.refuses(&[*one], 5).is_none()));
+        assert_eq!(locks.refuses(&wanted, 5), Some(Refusal::Passing));
     }
 
     #[test]
@@ -391,9 +420,14 @@ mod tests {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Local, 1, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 2, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
-        assert!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8));
+        assert_eq!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8), Some(Refusal::Passing));
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
+        enter(&mut locks, 3, Kind::Long, 3, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
+        // One that comes ahead of the long one has only the other to pass.
+        for (number, refusal) in [(2, Refusal::Passing), (8, Refusal::Lasting)] {
+            assert_eq!(locks.refuses(&[(KEY_A, Mode::Exclusive)], number), Some(refusal), "{number}");
+        }
     }
 
     #[test]
@@ -401,13 +435,14 @@ mod tests {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Ordered, 1, &[(KEY_A, Mode::Exclusive)]);
         enter(&mut locks, 2, Kind::Local, 1, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
-        assert!(
+        assert_eq!(
             locks.refuses(&[(KEY_B, Mode::Exclusive)], 8),
+            Some(Refusal::Passing),
             "2 waits for 1, which may wait for 8 elsewhere"
         );
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [1, 2]);
-        assert!(!locks.refuses(&[(KEY_B, Mode::Exclusive)], 8), "2 has all it needs");
+        assert_eq!(locks.refuses(&[(KEY_B, Mode::Exclusive)], 8), None, "2 has all it needs");
     }
 
     #[test]
@@ -420,8 +455,8 @@ mod tests {
         locks.release(10, 9);
         assert_eq!(locks.take_granted(), [3, 10, 7]);
         // Granted 7 keeps 8 from getting ahead of 9, which is not granted.
-        assert!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8));
-        assert!(!locks.refuses(&[(KEY_A, Mode::Exclusive)], 11));
+        assert_eq!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 8), Some(Refusal::Passing));
+        assert_eq!(locks.refuses(&[(KEY_A, Mode::Exclusive)], 11), None);
     }
 
     #[test]

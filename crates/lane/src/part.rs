@@ -11,7 +11,7 @@ use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
 use crate::commands::{self, Progress, Step};
 use crate::keyspace::{Call, Keyspace, Route};
-use crate::locks::{Kind, LockName, Locks, Mode};
+use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::{self, Made};
@@ -227,9 +227,12 @@ impl Part {
     }
 
     /// Whether a numbered part would have to wait for somebody it must not wait for. Such a part is not begun.
-    pub(crate) fn is_refused(&self, locks: &Locks) -> bool {
-        assert!(self.kind != Kind::Numbered || self.names.is_short(), "a numbered part enters in one step");
-        self.kind == Kind::Numbered && locks.refuses(self.names.first_page(), self.number)
+    pub(crate) fn refusal(&self, locks: &Locks) -> Option<Refusal> {
+        if self.kind != Kind::Numbered {
+            return None;
+        }
+        assert!(self.names.is_short(), "a numbered part enters in one step");
+        locks.refuses(self.names.first_page(), self.number)
     }
 
     /// Whether it must wait until nobody else is entering: see `locks`.
@@ -299,7 +302,7 @@ impl Part {
                 let order = match self.kind {
                     Kind::Numbered => self.number,
                     Kind::Local if !is_short => fresh(),
-                    Kind::Local | Kind::Ordered => newest(),
+                    Kind::Local | Kind::Ordered | Kind::Long => newest(),
                 };
                 locks.activate(holder, self.kind, order);
                 After::Rest

@@ -17,9 +17,10 @@ use std::sync::Arc;
 use ring::{Consumer, Mailbox, Producer, frame_size};
 
 use crate::admin::{Order, Question, Report};
+use crate::locks::Refusal;
 use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::transaction::{Grant, Prepare};
+use crate::transaction::{Grant, Prepare, Results};
 
 use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, args_size};
 pub(crate) use frames::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel};
@@ -193,10 +194,16 @@ impl Peer {
         }
     }
 
-    /// What a part has to say to its transaction. It fits, by [`Peer::prepare`].
-    pub(crate) fn answer_part(&mut self, target: u64, kind: AnswerKind, parcel: Option<Parcel>) {
-        let head = AnswerHead { target, slot: 0, charge: 0, kind };
-        self.answers.push(&[&head.encode()], parcel);
+    /// What a part's jobs came to. It fits, by [`Peer::prepare`].
+    pub(crate) fn results(&mut self, target: u64, results: Results) {
+        let head = AnswerHead { target, slot: 0, charge: 0, kind: AnswerKind::Results };
+        self.answers.push(&[&head.encode()], Some(Parcel::Results(Box::new(results))));
+    }
+
+    /// A part is refused. It fits, by [`Peer::prepare`].
+    pub(crate) fn refuse(&mut self, target: u64, refusal: Refusal) {
+        let head = AnswerHead { target, slot: refusal as u32, charge: 0, kind: AnswerKind::Refused };
+        self.answers.push(&[&head.encode()], None);
     }
 
     /// A part has its locks, and what it has found. It fits, by [`Peer::prepare`].

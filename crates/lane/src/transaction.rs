@@ -22,7 +22,7 @@ use crate::client::{Client, Port};
 use crate::commands::lcs::Lcs;
 use crate::commands::record;
 use crate::keyspace::{Keyspace, OOM};
-use crate::locks::{Kind, LockName};
+use crate::locks::{Kind, LockName, Refusal};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
 use crate::paged::Paged;
@@ -41,8 +41,9 @@ mod relay;
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
 
-/// After so many refusals a transaction asks its lanes one after the other.
-const REFUSALS_MAX: u32 = 3;
+/// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
+/// they followed soon, there would always be some that do, and a race of clients would stay slow.
+const REFUSALS_MAX: u32 = 64;
 /// Keys planned and replies combined in one step.
 const ITEMS_PER_STEP: usize = 256;
 /// Commands of a stage: what lanes are told and answer in one piece.
@@ -358,12 +359,15 @@ impl Transaction {
                 self.grant = self.grant.and(grant);
                 self.lock_answered()
             }
-            PartAnswer::Refused => {
+            PartAnswer::Refused(refusal) => {
                 self.lanes[index].is_live = false;
                 let Phase::Locking { is_refused, .. } = &mut self.phase else {
                     unreachable!("parts are refused while locks are asked for")
                 };
                 *is_refused = true;
+                if refusal == Refusal::Lasting {
+                    self.refusal_count = REFUSALS_MAX;
+                }
                 self.lock_answered()
             }
             PartAnswer::Results(results) => {

@@ -147,7 +147,7 @@ impl Core {
     pub(super) fn hear_part(&mut self, handle: Handle<Transaction>, lane: u16, answer: PartAnswer) {
         let ended = match &answer {
             PartAnswer::Granted { .. } => false,
-            PartAnswer::Refused => true,
+            PartAnswer::Refused(_) => true,
             PartAnswer::Results(results) => results.ended,
         };
         if ended && lane != self.id {

@@ -11,6 +11,7 @@ use wire::route::Slot;
 use super::{Core, Ordered, Pending, Ran};
 use crate::client::{Dialect, Port};
 use crate::keyspace::{Call, Route};
+use crate::locks::Refusal;
 use crate::part::Origin;
 use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
 use crate::post::Post;
@@ -85,7 +86,10 @@ impl Core {
                 (AnswerKind::Exec, Some(Parcel::Content(content))) => {
                     self.hear_answer(transaction, *content);
                 }
-                (AnswerKind::Refused, None) => self.hear_part(transaction, lane, PartAnswer::Refused),
+                (AnswerKind::Refused, None) => {
+                    let refusal = Refusal::from_bits(head.slot);
+                    self.hear_part(transaction, lane, PartAnswer::Refused(refusal));
+                }
                 (AnswerKind::Results, Some(Parcel::Results(results))) => {
                     self.hear_part(transaction, lane, PartAnswer::Results(*results));
                 }

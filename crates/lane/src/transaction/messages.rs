@@ -10,7 +10,7 @@
 use wire::reply::Proto;
 
 use crate::client::Port;
-use crate::locks::Kind;
+use crate::locks::{Kind, Refusal};
 use crate::part::{Job, Names, Outcome};
 use crate::watch::WatcherId;
 
@@ -77,6 +77,6 @@ pub(crate) struct Results {
 /// What a part says to its transaction.
 pub(crate) enum PartAnswer {
     Granted { part: u64, grant: Grant },
-    Refused,
+    Refused(Refusal),
     Results(Results),
 }

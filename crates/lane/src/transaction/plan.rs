@@ -221,10 +221,12 @@ impl Transaction {
             Kind::Local
         } else if is_short && self.refusal_count < REFUSALS_MAX {
             Kind::Numbered
-        } else {
+        } else if is_short {
             Kind::Ordered
+        } else {
+            Kind::Long
         };
-        let asked = if self.kind == Kind::Ordered { 1 } else { self.lanes.len() };
+        let asked = if self.kind.is_ordered() { 1 } else { self.lanes.len() };
         if self.goes_at_once() {
             self.fill_stage();
             self.phase = Phase::Running { awaited: asked };
