@@ -53,25 +53,6 @@ pub(crate) enum End {
     Parched,
 }
 
-/// Receives for a client that is about to be served; how many bytes there are then. One in the middle of something large
-/// receives when its turn comes. What is received is taken off `receive_left`.
-pub(crate) fn receive<N: Net>(
-    client: &mut Client,
-    now_ns: u64,
-    net: &mut N,
-    receive_left: &mut usize,
-) -> usize {
-    if client.gather.is_some() {
-        return INPUT_MAX;
-    }
-    let Some(stream) = net.stream(client.conn, client.need) else { return 0 };
-    *receive_left = receive_left.saturating_sub(stream.received);
-    if stream.received > 0 {
-        client.active_ns = now_ns;
-    }
-    stream.input.len()
-}
-
 /// Decodes and dispatches a client's commands until its input or its share ends, or it has to wait. `lap` began when
 /// those that ran before were over; it begins anew for commands that are decoded only here.
 pub(crate) fn serve_client<N: Net>(
@@ -328,23 +309,30 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Decodes up to `count_max` commands of what has been received from a client, before it is served.
+    /// Receives for a client that is about to be served, and decodes up to `count_max` commands; how many bytes there are then.
+    /// One in the middle of something large receives when its turn comes. What is received is taken off `receive_left`.
     pub(crate) fn prepare<N: Net>(
         &mut self,
         core: &Core,
         client: &mut Client,
         net: &mut N,
         count_max: usize,
+        receive_left: &mut usize,
         approaches: &mut Approaches<'_>,
-    ) {
+    ) -> usize {
         self.is_fresh = false;
         if client.gather.is_some() {
-            return;
+            return INPUT_MAX;
         }
-        let Some(Stream { input, .. }) = net.stream(client.conn, Need::Rest) else { return };
+        let Some(Stream { input, received, .. }) = net.stream(client.conn, client.need) else { return 0 };
+        *receive_left = receive_left.saturating_sub(received);
+        if received > 0 {
+            client.active_ns = core.space.now.mono_ns;
+        }
         let limits = limits(core, client);
         self.look(core, client, input, limits, count_max, approaches);
         self.is_fresh = true;
+        input.len()
     }
 
     /// What [`Ahead::look`] does, for the rest of a long pipeline.

@@ -20,7 +20,7 @@ use crate::peers::{ControlHead, ControlKind, Links, Parcel, Peer};
 use crate::post::Post;
 use crate::replies::{OUTPUT_HIGH, Spent};
 use crate::room::Room;
-use crate::serve::{AHEAD_MAX, Ahead, End, Share, receive, serve_client};
+use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::timing::Done;
@@ -439,26 +439,23 @@ impl Lane {
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
         while clients_left > 0 && commands_left > 0 && bytes_left > 0 && receive_left > 0 {
             let mut input_size = 0;
+            let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 clients_left -= 1;
                 let handle = self.ready.pop_front().expect("counted");
-                let now_ns = self.core.space.now.mono_ns;
                 let Some(client) = self.clients.get_mut(handle) else { continue };
                 client.is_queued = false;
                 if client.is_blocked || client.is_leaving {
                     continue;
                 }
-                input_size += receive(client, now_ns, net, &mut receive_left);
-                self.batch.push(handle);
-            }
-            if self.aheads.len() < self.batch.len() {
-                self.aheads.resize_with(self.batch.len(), Ahead::default);
-            }
-            let mut approaches = self.core.space.shard.approaches();
-            for (ahead, handle) in self.aheads.iter_mut().zip(&self.batch) {
-                let client = self.clients.get_mut(*handle).expect("clients leave between turns");
+                if self.aheads.len() == self.batch.len() {
+                    self.aheads.push(Ahead::default());
+                }
+                let ahead = &mut self.aheads[self.batch.len()];
                 let count_max = commands_left.min(COMMANDS_PER_CLIENT);
-                ahead.prepare(&self.core, client, net, count_max, &mut approaches);
+                let core = &self.core;
+                input_size += ahead.prepare(core, client, net, count_max, &mut receive_left, &mut approaches);
+                self.batch.push(handle);
             }
             approaches.arrive();
             let mut lap = self.core.lap(meter);
