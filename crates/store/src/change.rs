@@ -138,7 +138,7 @@ impl Shard {
         let expires_at = old.filter(Head::has_ttl).map(|old| old.expires_at(&self.arena));
         let plan = Plan {
             encoding: if inline { Encoding::Bytes } else { Encoding::Rope },
-            altered: old.is_some(),
+            altered: true,
             ttl: expires_at.is_some(),
             mark: old.and_then(|old| old.mark(&self.arena)),
             key_size: key.bytes.len(),

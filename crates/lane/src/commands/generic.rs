@@ -267,14 +267,15 @@ pub(crate) fn swapped_databases(args: Args<'_>, database_count: u16) -> Result<(
 /// MEMORY USAGE key [SAMPLES count]: the bytes of the entry and of what it holds. Nothing is sampled: they are known.
 pub(crate) fn memory_usage(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let args = call.args;
-    match args.len() {
-        3 => {}
-        5 if args.flat(3).eq_ignore_ascii_case(b"samples") => match parse_i64(args.flat(4)) {
+    for index in (3..args.len()).step_by(2) {
+        if !args.flat(index).eq_ignore_ascii_case(b"samples") || index + 1 == args.len() {
+            return reply::error(sink, "ERR syntax error");
+        }
+        match parse_i64(args.flat(index + 1)) {
             Some(0..) => {}
             Some(_) => return reply::error(sink, "ERR syntax error"),
             None => return reply::error(sink, NOT_AN_INTEGER),
-        },
-        _ => return reply::error(sink, "ERR syntax error"),
+        }
     }
     let key = space.key(call, 2);
     match space.get(&key).map(|entry| entry.memory()) {
