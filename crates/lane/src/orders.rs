@@ -90,6 +90,7 @@ impl Lane {
             }
             Order::ResetStats => {
                 self.core.stats.reset();
+                self.core.space.shard.forget_counts();
                 self.core.space.tally = Tally::default();
                 self.core.space.documents.tally = documents::Tally::default();
                 self.core.timing = Timing::new(&self.core.settings);

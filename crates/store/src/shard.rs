@@ -84,9 +84,9 @@ pub struct Memory {
     pub heads: u64,
     /// What of the region is in use or was and may be resident.
     pub resident: u64,
-    /// Keys removed because their time had come, since the start.
+    /// Keys removed because their time had come, since the start or [`Shard::forget_counts`].
     pub expired: u64,
-    /// Keys removed to make room, since the start.
+    /// Keys removed to make room, since then.
     pub evicted: u64,
 }
 
@@ -376,6 +376,11 @@ impl Shard {
     /// Chooses what recency records from here on. What is on record is read in the new sense.
     pub fn set_recency(&mut self, recency: Recency) {
         self.config.recency = recency;
+    }
+
+    /// Keys that were removed are counted anew.
+    pub fn forget_counts(&mut self) {
+        (self.expired, self.evicted) = (0, 0);
     }
 
     /// How much of what there is.

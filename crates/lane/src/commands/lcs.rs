@@ -339,10 +339,10 @@ pub(crate) fn lcs(
     budget: &mut Budget,
 ) -> Step {
     if progress.state.is_none() {
+        let (first, second) = (space.key(call, 1), space.key(call, 2));
+        space.look_up(&first);
+        space.look_up(&second);
         let begun = LcsOptions::parse(call.args).and_then(|options| {
-            let (first, second) = (space.key(call, 1), space.key(call, 2));
-            space.look_up(&first);
-            space.look_up(&second);
             let a = space.get(&first).map(|entry| entry.value());
             let b = space.get(&second).map(|entry| entry.value());
             Lcs::new(a, b, options, space.bulk_size_max)

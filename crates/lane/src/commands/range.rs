@@ -82,7 +82,8 @@ pub(crate) fn setrange(
     };
     space.lapse(&key);
     if value.size() == 0 {
-        strlen(space, call, sink);
+        let size = space.read(&key).map_or(0, |entry| entry.value().len());
+        reply::integer(sink, integer(size));
         return Step::Done;
     }
     if space.exceeds(offset, value.size()) {

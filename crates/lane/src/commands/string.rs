@@ -77,7 +77,10 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
     }
     let life = match options.life.expiry(call, space.now.unix_ms) {
         Ok(life) => life,
-        Err(text) => return reply::error(sink, &text),
+        Err(text) => {
+            space.tally.looked(true);
+            return reply::error(sink, &text);
+        }
     };
     match (options.life, life) {
         (Life::Default, _) => {}

@@ -212,6 +212,32 @@ fn reading_commands_hit_and_miss() {
     );
 }
 
+/// A key is looked for before the words behind it are understood; what writes does not look.
+#[test]
+fn refused_commands_hit_and_miss() {
+    check(
+        &["SET foo 1", "GETEX foo EX x", "GETEX none EX x", "LCS foo none LEN IDX", "SETRANGE none 9 "],
+        &["keyspace_hits:2", "keyspace_misses:2"],
+    );
+}
+
+#[test]
+fn keys_that_have_ended_are_counted_anew() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    for key in ["a", "b", "c"] {
+        world.ask(&client, &format!("SET {key} 1 PX 5"));
+    }
+    for _ in 0..20 {
+        world.round(1_000_000);
+    }
+    let mut shows = |want: &str| assert!(world.ask(&client, "INFO stats").contains(want), "{want}");
+    shows("\r\nexpired_keys:3\r\n");
+    assert_eq!(world.ask(&client, "CONFIG RESETSTAT"), "+OK\r\n");
+    let mut shows = |want: &str| assert!(world.ask(&client, "INFO stats").contains(want), "{want}");
+    shows("\r\nexpired_keys:0\r\n");
+}
+
 #[test]
 fn bytes_and_what_carried_them_are_counted() {
     let mut world = World::new(1);
