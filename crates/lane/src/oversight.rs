@@ -5,7 +5,7 @@ use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 
 use crate::admin::Pause;
-use crate::client::Hush;
+use crate::client::{Client, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::monitor;
@@ -106,7 +106,7 @@ impl Core {
         if !caller.client.replies.is_empty() {
             return halt(input);
         }
-        if resolved.as_ref().is_ok_and(|command| command.id == Id::ClientReply) {
+        if resolved.is_ok_and(|command| is_heard(caller.client, command, input.args())) {
             return self.dispatch_aside(caller, resolved, input);
         }
         let was = caller.client.hush;
@@ -127,5 +127,16 @@ impl Core {
         input: &mut Input<'_>,
     ) -> Flow {
         self.dispatch_heard(caller, resolved, input)
+    }
+}
+
+/// Whether a client that hears no replies is answered all the same: what it says of replies holds for itself already, and RESET
+/// ends CLIENT REPLY OFF.
+fn is_heard(client: &Client, command: &Command, args: Args<'_>) -> bool {
+    let says = |word: &&[u8]| args.flat(2).eq_ignore_ascii_case(word);
+    match command.id {
+        Id::ClientReply => !is_queued(client, command.id) && [&b"on"[..], b"off", b"skip"].iter().any(says),
+        Id::Reset => client.hush == Hush::Off,
+        _ => false,
     }
 }

@@ -52,3 +52,28 @@ fn a_reply_behind_one_that_is_skipped_is_heard() {
         }
     }
 }
+
+/// RESET ends CLIENT REPLY OFF and is answered, a skipped one is not; what a client says of replies inside MULTI is a command
+/// like others.
+#[test]
+fn what_ends_the_silence_is_heard() {
+    let check = |lines: &[&str], want: &str| {
+        for lane_count in [1, 4] {
+            let mut world = World::quiet(lane_count);
+            let mut client = world.connect(0);
+            let lines: Vec<String> = lines.iter().chain([&"PING"]).map(|line| (*line).to_owned()).collect();
+            let want = format!("{want}+PONG\r\n");
+            let got = world.exchange(&mut client, &pipeline(&lines), want.len(), 100);
+            assert_eq!(String::from_utf8_lossy(&got), want, "{lines:?} over {lane_count} lanes");
+        }
+    };
+    check(&["CLIENT REPLY OFF", "GET a", "RESET"], "+RESET\r\n");
+    check(&["CLIENT REPLY SKIP", "RESET", "GET a"], "$-1\r\n");
+    check(&["CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "GET a"], "");
+    check(&["CLIENT REPLY SKIP", "CLIENT REPLY ON"], "+OK\r\n");
+    check(
+        &["CLIENT REPLY OFF", "CLIENT REPLY x", "CLIENT REPLY SKIP", "GET a", "client reply On"],
+        "+OK\r\n",
+    );
+    check(&["CLIENT REPLY OFF", "MULTI", "CLIENT REPLY ON", "RESET"], "+RESET\r\n");
+}
