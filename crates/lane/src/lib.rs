@@ -59,6 +59,7 @@ mod records;
 mod replies;
 mod request;
 mod room;
+mod secret;
 mod serve;
 mod sets;
 mod slab;

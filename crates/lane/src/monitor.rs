@@ -16,6 +16,7 @@ use crate::connection;
 use crate::core::Core;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::{Arg, Args};
+use crate::secret::{REDACTED, Secrets};
 use crate::slab::Handle;
 
 /// Bytes of lines that travel in one piece. Together with the places of the ring it bounds what is on its way between two
@@ -172,39 +173,26 @@ pub(crate) fn line_count(frame: &[u8]) -> u64 {
 /// The arguments of a command as MONITOR shows them, each behind a space: quoted, without passwords, long ones cut.
 pub(crate) fn put_words(line: &mut Vec<u8>, command: &Command, args: Args<'_>) {
     let end = line.len() + LINE_SIZE_MAX;
-    let mut secret_count = if command.id == Id::Auth { args.len() } else { 0 };
+    let mut secrets = Secrets::of(command, args);
     for index in 0..args.len() {
         if line.len() >= end {
             line.extend(format!(" \"... ({} more arguments)\"", args.len() - index).into_bytes());
             return;
         }
         line.extend_from_slice(b" \"");
-        if index > 0 && secret_count > 0 {
-            secret_count -= 1;
-            line.extend_from_slice(b"(redacted)");
+        if secrets.hides(args, index) {
+            line.extend_from_slice(REDACTED);
         } else {
             put_arg(line, args.get(index));
         }
         line.push(b'"');
-        // HELLO version AUTH user password: the two behind the word.
-        if command.id == Id::Hello && index > 1 && args.flat(index).eq_ignore_ascii_case(b"auth") {
-            secret_count = 2;
-        }
     }
 }
 
 fn put_arg(line: &mut Vec<u8>, arg: Arg<'_>) {
-    let size = arg.size();
-    match arg {
-        Arg::Flat(bytes) => put_escaped(line, &bytes[..size.min(ARG_SIZE_MAX)]),
-        Arg::Rope(rope) => {
-            let chunk = rope.chunk(0);
-            let bytes: &[u8] = chunk.as_ref().as_ref();
-            put_escaped(line, &bytes[..bytes.len().min(ARG_SIZE_MAX)]);
-        }
-    }
-    if size > ARG_SIZE_MAX {
-        line.extend(format!("... ({} more bytes)", size - ARG_SIZE_MAX).into_bytes());
+    put_escaped(line, &arg.front(ARG_SIZE_MAX));
+    if arg.size() > ARG_SIZE_MAX {
+        line.extend(format!("... ({} more bytes)", arg.size() - ARG_SIZE_MAX).into_bytes());
     }
 }
 

@@ -35,6 +35,18 @@ impl<'a> Arg<'a> {
         }
     }
 
+    /// So many of the first bytes, of a rope at most its first chunk.
+    pub(crate) fn front(self, size_max: usize) -> Vec<u8> {
+        match self {
+            Arg::Flat(bytes) => bytes[..bytes.len().min(size_max)].to_vec(),
+            Arg::Rope(rope) => {
+                let chunk = rope.chunk(0);
+                let bytes: &[u8] = chunk.as_ref().as_ref();
+                bytes[..bytes.len().min(size_max)].to_vec()
+            }
+        }
+    }
+
     /// Length in bytes.
     #[inline]
     pub(crate) fn size(self) -> usize {

@@ -168,14 +168,15 @@ pub(crate) fn serve_client<N: Net>(
                 let args = Args::Owned(&request);
                 let resolved = client.language.resolve(args.flat(0), args);
                 let extent = Extent::of(&request);
+                let words = resolved.map(|command| core.kept_of_gathered(command, args));
                 lap.restart();
                 let flow = core.dispatch_gathered(&mut Caller { client, handle, output }, resolved, request);
                 if lap.is_timed
                     && !matches!(flow, Flow::Halt(_))
-                    && let Ok(command) = resolved
+                    && let (Ok(command), Ok(words)) = (resolved, words)
                 {
                     lap.add(0);
-                    core.took(client, command, None, extent, lap.end());
+                    core.took_gathered(client, command, words, extent, lap.end());
                 }
                 flow
             }

@@ -19,11 +19,14 @@ use crate::core::Core;
 use crate::histogram::Histogram;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::{Args, Request};
+use crate::secret::{REDACTED, Secrets};
 use crate::turn::{Lane, Meter};
 
 /// Arguments of a slow command that are kept, and bytes of each, as in Redis; the rest is counted.
-const ARGS_MAX: usize = 32;
+pub(crate) const ARGS_MAX: usize = 32;
 const ARG_SIZE_MAX: usize = 128;
+/// The same of a command that was gathered, which has to be looked at before anybody knows whether it is slow.
+const GATHERED_ARGS_MAX: usize = 3;
 
 /// Commands that are measured together at most.
 const TOGETHER_MAX: u64 = 4;
@@ -269,8 +272,36 @@ impl Core {
         }
     }
 
+    /// The same of a command that was gathered: its words are gone by now, but for those that were [`Core::kept_of_gathered`].
+    pub(crate) fn took_gathered(
+        &mut self,
+        client: &Client,
+        command: &'static Command,
+        words: Vec<Vec<u8>>,
+        extent: Extent,
+        Took { ticks, .. }: Took,
+    ) {
+        self.timing.times[command.id as usize].get_or_insert_default().add(ticks);
+        self.timing.note(StretchKind::Command, Some(command), extent, ticks);
+        if self.timing.slow_ticks <= ticks {
+            self.tell_slow_words(client, command, words, ticks / self.settings.meter_per_us);
+        }
+    }
+
+    /// The front of a large command, mostly its name and key, should it turn out to be slow.
+    pub(crate) fn kept_of_gathered(&self, command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
+        if self.timing.slow_ticks == u64::MAX { Vec::new() } else { kept(command, args, GATHERED_ARGS_MAX) }
+    }
+
     #[cold]
     fn tell_slow(&mut self, client: &Client, command: &'static Command, args: Option<Args<'_>>, us: u64) {
+        let words =
+            args.map_or_else(|| vec![command.name.as_bytes().to_vec()], |args| kept(command, args, ARGS_MAX));
+        self.tell_slow_words(client, command, words, us);
+    }
+
+    #[cold]
+    fn tell_slow_words(&mut self, client: &Client, command: &'static Command, words: Vec<Vec<u8>>, us: u64) {
         if command.scope == Scope::Control {
             return;
         }
@@ -278,7 +309,7 @@ impl Core {
             command,
             unix_s: self.space.now.unix_ms / 1000,
             us,
-            args: args.map_or_else(|| vec![command.name.as_bytes().to_vec()], |args| kept(command, args)),
+            args: words,
             peer: address(client.peer),
             name: client.name.clone(),
         };
@@ -354,31 +385,24 @@ impl Lane {
     }
 }
 
-/// The arguments as they are shown: few, short, and without passwords.
-pub(crate) fn kept(command: &Command, args: Args<'_>) -> Vec<Vec<u8>> {
-    let is_secret = match command.id {
-        Id::Auth | Id::Hello => true,
-        Id::ConfigSet => (2..args.len()).any(|index| {
-            let name = args.flat(index);
-            name.eq_ignore_ascii_case(b"requirepass") || name.eq_ignore_ascii_case(b"masterauth")
-        }),
-        _ => false,
-    };
+/// The arguments as they are shown: at most so many, short, and without passwords.
+pub(crate) fn kept(command: &Command, args: Args<'_>, count_max: usize) -> Vec<Vec<u8>> {
     if command.is_of_a_dialect() {
         // Its first argument is no text; the second is its key, where it has one.
-        let key = args.flat(1);
+        let key = if args.len() > 1 { args.flat(1) } else { b"" };
         return vec![command.name.as_bytes().to_vec(), key[..key.len().min(ARG_SIZE_MAX)].to_vec()];
     }
-    let shown = if args.len() > ARGS_MAX { ARGS_MAX - 1 } else { args.len() };
+    let shown = if args.len() > count_max { count_max - 1 } else { args.len() };
+    let mut secrets = Secrets::of(command, args);
     let mut kept: Vec<Vec<u8>> = (0..shown)
         .map(|index| {
-            let (bytes, size) = (args.flat(index), args.get(index).size());
-            if is_secret && index > 0 {
-                return b"(redacted)".to_vec();
+            let arg = args.get(index);
+            if secrets.hides(args, index) {
+                return REDACTED.to_vec();
             }
-            let mut text = bytes[..bytes.len().min(ARG_SIZE_MAX)].to_vec();
-            if size > text.len() {
-                text.extend(format!("... ({} more bytes)", size - text.len()).into_bytes());
+            let mut text = arg.front(ARG_SIZE_MAX);
+            if arg.size() > text.len() {
+                text.extend(format!("... ({} more bytes)", arg.size() - text.len()).into_bytes());
             }
             text
         })

@@ -8,7 +8,7 @@ use crate::Now;
 use crate::admin::{Census, Question, address};
 use crate::histogram::Histogram;
 use crate::request::Args;
-use crate::timing::{Slow, Times, kept};
+use crate::timing::{ARGS_MAX, Slow, Times, kept};
 
 /// By the lane whose client asked, in counts of that lane's meter.
 pub(super) struct OwnTimes {
@@ -47,7 +47,7 @@ impl Control {
                 command: question.command,
                 unix_s: now.unix_ms / 1000,
                 us,
-                args: kept(question.command, Args::Owned(&question.request)),
+                args: kept(question.command, Args::Owned(&question.request), ARGS_MAX),
                 peer: address(question.from.peer),
                 name: question.from.name.clone(),
             });
