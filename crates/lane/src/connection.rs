@@ -350,12 +350,18 @@ fn wrong_pass(sink: &mut Sink<'_>) {
 }
 
 fn set_name(client: &mut Client, name: &[u8], sink: &mut Sink<'_>) {
-    if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        client.name = name.to_vec();
-        sink.put(OK);
-    } else {
-        reply::error(sink, "ERR Client names cannot contain spaces, newlines or special characters.");
+    match name_client(client, name) {
+        Ok(()) => sink.put(OK),
+        Err(text) => reply::error(sink, text),
     }
+}
+
+fn name_client(client: &mut Client, name: &[u8]) -> Result<(), &'static str> {
+    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        return Err("ERR Client names cannot contain spaces, newlines or special characters.");
+    }
+    client.name = name.to_vec();
+    Ok(())
 }
 
 fn set_info(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) {
@@ -369,8 +375,8 @@ fn set_info(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) {
         b"lib-name" => client.library = value.to_vec(),
         b"lib-ver" => client.library_version = value.to_vec(),
         _ => {
-            let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(option));
-            return reply::error(sink, &text);
+            let text = [b"ERR Unrecognized option '", reply::quoted(option), b"'"].concat();
+            return reply::error_bytes(sink, &text);
         }
     }
     sink.put(OK);
@@ -397,9 +403,8 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
             Some(_) => return reply::error(sink, "NOPROTO unsupported protocol version"),
         };
     }
+    // As in Redis what an option says holds though a later one is wrong.
     let mut index = 2;
-    let mut name: Option<&[u8]> = None;
-    let mut is_authenticated = client.is_authenticated;
     while index < args.len() {
         let word = args.flat(index);
         let left = args.len() - index - 1;
@@ -409,17 +414,19 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
             if user != b"default" || !fits {
                 return wrong_pass(sink);
             }
-            is_authenticated = true;
+            client.is_authenticated = true;
             index += 3;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
-            name = Some(args.flat(index + 1));
+            if let Err(text) = name_client(client, args.flat(index + 1)) {
+                return reply::error(sink, text);
+            }
             index += 2;
         } else {
-            let text = format!("ERR Syntax error in HELLO option '{}'", String::from_utf8_lossy(word));
-            return reply::error(sink, &text);
+            let text = [b"ERR Syntax error in HELLO option '", reply::quoted(word), b"'"].concat();
+            return reply::error_bytes(sink, &text);
         }
     }
-    if !is_authenticated {
+    if !client.is_authenticated {
         return reply::error(
             sink,
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
@@ -427,16 +434,6 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
              same time",
         );
     }
-    if let Some(name) = name {
-        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-            return reply::error(
-                sink,
-                "ERR Client names cannot contain spaces, newlines or special characters.",
-            );
-        }
-        client.name = name.to_vec();
-    }
-    client.is_authenticated = true;
     client.proto = proto;
     let mode = if client.port == crate::Port::Lane { "cluster" } else { "standalone" };
     reply::map(sink, proto, 7);

@@ -28,8 +28,10 @@ pub(crate) fn put(command: &Command, out: &mut impl Put) -> bool {
 }
 
 /// What a subcommand in a shape that it does not have is told, its name as the client wrote it.
-pub(crate) fn unknown_shape(container: &str, args: Args<'_>) -> String {
+pub(crate) fn unknown_shape(container: &str, args: Args<'_>) -> Vec<u8> {
     let name = args.flat(1);
-    let name = String::from_utf8_lossy(&name[..name.len().min(128)]);
-    format!("ERR unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP.")
+    let name = &name[..name.len().min(128)];
+    let end = format!("'. Try {container} HELP.");
+    [b"ERR unknown subcommand or wrong number of arguments for '", reply::quoted(name), end.as_bytes()]
+        .concat()
 }

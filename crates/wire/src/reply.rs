@@ -106,6 +106,11 @@ pub fn error_bytes(out: &mut impl Put, text: &[u8]) {
     out.put(b"\r\n");
 }
 
+/// A client's word as an error quotes it: up to a NUL, as C prints it.
+pub fn quoted(word: &[u8]) -> &[u8] {
+    &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
+}
+
 fn is_line_end(byte: u8) -> bool {
     byte == b'\r' || byte == b'\n'
 }

@@ -104,7 +104,7 @@ impl Condition {
                 b"xx" => condition.xx = true,
                 b"gt" => condition.gt = true,
                 b"lt" => condition.lt = true,
-                _ => return Err([b"ERR Unsupported option ", word].concat()),
+                _ => return Err([b"ERR Unsupported option ", reply::quoted(word)].concat()),
             }
         }
         if condition.nx && (condition.xx || condition.gt || condition.lt) {

@@ -46,15 +46,15 @@ impl Control {
             Id::DocumentStats | Id::PageStatus => return Begun::InSight(Order::Census),
             Id::ClientList => match clients::list_filter(args, &question.from) {
                 Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
-                Err(text) => reply::error(out, &text),
+                Err(text) => reply::error_bytes(out, &text),
             },
             Id::ClientKill => match clients::kill_filter(args, &question.from) {
                 Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
-                Err(text) => reply::error(out, &text),
+                Err(text) => reply::error_bytes(out, &text),
             },
             Id::ClientPause => match clients::pause(args, now.mono_ns) {
                 Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
-                Err(text) => reply::error(out, &text),
+                Err(text) => reply::error_bytes(out, &text),
             },
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
@@ -84,7 +84,7 @@ impl Control {
                     out.put(OK);
                 }
                 3 => reply::error(out, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"),
-                _ => reply::error(out, &help::unknown_shape("FUNCTION", args)),
+                _ => reply::error_bytes(out, &help::unknown_shape("FUNCTION", args)),
             },
             Id::MemoryMallocStats => {
                 reply::verbatim(
@@ -187,7 +187,7 @@ impl Control {
         let pairs: Vec<(&[u8], &[u8])> =
             (2..args.len()).step_by(2).map(|index| (args.flat(index), args.flat(index + 1))).collect();
         match self.config.set(&pairs) {
-            Err(text) => reply::error(out, &text),
+            Err(text) => reply::error_bytes(out, &text),
             Ok(false) => out.put(OK),
             Ok(true) => {
                 self.config.apply(&mut self.settings);

@@ -1,6 +1,6 @@
 //! CLIENT: the line that shows a connection, and the filters of LIST and KILL.
 
-use wire::reply::Proto;
+use wire::reply::{self, Proto};
 
 use crate::admin::{Filter, Pause, Portrait, address};
 use crate::help;
@@ -64,7 +64,7 @@ fn flags(client: &Portrait) -> String {
 }
 
 /// CLIENT LIST [TYPE type] [ID id …]
-pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, String> {
+pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, Vec<u8>> {
     let mut filter = Filter { asker_id: asker.id, ..Filter::default() };
     if args.len() == 2 {
         return Ok(filter);
@@ -79,20 +79,20 @@ pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, St
         // Nobody has a negative one.
         filter.ids = Some(numbers.into_iter().filter_map(|number| u64::try_from(number).ok()).collect());
     } else {
-        return Err("ERR syntax error".to_owned());
+        return Err("ERR syntax error".into());
     }
     Ok(filter)
 }
 
 /// CLIENT KILL address | option value …. True: the old form, whose reply says whether there was such a client.
-pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, bool), String> {
+pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, bool), Vec<u8>> {
     let mut filter = Filter { asker_id: asker.id, ..Filter::default() };
     if args.len() == 3 {
         filter.peer = Some(String::from_utf8_lossy(args.flat(2)).into_owned());
         return Ok((filter, true));
     }
     if !args.len().is_multiple_of(2) {
-        return Err("ERR syntax error".to_owned());
+        return Err("ERR syntax error".into());
     }
     let mut skips_asker = true;
     for index in (2..args.len()).step_by(2) {
@@ -107,14 +107,14 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
             b"addr" => filter.peer = Some(text()),
             b"laddr" => filter.local = Some(text()),
             b"user" if value == b"default" => filter.user = Some(value.to_vec()),
-            b"user" => return Err(format!("ERR No such user '{}'", text())),
+            b"user" => return Err([b"ERR No such user '", reply::quoted(value), b"'"].concat()),
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_asker = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_asker = false,
             b"maxage" => {
                 let age = wire::number::parse_i64(value).and_then(|age| u64::try_from(age).ok());
                 filter.age_s_min = Some(age.ok_or("ERR value is not an integer or out of range")?);
             }
-            _ => return Err("ERR syntax error".to_owned()),
+            _ => return Err("ERR syntax error".into()),
         }
     }
     filter.skipped_id = skips_asker.then_some(asker.id);
@@ -122,12 +122,12 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
 }
 
 /// CLIENT PAUSE milliseconds [WRITE|ALL]
-pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, String> {
+pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, Vec<u8>> {
     let is_for_all = match args.len() {
         3 => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"all") => true,
         4 if args.flat(3).eq_ignore_ascii_case(b"write") => false,
-        4 => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".to_owned()),
+        4 => return Err("ERR CLIENT PAUSE mode must be WRITE or ALL".into()),
         _ => return Err(help::unknown_shape("CLIENT", args)),
     };
     let ms = wire::number::parse_i64(args.flat(2)).ok_or("ERR timeout is not an integer or out of range")?;
@@ -139,10 +139,10 @@ fn id(text: &[u8]) -> Option<u64> {
     wire::number::parse_i64(text).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
 }
 
-fn is_normal(kind: &[u8]) -> Result<bool, String> {
+fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
     match kind.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(true),
         b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind))),
+        _ => Err([b"ERR Unknown client type '", reply::quoted(kind), b"'"].concat()),
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Setting {
     pub(super) is_fixed: bool,
     /// For one that Redis can change while it runs and this server can't: why not. Setting it to what it is passes.
     pub(super) refusal: &'static str,
+    /// Redis sets it only with `enable-protected-configs`, which it has not by default.
+    pub(super) is_protected: bool,
     /// Whether CONFIG GET shows it only to those who know its name.
     pub(super) is_hidden: bool,
     /// Whether setting it changes what the server does.
@@ -61,6 +63,7 @@ pub(super) const fn setting(name: &'static str, kind: Kind, default: &'static st
         default,
         is_fixed: false,
         refusal: "",
+        is_protected: false,
         is_hidden: false,
         is_effective: false,
     }
@@ -74,6 +77,11 @@ impl Setting {
 
     pub(super) const fn fixed(mut self) -> Setting {
         self.is_fixed = true;
+        self
+    }
+
+    pub(super) const fn protected(mut self) -> Setting {
+        (self.is_fixed, self.is_protected) = (true, true);
         self
     }
 
@@ -104,7 +112,7 @@ pub(super) struct Config {
 }
 
 /// Why a CONFIG SET changes nothing, in Redis' words.
-type Refusal = String;
+type Refusal = Vec<u8>;
 
 impl Config {
     /// The values with which the server has started; names that no table knows are left out.
@@ -164,25 +172,37 @@ impl Config {
         changed.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed.
+    /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed. As in Redis names are looked at
+    /// before values, a name that there is not before all others, and one whose value is wrong is said as Redis writes it.
     pub(super) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<bool, Refusal> {
-        let mut changed = BTreeMap::new();
-        for (name, value) in pairs {
-            let Some(index) = find(name) else {
-                let name = String::from_utf8_lossy(name);
-                return Err(format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'"));
-            };
+        if let Some((name, _)) = pairs.iter().find(|(name, _)| find(name).is_none()) {
+            let front = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+            return Err([front, reply::quoted(name), b"'"].concat());
+        }
+        let mut indices = Vec::with_capacity(pairs.len());
+        for (name, _) in pairs {
+            let index = find(name).expect("all names were found");
             let setting = &SETTINGS[index];
-            let refused = |why: &str| {
-                let name = String::from_utf8_lossy(name);
-                Err(format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}"))
-            };
+            if setting.is_protected {
+                return Err(refusal(name, "can't set protected config"));
+            }
             if setting.is_fixed && setting.refusal.is_empty() {
-                return refused("can't set immutable config");
+                return Err(refusal(name, "can't set immutable config"));
             }
-            if changed.contains_key(&index) {
-                return refused("duplicate parameter");
+            if indices.contains(&index) {
+                return Err(refusal(name, "duplicate parameter"));
             }
+            indices.push(index);
+        }
+        let mut changed = BTreeMap::new();
+        for (index, (name, value)) in indices.into_iter().zip(pairs) {
+            let setting = &SETTINGS[index];
+            let name = if setting.alias.as_bytes().eq_ignore_ascii_case(name) {
+                setting.alias
+            } else {
+                setting.name
+            };
+            let refused = |why: &str| Err(refusal(name.as_bytes(), why));
             match parse(setting.kind, value, self.at(index)) {
                 Ok(value) if setting.is_fixed && value != self.at(index) => return refused(setting.refusal),
                 Ok(value) => changed.insert(index, value),
@@ -239,6 +259,11 @@ impl Config {
     }
 }
 
+fn refusal(name: &[u8], why: &str) -> Refusal {
+    let front = b"ERR CONFIG SET failed (possibly related to argument '";
+    [front, reply::quoted(name), b"') - ", why.as_bytes()].concat()
+}
+
 fn find(name: &[u8]) -> Option<usize> {
     SETTINGS.iter().position(|setting| {
         let is_alias = !setting.alias.is_empty() && setting.alias.as_bytes().eq_ignore_ascii_case(name);
@@ -248,7 +273,8 @@ fn find(name: &[u8]) -> Option<usize> {
 
 /// A value as it is kept, or why it is none.
 fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
-    let text = std::str::from_utf8(value).map_err(|_| "argument is not UTF-8".to_owned())?;
+    let text = String::from_utf8_lossy(value);
+    let text = text.as_ref();
     let within = |number: i64, least: i64, most: i64| {
         if least <= number && number <= most {
             Ok(number)
@@ -261,7 +287,7 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
             word @ ("yes" | "no") => Ok(word.to_owned()),
             _ => Err("argument must be 'yes' or 'no'".to_owned()),
         },
-        Kind::Text => Ok(text.to_owned()),
+        Kind::Text => String::from_utf8(value.to_vec()).map_err(|_| "argument is not UTF-8".to_owned()),
         Kind::Word(words) => word(words, text).map(str::to_owned),
         Kind::Words(words) => {
             let found: Result<Vec<&str>, String> = text.split(' ').map(|text| word(words, text)).collect();
@@ -400,7 +426,7 @@ mod tests {
             }
             Err(why) => {
                 let why = format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}");
-                assert_eq!(got.unwrap_err(), why);
+                assert_eq!(String::from_utf8_lossy(&got.unwrap_err()), why);
             }
         }
     }
@@ -422,6 +448,7 @@ mod tests {
             Err("Invalid latency-tracking-info-percentiles parameters"),
         );
         check("tcp-backlog", "511", Err("can't set immutable config"));
+        check("dir", "", Err("can't set protected config"));
         // What Redis does not know may be set to what it is, as its test of all settings does.
         check("auto-pin", "none", Ok("none"));
         check("auto-pin", "cpu", Err("where connections belong is chosen at the start"));
@@ -451,7 +478,29 @@ mod tests {
         assert!(config.set(&pairs).is_err());
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
-        assert!(config.set(&twice).unwrap_err().ends_with("duplicate parameter"));
+        assert!(config.set(&twice).unwrap_err().ends_with(b"duplicate parameter"));
+    }
+
+    /// In the words and the order of `redis-server` 7.0.15.
+    #[test]
+    fn the_name_that_is_wrong_is_said() {
+        let check = |pairs: &[(&str, &[u8])], want: &str| {
+            let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_bytes(), *value)).collect();
+            let got = Config::new(&[]).set(&pairs).unwrap_err();
+            assert_eq!(String::from_utf8_lossy(&got), want);
+        };
+        let failed = |name: &str, why: &str| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let no_number = "argument couldn't be parsed into an integer";
+        check(&[("Hz", b"x")], &failed("hz", no_number));
+        check(&[("Hz", b"\xff")], &failed("hz", no_number));
+        check(&[("SLAVE-priority", b"x")], &failed("slave-priority", no_number));
+        check(&[("proc-title-template", b"\xff")], &failed("proc-title-template", "argument is not UTF-8"));
+        check(&[("hz", b"x"), ("TCP-backlog", b"1")], &failed("TCP-backlog", "can't set immutable config"));
+        check(&[("hz", b"x"), ("HZ", b"1")], &failed("HZ", "duplicate parameter"));
+        let unknown = "ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'";
+        check(&[("dir", b"/"), ("hz", b"x"), ("nosuch\0x", b"1")], unknown);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Control {
                 reply::array(out, HELP.len());
                 HELP.iter().for_each(|line| reply::simple(out, line));
             }
-            _ => reply::error(out, &help::unknown_shape("DEBUG", args)),
+            _ => reply::error_bytes(out, &help::unknown_shape("DEBUG", args)),
         }
         Begun::Answered
     }

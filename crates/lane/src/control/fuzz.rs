@@ -15,7 +15,7 @@ pub fn config(input: &[u8]) {
         let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         let before = shown(&config);
         if let Err(why) = config.set(&pairs) {
-            assert!(why.starts_with("ERR ") && shown(&config) == before, "{why}");
+            assert!(why.starts_with(b"ERR ") && shown(&config) == before, "{why:?}");
             continue;
         }
         let after = shown(&config);

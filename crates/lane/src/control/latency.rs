@@ -94,8 +94,8 @@ impl Delays {
             }
             Id::LatencyGraph => match self.series(args.flat(2)) {
                 None => {
-                    let event = String::from_utf8_lossy(args.flat(2));
-                    reply::error(out, &format!("ERR No samples available for event '{event}'"));
+                    let event = reply::quoted(args.flat(2));
+                    reply::error_bytes(out, &[b"ERR No samples available for event '", event, b"'"].concat());
                 }
                 Some((name, series)) => {
                     let text = series.graph(name, now.unix_ms / 1000);

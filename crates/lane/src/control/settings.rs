@@ -72,7 +72,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("cluster-config-file", Text, "nodes.conf").fixed(),
     setting("cluster-announce-hostname", Text, ""),
     setting("syslog-ident", Text, "redis").fixed(),
-    setting("dbfilename", Text, "dump.rdb"),
+    setting("dbfilename", Text, "dump.rdb").protected(),
     setting("appendfilename", Text, "appendonly.aof").fixed(),
     setting("appenddirname", Text, "appendonlydir").fixed(),
     setting("server_cpulist", Text, "").fixed(),
@@ -189,7 +189,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("maxmemory-clients", SizeOrPercent, "0").effective(),
     setting("repl-backlog-ttl", Number(0, i64::MAX), "3600"),
     setting("auto-aof-rewrite-min-size", Size(0, i64::MAX), "67108864"),
-    setting("dir", Text, ""),
+    setting("dir", Text, "").protected(),
     setting("save", Save, ""),
     setting(
         "client-output-buffer-limit",

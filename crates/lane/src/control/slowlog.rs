@@ -46,7 +46,7 @@ impl SlowLog {
                 Some(count @ 0..) => usize::try_from(count).unwrap_or(usize::MAX),
                 _ => return reply::error(out, "ERR count should be greater than or equal to -1"),
             },
-            _ => return reply::error(out, &help::unknown_shape("SLOWLOG", args)),
+            _ => return reply::error_bytes(out, &help::unknown_shape("SLOWLOG", args)),
         };
         let shown = self.entries.len().min(count);
         reply::array(out, shown);

@@ -54,6 +54,8 @@ fn odd_forms_are_answered_in_the_words_of_redis() {
         ("CLIENT LIST ID 0 -1", "$0\r\n\r\n"),
         ("CLIENT LIST ID 1 x", "-ERR Invalid client ID\r\n"),
         ("CLIENT KILL ID 0", "-ERR client-id should be greater than 0\r\n"),
+        ("CLIENT KILL TYPE n\0", "-ERR Unknown client type 'n'\r\n"),
+        ("CLIENT KILL SKIPME yes USER me\0x", "-ERR No such user 'me'\r\n"),
         ("CLIENT pause 1 WRITE x", &shape("pause", "CLIENT")),
         ("SLOWLOG Get 1 2", &shape("Get", "SLOWLOG")),
         ("FUNCTION FLUSH", "+OK\r\n"),
@@ -64,6 +66,17 @@ fn odd_forms_are_answered_in_the_words_of_redis() {
         ("SHUTDOWN NOSAVE SAVE", "-ERR syntax error\r\n"),
         ("BGSAVE now", "-ERR syntax error\r\n"),
         ("MEMORY USAGE a SAMPLES -1", "-ERR syntax error\r\n"),
+        ("MEMORY USAGE a SAMPLES 1 samples 0", "$-1\r\n"),
+        ("MEMORY USAGE a SAMPLES x y", "-ERR value is not an integer or out of range\r\n"),
+        ("MEMORY USAGE a SAMPLES 1 SAMPLES", "-ERR syntax error\r\n"),
+        ("EXPIRE a 1 n\0x", "-ERR Unsupported option n\r\n"),
+        ("LATENCY GRAPH x\0y", "-ERR No samples available for event 'x'\r\n"),
+        ("HELLO 3 SETNAME me FOO", "-ERR Syntax error in HELLO option 'FOO'\r\n"),
+        ("CLIENT GETNAME", "$2\r\nme\r\n"),
+        (
+            "HELLO 3 SETNAME m\u{e9} AUTH x y",
+            "-ERR Client names cannot contain spaces, newlines or special characters.\r\n",
+        ),
         ("LOLWUT VERSION x", "-ERR value is not an integer or out of range\r\n"),
         ("COMMAND GETKEYSANDFLAGS SET k v", "*1\r\n*2\r\n$1\r\nk\r\n*2\r\n+OW\r\n+update\r\n"),
         (
@@ -305,6 +318,29 @@ fn replies_may_be_switched_off() {
         ("MGET b c d", "*3\r\n$1\r\n2\r\n$1\r\n3\r\n$1\r\n4\r\n"),
         ("CLIENT REPLY maybe", "-ERR syntax error\r\n"),
     ]);
+}
+
+/// Only what is a password is left out, and of a large command, which is gathered, the front is shown.
+#[test]
+fn slow_commands_are_shown_as_far_as_they_may_be() {
+    let check = |command: &str, want: &[&str]| {
+        let mut world = World::new(2);
+        let client = world.connect();
+        world.ask(&client, "CONFIG SET slowlog-log-slower-than 0");
+        world.ask(&client, "SLOWLOG RESET");
+        world.ask(&client, command);
+        let log = world.ask(&client, "SLOWLOG GET -1");
+        assert!(log.contains(&bulks(want)), "{want:?}: {log}");
+    };
+    let hidden = "(redacted)";
+    check("HELLO 2 AUTH me secret SETNAME x", &["HELLO", "2", "AUTH", hidden, hidden, "SETNAME", "x"]);
+    check(
+        "CONFIG SET hz 10 masterauth secret timeout 0",
+        &["CONFIG", "SET", "hz", "10", "masterauth", hidden, "timeout", "0"],
+    );
+    let value = "v".repeat(33_000);
+    check(&format!("SET key {value}"), &["SET", "key", &format!("{}... (32872 more bytes)", &value[..128])]);
+    check(&format!("MSET key {value} other v"), &["MSET", "key", "... (3 more arguments)"]);
 }
 
 #[test]

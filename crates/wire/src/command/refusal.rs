@@ -3,7 +3,7 @@
 use super::entry::Command;
 use super::id::Id;
 use super::lookup::lookup;
-use crate::reply::{Put, error_bytes};
+use crate::reply::{self, Put, error_bytes};
 use crate::resp::Args;
 
 /// Most bytes of a client's words that an error quotes.
@@ -74,8 +74,7 @@ impl Refusal {
     }
 }
 
-/// The first bytes of a word, up to a NUL, as C prints it.
+/// The first bytes of a word.
 fn quoted(word: &[u8], size_max: usize) -> &[u8] {
-    let word = &word[..word.len().min(size_max)];
-    &word[..word.iter().position(|&byte| byte == 0).unwrap_or(word.len())]
+    reply::quoted(&word[..word.len().min(size_max)])
 }
