@@ -38,7 +38,7 @@ fn clients_that_go_during_a_pause_leave_nothing_behind() {
     for _ in 0..50 {
         let other = world.connect();
         send(&other, &[b"SET", b"k", b"v"]);
-        world.round(1000);
+        assert_eq!(blocked_count(&mut world, &client), 1, "it waits");
         other.cut();
         world.round(1000);
     }
