@@ -222,6 +222,15 @@ fn the_end_of_a_multi_costs_a_turn_no_more_because_it_is_longer() {
     }
 }
 
+/// A client sends a command of many keys, and the lane begins it.
+fn begin(server: &mut Server, client: &mut TcpStream, mut bytes: &[u8]) {
+    let begun_count = server.lane.stats().transactions;
+    while server.lane.stats().transactions == begun_count {
+        bytes = &bytes[client.write(bytes).unwrap_or_default()..];
+        server.turn();
+    }
+}
+
 /// What a client leaves behind when it goes.
 #[derive(Clone, Copy, Debug)]
 enum Left {
@@ -231,6 +240,8 @@ enum Left {
     Value,
     /// Many short ones.
     Values,
+    /// The same, of which none has been there when it went.
+    Awaited,
 }
 
 /// Of a client that goes a turn frees no more because its command, or the reply that it has not read, is longer.
@@ -242,12 +253,12 @@ fn what_a_client_leaves_is_freed_some_a_turn() {
         let mut client = server.clients.pop();
         let stream = client.as_mut().expect("some are connected");
         stream.set_nonblocking(true).expect("a socket can be told not to wait");
-        let value_size = if let Left::Values = left { 1024 } else { size };
+        let value_size = if let Left::Values | Left::Awaited = left { 1024 } else { size };
         let set = command(&[b"SET", b"key", &vec![b'v'; value_size]], 1);
         let ask = match left {
             Left::Command => Vec::new(),
             Left::Value => command(&[b"GETDEL", b"key"], 1),
-            Left::Values => {
+            Left::Values | Left::Awaited => {
                 let mut words = vec![b"key".as_slice(); size / value_size + 1];
                 words[0] = b"MGET";
                 command(&words, 1)
@@ -257,11 +268,17 @@ fn what_a_client_leaves_is_freed_some_a_turn() {
             most_of_a_turn(&mut server, &mut client, &set[..set.len() - 1], Some(0));
         } else {
             most_of_a_turn(&mut server, &mut client, &set, Some(5));
+        }
+        if let Left::Awaited = left {
+            // What it has not read cuts the connection off when it goes.
+            most_of_a_turn(&mut server, &mut client, &command(&[b"PING"], 1), Some(0));
+            begin(&mut server, client.as_mut().expect("it is still there"), &ask);
+        } else if !ask.is_empty() {
             most_of_a_turn(&mut server, &mut client, &ask, Some(0));
         }
         most_of_a_turn(&mut server, &mut client, b"", None)
     };
-    for left in [Left::Command, Left::Value, Left::Values] {
+    for left in [Left::Command, Left::Value, Left::Values, Left::Awaited] {
         let (short, long) = (most(24 * MIB, left), most(96 * MIB, left));
         assert!(long <= short + short / 4, "{left:?}: {short}, and {long} for four times as much");
     }
