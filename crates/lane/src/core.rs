@@ -325,14 +325,8 @@ impl Core {
         let Some(part) = self.parts.get_mut(handle) else { return };
         let was_slow = part.enters_slowly();
         let board = &self.board;
-        let after = part.step(
-            handle.to_bits(),
-            &mut self.space,
-            &mut self.locks,
-            || board.newest_number(),
-            || board.fresh_number(),
-            budget,
-        );
+        let after =
+            part.step(handle.to_bits(), &mut self.space, &mut self.locks, || board.newest_number(), budget);
         let origin = part.origin;
         if was_slow && after_is_in_line(&after) {
             self.entering.pop_front();

@@ -271,14 +271,13 @@ impl Part {
         }
     }
 
-    /// The next step. `holder` names it in the lock table; `newest` gives the newest number, `fresh` a new one.
+    /// The next step. `holder` names it in the lock table; `newest` gives the newest number.
     pub(crate) fn step(
         &mut self,
         holder: u64,
         space: &mut Keyspace,
         locks: &mut Locks,
         newest: impl Fn() -> u64,
-        fresh: impl Fn() -> u64,
         budget: &mut Budget,
     ) -> After {
         match self.state {
@@ -301,7 +300,6 @@ impl Part {
                 self.state = State::Waiting;
                 let order = match self.kind {
                     Kind::Numbered => self.number,
-                    Kind::Local if !is_short => fresh(),
                     Kind::Local | Kind::Ordered | Kind::Long => newest(),
                 };
                 locks.activate(holder, self.kind, order);
@@ -319,7 +317,6 @@ impl Part {
             }
             State::Releasing => {
                 space.release(std::mem::take(&mut self.reserved));
-                space.end_wait_for_lease(&mut self.lease_until_ns);
                 budget.spend(NAMES_PER_STEP, 0);
                 if locks.release(holder, NAMES_PER_STEP) {
                     let outcomes = std::mem::take(&mut self.outcomes);
