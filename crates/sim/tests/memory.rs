@@ -599,3 +599,45 @@ fn a_lane_whose_keys_are_nearly_all_locked_evicts_the_others() {
     }
     assert!(client.received.starts_with(b"*"), "it has its reply");
 }
+
+/// A lane that takes no turn gives nothing: who waits for its room is refused after a tenth of a second.
+#[test]
+fn nobody_waits_for_room_for_ever() {
+    let mut world = world(2, |settings| {
+        settings.memory_size_max = 16 * MIB;
+        settings.policy = Policy::AllKeysLru;
+    });
+    let mut client = world.connect(0);
+    fill(&mut world, &mut client, &format!("{{{}}}", tag_of(1, 2)), 20_000, 16 * MIB);
+    client.send(&command(&[b"SET", tag_of(0, 2).as_bytes(), &vec![b'v'; 4 << 20]]));
+    let mut waited_ms = 0;
+    while client.received.is_empty() {
+        client.pump();
+        world.turn(0);
+        world.pass(1_000_000);
+        waited_ms += u32::from(client.is_sent());
+        assert!(waited_ms < 150, "it is refused");
+    }
+    assert!(waited_ms > 90, "{waited_ms} ms");
+    assert!(std::mem::take(&mut client.received).starts_with(b"-OOM"));
+    assert_eq!(world.exchange(&mut client, &command(&[b"PING"]), 7, 9), b"+PONG\r\n");
+}
+
+/// Lanes whose keys may not go say so, and nobody waits for them.
+#[test]
+fn where_no_lane_has_room_to_give_nobody_waits() {
+    let mut world = world(4, |settings| {
+        settings.memory_size_max = 16 * MIB;
+        settings.policy = Policy::VolatileLru;
+    });
+    let mut client = world.connect(0);
+    for lane in 0..4 {
+        fill(&mut world, &mut client, &format!("{{{}}}", tag_of(lane, 4)), 8000, 16 * MIB);
+    }
+    let began_ns = world.now.mono_ns;
+    let set = command(&[b"SET", tag_of(0, 4).as_bytes(), &vec![b'v'; 4 << 20]]);
+    let got = world.exchange(&mut client, &set, 5, 2000);
+    assert!(got.starts_with(b"-OOM"));
+    let waited_ms = (world.now.mono_ns - began_ns) / 1_000_000;
+    assert!(waited_ms < 50, "{waited_ms} ms");
+}

@@ -1,7 +1,7 @@
 //! What a server of several lanes owes besides replies: bells only for sleepers, and long values that stall nobody.
 
 use net::fault::Faults;
-use sim::World;
+use sim::{Client, World};
 use wire::route::{PartitionMap, Slot};
 
 /// A key of that lane.
@@ -99,11 +99,84 @@ fn asks(world: &World) -> Vec<u64> {
 }
 
 /// The lane that serves a client: the one that counts what it asks.
-fn lane_of(world: &mut World, client: &mut sim::Client) -> usize {
+fn lane_of(world: &mut World, client: &mut Client) -> usize {
     let before: Vec<u64> = world.lanes.iter().map(|lane| lane.stats().commands().all).collect();
     assert_eq!(world.exchange(client, b"PING\r\n", 7, 9), b"+PONG\r\n");
     let is_its = |lane: &usize| world.lanes[*lane].stats().commands().all > before[*lane];
     (0..world.lanes.len()).find(is_its).expect("a lane counted it")
+}
+
+/// Who does not read what it has asked for keeps no lane awake, and has all of it in the end.
+#[test]
+fn lanes_sleep_while_a_client_does_not_read() {
+    const COUNT: usize = 400;
+    let mut world = World::quiet(2);
+    let mut client = world.connect_with(0, 1 << 20, 1 << 12);
+    let keys = [key_of(2, 0, 0), key_of(2, 1, 0)];
+    let value = [b'v'; 10_000];
+    for key in &keys {
+        assert_eq!(
+            world.exchange(&mut client, &command(&[b"SET", key.as_bytes(), &value]), 5, 20),
+            b"+OK\r\n"
+        );
+    }
+    let gets = keys.map(|key| command(&[b"GET", key.as_bytes()])).concat();
+    client.send(&gets.repeat(COUNT / 2));
+    client.push(usize::MAX);
+    rest(&mut world);
+    let size = COUNT * (value.len() + b"$10000\r\n\r\n".len());
+    for _ in 0..20_000 {
+        client.pump();
+        (0..2).for_each(|lane| world.turn_if_due(lane));
+    }
+    assert_eq!(client.received.len(), size);
+}
+
+/// So many clients end their watching that it takes several turns to tell the other lane; meanwhile one of them has begun to watch
+/// again, which the late word does not end.
+#[test]
+fn a_late_word_that_watching_is_over_does_not_end_the_next() {
+    let key = key_of(2, 1, 0);
+    let watch = command(&[b"WATCH", key.as_bytes()]);
+    for (end, want) in [
+        (vec!["UNWATCH"], "+OK\r\n+OK\r\n"),
+        (vec!["MULTI", "DISCARD"], "+OK\r\n+OK\r\n+OK\r\n"),
+        (vec!["MULTI", "EXEC"], "+OK\r\n*0\r\n+OK\r\n"),
+    ] {
+        let mut world = World::quiet(2);
+        let mut others: Vec<_> = (0..1000).map(|_| world.connect(0)).collect();
+        while world.lanes.iter().map(|lane| lane.stats().clients).sum::<u64>() < 1000 {
+            world.round();
+        }
+        let of_lane_0 = others.iter_mut().position(|client| lane_of(&mut world, client) == 0);
+        let mut client = others.swap_remove(of_lane_0.expect("both lanes have clients"));
+        others.iter_mut().for_each(|other| other.send(&watch));
+        while others.iter().any(|other| other.received != b"+OK\r\n") {
+            others.iter_mut().for_each(Client::pump);
+            world.round();
+        }
+        assert_eq!(world.exchange(&mut client, &watch, 5, 20), b"+OK\r\n");
+        // Lane 1 stands still.
+        for other in &mut others {
+            other.received.clear();
+            other.send(&command(&[b"UNWATCH"]));
+            other.pump();
+        }
+        (0..8).for_each(|_| _ = world.turn(0));
+        let lines = end.iter().flat_map(|line| command(&[line.as_bytes()]));
+        client.send(&lines.chain(watch.clone()).collect::<Vec<_>>());
+        client.pump();
+        (0..2).for_each(|_| _ = world.turn(0));
+        let got = world.exchange(&mut client, b"", want.len(), 50);
+        assert_eq!(String::from_utf8_lossy(&got), want, "{end:?}");
+        (0..50).for_each(|_| world.round());
+        let set = command(&[b"SET", key.as_bytes(), b"v"]);
+        others[0].pump();
+        others[0].received.clear();
+        assert_eq!(world.exchange(&mut others[0], &set, 5, 20), b"+OK\r\n");
+        let exec = [command(&[b"MULTI"]), command(&[b"EXEC"])].concat();
+        assert_eq!(world.exchange(&mut client, &exec, 10, 20), b"+OK\r\n*-1\r\n", "it watches after {end:?}");
+    }
 }
 
 /// A value of `size` goes in and comes out over two lanes, in chunks, while another client is answered at once.
