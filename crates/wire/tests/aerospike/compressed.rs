@@ -211,6 +211,14 @@ fn what_becomes_much_is_read_bit_by_bit_within_a_limit() {
         assert!(between_max <= 64 * 1024, "{between_max} bytes without a pause");
         assert!(held_max <= 96 * 1024, "{held_max} bytes were held");
     }
+    // Nothing of what says itself, outside and inside, that it is longer than frames may be.
+    let body_size: u64 = (128 << 20) + 1;
+    let mut frame = put_of(&vec![b'x'; 1_000_000]);
+    frame[2..8].copy_from_slice(&body_size.to_be_bytes()[2..]);
+    let mut packed = compressed(&frame);
+    packed[8..16].copy_from_slice(&(8 + body_size).to_be_bytes());
+    check_broken(&packed, 0);
+    assert_eq!(cost(&packed).0, 0);
 }
 
 #[test]

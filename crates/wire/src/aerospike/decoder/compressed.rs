@@ -148,7 +148,7 @@ impl Compressed {
                     let size = u64::from_be_bytes(*front[PROTO_HEADER_SIZE..].first_chunk().expect("inside"));
                     self.source.pass(FRONT_SIZE, used);
                     self.source.plain_left = size;
-                    if !(size64(FRAME_SIZE_MIN)..=FRAME_SIZE_MAX).contains(&size) {
+                    if size > FRAME_SIZE_MAX {
                         return Err(Stop::Broken);
                     }
                     self.stage = Stage::Header;
