@@ -362,7 +362,7 @@ impl Core {
             Input::View { .. } => peer.ask(head, args, size),
         }
         self.stats.dialects[caller.client.dialect as usize].forwarded += 1;
-        if command.barrier { Flow::Block } else { Flow::Next }
+        if command.scope == Scope::Key { Flow::Next } else { Flow::Block }
     }
 
     /// Where on a lane's own port another lane's slot is to be asked for; counted.
@@ -471,9 +471,6 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        if command.barrier && !caller.client.is_even() {
-            return halt(input);
-        }
         match command.id {
             Id::DocumentNode => return self.answer_node(caller, input.args()),
             Id::PageGet => return self.answer_page(caller, input),

@@ -157,6 +157,40 @@ fn what_is_a_barrier_waits_for_the_answers_before_it() {
     }
 }
 
+/// What concerns the connection alone waits for nobody, and is for what comes behind it.
+#[test]
+fn what_concerns_the_connection_waits_for_no_answer() {
+    let mut world = World::quiet(2);
+    let (mut client, mut other) = connect(&mut world);
+    let (here, there) = (&keys_of(0, 1)[0], &keys_there(1)[0]);
+    let lines = [
+        format!("SET {there} 7"),
+        format!("GETEX {there}"),
+        "SELECT 1".to_owned(),
+        format!("GET {there}"),
+        "HELLO 3".to_owned(),
+        format!("GET {there}"),
+        "CLIENT SETNAME me".to_owned(),
+        format!("SET {here} 1"),
+        "SELECT 0".to_owned(),
+        format!("GET {there}"),
+        "QUIT".to_owned(),
+    ];
+    lines.iter().for_each(|line| client.send(&command(line)));
+    client.pump();
+    // The other lane takes no turn, so its answers do not come.
+    for _ in 0..10 {
+        world.turn(0);
+    }
+    assert!(world.lanes[0].stats().keys == 1, "it waits for nobody");
+    rounds(&mut world, [&mut other, &mut client], 20);
+    let got = String::from_utf8_lossy(&client.received).into_owned();
+    let (before, behind) = got.split_once("%7\r\n").expect("HELLO has a map for an answer");
+    assert_eq!(before, "+OK\r\n$1\r\n7\r\n+OK\r\n$-1\r\n");
+    assert!(behind.ends_with("*0\r\n_\r\n+OK\r\n+OK\r\n+OK\r\n$1\r\n7\r\n+OK\r\n"), "{behind}");
+    assert!(client.end.at_end(), "QUIT closes when all is answered");
+}
+
 /// A key of each of three lanes.
 fn key_of_each() -> Vec<String> {
     let map = PartitionMap::even(3);

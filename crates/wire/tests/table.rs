@@ -65,13 +65,6 @@ fn entries_are_whole() {
             }
             _ => assert_eq!(command.keys.first, 0, "{} has no keys", command.name),
         }
-        // Only commands of one key and those that touch nothing may overlap with others.
-        assert!(
-            command.barrier || matches!(command.scope, Scope::Key | Scope::Connection),
-            "{}",
-            command.name
-        );
-        assert!(!command.barrier || command.scope != Scope::Key, "{}", command.name);
         assert!(
             command.work != Work::Sliced || command.scope != Scope::Connection,
             "{} runs in one piece",

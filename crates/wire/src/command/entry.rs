@@ -26,9 +26,6 @@ pub struct Command {
     pub scope: Scope,
     /// How much it can cost.
     pub work: Work,
-    /// Runs alone on its connection: everything before it is answered first, everything behind it waits. Other commands
-    /// may overlap across lanes.
-    pub barrier: bool,
     /// Hints for proxies and smart clients, in the words of COMMAND INFO.
     pub tips: &'static [&'static str],
     /// Chapter of the documentation.
@@ -339,29 +336,6 @@ pub(super) const fn implied(flags: Set<Flag>, mut own: Set<Category>) -> Set<Cat
     own.with(if flags.has(Flag::Fast) { Category::Fast } else { Category::Slow })
 }
 
-/// Commands that answer from what the lane knows already and change nothing: they need not wait for others. Every other
-/// command that is not of one key is a barrier.
-const fn is_barrier(scope: Scope, id: Id) -> bool {
-    match scope {
-        Scope::Key => false,
-        Scope::Connection => !matches!(
-            id,
-            Id::Ping
-                | Id::Echo
-                | Id::Time
-                | Id::Lolwut
-                | Id::ClusterKeyslot
-                | Id::Readonly
-                | Id::Readwrite
-                | Id::DocumentNode
-                | Id::DocumentSay
-                | Id::RecordInfo
-                | Id::RecordSay
-        ),
-        _ => true,
-    }
-}
-
 /// An entry from its parts; the rest follows from them.
 #[expect(clippy::too_many_arguments, reason = "called by the macro below only, which names them")]
 pub(super) const fn entry(
@@ -387,7 +361,6 @@ pub(super) const fn entry(
         keys: legacy_range(key_specs),
         scope,
         work,
-        barrier: is_barrier(scope, id),
         tips,
         group,
         docs,
