@@ -4,7 +4,7 @@
 A test reaches the server under test through `server()`. It runs on a free port of 127.0.0.1 with two lanes, so that
 commands cross lanes, and is ended by its pid whatever happens. A test that restarts its server or counts what arrives
 has one of its own (restartable.py). A client whose compiler or interpreter is missing or too old is skipped, and so is memtier_benchmark where it is missing: the last
-lines say so with the reason and the count, and so does the end of `make test`. redis-cli, memcached, libmemcached's tools and the packages of requirements.txt must be there. Run
+lines say so with the reason and the count, and so does the end of `make test`. redis-cli, redis-server, memcached, libmemcached's tools and the packages of requirements.txt must be there. Run
 by `make test-clients`; one file alone with `run.py redis_py`. With `--io uring` in front all servers are over io_uring (`make
 test-clients-uring`); where the kernel has none, the server says so and nothing is tested.
 """

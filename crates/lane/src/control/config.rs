@@ -173,15 +173,14 @@ impl Config {
     }
 
     /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed. As in Redis names are looked at
-    /// before values, a name that there is not before all others, and one whose value is wrong is said as Redis writes it.
+    /// before values, and one whose value is wrong is said as Redis writes it.
     pub(super) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<bool, Refusal> {
-        if let Some((name, _)) = pairs.iter().find(|(name, _)| find(name).is_none()) {
-            let front = b"ERR Unknown option or number of arguments for CONFIG SET - '";
-            return Err([front, reply::quoted(name), b"'"].concat());
-        }
         let mut indices = Vec::with_capacity(pairs.len());
         for (name, _) in pairs {
-            let index = find(name).expect("all names were found");
+            let Some(index) = find(name) else {
+                let front = b"ERR Unknown option or number of arguments for CONFIG SET - '";
+                return Err([front, reply::quoted(name), b"'"].concat());
+            };
             let setting = &SETTINGS[index];
             if setting.is_protected {
                 return Err(refusal(name, "can't set protected config"));
@@ -371,7 +370,7 @@ fn size(text: &str) -> Option<i64> {
 /// Groups of class, hard limit, soft limit, seconds; classes that are not named keep theirs.
 fn output_limits(text: &str, now: &str) -> Result<String, String> {
     let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-    if words.is_empty() || !words.len().is_multiple_of(4) {
+    if !words.len().is_multiple_of(4) {
         return Err("Wrong number of arguments in buffer limit configuration.".to_owned());
     }
     let mut kept: Vec<String> = now.split(' ').map(str::to_owned).collect();
@@ -456,6 +455,7 @@ mod tests {
         check("port", "6379", Ok("6379"));
         check("port", "1", Err("Unable to listen on this port: it is chosen at the start"));
         check("port", "65536", Err("argument must be between 0 and 65535 inclusive"));
+        check("client-output-buffer-limit", "", Ok(Config::new(&[]).value("client-output-buffer-limit")));
         check("maxmemory-clients", "7%", Ok("7%"));
         check("maxmemory-clients", "2mb", Ok("2097152"));
         check("maxmemory-clients", "101%", Err("percentage argument must be less or equal to 100"));
@@ -500,7 +500,8 @@ mod tests {
         check(&[("hz", b"x"), ("TCP-backlog", b"1")], &failed("TCP-backlog", "can't set immutable config"));
         check(&[("hz", b"x"), ("HZ", b"1")], &failed("HZ", "duplicate parameter"));
         let unknown = "ERR Unknown option or number of arguments for CONFIG SET - 'nosuch'";
-        check(&[("dir", b"/"), ("hz", b"x"), ("nosuch\0x", b"1")], unknown);
+        check(&[("hz", b"x"), ("nosuch\0x", b"1")], unknown);
+        check(&[("Dir", b"/"), ("nosuch", b"1")], &failed("Dir", "can't set protected config"));
     }
 
     #[test]
