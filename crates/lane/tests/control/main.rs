@@ -126,6 +126,14 @@ fn a_password_that_is_set_is_asked_of_new_clients_on_every_lane() {
         assert_eq!(world.ask(&client, "AUTH secret"), "+OK\r\n");
         assert_eq!(world.ask(&client, "PING"), "+PONG\r\n");
     }
+    // HELLO does what its options say one after the other.
+    let client = world.connect();
+    assert!(world.ask(&client, "HELLO 3 SETNAME me").starts_with("-NOAUTH HELLO must be called"));
+    assert!(world.ask(&client, "HELLO 3 AUTH default wrong").starts_with("-WRONGPASS "));
+    assert_eq!(world.ask(&client, "PING"), "-NOAUTH Authentication required.\r\n");
+    let option = "-ERR Syntax error in HELLO option 'FOO'\r\n";
+    assert_eq!(world.ask(&client, "HELLO 3 AUTH default secret FOO"), option);
+    assert_eq!(world.ask(&client, "CLIENT GETNAME"), "$2\r\nme\r\n");
 }
 
 #[test]
