@@ -429,8 +429,8 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
     if !client.is_authenticated {
         return reply::error(
             sink,
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
-             <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
+             <pass> option can be used to authenticate the client and select the RESP protocol version at the \
              same time",
         );
     }

@@ -189,6 +189,9 @@ impl Core {
             return match command.group {
                 Group::Document => documents::greet(caller, &self.settings, args),
                 Group::Record => records::send_away(caller, args),
+                // An EXEC that is refused says that its transaction has ended with it.
+                _ if command.id == Id::Exec => caller
+                    .refuse("EXECABORT Transaction discarded because of: NOAUTH Authentication required."),
                 _ => caller.refuse("NOAUTH Authentication required."),
             };
         }

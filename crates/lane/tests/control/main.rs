@@ -128,7 +128,15 @@ fn a_password_that_is_set_is_asked_of_new_clients_on_every_lane() {
     }
     // HELLO does what its options say one after the other.
     let client = world.connect();
-    assert!(world.ask(&client, "HELLO 3 SETNAME me").starts_with("-NOAUTH HELLO must be called"));
+    assert_eq!(
+        world.ask(&client, "HELLO 3 SETNAME me"),
+        "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option \
+         can be used to authenticate the client and select the RESP protocol version at the same time\r\n"
+    );
+    assert_eq!(
+        world.ask(&client, "EXEC"),
+        "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.\r\n"
+    );
     assert!(world.ask(&client, "HELLO 3 AUTH default wrong").starts_with("-WRONGPASS "));
     assert_eq!(world.ask(&client, "PING"), "-NOAUTH Authentication required.\r\n");
     let option = "-ERR Syntax error in HELLO option 'FOO'\r\n";
