@@ -135,7 +135,7 @@ impl<'e> Entry<'e> {
     }
 
     /// The name that OBJECT ENCODING answers: `int`, `embstr` up to 44 bytes, else `raw`, as Redis has it; a string
-    /// that was changed in place (APPEND, SETRANGE) is `raw` whatever its length.
+    /// that was changed in place (APPEND) or made by a part of it (SETRANGE, SETBIT) is `raw` whatever its length.
     pub fn encoding(&self) -> &'static str {
         match self.head.encoding() {
             Encoding::Int => "int",

@@ -212,12 +212,20 @@ impl RopeBuilder {
         RopeBuilder { root: (*rope.0).clone() }
     }
 
-    /// Makes the string `size` bytes long with zeros at its end, if it is shorter. All the zeros share one chunk.
+    /// Makes the string `size` bytes long with zeros at its end, if it is shorter. Whole chunks of zeros are one that is shared.
     pub fn pad(&mut self, size: usize) {
         assert!(size <= ROPE_SIZE_MAX, "a rope stays below its limit");
-        if self.root.size < size {
-            self.root.pad(size, &Zeros::default());
+        match size.checked_sub(self.root.size) {
+            None => {}
+            Some(few @ ..CHUNK_SIZE) => self.push(&[0; CHUNK_SIZE][..few]),
+            Some(_) => self.root.pad(size, &Zeros::default()),
         }
+    }
+
+    /// The bytes from `offset`, which is below the length so far, to the end of their chunk.
+    pub fn bytes_from(&self, offset: usize) -> &[u8] {
+        let index = offset / CHUNK_SIZE;
+        &self.root.nodes[index / NODE_COUNT].chunks[index % NODE_COUNT].0[offset % CHUNK_SIZE..]
     }
 
     /// Writes bytes at `offset`, which is at most the length so far, and lengthens the string if they reach further.
@@ -336,6 +344,28 @@ mod tests {
         let mut around = [9; 3];
         rope.copy_to(end - 300 * CHUNK_SIZE - 1, &mut around);
         assert_eq!(around, [0, b'x', 0]);
+    }
+
+    /// A builder pads by less than a chunk, over the end of one, and by many.
+    #[test]
+    fn a_builder_pads_to_any_size() {
+        let mut builder = RopeBuilder::new();
+        let mut want = 0;
+        for size in [1, 1, 0, CHUNK_SIZE - 1, CHUNK_SIZE + 5, 4 * CHUNK_SIZE + 9] {
+            builder.pad(size);
+            want = size.max(want);
+            assert_eq!(builder.len(), want);
+            builder.write(want - 1, &[7]);
+        }
+        let written = [0, CHUNK_SIZE - 2, CHUNK_SIZE + 4, 4 * CHUNK_SIZE + 8];
+        let mut at = 0;
+        while at < builder.len() {
+            let bytes = builder.bytes_from(at);
+            for (index, byte) in bytes.iter().enumerate() {
+                assert_eq!(*byte == 7, written.contains(&(at + index)), "{}", at + index);
+            }
+            at += bytes.len();
+        }
     }
 
     /// A long rope is freed in as many steps as it has parts, a shared one in one.
