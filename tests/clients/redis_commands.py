@@ -10,6 +10,9 @@ VALUES = [
     b"", b"x", b"hello", b"1", b"-7", b"42", b"0", b"3.25", b"10.0", b"a" * 44, b"b" * 45, b"z" * 1000, b"foo bar\r\n", bytes(range(1, 256)),
     b"\xff\xfe", b"ohmytext", b"mynewtext",
 ]
+BIT_OFFSETS = [b"#0", b"#1", b"#7", b"#", b"#-1", b"# 1", b"-1", b"4294967296", b"9223372036854775807", b"01", b"", b"x", b"9000"]
+FIELD_TYPES = [b"i64", b"u64", b"i65", b"u0", b"i", b"", b"8", b"U8", b"u08", b"u-1", b"x8"]
+FIELD_VALUES = [b"127", b"128", b"-129", b"65535", b"4294967296", b"-4611686018427387904", b"9223372036854775807", b"9223372036854775808", b"x"]
 KEYS = [b"a", b"b", b"c", b"d", b"e", b"f"]
 ODD_KEYS = [b"{t}1", b"{t}2", b"{t", b"{}x", b"", b"\1\xff\r\n", b"k e y", b"k" * 300, b"A", b"user:1", b"user:2", b"[a]", b"*", b"\\"]
 PATTERNS = [
@@ -18,6 +21,7 @@ PATTERNS = [
 ]
 
 # k key, v value, n number, s small number, d database, p pattern; g seconds, G milliseconds, u and U the same as unix time; c a command.
+# o the place of a bit, t the type of a field, w what is set there.
 # K some keys, V some keys with values. `[…|…]` some of these in any order, `(…|…)` one of them, `_` a blank in them. A line that is there
 # twice is drawn twice as often.
 TEMPLATES = """
@@ -43,6 +47,18 @@ DECR k
 INCRBY k n
 DECRBY k n
 INCRBYFLOAT k n
+SETBIT k o (0|1|0|1|n)
+GETBIT k o
+BITCOUNT k
+BITCOUNT k s s [BYTE|BIT]
+BITPOS k (0|1|n)
+BITPOS k (0|1) s
+BITPOS k (0|1) s s [BYTE|BIT]
+BITOP (AND|OR|XOR) k K
+BITOP (NOT|NOT|x) k k
+BITFIELD k [GET_t_o|SET_t_o_w|INCRBY_t_o_w|OVERFLOW_WRAP|OVERFLOW_SAT|OVERFLOW_FAIL]
+BITFIELD k [GET_t_o|SET_t_o_w|INCRBY_t_o_w|OVERFLOW_WRAP|OVERFLOW_SAT|OVERFLOW_FAIL]
+BITFIELD_RO k [GET_t_o|GET_t_o|SET_t_o_w]
 LCS k k [LEN|IDX|MINMATCHLEN_s|WITHMATCHLEN]
 DEL K
 UNLINK K
@@ -124,6 +140,9 @@ class Draw:
             "v": lambda: [self.value()],
             "n": lambda: [self.pick(NUMBERS)],
             "s": lambda: [b"%d" % dice.randint(-6, 12)] if self.chance(80) else [self.pick(NUMBERS)],
+            "o": lambda: [b"%d" % dice.randint(0, 200)] if self.chance(80) else [self.pick(BIT_OFFSETS)],
+            "t": lambda: [b"%c%d" % (self.pick(b"iu"), dice.randint(1, 63))] if self.chance(90) else [self.pick(FIELD_TYPES)],
+            "w": lambda: [b"%d" % dice.randint(-300, 300)] if self.chance(70) else [self.pick(FIELD_VALUES)],
             "d": lambda: [b"%d" % dice.randint(0, 3)] if self.chance(90) else [self.pick(NUMBERS)],
             "p": lambda: [self.pick(PATTERNS)],
             "g": lambda: [self.time(0, 1)],

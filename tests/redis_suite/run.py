@@ -25,7 +25,7 @@ import servers  # noqa: E402
 LANES_COUNT = 2
 FILE_SECONDS_MAX = 300
 FILES = tuple(f"unit/{name}" for name in (
-    "type/string", "type/incr", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
+    "type/string", "type/incr", "bitops", "bitfield", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
     "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other"))
 # The suite keeps these for servers that it starts itself. All they need is a server of their own that obeys CONFIG SET,
 # and every file has that here, so the mark is taken off.
@@ -36,7 +36,7 @@ TAGS = "-needs:save -large-memory"
 
 # What a listed test may wait for. The first group is other data types; what else is served is measured without it.
 TYPES = frozenset(f"needs {name}" for name in (
-    "lists", "sets", "hashes", "sorted sets", "streams", "bitmaps", "hyperloglogs"))
+    "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
     "replication", "scripts", "functions", "pub/sub", "persistence", "ACL", "MIGRATE", "client tracking"))
 # Any other difference is said in words behind this.

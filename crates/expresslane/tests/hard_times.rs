@@ -343,6 +343,9 @@ fn what_is_as_large_as_allowed_is_taken() {
     let too_long = "-ERR string exceeds maximum allowed size (proto-max-bulk-len)";
     assert_eq!(friend.say("APPEND value 1"), too_long);
     assert_eq!(friend.say("SETRANGE value 2097152 1"), too_long);
+    let behind = "-ERR bit offset is not an integer or out of range";
+    assert_eq!(friend.say("SETBIT value 16777216 1"), behind);
+    assert_eq!(friend.say("SETBIT value 16777215 1"), ":0");
     assert_eq!(friend.say("STRLEN value"), ":2097152");
     let mut longer = served.connect();
     longer.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2097153\r\n").unwrap();

@@ -3,13 +3,14 @@
 
 use std::collections::VecDeque;
 
-use store::Budget;
+use store::{Budget, Expiry};
 use wire::command::{Command, Work as Cost};
 use wire::reply::Proto;
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
-use crate::commands::{self, Progress, Step};
+use crate::commands::text::Text;
+use crate::commands::{self, Progress, Step, bitop};
 use crate::keyspace::{Call, Keyspace, Route};
 use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
 use crate::replies::{Content, Sink};
@@ -86,6 +87,9 @@ pub(crate) enum Work {
     Run { command: &'static Command, request: Request, route: Option<Route>, is_inner: bool },
     /// Copies what is at the key that is argument `index`.
     Fetch { command: &'static Command, request: Request, index: usize },
+    /// Combines the strings of BITOP's sources, which are the arguments from `first` on; the one before is the operation, or the
+    /// destination.
+    Combine { command: &'static Command, request: Request, first: usize },
     /// Puts a copy at the key that is argument `index`.
     Place { command: &'static Command, request: Request, index: usize, moved: Moved },
     /// Watches all keys of the request.
@@ -266,6 +270,7 @@ impl Part {
         match &self.jobs.front()?.work {
             Work::Run { command, request, .. }
             | Work::Fetch { command, request, .. }
+            | Work::Combine { command, request, .. }
             | Work::Place { command, request, .. } => Some((*command, Extent::of(request))),
             Work::Watch { .. } => None,
         }
@@ -410,6 +415,16 @@ impl Part {
                         Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
                     Outcome::Fetched(generic::fetch(space, &call, *index))
                 }
+                Work::Combine { command, request, first } => {
+                    let args = Args::Owned(request);
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
+                    let Some(rope) = bitop::combine(space, &call, *first, &mut self.progress, budget) else {
+                        return After::Again;
+                    };
+                    self.progress = Progress::default();
+                    Outcome::Fetched(Some(Moved { value: Text::Rope(rope), expiry: Expiry::None }))
+                }
                 Work::Place { command, request, index, moved } => {
                     let args = Args::Owned(request);
                     let call =
@@ -451,6 +466,7 @@ impl Work {
         match self {
             Work::Run { request, .. }
             | Work::Fetch { request, .. }
+            | Work::Combine { request, .. }
             | Work::Place { request, .. }
             | Work::Watch { request, .. } => space.discard(request),
         }

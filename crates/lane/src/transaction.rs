@@ -19,8 +19,7 @@ use wire::route::PartitionMap;
 use crate::Settings;
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
-use crate::commands::lcs::Lcs;
-use crate::commands::record;
+use crate::commands::{State, record};
 use crate::keyspace::{Keyspace, OOM};
 use crate::locks::{Kind, LockName, Refusal};
 use crate::monitor::ExecLines;
@@ -141,8 +140,8 @@ struct Planned {
     shares: Vec<Share>,
     /// What each lane answered.
     outcomes: Vec<(usize, Outcome)>,
-    /// LCS of strings on two lanes.
-    comparison: Option<Box<Lcs>>,
+    /// What the client's lane computes from what lanes have sent: LCS, BITOP.
+    state: Option<Box<State>>,
 }
 
 struct Share {
@@ -595,7 +594,7 @@ impl Planned {
             plan: Plan::Here,
             shares: Vec::new(),
             outcomes: Vec::new(),
-            comparison: None,
+            state: None,
         }
     }
 }

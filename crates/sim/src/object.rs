@@ -12,6 +12,8 @@ pub(crate) enum Object {
     Counter(usize),
     /// Strings under several keys, the same in each.
     Group(usize),
+    /// Bits of a string under one key.
+    Bits(usize),
     /// A number under several keys, the same in each, changed by WATCH, look and EXEC.
     Watched(usize),
 }
@@ -34,6 +36,10 @@ pub(crate) enum Op {
     Persist,
     Add(i64),
     Number,
+    /// Of at most 64 bits.
+    SetBit(u32, bool),
+    GetBit(u32),
+    CountBits,
     /// Deletes without saying whether there was anything.
     Clear,
     /// From this number to the next, or not at all.
@@ -64,12 +70,13 @@ enum Content {
     Nothing,
     Text(Text),
     Number(i64),
+    Bits(u64),
 }
 
 impl Op {
     /// Whether it leaves everything as it is, whatever it finds.
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self, Op::Get | Op::Exists | Op::Length | Op::Number)
+        matches!(self, Op::Get | Op::Exists | Op::Length | Op::Number | Op::GetBit(_) | Op::CountBits)
     }
 }
 
@@ -89,6 +96,13 @@ impl State {
         match &self.content {
             Content::Number(number) => Some(*number),
             _ => None,
+        }
+    }
+
+    fn bits(&self) -> u64 {
+        match &self.content {
+            Content::Bits(bits) => *bits,
+            _ => 0,
         }
     }
 
@@ -129,6 +143,14 @@ impl State {
                 )
             }
             Op::Number => (same(), Seen::Number(self.number())),
+            Op::SetBit(bit, value) => {
+                let (bits, mask) = (self.bits(), 1 << bit);
+                let after = if *value { bits | mask } else { bits & !mask };
+                let state = State { content: Content::Bits(after), has_ttl: self.has_ttl };
+                (state, Seen::Flag(bits & mask != 0))
+            }
+            Op::GetBit(bit) => (same(), Seen::Flag(self.bits() & 1 << bit != 0)),
+            Op::CountBits => (same(), Seen::Number(Some(self.bits().count_ones().into()))),
             Op::Advance(from) => {
                 let next = State { content: Content::Number(from + 1), has_ttl: false };
                 let is_current = self.number().unwrap_or(0) == *from;

@@ -33,6 +33,9 @@ pub(crate) struct Theme {
 
 /// Keys that are always written together under one watch: on whatever lanes chance has put them.
 pub(crate) const WATCHED_SIZE: usize = 2;
+/// Strings of bits, and the bits that are used in each: they lie so far apart that some strings are long.
+const BITS_COUNT: usize = 2;
+const BIT_COUNT: usize = 32;
 /// What accounts hold together.
 const TOTAL: i64 = 1_000_000;
 const TOKEN: &[u8] = b"the only one";
@@ -180,6 +183,11 @@ impl Author {
                     queue(self.ask_control(chance));
                 }
             }
+            4 => {
+                for request in self.unite_group(chance) {
+                    queue(request);
+                }
+            }
             _ => {
                 for _ in 0..chance.below(6) {
                     queue(self.single(chance));
@@ -218,7 +226,8 @@ impl Author {
     fn single(&mut self, chance: &mut Chance) -> Request {
         match chance.below(100) {
             0..40 => self.on_register(chance),
-            40..55 => self.on_counter(chance),
+            40..50 => self.on_counter(chance),
+            50..55 => self.on_bits(chance),
             55..75 => self.on_group(chance),
             75..80 => self.on_fleeting(chance),
             80..90 if !self.theme.flushes => match chance.below(4) {
@@ -264,7 +273,8 @@ impl Author {
         let counters = (0..theme.counter_count).map(Object::Counter);
         let groups = (0..theme.group_sizes.len()).map(Object::Group);
         let watched = (0..theme.watched_count).map(Object::Watched);
-        let all = registers.chain(counters).chain(groups).chain(watched);
+        let bits = (0..BITS_COUNT).map(Object::Bits);
+        let all = registers.chain(counters).chain(groups).chain(watched).chain(bits);
         request(&[b"FLUSHALL"], Expect::Ok(all.map(|object| (object, Op::Clear)).collect()))
     }
 
@@ -314,6 +324,38 @@ impl Author {
             5 if chance.hits(200) => request(&[b"DEL", &key], Expect::Flag(object, Op::Delete, 1)),
             _ => request(&[b"GET", &key], Expect::NumberText(object)),
         }
+    }
+
+    fn on_bits(&mut self, chance: &mut Chance) -> Request {
+        let number = chance.below(BITS_COUNT);
+        let object = Object::Bits(number);
+        let key = key("bits", number);
+        let nth = chance.below(BIT_COUNT);
+        let bit = u32::try_from(nth).expect("bits are few");
+        let offset = (nth * nth * 400).to_string().into_bytes();
+        match chance.below(4) {
+            0 => request(&[b"BITCOUNT", &key], Expect::Number(object, Op::CountBits)),
+            1 => request(&[b"GETBIT", &key, &offset], Expect::Flag(object, Op::GetBit(bit), 1)),
+            _ => {
+                let value = chance.hits(500);
+                let text: &[u8] = if value { b"1" } else { b"0" };
+                request(&[b"SETBIT", &key, &offset, text], Expect::Flag(object, Op::SetBit(bit, value), 1))
+            }
+        }
+    }
+
+    /// The keys of a group hold the same, and so does what they come to together.
+    fn unite_group(&mut self, chance: &mut Chance) -> [Request; 2] {
+        let group = chance.below(self.theme.group_sizes.len());
+        let object = Object::Group(group);
+        let whole = key("whole", group);
+        let operation: &[u8] = if chance.hits(500) { b"AND" } else { b"OR" };
+        let mut words = words(&[b"BITOP", operation, &whole]);
+        words.extend((0..self.theme.group_sizes[group]).map(|member| group_key("g", group, member)));
+        [
+            Request { words, expect: Expect::Size(object, Op::Length) },
+            request(&[b"GET", &whole], Expect::Text(object, Op::Get)),
+        ]
     }
 
     fn on_group(&mut self, chance: &mut Chance) -> Request {

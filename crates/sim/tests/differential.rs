@@ -188,6 +188,16 @@ fn command(dice: &mut Dice) -> (Vec<Vec<u8>>, Compare) {
         "mset",
         "msetnx",
         "lcs",
+        "setbit",
+        "setbit",
+        "getbit",
+        "bitcount",
+        "bitpos",
+        "bitop",
+        "bitop",
+        "bitfield",
+        "bitfield",
+        "bitfield_ro",
         "del",
         "unlink",
         "exists",
@@ -314,6 +324,54 @@ fn command(dice: &mut Dice) -> (Vec<Vec<u8>>, Compare) {
                 out.push(option.as_bytes().to_vec());
                 if option == "MINMATCHLEN" && dice.below(8) > 0 {
                     out.push(dice.pick(&["0", "2", "4", "-1", "x"]).as_bytes().to_vec());
+                }
+            }
+        }
+        "setbit" | "getbit" => {
+            let offset = dice.pick(&["0", "1", "7", "8", "100", "300001", "-1", "#1", "x", "4294967296"]);
+            out.extend([key(dice), offset.as_bytes().to_vec()]);
+            if name == "setbit" {
+                out.push(dice.pick(&["0", "1", "1", "2", "x"]).as_bytes().to_vec());
+            }
+        }
+        "bitcount" | "bitpos" => {
+            out.push(key(dice));
+            if name == "bitpos" {
+                out.push(dice.pick(&["0", "1", "0", "1", "2", "x"]).as_bytes().to_vec());
+            }
+            for _ in 0..dice.below(3) {
+                let places = ["0", "1", "-1", "7", "9", "-9", "100", "-3000", "33000", "300000", "x"];
+                out.push(dice.pick(&places).as_bytes().to_vec());
+            }
+            if dice.below(3) == 0 {
+                out.push(dice.pick(&["BIT", "byte", "bogus"]).as_bytes().to_vec());
+            }
+        }
+        "bitop" => {
+            out.push(dice.pick(&["AND", "or", "xor", "NOT", "not", "bogus"]).as_bytes().to_vec());
+            for _ in 0..2 + dice.below(4) {
+                out.push(key(dice));
+            }
+        }
+        "bitfield" | "bitfield_ro" => {
+            out.push(key(dice));
+            for _ in 0..dice.below(6) {
+                let option = dice.pick(&["GET", "get", "SET", "INCRBY", "OVERFLOW", "OVERFLOW", "bogus"]);
+                let reads = name == "bitfield_ro" && dice.below(8) > 0;
+                let option = if reads { "GET" } else { option };
+                out.push(option.as_bytes().to_vec());
+                if option == "OVERFLOW" {
+                    out.push(dice.pick(&["WRAP", "sat", "FAIL", "sat", "bogus"]).as_bytes().to_vec());
+                    continue;
+                }
+                let kinds = ["u1", "i1", "u8", "i5", "u63", "i64", "i33", "u64", "i65", "8", "u0", "u08"];
+                // A kind that is none ends the command; most are.
+                let kind = if dice.below(3) > 0 { dice.pick(&kinds[..7]) } else { dice.pick(&kinds) };
+                let offsets = ["0", "3", "#1", "#2", "63", "100", "263000", "-1", "x", "#"];
+                let offset = if dice.below(3) > 0 { dice.pick(&offsets[..7]) } else { dice.pick(&offsets) };
+                out.extend([kind.as_bytes().to_vec(), offset.as_bytes().to_vec()]);
+                if option.len() > 3 || option == "SET" {
+                    out.push(number(dice));
                 }
             }
         }

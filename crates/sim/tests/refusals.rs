@@ -130,7 +130,15 @@ fn wrong_integers() {
         "MOVE a ?",
         "SCAN 0 COUNT ?",
         "LCS a b MINMATCHLEN ?",
+        "BITCOUNT a ? 1",
+        "BITCOUNT a 1 ?",
+        "BITPOS a ?",
+        "BITPOS a 1 ?",
+        "BITPOS a 1 1 ?",
+        "BITFIELD a SET u8 0 ?",
+        "BITFIELD a INCRBY u8 0 ?",
     ];
+    let offsets = ["SETBIT a ? 1", "GETBIT a ?", "BITFIELD a SET u8 ? 1", "BITFIELD_RO a GET u8 ?"];
     let wrong = [
         "\"\"",
         "x",
@@ -153,6 +161,13 @@ fn wrong_integers() {
         for word in wrong {
             let line = line.replace('?', word);
             assert_eq!(talk.say(&line), "-ERR value is not an integer or out of range\r\n", "{line}");
+        }
+    }
+    for line in offsets {
+        for word in wrong {
+            let line = line.replace('?', word);
+            let want = "-ERR bit offset is not an integer or out of range\r\n";
+            assert_eq!(talk.say(&line), want, "{line}");
         }
     }
     assert_eq!(talk.say("GET a"), "$1\r\n1\r\n", "a refused command changes nothing");

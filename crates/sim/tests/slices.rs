@@ -241,3 +241,30 @@ fn long_values() {
         check(&mut world, &[b"lcs".to_vec(), b"b".to_vec(), b"c".to_vec()], 50);
     }
 }
+
+#[test]
+fn long_strings_of_bits() {
+    for lane_count in [1, 4] {
+        let mut world = World::quiet(lane_count);
+        let long = vec![0xff; 4 << 20];
+        for key in [b"a", b"b"] {
+            check(&mut world, &[b"set".to_vec(), key.to_vec(), long.clone()], 2);
+        }
+        // 16 slices of 16 KiB a turn.
+        let words = |line: &str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+        check(&mut world, &words("bitcount a"), 16);
+        check(&mut world, &words("bitpos a 0"), 16);
+        check(&mut world, &words("bitop xor c a b"), 16);
+        check(&mut world, &words("bitop not d a"), 16);
+        check(&mut world, &words("bitop and a a none"), 16);
+        // All are read before the first is carried out, 4,096 a turn.
+        let mut rounds = |name: &str| {
+            let mut fields = words(name);
+            fields.extend((0..40_000).flat_map(|number| words(&format!("incrby u8 #{number} 1"))));
+            let fields: Vec<&[u8]> = fields.iter().map(Vec::as_slice).collect();
+            rounds_of(&mut world, &fields, GET_ROUNDS_MAX)
+        };
+        let (coming, refused, done) = (rounds("nofields e"), rounds("bitfield_ro e"), rounds("bitfield e"));
+        assert!(coming + 8 <= refused && refused + 8 <= done, "{coming}, {refused} and {done} rounds");
+    }
+}

@@ -15,6 +15,7 @@ pub mod print;
 mod refusal;
 pub mod syntax;
 
+mod bitmap;
 mod cluster;
 mod connection;
 mod document;
@@ -35,6 +36,7 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     connection::CONNECTION,
     connection::TRANSACTIONS,
     string::STRING,
+    bitmap::BITMAP,
     generic::GENERIC,
     server::SERVER,
     server::SCRIPTING,

@@ -84,6 +84,7 @@ fn every_key_is_of_a_specification_that_exists() {
     let specs = |name: &[u8]| key_specs(&docs(lookup(name).unwrap())["arguments"]);
     assert_eq!(specs(b"lcs"), [0, 0]);
     assert_eq!(specs(b"copy"), [0, 1]);
+    assert_eq!(specs(b"bitop"), [0, 1]);
 }
 
 #[test]
@@ -255,6 +256,21 @@ fn arguments_are_printed_as_by_redis() {
             ),
         ]),
     );
+    let unit = several("unit", "oneof", &["BYTE", "BIT"].map(|unit| word(unit, &json!({}))), &{
+        json!({"since": "7.0.0", "flags": {"set": ["optional"]}})
+    });
+    check(
+        "bitcount",
+        json!([
+            key,
+            several("range", "block", &[plain("start", "integer"), plain("end", "integer"), unit], &optional)
+        ]),
+    );
+    let place = [plain("encoding", "string"), plain("offset", "integer")];
+    let more = json!({"token": "GET", "flags": {"set": ["optional", "multiple", "multiple_token"]}});
+    check("bitfield_ro", json!([key, several("get-block", "block", &place, &more)]));
+    let operation = &docs(lookup(b"bitfield").unwrap())["arguments"][1];
+    assert_eq!(operation["flags"], json!({"set": ["optional", "multiple"]}));
     let kill = docs(lookup(b"client").unwrap().subcommand(b"kill").unwrap());
     let laddr = argument(
         "laddr",
@@ -308,6 +324,7 @@ fn lines_are_read_and_shown() {
     check("[TYPE type ...] [GET]", "[TYPE type ...] [GET]");
     check("<data: key value> ...", "<key value> ...");
     check("<action: ON|OFF>", "<ON | OFF>");
+    check("[GET <each: a b> GET ...]", "[GET <a b> GET ...]");
     check("[mode: WRITE | ALL]", "[WRITE | ALL]");
     check("[arguments: version [AUTH <auth: name word>]]", "[version [AUTH <name word>]]");
     check("[BY <by: A | B b | <c: C d e> ...>]", "[BY <A | B b | <C d e> ...>]");
@@ -327,6 +344,7 @@ fn lines_that_say_nothing_are_refused() {
     check("[name: a]", "'name' names several arguments together");
     check("[name: a b | c]", "each choice is one argument, or has brackets");
     check("[name: a | ]", "each choice is one argument, or has brackets");
+    check("[A b A]", "a word that comes again has dots behind it: b");
     check("A <B b>", "two words stand before one argument: A");
     check("Key", "'Key' is no argument");
     check("name: a", "'' is no type");

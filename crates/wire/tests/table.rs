@@ -85,10 +85,10 @@ fn entries_are_whole() {
 }
 
 #[test]
-fn of_commands_of_one_key_only_those_that_copy_long_values_are_sliced() {
+fn commands_of_one_key_that_are_sliced() {
     let is_sliced = |command: &&Command| command.scope == Scope::Key && command.work == Work::Sliced;
     let names: Vec<_> = command::commands().filter(is_sliced).map(|command| command.name).collect();
-    assert_eq!(names, ["append", "setrange"]);
+    assert_eq!(names, ["append", "setrange", "bitcount", "bitfield", "bitfield_ro", "bitpos"]);
 }
 
 fn positions(line: &str) -> Option<Vec<usize>> {
@@ -110,6 +110,8 @@ fn keys_stand_where_the_table_says() {
         ("RENAME a b", &[1, 2]),
         ("COPY a b DB 2", &[1, 2]),
         ("LCS a b LEN", &[1, 2]),
+        ("BITOP AND d a b", &[2, 3, 4]),
+        ("BITOP NOT d a", &[2, 3]),
         ("OBJECT ENCODING k", &[2]),
         ("MEMORY USAGE k SAMPLES 0", &[2]),
         ("WATCH a b", &[1, 2]),
@@ -194,6 +196,19 @@ fn keys_of_a_call_are_printed_as_by_redis() {
         ("MSET a 1 b 2", false, "*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
         ("mset a 1", true, "*1\r\n*2\r\n$1\r\na\r\n~2\r\n+OW\r\n+update\r\n"),
         ("object encoding a", false, "*1\r\n$1\r\na\r\n"),
+        (
+            "bitop and d a",
+            true,
+            "*2\r\n*2\r\n$1\r\nd\r\n~2\r\n+OW\r\n+update\r\n*2\r\n$1\r\na\r\n~2\r\n+RO\r\n+access\r\n",
+        ),
+        ("bitfield a", true, "*1\r\n*2\r\n$1\r\na\r\n~2\r\n+RO\r\n+access\r\n"),
+        ("bitfield a GET u8 0 overflow sat", true, "*1\r\n*2\r\n$1\r\na\r\n~2\r\n+RO\r\n+access\r\n"),
+        (
+            "bitfield a get u8 0 set u8 0 1",
+            true,
+            "*1\r\n*2\r\n$1\r\na\r\n~3\r\n+RW\r\n+access\r\n+update\r\n",
+        ),
+        ("bitfield a get u8", true, "*1\r\n*2\r\n$1\r\na\r\n~3\r\n+RW\r\n+access\r\n+update\r\n"),
         ("nosuch x", false, "-ERR Invalid command specified\r\n"),
         ("object nosuch a", false, "-ERR Invalid command specified\r\n"),
         ("get x y", false, "-ERR Invalid number of arguments specified for command\r\n"),

@@ -1,10 +1,11 @@
 //! Keys of any type.
 
-use store::{Budget, Effect, Expiry, NewValue, Rope, Value};
+use store::{Budget, Effect, Expiry, NewValue};
 use wire::command::{Command, Id};
 use wire::number::parse_i64;
 use wire::reply::{self, OK, Put};
 
+use super::text::Text;
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, Step};
 use crate::client::Port;
@@ -74,29 +75,14 @@ pub(crate) fn type_of(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>
 
 /// A key's value and time to live, out of the shard: on its way to another key, perhaps on another lane.
 pub(crate) struct Moved {
-    value: MovedValue,
-    expiry: Expiry,
-}
-
-enum MovedValue {
-    Int(i64),
-    Bytes(Vec<u8>),
-    Rope(Rope),
+    pub(crate) value: Text,
+    pub(crate) expiry: Expiry,
 }
 
 impl Moved {
-    /// The value.
-    pub(crate) fn value(&self) -> Value<'_> {
-        match &self.value {
-            MovedValue::Int(number) => Value::Int(*number),
-            MovedValue::Bytes(bytes) => Value::Bytes(bytes),
-            MovedValue::Rope(rope) => Value::Rope(rope),
-        }
-    }
-
     /// Writes it as a bulk.
     pub(crate) fn put(&self, sink: &mut Sink<'_>) {
-        put_value(sink, self.value());
+        put_value(sink, self.value.value());
     }
 }
 
@@ -107,25 +93,16 @@ pub(crate) fn fetch(space: &mut Keyspace, call: &Call<'_>, index: usize) -> Opti
     let moves = matches!(call.command.id, Id::Rename | Id::Renamenx | Id::Move);
     let found = if moves { space.read(&key) } else { space.look_up(&key) };
     let entry = found?;
-    let value = match entry.value() {
-        Value::Bytes(bytes) => MovedValue::Bytes(bytes.to_vec()),
-        Value::Int(number) => MovedValue::Int(number),
-        Value::Rope(rope) => MovedValue::Rope(rope.clone()),
-    };
-    Some(Moved { value, expiry: entry.expires_at().map_or(Expiry::None, Expiry::At) })
+    let expiry = entry.expires_at().map_or(Expiry::None, Expiry::At);
+    Some(Moved { value: Text::of(Some(entry.value())), expiry })
 }
 
 /// Puts it at the key that is argument `index`; false when there is no memory for it.
 pub(crate) fn place(space: &mut Keyspace, call: &Call<'_>, index: usize, moved: &Moved) -> bool {
     let key = space.key(call, index);
-    let digits;
     let value = match &moved.value {
-        MovedValue::Int(number) => {
-            digits = wire::number::format_i64(*number);
-            NewValue::Bytes(digits.as_bytes())
-        }
-        MovedValue::Bytes(bytes) => NewValue::Bytes(bytes),
-        MovedValue::Rope(rope) => NewValue::Rope(rope.clone()),
+        Text::Bytes(bytes) => NewValue::Bytes(bytes),
+        Text::Rope(rope) => NewValue::Rope(rope.clone()),
     };
     space.commit(Effect::Set { key, value, expiry: moved.expiry }).is_ok()
 }

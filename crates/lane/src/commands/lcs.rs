@@ -12,10 +12,11 @@
 
 use std::collections::VecDeque;
 
-use store::{Budget, CHUNK_SIZE, Rope, Value};
+use store::{Budget, Rope};
 use wire::number::parse_i64;
 use wire::reply::{self, Proto, Put};
 
+use super::text::Text;
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, State, Step};
 use crate::keyspace::{Call, Keyspace};
@@ -63,37 +64,6 @@ impl LcsOptions {
             return Err("ERR If you want both the length and indexes, please just use IDX.");
         }
         Ok(options)
-    }
-}
-
-/// One of the two strings.
-enum Text {
-    Bytes(Vec<u8>),
-    Rope(Rope),
-}
-
-impl Text {
-    fn of(value: Option<Value<'_>>) -> Text {
-        match value {
-            None => Text::Bytes(Vec::new()),
-            Some(Value::Int(number)) => Text::Bytes(wire::number::format_i64(number).as_bytes().to_vec()),
-            Some(Value::Bytes(bytes)) => Text::Bytes(bytes.to_vec()),
-            Some(Value::Rope(rope)) => Text::Rope(rope.clone()),
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Text::Bytes(bytes) => bytes.len(),
-            Text::Rope(rope) => rope.len(),
-        }
-    }
-
-    fn at(&self, index: usize) -> u8 {
-        match self {
-            Text::Bytes(bytes) => bytes[index],
-            Text::Rope(rope) => rope.chunk(index / CHUNK_SIZE).as_ref().as_ref()[index % CHUNK_SIZE],
-        }
     }
 }
 
@@ -162,12 +132,11 @@ struct Run {
 impl Lcs {
     /// Begins with what is at the two keys, or Redis' error. `table_size_max` bounds the table, in bytes.
     pub(crate) fn new(
-        a: Option<Value<'_>>,
-        b: Option<Value<'_>>,
+        a: Text,
+        b: Text,
         options: LcsOptions,
         table_size_max: u64,
     ) -> Result<Lcs, &'static str> {
-        let (a, b) = (Text::of(a), Text::of(b));
         let cells = (a.len() as u64 + 1).saturating_mul(b.len() as u64 + 1);
         if cells.saturating_mul(CELL_SIZE as u64) > table_size_max {
             return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
@@ -307,11 +276,8 @@ impl Lcs {
         retire: &mut impl FnMut(Rope),
     ) -> Content {
         let size = i64::from(self.size.expect("asked for when it is over"));
-        for text in [self.a, self.b] {
-            if let Text::Rope(rope) = text {
-                retire(rope);
-            }
-        }
+        self.a.retire(retire);
+        self.b.retire(retire);
         if self.options.wants_size {
             reply::integer(out, size);
             return Content::default();
@@ -343,8 +309,8 @@ pub(crate) fn lcs(
         space.look_up(&first);
         space.look_up(&second);
         let begun = LcsOptions::parse(call.args).and_then(|options| {
-            let a = space.get(&first).map(|entry| entry.value());
-            let b = space.get(&second).map(|entry| entry.value());
+            let a = Text::of(space.get(&first).map(|entry| entry.value()));
+            let b = Text::of(space.get(&second).map(|entry| entry.value()));
             Lcs::new(a, b, options, space.bulk_size_max)
         });
         match begun {
@@ -374,9 +340,8 @@ mod tests {
     use super::*;
 
     fn run(a: &str, b: &str, options: LcsOptions, slice: u32) -> String {
-        let value = |text: &'static str| Some(Value::Bytes(text.as_bytes()));
-        let (a, b) = (a.to_owned().leak(), b.to_owned().leak());
-        let mut lcs = Lcs::new(value(a), value(b), options, 1 << 20).unwrap();
+        let text = |text: &str| Text::Bytes(text.as_bytes().to_vec());
+        let mut lcs = Lcs::new(text(a), text(b), options, 1 << 20).unwrap();
         while !lcs.advance(&mut Budget::new(slice, slice)) {}
         assert!(lcs.table.pieces.is_empty());
         let mut out = Content::default();
@@ -407,8 +372,8 @@ mod tests {
 
     #[test]
     fn the_table_is_bounded() {
-        let a = Some(Value::Bytes(b"0123456789"));
-        assert!(Lcs::new(a, a, LcsOptions::default(), 484).is_ok());
-        assert!(Lcs::new(a, a, LcsOptions::default(), 483).is_err());
+        let text = || Text::Bytes(b"0123456789".to_vec());
+        assert!(Lcs::new(text(), text(), LcsOptions::default(), 484).is_ok());
+        assert!(Lcs::new(text(), text(), LcsOptions::default(), 483).is_err());
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! Direct and forwarded commands, parts of transactions and slices all come through [`run`].
 
+pub(crate) mod bitfield;
+pub(crate) mod bitop;
+pub(crate) mod bits;
 pub(crate) mod counter;
 pub(crate) mod database;
 pub(crate) mod document;
@@ -15,8 +18,9 @@ pub(crate) mod range;
 pub(crate) mod record;
 pub(crate) mod scan;
 pub(crate) mod string;
+pub(crate) mod text;
 
-use store::{Budget, RopeBuilder};
+use store::{Budget, Rope, RopeBuilder};
 use wire::command::{Group, Id};
 use wire::reply;
 
@@ -26,6 +30,9 @@ use crate::locks::LockName;
 use crate::replies::Sink;
 use crate::watch::Round;
 
+use bitfield::Fields;
+use bitop::Combination;
+use bits::Scan;
 use document::inside::Inside;
 use lcs::Lcs;
 use scan::Walk;
@@ -54,6 +61,12 @@ pub(crate) enum State {
     Walking(Walk),
     /// LCS.
     Comparing(Lcs),
+    /// BITCOUNT and BITPOS, and the string that they go over.
+    Scanning(Scan, Rope),
+    /// BITOP.
+    Combining(Combination),
+    /// BITFIELD.
+    Fields(Fields),
     /// FLUSHDB, FLUSHALL and SWAPDB, at the keys that clients watch.
     Touching(Round),
     /// Paths of a document.
@@ -94,6 +107,12 @@ pub(crate) fn run(
         Id::Append => return range::append(space, call, progress, sink, budget),
         Id::Setrange => return range::setrange(space, call, progress, sink, budget),
         Id::Lcs => return lcs::lcs(space, call, progress, sink, budget),
+        Id::Getbit => bits::getbit(space, call, sink),
+        Id::Setbit => bits::setbit(space, call, sink),
+        Id::Bitcount => return bits::bitcount(space, call, progress, sink, budget),
+        Id::Bitpos => return bits::bitpos(space, call, progress, sink, budget),
+        Id::Bitop => return bitop::bitop(space, call, progress, sink, budget),
+        Id::Bitfield | Id::BitfieldRo => return bitfield::bitfield(space, call, progress, sink, budget),
         Id::Incr => counter::add(space, call, sink, Ok(1)),
         Id::Decr => counter::add(space, call, sink, Ok(-1)),
         Id::Incrby => counter::add(space, call, sink, counter::parse_step(call)),

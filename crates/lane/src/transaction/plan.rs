@@ -9,6 +9,7 @@ use super::{
     Transaction,
 };
 use crate::client::Port;
+use crate::commands::bitop::Operation;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::scan::parse_cursor;
 use crate::connection;
@@ -73,7 +74,7 @@ impl Transaction {
             Scope::Key => Plan::Whole(0),
             // A key without its value: the command refuses itself, in one place.
             Scope::Keys(_) if command.keys.step == 2 && count % 2 == 0 => Plan::Whole(0),
-            Scope::Keys(_) if command.id == Id::Copy && self.is_wrong_copy(index, around) => Plan::Whole(0),
+            Scope::Keys(_) if self.is_wrong(index, around) => Plan::Whole(0),
             Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
             Scope::Keys(combine) => Plan::Scatter(combine),
             Scope::Partition => {
@@ -109,10 +110,15 @@ impl Transaction {
         around.map.owner(slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"))).0
     }
 
-    /// COPY with wrong options refuses itself too.
-    pub(super) fn is_wrong_copy(&self, index: usize, around: &Surroundings<'_>) -> bool {
+    /// COPY with wrong options refuses itself too, and BITOP with a wrong operation.
+    fn is_wrong(&self, index: usize, around: &Surroundings<'_>) -> bool {
         let planned = &self.commands[index];
-        CopyOptions::parse(Args::Owned(&planned.request), planned.db, around.database_count).is_err()
+        let args = Args::Owned(&planned.request);
+        match planned.command.id {
+            Id::Copy => CopyOptions::parse(args, planned.db, around.database_count).is_err(),
+            Id::Bitop => Operation::parse(args).is_err(),
+            _ => false,
+        }
     }
 
     pub(super) fn plan_all_lanes(&mut self, around: &Surroundings<'_>) {
@@ -169,10 +175,14 @@ impl Transaction {
                     self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
                 }
             }
-            if command.flags.has(Flag::Denyoom) {
+            // Of BITOP's keys only the first is written.
+            if command.flags.has(Flag::Denyoom) && (command.id != Id::Bitop || key_index == keys.start) {
                 // A command of one key may make all of its arguments part of the value.
                 let args = Args::Owned(&self.commands[index].request);
-                let range = if step > 1 { key_index..key_index + step } else { 1..count };
+                let range = match command.scope {
+                    Scope::Key => 1..count,
+                    _ => key_index..key_index + step,
+                };
                 *self.lanes[at].growth.get_or_insert(0) += growth_of(&args, range);
             }
             let planned = &mut self.commands[index];
@@ -245,14 +255,16 @@ impl Transaction {
 }
 
 impl Planned {
-    /// Gives the lane at `lane` the key at `key_index`, with what belongs to it.
+    /// Gives the lane at `lane` the key at `key_index`, with what belongs to it, and what stands before all keys.
     pub(super) fn share(&mut self, lane: usize, key_index: usize, step: usize, probes: bool) {
         let name = Arg::Flat(self.command.name.as_bytes());
+        let before = 1..usize::from(self.command.keys.first);
         let at = match self.shares.iter().position(|share| share.lane == lane) {
             Some(at) => at,
             None => {
                 let mut request = Request::default();
                 request.push(name);
+                before.for_each(|index| request.push(self.request.get(index)));
                 let probe = probes.then(|| {
                     let mut probe = Request::default();
                     probe.push(Arg::Flat(b"exists"));

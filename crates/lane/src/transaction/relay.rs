@@ -1,5 +1,5 @@
-//! Commands that look before they change, over two lanes or more: RENAME, RENAMENX, COPY, MSETNX; and LCS, which looks at
-//! two lanes and changes nothing. The client's lane asks, decides, and asks again, under the same locks all along.
+//! Commands that look before they change, over two lanes or more: RENAME, RENAMENX, COPY, MSETNX, BITOP; and LCS, which
+//! looks at two lanes and changes nothing. The client's lane asks, decides, and asks again, under the same locks all along.
 //!
 //! ```text
 //!            step 0                          step 1              step 2
@@ -8,20 +8,25 @@
 //! COPY       fetch source, target exists?    place at target     –
 //! MSETNX     does any key exist?             set all             –
 //! LCS        fetch both                      –                   –
+//! BITOP      combine each lane's sources     place at target     –
 //! ```
 
+use store::Expiry;
 use wire::command::{Command, Id, lookup};
 use wire::reply::{self, Proto};
 
 use super::combine::header;
 use super::{Planned, Share};
 use crate::SLICE;
+use crate::commands::State;
+use crate::commands::bitop::{self, Combination, Operation};
 use crate::commands::generic::{CopyOptions, Moved, put_no_such_key, put_renamed};
 use crate::commands::lcs::{Lcs, LcsOptions};
+use crate::commands::text::Text;
 use crate::keyspace::{Keyspace, OOM};
 use crate::part::{Outcome, Work};
 use crate::replies::Content;
-use crate::request::{Args, Request};
+use crate::request::{Arg, Args, Request};
 
 /// What follows from the answers of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +65,9 @@ impl Planned {
             };
             return self.shares.iter_mut().map(job).collect();
         }
+        if command.id == Id::Bitop {
+            return self.bitop_jobs(step);
+        }
         let (from, to) = self.ends();
         let to_db = self.copy_options(database_count).db;
         let fetch = |lane: usize, index: usize| {
@@ -78,6 +86,36 @@ impl Planned {
                 vec![(to, to_db, Work::Place { command, request, index: 2, moved })]
             }
             _ => vec![run(from, db, "del", std::mem::take(&mut self.shares[0].request))],
+        }
+    }
+
+    /// BITOP: the lanes with sources combine theirs; then the lane of the destination, the first key, gets what came of that.
+    fn bitop_jobs(&mut self, step: u8) -> Vec<RelayJob> {
+        let (command, db) = (self.command, self.db);
+        let to = self.shares[0].lane;
+        if step == 0 {
+            // The operation comes first, and on the destination's lane that.
+            let sources = |nth: usize| if nth == 0 { 3 } else { 2 };
+            let shares = self.shares.iter_mut().enumerate();
+            return shares
+                .filter(|(nth, share)| sources(*nth) < share.request.len())
+                .map(|(nth, share)| {
+                    let request = std::mem::take(&mut share.request);
+                    (share.lane, db, Work::Combine { command, request, first: sources(nth) })
+                })
+                .collect();
+        }
+        let mut request = Request::default();
+        match self.outcomes.pop() {
+            Some((_, Outcome::Fetched(Some(moved)))) => {
+                [0, 2].into_iter().for_each(|index| request.push(self.request.get(index)));
+                vec![(to, db, Work::Place { command, request, index: 1, moved })]
+            }
+            _ => {
+                request.push(Arg::Flat(b"del"));
+                request.push(self.request.get(2));
+                vec![(to, db, Work::Run { command: entry("del"), request, route: None, is_inner: true })]
+            }
         }
     }
 
@@ -106,6 +144,8 @@ impl Planned {
     ) -> Relayed {
         let relayed = match (self.command.id, step) {
             (Id::Lcs, _) => self.compare(space, proto, out),
+            (Id::Bitop, 0) => self.unite(space),
+            (Id::Bitop, _) => self.united(out),
             (Id::Msetnx, 0) if self.has_found() => {
                 reply::integer(out, 0);
                 Relayed::Done
@@ -171,35 +211,73 @@ impl Planned {
         Relayed::Done
     }
 
+    /// BITOP: what the lanes have made of their sources is here; a slice of the work.
+    fn unite(&mut self, space: &mut Keyspace) -> Relayed {
+        let state = self.state.get_or_insert_with(|| {
+            let operation =
+                Operation::parse(Args::Owned(&self.request)).expect("planning has found it right");
+            Box::new(State::Combining(Combination::new(operation.of_shares())))
+        });
+        let State::Combining(combination) = &mut **state else { unreachable!("BITOP combines") };
+        let mut budget = SLICE;
+        while combination.advance(&mut budget) {
+            match self.outcomes.pop() {
+                Some((_, Outcome::Fetched(Some(moved)))) => combination.take(moved.value, space, &mut budget),
+                Some(_) => unreachable!("lanes send what they have combined"),
+                None => {
+                    let value = Text::Rope(combination.finish(space));
+                    if combination.size() > 0 {
+                        let moved = Moved { value, expiry: Expiry::None };
+                        self.outcomes.push((0, Outcome::Fetched(Some(moved))));
+                    }
+                    return Relayed::Next;
+                }
+            }
+        }
+        Relayed::Again
+    }
+
+    /// BITOP: the destination's lane has stored it, if it had memory.
+    fn united(&mut self, out: &mut Content) -> Relayed {
+        let Some(State::Combining(combination)) = self.state.as_deref() else {
+            unreachable!("BITOP has combined")
+        };
+        match self.outcomes.pop() {
+            Some((_, Outcome::Placed(false))) => reply::error(out, OOM),
+            _ => bitop::put_size(out, combination.size()),
+        }
+        Relayed::Done
+    }
+
     /// LCS: both strings are here; a slice of the work.
     fn compare(&mut self, space: &mut Keyspace, proto: Proto, out: &mut Content) -> Relayed {
-        if self.comparison.is_none() {
+        if self.state.is_none() {
             let (from, _) = self.ends();
             let mut take = |is_first: bool| {
                 let at = self.outcomes.iter().position(|(lane, _)| (*lane == from) == is_first);
                 match self.outcomes.swap_remove(at.expect("both lanes have answered")) {
-                    (_, Outcome::Fetched(moved)) => moved,
+                    (_, Outcome::Fetched(moved)) => moved.map(|moved| moved.value).unwrap_or_default(),
                     _ => unreachable!("LCS fetches"),
                 }
             };
             let (a, b) = (take(true), take(false));
-            let begun = LcsOptions::parse(Args::Owned(&self.request)).and_then(|options| {
-                let (a, b) = (a.as_ref().map(Moved::value), b.as_ref().map(Moved::value));
-                Lcs::new(a, b, options, space.bulk_size_max)
-            });
+            let begun = LcsOptions::parse(Args::Owned(&self.request))
+                .and_then(|options| Lcs::new(a, b, options, space.bulk_size_max));
             match begun {
-                Ok(lcs) => self.comparison = Some(Box::new(lcs)),
+                Ok(lcs) => self.state = Some(Box::new(State::Comparing(lcs))),
                 Err(text) => {
                     reply::error(out, text);
                     return Relayed::Done;
                 }
             }
         }
-        let lcs = self.comparison.as_mut().expect("just made sure of");
+        let Some(State::Comparing(lcs)) = self.state.as_deref_mut() else { unreachable!("LCS compares") };
         if !lcs.advance(&mut SLICE.clone()) {
             return Relayed::Again;
         }
-        let lcs = self.comparison.take().expect("just looked");
+        let Some(State::Comparing(lcs)) = self.state.take().map(|state| *state) else {
+            unreachable!("just looked")
+        };
         let rest = lcs.finish(proto, out, &mut |rope| space.shard.retire(rope));
         out.append(rest);
         Relayed::Done

@@ -64,6 +64,7 @@ fn word(command: &Command, argument: &Argument<'_>) -> &'static str {
         ("command|getkeys" | "command|getkeysandflags", "command", _) => "mget",
         ("hello", "protover", _) => "3",
         ("client|kill", "username", _) => "default",
+        (_, "encoding", _) => "i8",
         (_, "category", _) => "read",
         (_, "source" | "key1", _) => "one",
         (_, "pattern", _) => "*",
@@ -83,11 +84,16 @@ fn forms(command: &Command, argument: &Argument<'_>) -> Vec<String> {
         Kind::OneOf => argument.inside.iter().flat_map(|choice| forms(command, choice)).collect(),
         _ => vec![word(command, argument).to_owned()],
     };
-    if argument.multiple {
-        forms.extend(forms.clone().iter().map(|form| format!("{form} {form}")));
+    let twice =
+        |forms: &mut Vec<String>| forms.extend(forms.clone().iter().map(|form| format!("{form} {form}")));
+    if argument.multiple && !argument.multiple_token {
+        twice(&mut forms);
     }
     if let Some(token) = argument.token {
         forms.iter_mut().for_each(|form| *form = format!("{token} {form}").trim_end().to_owned());
+    }
+    if argument.multiple_token {
+        twice(&mut forms);
     }
     forms
 }

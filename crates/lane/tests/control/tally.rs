@@ -210,6 +210,24 @@ fn reading_commands_hit_and_miss() {
         ],
         &["keyspace_hits:1", "keyspace_misses:0"],
     );
+    check(
+        &[
+            "SET foo 1",
+            "SETBIT foo 1 1",
+            "SETBIT bar 1 1",
+            "GETBIT foo 1",
+            "GETBIT nope 1",
+            "BITCOUNT foo",
+            "BITPOS nope 1",
+            "BITFIELD foo GET u8 0",
+            "BITFIELD nope GET u8 0",
+            "BITFIELD foo SET u8 0 1",
+            "BITFIELD_RO nope",
+            "BITOP AND d foo nope foo",
+            "BITCOUNT foo 1",
+        ],
+        &["keyspace_hits:6", "keyspace_misses:5"],
+    );
 }
 
 /// A key is looked for before the words behind it are understood; what writes does not look.

@@ -216,6 +216,7 @@ members! {
     Group {
         Connection = "connection",
         String = "string",
+        Bitmap = "bitmap",
         Generic = "generic",
         Transactions = "transactions",
         Server = "server",

@@ -32,6 +32,9 @@ ids! {
     Append Decr Decrby Get Getdel Getex Getrange Getset Incr Incrby Incrbyfloat Lcs Mget Mset Msetnx
     Psetex Set Setex Setnx Setrange Strlen Substr
 
+    // Bitmap
+    Bitcount Bitfield BitfieldRo Bitop Bitpos Getbit Setbit
+
     // Generic
     Copy Del Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
     ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx

@@ -68,14 +68,33 @@ pub fn keys(out: &mut impl Put, proto: Proto, args: Args<'_>, flags: bool) {
     }
 }
 
-/// What a command does with a key. SET is the one whose arguments matter: it reads what was there if GET is among its options
-/// (`setGetKeys` in Redis' db.c).
+/// What a command does with a key. Of two commands the arguments matter: SET reads what was there if GET is among its options
+/// (`setGetKeys` in Redis' db.c), and BITFIELD changes nothing if it only gets (`bitfieldGetKeys`).
 fn flags_of(command: &Command, args: Args<'_>, flags: &'static str) -> &'static str {
-    if command.id != Id::Set {
-        return flags;
+    match command.id {
+        Id::Set => {
+            let reads = (3..args.len()).any(|index| args.get(index).eq_ignore_ascii_case(b"get"));
+            if reads { "RW access update" } else { "OW update" }
+        }
+        Id::Bitfield if only_gets(&args) => "RO access",
+        Id::Bitfield => "RW access update",
+        _ => flags,
     }
-    let reads = (3..args.len()).any(|index| args.get(index).eq_ignore_ascii_case(b"get"));
-    if reads { "RW access update" } else { "OW update" }
+}
+
+/// Whether a call of BITFIELD changes nothing. One that is wrong may.
+fn only_gets(args: &Args<'_>) -> bool {
+    let mut index = 2;
+    while index < args.len() {
+        let is = |name: &str| args.get(index).eq_ignore_ascii_case(name.as_bytes());
+        let more = args.len() - index - 1;
+        index += match () {
+            () if is("get") && more >= 2 => 3,
+            () if is("overflow") && more >= 1 => 2,
+            () => return false,
+        };
+    }
+    true
 }
 
 fn called(args: &Args<'_>) -> Option<&'static Command> {

@@ -11,6 +11,7 @@
 //! [name: a | b]    one of these; they have a name together
 //! <name: a b>      all of these, too
 //! key ...          once or more
+//! GET key GET ...  once or more, each time with its word
 //! ```
 //!
 //! Names and types are those of COMMAND DOCS of Redis 7.2, see <https://redis.io/docs/latest/commands/command-docs/>.
@@ -34,6 +35,8 @@ pub struct Argument<'a> {
     pub optional: bool,
     /// May it come again?
     pub multiple: bool,
+    /// Does its word come again with it?
+    pub multiple_token: bool,
     /// What stands inside of [`Kind::OneOf`] and [`Kind::Block`].
     pub inside: Vec<Argument<'a>>,
 }
@@ -80,10 +83,10 @@ impl Kind {
     /// Of an argument whose type is not written.
     fn of(name: &str) -> Kind {
         match name {
-            "key" | "key1" | "key2" | "newkey" | "source" | "destination" => Kind::Key,
+            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" => Kind::Key,
             "pattern" => Kind::Pattern,
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
-            "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db" | "end"
+            "bit" | "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db" | "end"
             | "increment" | "index" | "index1" | "index2" | "maxage" | "milliseconds" | "min-match-len"
             | "offset" | "protover" | "seconds" | "slot" | "start" | "timeout" | "version" => Kind::Integer,
             _ => Kind::String,
@@ -94,6 +97,7 @@ impl Kind {
     fn written(name: &str) -> Result<Kind, String> {
         match name {
             "string" => Ok(Kind::String),
+            "integer" => Ok(Kind::Integer),
             "double" => Ok(Kind::Double),
             _ => Err(format!("'{name}' is no type")),
         }
@@ -141,8 +145,12 @@ fn argument<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>) -> Result<A
         },
         word => named(word)?,
     };
+    let comes_again = argument.token.is_some_and(|token| words.next_if_eq(&token).is_some());
     if words.next_if_eq(&"...").is_some() {
         argument.multiple = true;
+        argument.multiple_token = comes_again;
+    } else if comes_again {
+        return Err(format!("a word that comes again has dots behind it: {}", argument.name));
     }
     Ok(argument)
 }
@@ -183,7 +191,16 @@ fn named(word: &str) -> Result<Argument<'_>, String> {
 
 fn plain<'a>(name: &str, kind: Kind) -> Argument<'a> {
     let name = name.to_ascii_lowercase();
-    Argument { name, kind, shown: None, token: None, optional: false, multiple: false, inside: Vec::new() }
+    Argument {
+        name,
+        kind,
+        shown: None,
+        token: None,
+        optional: false,
+        multiple: false,
+        multiple_token: false,
+        inside: Vec::new(),
+    }
 }
 
 fn is_token(word: &str) -> bool {
@@ -208,8 +225,12 @@ impl fmt::Display for Argument<'_> {
             _ => self.shown.unwrap_or(&self.name).to_owned(),
         };
         let (start, end) = if self.optional { ("[", "]") } else { ("", "") };
-        let dots = if self.multiple { " ..." } else { "" };
         let token = self.token.unwrap_or_default();
+        let dots = match (self.multiple, self.multiple_token) {
+            (true, true) => format!(" {token} ..."),
+            (true, false) => " ...".to_owned(),
+            (false, _) => String::new(),
+        };
         let space = if token.is_empty() || body.is_empty() { "" } else { " " };
         write!(f, "{start}{token}{space}{open}{body}{close}{dots}{end}")
     }

@@ -75,7 +75,11 @@ impl Page<'_> {
         let holds_others = !argument.inside.is_empty();
         let key_spec = (argument.kind == Kind::Key).then(|| self.key_spec());
         let since = since(self.command.docs, argument).filter(|since| outer != Some(since));
-        let flags = [("optional", argument.optional), ("multiple", argument.multiple)];
+        let flags = [
+            ("optional", argument.optional),
+            ("multiple", argument.multiple),
+            ("multiple_token", argument.multiple_token),
+        ];
         let flags = flags.into_iter().filter(|(_, is_set)| *is_set).map(|(name, _)| name);
         let has_flags = argument.optional || argument.multiple;
         let more = [key_spec.is_some(), argument.token.is_some(), since.is_some(), has_flags];
@@ -99,10 +103,13 @@ impl Page<'_> {
             text(out, "flags");
             super::statuses(out, self.proto, "", flags);
         }
+        let next = self.place + 1;
         if holds_others {
             self.arguments(out, &argument.inside, since.or(outer));
-        } else {
-            self.place += 1;
+        }
+        // Of several choices one is there.
+        if !holds_others || argument.kind == Kind::OneOf {
+            self.place = next;
         }
     }
 
