@@ -39,15 +39,17 @@ def inline(args):
 
 
 def parse(data, at):
-    """The reply at `at` as its marker and its bytes or parts, and where it ends; None where it is cut off."""
+    """The reply at `at` as its marker and its bytes or parts, None for RESP2's null, and where it ends. No reply where it is cut off."""
     end = data.find(b"\r\n", at)
     if end < 0:
         return None, at
     marker, line, at = bytes(data[at:at + 1]), bytes(data[at + 1:end]), end + 2
-    if marker in b"$=" and line != b"-1":
+    if marker in b"$*" and line == b"-1":
+        return (marker, None), at
+    if marker in b"$=":
         end = at + int(line)
         return ((marker, bytes(data[at:end])), end + 2) if len(data) >= end + 2 else (None, at)
-    if marker not in b"*%~" or line == b"-1":
+    if marker not in b"*%~":
         return (marker, line), at
     parts = []
     for _ in range(int(line) * (2 if marker == b"%" else 1)):
@@ -65,7 +67,7 @@ def is_same(left, right, rule):
     if left[0] != right[0] or left[0] == b"-":
         return False
     if rule == "kind":
-        return (left[1] == b"-1") == (right[1] == b"-1") or left[0] == b":"
+        return (left[1] is None) == (right[1] is None)
     if rule == "unordered":
         return isinstance(left[1], list) and isinstance(right[1], list) and sorted(left[1]) == sorted(right[1])
     return isinstance(rule, int) and left[0] == b":" and abs(int(left[1]) - int(right[1])) <= rule and int(left[1]) > 0 < int(right[1])
@@ -156,7 +158,8 @@ class Episode:
         """Compares the replies to a command; gives the commands that are queued behind it."""
         rules = [rule_of(args)]
         pairs = [(left, right)]
-        if args[0].upper() == b"EXEC" and left[0] == right[0] == b"*" and len(left[1]) == len(right[1]) == len(queued):
+        is_ran = args[0].upper() == b"EXEC" and left[0] == right[0] == b"*" and left[1] and right[1]
+        if is_ran and len(left[1]) == len(right[1]) == len(queued):
             rules, pairs = [rule_of(args) for args in queued], zip(left[1], right[1], strict=True)
         for rule, (one, other) in zip(rules, pairs, strict=True):
             if not is_same(one, other, rule):
