@@ -9,10 +9,16 @@ use net::{Close, Event, Limits, Net};
 fn farewell(count: usize) -> (Mem, Vec<Client>) {
     let mut net = Mem::new(Limits::default());
     let (_, port) = net.listen();
-    let clients: Vec<_> = (0..count).map(|_| port.connect()).collect();
+    let clients = part_from(&mut net, (0..count).map(|_| port.connect()));
+    (net, clients)
+}
+
+/// Lets clients in, and says farewell to them.
+fn part_from(net: &mut Mem, clients: impl Iterator<Item = Client>) -> Vec<Client> {
+    let clients: Vec<_> = clients.collect();
     let mut closed = 0;
     let mut events = Vec::new();
-    while closed < count {
+    while closed < clients.len() {
         net.poll(&mut events);
         for event in events.drain(..) {
             match event {
@@ -26,7 +32,7 @@ fn farewell(count: usize) -> (Mem, Vec<Client>) {
         }
         net.flush();
     }
-    (net, clients)
+    clients
 }
 
 #[test]
@@ -56,6 +62,35 @@ fn only_so_much_is_thrown_away() {
     let before = net.counters();
     net.poll(&mut events);
     assert_eq!(net.counters().receives, before.receives);
+}
+
+/// Those that have gone are not among them.
+#[test]
+fn who_lingers_makes_no_room_for_those_that_have_gone() {
+    let mut net = Mem::new(Limits::default());
+    let (_, port) = net.listen();
+    let first = part_from(&mut net, std::iter::once(port.connect()));
+    for _ in 0..3 {
+        for client in part_from(&mut net, (0..200).map(|_| port.connect())) {
+            client.end();
+        }
+        (0..200).for_each(|_| net.poll(&mut Vec::new()));
+    }
+    assert_eq!(first[0].write(b"x"), 1, "it lingers");
+}
+
+/// The kernel tells once of what takes several receives.
+#[test]
+fn all_that_has_come_is_thrown_away() {
+    let mut net = Mem::new(Limits::default());
+    let (_, port) = net.listen();
+    let clients = part_from(&mut net, std::iter::once(port.connect_with(300_000, 1000)));
+    assert_eq!(clients[0].write(&[0; 300_000]), 300_000);
+    for _ in 0..10 {
+        net.poll(&mut Vec::new());
+        net.flush();
+    }
+    assert_eq!(clients[0].write(&[0; 300_000]), 300_000);
 }
 
 /// However many linger and send, a turn receives little of it, and all are drained.

@@ -175,7 +175,31 @@ fn a_full_region_refuses_and_recovers() {
     assert_eq!(world.shard.commit(refused), Err(Full));
     assert_eq!(world.shard.memory().retired, 100_000, "what is refused is freed in steps too");
     world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+    // What is flushed makes way before it is its turn.
+    world.commit(Effect::Set { key, value: NewValue::Bytes(&value), expiry: Expiry::None });
     world.drain();
     world.commit(Effect::Set { key, value: NewValue::Bytes(b"again"), expiry: Expiry::None });
     world.shard.audit();
+}
+
+/// Where there is room for an entry, but none for the table, nothing stays of what is refused.
+#[test]
+fn what_is_refused_leaves_nothing_behind() {
+    for size in [1, 30, 100, 400] {
+        let mut world = World::new(5, 1, 1 << 20);
+        let value = vec![7; size];
+        let (mut number, mut refused_count) = (0, 0);
+        while refused_count < 200 {
+            let bytes = format!("h{number}").into_bytes();
+            let key = world.shard.key(0, 63, &bytes);
+            let set = Effect::Set { key, value: NewValue::Bytes(&value), expiry: Expiry::None };
+            refused_count += u32::from(world.shard.commit(set).is_err());
+            number += 1;
+        }
+        world.shard.audit();
+        world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+        world.drain();
+        let memory = world.shard.memory();
+        assert_eq!((memory.keys, memory.entries), (0, 0), "values of {size} bytes");
+    }
 }
