@@ -5,6 +5,7 @@ use lane::Settings;
 use net::fault::Faults;
 use sim::{Chance, Client, World};
 use wire::client::Counter;
+use wire::route::{PartitionMap, Slot};
 
 /// Rounds that a transaction of [`race`] takes at most once it has begun: two for its locks, two for each stage, of which RENAME, COPY
 /// and MSETNX take two each and a MULTI has four, and two until the locks are free again.
@@ -244,6 +245,37 @@ fn small_commands_keep_up_with_long_ones() {
         let (waited, count) = (outcome.multi_waited, outcome.multi_count);
         assert!(waited < 100 && count > 400, "seed {seed}: {waited} rounds, {count} are answered");
     }
+}
+
+/// A long transaction holds lanes and wants a place on the next. Before it wait many whose places another lane has not, because others
+/// wait there, with a place, for what it holds: it goes first.
+#[test]
+fn who_holds_locks_waits_for_a_place_before_the_others() {
+    const LANES: u16 = 3;
+    const ROUNDS: usize = 1000;
+    let map = PartitionMap::even(LANES);
+    let key_of = |lane| {
+        let keys = (0..).map(|number| format!("key:{number}"));
+        let mut there = keys.filter(|key| map.owner(Slot::of(key.as_bytes())).0 == lane);
+        there.next().expect("every lane has keys")
+    };
+    let keys = [key_of(0), key_of(1), key_of(2)];
+    let look = |key: &str| vec!["MULTI".to_owned(), format!("GET {key}"), "EXEC".to_owned()];
+    let groups = [(300, look(&keys[1])), (300, look(&keys[2])), (3, vec![long(&keys, LANES)])];
+    let mut world = World::quiet(LANES);
+    let mut askers = Vec::new();
+    for (count, lines) in &groups {
+        askers.extend((0..*count).map(|_| (Asker::new(world.connect(0)), lines)));
+    }
+    for _ in 0..ROUNDS {
+        for (asker, lines) in &mut askers {
+            asker.act(|| lines.to_vec());
+        }
+        world.round();
+        askers.iter_mut().for_each(|(asker, _)| asker.wait());
+    }
+    let waited = askers.iter().map(|(asker, _)| asker.waited_max).max();
+    assert!(waited.is_some_and(|rounds| rounds < ROUNDS * 3 / 4), "{waited:?} rounds");
 }
 
 /// Rings that are full, too: of a hundred lanes each holds ten asks and five parts for each other.

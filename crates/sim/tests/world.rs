@@ -1,5 +1,6 @@
 //! What a server of several lanes owes besides replies: bells only for sleepers, and long values that stall nobody.
 
+use lane::Next;
 use net::fault::Faults;
 use sim::{Client, World};
 use wire::route::{PartitionMap, Slot};
@@ -163,6 +164,7 @@ fn a_late_word_that_watching_is_over_does_not_end_the_next() {
             other.pump();
         }
         (0..8).for_each(|_| _ = world.turn(0));
+        assert_eq!(world.turn(0), Next::Again, "not all is told");
         let lines = end.iter().flat_map(|line| command(&[line.as_bytes()]));
         client.send(&lines.chain(watch.clone()).collect::<Vec<_>>());
         client.pump();
