@@ -133,6 +133,41 @@ fn lanes_sleep_while_a_client_does_not_read() {
     assert_eq!(client.received.len(), size);
 }
 
+/// A lane takes its next turn at once when another has asked for more than it answers in one, and when a pause is over.
+#[test]
+fn lanes_sleep_no_longer_than_they_may() {
+    let mut world = World::quiet(2);
+    let key = key_of(2, 1, 0);
+    let mut clients: Vec<_> = (0..24).map(|_| world.connect(0)).collect();
+    (0..20).for_each(|_| world.round());
+    for client in &mut clients {
+        client.send(&command(&[b"GET", key.as_bytes()]).repeat(60));
+        client.pump();
+    }
+    // Its own clients, and then those of the other.
+    (0..5).for_each(|_| _ = world.turn(1));
+    (0..3).for_each(|_| _ = world.turn(0));
+    assert_eq!(world.turn(1), Next::Again, "some are left");
+    assert_eq!((0..3).map(|_| world.turn(1)).last(), Some(Next::Idle));
+
+    let mut world = World::quiet(1);
+    world.attend();
+    let (mut client, mut held) = (world.connect(0), world.connect(0));
+    client.send(&command(&[b"CLIENT", b"PAUSE", b"100", b"WRITE"]));
+    for _ in 0..100 {
+        client.pump();
+        (0..world.node_count()).for_each(|node| world.turn_if_due(node));
+    }
+    held.send(&command(&[b"SET", b"k", b"v"]));
+    held.pump();
+    for ms in 0..200 {
+        (0..world.node_count()).for_each(|node| world.turn_if_due(node));
+        held.pump();
+        assert_eq!(!held.received.is_empty(), ms >= 100, "after {ms} ms");
+        world.pass(1_000_000);
+    }
+}
+
 /// So many clients end their watching that it takes several turns to tell the other lane; meanwhile one of them has begun to watch
 /// again, which the late word does not end.
 #[test]
