@@ -41,7 +41,8 @@ def serving(*words, environment=(), group=None):
     try:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while "durability" not in LOG.read_text():
-            need(process.poll() is None and time.monotonic() < deadline, f"the server does not come: {LOG.read_text()}")
+            need(process.poll() is None, f"the server has ended with {process.poll()}: {LOG.read_text()}")
+            need(time.monotonic() < deadline, f"there is no server after {WAIT_SECONDS_MAX} s: {LOG.read_text()}")
             time.sleep(0.1)
         yield process.pid, LOG.read_text()
     finally:
