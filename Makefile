@@ -141,8 +141,9 @@ test-instructions: need-toolchain
 	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long
-test-long: need-toolchain ## The long seeds of the simulation and the property tests (an hour)
+test-long: need-toolchain ## The long seeds of the simulation, the property tests and what takes minutes or redis-server (an hour)
 	@EXPRESSLANE_LONG=1 $(CARGO) test --profile quick --workspace --locked
+	@EXPRESSLANE_LONG=1 $(CARGO) test --profile quick -p sim --locked -- --ignored
 
 # Apart from `make test`, for it is timed: it wants a quiet machine, and six minutes of it.
 .PHONY: test-difference
