@@ -11,6 +11,8 @@ use super::{Lengths, Peer, SHORT_SIZE};
 const RINGS_SIZE_MAX: usize = 64 * 1024 * 1024;
 /// Nothing is gained by a larger ring: this is more than the asks that a turn's budget of commands can make.
 const ASKS_SIZE_MAX: usize = 128 * 1024;
+/// The same where one of the two is the control thread, which is asked far less: what a lane holds when it is empty is mostly rings.
+const CONTROL_ASKS_SIZE_MAX: usize = 32 * 1024;
 /// Ten answers may be under way, and what is longer than 62 bytes moves as a parcel. Of a pair with smaller rings most
 /// would be positions and counts.
 const ASKS_SIZE_MIN: usize = 512;
@@ -57,6 +59,11 @@ impl Sizes {
         sizes
     }
 
+    /// Those to and from the control thread.
+    fn of_control(&self) -> Sizes {
+        Sizes::of_pair(self.asks.min(CONTROL_ASKS_SIZE_MAX))
+    }
+
     fn of_pair(asks: usize) -> Sizes {
         let control_frames = CONTROL_FRAMES_MAX.min(asks / ASKS_SIZE_PER_CONTROL_FRAME);
         // What is free is told up to half of the ring, less a header.
@@ -92,8 +99,10 @@ pub fn mesh(lane_count: usize) -> Vec<Links> {
 pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links> {
     let node_count = lane_count + 1;
     let sizes = Sizes::of_server(lane_count);
-    let inline_size_max = INLINE_SIZE_MAX.min(payload_max(sizes.asks) / 4);
-    let answer_credit = credit(sizes.answers, ANSWER_HEADER + inline_size_max);
+    let control_sizes = sizes.of_control();
+    let sizes_of =
+        |one: usize, other: usize| if one.max(other) == lane_count { &control_sizes } else { &sizes };
+    let inline_size_max = INLINE_SIZE_MAX.min(payload_max(control_sizes.asks) / 4);
 
     let mut mailboxes: Vec<Arc<Mailbox>> = Vec::new();
     let mut senders: Vec<Vec<Option<[Producer<Parcel>; 3]>>> = Vec::new();
@@ -106,7 +115,8 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
         place(to);
         mailboxes.push(Arc::new(Mailbox::new()));
         for from in (0..node_count).filter(|&from| from != to) {
-            let [asks, answers, control] = sizes.rings().map(|(size, parcels)| ring(size, parcels));
+            let [asks, answers, control] =
+                sizes_of(from, to).rings().map(|(size, parcels)| ring(size, parcels));
             senders[from][to] = Some([asks.0, answers.0, control.0]);
             receivers[to][from] = Some([asks.1, answers.1, control.1]);
         }
@@ -118,6 +128,8 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
             let (Some([asks, answers, control]), Some([asks_in, answers_in, control_in])) = ends else {
                 return None;
             };
+            let sizes = sizes_of(me, other);
+            let answer_credit = credit(sizes.answers, ANSWER_HEADER + inline_size_max);
             Some(Peer {
                 mailbox: Arc::clone(&mailboxes[other]),
                 me,
