@@ -4,6 +4,7 @@ Used by the benchmarks here and by the client tests (tests/clients). It knows ho
 done with it is the caller's business.
 """
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -20,6 +21,8 @@ START_SECONDS_MAX = 20
 END_SECONDS_MAX = 5
 PORT_MIN = 10_000
 PORT_END = 32_768
+# Ports that were given away last: a server that is about to begin has not bound them yet.
+given = collections.deque(maxlen=1000)
 
 
 class Unavailable(Exception):
@@ -44,16 +47,20 @@ def tool(name, package):
 
 
 def free_port(count=1):
-    """The first of `count` ports in a row that nobody has bound on 127.0.0.1.
+    """The first of `count` ports in a row that nobody has bound on 127.0.0.1, and that were not given away just before.
 
     It is below those that Linux gives to connections by itself (from 32768 on). One of those could be taken while a server
     restarts, and a client that goes on trying it while nobody listens is in the end connected with itself.
     """
     while True:
         first = random.randrange(PORT_MIN, PORT_END - count)
+        ports = range(first, first + count)
+        if any(port in ports for port in given):
+            continue
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + count):
+            for port in ports:
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            given.extend(ports)
             return first
 
 
