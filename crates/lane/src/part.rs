@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use store::{Budget, Expiry};
-use wire::command::{Command, Work as Cost};
+use wire::command::{Command, Flag, Work as Cost};
 use wire::reply::Proto;
 
 use crate::client::{Client, Port};
@@ -139,6 +139,10 @@ pub(crate) struct Part {
     lease_until_ns: Option<u64>,
     /// Bytes that are kept free for it.
     reserved: u64,
+    /// There is no room for what its next job brings.
+    lacks_place: bool,
+    /// Bytes that it has brought here and that their old lane still holds.
+    arriving: u64,
     grant: Grant,
     jobs: VecDeque<Job>,
     progress: Progress,
@@ -187,6 +191,8 @@ impl Part {
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
+            lacks_place: false,
+            arriving: 0,
             grant: Grant::default(),
             jobs: VecDeque::from([job]),
             progress: Progress::default(),
@@ -221,6 +227,8 @@ impl Part {
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
+            lacks_place: false,
+            arriving: 0,
             grant: Grant::default(),
             jobs: prepare.jobs.into(),
             progress: Progress::default(),
@@ -256,6 +264,11 @@ impl Part {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
         self.goes = true;
         self.releases = releases;
+        if let Some(Job { work: Work::Place { command, moved, .. }, .. }) = jobs.first()
+            && command.flags.has(Flag::Denyoom)
+        {
+            (self.growth, self.vain_slices) = (Some(moved.size()), 0);
+        }
         self.jobs.extend(jobs);
     }
 
@@ -322,6 +335,7 @@ impl Part {
             }
             State::Releasing => {
                 space.release(std::mem::take(&mut self.reserved));
+                space.end_arrival(std::mem::take(&mut self.arriving));
                 budget.spend(NAMES_PER_STEP, 0);
                 if locks.release(holder, NAMES_PER_STEP) {
                     let outcomes = std::mem::take(&mut self.outcomes);
@@ -333,7 +347,8 @@ impl Part {
         }
     }
 
-    /// Makes room for what it may add, a slice at a time; false while there is more to do. Without room nothing runs.
+    /// Makes room for what it may add, a slice at a time; false while there is more to do. Without room nothing runs, or,
+    /// for a value that comes from elsewhere, that is not stored.
     fn has_room(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> bool {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
         // Several jobs that may add are Redis', in one of its databases or in several.
@@ -347,10 +362,16 @@ impl Part {
                 return false;
             }
             Made::Enough => {
-                self.reserved = size;
+                self.reserved += size;
                 space.reserve(size);
             }
-            Made::Held | Made::Short(_) | Made::Nothing => self.grant.lacks_room = true,
+            Made::Held | Made::Short(_) | Made::Nothing => {
+                space.want_nothing();
+                match self.jobs.front() {
+                    Some(Job { work: Work::Place { .. }, .. }) => self.lacks_place = true,
+                    _ => self.grant.lacks_room = true,
+                }
+            }
         }
         space.end_wait_for_lease(&mut self.lease_until_ns);
         self.growth = None;
@@ -429,7 +450,19 @@ impl Part {
                     let args = Args::Owned(request);
                     let call =
                         Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
-                    Outcome::Placed(generic::place(space, &call, *index, moved))
+                    let has_place = !std::mem::take(&mut self.lacks_place);
+                    let is_placed = has_place && {
+                        let size = moved.size();
+                        if command.flags.has(Flag::Denyoom) {
+                            self.reserved -= size;
+                            space.release(size);
+                        } else {
+                            self.arriving += size;
+                            space.expect_arrival(size);
+                        }
+                        generic::place(space, &call, *index, moved)
+                    };
+                    Outcome::Placed(is_placed)
                 }
                 Work::Watch { id, request } => {
                     let first = 1 + usize::try_from(self.progress.at).expect("an index");
@@ -467,8 +500,11 @@ impl Work {
             Work::Run { request, .. }
             | Work::Fetch { request, .. }
             | Work::Combine { request, .. }
-            | Work::Place { request, .. }
             | Work::Watch { request, .. } => space.discard(request),
+            Work::Place { request, moved, .. } => {
+                space.discard(request);
+                moved.value.retire(&mut |rope| space.shard.retire(rope));
+            }
         }
     }
 }

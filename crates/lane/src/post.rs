@@ -7,7 +7,7 @@ use wire::reply::Put;
 
 use crate::client::Client;
 use crate::core::{Core, Reply};
-use crate::replies::Sink;
+use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::slab::{Handle, Slab};
 use crate::tally::ErrorCode;
 
@@ -39,8 +39,9 @@ impl<N: Net> Post<'_, N> {
                 core.count_control_error(client, &reply);
             }
             match (reply, &mut output) {
-                // However much the client has not read: a few answers of 512 bytes at most can still come.
-                (Reply::Bytes(bytes), Some(output)) if client.replies.is_front(slot) => {
+                (Reply::Bytes(bytes), Some(output))
+                    if client.replies.is_front(slot) && output.len() < OUTPUT_HIGH =>
+                {
                     output.extend(bytes);
                     client.replies.pass_front();
                 }

@@ -89,6 +89,9 @@ pub(crate) struct Room {
     beside: u64,
     /// Bytes kept free for commands that have begun and will add as much.
     pub(crate) reserved: u64,
+    /// Bytes of data that another lane holds as well, and will not when the command is over that brings them here. Its lease
+    /// follows then.
+    pub(crate) arriving: u64,
     size_max: u64,
     mark: u64,
     policy: Policy,
@@ -127,6 +130,7 @@ impl Room {
             lease: Lease::new(board, lane),
             beside: 0,
             reserved: 0,
+            arriving: 0,
             size_max: u64::MAX,
             mark: u64::MAX,
             policy: Policy::NoEviction,
@@ -149,7 +153,8 @@ impl Room {
             return;
         }
         let owed = self.debt.map_or(0, |debt| debt.size).max(self.lease.excess());
-        self.size_max = self.lease.size().saturating_sub(owed).saturating_sub(self.taken());
+        let lease = self.lease.size() + self.arriving;
+        self.size_max = lease.saturating_sub(owed).saturating_sub(self.taken());
         self.mark = self.size_max.saturating_sub(self.lease.unit());
     }
 
@@ -366,6 +371,11 @@ impl Keyspace {
         self.room.waiter_count -= usize::from(until_ns.take().is_some());
     }
 
+    /// What was wanted for a command is refused: no other lane is asked for it.
+    pub(crate) fn want_nothing(&mut self) {
+        self.room.wanted = 0;
+    }
+
     /// Keeps room that was made for somebody who takes some turns to fill it.
     pub(crate) fn reserve(&mut self, size: u64) {
         self.room.reserved += size;
@@ -376,6 +386,37 @@ impl Keyspace {
     pub(crate) fn release(&mut self, size: u64) {
         self.room.reserved -= size;
         self.room.measure();
+    }
+
+    /// A value is about to come that another lane holds until the command is over: it is within the lease meanwhile.
+    pub(crate) fn expect_arrival(&mut self, size: u64) {
+        self.room.arriving += size;
+        self.room.measure();
+    }
+
+    /// What was expected is here alone.
+    pub(crate) fn end_arrival(&mut self, size: u64) {
+        self.room.arriving -= size;
+        self.room.measure();
+    }
+
+    /// Whether a value may become `size` bytes longer than the arguments said for which there was room. Where keys may go it
+    /// may become as long as a lane could hold, and the lane makes up for it afterwards.
+    pub(crate) fn may_grow(&mut self, size: usize) -> bool {
+        if size == 0 || !self.room.lease.is_limited() {
+            return true;
+        }
+        let size = size as u64;
+        if self.room.lease.size_max() < size.saturating_add(self.room.taken()) {
+            return false;
+        }
+        self.room.grow(self.shard.held().saturating_add(size));
+        if self.room.policy != Policy::NoEviction {
+            return true;
+        }
+        // Nothing goes, but what waits to be freed is room already.
+        let Some(target) = self.room.size_max.checked_sub(size) else { return false };
+        self.evict(&Locks::default(), None, target, &mut LOOKS_PER_COMMAND.clone()) == Evicted::Enough
     }
 
     /// A turn's share of making room. True when there is more to do at once.
@@ -395,7 +436,10 @@ impl Keyspace {
         match evicted {
             Evicted::More => return true,
             Evicted::Enough => {}
-            // Whatever lets go of keys brings another turn about.
+            // Whatever lets go of keys brings another turn about. Who waits may be the one that holds them.
+            Evicted::Held if self.room.debt.is_some_and(|debt| debt.is_awaited) => {
+                self.room.owe_less(self.shard.held());
+            }
             Evicted::Held => {}
             // A promise is worth what may go.
             Evicted::Nothing => self.room.owe_less(self.shard.held()),

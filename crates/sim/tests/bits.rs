@@ -359,13 +359,20 @@ fn watched_keys() {
 /// What BITOP is making takes the room of others as it grows, and gives it back.
 #[test]
 fn what_is_being_made_counts() {
+    const SIZE: usize = 12 << 20;
     for lane_count in [1, 4] {
-        let settings = Settings { memory_size_max: 20 << 20, ..Settings::default() };
-        let world = World::new(lane_count, &settings, 7, Faults::default());
+        // The source, what is made of it, the floors of the other lanes, and less than `other` takes.
+        let floors = (lane_count - 1) * 2 * (SIZE << 1) / lane_count / 64;
+        let limit = 2 * SIZE + floors + 250_000;
+        let settings = Settings { memory_size_max: limit as u64, ..Settings::default() };
+        let world = World::new(u16::try_from(lane_count).unwrap(), &settings, 7, Faults::default());
         let mut busy = world.connect(0);
         let mut talk = Talk::with(world);
-        talk.call(&[b"set", b"{k}source", &vec![7; 12 << 20]]);
-        assert_eq!(talk.say("SET {k}other 1"), "+OK\r\n");
+        let other: &[&[u8]] = &[b"set", b"{k}other", &[7; 300_000]];
+        talk.call(&[b"set", b"{k}source", &[7; SIZE]]);
+        assert_eq!(talk.call(other), b"+OK\r\n");
+        assert_eq!(talk.say("DEL {k}other"), ":1\r\n");
+        talk.rest();
         for target in [&b"{k}target"[..], b"elsewhere"] {
             let mut bytes = Vec::new();
             wire::client::command(&mut bytes, &[b"bitop", b"not", target, b"{k}source"]);
@@ -374,15 +381,17 @@ fn what_is_being_made_counts() {
                 busy.pump();
                 talk.world.round();
             }
-            assert!(talk.say("SET {k}other 2").starts_with("-OOM"), "over {lane_count} lanes");
+            let refused = talk.call(other);
+            assert!(refused.starts_with(b"-OOM"), "over {lane_count} lanes");
             busy.pump();
             assert!(busy.received.is_empty(), "it is still under way");
             let got = talk.world.exchange(&mut busy, b"", 11, 200);
             assert_eq!(got, b":12582912\r\n");
-            assert_eq!(talk.say("GET {k}other"), "$1\r\n1\r\n");
             assert_eq!(talk.call(&[b"del", target]), b":1\r\n");
             talk.rest();
-            assert_eq!(talk.say("SET {k}other 1"), "+OK\r\n", "over {lane_count} lanes");
+            assert_eq!(talk.call(other), b"+OK\r\n", "over {lane_count} lanes");
+            assert_eq!(talk.say("DEL {k}other"), ":1\r\n");
+            talk.rest();
         }
     }
 }

@@ -35,6 +35,11 @@ impl Owner {
         (0..MEMBERS).map(move |member| format!("{number}:{member}").into_bytes())
     }
 
+    /// Made of them, and longer than the command that does it.
+    fn made(&self) -> Vec<u8> {
+        format!("{}:made", self.number).into_bytes()
+    }
+
     /// Sends a command for all members, or several in a MULTI.
     fn act(&mut self, dice: &mut Dice, is_at_ease: bool) {
         self.is_at_ease = is_at_ease;
@@ -47,7 +52,7 @@ impl Owner {
             command(&mut bytes, &[vec![name.as_bytes().to_vec()], rest].concat());
         };
         self.awaited = 1;
-        match dice.below(8) {
+        match dice.below(10) {
             0..=2 => call("MSET", pairs),
             3 => call("MSETNX", pairs),
             4 => {
@@ -57,6 +62,10 @@ impl Owner {
                 self.awaited = MEMBERS + 2;
             }
             5 => call("DEL", self.keys().collect()),
+            6 => call("COPY", vec![format!("{}:0", self.number).into(), self.made(), b"REPLACE".into()]),
+            7 => {
+                call("BITOP", [vec![b"OR".into(), self.made()], self.keys().collect()].concat());
+            }
             _ => call("MGET", self.keys().collect()),
         }
         self.client.send(&bytes);

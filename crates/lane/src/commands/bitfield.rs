@@ -197,6 +197,9 @@ impl Fields {
                 let offset = byte_of(last_bit);
                 let size = space.read(&key).map_or(0, |entry| entry.value().len());
                 if size <= offset {
+                    if !space.may_grow(offset - size) {
+                        return Err(OOM);
+                    }
                     space.commit(Effect::SetRange { key, offset, bytes: &[0] }).map_err(|_| OOM)?;
                 }
             }

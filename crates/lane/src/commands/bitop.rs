@@ -214,6 +214,10 @@ pub(crate) fn bitop(
     let key = space.key(call, 2);
     if size == 0 {
         space.commit(Effect::Delete { key }).expect("deleting takes no memory");
+    } else if !space.may_grow(size) {
+        space.shard.retire(rope);
+        reply::error(sink, OOM);
+        return Step::Done;
     } else if !space.set_rope(key, rope, None, Expiry::None) {
         reply::error(sink, OOM);
         return Step::Done;

@@ -75,10 +75,12 @@ pub(crate) fn setbit(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
     space.lapse(&key);
     let value = space.read(&key).map(|entry| entry.value());
     let (offset, mask) = (byte_of(offset), mask_of(offset));
-    let is_within = value.is_some_and(|value| offset < value.len());
+    let size = value.map_or(0, |value| value.len());
     let [old] = window(value, offset);
     let new = if bit == 1 { old | mask } else { old & !mask };
-    if (old != new || !is_within) && space.commit(Effect::SetRange { key, offset, bytes: &[new] }).is_err() {
+    let is_change = old != new || size <= offset;
+    let effect = Effect::SetRange { key, offset, bytes: &[new] };
+    if is_change && !(space.may_grow(offset.saturating_sub(size)) && space.commit(effect).is_ok()) {
         return reply::error(sink, OOM);
     }
     reply::integer(sink, i64::from(old & mask != 0));

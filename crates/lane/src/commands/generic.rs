@@ -80,6 +80,11 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
+    /// Bytes that it adds where it goes, beside key and entry.
+    pub(crate) fn size(&self) -> u64 {
+        self.value.len() as u64
+    }
+
     /// Writes it as a bulk.
     pub(crate) fn put(&self, sink: &mut Sink<'_>) {
         put_value(sink, self.value.value());
@@ -186,7 +191,11 @@ pub(crate) fn copy(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     if !options.replaces && space.get(&to).is_some() {
         return reply::integer(sink, 0);
     }
-    if place(space, &there, 2, &moved) { reply::integer(sink, 1) } else { reply::error(sink, OOM) }
+    if space.may_grow(moved.value.len()) && place(space, &there, 2, &moved) {
+        reply::integer(sink, 1);
+    } else {
+        reply::error(sink, OOM);
+    }
 }
 
 /// MOVE key db. A key's lane does not depend on its database, so both places are here.

@@ -104,9 +104,14 @@ fn write(
     value: Arg<'_>,
 ) -> Step {
     let key = space.key(call, 1);
+    let size = space.get(&key).map_or(0, |entry| entry.value().len());
+    // Zeros between the string's end and the value are in no argument.
+    if !space.may_grow(offset.saturating_sub(size)) {
+        reply::error(sink, OOM);
+        return Step::Done;
+    }
     match value {
         Arg::Flat(bytes) => {
-            let size = space.get(&key).map_or(0, |entry| entry.value().len());
             budget.spend(1, bytes.len());
             match space.commit(Effect::SetRange { key, offset, bytes }) {
                 Ok(_) => reply::integer(sink, integer(size.max(offset + bytes.len()))),

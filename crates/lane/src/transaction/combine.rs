@@ -1,13 +1,12 @@
-//! Combining: the answers of the lanes become one reply, in the order of the commands and of their keys. An element of
-//! a step's budget is a command or an element of its reply, a byte of it one that is copied.
+//! Combining: the answers of the lanes become one reply, in the order of the commands and of their keys. A step combines
+//! [`ITEMS_PER_STEP`] elements.
 
-use store::Budget;
 use wire::command::{Combine, Id};
 use wire::reply::{self, OK, Put};
 use wire::route::PartitionMap;
 
 use super::relay::Relayed;
-use super::{After, Go, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
+use super::{After, Go, ITEMS_PER_STEP, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
 use crate::connection;
 use crate::keyspace::{Call, Keyspace};
 use crate::part::Outcome;
@@ -15,30 +14,26 @@ use crate::replies::Content;
 use crate::request::Args;
 
 impl Transaction {
-    pub(super) fn combine(
-        &mut self,
-        space: &mut Keyspace,
-        around: &Surroundings<'_>,
-        budget: &mut Budget,
-    ) -> After {
+    pub(super) fn combine(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
         // Once: a first command of several stages comes by here again.
         if self.is_multi && self.reply.is_empty() {
             reply::array(&mut self.reply, self.commands.len());
         }
+        let mut items_left = ITEMS_PER_STEP;
         while self.at.0 < self.stage_end {
-            if budget.is_spent() {
+            if items_left == 0 {
                 return After::Again;
             }
-            budget.spend(1, 0);
+            items_left -= 1;
             let planned = &mut self.commands[self.at.0];
             if let Plan::Relay(step) = planned.plan {
-                match planned.relay_step(step, space, self.proto, &mut self.reply, budget) {
+                match planned.relay_step(step, space, self.proto, &mut self.reply) {
                     Relayed::Next => return self.begin_stage(),
                     Relayed::Again => return After::Again,
                     Relayed::Done => {}
                 }
             }
-            let is_whole = self.combine_command(space, around, budget);
+            let is_whole = self.combine_command(space, around, &mut items_left);
             if is_whole {
                 let id = self.commands[self.at.0].command.id;
                 if self.is_multi {
@@ -68,12 +63,12 @@ impl Transaction {
         gos
     }
 
-    /// Writes the reply of one command, or as much of it as `budget` allows; true when it is whole.
+    /// Writes the reply of one command, or as much of it as `items_left` allows; true when it is whole.
     pub(super) fn combine_command(
         &mut self,
         space: &mut Keyspace,
         around: &Surroundings<'_>,
-        budget: &mut Budget,
+        items_left: &mut usize,
     ) -> bool {
         let planned = &mut self.commands[self.at.0];
         let reply = &mut self.reply;
@@ -126,7 +121,7 @@ impl Transaction {
                         around.map,
                         &self.lanes,
                         reply,
-                        budget,
+                        items_left,
                     );
                 }
                 planned.combine_at_once(combine, reply, space.draw());
@@ -211,10 +206,10 @@ impl Planned {
         map: &PartitionMap,
         lanes: &[LanePart],
         reply: &mut Content,
-        budget: &mut Budget,
+        items_left: &mut usize,
     ) -> bool {
         let count = self.request.len() - 1;
-        if budget.is_spent() {
+        if *items_left == 0 {
             return false;
         }
         if *at == 0 {
@@ -226,9 +221,10 @@ impl Planned {
             }
         }
         while *at < count {
-            if budget.is_spent() {
+            if *items_left == 0 {
                 return false;
             }
+            *items_left -= 1;
             *at += 1;
             let owner = map.owner_of(self.request.get(*at).flat().unwrap_or_default()).0;
             let of_owner = |(lane, _): &&mut (usize, Outcome)| lanes[*lane].lane == owner;
@@ -240,8 +236,7 @@ impl Planned {
                 Ok(size) => header_size + size + 2,
                 Err(_) => header_size,
             };
-            let copied = content.move_front(element, reply);
-            budget.spend(1, copied);
+            content.move_front(element, reply);
         }
         true
     }

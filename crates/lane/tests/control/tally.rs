@@ -84,6 +84,21 @@ fn a_command_that_is_refused_was_not_called() {
         &[("set", 0, 2, 0), ("mset", 0, 1, 0)],
         &["errorstat_OOM:count=3"],
     );
+    // Refused for what they would have stored, on another lane than the source's and on its own.
+    check_calls(
+        &[
+            "CONFIG SET maxmemory 1mb",
+            "SETRANGE foo 699999 x",
+            "COPY foo bar",
+            "BITOP NOT bar foo",
+            "COPY foo {foo}",
+            "SETRANGE foo 1699999 x",
+            "RENAME foo bar",
+            "CONFIG SET maxmemory 0",
+        ],
+        &[("copy", 0, 2, 0), ("bitop", 0, 1, 0), ("setrange", 1, 1, 0), ("rename", 1, 0, 0)],
+        &["errorstat_OOM:count=4"],
+    );
 }
 
 #[test]
