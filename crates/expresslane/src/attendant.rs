@@ -13,6 +13,7 @@ use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
+use crate::machine;
 use crate::pin::{self, Cards};
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
@@ -25,11 +26,12 @@ pub(crate) fn start(
     memory_size: u64,
     lanes: Vec<Berthed>,
     mut cards: Cards,
+    files_beside: u64,
 ) -> Result<Thread, String> {
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
-    let machine = ThisMachine { memory_size, signatures, config, cards };
+    let machine = ThisMachine { memory_size, signatures, config, cards, files_beside };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -84,6 +86,8 @@ struct ThisMachine {
     /// The configuration file; empty without one.
     config: PathBuf,
     cards: Cards,
+    /// Open files beside the clients'.
+    files_beside: u64,
 }
 
 impl Machine for ThisMachine {
@@ -121,6 +125,13 @@ impl Machine for ThisMachine {
 
     fn links_changed(&mut self) -> bool {
         self.cards.have_changed()
+    }
+
+    fn allow_clients(&mut self, count: usize) -> Result<(), usize> {
+        let wanted = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(self.files_beside);
+        machine::allow_files(wanted).map_err(|allowed| {
+            usize::try_from(allowed.saturating_sub(self.files_beside)).unwrap_or(usize::MAX)
+        })
     }
 
     fn warn(&mut self, line: &str) {

@@ -2,9 +2,10 @@
 //!
 //! Parsing is apart from reading, so that every format is tested without the machine that has it.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -309,12 +310,29 @@ fn memory_of(text: &str) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Sees to it that `wanted` files may be open. The soft limit is raised as far as the hard one, and that where this
-/// process is privileged to.
+/// Sees to it that `wanted` files may be open, and that the kernel has a table for them, of eight bytes each.
+///
+/// Else the table grows as files are opened, to twice its size; and whoever opens the file that finds it full waits for a grace
+/// period, some ten milliseconds, because other threads may be reading it (fs/file.c, `expand_fdtable`).
 ///
 /// # Errors
 /// How many there may be, when that is less.
 pub(crate) fn allow_files(wanted: u64) -> Result<(), u64> {
+    raise_files(wanted)?;
+    let highest = libc::c_int::try_from(wanted.saturating_sub(1)).unwrap_or(libc::c_int::MAX);
+    if let Ok(file) = File::open("/dev/null") {
+        // SAFETY: takes no pointer. What it opens is closed at once; a refusal leaves the table as it was.
+        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, highest) };
+        if copy >= 0 {
+            // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+            drop(unsafe { OwnedFd::from_raw_fd(copy) });
+        }
+    }
+    Ok(())
+}
+
+/// The soft limit is raised as far as the hard one, and that where this process is privileged to.
+fn raise_files(wanted: u64) -> Result<(), u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is writable for one rlimit.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 || limit.rlim_cur >= wanted {
@@ -432,7 +450,10 @@ mod tests {
         assert!(!facts.cpus.is_empty() && facts.memory_size > 1 << 20);
         assert_eq!(memory_of("MemTotal:       24643900 kB\nMemFree: 1 kB\n"), Some(24_643_900 * 1024));
         assert_ne!(secret().unwrap(), secret().unwrap());
-        allow_files(64).unwrap();
+        allow_files(5000).unwrap();
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let table_size = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+        assert!(table_size.trim().parse::<u32>().unwrap() >= 5000, "{table_size}");
     }
 
     #[test]

@@ -29,8 +29,8 @@ pub(crate) struct Plan {
     pub(crate) entrances: Vec<Entrance>,
     /// What their clients may name.
     pub(crate) namespaces: Namespaces,
-    /// Files that must be allowed to be open.
-    pub(crate) files_count: u64,
+    /// Files that must be allowed to be open beside the clients'.
+    pub(crate) files_beside: u64,
     /// Bytes of addresses that each lane reserves.
     pub(crate) region_size: u64,
     /// Which backend, and why.
@@ -74,9 +74,7 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     let count = |count: usize| u64::try_from(count).expect("lanes, addresses and doors are few");
     let listeners_per_lane = count(entrances.len()) * count(settings.bind.len());
     Ok(Plan {
-        files_count: u64::from(settings.maxclients)
-            + FILES_BESIDE
-            + count(cpus.len()) * (FILES_PER_LANE + listeners_per_lane),
+        files_beside: FILES_BESIDE + count(cpus.len()) * (FILES_PER_LANE + listeners_per_lane),
         cpus,
         entrances,
         namespaces: settings::namespaces(settings)?,
@@ -88,8 +86,8 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
 
 /// The sentence for a process that may open only `allowed` files.
 pub(crate) fn too_few_files(settings: &ServeSettings, plan: &Plan, allowed: u64) -> String {
-    let wanted = plan.files_count;
-    let beside = wanted - u64::from(settings.maxclients);
+    let beside = plan.files_beside;
+    let wanted = beside + u64::from(settings.maxclients);
     let cure = if allowed > beside {
         format!(", or lower --maxclients to {}", allowed - beside)
     } else {
@@ -339,12 +337,12 @@ mod tests {
     fn files_are_counted_for_clients_and_lanes() {
         let settings = settings(&["--maxclients", "1000", "--lanes", "2"]);
         let plan = plan(&settings, &machine(0..8, None)).unwrap();
-        assert_eq!(plan.files_count, 1000 + 32 + 2 * (4 + 2 * 2));
+        assert_eq!(plan.files_beside, 32 + 2 * (4 + 2 * 2));
         let more = super::plan(
             &self::settings(&["--maxclients", "1000", "--lanes", "2", "--memcached"]),
             &machine(0..8, None),
         );
-        assert_eq!(more.unwrap().files_count, 1000 + 32 + 2 * (4 + 3 * 2));
+        assert_eq!(more.unwrap().files_beside, 32 + 2 * (4 + 3 * 2));
         let problem = too_few_files(&settings, &plan, 548);
         assert!(
             problem.contains("ulimit -n 1048") && problem.contains("lower --maxclients to 500"),

@@ -68,7 +68,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     if settings.io == Io::Uring {
         net::uring::probe().map_err(|why| format!("{why}; or say --io auto or --io epoll"))?;
     }
-    machine::allow_files(plan.files_count)
+    machine::allow_files(u64::from(settings.maxclients) + plan.files_beside)
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
     let server = start(settings, &facts, &plan, home)?;
@@ -254,7 +254,8 @@ fn start(
         now: clock.now(),
     };
     let berthed = readies.iter().map(|ready| ready.berthed.clone()).collect();
-    let control = attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed, cards)?;
+    let control =
+        attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed, cards, plan.files_beside)?;
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }

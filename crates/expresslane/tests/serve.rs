@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use server::{Folder, Served, Server, Talk, command, exchange, free_port, run};
+use server::{Folder, Served, Server, Talk, command, exchange, free_port, run, status};
 
 #[test]
 fn a_server_serves_and_ends_in_order() {
@@ -158,6 +158,34 @@ fn what_is_not_allowed_ends_start_up_with_a_sentence() {
     std::fs::write(&file, "[serve\n").unwrap();
     refusal(&run(&["--config", &file]), Some(1), "not TOML in line 1");
     refusal(&run(&["--cpus", "8000"]), Some(1), "this process may not run on 8000, only on ");
+}
+
+/// A lane that opened the file for which the kernel's table has no room would wait for the kernel to make a larger one.
+#[test]
+fn there_is_room_for_as_many_clients_as_are_allowed() {
+    let folder = Folder::new("clients");
+    let port = free_port();
+    let mut command =
+        command(&["--port", &port, "--lane-ports", "off", "--lanes", "1", "--maxclients", "1500"]);
+    restrain(&mut command, 5000);
+    let server = Server::of(&folder, &mut command);
+    let room = || status(server.id(), "FDSize:");
+    assert!(room() > 1500, "{}", room());
+    let mut client = Talk::to(&port);
+    assert_eq!(client.say("CONFIG SET maxclients 4000"), "+OK");
+    assert!(room() > 4000, "{}", room());
+    let refused = client.say("CONFIG SET timeout 9 maxclients 6000");
+    let why = "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to \
+               handle the specified number of clients, try with ";
+    let most = refused.strip_prefix(why).unwrap_or_else(|| panic!("{refused}"));
+    client.send("CONFIG GET timeout");
+    let got: Vec<String> = (0..5).map(|_| client.line()).collect();
+    assert_eq!(got, ["*2", "$7", "timeout", "$1", "0"], "nothing has changed");
+    assert_eq!(client.say(&format!("CONFIG SET maxclients {most}")), "+OK");
+    assert_eq!(client.say("CONFIG SET maxclients 10"), "+OK");
+    drop(client);
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.end().0, Some(0));
 }
 
 /// The child may open so many files, and is privileged to nothing.

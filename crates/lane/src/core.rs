@@ -58,6 +58,11 @@ enum Runnable {
     Transaction(Handle<Transaction>),
 }
 
+/// Steps of parts and transactions in a turn.
+const SLICES_PER_TURN: usize = 16;
+/// What they may cost together: four of those that spend their elements, which cost more than bytes do.
+const WORK_PER_TURN: Budget = Budget::new(4 * SLICE.elements, 16 * SLICE.bytes);
+
 /// An order of the control thread that is not carried out yet.
 pub(crate) struct Ordered {
     pub(crate) ticket: u64,
@@ -440,8 +445,8 @@ impl Core {
 
     // ---- several steps
 
-    /// Takes `slices` steps of what is under way.
-    pub(crate) fn work(&mut self, slices: usize, meter: &impl Meter) -> usize {
+    /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
+    pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
         self.tell_untold();
         self.ask_control();
         for _ in 0..self.starved.len() {
@@ -451,8 +456,8 @@ impl Core {
                 break;
             }
         }
-        let mut taken = 0;
-        while taken < slices {
+        let (mut taken, mut left) = (0, WORK_PER_TURN);
+        while taken < SLICES_PER_TURN && !left.is_spent() {
             if let Some((handle, answer)) = self.heard.pop_front() {
                 self.hear_part(handle, self.id, answer);
                 continue;
@@ -463,10 +468,13 @@ impl Core {
                 Runnable::Part(handle) => self.parts.get(handle).and_then(Part::subject),
                 Runnable::Transaction(handle) => self.transactions.get(handle).and_then(Transaction::subject),
             };
+            let mut budget = SLICE;
             match runnable {
-                Runnable::Part(handle) => self.step_part(handle, &mut SLICE.clone()),
-                Runnable::Transaction(handle) => self.step_transaction(handle),
+                Runnable::Part(handle) => self.step_part(handle, &mut budget),
+                Runnable::Transaction(handle) => self.step_transaction(handle, &mut budget),
             }
+            let (elements, bytes) = (SLICE.elements - budget.elements, SLICE.bytes - budget.bytes);
+            left.spend(elements as usize, bytes as usize);
             let ticks = self.mark(meter).wrapping_sub(mark);
             let (command, extent) = subject.unzip();
             self.timing.note(StretchKind::Slice, command, extent.unwrap_or_default(), ticks);

@@ -96,6 +96,14 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Whether one of the keys is too long for a key. None is that has come in one piece.
+    pub(crate) fn has_long_key(&self, command: &Command) -> bool {
+        let Input::Owned(request) = self else { return false };
+        let keys = key_range(command, request.len());
+        let step = usize::from(command.keys.step.max(1));
+        request.ropes().any(|index| keys.contains(&index) && (index - keys.start).is_multiple_of(step))
+    }
+
     /// The words as a request of their own; one that was owned is empty from then on.
     pub(crate) fn take_request(&mut self) -> Request {
         match self {
@@ -383,25 +391,26 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
+        if input.has_long_key(command) {
+            return caller.refuse(KEY_TOO_LONG);
+        }
         let args = input.args();
         let step = usize::from(command.keys.step.max(1));
         let keys = key_range(command, args.len());
-        let Some(first) = key_of(args.get(keys.start.min(args.len() - 1))) else {
-            return caller.refuse(KEY_TOO_LONG);
-        };
-        let slot = Slot::of(first);
+        let slot = Slot::of(args.flat(keys.start.min(args.len() - 1)));
         let owner = self.map.owner(slot).0;
-        let mut is_one_lane = args.len() <= NAMES_PER_STEP;
-        let mut is_one_slot = true;
-        // One lane owns all there is, and a standalone Redis knows no slots: then the keys need only be short enough.
-        let mut wants_slots = self.lane_count > 1 || caller.client.port == Port::Lane;
-        for index in keys.step_by(step).skip(1) {
-            let Some(key) = key_of(args.get(index)) else { return caller.refuse(KEY_TOO_LONG) };
-            if wants_slots {
-                let other = Slot::of(key);
+        // The keys of a long one are looked at in slices, by planning. One lane owns all there is, and a standalone Redis knows no
+        // slots.
+        let is_short = args.len() <= NAMES_PER_STEP;
+        let (mut is_one_lane, mut is_one_slot) = (is_short, true);
+        if is_short && (self.lane_count > 1 || caller.client.port == Port::Lane) {
+            for index in keys.step_by(step).skip(1) {
+                let other = Slot::of(args.flat(index));
                 is_one_slot &= other == slot;
                 is_one_lane &= self.map.owner(other).0 == owner;
-                wants_slots = is_one_lane || caller.client.port == Port::Lane;
+                if !is_one_lane && caller.client.port == Port::Shared {
+                    break;
+                }
             }
         }
         if caller.client.port == Port::Lane && !is_one_slot {

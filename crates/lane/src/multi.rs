@@ -8,10 +8,11 @@ use wire::route::Slot;
 
 use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX};
 use crate::core::Core;
-use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG, key_of};
+use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
 use crate::paged::Paged;
+use crate::part::NAMES_PER_STEP;
 use crate::request::{Args, Request};
 use crate::room::Made;
 use crate::slab::Handle;
@@ -123,15 +124,12 @@ impl Core {
         input: &mut Input<'_>,
     ) -> Flow {
         let args = input.args();
-        let step = usize::from(command.keys.step.max(1));
-        let has_long_key =
-            || key_range(command, args.len()).step_by(step).any(|index| key_of(args.get(index)).is_none());
         let stray;
         let refusal = if command.flags.has(Flag::NoMulti) {
             "ERR Command not allowed inside a transaction"
         } else if self.space.room_for(command, &args, caller.client.db, &self.locks) == Made::Nothing {
             OOM
-        } else if has_long_key() {
+        } else if input.has_long_key(command) {
             KEY_TOO_LONG
         } else if let Some(text) = self.stray(caller.client, command, &args) {
             stray = text;
@@ -159,7 +157,9 @@ impl Core {
             return None;
         }
         let step = usize::from(command.keys.step.max(1));
-        let mut slots = key_range(command, args.len()).step_by(step).map(|index| Slot::of(args.flat(index)));
+        // Planning looks at what is behind these.
+        let keys = key_range(command, args.len()).step_by(step).take(NAMES_PER_STEP);
+        let mut slots = keys.map(|index| Slot::of(args.flat(index)));
         let slot = slots.next()?;
         if slots.any(|other| other != slot) {
             return Some(CROSSSLOT.to_owned());

@@ -7,7 +7,7 @@ use wire::reply::Put;
 
 use crate::client::Client;
 use crate::core::{Core, Reply};
-use crate::replies::{OUTPUT_HIGH, Sink};
+use crate::replies::Sink;
 use crate::slab::{Handle, Slab};
 use crate::tally::ErrorCode;
 
@@ -39,9 +39,8 @@ impl<N: Net> Post<'_, N> {
                 core.count_control_error(client, &reply);
             }
             match (reply, &mut output) {
-                (Reply::Bytes(bytes), Some(output))
-                    if client.replies.is_front(slot) && output.len() < OUTPUT_HIGH =>
-                {
+                // However much the client has not read: a few answers of 512 bytes at most can still come.
+                (Reply::Bytes(bytes), Some(output)) if client.replies.is_front(slot) => {
                     output.extend(bytes);
                     client.replies.pass_front();
                 }

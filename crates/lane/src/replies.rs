@@ -130,14 +130,16 @@ impl Content {
         }
     }
 
-    /// Moves `size` bytes from the front to the end of `to`.
-    pub(crate) fn move_front(&mut self, mut size: usize, to: &mut Content) {
+    /// Moves `size` bytes from the front to the end of `to`. Says how many of them were copied: those of ropes are not.
+    pub(crate) fn move_front(&mut self, mut size: usize, to: &mut Content) -> usize {
         assert!(size <= self.size, "no more is moved than there is");
+        let mut copied = 0;
         while size > 0 {
             let count = match self.front_mut().expect("the size says there is more") {
                 Piece::Bytes { bytes, start } => {
                     let count = size.min(bytes.len() - *start);
                     to.put(&bytes[*start..*start + count]);
+                    copied += count;
                     *start += count;
                     if *start == bytes.len() {
                         self.pop_front();
@@ -155,6 +157,7 @@ impl Content {
             size -= count;
             self.size -= count;
         }
+        copied
     }
 
     /// All of it in one place, for what is known to be short.

@@ -147,6 +147,7 @@ enum Slot {
 struct Page {
     slots: Vec<Slot>,
     packed: Vec<u8>,
+    has_rope: bool,
 }
 
 /// A command with its arguments owned.
@@ -201,7 +202,18 @@ impl Request {
     /// Appends an argument that came as a rope.
     pub(crate) fn push_rope(&mut self, rope: Rope) {
         self.size += size_of::<Slot>() + rope.len();
-        self.page().slots.push(Slot::Rope(rope));
+        let page = self.page();
+        page.has_rope = true;
+        page.slots.push(Slot::Rope(rope));
+    }
+
+    /// The indices of those that are ropes. Pages without one are passed over.
+    pub(crate) fn ropes(&self) -> impl Iterator<Item = usize> {
+        let pages = self.pages.iter().enumerate().filter(|(_, page)| page.has_rope);
+        pages.flat_map(|(number, page)| {
+            let slots = page.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rope(_)));
+            slots.map(move |(index, _)| number * ARGS_PER_PAGE + index)
+        })
     }
 
     /// The page that takes the next argument.

@@ -12,6 +12,7 @@
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
 use net::Address;
+use store::Budget;
 use wire::command::{Combine, Command, Id, Scope, lookup};
 use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
@@ -43,8 +44,8 @@ pub(crate) use plan::key_range;
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
 /// they followed soon, there would always be some that do, and a race of clients would stay slow.
 const REFUSALS_MAX: u32 = 64;
-/// Keys planned and replies combined in one step.
-const ITEMS_PER_STEP: usize = 256;
+/// Commands dropped in one step.
+const DROPPED_PER_STEP: usize = 256;
 /// Commands of a stage: what lanes are told and answer in one piece.
 const STAGE_COUNT_MAX: usize = 256;
 
@@ -180,6 +181,8 @@ pub(crate) struct Transaction {
     kind: Kind,
     number: u64,
     refusal_count: u32,
+    /// It can't be, whatever the lanes hold.
+    is_refused: bool,
     /// Where planning or combining goes on: a command and an argument of it.
     at: (usize, usize),
     /// Commands before this one are answered; those before `stage_end` are under way.
@@ -241,6 +244,7 @@ impl Transaction {
             kind: Kind::Numbered,
             number: 0,
             refusal_count: 0,
+            is_refused: false,
             at: (0, 0),
             position: 0,
             stage_end: 0,
@@ -297,9 +301,9 @@ impl Transaction {
         Some((id, self.lanes.iter().map(|part| part.lane).collect()))
     }
 
-    /// Whether nothing has run: a watched key had changed, or there was no room.
+    /// Whether nothing has run: a watched key had changed, there was no room, or it was refused.
     pub(crate) fn is_aborted(&self) -> bool {
-        self.grant.is_vain()
+        self.is_refused || self.grant.is_vain()
     }
 
     /// The command that its client has sent.
@@ -313,11 +317,16 @@ impl Transaction {
     }
 
     /// Another piece of planning or combining.
-    pub(crate) fn step(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
+    pub(crate) fn step(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
         match self.phase {
-            Phase::Planning => self.plan(space, around),
-            Phase::Arranging { .. } => self.arrange(),
-            Phase::Combining => self.combine(space, around),
+            Phase::Planning => self.plan(space, around, budget),
+            Phase::Arranging { .. } => self.arrange(space, budget),
+            Phase::Combining => self.combine(space, around, budget),
             Phase::Over => After::Ended,
             _ => After::Rest,
         }
@@ -430,6 +439,15 @@ impl Transaction {
             return After::Prepare(next);
         }
         if self.grant.is_vain() { self.abort() } else { self.begin_stage() }
+    }
+
+    /// Planning has found that it can't be: nothing runs.
+    fn refuse(&mut self, text: &str) -> After {
+        self.is_refused = true;
+        self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
+        let mut content = Content::default();
+        reply::error(&mut content, text);
+        After::Reply(content, self.release_all())
     }
 
     /// A watched key has changed, or there is no room: nothing runs.
@@ -569,16 +587,14 @@ impl Transaction {
     /// Drops some of its commands, what is large of them by the lane's paced freeing; true when none is left.
     pub(crate) fn discard(&mut self, space: &mut Keyspace) -> bool {
         self.phase = Phase::Over;
-        let mut items_left = ITEMS_PER_STEP;
+        let mut items_left = DROPPED_PER_STEP;
         while items_left > 0
             && let Some(page) = self.commands.take_last_page()
         {
             items_left = items_left.saturating_sub(page.len());
-            for planned in page {
-                space.discard(planned.request);
-                for share in planned.shares {
-                    space.discard(share.request);
-                }
+            for mut planned in page {
+                space.discard(std::mem::take(&mut planned.request));
+                planned.forget_shares(space);
             }
         }
         self.commands.len() == 0

@@ -43,8 +43,6 @@ const RECEIVE_PER_TURN: usize = 256 * 1024;
 const BATCH_SIZE: usize = 1024;
 /// Asks of each other lane served in a turn.
 const ASKS_PER_PEER: usize = 256;
-/// Steps of parts and transactions in a turn.
-const SLICES_PER_TURN: usize = 16;
 /// Housekeeping in a turn.
 const TEND: Budget = Budget::new(64, 64 * 1024);
 
@@ -173,7 +171,7 @@ impl Lane {
         let command_count = self.serve_clients(meter, net);
         let watches = self.watch_clients(net);
         self.obey(net);
-        let slice_count = self.core.work(SLICES_PER_TURN, meter) as u64;
+        let slice_count = self.core.work(meter) as u64;
         self.deliver(net);
         // Nothing changes while clients are paused, by time neither.
         let tends = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());

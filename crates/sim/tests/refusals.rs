@@ -55,6 +55,20 @@ fn a_key_may_have_a_length_and_no_more() {
         );
     }
     talk.rest();
+    // The last of many keys, and of a command whose values may be as long.
+    let key: &[u8] = b"k";
+    let mut many = vec![key; 602];
+    for (name, index) in [(&b"MGET"[..], 601), (b"MSET", 601 - 2), (b"DEL", 1)] {
+        many[0] = name;
+        many[index] = &too_long;
+        many.truncate(601 + usize::from(index == 601));
+        assert!(talk.call(&many).starts_with(b"-ERR key is longer"), "{}", name.escape_ascii());
+        many[index] = key;
+    }
+    many[0] = b"MSET";
+    many[600] = &too_long;
+    assert_eq!(talk.call(&many), b"+OK\r\n");
+    talk.rest();
     // Queued, it breaks the transaction.
     assert_eq!(talk.say("MULTI"), "+OK\r\n");
     assert!(talk.call(&[b"SET", &too_long, b"v"]).starts_with(b"-ERR key is longer"));

@@ -15,6 +15,8 @@ const TRANSACTION_ROUNDS_MAX: usize = 2 + 2 * 2 * 4 + 2;
 const FREE_ROUNDS_MAX: usize = 8;
 /// Names of a long transaction on each lane: more than one asks for at once.
 const LONG_COUNT: usize = 280;
+/// Parts of its transactions that a lane may have under way on another one.
+const PLACES: usize = 64;
 
 /// A client that asks when all it has asked before is answered.
 struct Asker {
@@ -276,6 +278,35 @@ fn who_holds_locks_waits_for_a_place_before_the_others() {
     }
     let waited = askers.iter().map(|(asker, _)| asker.waited_max).max();
     assert!(waited.is_some_and(|rounds| rounds < ROUNDS * 3 / 4), "{waited:?} rounds");
+}
+
+/// Whenever places come free, there are as many newcomers who could take them: who has waited goes first.
+#[test]
+fn who_waits_for_a_place_is_not_overtaken_by_newcomers() {
+    const COUNT: usize = 3 * PLACES;
+    let mut world = World::quiet(2);
+    let (mut askers, mut others) = (Vec::new(), Vec::new());
+    for _ in 0..COUNT {
+        askers.push(Asker::new(world.connect(0)));
+        others.push(world.connect(1));
+        world.round();
+    }
+    assert_eq!(world.lanes[0].stats().clients, COUNT as u64, "those who ask are the first lane's");
+    let map = PartitionMap::even(2);
+    let mut keys = (0..).map(|number| format!("key:{number}"));
+    let key = keys.find(|key| map.owner(Slot::of(key.as_bytes())).0 == 1).expect("every lane has keys");
+    let lines = ["MULTI".to_owned(), format!("GET {key}"), "EXEC".to_owned()];
+    for cycle in 0..20 {
+        // Some begin when others have been served.
+        let count = if cycle == 0 { COUNT / 2 } else { COUNT };
+        askers[..count].iter_mut().for_each(|asker| asker.act(|| lines.to_vec()));
+        for lane in [0, 1] {
+            (0..40).for_each(|_| _ = world.turn(lane));
+        }
+        askers[..count].iter_mut().for_each(Asker::wait);
+    }
+    let waited = askers.iter().map(|asker| asker.waited_max).max();
+    assert!(waited.is_some_and(|cycles| cycles <= COUNT / PLACES + 1), "{waited:?} cycles");
 }
 
 /// Rings that are full, too: of a hundred lanes each holds ten asks and five parts for each other.

@@ -66,6 +66,11 @@ impl Server {
         server
     }
 
+    /// The process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What the service manager is told next.
     pub(crate) fn state(&self) -> String {
         let mut state = [0; 64];
@@ -158,7 +163,7 @@ impl Served {
 
     /// The process.
     pub(crate) fn id(&self) -> u32 {
-        self.server.child.id()
+        self.server.id()
     }
 
     /// Where it listens.
@@ -192,9 +197,7 @@ impl Served {
 
     /// Resident memory of the process, bytes.
     pub(crate) fn resident_size(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux tells it");
-        1024 * line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+        1024 * status(self.id(), "VmRSS:")
     }
 
     /// Asks the server to end, and sees that it does so as it should.
@@ -208,6 +211,13 @@ impl Served {
     pub(crate) fn files_count(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
     }
+}
+
+/// What `/proc` says of a process.
+pub(crate) fn status(process: u32, name: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).expect("Linux tells it");
+    line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 fn connect(port: &str) -> TcpStream {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
+use super::config::refusal;
 use super::times::OwnTimes;
 use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, slowlog};
 use crate::Now;
@@ -58,7 +59,7 @@ impl Control {
             },
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
-            Id::ConfigSet => return self.config_set(args, out),
+            Id::ConfigSet => return self.config_set(args, machine, out),
             Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
             Id::ConfigRewrite => match self.rewrite(machine) {
                 Ok(()) => out.put(OK),
@@ -179,21 +180,36 @@ impl Control {
         }
     }
 
-    fn config_set(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
+    fn config_set(&mut self, args: Args<'_>, machine: &mut impl Machine, out: &mut Vec<u8>) -> Begun {
         if !args.len().is_multiple_of(2) {
             reply::error(out, "ERR syntax error");
             return Begun::Answered;
         }
         let pairs: Vec<(&[u8], &[u8])> =
             (2..args.len()).step_by(2).map(|index| (args.flat(index), args.flat(index + 1))).collect();
-        match self.config.set(&pairs) {
-            Err(text) => reply::error_bytes(out, &text),
-            Ok(false) => out.put(OK),
-            Ok(true) => {
-                self.config.apply(&mut self.settings);
-                return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
+        let changes = match self.config.check(&pairs) {
+            Ok(changes) => changes,
+            Err(text) => {
+                reply::error_bytes(out, &text);
+                return Begun::Answered;
             }
+        };
+        if let Some(count) = changes.client_count()
+            && self.settings.client_count_max < count
+            && let Err(most) = machine.allow_clients(count)
+        {
+            // As Redis says it (config.c, `updateMaxclients`).
+            let why = format!(
+                "The operating system is not able to handle the specified number of clients, try with {most}"
+            );
+            reply::error_bytes(out, &refusal(b"maxclients", &why));
+            return Begun::Answered;
         }
+        if self.config.set(changes) {
+            self.config.apply(&mut self.settings);
+            return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
+        }
+        out.put(OK);
         Begun::Answered
     }
 

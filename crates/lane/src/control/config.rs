@@ -114,6 +114,17 @@ pub(super) struct Config {
 /// Why a CONFIG SET changes nothing, in Redis' words.
 type Refusal = Vec<u8>;
 
+/// What a CONFIG SET changes, by the setting's index in the table: values in their form.
+#[derive(Debug)]
+pub(super) struct Changes(BTreeMap<usize, String>);
+
+impl Changes {
+    /// `maxclients`, if it is among them.
+    pub(super) fn client_count(&self) -> Option<usize> {
+        self.0.get(&find(b"maxclients")?)?.parse().ok()
+    }
+}
+
 impl Config {
     /// The values with which the server has started; names that no table knows are left out.
     pub(super) fn new(given: &[(String, String)]) -> Config {
@@ -172,9 +183,9 @@ impl Config {
         changed.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    /// CONFIG SET: all of the names and values, or none. True when what lanes do has changed. As in Redis names are looked at
-    /// before values, and one whose value is wrong is said as Redis writes it.
-    pub(super) fn set(&mut self, pairs: &[(&[u8], &[u8])]) -> Result<bool, Refusal> {
+    /// What CONFIG SET would change: all of the names and values, or none. As in Redis names are looked at before values, and one
+    /// whose value is wrong is said as Redis writes it.
+    pub(super) fn check(&self, pairs: &[(&[u8], &[u8])]) -> Result<Changes, Refusal> {
         let mut indices = Vec::with_capacity(pairs.len());
         for (name, _) in pairs {
             let Some(index) = find(name) else {
@@ -208,6 +219,11 @@ impl Config {
                 Err(why) => return refused(&why),
             };
         }
+        Ok(Changes(changed))
+    }
+
+    /// Takes what was checked. True when what lanes do has changed.
+    pub(super) fn set(&mut self, Changes(changed): Changes) -> bool {
         let mut is_effective = false;
         for (index, value) in changed {
             is_effective |= SETTINGS[index].is_effective;
@@ -217,7 +233,7 @@ impl Config {
             }
             self.values.insert(index, value);
         }
-        Ok(is_effective)
+        is_effective
     }
 
     /// Writes what has an effect into what lanes are told.
@@ -258,7 +274,8 @@ impl Config {
     }
 }
 
-fn refusal(name: &[u8], why: &str) -> Refusal {
+/// A setting can't have the value that a client wants.
+pub(super) fn refusal(name: &[u8], why: &str) -> Refusal {
     let front = b"ERR CONFIG SET failed (possibly related to argument '";
     [front, reply::quoted(name), b"') - ", why.as_bytes()].concat()
 }
@@ -417,10 +434,10 @@ mod tests {
 
     fn check(name: &str, value: &str, want: Result<&str, &str>) {
         let mut config = Config::new(&[]);
-        let got = config.set(&[(name.as_bytes(), value.as_bytes())]);
+        let got = config.check(&[(name.as_bytes(), value.as_bytes())]);
         match want {
             Ok(want) => {
-                got.unwrap();
+                config.set(got.unwrap());
                 assert_eq!(config.value(name), want, "{name} {value}");
             }
             Err(why) => {
@@ -473,12 +490,12 @@ mod tests {
 
     #[test]
     fn a_set_changes_all_or_nothing() {
-        let mut config = Config::new(&[]);
+        let config = Config::new(&[]);
         let pairs: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"hz", b"x")];
-        assert!(config.set(&pairs).is_err());
+        assert!(config.check(&pairs).is_err());
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
-        assert!(config.set(&twice).unwrap_err().ends_with(b"duplicate parameter"));
+        assert!(config.check(&twice).unwrap_err().ends_with(b"duplicate parameter"));
     }
 
     /// In the words and the order of `redis-server` 7.0.15.
@@ -486,7 +503,7 @@ mod tests {
     fn the_name_that_is_wrong_is_said() {
         let check = |pairs: &[(&str, &[u8])], want: &str| {
             let pairs: Vec<_> = pairs.iter().map(|(name, value)| (name.as_bytes(), *value)).collect();
-            let got = Config::new(&[]).set(&pairs).unwrap_err();
+            let got = Config::new(&[]).check(&pairs).unwrap_err();
             assert_eq!(String::from_utf8_lossy(&got), want);
         };
         let failed = |name: &str, why: &str| {
@@ -510,7 +527,7 @@ mod tests {
             Config::new(&[("timeout".to_owned(), "7".to_owned()), ("port".to_owned(), "6379".to_owned())]);
         assert_eq!(config.changed(), []);
         let pairs: [(&[u8], &[u8]); 3] = [(b"maxmemory", b"0"), (b"HZ", b"12"), (b"port", b"6379")];
-        config.set(&pairs).unwrap();
+        config.set(config.check(&pairs).unwrap());
         let written = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
             config.changed(),

@@ -14,14 +14,17 @@ pub fn config(input: &[u8]) {
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         let pairs: Vec<(&[u8], &[u8])> = words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
         let before = shown(&config);
-        if let Err(why) = config.set(&pairs) {
-            assert!(why.starts_with(b"ERR ") && shown(&config) == before, "{why:?}");
-            continue;
-        }
+        match config.check(&pairs) {
+            Ok(changes) => config.set(changes),
+            Err(why) => {
+                assert!(why.starts_with(b"ERR ") && shown(&config) == before, "{why:?}");
+                continue;
+            }
+        };
         let after = shown(&config);
         for (name, _) in &pairs {
             let value = config.value(std::str::from_utf8(name).expect("a known name")).to_owned();
-            config.set(&[(name, value.as_bytes())]).expect("what is given back is taken");
+            config.set(config.check(&[(name, value.as_bytes())]).expect("what is given back is taken"));
         }
         assert!(shown(&config) == after, "a value is its own form");
         config.apply(&mut Settings::default());

@@ -78,6 +78,13 @@ pub trait Machine {
     fn links_changed(&mut self) -> bool {
         false
     }
+    /// Sees to it that so many clients can be connected.
+    ///
+    /// # Errors
+    /// How many can, when that is fewer.
+    fn allow_clients(&mut self, _count: usize) -> Result<(), usize> {
+        Ok(())
+    }
     /// Writes a line to the log: something is not as it should be.
     fn warn(&mut self, line: &str);
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.

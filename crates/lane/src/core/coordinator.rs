@@ -3,7 +3,10 @@
 
 use std::ops::Range;
 
+use store::Budget;
+
 use super::{Core, Delivery, Runnable};
+use crate::SLICE;
 use crate::client::Port;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::slab::Handle;
@@ -14,10 +17,10 @@ impl Core {
     pub(crate) fn begin_transaction(&mut self, transaction: Transaction) {
         self.stats.transactions += 1;
         let handle = self.transactions.insert(transaction);
-        self.step_transaction(handle);
+        self.step_transaction(handle, &mut SLICE.clone());
     }
 
-    pub(super) fn step_transaction(&mut self, handle: Handle<Transaction>) {
+    pub(super) fn step_transaction(&mut self, handle: Handle<Transaction>, budget: &mut Budget) {
         let Some(transaction) = self.transactions.get_mut(handle) else { return };
         let all = match transaction.port {
             Port::Shared => 0..self.lane_count,
@@ -30,7 +33,7 @@ impl Core {
             database_count: self.settings.database_count,
             settings: &self.settings,
         };
-        let after = transaction.step(&mut self.space, &around);
+        let after = transaction.step(&mut self.space, &around, budget);
         self.follow(handle, after);
     }
 

@@ -1,12 +1,13 @@
-//! Combining: the answers of the lanes become one reply, in the order of the commands and of their keys. A step combines
-//! [`ITEMS_PER_STEP`] elements.
+//! Combining: the answers of the lanes become one reply, in the order of the commands and of their keys. An element of
+//! a step's budget is a command or an element of its reply, a byte of it one that is copied.
 
+use store::Budget;
 use wire::command::{Combine, Id};
 use wire::reply::{self, OK, Put};
 use wire::route::PartitionMap;
 
 use super::relay::Relayed;
-use super::{After, Go, ITEMS_PER_STEP, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
+use super::{After, Go, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
 use crate::connection;
 use crate::keyspace::{Call, Keyspace};
 use crate::part::Outcome;
@@ -14,26 +15,30 @@ use crate::replies::Content;
 use crate::request::Args;
 
 impl Transaction {
-    pub(super) fn combine(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
+    pub(super) fn combine(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
         // Once: a first command of several stages comes by here again.
         if self.is_multi && self.reply.is_empty() {
             reply::array(&mut self.reply, self.commands.len());
         }
-        let mut items_left = ITEMS_PER_STEP;
         while self.at.0 < self.stage_end {
-            if items_left == 0 {
+            if budget.is_spent() {
                 return After::Again;
             }
-            items_left -= 1;
+            budget.spend(1, 0);
             let planned = &mut self.commands[self.at.0];
             if let Plan::Relay(step) = planned.plan {
-                match planned.relay_step(step, space, self.proto, &mut self.reply) {
+                match planned.relay_step(step, space, self.proto, &mut self.reply, budget) {
                     Relayed::Next => return self.begin_stage(),
                     Relayed::Again => return After::Again,
                     Relayed::Done => {}
                 }
             }
-            let is_whole = self.combine_command(space, around, &mut items_left);
+            let is_whole = self.combine_command(space, around, budget);
             if is_whole {
                 let id = self.commands[self.at.0].command.id;
                 if self.is_multi {
@@ -63,12 +68,12 @@ impl Transaction {
         gos
     }
 
-    /// Writes the reply of one command, or as much of it as `items_left` allows; true when it is whole.
+    /// Writes the reply of one command, or as much of it as `budget` allows; true when it is whole.
     pub(super) fn combine_command(
         &mut self,
         space: &mut Keyspace,
         around: &Surroundings<'_>,
-        items_left: &mut usize,
+        budget: &mut Budget,
     ) -> bool {
         let planned = &mut self.commands[self.at.0];
         let reply = &mut self.reply;
@@ -121,7 +126,7 @@ impl Transaction {
                         around.map,
                         &self.lanes,
                         reply,
-                        items_left,
+                        budget,
                     );
                 }
                 planned.combine_at_once(combine, reply, space.draw());
@@ -206,10 +211,10 @@ impl Planned {
         map: &PartitionMap,
         lanes: &[LanePart],
         reply: &mut Content,
-        items_left: &mut usize,
+        budget: &mut Budget,
     ) -> bool {
         let count = self.request.len() - 1;
-        if *items_left == 0 {
+        if budget.is_spent() {
             return false;
         }
         if *at == 0 {
@@ -221,10 +226,9 @@ impl Planned {
             }
         }
         while *at < count {
-            if *items_left == 0 {
+            if budget.is_spent() {
                 return false;
             }
-            *items_left -= 1;
             *at += 1;
             let owner = map.owner_of(self.request.get(*at).flat().unwrap_or_default()).0;
             let of_owner = |(lane, _): &&mut (usize, Outcome)| lanes[*lane].lane == owner;
@@ -236,7 +240,8 @@ impl Planned {
                 Ok(size) => header_size + size + 2,
                 Err(_) => header_size,
             };
-            content.move_front(element, reply);
+            let copied = content.move_front(element, reply);
+            budget.spend(1, copied);
         }
         true
     }

@@ -1,18 +1,17 @@
 //! Planning: which lanes take part in a transaction, which locks they take, which part of the request each one gets.
-//! A step plans [`ITEMS_PER_STEP`] keys.
+//! An element of a step's budget is a key, a byte of it one that is copied for a key's lane.
 
+use store::Budget;
 use wire::command::{Combine, Command, Flag, Id, Scope};
 use wire::route::Slot;
 
-use super::{
-    After, ITEMS_PER_STEP, Phase, Plan, Planned, REFUSALS_MAX, STAGE_COUNT_MAX, Share, Surroundings,
-    Transaction,
-};
+use super::{After, Phase, Plan, Planned, REFUSALS_MAX, STAGE_COUNT_MAX, Share, Surroundings, Transaction};
 use crate::client::Port;
 use crate::commands::bitop::Operation;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::scan::parse_cursor;
 use crate::connection;
+use crate::dispatch::CROSSSLOT;
 use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::NAMES_PER_STEP;
@@ -20,36 +19,42 @@ use crate::request::{Arg, Args, Request};
 use crate::room::growth_of;
 
 impl Transaction {
-    pub(super) fn plan(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) -> After {
+    pub(super) fn plan(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
         if self.at == (0, 0) {
             self.database_count = around.database_count;
             self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
         }
-        let mut items_left = ITEMS_PER_STEP;
         while let Some(&(lane, name)) = self.watched.get(self.watched_at) {
-            if items_left == 0 {
+            if budget.is_spent() {
                 return After::Again;
             }
-            items_left -= 1;
+            budget.spend(1, 0);
             self.watched_at += 1;
             let index = self.join(lane);
             self.lanes[index].names.push(name, Mode::Shared);
         }
         while self.at.0 < self.commands.len() || self.unpack() {
-            if items_left == 0 {
+            if budget.is_spent() {
                 return After::Again;
             }
-            items_left -= 1;
+            budget.spend(1, 0);
             if self.at.1 == 0 {
-                self.plan_command(around);
+                self.plan_command(space, around);
             }
-            self.plan_keys(space, around, &mut items_left);
+            if !self.plan_keys(space, around, budget) {
+                return self.refuse(CROSSSLOT);
+            }
         }
         let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
         self.lanes.sort_by_key(|part| part.lane);
         self.phase = Phase::Arranging { order };
         (self.at, self.alone_end) = ((0, 0), 0);
-        self.arrange()
+        self.arrange(space, budget)
     }
 
     /// Takes another page of what MULTI has queued; false when there is none.
@@ -62,11 +67,11 @@ impl Transaction {
     }
 
     /// How one command gets its answer; its keys follow.
-    pub(super) fn plan_command(&mut self, around: &Surroundings<'_>) {
+    pub(super) fn plan_command(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) {
         let index = self.at.0;
         self.commands[index].db = self.db_after;
         // Planned before, it was refused.
-        self.commands[index].shares.clear();
+        self.commands[index].forget_shares(space);
         let (command, count) = (self.commands[index].command, self.commands[index].request.len());
         let plan = match command.scope {
             Scope::AllLanes(combine) => Plan::Scatter(combine),
@@ -75,6 +80,7 @@ impl Transaction {
             // A key without its value: the command refuses itself, in one place.
             Scope::Keys(_) if command.keys.step == 2 && count % 2 == 0 => Plan::Whole(0),
             Scope::Keys(_) if self.is_wrong(index, around) => Plan::Whole(0),
+            Scope::Keys(_) if around.all.len() == 1 => Plan::Whole(0),
             Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
             Scope::Keys(combine) => Plan::Scatter(combine),
             Scope::Partition => {
@@ -143,13 +149,13 @@ impl Transaction {
         }
     }
 
-    /// Finds the lanes of the next keys of the command at hand.
+    /// Finds the lanes of the next keys of the command at hand. False if, on a lane's own port, they are not all of one slot.
     pub(super) fn plan_keys(
         &mut self,
         space: &mut Keyspace,
         around: &Surroundings<'_>,
-        items_left: &mut usize,
-    ) {
+        budget: &mut Budget,
+    ) -> bool {
         let index = self.at.0;
         let command = self.commands[index].command;
         let db = self.commands[index].db;
@@ -157,13 +163,17 @@ impl Transaction {
         let keys = key_range(command, count);
         let step = usize::from(command.keys.step.max(1));
         let mut key_index = keys.start + (self.at.1 - 1) * step;
+        let is_bound = self.port == Port::Lane && !keys.is_empty();
+        let bound = is_bound.then(|| Slot::of(Args::Owned(&self.commands[index].request).flat(keys.start)));
         while key_index < keys.end {
-            if *items_left == 0 {
-                return;
+            if budget.is_spent() {
+                return true;
             }
-            *items_left -= 1;
             let bytes = self.commands[index].request.get(key_index).flat().unwrap_or_default();
             let slot = Slot::of(bytes);
+            if bound.is_some_and(|bound| bound != slot) {
+                return false;
+            }
             let lane = around.map.owner(slot).0;
             let hash = space.shard.key(db, slot.number(), bytes).hash;
             let at = self.join(lane);
@@ -186,28 +196,34 @@ impl Transaction {
                 *self.lanes[at].growth.get_or_insert(0) += growth_of(&args, range);
             }
             let planned = &mut self.commands[index];
-            match planned.plan {
-                Plan::Whole(_) => planned.plan = Plan::Whole(lane),
+            let copied = match planned.plan {
                 Plan::Scatter(_) => planned.share(at, key_index, step, false),
                 Plan::Relay(_) => planned.share(at, key_index, step, command.id == Id::Msetnx),
-                Plan::Here | Plan::Asked => {}
-            }
+                Plan::Whole(_) => {
+                    planned.plan = Plan::Whole(lane);
+                    0
+                }
+                Plan::Here | Plan::Asked => 0,
+            };
+            budget.spend(1, copied);
             key_index += step;
             self.at.1 += 1;
         }
         self.at = (index + 1, 0);
+        true
     }
 
     /// Every lane has its place: commands are told. Then it is decided how to lock.
-    pub(super) fn arrange(&mut self) -> After {
+    pub(super) fn arrange(&mut self, space: &mut Keyspace, budget: &mut Budget) -> After {
         let Phase::Arranging { order } = &self.phase else { unreachable!("lanes are arranged once") };
-        let end = self.commands.len().min(self.at.0 + ITEMS_PER_STEP);
+        let end = self.commands.len().min(self.at.0 + budget.elements as usize);
+        budget.spend(end - self.at.0, 0);
         for index in self.at.0..end {
             let planned = &mut self.commands[index];
             // Keys that all live on one lane need no taking apart.
             if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (planned.plan, planned.shares.as_slice()) {
                 planned.plan = Plan::Whole(order[share.lane]);
-                planned.shares.clear();
+                planned.forget_shares(space);
             }
             for share in &mut planned.shares {
                 let lane = order[share.lane];
@@ -255,8 +271,17 @@ impl Transaction {
 }
 
 impl Planned {
-    /// Gives the lane at `lane` the key at `key_index`, with what belongs to it, and what stands before all keys.
-    pub(super) fn share(&mut self, lane: usize, key_index: usize, step: usize, probes: bool) {
+    /// What lanes were to be asked is not wanted; it goes in paced steps.
+    pub(super) fn forget_shares(&mut self, space: &mut Keyspace) {
+        for share in self.shares.drain(..) {
+            space.discard(share.request);
+            share.probe.into_iter().for_each(|probe| space.discard(probe));
+        }
+    }
+
+    /// Gives the lane at `lane` the key at `key_index`, with what belongs to it, and what stands before all keys. Says how many bytes
+    /// were copied for the key.
+    fn share(&mut self, lane: usize, key_index: usize, step: usize, probes: bool) -> usize {
         let name = Arg::Flat(self.command.name.as_bytes());
         let before = 1..usize::from(self.command.keys.first);
         let at = match self.shares.iter().position(|share| share.lane == lane) {
@@ -275,12 +300,16 @@ impl Planned {
             }
         };
         let share = &mut self.shares[at];
+        let mut copied = 0;
         for index in key_index..key_index + step {
-            share.request.push(self.request.get(index));
+            let arg = self.request.get(index);
+            copied += arg.flat().map_or(0, <[u8]>::len);
+            share.request.push(arg);
         }
         if let Some(probe) = &mut share.probe {
             probe.push(self.request.get(key_index));
         }
+        copied
     }
 }
 

@@ -17,7 +17,6 @@ use wire::reply::{self, Proto};
 
 use super::combine::header;
 use super::{Planned, Share};
-use crate::SLICE;
 use crate::commands::State;
 use crate::commands::bitop::{self, Combination, Operation};
 use crate::commands::generic::{CopyOptions, Moved, put_no_such_key, put_renamed};
@@ -27,6 +26,7 @@ use crate::keyspace::{Keyspace, OOM};
 use crate::part::{Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Arg, Args, Request};
+use store::Budget;
 
 /// What follows from the answers of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +141,11 @@ impl Planned {
         space: &mut Keyspace,
         proto: Proto,
         out: &mut Content,
+        budget: &mut Budget,
     ) -> Relayed {
         let relayed = match (self.command.id, step) {
-            (Id::Lcs, _) => self.compare(space, proto, out),
-            (Id::Bitop, 0) => self.unite(space),
+            (Id::Lcs, _) => self.compare(space, proto, out, budget),
+            (Id::Bitop, 0) => self.unite(space, budget),
             (Id::Bitop, _) => self.united(out),
             (Id::Msetnx, 0) if self.has_found() => {
                 reply::integer(out, 0);
@@ -212,17 +213,16 @@ impl Planned {
     }
 
     /// BITOP: what the lanes have made of their sources is here; a slice of the work.
-    fn unite(&mut self, space: &mut Keyspace) -> Relayed {
+    fn unite(&mut self, space: &mut Keyspace, budget: &mut Budget) -> Relayed {
         let state = self.state.get_or_insert_with(|| {
             let operation =
                 Operation::parse(Args::Owned(&self.request)).expect("planning has found it right");
             Box::new(State::Combining(Combination::new(operation.of_shares())))
         });
         let State::Combining(combination) = &mut **state else { unreachable!("BITOP combines") };
-        let mut budget = SLICE;
-        while combination.advance(&mut budget) {
+        while combination.advance(budget) {
             match self.outcomes.pop() {
-                Some((_, Outcome::Fetched(Some(moved)))) => combination.take(moved.value, space, &mut budget),
+                Some((_, Outcome::Fetched(Some(moved)))) => combination.take(moved.value, space, budget),
                 Some(_) => unreachable!("lanes send what they have combined"),
                 None => {
                     let value = Text::Rope(combination.finish(space));
@@ -250,7 +250,13 @@ impl Planned {
     }
 
     /// LCS: both strings are here; a slice of the work.
-    fn compare(&mut self, space: &mut Keyspace, proto: Proto, out: &mut Content) -> Relayed {
+    fn compare(
+        &mut self,
+        space: &mut Keyspace,
+        proto: Proto,
+        out: &mut Content,
+        budget: &mut Budget,
+    ) -> Relayed {
         if self.state.is_none() {
             let (from, _) = self.ends();
             let mut take = |is_first: bool| {
@@ -272,7 +278,7 @@ impl Planned {
             }
         }
         let Some(State::Comparing(lcs)) = self.state.as_deref_mut() else { unreachable!("LCS compares") };
-        if !lcs.advance(&mut SLICE.clone()) {
+        if !lcs.advance(budget) {
             return Relayed::Again;
         }
         let Some(State::Comparing(lcs)) = self.state.take().map(|state| *state) else {

@@ -295,6 +295,23 @@ fn doors_stay_what_they_are_when_settings_change() {
 }
 
 #[test]
+fn no_more_clients_are_allowed_than_the_machine_can_have() {
+    let mut world = World::new(2);
+    world.machine.client_count_max = 20_000;
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "CONFIG SET maxclients 20000"), "+OK\r\n");
+    world.machine.client_count_max = 100;
+    assert_eq!(world.ask(&client, "CONFIG SET maxclients 20000"), "+OK\r\n", "no more than there were");
+    assert_eq!(
+        world.ask(&client, "CONFIG SET timeout 5 maxclients 20001"),
+        "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating system is not able to handle \
+         the specified number of clients, try with 100\r\n",
+    );
+    let got = world.ask(&client, "CONFIG GET timeout maxclients");
+    assert!(got.contains("\r\n20000\r\n") && got.contains("\r\n$1\r\n0\r\n"), "{got}");
+}
+
+#[test]
 fn a_pause_holds_commands_back_on_every_lane() {
     let mut world = World::new(3);
     let client = world.connect();

@@ -194,4 +194,22 @@ fn a_lanes_own_port_takes_transactions_of_one_slot() {
         &["MULTI", "SET bar 1", "SET hello 1", "DISCARD", "WATCH foo", "WATCH bar"],
         &[ok, queued, queued, ok, foo, ok],
     );
+    // The keys of a long command are looked at in slices: the first says whose it is, and EXEC whether all of them are of its slot.
+    let long = |first: &str, last: &str| format!("MSET {first} 1 {}{last} 1", "{bar}x 1 ".repeat(300));
+    check(&[&long("bar", "bar"), &long("bar", "hello"), "DBSIZE"], &[ok, crossed, ":2\r\n"]);
+    check(&[&long("foo", "bar"), &long("hello", "bar"), "DBSIZE"], &[foo, crossed, ":0\r\n"]);
+    check(
+        &[
+            "WATCH bar",
+            "MULTI",
+            &long("bar", "hello"),
+            "EXEC",
+            "DBSIZE",
+            "MULTI",
+            &long("bar", "bar"),
+            "EXEC",
+        ],
+        &[ok, ok, queued, crossed, ":0\r\n", ok, queued, "*1\r\n+OK\r\n"],
+    );
+    check(&["MULTI", &long("foo", "bar"), "EXEC"], &[ok, crossed, aborted]);
 }

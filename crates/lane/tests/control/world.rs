@@ -52,12 +52,20 @@ pub(crate) struct MadeUp {
     pub(crate) queues: Result<Vec<Queue>, String>,
     pub(crate) queues_asked: usize,
     pub(crate) links_changed: bool,
+    pub(crate) client_count_max: usize,
 }
 
 impl Default for MadeUp {
     fn default() -> MadeUp {
         let (written, warned) = (Vec::new(), Vec::new());
-        MadeUp { written, warned, queues: Ok(Vec::new()), queues_asked: 0, links_changed: false }
+        MadeUp {
+            written,
+            warned,
+            queues: Ok(Vec::new()),
+            queues_asked: 0,
+            links_changed: false,
+            client_count_max: usize::MAX,
+        }
     }
 }
 
@@ -81,6 +89,9 @@ impl Machine for MadeUp {
     }
     fn links_changed(&mut self) -> bool {
         std::mem::take(&mut self.links_changed)
+    }
+    fn allow_clients(&mut self, count: usize) -> Result<(), usize> {
+        if count <= self.client_count_max { Ok(()) } else { Err(self.client_count_max) }
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());
