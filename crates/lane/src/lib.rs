@@ -52,6 +52,7 @@ mod pages;
 mod part;
 mod pause;
 mod peers;
+mod pieces;
 mod pin;
 mod post;
 mod recent;

@@ -12,25 +12,13 @@ use net::Output;
 use store::Rope;
 use wire::reply::Put;
 
+use crate::pieces::{Piece, Pieces};
 use crate::tally::ErrorCode;
 
 /// A piece of content grows to this many bytes before the next begins.
 const PIECE_SIZE_MAX: usize = 16 * 1024;
 /// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
 pub(crate) const OUTPUT_HIGH: usize = 256 * 1024;
-
-enum Piece {
-    Bytes {
-        bytes: Vec<u8>,
-        start: usize,
-    },
-    /// What is left of a range of a rope.
-    Rope {
-        rope: Rope,
-        start: usize,
-        end: usize,
-    },
-}
 
 /// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared. There is one for every command under
 /// way, and most stay empty.
@@ -42,7 +30,7 @@ pub(crate) struct Content {
 
 #[derive(Default)]
 struct Held {
-    pieces: VecDeque<Piece>,
+    pieces: Pieces,
     /// Of errors written that nobody has counted yet.
     errors: Vec<ErrorCode>,
 }
@@ -51,12 +39,12 @@ impl Put for Content {
     fn put(&mut self, bytes: &[u8]) {
         self.size += bytes.len();
         let pieces = &mut self.held().pieces;
-        if let Some(Piece::Bytes { bytes: last, .. }) = pieces.back_mut()
+        if let Some(Piece::Bytes { bytes: last, .. }) = pieces.last().back_mut()
             && last.len() + bytes.len() <= PIECE_SIZE_MAX
         {
             last.extend_from_slice(bytes);
         } else {
-            pieces.push_back(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
+            pieces.push(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });
         }
     }
 
@@ -106,10 +94,10 @@ impl Content {
     /// Appends a range of a long value by reference.
     pub(crate) fn put_rope(&mut self, rope: Rope, range: Range<usize>) {
         self.size += range.len();
-        self.held().pieces.push_back(Piece::Rope { rope, start: range.start, end: range.end });
+        self.held().pieces.push(Piece::Rope { rope, start: range.start, end: range.end });
     }
 
-    /// Appends the whole of another, piece by piece.
+    /// Appends the whole of another.
     pub(crate) fn append(&mut self, other: Content) {
         self.size += other.size;
         match (&mut self.held, other.held) {
@@ -150,7 +138,7 @@ impl Content {
                     let count = *end - *start;
                     assert!(count <= size, "a value is moved whole");
                     to.size += count;
-                    to.held().pieces.extend(self.pop_front());
+                    self.pop_front().into_iter().for_each(|piece| to.held().pieces.push(piece));
                     count
                 }
             };
@@ -163,7 +151,7 @@ impl Content {
     /// All of it in one place, for what is known to be short.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.size);
-        for piece in self.held.iter().flat_map(|held| &held.pieces) {
+        for piece in self.held.iter().flat_map(|held| held.pieces.iter()) {
             match piece {
                 Piece::Bytes { bytes, start } => all.extend_from_slice(&bytes[*start..]),
                 Piece::Rope { rope, start, end } => {
@@ -520,7 +508,7 @@ mod tests {
         for number in 0..4000 {
             from.put(format!("{number:08}").as_bytes());
         }
-        assert!(from.held().pieces.len() > 1);
+        assert!(from.held().pieces.iter().count() > 1);
         let mut to = Content::default();
         let mut size_left = from.size();
         while size_left > 0 {
