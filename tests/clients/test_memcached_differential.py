@@ -13,6 +13,7 @@ import struct
 import time
 import unittest
 
+import shrink
 from memcached_commands import BATCH_VALUE_SIZE_MAX, Frames, Lines
 from memcached_replies import CasPairs, Difference, compare_frames, compare_lines
 from servers import Server, expresslane_command, free_port, tool
@@ -22,8 +23,6 @@ BATCHES = 20
 BATCH_COMMANDS = 100
 COMMANDS_MIN = 100_000
 REPLY_SECONDS_MAX = 20
-# Commands tried while the fewest that show a difference are looked for.
-RUNS_MAX = 300
 CAS_UNKNOWN = 1 << 62
 
 # What is wanted to be different: what is sent on a connection of its own, memcached's reply, this server's. Each stands in
@@ -167,54 +166,25 @@ class Episode:
 
 
 def fewest(episode, memcached, ours, is_unique):
-    """The batches of the shortest prefix that shows a difference, less what can be left out; and the difference."""
-    runs = 0
-    said = None
+    """The batches that are left when all is taken away without which the servers differ as well; and how they differ."""
 
-    def differs(batches):
-        nonlocal runs, said
-        runs += 1
+    def difference(batches):
         try:
             episode.run(memcached, ours, is_unique, batches)
         except Difference as difference:
-            said = difference
-            return True
-        return False
+            return difference
+        return None
 
-    def prefix(count):
-        batches = []
-        for batch, closing in episode.batches:
-            batches.append((batch[:count], closing if count > len(batch) else None))
-            count -= len(batch) + 1
-            if count <= 0:
-                break
-        return batches
-
-    low, high = 0, BATCHES * (BATCH_COMMANDS + 1)
-    if not differs(prefix(high)):
-        return prefix(high), "it does not happen again"
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if differs(prefix(middle)) else (middle, high)
-    batches = prefix(high)
     # One command a batch, so that each can be left out alone, and a CAS that a reply gave is known to the next.
-    single = [([command], None) for batch, _ in batches for command in batch]
-    if batches[-1][1] is not None:
-        single[-1] = (single[-1][0], batches[-1][1])
-    if differs(single):
-        batches = single
-    size = len(batches) // 2
-    while size >= 1 and runs < RUNS_MAX:
-        at = 0
-        while at < len(batches) and runs < RUNS_MAX:
-            less = batches[:at] + batches[at + size:]
-            if differs(less):
-                batches = less
-            else:
-                at += size
-        size //= 2
-    differs(batches)
-    return batches, said
+    single = []
+    for batch, closing in episode.batches:
+        single += [([command], None) for command in batch]
+        if closing is not None:
+            single.append(([], closing))
+    batches, said = shrink.fewest(single, difference)
+    if said is None:
+        batches, said = shrink.fewest(episode.batches, difference)
+    return batches, said or "it does not happen again"
 
 
 class Differential(unittest.TestCase):
@@ -242,8 +212,9 @@ class Differential(unittest.TestCase):
                 episode.run(self.memcached, side, is_unique)
             except Difference as difference:
                 batches, said = fewest(episode, self.memcached, side, is_unique)
-                sent = [command(side) for batch, _ in batches for command in batch] + [
-                    closing for _, closing in batches if closing is not None]
+                sent = []
+                for batch, closing in batches:
+                    sent += [command(side) for command in batch] + [closing] * (closing is not None)
                 lines = "\n".join(f"  {data[:200]!r}" + (f" of {len(data)} bytes" if len(data) > 200 else "") for data in sent)
                 self.fail(f"{about}, {side.name}: {difference}\nmemcached and this server after these commands: {said}\n{lines}")
 

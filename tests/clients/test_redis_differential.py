@@ -11,6 +11,7 @@ import socket
 import time
 import unittest
 
+import shrink
 from redis_commands import Draw, rule_of
 from servers import Server, expresslane_command, redis_command
 
@@ -22,8 +23,6 @@ REPLY_SECONDS_MAX = 20
 DATABASES = 16
 # Ends may be so far apart: the servers are asked one after the other.
 ENDS_MS_MAX = 5000
-# Commands tried while the fewest that show a difference are looked for.
-RUNS_MAX = 300
 
 
 class Difference(Exception):
@@ -172,34 +171,16 @@ class Episode:
 
 def fewest(episode, redis, ours):
     """The commands that are left when all are taken away without which the servers differ as well; and how they differ."""
-    said = "it does not happen again"
-    runs = 0
 
-    def differs(commands):
-        nonlocal said, runs
-        runs += 1
+    def difference(commands):
         try:
             episode.run(redis, ours, [[args] for args in commands])
         except Difference as difference:
-            said = difference
-            return True
-        return False
+            return difference
+        return None
 
-    commands = [args for batch in episode.batches for args in batch]
-    if not differs(commands):
-        return commands, "nothing, one by one"
-    size = len(commands) // 2
-    while size >= 1 and runs < RUNS_MAX:
-        at = 0
-        while at < len(commands) and runs < RUNS_MAX:
-            less = commands[:at] + commands[at + size:]
-            if differs(less):
-                commands = less
-            else:
-                at += size
-        size //= 2
-    differs(commands)
-    return commands, said
+    commands, said = shrink.fewest([args for batch in episode.batches for args in batch], difference)
+    return commands, said or "nothing, one by one"
 
 
 class Differential(unittest.TestCase):
