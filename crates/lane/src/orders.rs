@@ -136,14 +136,10 @@ impl Lane {
         }
     }
 
-    /// DEBUG OBJECT's line of a key of this lane.
+    /// DEBUG OBJECT's line of a key, if this lane has it.
     fn inspect(&self, db: u16, bytes: &[u8]) -> Option<String> {
-        let slot = Slot::of(bytes);
-        if !self.core.has(slot) {
-            return None;
-        }
         let (shard, unix_ms) = (&self.core.space.shard, self.core.space.now.unix_ms);
-        let entry = shard.get(&shard.key(db, slot.number(), bytes), unix_ms)?;
+        let entry = shard.get(&shard.key(db, Slot::of(bytes).number(), bytes), unix_ms)?;
         let idle_s = shard.idle_s(&entry);
         let clock_s = u32::try_from(unix_ms.div_euclid(1000) & 0xff_ffff).expect("24 bits");
         Some(format!(

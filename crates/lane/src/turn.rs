@@ -527,7 +527,7 @@ impl Lane {
             if client.is_even() && std::mem::take(&mut client.is_blocked) {
                 client.active_ns = now_ns;
             }
-            if client.is_leaving || client.has_ended && !client.is_halted && !client.is_blocked {
+            if client.is_leaving || client.has_ended {
                 if client.is_even() && client.replies.is_empty() {
                     client.is_leaving = true;
                     net.close(client.conn, Close::AfterFlush);
