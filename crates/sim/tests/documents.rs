@@ -280,6 +280,23 @@ fn a_flush_may_wait() {
 }
 
 /// At a lane's own port, too, keys of other lanes are forwarded, and what concerns all keys reaches every lane.
+/// Nothing else wakes the lanes when its time has come.
+#[test]
+fn a_flush_that_waits_wakes_the_lanes() {
+    let mut world = world(4);
+    let mut client = world.connect(0);
+    client.send(b"set a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nflush_all 10\r\n");
+    for tenth in 0..=100 {
+        for _ in 0..20 {
+            client.pump();
+            (0..world.lanes.len()).for_each(|lane| world.turn_if_due(lane));
+        }
+        let keys: u64 = world.lanes.iter().map(|lane| lane.stats().keys).sum();
+        assert_eq!(keys, if tenth < 100 { 2 } else { 0 }, "after {tenth} tenths of a second");
+        world.pass(100_000_000);
+    }
+}
+
 #[test]
 fn a_lane_s_own_port_serves_all_keys() {
     let mut world = World::new(4, &settings_at(Port::Lane), 1, Faults::default());

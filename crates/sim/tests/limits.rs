@@ -254,22 +254,26 @@ fn a_client_that_ends_its_sending_has_its_replies_and_is_closed() {
     }
 }
 
-/// What a turn writes for one client is bounded, and what a client that never reads has waiting too.
+/// What a turn receives and writes is bounded for one client and for all together, and so is what waits for one that never reads.
 #[test]
-fn replies_of_one_client_are_shared_out_over_turns_and_wait_for_its_reading() {
-    let mut world = world(|_| ());
-    let mut reader = world.connect_with(0, 1 << 20, 4096);
-    ask(&mut world, &mut reader, &[b"SET", b"k", &[b'v'; 10_000]], 5);
-    reader.send(&command(&[b"GET", b"k"]).repeat(3000));
-    reader.push(usize::MAX);
-    let (mut before, mut growth) = (stats(&world).clients_size, 0);
-    for _ in 0..100 {
-        world.turn(0);
-        let size = stats(&world).clients_size;
-        (growth, before) = (growth.max(size.saturating_sub(before)), size);
+fn replies_are_shared_out_over_turns_and_wait_for_its_reading() {
+    for (count, growth_max) in [(1, 128 * 1024), (12, 600 * 1024)] {
+        let mut world = world(|_| ());
+        let mut readers: Vec<Client> = (0..count).map(|_| world.connect_with(0, 1 << 20, 4096)).collect();
+        ask(&mut world, &mut readers[0], &[b"SET", b"k", &[b'v'; 10_000]], 5);
+        for reader in &mut readers {
+            reader.send(&command(&[b"GET", b"k"]).repeat(3000));
+            reader.push(usize::MAX);
+        }
+        let (mut before, mut growth) = (stats(&world).clients_size, 0);
+        for _ in 0..100 {
+            world.turn(0);
+            let size = stats(&world).clients_size;
+            (growth, before) = (growth.max(size.saturating_sub(before)), size);
+        }
+        assert!((growth_max / 2..growth_max).contains(&growth), "{growth} bytes in one turn");
+        assert!((256 * 1024..400 * 1024).contains(&(before / count)), "{before} bytes wait");
     }
-    assert!((64 * 1024..128 * 1024).contains(&growth), "{growth} bytes in one turn");
-    assert!((256 * 1024..400 * 1024).contains(&before), "{before} bytes wait");
 }
 
 #[test]
@@ -334,6 +338,20 @@ fn a_stranger_that_says_no_password_in_ten_seconds_is_closed() {
     assert!(friend.end.at_end(), "who has said RESET is a stranger again");
 }
 
+/// One that becomes a stranger over and over is one all the same: those who came later need not wait for it.
+#[test]
+fn who_becomes_a_stranger_often_is_one_stranger() {
+    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut often = world.connect(0);
+    let both = [command(&[b"AUTH", b"secret"]), command(&[b"RESET"])].concat();
+    assert_eq!(world.exchange(&mut often, &both.repeat(1000), 13_000, 300).len(), 13_000);
+    let silent = world.connect(0);
+    world.round();
+    world.pass(10_000_000_000);
+    (0..3).for_each(|_| world.round());
+    assert!(silent.end.at_end() && often.end.at_end());
+}
+
 #[test]
 fn a_stranger_has_its_time_from_when_it_became_one() {
     let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
@@ -360,19 +378,65 @@ fn a_stranger_has_its_time_from_when_it_became_one() {
 
 #[test]
 fn an_output_limit_below_what_is_noticed_anyway_holds() {
+    let value = [b'v'; 30_000];
+    let reply_size = b"$30000\r\n\r\n".len() + value.len();
+    for (size_max, cut_by) in [(50_000, 2), (reply_size + 1, 2), (reply_size, 1)] {
+        let mut world = world(|settings| settings.output_size_max = size_max);
+        let mut client = world.connect_with(0, 1 << 16, 1 << 12);
+        ask(&mut world, &mut client, &[b"SET", b"k", &value], 5);
+        for asked in 1..=2 {
+            client.send(&command(&[b"GET", b"k"]));
+            client.push(usize::MAX);
+            world.round();
+            world.round();
+            assert_eq!(stats(&world).clients_cut, u64::from(cut_by <= asked), "{size_max} bytes");
+        }
+    }
+}
+
+/// Who only listens is cut as well: nothing comes from it that could bring it to notice.
+#[test]
+fn a_monitor_that_does_not_read_is_cut_at_its_output_limit() {
     let mut world = world(|settings| settings.output_size_max = 50_000);
-    let mut client = world.connect_with(0, 1 << 16, 1 << 12);
-    ask(&mut world, &mut client, &[b"SET", b"k", &[b'v'; 30_000]], 5);
-    client.send(&command(&[b"GET", b"k"]));
-    client.push(usize::MAX);
-    world.round();
-    world.round();
-    assert_eq!(stats(&world).clients_cut, 0);
-    client.send(&command(&[b"GET", b"k"]));
-    client.push(usize::MAX);
-    world.round();
-    world.round();
-    assert_eq!(stats(&world).clients_cut, 1);
+    world.attend();
+    let (mut monitor, mut other) = (world.connect_with(0, 4096, 4096), world.connect(0));
+    assert_eq!(ask(&mut world, &mut monitor, &[b"MONITOR"], 5), "+OK\r\n");
+    let cut_after = (0..100).find(|_| {
+        ask(&mut world, &mut other, &[b"ECHO", &[b'v'; 1000]], 1009);
+        stats(&world).clients_cut == 1
+    });
+    assert!(cut_after.is_some_and(|count| (45..60).contains(&count)), "after {cut_after:?} kilobytes");
+}
+
+/// A pause ends while others ask, so that twice as many may go on each turn as it serves.
+#[test]
+fn so_many_clients_are_served_in_a_turn() {
+    const CLIENTS_PER_TURN: usize = 128;
+    let mut world = world(|_| ());
+    world.attend();
+    let mut pausing = world.connect(0);
+    ask(&mut world, &mut pausing, &[b"CLIENT", b"PAUSE", b"100000", b"WRITE"], 5);
+    let mut waiting: Vec<Client> = (0..1000).map(|_| world.connect(0)).collect();
+    for client in &mut waiting[..500] {
+        client.send(&command(&[b"SET", b"k", b"v"]));
+        client.pump();
+    }
+    (0..100).for_each(|_| world.round());
+    pausing.send(&command(&[b"CLIENT", b"UNPAUSE"]));
+    pausing.pump();
+    waiting[500..].iter_mut().for_each(|client| client.send(&command(&[b"PING"])));
+    let (mut most, mut rounds) = (0, 0);
+    while !waiting.is_empty() {
+        waiting.iter_mut().for_each(Client::pump);
+        world.round();
+        waiting.iter_mut().for_each(Client::pump);
+        let before = waiting.len();
+        waiting.retain(|client| client.received.is_empty());
+        most = most.max(before - waiting.len());
+        rounds += 1;
+        assert!(rounds < 100, "{} clients wait", waiting.len());
+    }
+    assert_eq!(most, CLIENTS_PER_TURN);
 }
 
 /// Asks for one long value thousands of times in one go, and reads nothing: the limit holds while it still sends.
@@ -461,7 +525,7 @@ fn replies_behind_an_open_one_do_not_pile_up() {
 #[test]
 fn a_client_that_does_not_read_costs_no_turns() {
     // Long values wait behind the output, shorter ones in it.
-    for (size, count) in [(10_000, 1000), (100_000, 100)] {
+    for (size, count) in [(10_000, 1000), (100_000, 400)] {
         let mut world = World::quiet(1);
         let mut reader = world.connect_with(0, 1 << 20, 1 << 12);
         reader.send(&command(&[b"SET", b"k", &vec![b'v'; size]]));
@@ -541,6 +605,29 @@ fn a_connection_for_which_a_ring_has_no_place_stays() {
     drop(clients);
     (0..50).for_each(|_| world.round());
     world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+/// One that reads all it has asked for and asks again at once was never behind for long, whenever one looks.
+#[test]
+fn who_reads_and_asks_again_is_not_behind() {
+    let mut world = world(|settings| {
+        settings.output_soft_size = 20_000;
+        settings.output_soft_s = 2;
+    });
+    let mut client = world.connect_with(0, 1 << 16, 1 << 12);
+    ask(&mut world, &mut client, &[b"SET", b"k", &[b'v'; 30_000]], 5);
+    for tenth in 0..50 {
+        client.send(&command(&[b"GET", b"k"]));
+        client.push(usize::MAX);
+        world.round();
+        world.pass(100_000_000);
+        world.round();
+        for _ in 0..20 {
+            client.pull(usize::MAX);
+            world.round();
+        }
+        assert_eq!(std::mem::take(&mut client.received).len(), 30_010, "after {tenth} tenths of a second");
+    }
 }
 
 /// One that only listens is behind, catches up, and is behind again: its time begins anew.

@@ -270,6 +270,21 @@ fn clients_that_hold_most_are_closed_beyond_maxmemory_clients() {
     }
 }
 
+/// What has come of commands that are not whole lies with the net, and counts for their clients.
+#[test]
+fn clients_that_hold_most_are_those_whose_commands_are_cut_too() {
+    let mut world = world(1, |settings| settings.clients_size_max = 40_000);
+    let idle: Vec<Client> = (0..10).map(|_| world.connect(0)).collect();
+    let mut cut: Vec<Client> = (0..5).map(|_| world.connect(0)).collect();
+    for client in &mut cut {
+        client.send(&command(&[b"GET", &[b'k'; 10_000]])[..9000]);
+        client.pump();
+        rounds(&mut world, 10);
+    }
+    assert!(crowd(&world) <= 40_000 && cut.iter().any(|client| client.end.at_end()));
+    assert!(idle.iter().all(|client| !client.end.at_end()), "those that hold little stay");
+}
+
 #[test]
 fn a_lane_that_sleeps_is_woken_to_close_the_clients_that_hold_most() {
     let mut world = world(2, |settings| settings.clients_size_max = MIB);

@@ -2,7 +2,7 @@
 
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
-use sim::World;
+use sim::{Client, World};
 use wire::route::Ports;
 
 fn command(words: &[&[u8]]) -> Vec<u8> {
@@ -55,6 +55,28 @@ fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
     check_silence(Dialect::Aerospike, b"\x02\x01\0\0\0\0\0\x05node\n");
 }
 
+/// Nothing else wakes the lane: it closes all of them in their time.
+#[test]
+fn a_lane_that_sleeps_wakes_to_close_who_says_nothing() {
+    let silence = Settings { timeout_s: 2, ..Settings::default() };
+    let strangers = Settings { password: Some(b"secret".to_vec()), ..Settings::default() };
+    for (settings, tenths_min) in [(silence, 20), (strangers, 100)] {
+        let mut world = World::new(1, &settings, 1, Faults::default());
+        let clients: Vec<_> = (0..200).map(|_| world.connect(0)).collect();
+        for tenth in 0..tenths_min + 10 {
+            (0..20).for_each(|_| world.turn_if_due(0));
+            let closed_count = clients.iter().filter(|client| client.end.at_end()).count();
+            assert!(
+                closed_count == 0 || tenth >= tenths_min,
+                "{closed_count} after {tenth} tenths of a second"
+            );
+            world.pass(100_000_000);
+        }
+        assert!(clients.iter().all(|client| client.end.at_end()), "after {} tenths", tenths_min + 10);
+        assert_eq!(world.lanes[0].stats().clients, 0);
+    }
+}
+
 /// Three seconds pass, a tenth at a time, in which `each` is done before every round.
 fn pass_three_seconds(world: &mut World, mut each: impl FnMut()) {
     for _ in 0..30 {
@@ -93,6 +115,45 @@ fn who_waits_for_the_server_is_not_silent() {
     assert!(!blocked.end.at_end());
 }
 
+/// Nor is one that has said MONITOR, while there is nothing to show.
+#[test]
+fn who_monitors_is_not_silent() {
+    let mut world = world(|_| ());
+    world.attend();
+    let (mut monitor, silent) = (world.connect(0), world.connect(0));
+    assert_eq!(world.exchange(&mut monitor, &command(&[b"MONITOR"]), 5, 50), b"+OK\r\n");
+    pass_three_seconds(&mut world, || ());
+    assert!(!monitor.end.at_end() && silent.end.at_end());
+}
+
+/// When a pause ends, so many others have just said something that it takes turns until those come that it held back.
+#[test]
+fn who_was_held_back_may_wait_for_a_turn() {
+    let mut world = world(|_| ());
+    world.attend();
+    let mut pausing = world.connect(0);
+    let [mut held, mut others] = [(); 2].map(|()| Vec::from_iter((0..100).map(|_| world.connect(0))));
+    (0..20).for_each(|_| world.round());
+    assert_eq!(world.exchange(&mut pausing, &command(&[b"CLIENT", b"PAUSE", b"3000"]), 5, 50), b"+OK\r\n");
+    let mut say = |clients: &mut [Client], bytes: &[u8], ns: u64| {
+        for client in clients.iter_mut() {
+            client.send(bytes);
+            client.pump();
+        }
+        (0..20).for_each(|_| world.round());
+        world.pass(ns);
+        clients.iter_mut().for_each(Client::pump);
+    };
+    say(&mut held, &command(&[b"SET", b"k", b"v"]), 1_500_000_000);
+    say(&mut others, b"", 1_500_000_000);
+    assert!(held.iter().all(|client| client.received.is_empty()), "the pause has lasted");
+    say(&mut others, &command(&[b"PING"]).repeat(20), 0);
+    for client in &mut held {
+        client.pump();
+        assert_eq!((client.received.as_slice(), client.end.at_end()), (&b"+OK\r\n"[..], false));
+    }
+}
+
 /// Nor is one silent that takes longer for a long value than it may be silent, in either direction.
 #[test]
 fn who_still_sends_or_reads_is_not_silent() {
@@ -102,6 +163,10 @@ fn who_still_sends_or_reads_is_not_silent() {
     sending.send(&command(&[b"SET", b"k", &value]));
     pass_three_seconds(&mut world, || sending.push(value.len() / 25));
     assert_eq!(world.exchange(&mut sending, b"", 5, 50), b"+OK\r\n");
+    let mut dripping = world.connect(0);
+    dripping.send(&command(&[b"SET", b"short", b"value"]));
+    pass_three_seconds(&mut world, || dripping.push(1));
+    assert_eq!(world.exchange(&mut dripping, b"", 5, 50), b"+OK\r\n");
 
     let (mut reading, mut deaf) = (world.connect_with(0, 4096, 4096), world.connect_with(0, 4096, 4096));
     for client in [&mut reading, &mut deaf] {
