@@ -101,6 +101,46 @@ fn the_mean_time_to_live_is_that_of_the_keys_that_have_one() {
     assert!(world.ask(&client, "INFO keyspace").contains("db1:keys=1,expires=0,avg_ttl=0\r\n"));
 }
 
+/// Also of one that comes behind many others, of what has been taken apart already, and of replies that wait behind the output.
+#[test]
+fn buffers_are_looked_at_wherever_they_are() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let _many: Vec<_> = (0..300).map(|_| world.connect()).collect();
+    for _ in 0..40 {
+        world.round(1_000_000);
+    }
+    let last = world.connect();
+    let value = "v".repeat(400_000);
+    let set = format!("*3\r\n$3\r\nSET\r\n$3\r\nbar\r\n$400000\r\n{value}\r\n");
+    let mut sent = 0;
+    while sent < 300_000 {
+        sent += last.write(&set.as_bytes()[sent..300_000]);
+        world.round(1_000_000);
+    }
+    let buffers = |world: &mut World| {
+        world.now.mono_ns += SECOND_NS;
+        world.ask(&client, "PING");
+        let info = world.ask(&client, "INFO clients");
+        ["input", "output"].map(|side| field(&info, &format!("client_recent_max_{side}_buffer")))
+    };
+    for _ in 0..3 {
+        buffers(&mut world);
+    }
+    let [input, _] = buffers(&mut world);
+    assert!((299_000..400_000).contains(&input), "{input}");
+    while sent < set.len() {
+        sent += last.write(&set.as_bytes()[sent..]);
+        world.round(1_000_000);
+    }
+    last.write(&b"*2\r\n$3\r\nGET\r\n$3\r\nbar\r\n".repeat(5));
+    for _ in 0..3 {
+        buffers(&mut world);
+    }
+    let [_, output] = buffers(&mut world);
+    assert!((1_500_000..2_000_100).contains(&output), "{output}");
+}
+
 #[test]
 fn the_largest_buffers_of_clients_are_remembered_for_a_while() {
     let mut world = World::new(1);

@@ -138,6 +138,52 @@ fn a_monitor_is_one_until_it_resets() {
     assert!(world.is_idle());
 }
 
+/// What was on the way to it when it said RESET is not shown behind the reply.
+#[test]
+fn lines_that_come_late_are_not_shown() {
+    // The second connection goes to lane 1, so that lines and the end of monitoring come to the control thread by two rings.
+    for monitor in 0..2 {
+        let mut world = World::new(2);
+        let clients = [(); 2].map(|()| {
+            let client = world.connect();
+            world.ask(&client, "PING");
+            client
+        });
+        let (monitor, client) = (&clients[monitor], &clients[1 - monitor]);
+        assert_eq!(world.ask(monitor, "MONITOR"), "+OK\r\n");
+        client.write(b"PING\r\n");
+        monitor.write(b"RESET\r\n");
+        for _ in 0..20 {
+            world.round(1_000_000);
+        }
+        let received = [client, monitor].map(|client| String::from_utf8(client.read_all()).unwrap());
+        assert_eq!(received, ["+PONG\r\n", "+RESET\r\n"]);
+    }
+}
+
+/// In one turn three lanes have more to show than a fourth takes in one. Nothing comes later that would bring it to look again.
+#[test]
+fn lines_of_many_lanes_all_come() {
+    const COUNT: usize = 15;
+    let mut world = World::new(3);
+    let monitor = world.connect();
+    assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+    let clients: Vec<_> = (0..12).map(|at| world.connect_to(at % 3)).collect();
+    (0..5).for_each(|_| world.round(1_000_000));
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"ECHO", &[b'v'; 4000]]);
+    for client in &clients {
+        client.write(&bytes.repeat(COUNT));
+    }
+    let mut lines = Vec::new();
+    for _ in 0..20 {
+        world.round(1_000_000);
+        lines.extend(monitor.read_all());
+    }
+    let seen = lines.iter().filter(|&&byte| byte == b'\n').count();
+    assert_eq!(seen, clients.len() * COUNT);
+}
+
 #[test]
 fn on_a_lanes_own_port_that_lane_is_seen() {
     let mut world = World::new(3);

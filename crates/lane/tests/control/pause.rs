@@ -1,5 +1,7 @@
 //! CLIENT PAUSE: whom it holds back, and how they go on when it is over.
 
+use lane::{Dialect, Door, Port};
+
 use super::world::World;
 
 /// Clients looked at in a turn when a pause has ended, as the lane bounds them.
@@ -48,6 +50,23 @@ fn clients_that_go_during_a_pause_leave_nothing_behind() {
     world.ask(&client, "CLIENT UNPAUSE");
     assert_eq!(stays.read_all(), b"+OK\r\n");
     assert_eq!(blocked_count(&mut world, &client), 0);
+}
+
+/// Neither the end of a key nor a delayed `flush_all`.
+#[test]
+fn what_time_would_remove_stays_while_writes_are_held_back() {
+    let mut world = World::told(1, &[], |settings| {
+        settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
+    });
+    let (client, memcached) = (world.connect(), world.connect_to(0));
+    memcached.write(b"set document 0 0 1\r\nx\r\nflush_all 1\r\n");
+    assert_eq!(world.ask(&client, "SET k v PX 1000"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
+    world.round(2_000_000_000);
+    for (command, keys) in [("PING", 2), ("CLIENT UNPAUSE", 0)] {
+        world.ask(&client, command);
+        assert_eq!(world.lanes[0].stats().keys, keys, "after {command}");
+    }
 }
 
 #[test]

@@ -61,11 +61,34 @@ fn a_lane_shows_what_it_does() {
     check_lane(&info, 0, &[("direct", "0"), ("forwarded", "0"), ("keys", "1"), ("clients", "1")]);
     let bytes_in: u64 = fact(&info, 0, "net_bytes_in").parse().unwrap();
     assert_eq!(bytes_in, "*2\r\n$4\r\nINFO\r\n$5\r\nlanes\r\n".len() as u64);
+    assert_eq!(world.ask(&client, "LATENCY HISTOGRAM get set"), "*0\r\n", "how long they took is forgotten");
     // What lies behind the percentiles, for programs.
     let histograms = world.ask(&client, "INFO histograms");
     assert!(histograms.contains("\r\ncommand_ns_lane0:1000="), "{histograms}");
     assert!(histograms.contains("\r\nturn_ns_lane1:1000="), "{histograms}");
     assert!(!world.ask(&client, "INFO everything").contains("# Histograms"), "too long to be shown unasked");
+}
+
+/// A lane has been asked for more than it answers in a turn.
+#[test]
+fn what_waits_in_rings_is_shown() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let mut asking: Vec<_> = (0..40).map(|_| world.connect()).collect();
+    for _ in 0..20 {
+        world.round(1_000_000);
+    }
+    // foo belongs to lane 1.
+    for other in &mut asking {
+        other.write(&b"*2\r\n$3\r\nGET\r\n$3\r\nfoo\r\n".repeat(60));
+    }
+    client.write(b"INFO lanes\r\n");
+    for _ in 0..20 {
+        world.round(1_000_000);
+    }
+    let info = String::from_utf8(client.read_all()).unwrap();
+    let depth: u64 = fact(&info, 1, "ring_depth").parse().unwrap();
+    assert!((1000..100_000).contains(&depth), "{depth} bytes");
 }
 
 #[test]

@@ -254,6 +254,21 @@ fn refused_commands_hit_and_miss() {
     );
 }
 
+/// One that is short, and one of so many arguments that it is taken apart as it comes.
+#[test]
+fn broken_commands_are_counted_as_errors() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let many = [b"*5000\r\n".as_slice(), &b"$1\r\na\r\n".repeat(4000)].concat();
+    for (begun, count) in [(&b"*2\r\n"[..], 1), (&many, 2)] {
+        let broken = world.connect();
+        broken.write(&[begun, b"!1\r\n"].concat());
+        let info = world.ask(&client, "INFO errorstats");
+        assert!(broken.read_all().starts_with(b"-ERR Protocol error"), "{count}");
+        assert!(info.contains(&format!("errorstat_ERR:count={count}\r\n")), "{info}");
+    }
+}
+
 #[test]
 fn keys_that_have_ended_are_counted_anew() {
     let mut world = World::new(2);
