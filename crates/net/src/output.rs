@@ -420,7 +420,12 @@ mod tests {
                 let size = [3, 100, 5_000, 40_000][chance.below(4)];
                 let fresh: Vec<u8> =
                     (0..chance.below(size)).map(|at| at.to_le_bytes()[0] ^ step.to_le_bytes()[0]).collect();
-                match chance.below(6) {
+                match chance.below(7) {
+                    6 => {
+                        let pieces = [&b"$5\r\n"[..], &fresh, b"\r\n"];
+                        output.extend_all(pieces);
+                        plain.extend(pieces.concat());
+                    }
                     5 => {
                         let head_size = chance.below(9);
                         output.extend_framed(*b"$12345\r\n", head_size, &fresh);
@@ -450,6 +455,7 @@ mod tests {
                         let (count, size) = output.gather(&mut slices, size_max);
                         let sent: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
                         assert_eq!(sent.len(), size);
+                        assert!(size <= size_max);
                         let sent = &sent[..chance.below(size + 1)];
                         assert_eq!(sent, plain.drain(..sent.len()).collect::<Vec<u8>>());
                         output.advance(sent.len(), |block| pool.put(block));

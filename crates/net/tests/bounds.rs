@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
 use net::mem::{Client, Mem};
-use net::{Close, Event, Limits, Net};
+use net::{Close, Event, Limits, Need, Net};
 
 /// A net whose every client is answered with a farewell.
 fn farewell(count: usize) -> (Mem, Vec<Client>) {
@@ -64,19 +64,54 @@ fn only_so_much_is_thrown_away() {
     assert_eq!(net.counters().receives, before.receives);
 }
 
-/// Those that have gone are not among them.
+/// Those that have gone are not among them, whether they end behind something or not, nor those that had ended before.
 #[test]
 fn who_lingers_makes_no_room_for_those_that_have_gone() {
     let mut net = Mem::new(Limits::default());
     let (_, port) = net.listen();
     let first = part_from(&mut net, std::iter::once(port.connect()));
-    for _ in 0..3 {
+    let mut kept = Vec::new();
+    for rest in [&b""[..], b"", b"", b"rest", b"rest", b"rest"] {
         for client in part_from(&mut net, (0..200).map(|_| port.connect())) {
+            client.write(rest);
             client.end();
+            kept.push(client);
         }
         (0..200).for_each(|_| net.poll(&mut Vec::new()));
     }
+    for _ in 0..600 {
+        let client = port.connect();
+        client.end();
+        kept.push(client);
+        let mut events = Vec::new();
+        net.poll(&mut events);
+        let Some(Event::Opened { conn, .. }) = events.last() else { panic!("{events:?}") };
+        net.poll(&mut Vec::new());
+        assert!(net.stream(*conn, Need::More).unwrap().end);
+        net.close(*conn, Close::AfterFlush);
+        net.flush();
+    }
     assert_eq!(first[0].write(b"x"), 1, "it lingers");
+}
+
+/// It had come before the end was decided on, and nobody has looked at it.
+#[test]
+fn what_came_before_is_thrown_away_too() {
+    let mut net = Mem::new(Limits::default());
+    let (_, port) = net.listen();
+    let client = port.connect_with(300_000, 1000);
+    let mut events = Vec::new();
+    net.poll(&mut events);
+    let Some(Event::Opened { conn, .. }) = events.pop() else { panic!("a client knocks") };
+    assert_eq!(client.write(&[0; 300_000]), 300_000);
+    net.poll(&mut events);
+    assert_eq!(events, [Event::Input(conn)]);
+    net.close(conn, Close::AfterFlush);
+    for _ in 0..10 {
+        net.flush();
+        net.poll(&mut Vec::new());
+    }
+    assert_eq!(client.write(&[0; 300_000]), 300_000);
 }
 
 /// The kernel tells once of what takes several receives.

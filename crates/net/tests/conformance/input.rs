@@ -110,18 +110,57 @@ pub(crate) fn what_several_have_received_stays_theirs<W: World>() {
     assert!(consumed.iter().all(|size| *size > 500_000), "{consumed:?}");
 }
 
-pub(crate) fn what_a_closed_connection_left_is_not_kept<W: World>() {
+/// Who has not consumed anything has no room for more. It is told of that when it may have some.
+pub(crate) fn who_asks_without_room_is_told_again<W: World>() {
     let mut world = W::make(Limits::default());
     let (mut client, conn) = open(&mut world);
-    let (mut other_client, other) = open(&mut world);
-    client.write(b"never read");
-    await_input(&mut world, conn, 10);
-    world.net().close(conn, Close::AfterFlush);
-    // It lingers while another one receives.
-    other_client.write(b"z");
-    await_input(&mut world, other, 1);
-    world.net().consume(other, 1);
-    assert_eq!(world.net().kept_size(), 0);
+    let want = pattern(3 * INPUT_MAX);
+    let mut sent = 0;
+    let mut got = Vec::new();
+    while got.len() < want.len() {
+        turns(&mut world, |net, _| {
+            sent += client.write(&want[sent..]);
+            let size = net.stream(conn, Need::More).expect("it is open").input.len();
+            size == INPUT_MAX.min(want.len() - got.len())
+        });
+        // It asks once more, and consumes all then.
+        turns(&mut world, |net, _| {
+            let input = net.stream(conn, Need::More).expect("it is open").input;
+            let size = input.len();
+            got.extend_from_slice(input);
+            net.consume(conn, size);
+            true
+        });
+        if sent == want.len() && got.len() < want.len() {
+            turns(&mut world, |_, events| events.contains(&Event::Input(conn)));
+        }
+    }
+    assert!(got == want);
+}
+
+pub(crate) fn what_a_closed_connection_left_is_not_kept<W: World>() {
+    for how in [Close::AfterFlush, Close::Now] {
+        // Alone, and behind what another one has said since.
+        for is_alone in [true, false] {
+            let mut world = W::make(Limits::default());
+            let (mut client, conn) = open(&mut world);
+            let (mut other_client, other) = open(&mut world);
+            let mut hear = |world: &mut W| {
+                other_client.write(b"z");
+                await_input(world, other, 1);
+                world.net().consume(other, 1);
+            };
+            client.write(b"never read");
+            await_input(&mut world, conn, 10);
+            if !is_alone {
+                hear(&mut world);
+            }
+            world.net().close(conn, how);
+            // After a flush it lingers while another one receives.
+            hear(&mut world);
+            assert_eq!(world.net().kept_size(), 0, "{how:?}");
+        }
+    }
 }
 
 /// Whoever sends faster than the lane reads gets one receive a turn, like everybody else.

@@ -58,6 +58,7 @@ suite! {
         input::a_budget_goes_on_with_the_rest,
         input::what_several_have_received_stays_theirs,
         input::what_a_closed_connection_left_is_not_kept,
+        input::who_asks_without_room_is_told_again,
         input::a_turn_receives_once,
         input::unconsumed_input_slows_the_sender,
         cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
