@@ -142,6 +142,46 @@ fn sparse_memory_is_gathered() {
     world.shard.audit();
 }
 
+/// However much there is to gather, a call moves no more than its budget allows, and says that there is more until all is done.
+#[test]
+#[cfg_attr(miri, ignore = "many keys; the paths run in the other tests")]
+fn memory_is_gathered_in_steps() {
+    const COUNT: u32 = 50_000;
+    const BUDGET: u32 = 40;
+    let mut world = World::new(8, 1, REGION);
+    let name = |number: u32| format!("h{number}").into_bytes();
+    for number in 0..COUNT {
+        let bytes = name(number);
+        let key = world.shard.key(0, 63, &bytes);
+        world.commit(Effect::Set { key, value: NewValue::Bytes(&[9; 40]), expiry: Expiry::None });
+    }
+    world.drain();
+    for number in (0..COUNT).filter(|number| !number.is_multiple_of(10)) {
+        let bytes = name(number);
+        let key = world.shard.key(0, 63, &bytes);
+        world.commit(Effect::Delete { key });
+    }
+    let places = |world: &World| -> Vec<usize> {
+        let place = |number| {
+            let bytes = name(number);
+            let key = world.shard.key(0, 63, &bytes);
+            world.shard.get(&key, 0).expect("what stays is found").key().as_ptr().addr()
+        };
+        (0..COUNT).step_by(10).map(place).collect()
+    };
+    let (mut before, mut moved_count, mut steps) = (places(&world), 0, 0);
+    let mut more = true;
+    while more {
+        more = world.shard.tend(world.now_ms, &mut Budget::new(BUDGET, 1 << 20), &|_, _| false).more;
+        let after = places(&world);
+        let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+        assert!(moved <= BUDGET as usize / 2, "{moved} entries in one step");
+        (before, moved_count, steps) = (after, moved_count + moved, steps + 1);
+    }
+    world.shard.audit();
+    assert!(moved_count > 2000, "{moved_count} entries in {steps} steps");
+}
+
 /// A full region refuses, changes nothing, and serves again when something is deleted.
 #[test]
 fn a_full_region_refuses_and_recovers() {
