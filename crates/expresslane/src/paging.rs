@@ -8,7 +8,7 @@
 //! ```
 //! Both take the kernel time in proportion to the pages, a huge one hundreds of microseconds and more, so neither is a lane's
 //! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
-//! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread shares a core with a lane, the lane goes first.
+//! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread has no cpu without a lane, the lane goes first.
 
 use std::io;
 use std::ops::Range;
@@ -141,9 +141,10 @@ pub(crate) fn start(
     inlets: Vec<Inlet>,
     bells: Vec<Bell>,
     huge_pages: bool,
+    gives_way: bool,
 ) -> Result<(), String> {
     let run = move || {
-        if let Err(error) = give_way() {
+        if gives_way && let Err(error) = give_way() {
             let text = format!("the thread that pages memory can't give way to lanes on its core: {error}");
             control::log(Level::Warn, &text);
         }

@@ -39,6 +39,16 @@ pub(crate) struct Plan {
     pub(crate) notes: Vec<String>,
 }
 
+impl Plan {
+    /// The cpus that no lane has, for the threads beside them. None if a lane may run anywhere.
+    pub(crate) fn cpus_beside(&self, facts: &Facts) -> Vec<usize> {
+        if self.cpus.contains(&None) {
+            return Vec::new();
+        }
+        facts.cpus.iter().copied().filter(|cpu| !self.cpus.contains(&Some(*cpu))).collect()
+    }
+}
+
 /// Decides what is started. An error is a sentence that says what to change.
 pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, String> {
     let entrances = doors::entrances(settings);
@@ -247,6 +257,18 @@ mod tests {
         check_cpus(&["--cpus", "2-5", "--lanes", "2"], &machine(0..8, None), &[2, 3]);
         let plan = plan(&settings(&["--lanes", "9"]), &machine(0..8, None)).unwrap();
         assert!(plan.notes[0].contains("not pinned"), "{:?}", plan.notes);
+    }
+
+    #[test]
+    fn threads_beside_the_lanes_have_the_cpus_that_no_lane_has() {
+        let beside = |flags: &[&str], count: usize| {
+            let facts = machine(0..count, None);
+            plan(&settings(flags), &facts).unwrap().cpus_beside(&facts)
+        };
+        assert_eq!(beside(&[], 8), [0, 1]);
+        assert_eq!(beside(&["--cpus", "0,2"], 4), [1, 3]);
+        assert_eq!(beside(&[], 4), [0; 0], "every cpu has a lane");
+        assert_eq!(beside(&["--lanes", "9"], 8), [0; 0], "lanes may run anywhere");
     }
 
     #[test]

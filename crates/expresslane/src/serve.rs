@@ -192,6 +192,12 @@ fn start(
         phase: AtomicU8::new(SERVING),
         quiet: plan.cpus.iter().map(|_| AtomicBool::new(false)).collect(),
     });
+    // What this thread starts from here on stays there, but for lanes, which are pinned.
+    let beside = plan.cpus_beside(facts);
+    if !beside.is_empty() {
+        machine::pin_to(&beside)
+            .map_err(|error| format!("the threads beside the lanes can't be kept off their cpus: {error}"))?;
+    }
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
     let run_id = attendant::run_id(chance()?, chance()?);
@@ -267,7 +273,7 @@ fn start(
     }
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
     let inlets = readies.into_iter().map(|ready| ready.inlet).collect();
-    paging::start(errands, inlets, bells.to_vec(), settings.huge_pages)?;
+    paging::start(errands, inlets, bells.to_vec(), settings.huge_pages, beside.is_empty())?;
     let wanted = facts.memory_size.min(32 << 30);
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
         notes.push(

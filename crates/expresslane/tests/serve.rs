@@ -160,6 +160,29 @@ fn what_is_not_allowed_ends_start_up_with_a_sentence() {
     refusal(&run(&["--cpus", "8000"]), Some(1), "this process may not run on 8000, only on ");
 }
 
+/// Where there is a cpu without a lane, nothing but a lane runs on a lane's.
+#[test]
+fn other_threads_keep_off_the_lanes_cpus() {
+    let allowed = |path: &str| -> String {
+        let status = std::fs::read_to_string(format!("{path}/status")).unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        list.expect("Linux tells it").trim().to_owned()
+    };
+    let own = allowed("/proc/self");
+    let first: String = own.chars().take_while(char::is_ascii_digit).collect();
+    let served = Served::start("beside", &["--lanes", "1", "--cpus", &first]);
+    let mut threads_count = 0;
+    for task in std::fs::read_dir(format!("/proc/{}/task", served.id())).unwrap() {
+        let path = task.unwrap().path().display().to_string();
+        let name = std::fs::read_to_string(format!("{path}/comm")).unwrap();
+        let is_beside = allowed(&path).split(['-', ',']).next() != Some(&*first);
+        assert_eq!(is_beside, name.trim() != "lane 0" && own != first, "{name} of {own}");
+        threads_count += 1;
+    }
+    assert!(threads_count >= 4, "the first, the lane, control and paging");
+    served.end_in_order();
+}
+
 /// A lane that opened the file for which the kernel's table has no room would wait for the kernel to make a larger one.
 #[test]
 fn there_is_room_for_as_many_clients_as_are_allowed() {
