@@ -49,6 +49,9 @@ GETS_COUNT = 100
 # At the lane in force. The table of receive steering is the whole machine's, by hash: a connection that something else here begins may
 # take a lane's place there until the server reads again.
 LOOKS_COUNT_MAX = 3
+# And with other connections: one of the lane's 8 and one of the neighbour's 32 have the same of its 32,768 places for good in one of 128
+# tries.
+TRIES_COUNT_MAX = 2
 # What the noise of a shared machine may be; declared before the first run and printed above every result.
 GATES = ["steal <= 40 %", "send lag <= 10000 %", "pressure <= 100 %", "load cpu <= 100 %"]
 
@@ -406,42 +409,51 @@ def look(directory, hosts):
     """What `lanes status` says of the lane's traffic while both loads run, the lane's from both cpus: in force, and without it."""
     found = {}
     for name, is_inside in (("as it is", False), ("all", True)):
-        place = directory / f"status-{name.replace(' ', '-')}"
-        place.mkdir()
-        lanes = hosts.at_server(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
-        file = place / "lanes.toml"
-        wrapper = [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"] if is_inside else []
-        with contextlib.ExitStack() as stack:
-            sides = {}
-            probe, both = {**PROBE, "threads": 2}, f"{LANE_CPU},{NEIGHBOUR_CPU}"
-            for side, port, load, cpus in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, probe, both)):
-                server = redis(port, SERVER_ADDRESS)
-                command = hosts.at_server(wrapper + server if side == "b" else server)
-                ready = hosts.at_client([tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
-                (place / f"{side}.json").write_text(json.dumps({
-                    "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpus),
-                    "lanes": lanes, "wish": VARIANTS["all"][0].replace("CARD", hosts.card), "file": str(file)}))
-                sides[side] = Beside(place, side)
-                if side == "a":
-                    sides[side].start()
-                    stack.callback(sides[side].stop)
-                    sides[side].wish()
-            if is_inside:
-                sides["a"].apply()
-                stack.callback(sides["a"].revert)
-            sides["b"].start()
-            stack.callback(sides["b"].stop)
-            for port, load in ((NEIGHBOUR_PORT, BULK), (LANE_PORT, PROBE)):
-                wait_for_gets(hosts, port, load["connections"])
-            status = [*lanes, "status", str(file), "--sample", "3s", "--json"]
-            for count in range(1, LOOKS_COUNT_MAX + 1 if is_inside else 2):
-                done = subprocess.run(status, capture_output=True, text=True, check=False)
-                if not done.stdout:
-                    raise Unavailable(f"lanes status, {name}: {done.stderr.strip()}")
-                report = json.loads(done.stdout)
-                found[name] = {"code": done.returncode, "looks": count, "share": share_on(report), "report": report}
-                if done.returncode == 0:
-                    break
+        for number in range(1, TRIES_COUNT_MAX + 1 if is_inside else 2):
+            place = directory / f"status-{name.replace(' ', '-')}-{number}"
+            found[name] = look_once(name, place, hosts, is_inside)
+            if found[name]["code"] == 0:
+                break
+    return found
+
+
+def look_once(name, place, hosts, is_inside):
+    """The same of one of them, with connections of its own."""
+    place.mkdir()
+    lanes = hosts.at_server(["env", f"EXPRESSLANE_STATE_DIR={place / 'state'}", built("expresslane"), "lanes"])
+    file = place / "lanes.toml"
+    wrapper = [built("expresslane"), "run", "--lane", "redis", "--file", file, "--"] if is_inside else []
+    with contextlib.ExitStack() as stack:
+        sides = {}
+        probe, both = {**PROBE, "threads": 2}, f"{LANE_CPU},{NEIGHBOUR_CPU}"
+        for side, port, load, cpus in (("a", NEIGHBOUR_PORT, BULK, NEIGHBOUR_CPU), ("b", LANE_PORT, probe, both)):
+            server = redis(port, SERVER_ADDRESS)
+            command = hosts.at_server(wrapper + server if side == "b" else server)
+            ready = hosts.at_client([tool("redis-cli", "redis-tools"), "-h", SERVER_ADDRESS, "-p", port, "ping"])
+            (place / f"{side}.json").write_text(json.dumps({
+                "server": command, "ready": ready, "load": bench_load(hosts, port, load, cpus),
+                "lanes": lanes, "wish": VARIANTS["all"][0].replace("CARD", hosts.card), "file": str(file)}))
+            sides[side] = Beside(place, side)
+            if side == "a":
+                sides[side].start()
+                stack.callback(sides[side].stop)
+                sides[side].wish()
+        if is_inside:
+            sides["a"].apply()
+            stack.callback(sides["a"].revert)
+        sides["b"].start()
+        stack.callback(sides["b"].stop)
+        for port, load in ((NEIGHBOUR_PORT, BULK), (LANE_PORT, PROBE)):
+            wait_for_gets(hosts, port, load["connections"])
+        status = [*lanes, "status", str(file), "--sample", "3s", "--json"]
+        for count in range(1, LOOKS_COUNT_MAX + 1 if is_inside else 2):
+            done = subprocess.run(status, capture_output=True, text=True, check=False)
+            if not done.stdout:
+                raise Unavailable(f"lanes status, {name}: {done.stderr.strip()}")
+            report = json.loads(done.stdout)
+            found = {"code": done.returncode, "looks": count, "share": share_on(report), "report": report}
+            if done.returncode == 0:
+                break
     return found
 
 
