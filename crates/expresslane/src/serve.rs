@@ -195,8 +195,9 @@ fn start(
     // What this thread starts from here on stays there, but for lanes, which are pinned.
     let beside = plan.cpus_beside(facts);
     if !beside.is_empty() {
-        machine::pin_to(&beside)
-            .map_err(|error| format!("the threads beside the lanes can't be kept off their cpus: {error}"))?;
+        machine::pin_to(&beside).map_err(|error| {
+            format!("the threads beside the lanes can't be kept off their cpus: {error}; choose others with --cpus")
+        })?;
     }
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
