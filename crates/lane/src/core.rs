@@ -423,8 +423,16 @@ impl Core {
 
     fn part_goes(&mut self, part: u64, go: Go) {
         let handle = Handle::from_bits(part);
-        self.parts.get_mut(handle).expect("a granted part waits to be told").go(go.jobs, go.releases);
+        self.catch_up(go.at_ms);
+        self.parts.get_mut(handle).expect("a granted part waits to be told").go(go);
         self.runnable.push_back(Runnable::Part(handle));
+    }
+
+    /// A transaction sees this time, unix milliseconds. The lanes have one clock, but each reads it when its turn begins: what comes
+    /// from one whose turn is younger may be ahead. What a transaction has seen end is there for nobody after it, so this lane's
+    /// turn goes on at that time, too.
+    fn catch_up(&mut self, at_ms: i64) {
+        self.space.now.unix_ms = self.space.now.unix_ms.max(at_ms);
     }
 
     fn withdraw_part(&mut self, part: u64) {
@@ -434,6 +442,7 @@ impl Core {
     }
 
     fn admit_prepared(&mut self, lane: u16, prepare: Prepare) {
+        self.catch_up(prepare.at_ms);
         let part = Part::of_transaction(lane, prepare);
         if let Some(refusal) = part.refusal(&self.locks) {
             self.stats.parts_refused += 1;

@@ -289,10 +289,13 @@ impl Keyspace {
         (!is_over).then_some(round)
     }
 
-    /// Begins to watch a key for a client.
-    pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8]) {
+    /// Begins to watch a key for a client. One whose time has come is taken out, which is no change from then on; who holds it may
+    /// still see it, and then it may count as one.
+    pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8], locks: &Locks) {
         let key = self.shard.key(db, self.slot(db, bytes).number(), bytes);
-        self.lapse(&key);
+        if !locks.covers(db, key.hash) {
+            self.lapse(&key);
+        }
         self.watches.watch(
             id,
             WatchName { db, partition: key.partition, hash: key.hash },
@@ -302,16 +305,18 @@ impl Keyspace {
         self.shard.listen(true);
     }
 
-    /// Whether a key that a client watches has changed since: somebody has changed it, or its time has come since and
-    /// nobody has taken it out yet.
-    pub(crate) fn is_dirty(&self, id: WatcherId) -> bool {
-        let now_ms = self.now.unix_ms;
-        let is_over = |(name, bytes, since_ms): (WatchName, &[u8], i64)| {
+    /// When the first of the keys ends that a client watches and nobody has taken out yet, unix milliseconds. Those that had ended
+    /// before it began to watch do not count.
+    pub(crate) fn watched_end(&self, id: WatcherId) -> i64 {
+        if !self.shard.has_ends() {
+            return i64::MAX;
+        }
+        let end_of = |(name, bytes, since_ms): (WatchName, &[u8], i64)| {
             let key = Key { db: name.db, partition: name.partition, hash: name.hash, bytes };
             let end_ms = self.shard.get(&key, i64::MIN).and_then(|entry| entry.expires_at());
-            end_ms.is_some_and(|end_ms| since_ms < end_ms && end_ms <= now_ms)
+            end_ms.filter(|end_ms| since_ms < *end_ms)
         };
-        self.watches.is_dirty(id) || self.shard.has_due(now_ms) && self.watches.keys(id).any(is_over)
+        self.watches.keys(id).filter_map(end_of).min().unwrap_or(i64::MAX)
     }
 
     /// Ends a client's watching.

@@ -18,7 +18,7 @@ use crate::request::{Args, Request};
 use crate::room::{self, Made};
 use crate::slab::Handle;
 use crate::timing::Extent;
-use crate::transaction::Grant;
+use crate::transaction::{Go, Grant};
 use crate::watch::WatcherId;
 
 /// Names entered or given back in one step.
@@ -229,7 +229,7 @@ impl Part {
             reserved: 0,
             lacks_place: false,
             arriving: 0,
-            grant: Grant::default(),
+            grant: Grant { at_ms: prepare.at_ms, ..Grant::default() },
             jobs: prepare.jobs.into(),
             progress: Progress::default(),
             begun: Progress::default(),
@@ -256,14 +256,21 @@ impl Part {
     pub(crate) fn grant(&mut self, space: &Keyspace) {
         assert!(self.state == State::Waiting, "locks come to those who wait");
         self.state = State::Granted;
-        self.grant.is_dirty = self.watcher.is_some_and(|id| space.is_dirty(id));
+        self.grant.at_ms = self.grant.at_ms.max(space.now.unix_ms);
+        if let Some(id) = self.watcher {
+            self.grant.end_ms = space.watched_end(id);
+            self.grant.is_dirty = space.watches.is_dirty(id) || self.grant.end_ms <= self.grant.at_ms;
+        }
     }
 
     /// Its transaction says what comes next.
-    pub(crate) fn go(&mut self, jobs: Vec<Job>, releases: bool) {
+    pub(crate) fn go(&mut self, go: Go) {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
+        assert!(self.grant.at_ms <= go.at_ms, "nobody sees a time at which the locks were not there");
+        let Go { jobs, releases, at_ms } = go;
         self.goes = true;
         self.releases = releases;
+        self.grant.at_ms = at_ms;
         if let Some(Job { work: Work::Place { command, moved, .. }, .. }) = jobs.first()
             && command.flags.has(Flag::Denyoom)
         {
@@ -328,7 +335,7 @@ impl Part {
                 if !self.has_room(space, locks, budget) {
                     After::Again
                 } else if self.goes {
-                    self.work(space, budget)
+                    self.work_in_its_time(space, locks, budget)
                 } else {
                     After::Granted(self.grant)
                 }
@@ -393,8 +400,20 @@ impl Part {
         job.work.discard(space);
     }
 
+    /// As [`Part::work`], however long that takes, at the time at which the locks were there: a key whose time comes meanwhile is there
+    /// to the end. The lane leaves it, too, as long as it is locked. Who locks nothing sees the lane's own time.
+    fn work_in_its_time(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> After {
+        let now_ms = space.now.unix_ms;
+        if self.names.len() > 0 {
+            space.now.unix_ms = self.grant.at_ms;
+        }
+        let after = self.work(space, locks, budget);
+        space.now.unix_ms = now_ms;
+        after
+    }
+
     /// Runs jobs until the budget or the jobs are spent.
-    fn work(&mut self, space: &mut Keyspace, budget: &mut Budget) -> After {
+    fn work(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> After {
         while let Some(job) = self.jobs.front_mut() {
             if budget.is_spent() {
                 return After::Again;
@@ -471,7 +490,7 @@ impl Part {
                             return After::Again;
                         }
                         budget.spend(1, 0);
-                        space.watch(*id, job.db, Args::Owned(request).flat(index));
+                        space.watch(*id, job.db, Args::Owned(request).flat(index), locks);
                         self.progress.at += 1;
                     }
                     self.progress = Progress::default();

@@ -23,7 +23,9 @@ use crate::request::{Args, Request};
 use crate::transaction::{Grant, Prepare, Results};
 
 use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, args_size};
-pub(crate) use frames::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel};
+pub(crate) use frames::{
+    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, decode_grant,
+};
 pub use mesh::{Links, mesh, mesh_placed};
 
 /// Bytes of a reply that fit into a short answer.
@@ -208,8 +210,8 @@ impl Peer {
 
     /// A part has its locks, and what it has found. It fits, by [`Peer::prepare`].
     pub(crate) fn grant(&mut self, target: u64, part: u64, grant: Grant) {
-        let head = AnswerHead { target, slot: grant.to_bits(), charge: 0, kind: AnswerKind::Granted };
-        self.answers.push(&[&head.encode(), &part.to_le_bytes()], None);
+        let head = AnswerHead { target, slot: 0, charge: 0, kind: AnswerKind::Granted };
+        self.answers.push(&[&head.encode(), &frames::encode_grant(part, grant)], None);
     }
 
     /// Asks the control thread to answer a command. [`Peer::can_ask`] has just said yes.

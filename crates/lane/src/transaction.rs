@@ -355,6 +355,7 @@ impl Transaction {
             goes,
             watcher: if self.is_multi { self.watcher } else { None },
             growth: part.growth,
+            at_ms: self.grant.at_ms,
         }
     }
 
@@ -554,7 +555,8 @@ impl Transaction {
         let mut gos = Vec::new();
         for (index, part) in self.lanes.iter_mut().enumerate() {
             if part.is_live && (is_last || !part.jobs.is_empty()) {
-                gos.push((index, Go { jobs: std::mem::take(&mut part.jobs), releases: is_last }));
+                let (jobs, at_ms) = (std::mem::take(&mut part.jobs), self.grant.at_ms);
+                gos.push((index, Go { jobs, releases: is_last, at_ms }));
             }
         }
         if gos.is_empty() {

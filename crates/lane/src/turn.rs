@@ -173,6 +173,8 @@ impl Lane {
         self.obey(net);
         let slice_count = self.core.work(meter) as u64;
         self.deliver(net);
+        // By the clock, whatever a transaction saw: what it takes out is gone for good.
+        self.core.space.now = now;
         // Nothing changes while clients are paused, by time neither.
         let tends = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
         self.core.settle_room();

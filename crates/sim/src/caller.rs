@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use wire::client::{Collector, Reply};
 
 use crate::chance::Chance;
-use crate::expect::{Circumstances, Expect, Ledger, shorten};
+use crate::expect::{Before, Circumstances, Expect, Ledger, shorten};
 use crate::linear::Event;
 use crate::object::{Object, Seen};
 use crate::program::{Author, Request};
@@ -44,7 +44,7 @@ pub(crate) struct Manners {
 struct Pending {
     expect: Expect,
     events: Vec<usize>,
-    begin_ms: i64,
+    before: Before,
 }
 
 /// What the caller is about to do when all its replies are there.
@@ -318,7 +318,8 @@ impl Line {
             history.events.len() - 1
         });
         let events = events.collect();
-        self.pending.push_back(Pending { expect: request.expect, events, begin_ms: world.now.unix_ms });
+        let before = history.ledger.before(world.now.unix_ms);
+        self.pending.push_back(Pending { expect: request.expect, events, before });
     }
 
     /// Takes the replies that are there.
@@ -335,11 +336,8 @@ impl Line {
                 return Err(format!("a reply that nobody asked for: {}", shorten(&reply)));
             };
             history.clock += 1;
-            let circumstances = Circumstances {
-                session: self.session,
-                begin_ms: pending.begin_ms,
-                end_ms: world.now.unix_ms,
-            };
+            let circumstances =
+                Circumstances { session: self.session, before: pending.before, end_ms: world.now.unix_ms };
             let seen = pending.expect.read(&reply, &mut history.ledger, circumstances)?;
             match &seen {
                 None => history.void.extend(&pending.events),

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use wire::client::Reply;
 
+use crate::crew;
 use crate::object::{Object, Op, Seen};
+use crate::run::LAG_MS_MAX;
 use crate::text;
 
 /// See the top of this file.
@@ -57,6 +59,10 @@ pub(crate) enum Expect {
     Elder(usize),
     /// EXEC: an array of these, or nothing if watched keys have changed.
     Exec(Vec<Expect>, Vec<(Object, Op)>),
+    /// Looks at a crew, by one command.
+    Crew(crew::Look),
+    /// EXEC of several, all at one time.
+    CrewExec(crew::Exec),
 }
 
 /// What replies have told that is no operation of the model.
@@ -66,13 +72,30 @@ pub(crate) struct Ledger {
     ends_ms: BTreeMap<u32, i64>,
     /// What each connection saw last of each pair's younger half.
     pairs: BTreeMap<(u32, usize), i64>,
+    pub(crate) crews: crew::Ledger,
+}
+
+/// What had been told when a command was sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Before {
+    /// The time by which it is executed at the earliest, unix milliseconds.
+    begin_ms: i64,
+    pub(crate) crews: crew::Before,
+}
+
+impl Ledger {
+    /// What has been told until now.
+    pub(crate) fn before(&self, now_ms: i64) -> Before {
+        let lag_ms = i64::try_from(LAG_MS_MAX).expect("a short time");
+        Before { begin_ms: now_ms - lag_ms, crews: self.crews.before() }
+    }
 }
 
 /// When and by whom a command was sent and answered.
 #[derive(Clone, Copy)]
 pub(crate) struct Circumstances {
     pub(crate) session: u32,
-    pub(crate) begin_ms: i64,
+    pub(crate) before: Before,
     pub(crate) end_ms: i64,
 }
 
@@ -179,7 +202,7 @@ impl Expect {
             (Expect::Fleeing, _) => match text_of(reply).ok_or_else(wrong)?.as_deref() {
                 None => Ok(Some(Vec::new())),
                 Some([(number, _)]) => match ledger.ends_ms.get(number) {
-                    Some(end_ms) if *end_ms <= circumstances.begin_ms => {
+                    Some(end_ms) if *end_ms <= circumstances.before.begin_ms => {
                         Err(format!("a value is read whose time was over: {}", shorten(reply)))
                     }
                     _ => Ok(Some(Vec::new())),
@@ -209,6 +232,15 @@ impl Expect {
                 Ok(seen)
             }
             (Expect::Exec(_, whole), Reply::Null) if !whole.is_empty() => Ok(None),
+            (Expect::Crew(look), _) => {
+                let told = look.read(reply).ok_or_else(wrong)?;
+                ledger.crews.look(look.crew, &[told], circumstances.before.crews).map(|()| Some(Vec::new()))
+            }
+            (Expect::CrewExec(exec), Reply::Array(items)) if items.len() == exec.looks.len() => {
+                let told = exec.looks.iter().zip(items).map(|(look, item)| look.read(item));
+                let told: Vec<crew::Told> = told.collect::<Option<_>>().ok_or_else(wrong)?;
+                ledger.crews.exec(exec, &told, circumstances.before.crews).map(|()| Some(Vec::new()))
+            }
             _ => Err(wrong()),
         }
     }

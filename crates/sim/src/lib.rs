@@ -5,6 +5,7 @@
 //!
 //! * `object`, `linear`: for each thing there is an order of what happened to it that explains every reply, and that
 //!   keeps each connection's own order;
+//! * `crew`: an EXEC, and a command of several keys, sees one time, and what it saw end stays away;
 //! * `expect`, `program`: what is written together is never seen torn, money and tokens neither appear nor vanish, and
 //!   of two keys on one lane the later write is not seen before the earlier;
 //! * `run`: everything asked is answered within a number of rounds once faults stop, no turn is longer than its
@@ -16,6 +17,7 @@
 
 mod caller;
 mod chance;
+mod crew;
 mod expect;
 mod linear;
 mod object;

@@ -1,6 +1,7 @@
 //! What clients ask for: random commands, each with what its reply must look like.
 
 use crate::chance::Chance;
+use crate::crew;
 use crate::expect::Expect;
 use crate::object::{Object, Op};
 use crate::text;
@@ -23,6 +24,8 @@ pub(crate) struct Theme {
     pub(crate) account_count: usize,
     pub(crate) place_count: usize,
     pub(crate) fleeting_count: usize,
+    /// Keys of each crew.
+    pub(crate) crew_sizes: [usize; crew::COUNT],
     /// Whether values may be long.
     pub(crate) has_long_values: bool,
     /// Whether everything may be deleted at once; then nothing that must last is used.
@@ -130,7 +133,27 @@ impl Author {
         if chance.hits(150) {
             return self.multi(chance);
         }
+        // Where the clock is set back, what is over on one lane may not be on another.
+        if self.theme.is_steady && chance.hits(60) {
+            return self.on_crew(chance);
+        }
         vec![self.single(chance)]
+    }
+
+    /// Keys that are written together and end together, looked at by one command or by several in an EXEC: either sees one time.
+    fn on_crew(&mut self, chance: &mut Chance) -> Vec<Request> {
+        let crew = chance.below(crew::COUNT);
+        let size = self.theme.crew_sizes[crew];
+        if chance.hits(300) {
+            let (words, look) = crew::look(chance, crew, size);
+            return vec![Request { words, expect: Expect::Crew(look) }];
+        }
+        let number = chance.hits(500).then(|| self.rising());
+        let (queued, exec) = crew::exec(chance, crew, size, number);
+        let mut all = vec![request(&[b"MULTI"], Expect::Ok(Vec::new()))];
+        all.extend(queued.into_iter().map(|words| Request { words, expect: Expect::Queued }));
+        all.push(request(&[b"EXEC"], Expect::CrewExec(exec)));
+        all
     }
 
     fn multi(&mut self, chance: &mut Chance) -> Vec<Request> {

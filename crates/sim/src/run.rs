@@ -15,6 +15,8 @@ use crate::world::World;
 /// Looks at the meter in a turn: one for each of its commands, two for each slice, one for each ask, and a few. Generous
 /// for the few requests that callers have under way; a turn without a bound exceeds it.
 const TURN_LOOKS_MAX: u64 = 1024;
+/// How old the time may be by which a lane goes: it reads the clock when its turn begins, and hears until that ends.
+pub(crate) const LAG_MS_MAX: usize = 3;
 /// Rounds within which some byte must come or go while anybody waits, once faults have stopped and clients read.
 /// The longest work that a run asks for is a FLUSHALL over a few databases, some hundred slices a lane, from each client.
 const ROUNDS_MAX: usize = 5_000;
@@ -80,6 +82,8 @@ struct Run {
     /// How often a lane or the control misses a round, in thousandths; changes now and then.
     starved: Vec<usize>,
     jumps: bool,
+    /// How old the time may be by which a lane goes, nanoseconds.
+    lag_ns_max: usize,
 }
 
 impl Run {
@@ -105,6 +109,7 @@ impl Run {
             account_count: chance.between(2, 6),
             place_count: chance.between(2, 5),
             fleeting_count: chance.between(1, 4),
+            crew_sizes: [2, chance.between(3, 8), chance.pick(&[3, 40, 300])],
             has_long_values: chance.hits(400),
             flushes: chance.hits(250),
             is_steady: chance.hits(700),
@@ -132,6 +137,7 @@ impl Run {
             starved: vec![0; world.node_count()],
             world,
             jumps: chance.hits(300),
+            lag_ns_max: chance.pick(&[0, 500_000, LAG_MS_MAX * 1_000_000]),
             chance,
             author: Author::new(theme),
             callers,
@@ -182,7 +188,9 @@ impl Run {
 
     /// Clients act and lanes take turns, in any order; some miss theirs.
     fn round(&mut self) -> Result<(), String> {
-        let Run { world, chance, author, callers, history, starved, jumps } = self;
+        let Run { world, chance, author, callers, history, starved, jumps, lag_ns_max } = self;
+        let lag_ns = |chance: &mut Chance| u64::try_from(chance.below(*lag_ns_max)).expect("a short time");
+        world.lags_ns.iter_mut().for_each(|lag| *lag = lag_ns(chance));
         if chance.hits(20) {
             let shares = [0, 0, 500, 950];
             starved.iter_mut().for_each(|share| *share = chance.pick(&shares));
@@ -195,7 +203,12 @@ impl Run {
                 Some(node) => world.turn_if_due(node),
             }
         }
-        let most_ns = if *jumps && chance.hits(20) { 60_000_000_000 } else { 200_000 };
+        let most_ns = match *lag_ns_max {
+            _ if *jumps && chance.hits(20) => 60_000_000_000,
+            0 => 200_000,
+            // Turns in which a millisecond passes.
+            _ => 1_500_000,
+        };
         world.pass(u64::try_from(chance.below(most_ns)).expect("a short time"));
         if !author.theme.is_steady && chance.hits(10) {
             // Somebody sets the wall clock; the other clock goes on.

@@ -65,6 +65,10 @@ pub struct World {
     control: Option<Control>,
     /// The clock. Tests may let it jump.
     pub now: Now,
+    /// How long before what it hears in its next turn each lane read the clock, nanoseconds; not before its last turn.
+    pub lags_ns: Vec<u64>,
+    /// When each took its last turn.
+    turned_ns: Vec<u64>,
     meter: Looks,
 }
 
@@ -112,7 +116,23 @@ impl World {
         let sleeps = vec![Sleep::default(); usize::from(lane_count) + 1];
         let meter = Looks(Cell::new(0));
         let (settings, control) = (settings.clone(), None);
-        World { lanes, nets, ports, faults, sleeps, board, map, settings, control_links, control, now, meter }
+        let (lags_ns, turned_ns) = (vec![0; lanes.len()], vec![now.mono_ns; lanes.len()]);
+        World {
+            lanes,
+            nets,
+            ports,
+            faults,
+            sleeps,
+            board,
+            map,
+            settings,
+            control_links,
+            control,
+            now,
+            lags_ns,
+            turned_ns,
+            meter,
+        }
     }
 
     /// From now on there is a control beside the lanes, which takes turns as they do.
@@ -161,7 +181,10 @@ impl World {
 
     /// One lane takes a turn.
     pub fn turn(&mut self, lane: usize) -> Next {
-        self.lanes[lane].turn(self.now, &self.meter, &mut self.nets[lane])
+        let since_ns = self.now.mono_ns - std::mem::replace(&mut self.turned_ns[lane], self.now.mono_ns);
+        let mono_ns = self.now.mono_ns - self.lags_ns[lane].min(since_ns);
+        let now = Now { mono_ns, unix_ms: self.now.unix_ms - whole_ms(mono_ns, self.now.mono_ns) };
+        self.lanes[lane].turn(now, &self.meter, &mut self.nets[lane])
     }
 
     /// A lane takes a turn if it is awake or something wakes it: bytes of a client, its bell, the time it named. Then it
@@ -242,10 +265,9 @@ impl World {
 
     /// Lets time pass.
     pub fn pass(&mut self, ns: u64) {
-        let before_ms = self.now.mono_ns / 1_000_000;
+        let before_ns = self.now.mono_ns;
         self.now.mono_ns += ns;
-        let ms = self.now.mono_ns / 1_000_000 - before_ms;
-        self.now.unix_ms += i64::try_from(ms).expect("a simulation is short");
+        self.now.unix_ms += whole_ms(before_ns, self.now.mono_ns);
     }
 
     /// Whether no lane has anything under way.
@@ -271,6 +293,11 @@ impl World {
     pub fn counters(&self, lane: usize) -> net::Counters {
         self.nets[lane].counters()
     }
+}
+
+/// By how much the wall clock goes on between two instants of the other one.
+fn whole_ms(from_ns: u64, to_ns: u64) -> i64 {
+    i64::try_from(to_ns / 1_000_000 - from_ns / 1_000_000).expect("a simulation is short")
 }
 
 /// A client's end, with what it has still to send and what it has received.

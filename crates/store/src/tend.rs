@@ -57,9 +57,9 @@ impl Shard {
         self.wheel.next_at().filter(|_| self.expires_actively).map(|at| i64::try_from(at).unwrap_or(i64::MAX))
     }
 
-    /// Whether the time of some key may have come at `now_ms` (unix) that is still here.
-    pub fn has_due(&self, now_ms: i64) -> bool {
-        self.wheel.next_at().is_some_and(|at| at <= instant(now_ms))
+    /// Whether some key has an end, or has come to it and is still here.
+    pub fn has_ends(&self) -> bool {
+        self.wheel.next_at().is_some()
     }
 
     /// Removes keys in the order of their ends. Says whether some are left.

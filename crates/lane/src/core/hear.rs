@@ -13,13 +13,15 @@ use crate::client::{Dialect, Port};
 use crate::keyspace::{Call, Route};
 use crate::locks::Refusal;
 use crate::part::Origin;
-use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer};
+use crate::peers::{
+    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer, decode_grant,
+};
 use crate::post::Post;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::{Extent, StretchKind};
-use crate::transaction::{Grant, PartAnswer};
+use crate::transaction::PartAnswer;
 use crate::turn::Meter;
 use crate::watch::WatcherId;
 
@@ -67,7 +69,7 @@ impl Core {
                 (0..count).for_each(|_| peer.answers_in.pop());
                 continue;
             }
-            let number = bytes.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+            let granted = (head.kind == AnswerKind::Granted).then(|| decode_grant(bytes));
             let parcel = peer.answers_in.take_parcel();
             peer.answers_in.pop();
             let size = if let Some(Parcel::Content(content)) = &parcel { content.size() } else { 0 };
@@ -80,8 +82,8 @@ impl Core {
                     post.deliver(self, lane, head.target, std::iter::once(reply));
                 }
                 (AnswerKind::Granted, None) => {
-                    let answer = PartAnswer::Granted { part: number, grant: Grant::from_bits(head.slot) };
-                    self.hear_part(transaction, lane, answer);
+                    let (part, grant) = granted.expect("just read");
+                    self.hear_part(transaction, lane, PartAnswer::Granted { part, grant });
                 }
                 (AnswerKind::Exec, Some(Parcel::Content(content))) => {
                     self.hear_answer(transaction, *content);

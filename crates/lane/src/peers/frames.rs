@@ -3,6 +3,7 @@
 //! ask       0 client u64 | 8 slot u32 | 12 charge u16 | 14 db u16 | 16 id u16 | 18 key slot u16 | 20 proto u8 | 21 kind u8
 //!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments, from which ends are counted
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
+//! granted   … | 16 part u64 | 24 at i64 | 32 end of what is watched i64 | 40 dirty u8 | 41 no room u8
 //! control   0 part or client u64 (of a handover: 1 by auto-pin, 0 by load) | 8 round u32 (of a handover: dialect) | 12 kind u8
 //!           | 13 – to 16
 //! ```
@@ -15,7 +16,7 @@ use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
-use crate::transaction::{Go, Prepare, Results};
+use crate::transaction::{Go, Grant, Prepare, Results};
 
 pub(super) const ASK_HEADER: usize = 24;
 /// Bytes that say where an argument ends.
@@ -270,6 +271,31 @@ impl ControlHead {
             },
         }
     }
+}
+
+/// Bytes behind the head of an answer that grants.
+const GRANT_SIZE: usize = 26;
+
+/// What is behind the head of an answer that grants: the part and what it has found.
+pub(super) fn encode_grant(part: u64, grant: Grant) -> [u8; GRANT_SIZE] {
+    let mut bytes = [0; GRANT_SIZE];
+    bytes[0..8].copy_from_slice(&part.to_le_bytes());
+    bytes[8..16].copy_from_slice(&grant.at_ms.to_le_bytes());
+    bytes[16..24].copy_from_slice(&grant.end_ms.to_le_bytes());
+    (bytes[24], bytes[25]) = (u8::from(grant.is_dirty), u8::from(grant.lacks_room));
+    bytes
+}
+
+/// The inverse of [`encode_grant`].
+pub(crate) fn decode_grant(bytes: &[u8]) -> (u64, Grant) {
+    let bytes = bytes.first_chunk::<GRANT_SIZE>().expect("a grant has its size");
+    let grant = Grant {
+        is_dirty: bytes[24] != 0,
+        lacks_room: bytes[25] != 0,
+        at_ms: u64_at(bytes, 8).cast_signed(),
+        end_ms: u64_at(bytes, 16).cast_signed(),
+    };
+    (u64_at(bytes, 0), grant)
 }
 
 #[inline]

@@ -8,6 +8,7 @@ use wire::route::PartitionMap;
 
 use super::relay::Relayed;
 use super::{After, Go, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
+use crate::Now;
 use crate::connection;
 use crate::keyspace::{Call, Keyspace};
 use crate::part::Outcome;
@@ -62,7 +63,7 @@ impl Transaction {
     pub(super) fn release_all(&mut self) -> Vec<(usize, Go)> {
         let gos: Vec<(usize, Go)> = (0..self.lanes.len())
             .filter(|&index| self.lanes[index].is_live)
-            .map(|index| (index, Go { jobs: Vec::new(), releases: true }))
+            .map(|index| (index, Go { jobs: Vec::new(), releases: true, at_ms: self.grant.at_ms }))
             .collect();
         self.phase = Phase::Ending { awaited: gos.len() };
         gos
@@ -93,7 +94,7 @@ impl Transaction {
                     settings: around.settings,
                     map: around.map,
                     lane: around.lane,
-                    now: space.now,
+                    now: Now { unix_ms: self.grant.at_ms, ..space.now },
                     local: self.local,
                 };
                 if let Some(client) = &mut self.stand_in {

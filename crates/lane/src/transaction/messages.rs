@@ -6,6 +6,7 @@
 //!              ── Go ──────▶            do this
 //!              ◀─ Results ──            it came to this
 //! ```
+//! All see one time, [`Grant::at_ms`].
 
 use wire::reply::Proto;
 
@@ -28,35 +29,44 @@ pub(crate) struct Prepare {
     pub(crate) watcher: Option<WatcherId>,
     /// Bytes for which there must be room before anything runs; `None`: it adds nothing.
     pub(crate) growth: Option<u64>,
+    /// The time that it sees is not before this one, unix milliseconds.
+    pub(crate) at_ms: i64,
 }
 
-/// What a part found when it had its locks. With either, nothing runs on any lane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a part found when it had its locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// A watched key has changed.
     pub(crate) is_dirty: bool,
     /// There is no room for what may be added.
     pub(crate) lacks_room: bool,
+    /// When it was, unix milliseconds by the lane's clock. The latest of all lanes' is the time that all of them see: what had ended
+    /// anywhere before the locks were there is over, and nothing else ends while they are held.
+    pub(crate) at_ms: i64,
+    /// When the first of the watched keys ends, unix milliseconds: that is a change, too.
+    pub(crate) end_ms: i64,
+}
+
+/// Of nobody yet.
+impl Default for Grant {
+    fn default() -> Grant {
+        Grant { is_dirty: false, lacks_room: false, at_ms: i64::MIN, end_ms: i64::MAX }
+    }
 }
 
 impl Grant {
-    /// Whether nothing may run.
+    /// Whether nothing may run on any lane.
     pub(crate) fn is_vain(self) -> bool {
-        self.is_dirty || self.lacks_room
+        self.is_dirty || self.lacks_room || self.end_ms <= self.at_ms
     }
 
     pub(super) fn and(self, other: Grant) -> Grant {
-        Grant { is_dirty: self.is_dirty || other.is_dirty, lacks_room: self.lacks_room || other.lacks_room }
-    }
-
-    /// As it travels in a frame.
-    pub(crate) fn to_bits(self) -> u32 {
-        u32::from(self.is_dirty) | u32::from(self.lacks_room) << 1
-    }
-
-    /// The inverse of [`Grant::to_bits`].
-    pub(crate) fn from_bits(bits: u32) -> Grant {
-        Grant { is_dirty: bits & 1 != 0, lacks_room: bits & 2 != 0 }
+        Grant {
+            is_dirty: self.is_dirty || other.is_dirty,
+            lacks_room: self.lacks_room || other.lacks_room,
+            at_ms: self.at_ms.max(other.at_ms),
+            end_ms: self.end_ms.min(other.end_ms),
+        }
     }
 }
 
@@ -64,6 +74,8 @@ impl Grant {
 pub(crate) struct Go {
     pub(crate) jobs: Vec<Job>,
     pub(crate) releases: bool,
+    /// The time that all lanes see, unix milliseconds.
+    pub(crate) at_ms: i64,
 }
 
 /// What it came to.

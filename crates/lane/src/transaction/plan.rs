@@ -28,6 +28,7 @@ impl Transaction {
         if self.at == (0, 0) {
             self.database_count = around.database_count;
             self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
+            self.grant.at_ms = space.now.unix_ms;
         }
         while let Some(&(lane, name)) = self.watched.get(self.watched_at) {
             if budget.is_spent() {

@@ -11,7 +11,7 @@ const ROUNDS_MAX: usize = 20_000;
 /// A server and one client of it.
 pub(crate) struct Talk {
     pub(crate) world: World,
-    client: Client,
+    pub(crate) client: Client,
 }
 
 impl Talk {
@@ -30,6 +30,13 @@ impl Talk {
         let mut bytes = Vec::new();
         wire::client::command(&mut bytes, words);
         self.client.send(&bytes);
+        self.hear().unwrap_or_else(|| {
+            panic!("no reply to {:?} within {ROUNDS_MAX} rounds", String::from_utf8_lossy(words[0]))
+        })
+    }
+
+    /// The bytes of the reply to what its client has sent, if it comes.
+    pub(crate) fn hear(&mut self) -> Option<Vec<u8>> {
         let mut counter = Counter::default();
         let mut used = 0;
         for _ in 0..ROUNDS_MAX {
@@ -39,11 +46,11 @@ impl Talk {
             used += size;
             if outcome.is_some() {
                 assert_eq!(used, self.client.received.len(), "one reply to one command");
-                return std::mem::take(&mut self.client.received);
+                return Some(std::mem::take(&mut self.client.received));
             }
             self.world.round();
         }
-        panic!("no reply to {:?} within {ROUNDS_MAX} rounds", String::from_utf8_lossy(words[0]));
+        None
     }
 
     /// The same with words split at blanks, and the reply as text.
