@@ -82,6 +82,7 @@ pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use peers::{Links, mesh, mesh_placed};
 pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
 pub use records::Aerospike;
+pub use request::args_looked_at;
 pub use stats::Stats;
 pub use timing::Stall;
 pub use turn::{Lane, Meter, Next, Setup};

@@ -4,6 +4,9 @@
 //! Nothing of it is large in one piece: arguments come in pages of [`ARGS_PER_PAGE`], small ones packed together, long
 //! ones as ropes.
 
+#[cfg(debug_assertions)]
+use std::cell::Cell;
+
 use store::{Rope, RopeBuilder};
 use wire::resp::ArgRanges;
 
@@ -15,6 +18,20 @@ const PAGE_SIZE: usize = 256;
 const PACKED_SIZE_MAX: usize = 512;
 /// Longer arguments are ropes: the same bound above which the store keeps a value as a rope.
 pub(crate) const FLAT_SIZE_MAX: usize = 32 * 1024;
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static LOOKED_COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Arguments of owned commands that this thread has looked at, each time counted. For tests of what a turn costs; builds without
+/// debug assertions don't count.
+pub fn args_looked_at() -> u64 {
+    #[cfg(debug_assertions)]
+    return LOOKED_COUNT.get();
+    #[cfg(not(debug_assertions))]
+    return 0;
+}
 
 /// One argument.
 #[derive(Clone, Copy)]
@@ -114,7 +131,8 @@ impl<'a> Args<'a> {
     pub(crate) fn size(&self) -> usize {
         match self {
             Args::View { input, ranges } => ranges.iter(input).map(<[u8]>::len).sum(),
-            _ => (0..self.len()).map(|index| self.get(index).size()).sum(),
+            Args::Frame { ends, .. } => ends.last().map_or(0, |end| u32::from_le_bytes(*end) as usize),
+            Args::Owned(request) => request.args_size,
         }
     }
 
@@ -155,6 +173,8 @@ struct Page {
 pub(crate) struct Request {
     pages: Vec<Page>,
     size: usize,
+    /// Bytes of the arguments alone.
+    args_size: usize,
 }
 
 impl Request {
@@ -171,6 +191,8 @@ impl Request {
 
     /// The argument at `index`, which is below `len`.
     pub(crate) fn get(&self, index: usize) -> Arg<'_> {
+        #[cfg(debug_assertions)]
+        LOOKED_COUNT.set(LOOKED_COUNT.get() + 1);
         let page = &self.pages[index / ARGS_PER_PAGE];
         match &page.slots[index % ARGS_PER_PAGE] {
             Slot::Packed { start, end } => Arg::Flat(&page.packed[*start as usize..*end as usize]),
@@ -184,11 +206,11 @@ impl Request {
         match arg {
             Arg::Rope(rope) => self.push_rope(rope.clone()),
             Arg::Flat(bytes) if bytes.len() > PACKED_SIZE_MAX => {
-                self.size += size_of::<Slot>() + bytes.len();
+                self.count_in(bytes.len());
                 self.page().slots.push(Slot::Boxed(bytes.into()));
             }
             Arg::Flat(bytes) => {
-                self.size += size_of::<Slot>() + bytes.len();
+                self.count_in(bytes.len());
                 let page = self.page();
                 let offset = |at: usize| u32::try_from(at).expect("a page packs at most 64 KiB");
                 let start = offset(page.packed.len());
@@ -201,10 +223,15 @@ impl Request {
 
     /// Appends an argument that came as a rope.
     pub(crate) fn push_rope(&mut self, rope: Rope) {
-        self.size += size_of::<Slot>() + rope.len();
+        self.count_in(rope.len());
         let page = self.page();
         page.has_rope = true;
         page.slots.push(Slot::Rope(rope));
+    }
+
+    fn count_in(&mut self, size: usize) {
+        self.size += size_of::<Slot>() + size;
+        self.args_size += size;
     }
 
     /// The indices of those that are ropes. Pages without one are passed over.

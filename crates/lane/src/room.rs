@@ -239,16 +239,21 @@ pub(crate) fn refuse(call: &Call<'_>, sink: &mut Sink<'_>) {
     }
 }
 
-/// Bytes that a command may add, by its arguments; `None`: it adds nothing.
+/// Bytes that a command may add, by its arguments; `None`: it adds nothing. They were counted as they came, so that a long command
+/// is measured as soon as a short one.
 #[inline]
 pub(crate) fn growth(command: &Command, args: &Args<'_>) -> Option<u64> {
-    command.flags.has(Flag::Denyoom).then(|| growth_of(args, 1..args.len()))
+    command.flags.has(Flag::Denyoom).then(|| growth_of_all(args))
 }
 
-/// Bytes that entries made of these arguments take.
-pub(crate) fn growth_of(args: &Args<'_>, range: Range<usize>) -> u64 {
-    let entry_count = range.len().div_ceil(2) as u64;
-    range.map(|index| args.get(index).size() as u64).sum::<u64>() + entry_count * ENTRY_SIZE
+/// Bytes that entries take which are made of all arguments behind the command's name.
+pub(crate) fn growth_of_all(args: &Args<'_>) -> u64 {
+    growth_of(args.len() - 1, args.size() - args.get(0).size())
+}
+
+/// Bytes that entries take which are made of so many arguments of `size` bytes together.
+pub(crate) fn growth_of(count: usize, size: usize) -> u64 {
+    size as u64 + count.div_ceil(2) as u64 * ENTRY_SIZE
 }
 
 impl Keyspace {

@@ -15,6 +15,8 @@ use crate::world::World;
 /// Looks at the meter in a turn: one for each of its commands, two for each slice, one for each ask, and a few. Generous
 /// for the few requests that callers have under way; a turn without a bound exceeds it.
 const TURN_LOOKS_MAX: u64 = 1024;
+/// Arguments of owned commands that a turn may look at: those of some thousand elements in its slices, and of short commands.
+const ARGS_LOOKED_MAX: u64 = 16 * 1024;
 /// How old the time may be by which a lane goes: it reads the clock when its turn begins, and hears until that ends.
 pub(crate) const LAG_MS_MAX: usize = 3;
 /// Rounds within which some byte must come or go while anybody waits, once faults have stopped and clients read.
@@ -252,6 +254,9 @@ impl Run {
             if stats.turn_commands_max > 1024 || stats.turn_slices_max > 16 || stats.turns_stalled > 0 {
                 return Err(format!("a turn was too long: {stats:?}"));
             }
+        }
+        if self.world.args_looked_max > ARGS_LOOKED_MAX {
+            return Err(format!("a turn looked at {} arguments", self.world.args_looked_max));
         }
         Ok(())
     }

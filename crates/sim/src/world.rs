@@ -67,6 +67,8 @@ pub struct World {
     pub now: Now,
     /// How long before what it hears in its next turn each lane read the clock, nanoseconds; not before its last turn.
     pub lags_ns: Vec<u64>,
+    /// Arguments of owned commands that a turn looked at, at most.
+    pub args_looked_max: u64,
     /// When each took its last turn.
     turned_ns: Vec<u64>,
     meter: Looks,
@@ -130,6 +132,7 @@ impl World {
             control,
             now,
             lags_ns,
+            args_looked_max: 0,
             turned_ns,
             meter,
         }
@@ -184,7 +187,10 @@ impl World {
         let since_ns = self.now.mono_ns - std::mem::replace(&mut self.turned_ns[lane], self.now.mono_ns);
         let mono_ns = self.now.mono_ns - self.lags_ns[lane].min(since_ns);
         let now = Now { mono_ns, unix_ms: self.now.unix_ms - whole_ms(mono_ns, self.now.mono_ns) };
-        self.lanes[lane].turn(now, &self.meter, &mut self.nets[lane])
+        let looked_before = lane::args_looked_at();
+        let next = self.lanes[lane].turn(now, &self.meter, &mut self.nets[lane]);
+        self.args_looked_max = self.args_looked_max.max(lane::args_looked_at() - looked_before);
+        next
     }
 
     /// A lane takes a turn if it is awake or something wakes it: bytes of a client, its bell, the time it named. Then it

@@ -3,6 +3,8 @@
 
 mod check;
 
+use lane::Settings;
+use net::fault::Faults;
 use sim::{Client, World};
 use wire::client::Counter;
 
@@ -12,6 +14,9 @@ const GET_ROUNDS_MAX: usize = 4;
 const FLUSH_ROUNDS_MAX: usize = 32;
 /// Slices in a turn, as the lane bounds them.
 const SLICES_MAX: u64 = 16;
+/// Arguments of long commands that a turn looks at: its slices have 1,024 elements, each of a few arguments that are looked at a few
+/// times.
+const ARGS_LOOKED_MAX: u64 = 10 * 1024;
 
 fn has_reply(client: &Client) -> bool {
     let mut counter = Counter::default();
@@ -55,6 +60,7 @@ fn rounds_of(world: &mut World, words: &[&[u8]], waits_max: usize) -> usize {
         }
         assert!(waited <= waits_max, "a GET waits {waited} rounds for {:?}", words[0]);
     }
+    assert!(world.args_looked_max <= ARGS_LOOKED_MAX, "a turn looks at {} arguments", world.args_looked_max);
     let slices = world.lanes.iter().map(|lane| lane.stats().turn_slices_max).max();
     assert!(slices.is_some_and(|slices| slices <= SLICES_MAX), "{slices:?} slices in a turn");
     for _ in 0..50 {
@@ -109,6 +115,39 @@ fn many_values_that_are_not_short() {
     words = vec![b"mget".to_vec()];
     words.extend(keys);
     check(&mut world, &words, 344 + 30);
+}
+
+/// Under a limit of memory a long command is measured as it comes, alone or in a MULTI, here or on another lane: no turn looks at all
+/// of it.
+#[test]
+fn long_commands_under_a_limit() {
+    for lane_count in [1, 4] {
+        let settings = Settings { memory_size_max: 1 << 30, ..Settings::default() };
+        let mut world = World::new(lane_count, &settings, 1, Faults::default());
+        let pairs = (0..100_000).flat_map(|number| [format!("key:{number}").into_bytes(), b"v".to_vec()]);
+        let mset: Vec<Vec<u8>> = [b"mset".to_vec()].into_iter().chain(pairs).collect();
+        let fields = (0..50_000).flat_map(|at| [&b"set"[..], b"u8", [b"#0", b"#1"][at % 2], b"1"]);
+        let bitfields = ["a", "b", "c", "d"].map(|key| {
+            let words = [&b"bitfield"[..], key.as_bytes()].into_iter().chain(fields.clone());
+            words.map(<[u8]>::to_vec).collect::<Vec<_>>()
+        });
+        for words in std::iter::once(&mset).chain(&bitfields) {
+            check(&mut world, words, 20);
+            let mut client = world.connect(0);
+            let mut bytes = Vec::new();
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            wire::client::command(&mut bytes, &[b"multi"]);
+            wire::client::command(&mut bytes, &words);
+            assert_eq!(world.exchange(&mut client, &bytes, 14, 1000), b"+OK\r\n+QUEUED\r\n");
+            client.send(b"*1\r\n$4\r\nexec\r\n");
+            while !has_reply(&client) {
+                client.pump();
+                world.round();
+            }
+            let looked = world.args_looked_max;
+            assert!(looked <= ARGS_LOOKED_MAX, "in a MULTI a turn looks at {looked} arguments");
+        }
+    }
 }
 
 #[test]

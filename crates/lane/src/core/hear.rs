@@ -39,6 +39,32 @@ pub(crate) enum Told {
     Lines(u64, Arc<Vec<u8>>),
 }
 
+/// The words of an ask.
+enum Words<'a> {
+    /// In its frame, which holds few.
+    Frame(Args<'a>),
+    /// However many: they are taken as they are, not copied.
+    Owned(&'a mut Request),
+}
+
+impl Words<'_> {
+    #[inline]
+    fn args(&self) -> Args<'_> {
+        match self {
+            Words::Frame(args) => *args,
+            Words::Owned(request) => Args::Owned(request),
+        }
+    }
+
+    /// For later. Of those that are owned none is left.
+    fn take(&mut self) -> Request {
+        match self {
+            Words::Frame(args) => args.to_request(),
+            Words::Owned(request) => std::mem::take(request),
+        }
+    }
+}
+
 /// Frames of lines, 64 KiB each at most, that are taken in a turn.
 const LINES_PER_TURN: usize = 4;
 
@@ -165,19 +191,21 @@ impl Core {
             let mut extent = Extent { arg_count: args.len(), size: frame.len() };
             match head.kind {
                 AskKind::Inline => {
-                    let answer = self.serve_ask(lane, &head, args, routes[place]);
+                    let answer = self.serve_ask(lane, &head, Words::Frame(args), routes[place]);
                     peer.asks_in.pop();
                     if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
                     }
                 }
                 AskKind::Request => {
-                    let Some(Parcel::Request(request)) = peer.asks_in.take_parcel() else {
+                    let Some(Parcel::Request(mut request)) = peer.asks_in.take_parcel() else {
                         unreachable!("asks carry what their kind says")
                     };
                     peer.asks_in.pop();
                     extent = Extent::of(&request);
-                    if let Some((head, content)) = self.serve_ask(lane, &head, Args::Owned(&request), None) {
+                    if let Some((head, content)) =
+                        self.serve_ask(lane, &head, Words::Owned(&mut request), None)
+                    {
                         peer.answer(head, &self.reply, content);
                     }
                     self.space.discard(*request);
@@ -250,12 +278,13 @@ impl Core {
         &mut self,
         lane: u16,
         head: &AskHead,
-        args: Args<'_>,
+        mut words: Words<'_>,
         route: Option<Route>,
     ) -> Option<(AnswerHead, Content)> {
         self.stats.asks_served += 1;
         let command = &COMMANDS[usize::from(head.id)];
         let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
+        let args = words.args();
         let route = route.or_else(|| self.route_of(head, args));
         let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
         let asker = (lane, head.client);
@@ -270,7 +299,7 @@ impl Core {
             route,
         };
         if let Some(line) = self.lines.get_mut(&asker) {
-            line.push_back(pending(args.to_request()));
+            line.push_back(pending(words.take()));
             return None;
         }
         let mut content = Content::default();
@@ -293,12 +322,12 @@ impl Core {
                 whole.put(&self.reply);
                 whole.append(content);
                 self.lines.insert(asker, VecDeque::new());
-                self.go_on(pending(args.to_request()), progress, whole);
+                self.go_on(pending(words.take()), progress, whole);
                 return None;
             }
             Ran::Waits => {
                 self.lines.insert(asker, VecDeque::new());
-                self.begin_part(pending(args.to_request()));
+                self.begin_part(pending(words.take()));
                 return None;
             }
         }

@@ -16,7 +16,7 @@ use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::NAMES_PER_STEP;
 use crate::request::{Arg, Args, Request};
-use crate::room::growth_of;
+use crate::room::{growth_of, growth_of_all};
 
 impl Transaction {
     pub(super) fn plan(
@@ -190,11 +190,14 @@ impl Transaction {
             if command.flags.has(Flag::Denyoom) && (command.id != Id::Bitop || key_index == keys.start) {
                 // A command of one key may make all of its arguments part of the value.
                 let args = Args::Owned(&self.commands[index].request);
-                let range = match command.scope {
-                    Scope::Key => 1..count,
-                    _ => key_index..key_index + step,
+                let growth = match command.scope {
+                    Scope::Key => growth_of_all(&args),
+                    _ => {
+                        let sizes = (key_index..key_index + step).map(|index| args.get(index).size());
+                        growth_of(step, sizes.sum())
+                    }
                 };
-                *self.lanes[at].growth.get_or_insert(0) += growth_of(&args, range);
+                *self.lanes[at].growth.get_or_insert(0) += growth;
             }
             let planned = &mut self.commands[index];
             let copied = match planned.plan {
