@@ -121,16 +121,19 @@ impl Approaches<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::prefetch::asked;
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
-    fn partition_of(_db: u16, _key: &[u8]) -> u16 {
-        3
+    const PARTITIONS: u16 = 8;
+
+    fn partition_of(_db: u16, key: &[u8]) -> u16 {
+        u16::from(key[0]) % PARTITIONS
     }
 
-    /// One partition with so many keys that its tree has inner nodes, and one without any.
-    fn shard(count: u32) -> Shard {
+    /// So many keys, numbers from 0 on, in so many partitions.
+    fn shard(count: u32, partition_count: u32) -> Shard {
         let config = Config {
-            partitions: 8,
+            partitions: PARTITIONS,
             databases: 2,
             seed: [1, 2],
             partition_of,
@@ -139,23 +142,90 @@ mod tests {
         };
         let mut shard = Shard::new(config, Region::new(1 << 24));
         for number in 0..count {
-            let bytes = number.to_le_bytes();
-            let key = shard.key(0, 3, &bytes);
+            let bytes = name(number, partition_count);
+            let key = shard.key(0, partition_of(0, &bytes), &bytes);
             let value = NewValue::Bytes(b"value");
             shard.commit(Effect::Set { key, value, expiry: Expiry::None }).expect("room");
         }
         shard
     }
 
+    fn name(number: u32, partition_count: u32) -> [u8; 5] {
+        let [a, b, c, d] = number.to_le_bytes();
+        [u8::try_from(number % partition_count).expect("few partitions"), a, b, c, d]
+    }
+
+    /// What the steps of a look-up ask for, each behind the one before: the head first.
+    fn steps(shard: &Shard, name: &[u8]) -> Vec<Vec<usize>> {
+        let key = shard.key(0, partition_of(0, name), name);
+        let head = shard.database(0).head(key.partition).expect("it holds keys");
+        let mut steps = vec![vec![std::ptr::from_ref(head).addr()]];
+        let mut link = head.root;
+        while steps.len() <= STEP_COUNT {
+            steps.push(vec![shard.arena.bytes(link & !1, 0..1).as_ptr().addr()]);
+            if !table::is_inner(link) {
+                let entry = table::likely(&shard.arena, link, key.hash);
+                let first = shard.arena.bytes(entry, 0..1).as_ptr().addr();
+                steps.push(vec![first, first + 64]);
+                break;
+            }
+            link = table::child(&shard.arena, link, key.hash, steps.len() - 2);
+        }
+        steps.truncate(STEP_COUNT + 1);
+        steps
+    }
+
+    /// Begins with some keys, and arrives: each begin asks for its head and for what walks begun before have come to, and all is
+    /// asked for once. `depth` is how many nodes are passed on the way to an entry.
+    fn check(key_count: u32, partition_count: u32, begun_count: usize, depth: usize) {
+        let shard = shard(key_count, partition_count);
+        let names: Vec<_> =
+            (0..).take(begun_count).map(|number| name(number * 7 % key_count, partition_count)).collect();
+        let walks: Vec<_> = names.iter().map(|name| steps(&shard, name)).collect();
+        let is_as_deep = |walk: &Vec<_>| walk.len() == (depth + 2).min(STEP_COUNT + 1);
+        assert!(walks.iter().all(is_as_deep), "the keys lie {depth} nodes deep");
+        let mut approaches = shard.approaches();
+        asked::take();
+        for (number, name) in names.iter().enumerate() {
+            let hash = shard.key(0, partition_of(0, name), name).hash;
+            approaches.begin(0, partition_of(0, name), hash);
+            let mut want = walks[number][0].clone();
+            for (step, lead) in (1..).zip(LEADS) {
+                let walk = number.checked_sub(lead).map(|before| &walks[before]);
+                want.extend(walk.and_then(|walk| walk.get(step)).into_iter().flatten());
+            }
+            assert_eq!(asked::take(), want, "begin {number}");
+        }
+        approaches.arrive();
+        let mut got = asked::take();
+        let left = |number: usize| LEADS.iter().filter(|lead| begun_count - 1 - number < **lead).count();
+        let rest =
+            |number: usize| walks[number].iter().skip(1 + STEP_COUNT - left(number)).flatten().copied();
+        let mut want: Vec<usize> = (0..begun_count).flat_map(rest).collect();
+        got.sort_unstable();
+        want.sort_unstable();
+        assert_eq!(got, want, "arrived after {begun_count}");
+    }
+
+    #[test]
+    fn each_step_asks_for_what_the_next_one_looks_at() {
+        for begun_count in [2, 4, 5, 12, 13, 16, 17, 40] {
+            check(40, 5, begun_count, 1);
+            check(150, 5, begun_count, 2);
+        }
+        // Deeper ones are begun, and the rest is waited for.
+        check(3000, 1, 40, 3);
+    }
+
     /// But for a few tags that another key of the bucket shares.
     #[test]
     fn what_is_asked_for_is_what_a_look_up_finds() {
-        let shard = shard(2000);
-        let root = shard.database(0).partition(3).root;
+        let shard = shard(2000, 1);
+        let root = shard.database(0).partition(0).root;
         let mut found_count = 0;
-        for number in 0..2000_u32 {
-            let bytes = number.to_le_bytes();
-            let key = shard.key(0, 3, &bytes);
+        for number in 0..2000 {
+            let bytes = name(number, 1);
+            let key = shard.key(0, 0, &bytes);
             let entry = shard.get(&key, 0).expect("it is there").head.handle;
             let bucket = table::bucket(&shard.arena, root, key.hash);
             found_count += usize::from(table::likely(&shard.arena, bucket, key.hash) == entry);
@@ -164,21 +234,19 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_ends_at_its_entry() {
-        let shard = shard(100);
+    fn one_alone_is_not_hurried() {
+        let shard = shard(40, 5);
         let mut approaches = shard.approaches();
-        for number in 0..=12_u32 {
-            let hash = shard.key(0, 3, &number.to_le_bytes()).hash;
-            approaches.begin(0, 3, hash);
-        }
-        assert!(matches!(approaches.walks[0].at, At::End), "{:?}", approaches.walks[0]);
-        assert!(matches!(approaches.walks[12].at, At::Head(_)), "{:?}", approaches.walks[12]);
+        let hash = shard.key(0, 0, &name(0, 5)).hash;
+        approaches.begin(0, 0, hash);
+        asked::take();
         approaches.arrive();
+        assert_eq!(asked::take(), []);
     }
 
     #[test]
     fn keys_that_are_not_there_end_the_walk() {
-        for shard in [shard(0), shard(1), shard(2000)] {
+        for shard in [shard(0, 1), shard(1, 1), shard(2000, 1)] {
             let mut approaches = shard.approaches();
             for number in 0..40_u16 {
                 let hash = shard.key(number % 2, number % 8, b"absent").hash;

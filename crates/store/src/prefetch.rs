@@ -5,6 +5,8 @@
 /// processor has none it does nothing.
 #[inline(always)]
 pub(crate) fn prefetch<T>(place: *const T) {
+    #[cfg(test)]
+    asked::note(place.addr());
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has SSE; the hint reads nothing and faults at no address.
     unsafe {
@@ -18,4 +20,23 @@ pub(crate) fn prefetch<T>(place: *const T) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = place;
+}
+
+/// What a thread has asked for, as tests see it: a hint shows in nothing else.
+#[cfg(test)]
+pub(crate) mod asked {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static ADDRESSES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn note(address: usize) {
+        ADDRESSES.with_borrow_mut(|addresses| addresses.push(address));
+    }
+
+    /// Addresses asked for since this was last called, in order.
+    pub(crate) fn take() -> Vec<usize> {
+        ADDRESSES.take()
+    }
 }
