@@ -58,3 +58,74 @@ impl Shard {
         self.arena.free(from);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
+
+    /// Where the nodes and the entries of the one partition lie, in its order.
+    fn places(shard: &Shard) -> [Vec<u32>; 2] {
+        let (mut buckets, mut entries) = (Vec::new(), Vec::new());
+        let root = shard.database(0).partition(0).root;
+        table::each_bucket(&shard.arena, root, &mut |bucket, _, _| {
+            buckets.push(bucket);
+            entries.extend(table::entries(&shard.arena, bucket));
+        });
+        [buckets, entries]
+    }
+
+    /// Gathers what is left of many keys of this size; a call with this budget moves at most so much.
+    fn check(budget: Budget, node_count_max: usize, entry_count_max: usize) {
+        const COUNT: u32 = 60_000;
+        let config = Config {
+            partitions: 1,
+            databases: 1,
+            seed: [1, 2],
+            partition_of: |_, _| 0,
+            beside: &[],
+            recency: Recency::Lru,
+        };
+        let mut shard = Shard::new(config, Region::new(1 << 24));
+        for number in 0..COUNT {
+            let bytes = number.to_le_bytes();
+            let key = shard.key(0, 0, &bytes);
+            let value = NewValue::Bytes(&[9; 100]);
+            shard.commit(Effect::Set { key, value, expiry: Expiry::None }).expect("room");
+        }
+        for number in (0..COUNT).filter(|number| !number.is_multiple_of(10)) {
+            let bytes = number.to_le_bytes();
+            let key = shard.key(0, 0, &bytes);
+            shard.commit(Effect::Delete { key }).expect("removing needs no room");
+        }
+        let (mut before, mut more) = (places(&shard), true);
+        let (mut moved_counts, mut spent_count) = ([0, 0], 0);
+        while more {
+            let mut left = budget;
+            more = shard.compact(&mut left);
+            spent_count += budget.elements - left.elements;
+            let after = places(&shard);
+            let [nodes, entries] = [0, 1].map(|kind: usize| {
+                before[kind].iter().zip(&after[kind]).filter(|(before, after)| before != after).count()
+            });
+            assert!(nodes <= node_count_max, "{nodes} nodes in one call with {budget:?}");
+            assert!(entries <= entry_count_max, "{entries} entries in one call with {budget:?}");
+            moved_counts = [moved_counts[0] + nodes, moved_counts[1] + entries];
+            before = after;
+        }
+        shard.audit();
+        assert!(
+            moved_counts.iter().all(|&count| count > 300),
+            "{moved_counts:?} nodes and entries were moved"
+        );
+        let listed_count = u64::from(spent_count) - 2 * moved_counts.iter().sum::<usize>() as u64;
+        assert!(listed_count > 200, "{listed_count} elements for looking at what is free in a span");
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "many keys; the paths run in other tests")]
+    fn what_is_moved_is_charged() {
+        check(Budget::new(40, u32::MAX), 20, 20);
+        check(Budget::new(u32::MAX, 1000), 1000_usize.div_ceil(NODE_SIZE), 10);
+    }
+}
