@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
 use net::mem::{Client, Mem};
-use net::{Close, Event, Limits, Need, Net};
+use net::{Close, Event, Limits, Need, Net, Wait};
 
 /// A net whose every client is answered with a farewell.
 fn farewell(count: usize) -> (Mem, Vec<Client>) {
@@ -33,6 +33,31 @@ fn part_from(net: &mut Mem, clients: impl Iterator<Item = Client>) -> Vec<Client
         net.flush();
     }
     clients
+}
+
+/// Who ends needs no place in the queue of those with input: what is heard of the kernel in a turn is what bounds it, whether the lane
+/// has waited before or not.
+#[test]
+fn only_so_much_is_heard_in_a_turn() {
+    for waits in [false, true] {
+        let mut net = Mem::new(Limits { clients_per_turn: 8, ..Limits::default() });
+        let (_, port) = net.listen();
+        let clients: Vec<_> = (0..100).map(|_| port.connect()).collect();
+        (0..20).for_each(|_| net.poll(&mut Vec::new()));
+        clients.iter().for_each(Client::cut);
+        let mut counts = Vec::new();
+        while counts.iter().sum::<usize>() < 100 {
+            if waits {
+                net.wait(Some(0));
+            }
+            let mut events = Vec::new();
+            net.poll(&mut events);
+            assert!(events.iter().all(|event| matches!(event, Event::Closed { .. })), "{events:?}");
+            counts.push(events.len());
+        }
+        // And one for each listener and bell.
+        assert_eq!(counts, [24, 24, 24, 24, 4]);
+    }
 }
 
 #[test]
