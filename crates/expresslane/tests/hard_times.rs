@@ -324,6 +324,8 @@ fn a_server_out_of_descriptors_serves_on() {
     assert!((45..50).contains(&turned_away), "{turned_away} of 50 are turned away");
     assert_eq!(friend.say("GET a"), "1");
     assert_eq!(friend.info("rejected_connections"), turned_away);
+    assert_eq!(friend.say("CONFIG RESETSTAT"), "+OK");
+    assert_eq!(friend.info("rejected_connections"), 0);
     assert!(allow_files(process, 1000));
     drop(clients);
     assert_eq!(served.talk().say("GET a"), "1", "with room again, clients are let in");

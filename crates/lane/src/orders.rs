@@ -106,9 +106,9 @@ impl Lane {
     }
 
     fn census<N: Net>(&self, net: &N) -> Census {
+        let traffic = Traffic::of(&net.counters()).since(self.traffic_then);
         let mut stats = self.stats();
-        // Turned away by the net, for want of a descriptor.
-        stats.clients_rejected += net.counters().refused;
+        stats.clients_rejected += traffic.refused;
         let shard = &self.core.space.shard;
         Census {
             stats,
@@ -130,7 +130,7 @@ impl Lane {
             times: self.core.timing.times.clone(),
             turns: self.core.timing.turns.clone(),
             turn_longest: self.core.timing.turn_longest,
-            traffic: Traffic::of(&net.counters()).since(self.traffic_then),
+            traffic,
             ring_depth: self.core.ring_depth(),
             blocked_count: self.core.held.count as u64,
         }

@@ -88,6 +88,8 @@ pub(crate) struct Traffic {
     pub(crate) sends: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Connections turned away for want of a descriptor.
+    pub(crate) refused: u64,
 }
 
 impl Traffic {
@@ -100,6 +102,7 @@ impl Traffic {
             sends: counters.sends,
             bytes_in: counters.bytes_in,
             bytes_out: counters.bytes_out,
+            refused: counters.refused,
         }
     }
 
@@ -112,6 +115,7 @@ impl Traffic {
             sends: self.sends - then.sends,
             bytes_in: self.bytes_in - then.bytes_in,
             bytes_out: self.bytes_out - then.bytes_out,
+            refused: self.refused - then.refused,
         }
     }
 }
