@@ -43,7 +43,8 @@ impl Session {
     }
 }
 
-/// The map as this lane says it, made when it is first asked for: of each bucket, and of nodes alone.
+/// The map as this lane says it, made when it is first asked for: of each bucket, and of nodes alone. What it is made of stays the same
+/// while the server runs.
 pub(crate) type Maps = BTreeMap<Option<u16>, String>;
 
 /// What a question came to.

@@ -6,7 +6,6 @@ use wire::route::Slot;
 use crate::Settings;
 use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
-use crate::couchbase::Maps;
 use crate::documents;
 use crate::limits::buffered;
 use crate::slab::Handle;
@@ -83,9 +82,7 @@ impl Lane {
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
                 self.core.asks_for_queues = false;
-                self.core.maps = Maps::default();
                 self.core.timing.obey(&settings);
-                self.core.oversee();
                 Some(Report::Done)
             }
             Order::ResetStats => {
