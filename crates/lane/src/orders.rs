@@ -169,7 +169,7 @@ impl Lane {
         let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
         for place in self.obeying.at..end {
             let Some((handle, client)) = self.clients.at(place) else { continue };
-            if client.is_leaving || !filter.covers(client, now_ns) {
+            if !filter.covers(client, now_ns) {
                 continue;
             }
             self.obeying.killed_count += 1;

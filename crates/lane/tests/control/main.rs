@@ -17,6 +17,7 @@ mod tally;
 mod world;
 
 use lane::Shutdown;
+use net::mem;
 use wire::route::Ports;
 use world::World;
 
@@ -218,6 +219,46 @@ fn clients_are_listed_over_all_lanes_and_killed() {
     assert_eq!(world.ask(&nodes[0], "PING"), "", "its connection is closed");
     assert_eq!(world.ask(&first, "CLIENT KILL TYPE normal SKIPME no"), ":1\r\n", "its reply comes first");
     assert_eq!(world.ask(&first, "PING"), "");
+}
+
+/// However many there are: a lane closes some each turn, and what it says counts all of them.
+#[test]
+fn who_was_killed_is_counted_over_turns_and_lanes() {
+    const COUNTS: [usize; 3] = [3, 300, 4];
+    let mut world = World::new(3);
+    let nodes: Vec<_> =
+        (0..3).flat_map(|lane| vec![lane; COUNTS[lane]]).map(|lane| world.connect_to(lane)).collect();
+    let client = world.connect();
+    for _ in 0..40 {
+        world.round(1_000_000);
+    }
+    assert_eq!(world.ask(&client, "CLIENT KILL ID 999999"), ":0\r\n");
+    assert_eq!(world.ask(&client, "CLIENT KILL TYPE normal SKIPME no"), ":308\r\n", "and itself");
+    assert!(client.at_end() && nodes.iter().all(mem::Client::at_end));
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "CLIENT KILL TYPE normal"), ":0\r\n", "counting begins anew");
+    let other = world.connect_to(1);
+    world.ask(&other, "PING");
+    assert_eq!(world.ask(&client, "CLIENT KILL TYPE normal"), ":1\r\n");
+}
+
+/// Redis kills who has said QUIT and has not read its replies, too.
+#[test]
+fn who_leaves_and_does_not_read_can_be_killed() {
+    let mut world = World::new(2);
+    let (client, leaving) = (world.connect(), world.connect());
+    let id = world.ask(&leaving, "CLIENT ID");
+    assert_eq!(world.ask(&client, "SETRANGE foo 199999 v"), ":200000\r\n");
+    leaving.write(b"GET foo\r\nQUIT\r\n");
+    for _ in 0..20 {
+        world.round(1_000_000);
+    }
+    let id = id.trim_matches([':', '\r', '\n']);
+    let list = world.ask(&client, &format!("CLIENT LIST ID {id}"));
+    assert!(list.contains(" flags=c "), "{list}");
+    assert_eq!(world.ask(&client, &format!("CLIENT KILL ID {id}")), ":1\r\n");
+    assert!(leaving.read_all().len() < 200_000 && leaving.at_end());
+    assert_eq!(world.ask(&client, &format!("CLIENT LIST ID {id}")), "$0\r\n\r\n");
 }
 
 /// A proxy or NAT before the lanes moves their ports: clients are told where it listens, everywhere and alike.
