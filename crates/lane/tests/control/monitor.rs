@@ -161,6 +161,40 @@ fn lines_that_come_late_are_not_shown() {
     }
 }
 
+/// The order to show it commands finds it gone: from then on nobody looks, and no lane writes lines.
+#[test]
+fn a_monitor_that_goes_before_it_has_begun_leaves_nothing_behind() {
+    const COUNT: usize = 60;
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let (client, monitor) = (world.connect(), world.connect());
+        for client in [&client, &monitor] {
+            world.ask(client, "PING");
+        }
+        let cost = |world: &mut World| {
+            client.write(&b"PING\r\n".repeat(COUNT));
+            let before = allocation_count();
+            (0..4).for_each(|_| world.round(1000));
+            let count = allocation_count() - before;
+            assert_eq!(client.read_all().len(), 7 * COUNT);
+            count
+        };
+        cost(&mut world);
+        let unseen = cost(&mut world);
+        // Lane and control thread hear of it in the same round.
+        monitor.write(b"MONITOR\r\n");
+        world.round(1000);
+        monitor.cut();
+        (0..4).for_each(|_| world.round(1000));
+        let count = cost(&mut world);
+        assert!(count < unseen + COUNT as u64, "{count} allocations for {COUNT} commands that nobody sees");
+        // While somebody looks, each line takes some.
+        let monitor = world.connect();
+        assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
+        assert!(cost(&mut world) > unseen + COUNT as u64);
+    }
+}
+
 /// In one turn three lanes have more to show than a fourth takes in one. Nothing comes later that would bring it to look again.
 #[test]
 fn lines_of_many_lanes_all_come() {

@@ -287,6 +287,54 @@ fn keys_that_have_ended_are_counted_anew() {
 }
 
 #[test]
+fn what_documents_came_to_is_counted_anew() {
+    for lane_count in [1, 3] {
+        let mut world = World::told(lane_count, &[], |settings| {
+            settings.doors[1] = Door { port: Port::Lane, dialect: Dialect::Memcached };
+        });
+        let (redis, memcached) = (world.connect(), world.connect_to(0));
+        memcached.write(
+            b"set a 0 0 1\r\n1\r\nset b 0 0 1\r\n1\r\ngets a\r\nget none\r\ntouch a 0\r\ntouch none 0\r\n",
+        );
+        memcached.write(b"incr a 1\r\nincr none 1\r\ndecr a 1\r\ndecr none 1\r\ncas none 0 0 1 1\r\n1\r\n");
+        memcached.write(b"cas b 0 0 1 987654321\r\n1\r\ndelete a\r\ndelete a\r\nflush_all\r\n");
+        world.ask(&redis, "PING");
+        memcached.read_all();
+        let counts = |world: &mut World| {
+            memcached.write(b"stats\r\n");
+            world.ask(&redis, "PING");
+            let stats = String::from_utf8(memcached.read_all()).unwrap();
+            let count = |name: &str| -> u64 {
+                let value = stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+                value.unwrap_or_else(|| panic!("{name}: {stats}")).parse().unwrap()
+            };
+            let tries = ["get", "touch", "delete", "incr", "decr"];
+            let tries = tries.map(|name| [count(&format!("{name}_hits")), count(&format!("{name}_misses"))]);
+            (tries, ["cmd_set", "cmd_flush", "cas_misses", "cas_badval"].map(count))
+        };
+        assert_eq!(counts(&mut world), ([[1; 2]; 5], [4, 1, 1, 1]), "over {lane_count} lanes");
+        assert_eq!(world.ask(&redis, "CONFIG RESETSTAT"), "+OK\r\n");
+        assert_eq!(counts(&mut world), ([[0; 2]; 5], [0; 4]), "over {lane_count} lanes");
+    }
+}
+
+#[test]
+fn clients_turned_away_are_counted_anew() {
+    let mut world = World::told(2, &[], |settings| settings.client_count_max = 3);
+    let clients: Vec<_> = (0..5).map(|_| world.connect()).collect();
+    let count = |world: &mut World| {
+        let info = world.ask(&clients[0], "INFO stats");
+        info.lines().find_map(|line| line.strip_prefix("rejected_connections:")).map(str::to_owned)
+    };
+    assert_eq!(count(&mut world).as_deref(), Some("2"));
+    assert_eq!(world.ask(&clients[0], "CONFIG RESETSTAT"), "+OK\r\n");
+    assert_eq!(count(&mut world).as_deref(), Some("0"));
+    let late = world.connect();
+    assert_eq!(count(&mut world).as_deref(), Some("1"));
+    assert!(late.read_all().starts_with(b"-ERR max number of clients"));
+}
+
+#[test]
 fn bytes_and_what_carried_them_are_counted() {
     let mut world = World::new(1);
     let client = world.connect();
