@@ -220,15 +220,12 @@ impl Lane {
             self.watchman.told_size = size;
         }
         let (total, largest_lane) = self.core.board.crowd();
-        if total <= limit {
-            self.watchman.sweep = None;
-            return false;
-        }
-        if largest_lane == self.core.id {
+        if limit < total && largest_lane == self.core.id {
             return self.sweep(total - limit, net);
         }
+        self.watchman.sweep = None;
         let now_ns = self.core.space.now.mono_ns;
-        if self.watchman.tell_at_ns <= now_ns {
+        if limit < total && self.watchman.tell_at_ns <= now_ns {
             self.watchman.tell_at_ns = now_ns.saturating_add(TELL_AGAIN_NS);
             let head = ControlHead { target: 0, round: 0, kind: ControlKind::Crowded };
             // It takes a turn because of it, which is all; without a place for the word it is said again.
@@ -242,8 +239,8 @@ impl Lane {
         let mut sweep = self.watchman.sweep.take().unwrap_or_default();
         let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
         for place in sweep.next..end {
-            let Some((handle, client)) = self.clients.at(place) else { continue };
-            if client.traits.is_kept || client.is_leaving {
+            let Some((_, client)) = self.clients.at(place) else { continue };
+            if client.traits.is_kept {
                 continue;
             }
             let (input_size, output_size) = buffered(net, client.conn);
@@ -253,7 +250,6 @@ impl Lane {
                 sweep.power = sweep.power.max(power);
             } else if sweep.power <= power {
                 net.close(client.conn, Close::Now);
-                self.clients.get_mut(handle).expect("just looked at").is_leaving = true;
                 self.core.stats.clients_evicted += 1;
                 sweep.closed_size += size;
                 if excess <= sweep.closed_size {
@@ -263,7 +259,7 @@ impl Lane {
         }
         sweep.next = end;
         let is_round = end == self.clients.place_count();
-        let is_over = is_round && (sweep.is_closing || sweep.power == 0);
+        let is_over = is_round && sweep.is_closing;
         if is_round {
             (sweep.next, sweep.is_closing) = (0, true);
         }
