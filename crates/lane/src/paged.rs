@@ -83,6 +83,9 @@ mod tests {
         assert!(paged.iter().copied().eq(0..300));
         assert!((0..300).all(|index| paged[index] == index && paged.get(index) == Some(&index)));
         assert_eq!((paged.len(), paged.get(300)), (300, None));
+        paged[200] = 7;
+        assert_eq!((paged.get(200), paged.get(200 - PAGE_COUNT)), (Some(&7), Some(&(200 - PAGE_COUNT))));
+        paged[200] = 200;
         assert_eq!(paged.take_last_page(), Some((256..300).collect()));
         assert_eq!(paged.take_first_page(), Some((0..128).collect()));
         paged[0] = 7;
