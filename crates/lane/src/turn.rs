@@ -530,7 +530,9 @@ impl Lane {
                 client.active_ns = now_ns;
             }
             if client.is_leaving || client.has_ended {
-                if client.is_even() && client.replies.is_empty() {
+                // Above the soft limit it is looked at until it is below or cut: once closed it is the net's, which waits for ever.
+                let is_behind = self.core.settings.output_soft_size <= unread;
+                if client.is_even() && client.replies.is_empty() && !is_behind {
                     client.is_leaving = true;
                     net.close(client.conn, Close::AfterFlush);
                 }
