@@ -196,6 +196,11 @@ bench-connect: build ## Time to the first answer while thousands of clients conn
 	@$(call need,redis-server,redis-server)
 	@$(PYTHON) bench/connect.py $(ARGS)
 
+.PHONY: bench-long
+bench-long: build ## What others wait for during a long MGET: this server with one lane and with two, and Debian's redis-server
+	@$(call need,redis-server,redis-server)
+	@$(PYTHON) bench/long.py $(ARGS)
+
 .PHONY: bench-growth
 bench-growth: build ## Response times while a lane goes from 0 to 10 million keys
 	@$(PYTHON) bench/growth.py $(ARGS)

@@ -21,8 +21,6 @@ GROUPS, CPUS = pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/devices/system
 LOG = pathlib.Path("/run/serve.log")
 WAIT_SECONDS_MAX = 60
 PAGE_SIZE = 4096
-# Of the C library's arenas, which are as large and end at multiples of that, most is not yet accessible (HEAP_MAX_SIZE, malloc/arena.c).
-ARENA_SIZE = 64 << 20
 # What the threads that are no lane's have in their own memory, in pages, is less than this, and a lane's buffers, rings and tables more.
 PAGES_BESIDE_MAX = 400
 VALUE_SIZE, VALUE_COUNT, PART_SIZE = 8192, 2000, 400_000
@@ -30,14 +28,14 @@ MOVE_PAGES, MOVE = 279, 2  # The system call on x86-64, and MPOL_MF_MOVE.
 
 
 @contextlib.contextmanager
-def serving(*words, environment=(), group=None):
+def serving(*words, group=None):
     """The server's number and the table that it has printed."""
     def enter():
         if group:
             (group / "cgroup.procs").write_text("0")
     with open(LOG, "w") as log:
         process = subprocess.Popen(list(map(str, (TOOL, "serve", "--port", PORT, *words))), stdin=subprocess.DEVNULL, stderr=log,
-                                   env=dict(os.environ, **dict(environment)), preexec_fn=enter)
+                                   preexec_fn=enter)
     try:
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while "durability" not in LOG.read_text():
@@ -86,14 +84,6 @@ def lanes_of(pid):
     return found
 
 
-def arenas(pid):
-    count = 0
-    for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
-        first, last = (int(address, 16) for address in line.split(" ", 1)[0].split("-"))
-        count += " ---p " in line and last % ARENA_SIZE == 0 and ARENA_SIZE / 2 < last - first <= ARENA_SIZE
-    return count
-
-
 def elsewhere(nodes, node):
     return sum(count for other, count in nodes.items() if other != node)
 
@@ -110,8 +100,8 @@ def told(connection):
 
 
 def memory_is_near():
-    """With a setting that lets all threads of other programs share one arena of the C library."""
-    with serving("--lanes", 4, environment={"MALLOC_ARENA_MAX": "1"}.items()) as (pid, _), contextlib.ExitStack() as held:
+    """Stacks, regions and heaps of lanes, by the kernel and by the server."""
+    with serving("--lanes", 4) as (pid, _), contextlib.ExitStack() as held:
         connection = held.enter_context(socket.create_connection(("127.0.0.1", PORT)))
         fill(connection)
         lanes, found = lanes_of(pid), mappings(pid)
@@ -124,10 +114,9 @@ def memory_is_near():
             pages = sum(nodes.get(int(policy[-1]), 0) for nodes in of_regions)
             need(pages * PAGE_SIZE > VALUE_COUNT * VALUE_SIZE / 3, f"of two regions, {pages} pages are there")
             need(not any(elsewhere(nodes, int(policy[-1])) for nodes in of_regions), f"of regions with {policy}: {of_regions}")
-        need(arenas(pid) >= len(lanes), f"{arenas(pid)} arenas for {len(lanes)} lanes")
         shown = told(connection)
         need(len(shown) == 4 and all(local and not remote for local, remote in shown), f"INFO lanes: {shown}")
-        move(pid, next(mapping for mapping in found if mapping[1] == "prefer:1" and mapping[3]), 0)
+        move(pid, max((mapping for mapping in found if mapping[1] == "prefer:1"), key=lambda mapping: sum(mapping[3].values())), 0)
         shown = told(connection)
         need(sum(1 for _, remote in shown if remote) == 1, f"INFO lanes, with pages of one lane moved away: {shown}")
         return f"local and remote pages, those of one lane moved away: {shown}"

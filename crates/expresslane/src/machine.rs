@@ -222,18 +222,6 @@ pub(crate) fn is_running(name: &str) -> bool {
         .any(|own| own.trim() == name)
 }
 
-/// Gives up to `count` threads an arena of the C library each: what a thread allocates is then near it and nobody else's, whatever
-/// `MALLOC_ARENA_MAX` says and however few cpus there are (the library's own limit is eight for each). To be called while there is one thread.
-pub(crate) fn allow_arenas(count: usize) {
-    #[cfg(target_env = "gnu")]
-    // SAFETY: sets a number of the allocator's. What it refuses stays as it was.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX));
-    }
-    #[cfg(not(target_env = "gnu"))]
-    let _ = count;
-}
-
 /// The memory node of a cpu. `None`: the kernel knows no nodes, or does not say.
 pub(crate) fn node_of(cpu: usize) -> Option<u16> {
     node_below(Path::new("/sys/devices/system/cpu"), cpu)

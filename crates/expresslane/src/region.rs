@@ -24,7 +24,7 @@ pub(crate) fn reserve(wanted: u64) -> io::Result<Reserved> {
     let wanted = usize::try_from(wanted).unwrap_or(REGION_SIZE_MAX);
     let mut size = wanted.clamp(REGION_SIZE_MIN, REGION_SIZE_MAX);
     let base = loop {
-        match map(size) {
+        match map(size, HUGE_PAGE_SIZE) {
             Ok(base) => break base,
             Err(error) if size / 2 < REGION_SIZE_MIN => return Err(error),
             Err(_) => size /= 2,
@@ -32,9 +32,7 @@ pub(crate) fn reserve(wanted: u64) -> io::Result<Reserved> {
     };
     // A lane that touches a page before it was brought there waits for a small one: a huge one takes the kernel hundreds of
     // times as long.
-    // SAFETY: the range has just been mapped, and this advice changes no content. A kernel without huge pages
-    // refuses it, which changes nothing either.
-    unsafe { libc::madvise(base.as_ptr().cast(), size, libc::MADV_NOHUGEPAGE) };
+    keep_pages_small(base.as_ptr().expose_provenance(), size);
     // SAFETY: the range is mapped readable and writable, zero, page-aligned, known to nobody else, and never unmapped.
     let region = unsafe { Region::from_raw(base, size) };
     Ok(Reserved { region, base: base.as_ptr().expose_provenance(), size })
@@ -49,13 +47,22 @@ pub(crate) struct Reserved {
     pub(crate) size: usize,
 }
 
-/// Maps a range that begins where a huge page may.
-fn map(size: usize) -> io::Result<NonNull<u8>> {
+/// Has the pages of a range be small when they are touched, whatever the machine's default.
+pub(crate) fn keep_pages_small(base: usize, size: usize) {
+    // SAFETY: this advice changes no content. A kernel without huge pages refuses it, which changes nothing either.
+    unsafe { libc::madvise(ptr::with_exposed_provenance_mut(base), size, libc::MADV_NOHUGEPAGE) };
+}
+
+/// Maps a range that begins at a multiple of `alignment`, readable and writable. Its pages come with the first touch.
+///
+/// # Errors
+/// The kernel's own.
+pub(crate) fn map(size: usize, alignment: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous mapping at an address of the kernel's choice touches no existing one.
     let base = unsafe {
         libc::mmap(
             ptr::null_mut(),
-            size + HUGE_PAGE_SIZE,
+            size + alignment,
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
             -1,
@@ -67,8 +74,8 @@ fn map(size: usize) -> io::Result<NonNull<u8>> {
     }
     let base: NonNull<u8> =
         NonNull::new(base.cast()).expect("the kernel maps nothing at zero unless asked to");
-    let skip = base.addr().get().next_multiple_of(HUGE_PAGE_SIZE) - base.addr().get();
-    // SAFETY: `skip` is less than the huge page that was mapped besides. What is skipped stays untouched.
+    let skip = base.addr().get().next_multiple_of(alignment) - base.addr().get();
+    // SAFETY: `skip` is less than what was mapped besides. What is skipped stays untouched.
     Ok(unsafe { base.add(skip) })
 }
 

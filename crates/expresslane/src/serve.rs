@@ -33,6 +33,7 @@ use crate::attendant;
 use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
+use crate::heap;
 use crate::machine::{self, Facts};
 use crate::numa;
 use crate::paging::{self, Errand, Inlet, Outlet};
@@ -55,8 +56,6 @@ const STACK_SIZE: usize = 1 << 20;
 /// Less than a lane's, so that the C library can't give a lane the stack of the thread that has made the rings: its pages may lie
 /// on another node.
 const STACK_SIZE_OF_RINGS: usize = 256 << 10;
-/// Threads that allocate beside the lanes.
-const THREADS_BESIDE: usize = 8;
 
 /// Serves until a signal asks to end. An error is one sentence that says what to change.
 pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
@@ -182,7 +181,6 @@ fn start(
     home: Option<String>,
 ) -> Result<Server, String> {
     let lanes_count = u16::try_from(plan.cpus.len()).expect("lanes are few");
-    machine::allow_arenas(plan.cpus.len() + THREADS_BESIDE);
     let has_nodes = numa::has_several();
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));
     let secret = chance()?;
@@ -408,6 +406,14 @@ struct Runner<N> {
 fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     let id = berth.id;
     let mut notes = Vec::new();
+    let node = berth.cpu.and_then(machine::node_of);
+    if !heap::settle(berth.region_size, node.filter(|_| berth.has_nodes)) {
+        notes.push(
+            "addresses are scarce, so lanes share what is not in their regions: raise ulimit -v, or set \
+             vm.overcommit_memory to 0 or 1"
+                .to_owned(),
+        );
+    }
     let mut net =
         N::make(Limits::default()).map_err(|error| format!("lane {id} has no way to sockets: {error}"))?;
     let opened = open(&mut net, id, &berth.doors, &mut notes)?;
@@ -421,7 +427,6 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     }
     let Reserved { region, base, size } = region::reserve(berth.region_size)
         .map_err(|error| format!("no addresses for the memory of lane {id}: {error}; raise ulimit -v"))?;
-    let node = berth.cpu.and_then(machine::node_of);
     // Pages are brought by another thread, which may run anywhere.
     if berth.has_nodes
         && let Some(Err(error)) = node.map(|node| machine::prefer_memory(base, size, node))

@@ -1,0 +1,180 @@
+//! Where everything lies that is not in a lane's region: buffers of clients, commands under way, values above 32 KiB.
+//!
+//! ```text
+//! lane 0 ── its heap ── a range of addresses of its own, on its node      other threads ── one range for all of them
+//!              ▲
+//! lane 1 ── frees what it was given ── one atomic write; lane 0 takes it back when it needs more
+//! ```
+//! The C library's allocator locks the heap that memory came from while anyone frees it, and makes room in steps of some pages
+//! with a system call that stops all threads that fault meanwhile. mimalloc does neither: what another thread frees is pushed to
+//! its page's list without a lock. Ranges of lanes are given to it whole and readable, and it is told to leave their pages alone,
+//! so that after the first touch of a page no allocation and no freeing enters the kernel.
+
+use std::ffi::{c_int, c_long};
+
+use libmimalloc_sys as sys;
+
+use crate::machine;
+use crate::region;
+
+#[global_allocator]
+static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// A range for a heap begins at a multiple of this many bytes, and is a multiple of it long (`MI_SEGMENT_SIZE`).
+const SEGMENT_SIZE: usize = 32 << 20;
+/// More than a machine has: what is asked for is never touched. Lanes share 128 TiB of addresses.
+const HEAP_SIZE_MAX: u64 = 1 << 40;
+/// Of all threads that are no lanes: as much as the allocator takes at a time by itself.
+const SHARED_SIZE: usize = 1 << 30;
+
+// Numbers of options in mimalloc 2 (`mi_option_e`), which the crate has names for in part. The tests compare them with what they
+// are by default.
+/// How many of a thread's first segments are brought in piece by piece where memory is not overcommitted.
+const EAGER_COMMIT_DELAY: c_int = 14;
+/// Milliseconds after which pages that are free are given back.
+const PURGE_DELAY: c_int = 15;
+/// How often the slow path of allocating looks through all of a heap's pages.
+const GENERIC_COLLECT: c_int = 36;
+const GENERIC_COLLECT_MAX: c_long = 1_000_000;
+
+/// Before the first allocation, and so before `main`: what it took before would be in a huge page, 2 MiB for a kilobyte.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static PREPARE: extern "C" fn() = prepare;
+
+/// Sets what holds for all threads, and gives those that are no lanes a range.
+#[cfg_attr(test, expect(dead_code, reason = "tests look at what is set by default"))]
+extern "C" fn prepare() {
+    // SAFETY: sets numbers that the allocator reads.
+    unsafe {
+        sys::mi_option_set(EAGER_COMMIT_DELAY, 0);
+        sys::mi_option_set(PURGE_DELAY, -1);
+        sys::mi_option_set(GENERIC_COLLECT, GENERIC_COLLECT_MAX);
+    }
+    // Where addresses are scarce, and beyond these, the allocator finds some itself.
+    arena(SHARED_SIZE, None, false);
+}
+
+/// Gives the calling thread a heap in a range of its own, as large as the machine's memory, whose pages come from `node` while it has
+/// some. False: addresses are scarce, and the thread shares a range with others.
+pub(crate) fn settle(memory_size: u64, node: Option<u16>) -> bool {
+    let size = memory_size.min(HEAP_SIZE_MAX).next_multiple_of(SEGMENT_SIZE as u64);
+    let Some(arena) = usize::try_from(size).ok().and_then(|size| arena(size, node, true)) else {
+        return false;
+    };
+    // SAFETY: the heap is made by the thread that will use it, in a range that the allocator has.
+    unsafe {
+        let heap = sys::mi_heap_new_in_arena(arena);
+        if heap.is_null() {
+            return false;
+        }
+        sys::mi_heap_set_default(heap);
+    }
+    true
+}
+
+/// A range of addresses for the allocator, for heaps that name it or for all that name none.
+fn arena(size: usize, node: Option<u16>, is_named: bool) -> Option<sys::mi_arena_id_t> {
+    let base = region::map(size, SEGMENT_SIZE).ok()?;
+    let address = base.as_ptr().expose_provenance();
+    region::keep_pages_small(address, size);
+    if let Some(node) = node {
+        // If that can't be had, the lane says so when it asks the same for its region.
+        let _ = machine::prefer_memory(address, size, node);
+    }
+    let mut arena = 0;
+    // SAFETY: the range is mapped readable and writable, zero, aligned as the allocator wants it, known to nobody else, and never
+    // unmapped. What it calls large keeps its pages.
+    let is_taken = unsafe {
+        sys::mi_manage_os_memory_ex(
+            base.as_ptr().cast(),
+            size,
+            true,
+            true,
+            true,
+            -1,
+            is_named,
+            &raw mut arena,
+        )
+    };
+    is_taken.then_some(arena)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::{ptr, thread};
+
+    use super::*;
+
+    #[test]
+    fn options_have_the_numbers_that_the_allocator_gives_them() {
+        // SAFETY: reads a number.
+        let default = |option| unsafe { sys::mi_option_get(option) };
+        assert_eq!([EAGER_COMMIT_DELAY, PURGE_DELAY, GENERIC_COLLECT].map(default), [1, 10, 10_000]);
+    }
+
+    #[test]
+    fn a_lane_allocates_in_its_own_range() {
+        let places = settled_lanes(|| {
+            let (small, large) = (Box::new(1_u8), vec![1_u8; 20 << 20]);
+            [ptr::from_ref(&*small).addr(), large.as_ptr().addr()]
+        });
+        for [small, large] in places {
+            assert!(small.abs_diff(large) < RANGE_SIZE);
+        }
+        assert!(places[0][0].abs_diff(places[1][0]) >= RANGE_SIZE);
+    }
+
+    #[test]
+    fn what_was_freed_is_there_again_without_the_kernel() {
+        let values = |count: usize| (0..count).map(|_| vec![1_u8; 40_000]).collect::<Vec<_>>();
+        let touched = settled_lanes(|| {
+            // Of the range all but a fiftieth.
+            drop(values(5_900));
+            let before = pages_touched();
+            drop(values(1_000));
+            pages_touched() - before
+        });
+        // They have 9,800 pages, and as many as 12 of 512 KiB had no value yet.
+        assert!(touched.iter().all(|count| *count < 2_000), "{touched:?} pages touched first");
+    }
+
+    #[test]
+    fn what_another_thread_frees_comes_back() {
+        let (give, take) = mpsc::sync_channel::<Vec<u8>>(100);
+        let freed: usize = thread::scope(|scope| {
+            let freer = scope.spawn(move || take.into_iter().map(|value| value.len()).sum());
+            scope.spawn(move || {
+                assert!(settle(RANGE_SIZE as u64, None));
+                // Ten times the range.
+                for _ in 0..10 * (RANGE_SIZE >> 20) {
+                    give.send(vec![1; 1 << 20]).unwrap();
+                }
+            });
+            freer.join().unwrap()
+        });
+        assert_eq!(freed, 10 * RANGE_SIZE);
+    }
+
+    const RANGE_SIZE: usize = 256 << 20;
+
+    /// What two threads with heaps of their own return.
+    fn settled_lanes<T: Send>(body: impl Fn() -> T + Sync) -> [T; 2] {
+        let lane = || {
+            assert!(settle(RANGE_SIZE as u64, None));
+            body()
+        };
+        thread::scope(|scope| [scope.spawn(lane), scope.spawn(lane)].map(|lane| lane.join().unwrap()))
+    }
+
+    /// Pages that the calling thread was the first to touch, as far as no device had to be asked.
+    fn pages_touched() -> i64 {
+        // SAFETY: a structure of numbers may be zero, and the call fills it.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) }, 0);
+        usage.ru_minflt
+    }
+}
