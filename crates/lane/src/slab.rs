@@ -1,8 +1,12 @@
 //! A table under generation-checked handles. Whoever outlives an entry holds a handle that finds nothing,
-//! never the entry that took its place: an answer for a client that left cannot reach its successor.
+//! never the entry that took its place: an answer for a client that left cannot reach its successor. It grows a page at a time
+//! and never moves an entry, so that the ten-thousandth costs its lane no more than the first.
 
 use std::fmt;
 use std::marker::PhantomData;
+
+/// Entries a page.
+const PAGE_COUNT: usize = 64;
 
 /// Names one entry of one [`Slab`]; stays unique while fewer than 2^32 entries have used its place.
 pub(crate) struct Handle<T> {
@@ -53,43 +57,63 @@ struct Place<T> {
 
 /// Entries at stable places; freed places are used again, under a new generation.
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    /// All but the last are full.
+    pages: Vec<Vec<Place<T>>>,
+    place_count: usize,
     free: Vec<u32>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { places: Vec::new(), free: Vec::new() }
+        Slab { pages: Vec::new(), place_count: 0, free: Vec::new() }
     }
 }
 
 impl<T> Slab<T> {
     /// Puts an entry into a free place.
     pub(crate) fn insert(&mut self, entry: T) -> Handle<T> {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { generation: 0, entry: None });
-            u32::try_from(self.places.len() - 1).expect("a slab holds fewer than 2^32 entries")
-        });
-        let place = &mut self.places[index as usize];
+        let index = self.free.pop().unwrap_or_else(|| self.add_place());
+        let place = self.place_mut(index).expect("a free place lies in a page");
         place.entry = Some(entry);
         Handle { index, generation: place.generation, of: PhantomData }
     }
 
+    fn add_place(&mut self) -> u32 {
+        let index = u32::try_from(self.place_count).expect("a slab holds fewer than 2^32 entries");
+        if self.place_count.is_multiple_of(PAGE_COUNT) {
+            self.pages.push(Vec::with_capacity(PAGE_COUNT));
+        }
+        self.pages.last_mut().expect("a page was just added").push(Place { generation: 0, entry: None });
+        self.place_count += 1;
+        index
+    }
+
+    #[inline]
+    fn place(&self, index: usize) -> Option<&Place<T>> {
+        self.pages.get(index / PAGE_COUNT)?.get(index % PAGE_COUNT)
+    }
+
+    #[inline]
+    fn place_mut(&mut self, index: u32) -> Option<&mut Place<T>> {
+        let index = index as usize;
+        self.pages.get_mut(index / PAGE_COUNT)?.get_mut(index % PAGE_COUNT)
+    }
+
     /// The entry, unless it has left.
     pub(crate) fn get(&self, handle: Handle<T>) -> Option<&T> {
-        let place = self.places.get(handle.index as usize)?;
+        let place = self.place(handle.index as usize)?;
         if place.generation == handle.generation { place.entry.as_ref() } else { None }
     }
 
     /// The entry, unless it has left.
     pub(crate) fn get_mut(&mut self, handle: Handle<T>) -> Option<&mut T> {
-        let place = self.places.get_mut(handle.index as usize)?;
+        let place = self.place_mut(handle.index)?;
         if place.generation == handle.generation { place.entry.as_mut() } else { None }
     }
 
     /// Takes the entry out; every copy of its handle finds nothing from now on.
     pub(crate) fn remove(&mut self, handle: Handle<T>) -> Option<T> {
-        let place = self.places.get_mut(handle.index as usize)?;
+        let place = self.place_mut(handle.index)?;
         if place.generation != handle.generation {
             return None;
         }
@@ -101,12 +125,12 @@ impl<T> Slab<T> {
 
     /// Places that are or were in use: a bound for [`Slab::at`].
     pub(crate) fn place_count(&self) -> usize {
-        self.places.len()
+        self.place_count
     }
 
     /// The entry at a place, for going round all of them some at a time.
     pub(crate) fn at(&self, index: usize) -> Option<(Handle<T>, &T)> {
-        let place = self.places.get(index)?;
+        let place = self.place(index)?;
         let entry = place.entry.as_ref()?;
         let index = u32::try_from(index).expect("a slab holds fewer than 2^32 entries");
         Some((Handle { index, generation: place.generation, of: PhantomData }, entry))
@@ -114,7 +138,7 @@ impl<T> Slab<T> {
 
     /// How many entries there are.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.place_count - self.free.len()
     }
 
     /// Whether there is none.
@@ -138,5 +162,18 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(Handle::from_bits(second.to_bits())), Some(&"second"));
         assert_eq!(slab.len(), 1);
+    }
+
+    #[test]
+    fn entries_stay_where_they_are_while_it_grows() {
+        let mut slab = Slab::default();
+        let first = slab.insert(0);
+        let address = std::ptr::from_ref(slab.get(first).unwrap());
+        let all: Vec<_> = (1..5 * PAGE_COUNT).map(|number| slab.insert(number)).collect();
+        assert_eq!(std::ptr::from_ref(slab.get(first).unwrap()), address);
+        assert!(all.iter().zip(1..).all(|(handle, number)| slab.get(*handle) == Some(&number)));
+        assert_eq!((slab.place_count(), slab.len()), (5 * PAGE_COUNT, 5 * PAGE_COUNT));
+        assert_eq!(slab.at(3 * PAGE_COUNT).map(|(_, number)| *number), Some(3 * PAGE_COUNT));
+        assert!(slab.at(5 * PAGE_COUNT).is_none());
     }
 }
