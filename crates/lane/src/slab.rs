@@ -57,11 +57,13 @@ struct Place<T> {
 
 /// Entries at stable places; freed places are used again, under a new generation.
 pub(crate) struct Slab<T> {
-    /// All but the last are full.
-    pages: Vec<Vec<Place<T>>>,
+    pages: Vec<Box<Page<T>>>,
+    /// Places that are or were in use; those behind them are empty.
     place_count: usize,
     free: Vec<u32>,
 }
+
+type Page<T> = [Place<T>; PAGE_COUNT];
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
@@ -81,22 +83,23 @@ impl<T> Slab<T> {
     fn add_place(&mut self) -> u32 {
         let index = u32::try_from(self.place_count).expect("a slab holds fewer than 2^32 entries");
         if self.place_count.is_multiple_of(PAGE_COUNT) {
-            self.pages.push(Vec::with_capacity(PAGE_COUNT));
+            let empty: Box<[Place<T>]> =
+                (0..PAGE_COUNT).map(|_| Place { generation: 0, entry: None }).collect();
+            self.pages.push(empty.try_into().ok().expect("as many places as a page has"));
         }
-        self.pages.last_mut().expect("a page was just added").push(Place { generation: 0, entry: None });
         self.place_count += 1;
         index
     }
 
     #[inline]
     fn place(&self, index: usize) -> Option<&Place<T>> {
-        self.pages.get(index / PAGE_COUNT)?.get(index % PAGE_COUNT)
+        Some(&self.pages.get(index / PAGE_COUNT)?[index % PAGE_COUNT])
     }
 
     #[inline]
     fn place_mut(&mut self, index: u32) -> Option<&mut Place<T>> {
         let index = index as usize;
-        self.pages.get_mut(index / PAGE_COUNT)?.get_mut(index % PAGE_COUNT)
+        Some(&mut self.pages.get_mut(index / PAGE_COUNT)?[index % PAGE_COUNT])
     }
 
     /// The entry, unless it has left.
@@ -123,7 +126,7 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
-    /// Places that are or were in use: a bound for [`Slab::at`].
+    /// A bound for [`Slab::at`].
     pub(crate) fn place_count(&self) -> usize {
         self.place_count
     }
