@@ -240,3 +240,26 @@ fn who_leaves_is_no_exception() {
     leaving.pull(usize::MAX);
     assert!(leaving.end.at_end() && leaving.received.len() < 700_000);
 }
+
+/// A lane says so now and then, and not each turn: what else it has to tell the other finds room, though that one takes no turns.
+#[test]
+fn word_that_it_is_too_much_leaves_room_for_other_words() {
+    let mut world = world(2);
+    let mut spared = clients(&mut world, 3);
+    spared.iter_mut().for_each(|client| begin(&mut world, client, true));
+    hold(&mut world, &mut spared[0], 900_000);
+    hold(&mut world, &mut spared[1], 300_000);
+    rest(&mut world);
+    let [first, second] = [0, 1].map(|lane: usize| world.lanes[lane].stats().clients_size);
+    assert!(MIB < first + second && second < first, "{first} and {second} bytes: the first lane is told");
+    for _ in 0..5000 {
+        spared[1].send(&command(&[b"PING"]));
+        spared[1].pump();
+        world.turn_if_due(1);
+    }
+    let before = world.lanes[1].stats().handovers;
+    let _more: Vec<Client> = (0..4).map(|_| world.connect(1)).collect();
+    (0..10).for_each(|_| world.turn_if_due(1));
+    assert!(world.lanes[1].stats().handovers > before);
+    rest(&mut world);
+}
