@@ -110,6 +110,7 @@ test-bench: build
 	@for small in "peers.py --rounds 1 --scale 0.001" "peers.py --rounds 1 --scale 0.001 --load bench" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "connect.py --rounds 1 --clients 300" \
+		"long.py --rounds 1 --names 200 --size 50000" \
 		"load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
 		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "records.py --rounds 1 --scale 0.001 --records 2000" \
 		"difference.py --comparisons 1 --pairs 1 --noisy --no-judgement" \
