@@ -226,3 +226,4 @@ need = command -v $(1) >/dev/null || { echo "$(1) is missing: run 'make setup', 
 need-toolchain:
 	@command -v $(firstword $(CARGO)) >/dev/null || { echo "cargo is missing: run 'make setup', or install Rust from https://rustup.rs"; exit 1; }
 	@$(call need,cc,gcc (a C linker; Debian: apt-get install gcc libc6-dev))
+	@$(call need,c++,g++ (for the interpreter of scripts; Debian: apt-get install g++))

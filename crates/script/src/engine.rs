@@ -1,0 +1,235 @@
+//! A lane's interpreter: its limits, and how runs begin in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mlua::chunk::ChunkMode;
+use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
+
+use crate::convert::Names;
+use crate::run::Run;
+use crate::sandbox::{self, Host};
+use crate::{Program, Sha};
+
+/// Scripts that are kept loaded. With more all are forgotten, and loaded again when they run.
+const LOADED_COUNT_MAX: usize = 1000;
+/// Steps of the collector in one call of [`Engine::tidy`], of about two kilobytes each.
+const TIDY_STEPS: u32 = 32;
+/// Bytes that a run needs to begin with, at most, and each of its keys and arguments beside its own.
+const RUN_SIZE: usize = 64 * 1024;
+const ITEM_SIZE: usize = 64;
+/// Bytes of new memory that count as one interrupt.
+const FUEL_SIZE: usize = 1024;
+/// Bytes of new memory for which the collector does a step, of about two kilobytes, once half of the memory is used.
+const STEP_SIZE: usize = 1024;
+/// Steps of the collector in one interrupt.
+const STEPS_MAX: usize = 4096;
+
+/// One lane's interpreter. Making one takes two milliseconds and 740 kilobytes, so that a lane makes it when it is first needed.
+pub struct Engine {
+    pub(crate) lua: Lua,
+    pub(crate) names: Names,
+    pub(crate) host: Arc<Host>,
+    globals: Table,
+    clone_table: Function,
+    run: Function,
+    loaded: BTreeMap<Sha, Function>,
+    memory_size_max: usize,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("memory_size", &self.memory_size()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// An interpreter whose scripts may have so many bytes together, the sandbox's own included.
+    pub fn new(memory_size_max: usize) -> Engine {
+        const OURS: &str = "the sandbox is ours and there is memory for it";
+        let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new()).expect(OURS);
+        let host = Arc::new(Host::default());
+        let (globals, run, clone_table) = sandbox::build(&lua, &host).expect(OURS);
+        let names = Names::new(&lua).expect(OURS);
+        lua.set_interrupt({
+            let host = Arc::clone(&host);
+            move |lua| interrupt(lua, &host)
+        });
+        let mut engine =
+            Engine { lua, names, host, globals, clone_table, run, loaded: BTreeMap::new(), memory_size_max };
+        engine.set_memory_max(memory_size_max);
+        engine
+    }
+
+    /// Changes the limit. Scripts under way that are beyond it fail at their next allocation.
+    pub fn set_memory_max(&mut self, memory_size_max: usize) {
+        self.memory_size_max = memory_size_max;
+        self.host.meter.set_memory_max(memory_size_max);
+        self.limit(memory_size_max.max(1));
+    }
+
+    /// Bytes that the interpreter has, garbage included.
+    pub fn memory_size(&self) -> usize {
+        self.lua.used_memory()
+    }
+
+    /// What the run that went on last has left of its fuel.
+    pub fn fuel_left(&self) -> u32 {
+        self.host.meter.fuel_left()
+    }
+
+    /// Begins a script with its KEYS and ARGV. Nothing runs yet. `is_read_only` is kept for the caller ([`Run::is_read_only`]).
+    ///
+    /// # Errors
+    /// The whole text, with its code, if there is no memory for it.
+    pub fn begin(
+        &mut self,
+        program: &Program,
+        is_read_only: bool,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Run, String> {
+        if self.memory_size() > self.memory_size_max / 2 {
+            // What the last ones left, if there was no time to tidy.
+            collect(&self.lua, STEPS_MAX);
+        }
+        let items = keys.iter().chain(args);
+        let size = RUN_SIZE + program.size() * 4 + items.map(|item| item.len() + ITEM_SIZE).sum::<usize>();
+        let prepared = self.roomily(size, |engine| engine.prepare(program, keys, args)).or_else(|_| {
+            let text = self.out_of_memory();
+            // That has freed what there was to free.
+            self.prepare(program, keys, args).map_err(|_| text)
+        });
+        let (thread, env, function) = prepared?;
+        Ok(Run::new(*program.sha(), is_read_only, thread, env, function, Arc::clone(&self.host)))
+    }
+
+    /// Does what needs no more than so many bytes. If there are far more the limit is lifted for it: with one, the binding guards each
+    /// of its steps against a refusal, which makes a run's beginning twice as dear.
+    pub(crate) fn roomily<R>(&mut self, size: usize, f: impl FnOnce(&mut Engine) -> R) -> R {
+        let has_room = self.memory_size().saturating_add(size.saturating_mul(2)) < self.memory_size_max;
+        if has_room {
+            self.limit(0);
+        }
+        let result = f(self);
+        if has_room {
+            self.limit(self.memory_size_max.max(1));
+        }
+        result
+    }
+
+    /// Zero is none.
+    fn limit(&self, size: usize) {
+        self.lua.set_memory_limit(size).expect("the interpreter's memory is ours");
+    }
+
+    fn prepare(
+        &mut self,
+        program: &Program,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> mlua::Result<(Thread, Table, Function)> {
+        let function = match self.loaded.get(program.sha()) {
+            Some(function) => function.clone(),
+            None => self.load(program)?,
+        };
+        let env: Table = self.clone_table.call(&self.globals)?;
+        env.raw_set("KEYS", self.list(keys)?)?;
+        env.raw_set("ARGV", self.list(args)?)?;
+        env.raw_set("_G", &env)?;
+        env.set_readonly(true);
+        env.set_safeenv(true);
+        let function = function.deep_clone()?;
+        function.set_environment(env.clone())?;
+        let thread = self.lua.create_thread(self.run.clone())?;
+        Ok((thread, env, function))
+    }
+
+    fn load(&mut self, program: &Program) -> mlua::Result<Function> {
+        let function = self
+            .lua
+            .load(program.bytecode())
+            .set_name(format!("={}", crate::program::CHUNK))
+            .set_mode(ChunkMode::Binary)
+            .set_environment(self.globals.clone())
+            .into_function()?;
+        if self.loaded.len() >= LOADED_COUNT_MAX {
+            self.loaded.clear();
+        }
+        self.loaded.insert(*program.sha(), function.clone());
+        Ok(function)
+    }
+
+    fn list(&self, items: &[&[u8]]) -> mlua::Result<Table> {
+        let table = self.lua.create_table_with_capacity(items.len(), 0)?;
+        for (index, item) in items.iter().enumerate() {
+            table.raw_set(index + 1, self.lua.create_string(item)?)?;
+        }
+        Ok(table)
+    }
+
+    /// A bounded piece of collecting garbage, for when nothing runs; false when there is nothing left to do.
+    pub fn tidy(&mut self) -> bool {
+        for _ in 0..TIDY_STEPS {
+            if !self.host.may_have_garbage() {
+                return false;
+            }
+            // It is done at a cycle's end. A failure would be for lack of memory, and more is not to be had here then.
+            if self.lua.gc_step().unwrap_or(true) {
+                self.host.note_garbage(false);
+            }
+        }
+        self.host.may_have_garbage()
+    }
+
+    /// What a script returns may have as many bytes as the interpreter.
+    pub(crate) fn reply_size_max(&self) -> usize {
+        self.memory_size_max
+    }
+
+    /// The error of a script that asked for more memory than there is. Frees what it can, so that others go on.
+    pub(crate) fn out_of_memory(&mut self) -> String {
+        let text = format!(
+            "ERR Script ran out of memory: it and others of its lane have used {} bytes, script-memory-limit is {}",
+            self.memory_size(),
+            self.memory_size_max
+        );
+        self.loaded.clear();
+        // Once for the cycle under way, once for what it has missed.
+        for _ in 0..2 {
+            // A failure would be that of an allocation, of which a collection has none.
+            let _ = self.lua.gc_collect();
+        }
+        text
+    }
+}
+
+/// What happens at each loop's turn, call and return.
+fn interrupt(lua: &Lua, host: &Host) -> mlua::Result<VmState> {
+    let meter = &host.meter;
+    if meter.is_time_to_look() {
+        let memory_size = lua.used_memory();
+        let grown = meter.grown(memory_size);
+        // What makes a megabyte at once takes its time, and the collector's.
+        meter.charge(grown / FUEL_SIZE);
+        if meter.is_tight(memory_size) {
+            // The collector has its own pace, which does not know of the limit; and the interpreter doesn't call it where there is no
+            // memory.
+            collect(lua, (grown / STEP_SIZE).min(STEPS_MAX));
+            meter.note_memory(lua.used_memory());
+        }
+    }
+    meter.spend().map_err(mlua::Error::runtime)
+}
+
+/// So many steps of the collector, fewer if it is done before.
+fn collect(lua: &Lua, steps: usize) {
+    let mut cycles = 0;
+    for _ in 0..steps {
+        // A cycle that was under way misses what was made since it began; the one after it misses nothing.
+        cycles += u32::from(lua.gc_step().unwrap_or(true));
+        if cycles == 2 {
+            return;
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! From a script's source to bytecode, and what its first line says.
+
+use std::sync::Arc;
+
+use mlua::chunk::Compiler;
+
+use crate::Sha;
+
+/// Longest source. A longer one is refused: compiling is not interrupted, and takes up to half a microsecond for a byte.
+pub const SOURCE_SIZE_MAX: usize = 256 * 1024;
+
+/// Longest text that a script can load, for which its lane waits.
+pub(crate) const LOAD_SIZE_MAX: usize = 16 * 1024;
+/// Fuel for each of its bytes.
+pub(crate) const LOAD_FUEL: usize = 20;
+
+/// How the interpreter calls a script in its errors.
+pub(crate) const CHUNK: &str = "user_script";
+
+/// A script that has been compiled. Cheap to clone; all lanes run the same one.
+#[derive(Clone, Debug)]
+pub struct Program {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    sha: Sha,
+    flags: Flags,
+    bytecode: Vec<u8>,
+}
+
+/// What the first line of a script declares (`#!lua flags=no-writes,allow-oom`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flags {
+    /// There is such a line. Without one Redis decides command by command, as it did before it had flags.
+    pub is_declared: bool,
+    /// `no-writes`: commands that write are refused, and the script may run where only reading is allowed.
+    pub no_writes: bool,
+    /// `allow-oom`: may run when memory is full.
+    pub allow_oom: bool,
+    /// `allow-stale`: may run on a replica that has lost its master.
+    pub allow_stale: bool,
+    /// `no-cluster`: refused in a cluster.
+    pub no_cluster: bool,
+    /// `allow-cross-slot-keys`: keys may be of several slots.
+    pub allow_cross_slot_keys: bool,
+    /// `allow-undeclared-keys`: keys may be others than those of KEYS. Not a flag of Redis, where that is always so.
+    pub allow_undeclared_keys: bool,
+}
+
+impl Program {
+    /// Compiles a script.
+    ///
+    /// # Errors
+    /// What Redis answers to a script that cannot be compiled: the whole text with its code, without the dash. The compiler's part
+    /// of it is Luau's.
+    pub fn compile(source: &[u8]) -> Result<Program, String> {
+        if source.len() > SOURCE_SIZE_MAX {
+            return Err(format!("ERR a script is longer than {SOURCE_SIZE_MAX} bytes"));
+        }
+        let (flags, body) = shebang(source)?;
+        let bytecode = bytecode(body)
+            .map_err(|text| format!("ERR Error compiling script (new function): {CHUNK}{text}"))?;
+        Ok(Program { inner: Arc::new(Inner { sha: Sha::of(source), flags, bytecode }) })
+    }
+
+    /// Its name.
+    pub fn sha(&self) -> &Sha {
+        &self.inner.sha
+    }
+
+    /// What its first line declares.
+    pub fn flags(&self) -> Flags {
+        self.inner.flags
+    }
+
+    /// Bytes it keeps, whoever shares them.
+    pub fn size(&self) -> usize {
+        size_of::<Inner>() + self.inner.bytecode.capacity()
+    }
+
+    pub(crate) fn bytecode(&self) -> &[u8] {
+        &self.inner.bytecode
+    }
+}
+
+/// Compiles a chunk. Its error begins at the colon behind the chunk's name.
+pub(crate) fn bytecode(source: &[u8]) -> Result<Vec<u8>, String> {
+    // Each run has its own KEYS, ARGV and _G, so that these are looked up each time; and what the sandbox has put in the place of
+    // Luau's own is not to be bypassed.
+    Compiler::new()
+        .set_optimization_level(1)
+        .set_debug_level(1)
+        .set_mutable_globals(["KEYS", "ARGV", "_G"])
+        .set_disabled_builtins(["tostring", "unpack"])
+        .compile(source)
+        .map_err(|error| match error {
+            mlua::Error::SyntaxError { message, .. } => format!(":{message}"),
+            other => format!(": {other}"),
+        })
+}
+
+/// Reads the first line, if it is a declaration; what is left begins at that line's end, so that lines keep their numbers.
+fn shebang(source: &[u8]) -> Result<(Flags, &[u8]), String> {
+    let mut flags = Flags::default();
+    if !source.starts_with(b"#!") {
+        return Ok((flags, source));
+    }
+    let end = source.iter().position(|&byte| byte == b'\n').ok_or("ERR Invalid script shebang")?;
+    let (line, body) = source.split_at(end);
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let engine = words.next().unwrap_or_default();
+    if engine != b"#!lua" {
+        return Err(format!("ERR Unexpected engine in script shebang: {}", String::from_utf8_lossy(engine)));
+    }
+    flags.is_declared = true;
+    for word in words {
+        let names = word
+            .strip_prefix(b"flags=")
+            .ok_or_else(|| format!("ERR Unknown lua shebang option: {}", String::from_utf8_lossy(word)))?;
+        if names.is_empty() {
+            continue;
+        }
+        for name in names.split(|&byte| byte == b',') {
+            *flags.named(name).ok_or_else(|| {
+                format!("ERR Unexpected flag in script shebang: {}", String::from_utf8_lossy(name))
+            })? = true;
+        }
+    }
+    Ok((flags, body))
+}
+
+impl Flags {
+    /// What a source declares; nothing if its first line is wrong, with which it doesn't compile.
+    pub fn of(source: &[u8]) -> Flags {
+        shebang(source).map_or(Flags::default(), |(flags, _)| flags)
+    }
+
+    fn named(&mut self, name: &[u8]) -> Option<&mut bool> {
+        Some(match name {
+            b"no-writes" => &mut self.no_writes,
+            b"allow-oom" => &mut self.allow_oom,
+            b"allow-stale" => &mut self.allow_stale,
+            b"no-cluster" => &mut self.no_cluster,
+            b"allow-cross-slot-keys" => &mut self.allow_cross_slot_keys,
+            b"allow-undeclared-keys" => &mut self.allow_undeclared_keys,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,291 @@
+//! A script under way.
+
+use std::sync::Arc;
+
+use mlua::{Function, MultiValue, Table, Thread, Value};
+use wire::Proto;
+use wire::client::Reply;
+
+use crate::convert::{self, size_in_lua, text};
+use crate::random::Random;
+use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
+use crate::{Engine, Sha, program};
+
+/// What a script needs to go on, or what it came to.
+#[derive(Debug)]
+pub enum Step {
+    /// `redis.call` or `redis.pcall`: answer it with the next [`Run::resume`].
+    Call {
+        /// The command, at least its name. Numbers are written as Redis writes them.
+        words: Vec<Vec<u8>>,
+        /// The protocol of which the reply is to be (`redis.setresp`).
+        proto: Proto,
+        /// An error is returned to the script instead of ending it.
+        is_protected: bool,
+    },
+    /// `redis.log`.
+    Log {
+        /// 0 (debug) to 3 (warning).
+        level: u8,
+        /// What is to be logged.
+        text: Vec<u8>,
+    },
+    /// The fuel is spent.
+    More,
+    /// The script has ended. An error has Redis' text, with the script's name and line where it failed by itself.
+    Done(Reply),
+}
+
+/// A script under way. Dropping it ends it. There may be many in one engine, and they may be resumed in turns.
+pub struct Run {
+    sha: Sha,
+    is_read_only: bool,
+    thread: Thread,
+    env: Table,
+    /// Until the first resume.
+    function: Option<Function>,
+    is_waiting_for_reply: bool,
+    proto: Proto,
+    seeded: Option<Random>,
+    host: Arc<Host>,
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run").field("sha", &self.sha).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.host.note_garbage(true);
+    }
+}
+
+/// What to do with what the script's thread has said.
+enum Next {
+    Step(Step),
+    /// Answer at once.
+    Answer(MultiValue),
+}
+
+impl Run {
+    pub(crate) fn new(
+        sha: Sha,
+        is_read_only: bool,
+        thread: Thread,
+        env: Table,
+        function: Function,
+        host: Arc<Host>,
+    ) -> Run {
+        Run {
+            sha,
+            is_read_only,
+            thread,
+            env,
+            function: Some(function),
+            is_waiting_for_reply: false,
+            proto: Proto::Resp2,
+            seeded: None,
+            host,
+        }
+    }
+
+    /// The script's name.
+    pub fn sha(&self) -> &Sha {
+        &self.sha
+    }
+
+    /// As it was begun: commands that write are to be refused.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// Goes on until something is needed, or for `fuel` interrupts: turns of loops, calls and returns. A kilobyte of new memory counts
+    /// as one, too. `answer` is the reply to the last [`Step::Call`], and nothing otherwise. `cpu_ns` is what `os.clock` shows.
+    ///
+    /// A thousand interrupts take 20 µs of an empty loop, 70 of `pcall`s, 140 where each makes a table (one core of an AMD EPYC,
+    /// profile `quick`). Not interrupted are: one call of a library's function, a reply's and an answer's way from one form into the
+    /// other (0.13 µs for each element), and what runs inside a metamethod, an error's handler or a pattern, which is ended after
+    /// four million interrupts (0.1 to 0.2 s).
+    ///
+    /// # Panics
+    /// If the engine is not the one that began the run, the run has ended, or an answer is missing or one too many.
+    pub fn resume(&mut self, engine: &mut Engine, answer: Option<Reply>, fuel: u32, cpu_ns: u64) -> Step {
+        assert!(Arc::ptr_eq(&self.host, &engine.host), "a run goes on in the engine that began it");
+        assert_eq!(
+            self.is_waiting_for_reply,
+            answer.is_some(),
+            "each call gets its reply, and nothing else does"
+        );
+        self.is_waiting_for_reply = false;
+        self.host.start(fuel, cpu_ns, &self.thread);
+        {
+            let mut talk = self.host.talk();
+            (talk.proto, talk.seeded, talk.env) = (self.proto, self.seeded, Some(self.env.clone()));
+        }
+        let step = self.go_on(engine, answer);
+        {
+            let mut talk = self.host.talk();
+            (self.proto, self.seeded, talk.env) = (talk.proto, talk.seeded, None);
+        }
+        step
+    }
+
+    fn go_on(&mut self, engine: &mut Engine, answer: Option<Reply>) -> Step {
+        let mut input = match (self.function.take(), answer) {
+            (Some(function), _) => MultiValue::from_iter([Value::Function(function)]),
+            (None, Some(reply)) => match self.answer(engine, reply) {
+                Ok(input) => input,
+                Err(_) => return self.fail(engine.out_of_memory(), None),
+            },
+            (None, None) => MultiValue::new(),
+        };
+        loop {
+            let output = match self.thread.resume::<MultiValue>(input) {
+                Ok(output) => output.into_vec(),
+                Err(error) => return self.broken(engine, &error),
+            };
+            if let Some(text) = self.host.meter.doom() {
+                return self.fail(format!("ERR {text}"), None);
+            }
+            if !self.thread.is_resumable() {
+                return self.done(engine, &output);
+            }
+            let next = match self.next(engine, &output) {
+                Ok(next) => next,
+                Err(error) => return self.broken(engine, &error),
+            };
+            match next {
+                Next::Step(step) => return step,
+                Next::Answer(answer) => input = answer,
+            }
+        }
+    }
+
+    /// A command's reply for the script: whether it is a value, and it.
+    fn answer(&self, engine: &mut Engine, reply: Reply) -> mlua::Result<MultiValue> {
+        let is_error = matches!(reply, Reply::Error(_));
+        let size = size_in_lua(&reply);
+        let value = engine.roomily(size, |engine| engine.names.value(&engine.lua, reply, self.proto))?;
+        Ok(MultiValue::from_iter([Value::Boolean(!is_error), value]))
+    }
+
+    fn next(&mut self, engine: &Engine, output: &[Value]) -> mlua::Result<Next> {
+        let refuse = |text: &str| {
+            let error = engine.names.error(&engine.lua, format!("ERR {text}").as_bytes())?;
+            Ok(Next::Answer(MultiValue::from_iter([Value::Boolean(false), error])))
+        };
+        let Some((mark, args)) = output.split_first() else { return Ok(Next::Step(Step::More)) };
+        match Mark::of(mark) {
+            Some(mark @ (Mark::Call | Mark::Pcall)) => match words(args, engine.reply_size_max()) {
+                Ok(words) => {
+                    self.is_waiting_for_reply = true;
+                    let proto = self.host.talk().proto;
+                    Ok(Next::Step(Step::Call { words, proto, is_protected: mark == Mark::Pcall }))
+                }
+                Err(text) => refuse(text),
+            },
+            Some(Mark::Log) => match log(args) {
+                Ok((level, text)) => Ok(Next::Step(Step::Log { level, text })),
+                Err(text) => refuse(text),
+            },
+            // The sandbox lets nothing else out.
+            Some(Mark::User) | None => refuse("attempt to yield from outside a coroutine"),
+        }
+    }
+
+    fn done(&self, engine: &mut Engine, output: &[Value]) -> Step {
+        let value = output.get(1).unwrap_or(&Value::Nil);
+        if output.first() != Some(&Value::Boolean(true)) {
+            return self.failed(engine, value);
+        }
+        let proto = self.host.talk().proto;
+        let mut budget = engine.reply_size_max();
+        match engine.names.reply(value, proto, 0, &mut budget) {
+            Some(reply) => Step::Done(reply),
+            None => self.fail("ERR the script's reply is larger than script-memory-limit".to_owned(), None),
+        }
+    }
+
+    /// The script has failed by itself: with an error's value, and where.
+    fn failed(&self, engine: &mut Engine, report: &Value) -> Step {
+        let Value::Table(report) = report else {
+            // There was no memory for the report, or the stack had no room for it.
+            let text = text(report).unwrap_or_default();
+            // Our own handler of errors fails for want of memory alone.
+            if text == OUT_OF_MEMORY.as_bytes() || text == b"error in error handling" {
+                return self.fail(engine.out_of_memory(), None);
+            }
+            return self.fail(format!("ERR {}", String::from_utf8_lossy(&text)), None);
+        };
+        let error: Value = report.raw_get(1).unwrap_or_default();
+        let line = report.raw_get::<Value>(2).ok().and_then(|line| line.as_i64());
+        let text = match &error {
+            Value::Table(error) => match engine.names.error_text(error) {
+                Some(text) => text,
+                None => b"ERR the script failed with a table that has no err".to_vec(),
+            },
+            Value::String(text) if text.as_bytes() == OUT_OF_MEMORY.as_bytes() => {
+                engine.out_of_memory().into_bytes()
+            }
+            Value::Error(_) => format!("ERR {}", explain(&error)).into_bytes(),
+            other => {
+                let text = text(other);
+                let text = text.unwrap_or_else(|| other.to_string().unwrap_or_default().into_bytes());
+                [b"ERR ", &text[..]].concat()
+            }
+        };
+        self.fail(text, line)
+    }
+
+    /// The interpreter gave up: nothing but memory is lacking.
+    fn broken(&self, engine: &mut Engine, error: &mlua::Error) -> Step {
+        if let Some(text) = self.host.meter.doom() {
+            return self.fail(format!("ERR {text}"), None);
+        }
+        match error {
+            mlua::Error::MemoryError(_) => self.fail(engine.out_of_memory(), None),
+            other => self.fail(format!("ERR {}", explain(&Value::Error(Box::new(other.clone())))), None),
+        }
+    }
+
+    fn fail(&self, text: impl Into<Vec<u8>>, line: Option<i64>) -> Step {
+        let mut text = wire::reply::quoted(&text.into()).to_vec();
+        if let Some(line) = line {
+            let tail = format!(" script: {}, on @{}:{line}.", self.sha, program::CHUNK);
+            text.extend_from_slice(tail.as_bytes());
+        }
+        Step::Done(Reply::Error(text))
+    }
+}
+
+/// Bytes of a line of redis.log; more is cut off (`LOG_MAX_LEN` of Redis).
+const SAID_SIZE_MAX: usize = 1024;
+
+fn log(args: &[Value]) -> Result<(u8, Vec<u8>), &'static str> {
+    let (level, parts) = match args {
+        [level, parts @ ..] if !parts.is_empty() => (level, parts),
+        _ => return Err("redis.log() requires two arguments or more."),
+    };
+    let is_number = match level {
+        Value::String(text) => text.to_string_lossy().trim().parse::<f64>().is_ok(),
+        other => convert::number(other).is_some(),
+    };
+    if !is_number {
+        return Err("First argument must be a number (log level).");
+    }
+    let level =
+        u8::try_from(integer(level)).ok().filter(|level| *level <= 3).ok_or("Invalid debug level.")?;
+    let mut line = Vec::new();
+    for part in parts.iter().filter_map(text) {
+        line.extend_from_slice(&part);
+        line.push(b' ');
+        if line.len() > SAID_SIZE_MAX {
+            break;
+        }
+    }
+    line.pop();
+    line.truncate(SAID_SIZE_MAX);
+    Ok((level, line))
+}
