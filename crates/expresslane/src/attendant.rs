@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::machine;
 use crate::pin::{self, Cards};
+use crate::serve::STACK_SIZE;
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
 
@@ -36,6 +37,7 @@ pub(crate) fn start(
     let control = Control::new(setup);
     let thread = thread::Builder::new()
         .name("control".to_owned())
+        .stack_size(STACK_SIZE)
         .spawn(move || attend(control, clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     let control = thread.thread().clone();
@@ -201,6 +203,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("databases", settings.databases.to_string()),
         ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
         ("max-item-size", settings.max_item_size.0.to_string()),
+        ("script-memory-limit", settings.script_memory_limit.0.to_string()),
         ("max-record-size", settings.max_record_size.0.to_string()),
         ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
         ("client-output-buffer-limit", limits.join(" ")),

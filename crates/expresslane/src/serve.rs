@@ -51,8 +51,9 @@ const REDIS_VERSION: &str = "7.0.15";
 const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Between two looks at whether all lanes have finished.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
-/// A lane's stack holds the lane itself, and no data that clients decide on.
-const STACK_SIZE: usize = 1 << 20;
+/// A lane's stack holds the lane itself, and no data that clients decide on. The interpreter of scripts goes as deep as a thousand
+/// brackets in each other take it, with a few hundred bytes to a kilobyte for each; so does the control thread, which compiles.
+pub(crate) const STACK_SIZE: usize = 8 << 20;
 /// Less than a lane's, so that the C library can't give a lane the stack of the thread that has made the rings: its pages may lie
 /// on another node.
 const STACK_SIZE_OF_RINGS: usize = 256 << 10;
@@ -321,6 +322,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
             ports: settings.aerospike_ports(),
             credential: None,
         },
+        script_memory_max: size(settings.script_memory_limit.0),
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
         output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),

@@ -13,6 +13,7 @@ use crate::documents;
 use crate::histogram::Histogram;
 use crate::recent::Buffers;
 use crate::request::Request;
+use crate::scripts::ScriptOrder;
 use crate::stats::{Stats, Traffic};
 use crate::tally::Tally;
 use crate::timing::{Stall, Times};
@@ -44,6 +45,10 @@ pub(crate) enum Order {
     Settings(Arc<Settings>),
     /// Count from zero.
     ResetStats,
+    /// To know scripts, or none.
+    Scripts(ScriptOrder),
+    /// End scripts that have run since before this time, unless they have written. Nanoseconds of the monotonic clock.
+    KillScripts(u64),
 }
 
 /// From a lane to the control thread, one for each order.
@@ -54,6 +59,8 @@ pub(crate) enum Report {
     Killed(u64),
     /// What is at the key.
     Object(String),
+    /// So many scripts were ended, and so many were not because they have written.
+    Scripts(u64, u64),
     Done,
 }
 
@@ -88,6 +95,8 @@ pub(crate) struct Census {
     pub(crate) traffic: Traffic,
     /// Bytes of asks of other lanes that wait now.
     pub(crate) ring_depth: u64,
+    /// Bytes that scripts hold.
+    pub(crate) scripts_size: u64,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
 }
@@ -113,11 +122,11 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Whether a client's command has to wait.
-    pub(crate) fn holds(self, command: &Command, client: &Client) -> bool {
+    /// Whether a client's command has to wait, which may write or not.
+    pub(crate) fn holds(self, command: &Command, may_write: bool, client: &Client) -> bool {
         let queued = client.multi.as_ref().filter(|_| command.id == Id::Exec);
         let writes = || queued.is_some_and(|multi| multi.queued.writes);
-        self.is_for_all || command.writes() || writes()
+        self.is_for_all || may_write || writes()
     }
 
     /// Both of them: the longer time, and all commands if one of them is for all.

@@ -171,6 +171,13 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
             reply::bulk(out, around.now.unix_ms.div_euclid(1000).to_string().as_bytes());
             reply::bulk(out, us.to_string().as_bytes());
         }
+        Id::ScriptDebug if args.flat(2).eq_ignore_ascii_case(b"no") => out.put(OK),
+        Id::ScriptDebug
+            if [&b"yes"[..], b"sync"].iter().any(|word| args.flat(2).eq_ignore_ascii_case(word)) =>
+        {
+            reply::error(out, "ERR scripts can't be debugged here: they run on lanes that serve others");
+        }
+        Id::ScriptDebug => reply::error(out, "ERR Use SCRIPT DEBUG YES/SYNC/NO"),
         Id::Role => {
             reply::array(out, 3);
             reply::bulk(out, b"master");

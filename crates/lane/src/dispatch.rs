@@ -1,5 +1,7 @@
 //! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
 
+use std::ops::Range;
+
 use net::Output;
 use wire::aerospike::HEAD;
 use wire::command::{Command, Flag, Group, Id, Refusal, Scope, lookup};
@@ -20,6 +22,7 @@ use crate::peers::{AnswerSize, AskHead, AskKind};
 use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Request};
+use crate::scripts;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
 
@@ -99,9 +102,7 @@ impl<'a> Input<'a> {
     /// Whether one of the keys is too long for a key. None is that has come in one piece.
     pub(crate) fn has_long_key(&self, command: &Command) -> bool {
         let Input::Owned(request) = self else { return false };
-        let keys = key_range(command, request.len());
-        let step = usize::from(command.keys.step.max(1));
-        request.ropes().any(|index| keys.contains(&index) && (index - keys.start).is_multiple_of(step))
+        has_long_key(request, command)
     }
 
     /// The words as a request of their own; one that was owned is empty from then on.
@@ -216,6 +217,7 @@ impl Core {
             Scope::Keys(_) => self.dispatch_keys(caller, command, input),
             Scope::Connection => self.dispatch_connection(caller, command, input),
             Scope::Control => self.dispatch_control(caller, command, input),
+            Scope::Script => self.dispatch_script(caller, command, input),
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
@@ -461,6 +463,39 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
+        self.transact(caller, command, input, None)
+    }
+
+    /// EVAL and its like.
+    fn dispatch_script(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: &mut Input<'_>,
+    ) -> Flow {
+        if !caller.client.is_even() {
+            return halt(input);
+        }
+        if let Err(text) = scripts::keys_of(input.args()) {
+            return caller.refuse(text);
+        }
+        if input.has_long_key(command) {
+            return caller.refuse(KEY_TOO_LONG);
+        }
+        if let Some(text) = self.stray(caller.client, command, &input.args()) {
+            return caller.refuse(&text);
+        }
+        let stand_in = Some(Box::new(caller.client.stand_in()));
+        self.transact(caller, command, input, stand_in)
+    }
+
+    fn transact(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: &mut Input<'_>,
+        stand_in: Option<Box<Client>>,
+    ) -> Flow {
         let slot = caller.client.replies.open();
         let request = input.take_request();
         let mut transaction = Transaction::of_command(
@@ -473,6 +508,7 @@ impl Core {
         );
         transaction.port = caller.client.port;
         transaction.local = caller.client.local;
+        transaction.stand_in = stand_in;
         self.begin_transaction(transaction);
         Flow::Block
     }
@@ -579,6 +615,21 @@ pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Comma
         command
     };
     if command.takes(args.len()) { Ok(command) } else { Err(Refusal::WrongArity(command)) }
+}
+
+/// Whether one of the keys of a command is too long for a key.
+pub(crate) fn has_long_key(request: &Request, command: &Command) -> bool {
+    let keys = keys_among(command, Args::Owned(request));
+    let step = usize::from(command.keys.step.max(1));
+    request.ropes().any(|index| keys.contains(&index) && (index - keys.start).is_multiple_of(step))
+}
+
+/// The arguments that may be keys; a script says itself how many.
+pub(crate) fn keys_among(command: &Command, args: Args<'_>) -> Range<usize> {
+    match command.scope {
+        Scope::Script => scripts::keys_of(args).unwrap_or(0..0),
+        _ => key_range(command, args.len()),
+    }
 }
 
 fn refuse(caller: &mut Caller<'_>, refusal: Refusal, args: Args<'_>) -> Flow {

@@ -19,6 +19,7 @@ use crate::paged::Paged;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::Room;
+use crate::scripts::Scripts;
 use crate::sets::Sets;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
@@ -80,6 +81,8 @@ pub(crate) struct Keyspace {
     pub(crate) deflater: wire::aerospike::Deflater,
     /// Bytes of such replies that the turn may still compress.
     pub(crate) deflate_left: usize,
+    /// What the lane knows of scripts.
+    pub(crate) scripts: Scripts,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
 }
@@ -132,6 +135,7 @@ impl Keyspace {
             sets: std::iter::repeat_with(Sets::default).take(sets).collect(),
             shares: Vec::new(),
             record_size_max: u64::MAX,
+            scripts: Scripts::default(),
             deflater: wire::aerospike::Deflater::default(),
             deflate_left: 0,
             started_ms: 0,
@@ -412,9 +416,10 @@ impl Keyspace {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
+        let has_garbage = self.scripts.tend();
         let has_graves =
             !(self.graves.is_empty() && self.queue_graves.is_empty() && self.content_graves.is_empty());
-        tended.more || is_short || has_graves
+        tended.more || is_short || has_graves || has_garbage
     }
 }
 

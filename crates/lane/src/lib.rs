@@ -60,6 +60,7 @@ mod records;
 mod replies;
 mod request;
 mod room;
+mod scripts;
 mod secret;
 mod serve;
 mod sets;
@@ -139,6 +140,8 @@ pub struct Settings {
     pub memory_size_max: u64,
     /// `maxmemory-policy`: what may go to stay within it.
     pub policy: Policy,
+    /// `script-memory-limit`, bytes that scripts may hold on each lane.
+    pub script_memory_max: usize,
     /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
     pub timeout_s: u64,
     /// `maxclients` over all lanes; one more is told so and closed.
@@ -197,6 +200,7 @@ impl Default for Settings {
             clients_size_max: 0,
             memory_size_max: 0,
             policy: Policy::NoEviction,
+            script_memory_max: 64 * 1024 * 1024,
             timeout_s: 0,
             client_count_max: 10_000,
             doors: vec![Door::SHARED],

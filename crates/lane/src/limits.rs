@@ -119,7 +119,8 @@ impl Lane {
     /// A turn's share of looking after clients. True when there is more to do at once.
     pub(crate) fn watch_clients<N: Net>(&mut self, net: &mut N) -> bool {
         let size = self.core.clients_size + net.kept_size() as u64;
-        self.core.space.room.set_beside(size);
+        let scripts_size = self.core.space.scripts.memory_size() as u64;
+        self.core.space.room.set_beside(size + scripts_size);
         self.core.stats.clients_size = size;
         self.core.stats.memory_max = self.core.stats.memory_max.max(size + self.core.space.shard.held());
         self.look_at_buffers(net);

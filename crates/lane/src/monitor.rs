@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use wire::command::{Command, Flag, Id};
+use wire::command::{Command, Flag, Id, Scope};
 
 use crate::client::{Client, Multi};
 use crate::connection;
@@ -56,12 +56,20 @@ pub(crate) struct ExecLines {
     exec: Vec<u8>,
 }
 
+impl ExecLines {
+    /// Adds what a script has called, behind all that was queued.
+    pub(crate) fn add(&mut self, lines: &[u8]) {
+        self.queued.extend_from_slice(lines);
+    }
+}
+
 impl Core {
     /// Whether a command of a client is shown once it was taken up.
     pub(crate) fn is_shown(&self, client: &Client, command: &Command) -> bool {
         // A command of another dialect has no words that Redis' tools could read.
         let is_hidden = command.flags.has(Flag::Admin)
-            || command.flags.has(Flag::SkipMonitor)
+            // Redis shows a script itself, before what it calls.
+            || command.flags.has(Flag::SkipMonitor) && command.scope != Scope::Script
             || command.id == Id::Quit
             || command.is_of_a_dialect();
         self.monitoring.is_on && !is_hidden && (client.is_authenticated || command.flags.has(Flag::NoAuth))
@@ -125,7 +133,7 @@ impl Core {
         format!("+{seconds}.{ms:03}000 [{db} {peer}]").into_bytes()
     }
 
-    fn show_line(&mut self, line: &[u8]) {
+    pub(crate) fn show_line(&mut self, line: &[u8]) {
         let frames = &mut self.monitoring.frames;
         let has_room = frames.last().is_some_and(|frame| frame.len() + line.len() <= FRAME_SIZE_MAX);
         if !has_room {

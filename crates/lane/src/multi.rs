@@ -8,7 +8,7 @@ use wire::route::Slot;
 
 use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX};
 use crate::core::Core;
-use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG};
+use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG, keys_among};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
 use crate::paged::Paged;
@@ -16,7 +16,7 @@ use crate::part::NAMES_PER_STEP;
 use crate::request::{Args, Request};
 use crate::room::Made;
 use crate::slab::Handle;
-use crate::transaction::{Transaction, key_range};
+use crate::transaction::Transaction;
 
 /// The commands between MULTI and EXEC: as many as `client-query-buffer-limit` has room for, a few million by default.
 #[derive(Default)]
@@ -29,9 +29,9 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    fn push(&mut self, command: &'static Command, request: Request) {
-        self.writes |= command.writes();
-        self.concerns_client |= matches!(command.scope, Scope::Connection | Scope::Control);
+    fn push(&mut self, command: &'static Command, request: Request, may_write: bool) {
+        self.writes |= may_write;
+        self.concerns_client |= matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script);
         self.commands.push((command, request));
     }
 }
@@ -135,11 +135,12 @@ impl Core {
             stray = text;
             &stray
         } else {
+            let may_write = self.may_write(command, args);
             let request = input.take_request();
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
             multi.size += size_of::<(&Command, Request)>() + request.size();
             if multi.size <= self.settings.query_size_max {
-                multi.queued.push(command, request);
+                multi.queued.push(command, request, may_write);
                 caller.sink().put(b"+QUEUED\r\n");
                 return Flow::Next;
             }
@@ -150,15 +151,20 @@ impl Core {
         caller.refuse(refusal)
     }
 
-    /// Why a lane's own port does not queue a command: as on a node of a Redis Cluster, a transaction is of one slot there, and that
+    /// Why a lane's own port does not queue a command, or run a script: as on a node of a Redis Cluster, a transaction is of one slot there, and that
     /// the node's. Keys of several slots in several commands are no reason before EXEC (`getNodeByQuery` in Redis' cluster.c).
-    fn stray(&mut self, client: &mut Client, command: &Command, args: &Args<'_>) -> Option<String> {
+    pub(crate) fn stray(
+        &mut self,
+        client: &mut Client,
+        command: &Command,
+        args: &Args<'_>,
+    ) -> Option<String> {
         if client.port != Port::Lane {
             return None;
         }
         let step = usize::from(command.keys.step.max(1));
         // Planning looks at what is behind these.
-        let keys = key_range(command, args.len()).step_by(step).take(NAMES_PER_STEP);
+        let keys = keys_among(command, *args).step_by(step).take(NAMES_PER_STEP);
         let mut slots = keys.map(|index| Slot::of(args.flat(index)));
         let slot = slots.next()?;
         if slots.any(|other| other != slot) {
@@ -168,8 +174,9 @@ impl Core {
         if owner != self.id {
             return Some(self.moved(client, owner, slot));
         }
-        let multi = client.multi.as_mut().expect("only asked inside a MULTI");
-        multi.has_slots |= *multi.slot.get_or_insert(slot) != slot;
+        if let Some(multi) = &mut client.multi {
+            multi.has_slots |= *multi.slot.get_or_insert(slot) != slot;
+        }
         None
     }
 

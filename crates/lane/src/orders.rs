@@ -78,13 +78,20 @@ impl Lane {
             },
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
+                self.core.space.bulk_size_max = settings.bulk_size_max;
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
                 self.core.asks_for_queues = false;
+                self.core.space.scripts.set_memory_max(settings.script_memory_max);
                 self.core.timing.obey(&settings);
                 Some(Report::Done)
             }
+            Order::Scripts(order) => {
+                self.core.space.scripts.obey(order);
+                Some(Report::Done)
+            }
+            Order::KillScripts(before_ns) => Some(self.core.kill_scripts(before_ns)),
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.space.shard.forget_counts();
@@ -129,6 +136,7 @@ impl Lane {
             turn_longest: self.core.timing.turn_longest,
             traffic,
             ring_depth: self.core.ring_depth(),
+            scripts_size: self.core.space.scripts.memory_size() as u64,
             blocked_count: self.core.held.count as u64,
         }
     }

@@ -42,7 +42,8 @@ impl Core {
             return self.dispatch_muted(caller, resolved, input);
         };
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
-            if self.pause.is_some_and(|pause| pause.holds(command, caller.client)) {
+            let may_write = || self.may_write(command, input.args());
+            if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
                 self.hold(caller.client);
                 return halt(input);
             }

@@ -35,6 +35,17 @@ impl<T> Paged<T> {
         }
     }
 
+    /// Takes the last item.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let page = self.pages.back_mut()?;
+        let item = page.pop();
+        if page.is_empty() {
+            self.pages.pop_back();
+        }
+        self.count -= usize::from(item.is_some());
+        item
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.pages.get(index / PAGE_COUNT)?.get(index % PAGE_COUNT)
     }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 
 use store::{Budget, Expiry};
 use wire::command::{Command, Flag, Work as Cost};
-use wire::reply::Proto;
+use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
 use crate::commands::text::Text;
 use crate::commands::{self, Progress, Step, bitop};
-use crate::keyspace::{Call, Keyspace, Route};
+use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -133,6 +133,8 @@ pub(crate) struct Part {
     watcher: Option<WatcherId>,
     /// Bytes for which room has to be made first; `None`: there is enough, or it adds nothing.
     growth: Option<u64>,
+    /// That is what its next job adds, a script's call; the transaction goes on without it.
+    grows_by_call: bool,
     /// Slices in which nothing could be evicted for it.
     vain_slices: u32,
     /// When it gives up to wait for a larger lease.
@@ -188,6 +190,7 @@ impl Part {
             releases: true,
             watcher: None,
             growth,
+            grows_by_call: false,
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
@@ -224,6 +227,7 @@ impl Part {
             releases: prepare.goes,
             watcher: prepare.watcher,
             growth: prepare.growth,
+            grows_by_call: false,
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
@@ -267,7 +271,8 @@ impl Part {
     pub(crate) fn go(&mut self, go: Go) {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
         assert!(self.grant.at_ms <= go.at_ms, "nobody sees a time at which the locks were not there");
-        let Go { jobs, releases, at_ms } = go;
+        let Go { jobs, releases, proto, growth, at_ms } = go;
+        self.proto = proto;
         self.goes = true;
         self.releases = releases;
         self.grant.at_ms = at_ms;
@@ -275,6 +280,9 @@ impl Part {
             && command.flags.has(Flag::Denyoom)
         {
             (self.growth, self.vain_slices) = (Some(moved.size()), 0);
+        }
+        if growth.is_some() {
+            (self.growth, self.vain_slices, self.grows_by_call) = (growth, 0, true);
         }
         self.jobs.extend(jobs);
     }
@@ -369,6 +377,10 @@ impl Part {
                 return false;
             }
             Made::Enough => {
+                if self.grows_by_call {
+                    // What the last one has added is there.
+                    space.release(std::mem::take(&mut self.reserved));
+                }
                 self.reserved += size;
                 space.reserve(size);
             }
@@ -376,6 +388,7 @@ impl Part {
                 space.want_nothing();
                 match self.jobs.front() {
                     Some(Job { work: Work::Place { .. }, .. }) => self.lacks_place = true,
+                    Some(_) if self.grows_by_call => self.lacks_place = true,
                     _ => self.grant.lacks_room = true,
                 }
             }
@@ -425,6 +438,12 @@ impl Part {
                 continue;
             }
             let outcome = match &mut job.work {
+                Work::Run { .. } if self.lacks_place => {
+                    self.lacks_place = false;
+                    let mut content = Content::default();
+                    reply::error(&mut content, OOM);
+                    Outcome::Reply(content)
+                }
                 Work::Run { command, request, route, is_inner } => {
                     let looks = space.tally.looks;
                     let args = Args::Owned(request);

@@ -11,6 +11,9 @@
 //! Every change runs after all grants. A client's death changes nothing: the transaction goes on to its end.
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
+use std::collections::BTreeMap;
+
+use ::script::Sha;
 use net::Address;
 use store::Budget;
 use wire::command::{Combine, Command, Id, Scope, lookup};
@@ -22,7 +25,7 @@ use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::{State, record};
 use crate::keyspace::{Keyspace, OOM};
-use crate::locks::{Kind, LockName, Refusal};
+use crate::locks::{Kind, LockName, Locks, Refusal};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
 use crate::paged::Paged;
@@ -37,9 +40,11 @@ mod combine;
 mod messages;
 mod plan;
 mod relay;
+mod script;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
+use script::{Scripted, Stray};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
 /// they followed soon, there would always be some that do, and a race of clients would stay slow.
@@ -89,6 +94,8 @@ enum Phase {
     },
     /// Waiting for the control thread's answer.
     Asking,
+    /// A script runs, or is about to.
+    Scripting,
     Combining,
     Ending {
         awaited: usize,
@@ -123,12 +130,14 @@ enum Plan {
     Relay(u8),
     /// By the control thread, while the locks are held.
     Asked,
+    /// By the client's lane, which runs a script that calls commands.
+    Script,
 }
 
 impl Plan {
     /// Whether what comes behind it has to wait for its answer.
     fn is_alone(self) -> bool {
-        matches!(self, Plan::Relay(_) | Plan::Asked)
+        matches!(self, Plan::Relay(_) | Plan::Asked | Plan::Script)
     }
 }
 
@@ -143,6 +152,8 @@ struct Planned {
     outcomes: Vec<(usize, Outcome)>,
     /// What the client's lane computes from what lanes have sent: LCS, BITOP.
     state: Option<Box<State>>,
+    /// The script that it runs.
+    sha: Option<Box<Sha>>,
 }
 
 struct Share {
@@ -192,6 +203,17 @@ pub(crate) struct Transaction {
     /// What the lanes found, all together.
     grant: Grant,
     database_count: u16,
+    script: Option<Box<Scripted>>,
+    /// Keys that scripts have declared, and whether exclusively.
+    declared: BTreeMap<LockName, bool>,
+    /// It locks all databases on all lanes: a script uses what it has not declared.
+    holds_all: bool,
+    /// What stands against the call at hand of a script.
+    stray: Option<Stray>,
+    /// Lines for MONITOR of what its script has called.
+    pub(crate) script_lines: Vec<u8>,
+    /// What its script has said by redis.log: levels and texts.
+    pub(crate) script_log: Vec<(u8, Vec<u8>)>,
     /// The database that SELECT inside a MULTI has chosen for the time after.
     pub(crate) db_after: u16,
 }
@@ -204,6 +226,9 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) all: std::ops::Range<u16>,
     pub(crate) database_count: u16,
     pub(crate) settings: &'a Settings,
+    pub(crate) locks: &'a Locks,
+    /// Somebody looks at what is called.
+    pub(crate) is_monitored: bool,
 }
 
 impl Transaction {
@@ -251,6 +276,12 @@ impl Transaction {
             reply: Content::default(),
             grant: Grant::default(),
             database_count: 0,
+            script: None,
+            declared: BTreeMap::new(),
+            holds_all: false,
+            stray: None,
+            script_lines: Vec::new(),
+            script_log: Vec::new(),
             db_after: db,
         }
     }
@@ -327,6 +358,7 @@ impl Transaction {
             Phase::Planning => self.plan(space, around, budget),
             Phase::Arranging { .. } => self.arrange(space, budget),
             Phase::Combining => self.combine(space, around, budget),
+            Phase::Scripting => self.run_script(space, around, budget),
             Phase::Over => After::Ended,
             _ => After::Rest,
         }
@@ -354,7 +386,7 @@ impl Transaction {
             jobs: std::mem::take(&mut part.jobs),
             goes,
             watcher: if self.is_multi { self.watcher } else { None },
-            growth: part.growth,
+            growth: part.growth.take(),
             at_ms: self.grant.at_ms,
         }
     }
@@ -472,6 +504,7 @@ impl Transaction {
         self.at = (0, 0);
         self.watched_at = 0;
         self.lanes.clear();
+        self.declared.clear();
         self.grant = Grant::default();
     }
 
@@ -519,7 +552,7 @@ impl Transaction {
             _ => Work::Run { command, request, route: None, is_inner: false },
         };
         match planned.plan {
-            Plan::Here | Plan::Asked => {}
+            Plan::Here | Plan::Asked | Plan::Script => {}
             Plan::Whole(lane) => {
                 let request = std::mem::take(&mut planned.request);
                 let at = self.lane_index(lane);
@@ -547,16 +580,25 @@ impl Transaction {
 
     fn begin_stage(&mut self) -> After {
         self.fill_stage();
-        if self.commands.get(self.position).is_some_and(|planned| planned.plan == Plan::Asked) {
-            self.phase = Phase::Asking;
-            return After::Ask;
+        match self.commands.get(self.position).map(|planned| planned.plan) {
+            Some(Plan::Asked) => {
+                self.phase = Phase::Asking;
+                return After::Ask;
+            }
+            Some(Plan::Script) => {
+                self.phase = Phase::Scripting;
+                return After::Again;
+            }
+            _ => {}
         }
-        let is_last = self.stage_end == self.commands.len() && self.alone_end <= self.position;
+        let is_calling = self.is_calling();
+        let is_last = !is_calling && self.stage_end == self.commands.len() && self.alone_end <= self.position;
         let mut gos = Vec::new();
-        for (index, part) in self.lanes.iter_mut().enumerate() {
+        for index in 0..self.lanes.len() {
+            let part = &mut self.lanes[index];
             if part.is_live && (is_last || !part.jobs.is_empty()) {
-                let (jobs, at_ms) = (std::mem::take(&mut part.jobs), self.grant.at_ms);
-                gos.push((index, Go { jobs, releases: is_last, at_ms }));
+                let (jobs, growth) = (std::mem::take(&mut part.jobs), part.growth.take());
+                gos.push((index, self.go(jobs, is_last, growth)));
             }
         }
         if gos.is_empty() {
@@ -568,20 +610,27 @@ impl Transaction {
         After::Go(gos)
     }
 
-    /// What the control thread is asked: a command of a MULTI, from the copy of its client.
+    fn go(&self, jobs: Vec<Job>, releases: bool, growth: Option<u64>) -> Go {
+        Go { jobs, releases, proto: self.proto, growth, at_ms: self.grant.at_ms }
+    }
+
+    /// What the control thread is asked, from the copy of its client: a command of a MULTI or of a script, or for a script.
     pub(crate) fn question(&mut self, lane: u16, asked_ns: u64) -> Question {
+        let loads = self.commands[self.position].plan == Plan::Script;
+        let to_load = loads.then(|| self.script_to_load());
         let planned = &mut self.commands[self.position];
         let client = self.stand_in.as_mut().expect("a MULTI with such a command has a copy of its client");
         client.db = planned.db;
-        let request = std::mem::take(&mut planned.request);
+        let request = to_load.unwrap_or_else(|| std::mem::take(&mut planned.request));
         Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)), asked_ns }
     }
 
     /// What it answers.
     pub(crate) fn hear_control(&mut self, content: Content) -> After {
         assert!(matches!(self.phase, Phase::Asking), "the control thread answers what it was asked");
-        self.commands[self.position].outcomes.push((0, Outcome::Reply(content)));
-        self.phase = Phase::Combining;
+        let planned = &mut self.commands[self.position];
+        planned.outcomes.push((0, Outcome::Reply(content)));
+        self.phase = if planned.plan == Plan::Script { Phase::Scripting } else { Phase::Combining };
         self.at = (self.position, 0);
         After::Again
     }
@@ -613,6 +662,7 @@ impl Planned {
             shares: Vec::new(),
             outcomes: Vec::new(),
             state: None,
+            sha: None,
         }
     }
 }

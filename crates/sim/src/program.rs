@@ -1,5 +1,8 @@
 //! What clients ask for: random commands, each with what its reply must look like.
 
+use wire::ArgRanges;
+use wire::command::{Flag, Scope, resolve};
+
 use crate::chance::Chance;
 use crate::crew;
 use crate::expect::Expect;
@@ -63,6 +66,41 @@ fn key(kind: &str, number: usize) -> Vec<u8> {
 
 fn group_key(kind: &str, group: usize, member: impl std::fmt::Display) -> Vec<u8> {
     format!("{kind}:{group}:{member}").into_bytes()
+}
+
+/// The same as a script: it names the keys, or has all there are. Some are known already, others are new.
+fn scripted(request: Request, chance: &mut Chance) -> Request {
+    let mut args = ArgRanges::new();
+    args.set(request.words.iter().map(Vec::as_slice));
+    let args = args.view(&[]);
+    let Ok(command) = resolve(&args) else { return request };
+    if command.flags.has(Flag::Noscript) || matches!(command.scope, Scope::Connection | Scope::Control) {
+        return request;
+    }
+    let declared: Vec<usize> = match command.key_positions(args) {
+        Ok(positions) if chance.hits(800) => positions.collect(),
+        _ => Vec::new(),
+    };
+    let script = format!("return redis.pcall(unpack(ARGV)) -- {}", chance.below(8));
+    let mut words = words(&[b"EVAL", script.as_bytes(), declared.len().to_string().as_bytes()]);
+    words.extend(declared.iter().map(|&index| request.words[index].clone()));
+    words.extend(request.words);
+    Request { words, expect: request.expect }
+}
+
+/// Two commands with a key and a number each, as one script.
+fn in_one_script(first: &Request, second: &Request, chance: &mut Chance) -> Request {
+    const BOTH: &[u8] = b"redis.call(ARGV[1], KEYS[1], ARGV[2]) redis.call(ARGV[3], KEYS[2], ARGV[4]) return redis.status_reply('OK')";
+    const UNDECLARED: &[u8] =
+        b"redis.call(ARGV[1], ARGV[2], ARGV[3]) redis.call(ARGV[4], ARGV[5], ARGV[6]) return redis.status_reply('OK')";
+    let ([a, b, c], [d, e, f]) = (&first.words[..], &second.words[..]) else {
+        unreachable!("a command, a key and a number each")
+    };
+    if chance.hits(700) {
+        request(&[b"EVAL", BOTH, b"2", b, e, a, c, d, f], Expect::Ok(Vec::new()))
+    } else {
+        request(&[b"EVAL", UNDECLARED, b"0", a, b, c, d, e, f], Expect::Ok(Vec::new()))
+    }
 }
 
 impl Author {
@@ -184,8 +222,11 @@ impl Author {
                 }
             }
             1 if !self.theme.flushes => {
-                for request in self.transfer(chance) {
-                    queue(request);
+                let [take, give] = self.transfer(chance);
+                if chance.hits(300) {
+                    queue(in_one_script(&take, &give, chance));
+                } else {
+                    [take, give].into_iter().for_each(queue);
                 }
             }
             2 => {
@@ -246,7 +287,13 @@ impl Author {
         ]
     }
 
+    /// A command, or a script that does nothing but call it.
     fn single(&mut self, chance: &mut Chance) -> Request {
+        let request = self.plain(chance);
+        if chance.hits(50) { scripted(request, chance) } else { request }
+    }
+
+    fn plain(&mut self, chance: &mut Chance) -> Request {
         match chance.below(100) {
             0..40 => self.on_register(chance),
             40..50 => self.on_counter(chance),

@@ -22,6 +22,7 @@ mod document;
 mod generic;
 mod page;
 mod record;
+mod scripting;
 mod server;
 mod string;
 
@@ -39,7 +40,7 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     bitmap::BITMAP,
     generic::GENERIC,
     server::SERVER,
-    server::SCRIPTING,
+    scripting::SCRIPTING,
     cluster::CLUSTER,
     document::DOCUMENT,
     page::PAGE,

@@ -19,6 +19,9 @@ fn describe(command: &Command) -> String {
         (Begin::Index(index), Find::Range { last, step, limit }) => {
             format!("{} {index}:{last}:{step}:{limit}", spec.flags)
         }
+        (Begin::Index(index), Find::KeyNum { index: at, first, step }) => {
+            format!("{} {index} keynum {at}:{first}:{step}", spec.flags)
+        }
         other => panic!("not in the vectors: {other:?}"),
     });
     [
@@ -80,7 +83,7 @@ fn entries_are_whole() {
             assert_eq!(command.subcommand(name.to_ascii_uppercase().as_bytes()), Some(sub));
         }
     }
-    assert_eq!(command::commands().filter(|command| command.is_container()).count(), 9);
+    assert_eq!(command::commands().filter(|command| command.is_container()).count(), 10);
     assert!(lookup(b"GeT").is_some_and(|get| get.subcommands().is_empty() && get.subcommand(b"x").is_none()));
 }
 
@@ -115,6 +118,8 @@ fn keys_stand_where_the_table_says() {
         ("OBJECT ENCODING k", &[2]),
         ("MEMORY USAGE k SAMPLES 0", &[2]),
         ("WATCH a b", &[1, 2]),
+        ("EVAL s 2 a b c", &[3, 4]),
+        ("EVALSHA s 0 a", &[]),
         ("PING", &[]),
         ("KEYS a*", &[]),
     ] {
@@ -130,6 +135,7 @@ fn lanes_that_take_part_follow_from_the_scope() {
     assert_eq!(scope("del"), Scope::Keys(Combine::Sum));
     assert_eq!(scope("dbsize"), Scope::AllLanes(Combine::Sum));
     assert_eq!(scope("scan"), Scope::Partition);
+    assert_eq!(scope("eval"), Scope::Script);
     assert_eq!(scope("info"), Scope::Control);
     assert_eq!(scope("ping"), Scope::Connection);
     assert!(route::Slot::new(route::SLOTS).is_none());

@@ -7,7 +7,9 @@ use wire::reply::{self, OK, Put};
 
 use super::config::refusal;
 use super::times::OwnTimes;
-use super::{Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, slowlog};
+use super::{
+    Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, scripts, slowlog,
+};
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
 use crate::help;
@@ -79,6 +81,9 @@ impl Control {
             Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
             Id::Shutdown => return self.begin_shutdown(args, out),
             Id::MemoryPurge => out.put(OK),
+            Id::ScriptExists | Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
+                return self.begin_script(question, now, out);
+            }
             Id::FunctionFlush => match args.len() {
                 2 => out.put(OK),
                 3 if [&b"sync"[..], b"async"].iter().any(|word| args.flat(2).eq_ignore_ascii_case(word)) => {
@@ -128,6 +133,9 @@ impl Control {
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::Debug => debug::conclude(args, reports, out),
+            Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
+                scripts::conclude(question, &reports, out);
+            }
             Id::DocumentStats => memcached::put(args, &self.view(question, &reports, now, machine), out),
             Id::PageStatus => {
                 let map = Arc::clone(&self.map);
@@ -292,6 +300,7 @@ impl Control {
             memory_size: machine.memory_size(),
             processor_us: machine.processor_us(),
             lines_dropped: self.lines_dropped,
+            scripts: self.library.size(),
         }
     }
 }

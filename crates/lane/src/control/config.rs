@@ -253,6 +253,7 @@ impl Config {
         settings.policy =
             Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);
         settings.timeout_s = number("timeout");
+        settings.script_memory_max = size("script-memory-limit");
         let limits = self.value("client-output-buffer-limit");
         // All clients are of the first class, `normal`; 0 is no limit.
         let limit =

@@ -40,6 +40,8 @@ pub(super) struct View<'a> {
     pub(super) processor_us: (u64, u64),
     /// Lines of MONITOR that the control thread had no room for.
     pub(super) lines_dropped: u64,
+    /// How many scripts it knows, and their bytes.
+    pub(super) scripts: (usize, usize),
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -172,7 +174,7 @@ impl View<'_> {
     }
 
     fn used_size(&self) -> u64 {
-        self.sum(|census| census.memory.total() + census.stats.clients_size)
+        self.sum(|census| census.memory.total() + census.stats.clients_size + census.scripts_size)
     }
 
     fn server(&self, text: &mut String) {
@@ -230,6 +232,8 @@ impl View<'_> {
         let (resident, active) = (self.resident_size, self.sum(|census| census.memory.resident));
         let dataset = self.sum(|census| census.memory.entries + census.memory.ropes);
         let maxmemory = self.config.value("maxmemory");
+        let vm_size = self.sum(|census| census.scripts_size);
+        let (scripts_count, scripts_size) = (self.scripts.0 as u64, self.scripts.1 as u64);
         lines!(text;
             "used_memory" used,
             "used_memory_human" human(used),
@@ -247,19 +251,19 @@ impl View<'_> {
             "allocator_resident" active,
             "total_system_memory" self.memory_size,
             "total_system_memory_human" human(self.memory_size),
-            "used_memory_lua" 0,
-            "used_memory_vm_eval" 0,
-            "used_memory_lua_human" "0B",
-            "used_memory_scripts_eval" 0,
-            "number_of_cached_scripts" 0,
+            "used_memory_lua" vm_size,
+            "used_memory_vm_eval" vm_size,
+            "used_memory_lua_human" human(vm_size),
+            "used_memory_scripts_eval" scripts_size,
+            "number_of_cached_scripts" scripts_count,
             "number_of_functions" 0,
             "number_of_libraries" 0,
             "used_memory_vm_functions" 0,
-            "used_memory_vm_total" 0,
-            "used_memory_vm_total_human" "0B",
+            "used_memory_vm_total" vm_size,
+            "used_memory_vm_total_human" human(vm_size),
             "used_memory_functions" 0,
-            "used_memory_scripts" 0,
-            "used_memory_scripts_human" "0B",
+            "used_memory_scripts" scripts_size,
+            "used_memory_scripts_human" human(scripts_size),
             "maxmemory" maxmemory,
             "maxmemory_human" human(maxmemory.parse().unwrap_or(0)),
             "maxmemory_policy" self.config.value("maxmemory-policy"),

@@ -24,6 +24,7 @@ mod monitors;
 mod namespaces;
 mod pages;
 mod queues;
+mod scripts;
 mod settings;
 mod signature;
 mod slowlog;
@@ -49,6 +50,7 @@ use config::Config;
 use latency::Delays;
 use monitors::Monitor;
 use queues::Learning;
+use scripts::Library;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
 use stalls::StallLog;
@@ -162,6 +164,7 @@ pub struct Control {
     lines_dropped: u64,
     stalls: StallLog,
     learning: Learning,
+    library: Library,
     bells: Vec<u16>,
 }
 
@@ -226,6 +229,7 @@ impl Control {
             lines_dropped: 0,
             stalls: StallLog::default(),
             learning: Learning::since(now),
+            library: Library::default(),
             bells: Vec::new(),
         }
     }
@@ -300,9 +304,14 @@ impl Control {
                     }
                 }
                 (ControlKind::UnknownQueue, None) => self.note_unknown_queue(),
-                _ => {
-                    unreachable!("lanes tell the control thread of what took too long, monitoring and queues")
+                (ControlKind::Said, Some(Parcel::Said(said))) => {
+                    if let Some(line) = scripts::said(&said, self.config.value("loglevel")) {
+                        machine.warn(&line);
+                    }
                 }
+                _ => unreachable!(
+                    "lanes tell the control thread of what took too long, monitoring, queues and scripts"
+                ),
             }
         }
         self.peer(lane).control_in.release();

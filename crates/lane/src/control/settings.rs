@@ -4,7 +4,8 @@
 //! Most of them are about files, replicas or memory layouts that do not exist here. They are kept and given back, so
 //! that a program that sets them goes on; those marked `effective` change what lanes do, at once. `fixed` ones are
 //! decided at the start, and so are those `chosen_at_start`, which Redis could change or does not know: they may be set to what
-//! they are. `hidden` ones are for Redis' own tests. `auto-pin` is this server's own, `max-item-size` memcached's, `max-record-size` Aerospike's.
+//! they are. `hidden` ones are for Redis' own tests. `auto-pin` is this server's own, `max-item-size` memcached's, `max-record-size` Aerospike's,
+//! `script-memory-limit` ours.
 
 use super::config::Kind::{
     Events, Number, Octal, OutputLimits, Percentiles, Save, Size, SizeOrPercent, Text, Word, Words, YesNo,
@@ -93,7 +94,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .fixed(),
     setting("repl-diskless-load", Word(&["disabled", "on-empty-db", "swapdb"]), "disabled"),
-    setting("loglevel", Word(&["debug", "verbose", "notice", "warning"]), "notice"),
+    setting("loglevel", Word(&["debug", "verbose", "notice", "warning"]), "notice").effective(),
     setting(
         "maxmemory-policy",
         Word(&[
@@ -146,6 +147,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         .chosen_at_start("the largest document is chosen at the start"),
     setting("max-record-size", Size(1024, i64::MAX), "1048576")
         .chosen_at_start("the largest record is chosen at the start"),
+    setting("script-memory-limit", Size(MIB, i64::MAX), "67108864").effective(),
     setting("replica-announce-port", Number(0, 65535), "0").alias("slave-announce-port"),
     setting("tcp-backlog", Number(0, INT), "511").fixed(),
     setting("cluster-port", Number(0, 65535), "0").fixed(),
@@ -167,7 +169,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("active-defrag-max-scan-fields", Number(1, i64::MAX), "1000"),
     setting("slowlog-max-len", Number(0, i64::MAX), "128").effective(),
     setting("acllog-max-len", Number(0, i64::MAX), "128"),
-    setting("busy-reply-threshold", Number(0, i64::MAX), "5000").alias("lua-time-limit"),
+    setting("busy-reply-threshold", Number(0, i64::MAX), "5000").alias("lua-time-limit").effective(),
     setting("cluster-node-timeout", Number(0, i64::MAX), "15000"),
     setting("slowlog-log-slower-than", Number(-1, i64::MAX), "10000").effective(),
     setting("latency-monitor-threshold", Number(0, i64::MAX), "0").effective(),

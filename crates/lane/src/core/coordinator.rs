@@ -7,6 +7,7 @@ use store::Budget;
 
 use super::{Core, Delivery, Runnable};
 use crate::SLICE;
+use crate::admin::Report;
 use crate::client::Port;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::slab::Handle;
@@ -32,8 +33,19 @@ impl Core {
             all,
             database_count: self.settings.database_count,
             settings: &self.settings,
+            locks: &self.locks,
+            is_monitored: self.monitoring.is_on,
         };
         let after = transaction.step(&mut self.space, &around, budget);
+        let mut lines = std::mem::take(&mut transaction.script_lines);
+        if let Some(exec) = &mut transaction.lines {
+            exec.add(&std::mem::take(&mut lines));
+        }
+        let log = std::mem::take(&mut transaction.script_log);
+        for said in log {
+            self.tell_control(ControlKind::Said, Some(Parcel::Said(Box::new(said))));
+        }
+        lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| self.show_line(line));
         self.follow(handle, after);
     }
 
@@ -94,6 +106,21 @@ impl Core {
             }
             After::Ended => self.end_transaction(handle),
         }
+    }
+
+    /// SCRIPT KILL: how many scripts were ended, and how many have written.
+    pub(crate) fn kill_scripts(&mut self, before_ns: u64) -> Report {
+        let (mut killed_count, mut writing_count) = (0, 0);
+        for place in 0..self.transactions.place_count() {
+            let Some(handle) = self.transactions.at(place).map(|(handle, _)| handle) else { continue };
+            let transaction = self.transactions.get_mut(handle).expect("just seen");
+            match transaction.kill_script(before_ns) {
+                Some(true) => killed_count += 1,
+                Some(false) => writing_count += 1,
+                None => {}
+            }
+        }
+        Report::Scripts(killed_count, writing_count)
     }
 
     fn end_transaction(&mut self, handle: Handle<Transaction>) {

@@ -48,6 +48,8 @@ pub(crate) enum Parcel {
     Lines(Arc<Vec<u8>>),
     /// A turn that took too long, for the control thread's log.
     Stall(Box<Stall>),
+    /// What a script has said by redis.log: the level and the text.
+    Said(Box<(u8, Vec<u8>)>),
     /// A command for the control thread.
     Question(Box<Question>),
 }
@@ -104,6 +106,8 @@ pub(crate) enum ControlKind {
     Stall = 9,
     /// The table of queues lacks one.
     UnknownQueue = 12,
+    /// A script has said something.
+    Said = 13,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -267,6 +271,7 @@ impl ControlHead {
                 8 => ControlKind::MonitorGone,
                 9 => ControlKind::Stall,
                 12 => ControlKind::UnknownQueue,
+                13 => ControlKind::Said,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

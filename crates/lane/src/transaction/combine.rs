@@ -22,10 +22,7 @@ impl Transaction {
         around: &Surroundings<'_>,
         budget: &mut Budget,
     ) -> After {
-        // Once: a first command of several stages comes by here again.
-        if self.is_multi && self.reply.is_empty() {
-            reply::array(&mut self.reply, self.commands.len());
-        }
+        self.begin_reply();
         while self.at.0 < self.stage_end {
             if budget.is_spent() {
                 return After::Again;
@@ -41,15 +38,12 @@ impl Transaction {
             }
             let is_whole = self.combine_command(space, around, budget);
             if is_whole {
-                let id = self.commands[self.at.0].command.id;
-                if self.is_multi {
-                    space.tally.called(id);
-                }
-                if self.reply.has_erred() {
-                    space.tally.failed(id, self.reply.take_errors());
-                }
+                self.count_command(self.at.0, space);
                 self.at = (self.at.0 + 1, 0);
             }
+        }
+        if self.is_calling() {
+            return self.hear_call(space);
         }
         self.position = self.stage_end;
         if self.position < self.commands.len() {
@@ -59,11 +53,29 @@ impl Transaction {
         After::Reply(reply, self.release_all())
     }
 
+    /// Writes what stands before all replies of a MULTI. Once: a first command of several stages comes by here again.
+    pub(super) fn begin_reply(&mut self) {
+        if self.is_multi && self.reply.is_empty() && !self.is_calling() {
+            reply::array(&mut self.reply, self.commands.len());
+        }
+    }
+
+    /// The reply of a command is whole: it counts, if it is not its client's one command, which was counted when it came.
+    pub(super) fn count_command(&mut self, index: usize, space: &mut Keyspace) {
+        let id = self.commands[index].command.id;
+        if self.is_multi || self.is_calling() {
+            space.tally.called(id);
+        }
+        if self.reply.has_erred() {
+            space.tally.failed(id, self.reply.take_errors());
+        }
+    }
+
     /// Tells the parts that still hold locks to give them back.
     pub(super) fn release_all(&mut self) -> Vec<(usize, Go)> {
         let gos: Vec<(usize, Go)> = (0..self.lanes.len())
             .filter(|&index| self.lanes[index].is_live)
-            .map(|index| (index, Go { jobs: Vec::new(), releases: true, at_ms: self.grant.at_ms }))
+            .map(|index| (index, self.go(Vec::new(), true, None)))
             .collect();
         self.phase = Phase::Ending { awaited: gos.len() };
         gos
@@ -79,7 +91,7 @@ impl Transaction {
         let planned = &mut self.commands[self.at.0];
         let reply = &mut self.reply;
         match planned.plan {
-            Plan::Relay(_) => {}
+            Plan::Relay(_) | Plan::Script => {}
             Plan::Here => {
                 let args = Args::Owned(&planned.request);
                 let call = Call {

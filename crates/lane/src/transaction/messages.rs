@@ -74,6 +74,10 @@ impl Grant {
 pub(crate) struct Go {
     pub(crate) jobs: Vec<Job>,
     pub(crate) releases: bool,
+    /// In which replies are written.
+    pub(crate) proto: Proto,
+    /// Bytes that a script's call may add, for which there must be room before it runs; `None`: it adds nothing.
+    pub(crate) growth: Option<u64>,
     /// The time that all lanes see, unix milliseconds.
     pub(crate) at_ms: i64,
 }

@@ -5,18 +5,20 @@ use store::Budget;
 use wire::command::{Combine, Command, Flag, Id, Scope};
 use wire::route::Slot;
 
+use super::script::Stray;
 use super::{After, Phase, Plan, Planned, REFUSALS_MAX, STAGE_COUNT_MAX, Share, Surroundings, Transaction};
 use crate::client::Port;
 use crate::commands::bitop::Operation;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::commands::scan::parse_cursor;
 use crate::connection;
-use crate::dispatch::CROSSSLOT;
+use crate::dispatch::{CROSSSLOT, keys_among};
 use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::NAMES_PER_STEP;
 use crate::request::{Arg, Args, Request};
 use crate::room::{growth_of, growth_of_all};
+use crate::scripts::{is_read_only, keys_of, named};
 
 impl Transaction {
     pub(super) fn plan(
@@ -91,6 +93,7 @@ impl Transaction {
             }
             Scope::Control if command.id != Id::Monitor => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
+            Scope::Script => Plan::Script,
         };
         self.commands[index].plan = plan;
         if command.id == Id::Select
@@ -103,7 +106,29 @@ impl Transaction {
         {
             self.plan_all_lanes(around);
         }
+        if plan == Plan::Script {
+            self.plan_script(space, around);
+        }
         self.at.1 = 1;
+    }
+
+    /// A script that uses what it does not declare, or may do so and couldn't begin again, locks whatever there is.
+    fn plan_script(&mut self, space: &Keyspace, around: &Surroundings<'_>) {
+        let planned = &mut self.commands[self.at.0];
+        let args = Args::Owned(&planned.request);
+        let sha = named(planned.command, args);
+        planned.sha = sha.map(Box::new);
+        let declares_none = keys_of(args).is_ok_and(|keys| keys.is_empty());
+        self.holds_all |= sha.is_some_and(|sha| space.scripts.reaches_out(&sha, planned.command, args))
+            || self.is_multi && declares_none;
+        if self.holds_all {
+            for lane in around.all.clone() {
+                let at = self.join(lane);
+                for db in 0..around.database_count {
+                    self.lanes[at].names.push(LockName { db, key: None }, Mode::Exclusive);
+                }
+            }
+        }
     }
 
     /// The lane that goes on with a SCAN; the client's own for other commands of one partition.
@@ -140,7 +165,7 @@ impl Transaction {
         };
         for lane in around.all.clone() {
             let at = self.join(lane);
-            if self.takes_locks {
+            if self.takes_locks && !self.is_calling() {
                 for &db in &databases {
                     self.lanes[at].names.push(LockName { db, key: None }, mode);
                 }
@@ -160,11 +185,11 @@ impl Transaction {
         let index = self.at.0;
         let command = self.commands[index].command;
         let db = self.commands[index].db;
-        let count = self.commands[index].request.len();
-        let keys = key_range(command, count);
+        let keys = keys_among(command, Args::Owned(&self.commands[index].request));
         let step = usize::from(command.keys.step.max(1));
         let mut key_index = keys.start + (self.at.1 - 1) * step;
-        let is_bound = self.port == Port::Lane && !keys.is_empty();
+        let is_calling = self.is_calling();
+        let is_bound = self.port == Port::Lane && !keys.is_empty() && !is_calling;
         let bound = is_bound.then(|| Slot::of(Args::Owned(&self.commands[index].request).flat(keys.start)));
         while key_index < keys.end {
             if budget.is_spent() {
@@ -177,15 +202,31 @@ impl Transaction {
             }
             let lane = around.map.owner(slot).0;
             let hash = space.shard.key(db, slot.number(), bytes).hash;
-            let at = self.join(lane);
-            if self.takes_locks {
-                let mode = if command.writes() { Mode::Exclusive } else { Mode::Shared };
+            if is_calling && !around.all.contains(&lane) {
+                self.stray = Some(Stray::Elsewhere);
+                return true;
+            }
+            let mode = mode_of_keys(command);
+            if is_calling || self.takes_locks {
                 let args = Args::Owned(&self.commands[index].request);
                 let databases = databases_of_key(command, args, key_index, db, around.database_count);
-                for db in databases.into_iter().flatten() {
-                    self.lanes[at].names.push(LockName { db, key: Some(hash) }, mode);
+                for name in databases.into_iter().flatten().map(|db| LockName { db, key: Some(hash) }) {
+                    if is_calling {
+                        if !self.may_use(name, mode) {
+                            let key = self.commands[index].request.get(key_index).flat();
+                            self.stray = Some(Stray::Undeclared(key.unwrap_or_default().to_vec()));
+                            return true;
+                        }
+                    } else {
+                        let at = self.join(lane);
+                        self.lanes[at].names.push(name, mode);
+                        if command.scope == Scope::Script {
+                            *self.declared.entry(name).or_default() |= mode == Mode::Exclusive;
+                        }
+                    }
                 }
             }
+            let at = self.join(lane);
             // Of BITOP's keys only the first is written.
             if command.flags.has(Flag::Denyoom) && (command.id != Id::Bitop || key_index == keys.start) {
                 // A command of one key may make all of its arguments part of the value.
@@ -207,7 +248,7 @@ impl Transaction {
                     planned.plan = Plan::Whole(lane);
                     0
                 }
-                Plan::Here | Plan::Asked => 0,
+                Plan::Here | Plan::Asked | Plan::Script => 0,
             };
             budget.spend(1, copied);
             key_index += step;
@@ -224,11 +265,7 @@ impl Transaction {
         budget.spend(end - self.at.0, 0);
         for index in self.at.0..end {
             let planned = &mut self.commands[index];
-            // Keys that all live on one lane need no taking apart.
-            if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (planned.plan, planned.shares.as_slice()) {
-                planned.plan = Plan::Whole(order[share.lane]);
-                planned.forget_shares(space);
-            }
+            planned.settle(order, space);
             for share in &mut planned.shares {
                 let lane = order[share.lane];
                 share.lane = self.lanes.iter().position(|part| part.lane == lane).expect("sorted, not lost");
@@ -275,6 +312,14 @@ impl Transaction {
 }
 
 impl Planned {
+    /// Keys that all live on one lane need no taking apart.
+    pub(super) fn settle(&mut self, order: &[u16], space: &mut Keyspace) {
+        if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (self.plan, self.shares.as_slice()) {
+            self.plan = Plan::Whole(order[share.lane]);
+            self.forget_shares(space);
+        }
+    }
+
     /// What lanes were to be asked is not wanted; it goes in paced steps.
     pub(super) fn forget_shares(&mut self, space: &mut Keyspace) {
         for share in self.shares.drain(..) {
@@ -315,6 +360,12 @@ impl Planned {
         }
         copied
     }
+}
+
+/// How a command holds its keys: what a script does with them only the script knows.
+fn mode_of_keys(command: &Command) -> Mode {
+    let writes = command.writes() || command.scope == Scope::Script && !is_read_only(command);
+    if writes { Mode::Exclusive } else { Mode::Shared }
 }
 
 /// The arguments that may be keys, first to past the last, of a command with `count` arguments.

@@ -65,6 +65,8 @@ fn word(command: &Command, argument: &Argument<'_>) -> &'static str {
         ("hello", "protover", _) => "3",
         ("client|kill", "username", _) => "default",
         (_, "encoding", _) => "i8",
+        (_, "script", _) => "return",
+        (_, "numkeys", _) => "0",
         (_, "category", _) => "read",
         (_, "source" | "key1", _) => "one",
         (_, "pattern", _) => "*",
@@ -118,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 17] = [
+const REFUSED: [&str; 26] = [
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",
@@ -134,6 +136,16 @@ const REFUSED: [&str; 17] = [
     "debug word word",
     "debug word word word",
     "config set hz 10 hz 10",
+    // No script of this digest is known, none runs, none can be debugged.
+    "evalsha word 0",
+    "evalsha word 0 word",
+    "evalsha word 0 word word",
+    "evalsha_ro word 0",
+    "evalsha_ro word 0 word",
+    "evalsha_ro word 0 word word",
+    "script kill",
+    "script debug YES",
+    "script debug SYNC",
     // There is nothing to write.
     "bgsave",
     "bgsave SCHEDULE",

@@ -12,6 +12,7 @@ mod monitor;
 mod multi;
 mod pause;
 mod pin;
+mod scripts;
 mod seen;
 mod tally;
 mod world;
@@ -415,6 +416,19 @@ fn slow_commands_are_shown_as_far_as_they_may_be() {
     let value = "v".repeat(33_000);
     check(&format!("SET key {value}"), &["SET", "key", &format!("{}... (32872 more bytes)", &value[..128])]);
     check(&format!("MSET key {value} other v"), &["MSET", "key", "... (3 more arguments)"]);
+}
+
+/// How long strings may grow, on every lane at once.
+#[test]
+fn proto_max_bulk_len_bounds_what_commands_make() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SETRANGE a 2000000 x"), ":2000001\r\n");
+    assert_eq!(world.ask(&client, "CONFIG SET proto-max-bulk-len 1mb"), "+OK\r\n");
+    for key in ["a", "b", "c", "d"] {
+        let got = world.ask(&client, &format!("SETRANGE {key} 1048576 x"));
+        assert_eq!(got, "-ERR string exceeds maximum allowed size (proto-max-bulk-len)\r\n");
+    }
 }
 
 #[test]

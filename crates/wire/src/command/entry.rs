@@ -60,6 +60,8 @@ pub enum Scope {
     Key,
     /// Several keys, maybe on several lanes.
     Keys(Combine),
+    /// Those of a script: as many as it says, maybe on several lanes, and others that only the script knows.
+    Script,
     /// One partition, named by a cursor or a slot.
     Partition,
     /// Every lane.

@@ -49,7 +49,8 @@ ids! {
     SlowlogLen SlowlogReset Swapdb Time
 
     // Scripting
-    Function FunctionFlush FunctionHelp
+    Eval EvalRo Evalsha EvalshaRo Function FunctionFlush FunctionHelp Script ScriptDebug ScriptExists ScriptFlush
+    ScriptHelp ScriptKill ScriptLoad
 
     // Cluster
     Asking Cluster ClusterCountkeysinslot ClusterGetkeysinslot ClusterHelp ClusterInfo ClusterKeyslot

@@ -75,6 +75,12 @@ pub(super) const fn range(index: u8, last: i8, step: u8, flags: &'static str) ->
     KeySpec { begin: Begin::Index(index), find: Find::Range { last, step, limit: 0 }, flags, notes: "" }
 }
 
+/// Keys behind their number, which is at `index`.
+pub(super) const fn counted(index: u8, flags: &'static str) -> KeySpec {
+    let find = Find::KeyNum { index: 0, first: 1, step: 1 };
+    KeySpec { begin: Begin::Index(index), find, flags, notes: "" }
+}
+
 impl KeySpec {
     /// The same with a remark.
     pub const fn notes(mut self, notes: &'static str) -> KeySpec {

@@ -162,14 +162,3 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     Time "time" 1 since "2.6.0" [Loading Stale Fast] [] [] Connection, Constant, ["nondeterministic_output"]
         "O(1)" "The server's time in seconds and microseconds"
 };
-
-pub(super) const SCRIPTING: &[Command] = entries! { Scripting:
-    Function "function" -2 since "7.0.0" [] [] [] Connection, Constant, []
-        "Depends on the subcommand" "Groups commands about functions"
-    FunctionFlush "function|flush" -2 since "7.0.0" [Write Noscript] [Scripting]
-        [] Control, Constant, ["request_policy:all_shards", "response_policy:all_succeeded"]
-        "O(N) for N functions" "Deletes all functions"
-        "[flush-type: ASYNC | SYNC]"
-    FunctionHelp "function|help" 2 since "7.0.0" [Loading Stale] [Scripting] [] Connection, Constant, []
-        "O(1)" "Lists the subcommands"
-};

@@ -1,0 +1,139 @@
+//! The scripts that the server knows. The control thread compiles them, so that no lane is kept from its clients, and tells every
+//! lane before it says so; whoever has seen a script's digest may ask any lane for it.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use script::{Program, Sha};
+use wire::command::Id;
+use wire::reply::{self, OK, Put};
+
+use super::{Begun, Control};
+use crate::Now;
+use crate::admin::{Order, Question, Report};
+use crate::request::Args;
+use crate::scripts::{ScriptOrder, bytes_of};
+
+/// Scripts that came with EVAL and are kept for EVALSHA; the oldest is forgotten for a new one (as in Redis from 7.4 on).
+const PASSING_COUNT_MAX: usize = 500;
+
+/// See the top of this file.
+#[derive(Default)]
+pub(super) struct Library {
+    /// Whether SCRIPT LOAD has brought it, which keeps it until SCRIPT FLUSH.
+    known: BTreeMap<Sha, (Program, bool)>,
+    /// Those that EVAL has brought, oldest first.
+    passing: VecDeque<Sha>,
+}
+
+impl Library {
+    /// How many there are, and their bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.known.len(), self.known.values().map(|(program, _)| program.size()).sum())
+    }
+
+    /// Takes a script in. Gives those that are forgotten for it.
+    fn take(&mut self, program: &Program, is_kept: bool) -> Vec<Sha> {
+        let sha = *program.sha();
+        if let Some((_, was_kept)) = self.known.get_mut(&sha) {
+            if is_kept && !*was_kept {
+                *was_kept = true;
+                self.passing.retain(|other| *other != sha);
+            }
+            return Vec::new();
+        }
+        self.known.insert(sha, (program.clone(), is_kept));
+        if is_kept {
+            return Vec::new();
+        }
+        self.passing.push_back(sha);
+        let too_many = self.passing.len().saturating_sub(PASSING_COUNT_MAX);
+        let forgotten: Vec<Sha> = self.passing.drain(..too_many).collect();
+        for sha in &forgotten {
+            self.known.remove(sha);
+        }
+        forgotten
+    }
+}
+
+impl Control {
+    /// SCRIPT, or an EVAL of a script that its lane does not know.
+    pub(super) fn begin_script(&mut self, question: &Question, now: Now, out: &mut Vec<u8>) -> Begun {
+        let args = Args::Owned(&question.request);
+        match question.command.id {
+            Id::ScriptExists => {
+                reply::array(out, args.len() - 2);
+                for index in 2..args.len() {
+                    let is_known =
+                        Sha::parse(args.flat(index)).is_some_and(|sha| self.library.known.contains_key(&sha));
+                    reply::integer(out, i64::from(is_known));
+                }
+            }
+            Id::ScriptFlush => match args.len() {
+                2 => return self.forget_scripts(),
+                3 if [&b"sync"[..], b"async"].iter().any(|word| args.flat(2).eq_ignore_ascii_case(word)) => {
+                    return self.forget_scripts();
+                }
+                _ => reply::error(out, "ERR SCRIPT FLUSH only support SYNC|ASYNC option"),
+            },
+            Id::ScriptKill => {
+                let busy_ms = self.config.value("busy-reply-threshold").parse().unwrap_or(0);
+                let busy_ns = u64::saturating_mul(busy_ms, 1_000_000);
+                return Begun::Everywhere(Order::KillScripts(now.mono_ns.saturating_sub(busy_ns)));
+            }
+            id => {
+                let is_kept = id == Id::ScriptLoad;
+                match Program::compile(&bytes_of(args.get(if is_kept { 2 } else { 1 }))) {
+                    Ok(program) => {
+                        let forgotten = self.library.take(&program, is_kept);
+                        return Begun::Everywhere(Order::Scripts(ScriptOrder::Know(program, forgotten)));
+                    }
+                    Err(text) => reply::error_bytes(out, text.as_bytes()),
+                }
+            }
+        }
+        Begun::Answered
+    }
+
+    fn forget_scripts(&mut self) -> Begun {
+        self.library = Library::default();
+        Begun::Everywhere(Order::Scripts(ScriptOrder::Forget))
+    }
+}
+
+/// The line that a script has written to the log by redis.log, if its level is no lower than `loglevel`.
+pub(super) fn said((level, text): &(u8, Vec<u8>), least: &str) -> Option<String> {
+    const LEVELS: [&str; 4] = ["debug", "verbose", "notice", "warning"];
+    let least = LEVELS.iter().position(|name| *name == least).unwrap_or(0);
+    // A script writes one line, whatever is in its text.
+    let shown: String = String::from_utf8_lossy(text).chars().flat_map(char::escape_debug).collect();
+    (least <= usize::from(*level)).then(|| format!("a script says: {shown}"))
+}
+
+/// Answers, now that every lane has done its part.
+pub(super) fn conclude(question: &Question, reports: &[(u16, Report)], out: &mut Vec<u8>) {
+    match question.command.id {
+        Id::ScriptLoad => {
+            let source = bytes_of(question.request.get(2));
+            reply::bulk(out, Sha::of(&source).as_ref());
+        }
+        Id::ScriptKill => {
+            let sum = |of: fn(&(u64, u64)) -> u64| -> u64 {
+                let counts = reports.iter().filter_map(|(_, report)| match report {
+                    Report::Scripts(killed, writing) => Some((*killed, *writing)),
+                    _ => None,
+                });
+                counts.map(|counts| of(&counts)).sum()
+            };
+            match (sum(|counts| counts.0), sum(|counts| counts.1)) {
+                (0, 0) => reply::error(out, "NOTBUSY No scripts in execution right now."),
+                (0, _) => reply::error(
+                    out,
+                    "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
+                     script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",
+                ),
+                _ => out.put(OK),
+            }
+        }
+        _ => out.put(OK),
+    }
+}

@@ -1,0 +1,491 @@
+//! A script: it runs on its client's lane, a slice at a time, and what it calls is planned and run as a command of a MULTI is, under
+//! the locks of the keys that it has declared.
+//!
+//! ```text
+//! resume ──▶ a call ──▶ its keys are of this lane   run at once, in slices if it is long
+//!    ▲                  of others, too              a stage, as for a command of a MULTI
+//!    │                  not declared                withdraw, lock whatever there is on all lanes, begin again
+//!    └─── the reply ◀───┘
+//! ```
+//! A script that has written can't begin again: an undeclared key is an error of that call then, and the script is known for it, so
+//! that it holds everything from the beginning the next time.
+
+use std::fmt::Write;
+
+use script::{Run, Sha, Step};
+use store::Budget;
+use wire::client::{Collector, Reply};
+use wire::command::{Command, Flag, Id, Refusal, Scope};
+use wire::reply::{self, Proto};
+
+use super::{After, Phase, Plan, Planned, Surroundings, Transaction};
+use crate::client::Port;
+use crate::commands::{self, Progress};
+use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
+use crate::keyspace::{Call, Keyspace, OOM};
+use crate::locks::{LockName, Mode};
+use crate::monitor::put_words;
+use crate::part::Outcome;
+use crate::replies::{Content, Sink};
+use crate::request::{Args, Gather, Request};
+use crate::room::Made;
+use crate::scripts::{bytes_of, is_read_only, keys_of};
+use crate::tally::ErrorCode;
+
+/// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
+const FUEL_PER_ELEMENT: u32 = 4;
+/// Bytes of MONITOR's lines that one script has at most.
+const LINES_SIZE_MAX: usize = 64 * 1024;
+
+const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+
+/// A script under way.
+pub(super) struct Scripted {
+    run: Run,
+    sha: Sha,
+    is_read_only: bool,
+    /// It runs even when there is no room for what it writes.
+    allows_oom: bool,
+    has_written: bool,
+    is_killed: bool,
+    began_ns: u64,
+    /// The database that its SELECT has chosen.
+    db: u16,
+    /// What its last call has come to.
+    answer: Option<Reply>,
+    call: Option<Called>,
+}
+
+/// What a script calls, the last one of the transaction's commands meanwhile; and what the transaction was about when it called.
+struct Called {
+    reply: Content,
+    proto: Proto,
+    db_after: u16,
+    position: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    Planning,
+    /// It runs on this lane, and has come so far.
+    Here(Progress),
+    /// Lanes run it, or the control thread.
+    Away,
+}
+
+/// What stands against a call.
+pub(super) enum Stray {
+    /// A key that the script has not declared, or all of them.
+    Undeclared(Vec<u8>),
+    /// On a lane's own port, a key of another lane.
+    Elsewhere,
+}
+
+impl Transaction {
+    /// Whether the command at hand is a call of a script.
+    pub(super) fn is_calling(&self) -> bool {
+        self.script.as_ref().is_some_and(|script| script.call.is_some())
+    }
+
+    /// Another slice of the script at hand. It sees one time from its first call to its last, as parts do.
+    pub(super) fn run_script(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
+        let now_ms = space.now.unix_ms;
+        space.now.unix_ms = self.grant.at_ms;
+        let after = self.go_on_with_script(space, around, budget);
+        space.now.unix_ms = now_ms;
+        after
+    }
+
+    fn go_on_with_script(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
+        if self.script.is_none() {
+            match self.begin_script(space) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.phase = Phase::Asking;
+                    return After::Ask;
+                }
+                Err(refusal) => return self.end_script(refusal, space, around, budget),
+            }
+        }
+        loop {
+            if budget.is_spent() {
+                return After::Again;
+            }
+            if self.is_calling() {
+                match self.go_on_with_call(space, around, budget) {
+                    None => continue,
+                    Some(after) => return after,
+                }
+            }
+            let script = self.script.as_mut().expect("it has just begun, or before");
+            if script.is_killed {
+                let text = "ERR Error running script: Script killed by user with SCRIPT KILL.";
+                return self.end_script(Reply::Error(text.into()), space, around, budget);
+            }
+            let fuel = budget.elements.saturating_mul(FUEL_PER_ELEMENT);
+            let (engine, cpu_ns) = (space.scripts.engine(), space.now.mono_ns);
+            let step = script.run.resume(engine, script.answer.take(), fuel, cpu_ns);
+            let used = fuel.saturating_sub(engine.fuel_left());
+            budget.spend(1 + (used / FUEL_PER_ELEMENT) as usize, 0);
+            match step {
+                Step::More => {}
+                Step::Log { level, text } => self.script_log.push((level, text)),
+                Step::Call { words, proto, .. } => {
+                    budget.spend(0, words.iter().map(Vec::len).sum());
+                    self.call(words, proto, space, around);
+                }
+                Step::Done(reply) => return self.end_script(reply, space, around, budget),
+            }
+        }
+    }
+
+    /// Begins the script of the command at hand; false if the control thread has to be asked for it first.
+    fn begin_script(&mut self, space: &mut Keyspace) -> Result<bool, Reply> {
+        let planned = &mut self.commands[self.position];
+        if let Some((_, Outcome::Reply(content))) = planned.outcomes.pop()
+            && content.front().first() == Some(&b'-')
+        {
+            return Err(to_reply(&content, usize::MAX));
+        }
+        let command = planned.command;
+        let args = Args::Owned(&planned.request);
+        let keys = keys_of(args).map_err(|text| Reply::Error(text.into()))?;
+        let Some(sha) = planned.sha.as_deref().copied() else { return Err(Reply::Error(NOSCRIPT.into())) };
+        let Some(program) = space.scripts.get(&sha).cloned() else {
+            let is_whole = matches!(command.id, Id::Eval | Id::EvalRo);
+            return if is_whole { Ok(false) } else { Err(Reply::Error(NOSCRIPT.into())) };
+        };
+        let flags = program.flags();
+        if is_read_only(command) && flags.is_declared && !flags.no_writes {
+            let text = "ERR Can not execute a script with write flag using *_ro command.";
+            return Err(Reply::Error(text.into()));
+        }
+        if args.size() > space.scripts.memory_size_max() {
+            let text = "ERR the arguments of this script are larger than script-memory-limit";
+            return Err(Reply::Error(text.into()));
+        }
+        let words: Vec<Vec<u8>> = (keys.start..args.len()).map(|index| bytes_of(args.get(index))).collect();
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let (keys, others) = words.split_at(keys.len());
+        let is_read_only = is_read_only(command) || flags.no_writes;
+        let begun = space.scripts.engine().begin(&program, is_read_only, keys, others);
+        let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
+        self.script = Some(Box::new(Scripted {
+            run,
+            sha,
+            is_read_only,
+            allows_oom: flags.allow_oom,
+            has_written: false,
+            is_killed: false,
+            began_ns: space.now.mono_ns,
+            db: planned.db,
+            answer: None,
+            call: None,
+        }));
+        Ok(true)
+    }
+
+    /// What the control thread is asked for a script that no lane knows yet.
+    pub(super) fn script_to_load(&self) -> Request {
+        let mut request = Request::default();
+        let asked = &self.commands[self.position].request;
+        (0..2).for_each(|index| request.push(asked.get(index)));
+        request
+    }
+
+    /// The script has ended: its reply is that of the command.
+    fn end_script(
+        &mut self,
+        reply: Reply,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
+        self.script = None;
+        self.begin_reply();
+        reply.put(&mut self.reply, self.proto);
+        self.count_command(self.position, space);
+        self.stage_end = self.position + 1;
+        self.at = (self.stage_end, 0);
+        self.phase = Phase::Combining;
+        self.combine(space, around, budget)
+    }
+
+    /// SCRIPT KILL: ends a script that has run since before `before_ns`. None if there is no such script here, false if it has
+    /// written.
+    pub(crate) fn kill_script(&mut self, before_ns: u64) -> Option<bool> {
+        let script = self.script.as_mut().filter(|script| script.began_ns <= before_ns)?;
+        script.is_killed |= !script.has_written;
+        Some(script.is_killed)
+    }
+
+    // ---- what it calls
+
+    /// The script calls a command: refused at once, or the last of the transaction's commands from now on.
+    fn call(&mut self, words: Vec<Vec<u8>>, proto: Proto, space: &mut Keyspace, around: &Surroundings<'_>) {
+        let script = self.script.as_mut().expect("a script calls");
+        let request = request_of(&words);
+        let args = Args::Owned(&request);
+        let resolved = match resolve_call(&request, script.is_read_only) {
+            Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
+                Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
+            }
+            resolved => resolved,
+        };
+        let command = match resolved {
+            Ok(command) => command,
+            Err((text, command)) => {
+                space.tally.rejected(command.map(|command| command.id), vec![ErrorCode::of(text.as_bytes())]);
+                script.answer = Some(Reply::Error(text.into()));
+                return;
+            }
+        };
+        if around.is_monitored && !command.flags.has(Flag::Admin) && self.script_lines.len() < LINES_SIZE_MAX
+        {
+            let (seconds, ms) = (space.now.unix_ms.div_euclid(1000), space.now.unix_ms.rem_euclid(1000));
+            let mut line = String::new();
+            write!(line, "+{seconds}.{ms:03}000 [{} lua]", script.db).expect("memory can be written");
+            self.script_lines.extend_from_slice(line.as_bytes());
+            put_words(&mut self.script_lines, command, args);
+            self.script_lines.extend_from_slice(b"\r\n");
+        }
+        let index = self.commands.len();
+        self.commands.push(Planned::new(command, request, script.db));
+        script.call = Some(Called {
+            reply: std::mem::take(&mut self.reply),
+            proto: std::mem::replace(&mut self.proto, proto),
+            db_after: std::mem::replace(&mut self.db_after, script.db),
+            position: self.position,
+            stage: Stage::Planning,
+        });
+        self.at = (index, 0);
+        self.lanes.iter_mut().for_each(|part| part.growth = None);
+    }
+
+    /// Another slice of what is called; none when it is answered.
+    fn go_on_with_call(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> Option<After> {
+        let index = self.commands.len() - 1;
+        let called = self.script.as_mut().and_then(|script| script.call.as_mut()).expect("it calls");
+        match &mut called.stage {
+            Stage::Planning => {
+                while self.at.0 == index {
+                    if budget.is_spent() {
+                        return Some(After::Again);
+                    }
+                    if self.at.1 == 0 {
+                        self.look_at_scope(index);
+                        if self.stray.is_none() {
+                            self.plan_command(space, around);
+                        }
+                    }
+                    if self.stray.is_none() {
+                        self.plan_keys(space, around, budget);
+                    }
+                    if let Some(stray) = self.stray.take() {
+                        return self.went_astray(stray, space);
+                    }
+                }
+                let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
+                self.commands[index].settle(&order, space);
+                self.start_call(index, space, around)
+            }
+            Stage::Here(progress) => {
+                let planned = &self.commands[index];
+                let args = Args::Owned(&planned.request);
+                let (command, db, proto) = (planned.command, planned.db, self.proto);
+                let call = Call { command, args, db, proto, route: None, port: self.port };
+                let mut sink = Sink::Part(&mut self.reply);
+                match commands::run(space, &call, progress, &mut sink, budget) {
+                    commands::Step::More => Some(After::Again),
+                    commands::Step::Done => {
+                        budget.spend(0, self.reply.size());
+                        self.count_command(index, space);
+                        self.end_call(space);
+                        None
+                    }
+                }
+            }
+            Stage::Away => unreachable!("who is away is waited for"),
+        }
+    }
+
+    /// A command over all keys, or over those of a partition, needs all of them declared.
+    fn look_at_scope(&mut self, index: usize) {
+        let command = self.commands[index].command;
+        if matches!(command.scope, Scope::AllLanes(_) | Scope::Partition) && !self.holds_all {
+            self.stray = Some(Stray::Undeclared(b"*".to_vec()));
+        }
+    }
+
+    /// Whether a script may use a key like that.
+    pub(super) fn may_use(&self, name: LockName, mode: Mode) -> bool {
+        let is_declared = |&is_exclusive: &bool| is_exclusive || mode == Mode::Shared;
+        self.holds_all || self.declared.get(&name).is_some_and(is_declared)
+    }
+
+    /// All keys of a call are where they may be.
+    fn start_call(&mut self, index: usize, space: &mut Keyspace, around: &Surroundings<'_>) -> Option<After> {
+        let planned = &self.commands[index];
+        let command = planned.command;
+        let script = self.script.as_mut().expect("it calls");
+        script.has_written |= command.writes();
+        let called = script.call.as_mut().expect("it calls");
+        match planned.plan {
+            Plan::Here => {
+                self.at = (index, 0);
+                self.combine_command(space, around, &mut crate::SLICE.clone());
+                self.count_command(index, space);
+                self.end_call(space);
+                None
+            }
+            Plan::Whole(lane) if lane == around.lane => {
+                let args = Args::Owned(&planned.request);
+                let made = match script.allows_oom {
+                    true => Made::Enough,
+                    false => space.room_for(command, &args, planned.db, around.locks),
+                };
+                match made {
+                    Made::Enough => called.stage = Stage::Here(Progress::default()),
+                    Made::More | Made::Held | Made::Short(_) => return Some(self.send_call(index)),
+                    Made::Nothing => {
+                        reply::error(&mut self.reply, OOM);
+                        self.count_command(index, space);
+                        self.end_call(space);
+                    }
+                }
+                None
+            }
+            _ => Some(self.send_call(index)),
+        }
+    }
+
+    fn send_call(&mut self, index: usize) -> After {
+        let script = self.script.as_mut().expect("it calls");
+        script.call.as_mut().expect("it calls").stage = Stage::Away;
+        if script.allows_oom {
+            self.lanes.iter_mut().for_each(|part| part.growth = None);
+        }
+        self.position = index;
+        self.begin_stage()
+    }
+
+    /// The lanes' answers to a call have become its reply.
+    pub(super) fn hear_call(&mut self, space: &mut Keyspace) -> After {
+        self.end_call(space);
+        self.phase = Phase::Scripting;
+        After::Again
+    }
+
+    /// The reply of a call is whole: the script hears it next.
+    fn end_call(&mut self, space: &mut Keyspace) {
+        let content = self.drop_call(space);
+        let script = self.script.as_mut().expect("it has called");
+        script.answer = Some(to_reply(&content, space.scripts.memory_size_max()));
+        space.discard_content(content);
+    }
+
+    /// The transaction is about the script again. Gives the reply of what it called.
+    fn drop_call(&mut self, space: &mut Keyspace) -> Content {
+        let script = self.script.as_mut().expect("it has called");
+        let called = script.call.take().expect("it has called");
+        script.db = std::mem::replace(&mut self.db_after, called.db_after);
+        self.proto = called.proto;
+        self.position = called.position;
+        self.stage_end = self.position + 1;
+        if let Some(mut planned) = self.commands.pop() {
+            space.discard(std::mem::take(&mut planned.request));
+            planned.forget_shares(space);
+        }
+        std::mem::replace(&mut self.reply, called.reply)
+    }
+
+    /// A call is about keys that are not held for it.
+    fn went_astray(&mut self, stray: Stray, space: &mut Keyspace) -> Option<After> {
+        self.drop_call(space);
+        let script = self.script.as_mut().expect("it has called");
+        let Stray::Undeclared(key) = stray else {
+            let text = "ERR Script attempted to access a non local key in a cluster node";
+            script.answer = Some(Reply::Error(text.into()));
+            return None;
+        };
+        space.scripts.note_reach(&script.sha);
+        if script.has_written || self.position > 0 {
+            let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
+            text.extend_from_slice(reply::quoted(&key));
+            text.extend_from_slice(b"'. It holds all keys the next time it is called");
+            script.answer = Some(Reply::Error(text));
+            return None;
+        }
+        self.script = None;
+        self.holds_all = true;
+        let live: Vec<usize> = (0..self.lanes.len()).filter(|&index| self.lanes[index].is_live).collect();
+        if live.is_empty() {
+            self.plan_again();
+            return Some(After::Again);
+        }
+        self.phase = Phase::Withdrawing { awaited: live.len() };
+        Some(After::Withdraw(live))
+    }
+}
+
+/// Which command a script calls, or why it may not, in the words of `scriptCall` of Redis.
+fn resolve_call(
+    request: &Request,
+    is_read_only: bool,
+) -> Result<&'static Command, (&'static str, Option<&'static Command>)> {
+    let args = Args::Owned(request);
+    let command = match resolve_name(args.flat(0), args) {
+        Ok(command) => command,
+        Err(Refusal::WrongArity(command)) => {
+            return Err(("ERR Wrong number of args calling Redis command from script", Some(command)));
+        }
+        Err(_) => return Err(("ERR Unknown Redis command called from script", None)),
+    };
+    if command.flags.has(Flag::Noscript) || command.is_container() {
+        return Err(("ERR This Redis command is not allowed from script", Some(command)));
+    }
+    if is_read_only && command.writes() {
+        return Err(("ERR Write commands are not allowed from read-only scripts.", Some(command)));
+    }
+    if has_long_key(request, command) {
+        return Err((KEY_TOO_LONG, Some(command)));
+    }
+    Ok(command)
+}
+
+fn request_of(words: &[Vec<u8>]) -> Request {
+    let mut gather = Gather::default();
+    for word in words {
+        gather.begin(word.len());
+        if !word.is_empty() {
+            gather.extend(word);
+        }
+    }
+    gather.finish()
+}
+
+/// A reply as a value; an error if it is larger than a script may hold.
+fn to_reply(content: &Content, size_max: usize) -> Reply {
+    if content.size() > size_max {
+        return Reply::Error(b"ERR the reply is larger than script-memory-limit".to_vec());
+    }
+    match Collector::default().next(&content.to_vec()) {
+        Ok((Some(reply), _)) => reply,
+        Ok((None, _)) | Err(_) => unreachable!("a lane's reply is a whole one"),
+    }
+}

@@ -1,0 +1,382 @@
+//! EVAL and SCRIPT over lanes and the control thread.
+
+use lane::Settings;
+use net::mem::Client;
+use wire::route::{PartitionMap, Slot};
+
+use super::world::World;
+
+/// Sends a command and gives its reply.
+fn say(world: &mut World, client: &Client, words: &[&str]) -> String {
+    send(client, words);
+    hear(world, client)
+}
+
+fn send(client: &Client, words: &[&str]) {
+    let mut bytes = Vec::new();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    wire::client::command(&mut bytes, &words);
+    client.write(&bytes);
+}
+
+fn hear(world: &mut World, client: &Client) -> String {
+    for _ in 0..40 {
+        world.round(1_000_000);
+    }
+    String::from_utf8_lossy(&client.read_all()).into_owned()
+}
+
+/// Nothing is left of a client that goes.
+fn audit(mut world: World, client: Client) {
+    client.cut();
+    (0..40).for_each(|_| world.round(1_000_000));
+    assert!(world.is_idle());
+    world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+/// A key of a lane.
+fn key_of(lane: u16, lanes: u16) -> String {
+    let map = PartitionMap::even(lanes);
+    let key = (0..).map(|number| format!("key:{number}")).find(|key| map.owner_of(key.as_bytes()).0 == lane);
+    key.expect("some key is a lane's")
+}
+
+/// What a script answers on a server of one lane and on one of three.
+fn check(script: &str, words: &[&str], want: &str) {
+    for lanes in [1, 3] {
+        let mut world = World::new(lanes);
+        let client = world.connect();
+        let mut command = vec!["EVAL", script];
+        command.extend(words);
+        assert_eq!(say(&mut world, &client, &command), want, "{script} {words:?} on {lanes} lanes");
+        assert_eq!(say(&mut world, &client, &["PING"]), "+PONG\r\n", "after {script}");
+        audit(world, client);
+    }
+}
+
+#[test]
+fn what_a_script_calls_runs_where_the_keys_are() {
+    let set = "return redis.call('set', KEYS[1], ARGV[1])";
+    check(set, &["1", "k", "v"], "+OK\r\n");
+    let both = "redis.call('set', KEYS[1], 1) redis.call('incr', KEYS[2]) return redis.call('mget', KEYS[1], KEYS[2], KEYS[3])";
+    check(both, &["3", "a", "b", "c"], "*3\r\n$1\r\n1\r\n$1\r\n1\r\n$-1\r\n");
+    let rename = "redis.call('mset', KEYS[1], 'x', KEYS[2], 'y') redis.call('rename', KEYS[1], KEYS[3])
+        return {redis.call('exists', KEYS[1]), redis.call('get', KEYS[3]), redis.call('del', KEYS[2], KEYS[3])}";
+    check(rename, &["3", "a", "b", "c"], "*3\r\n:0\r\n$1\r\nx\r\n:2\r\n");
+    check("return redis.call('ping')", &["0"], "+PONG\r\n");
+    check("return redis.call('echo', ARGV[1])", &["0", ""], "$0\r\n\r\n");
+    let info = "return string.find(redis.call('info', 'server'), 'redis_version:7.0.15', 1, true) ~= nil";
+    check(info, &["0"], ":1\r\n");
+    let long =
+        "local all = {} for i = 1, #KEYS do all[2 * i - 1] = KEYS[i] all[2 * i] = string.rep('x', 20000) end
+        redis.call('mset', unpack(all)) local sum = 0
+        for _, value in ipairs(redis.call('mget', unpack(KEYS))) do sum = sum + #value end return sum";
+    let keys: Vec<String> = (0..50).map(|number| format!("k{number}")).collect();
+    let mut words = vec!["50"];
+    words.extend(keys.iter().map(String::as_str));
+    check(long, &words, ":1000000\r\n");
+    check(
+        "return #redis.call('getrange', KEYS[1], 0, -1) .. redis.call('append', KEYS[1], string.rep('y', 100000))",
+        &["1", "k"],
+        "$7\r\n0100000\r\n",
+    );
+}
+
+#[test]
+fn what_a_script_may_not_call_is_refused_as_by_redis() {
+    let check = |script: &str, want: &str| {
+        let mut world = World::new(2);
+        let client = world.connect();
+        let got = say(&mut world, &client, &["EVAL", script, "1", "k"]);
+        assert!(got.starts_with(want), "{script} gave {got:?}, not {want:?}");
+    };
+    check("return redis.call('nosuch')", "-ERR Unknown Redis command called from script script: ");
+    check("return redis.call('get')", "-ERR Wrong number of args calling Redis command from script script: ");
+    check(
+        "return redis.call('eval', 'return 1', 0)",
+        "-ERR This Redis command is not allowed from script script: ",
+    );
+    check("return redis.call('multi')", "-ERR This Redis command is not allowed from script script: ");
+    check(
+        "return redis.call('config', 'get', 'x')",
+        "-ERR This Redis command is not allowed from script script: ",
+    );
+    check(
+        "return redis.pcall('incr', KEYS[1], 2).err",
+        "$58\r\nERR Wrong number of args calling Redis command from script",
+    );
+    check(
+        "redis.call('set', KEYS[1], 'x') return redis.call('incr', KEYS[1])",
+        "-ERR value is not an integer or out of range script: ",
+    );
+    let mut world = World::new(2);
+    let client = world.connect();
+    let got = say(&mut world, &client, &["EVAL_RO", "return redis.call('set', KEYS[1], 1)", "1", "k"]);
+    assert!(got.starts_with("-ERR Write commands are not allowed from read-only scripts."), "{got}");
+    let got = say(
+        &mut world,
+        &client,
+        &["EVAL", "#!lua flags=no-writes\nreturn redis.call('set', KEYS[1], 1)", "1", "k"],
+    );
+    assert!(got.starts_with("-ERR Write commands are not allowed from read-only scripts."), "{got}");
+    assert_eq!(
+        say(&mut world, &client, &["EVAL_RO", "return redis.call('get', KEYS[1])", "1", "k"]),
+        "$-1\r\n"
+    );
+}
+
+#[test]
+fn scripts_that_are_asked_for_wrongly() {
+    for (words, want) in [
+        (&["EVAL", "return 1", "x"][..], "-ERR value is not an integer or out of range\r\n"),
+        (&["EVAL", "return 1", "-1"], "-ERR Number of keys can't be negative\r\n"),
+        (&["EVAL", "return 1", "2", "k"], "-ERR Number of keys can't be greater than number of args\r\n"),
+        (&["EVALSHA", "x", "0"], "-NOSCRIPT No matching script. Please use EVAL.\r\n"),
+        (
+            &["EVALSHA", "0123456789012345678901234567890123456789", "0"],
+            "-NOSCRIPT No matching script. Please use EVAL.\r\n",
+        ),
+        (&["SCRIPT", "FLUSH", "NOW"], "-ERR SCRIPT FLUSH only support SYNC|ASYNC option\r\n"),
+        (&["SCRIPT", "KILL"], "-NOTBUSY No scripts in execution right now.\r\n"),
+        (&["SCRIPT", "DEBUG", "NO"], "+OK\r\n"),
+        (&["SCRIPT", "DEBUG", "MAYBE"], "-ERR Use SCRIPT DEBUG YES/SYNC/NO\r\n"),
+    ] {
+        let mut world = World::new(2);
+        let client = world.connect();
+        assert_eq!(say(&mut world, &client, words), want, "{words:?}");
+    }
+}
+
+#[test]
+fn every_lane_knows_a_script_once_it_has_been_loaded() {
+    let mut world = World::new(3);
+    let clients: Vec<_> = (0..3).map(|lane| world.connect_by(lane, net::mem::Way::default())).collect();
+    let script = "return redis.call('incrby', KEYS[1], ARGV[1])";
+    let sha = script::Sha::of(script.as_bytes());
+    let sha = std::str::from_utf8(sha.as_ref()).expect("digits");
+    assert_eq!(say(&mut world, &clients[0], &["SCRIPT", "LOAD", script]), format!("$40\r\n{sha}\r\n"));
+    for (client, want) in clients.iter().zip(1..) {
+        let upper = sha.to_uppercase();
+        assert_eq!(say(&mut world, client, &["EVALSHA", &upper, "1", "k", "1"]), format!(":{want}\r\n"));
+    }
+    assert_eq!(
+        say(&mut world, &clients[1], &["SCRIPT", "EXISTS", sha, "x", sha]),
+        "*3\r\n:1\r\n:0\r\n:1\r\n"
+    );
+    assert_eq!(say(&mut world, &clients[1], &["SCRIPT", "FLUSH"]), "+OK\r\n");
+    for client in &clients {
+        assert!(say(&mut world, client, &["EVALSHA", sha, "1", "k", "1"]).starts_with("-NOSCRIPT"));
+    }
+    // What EVAL brings is known, too.
+    assert_eq!(say(&mut world, &clients[2], &["EVAL", script, "1", "k", "1"]), ":4\r\n");
+    assert_eq!(say(&mut world, &clients[0], &["EVALSHA", sha, "1", "k", "1"]), ":5\r\n");
+    let wrong = say(&mut world, &clients[0], &["EVAL", "return (", "0"]);
+    assert!(wrong.starts_with("-ERR Error compiling script"), "{wrong}");
+    let wrong = say(&mut world, &clients[0], &["SCRIPT", "LOAD", "return ("]);
+    assert!(wrong.starts_with("-ERR Error compiling script"), "{wrong}");
+    let info = world.ask(&clients[0], "INFO memory");
+    assert!(info.contains("number_of_cached_scripts:1\r\n"), "{info}");
+}
+
+#[test]
+fn scripts_of_eval_are_forgotten_for_newer_ones() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let kept = "return 'kept'";
+    say(&mut world, &client, &["SCRIPT", "LOAD", kept]);
+    for number in 0..502 {
+        send(&client, &["EVAL", &format!("return {number}"), "0"]);
+        if number % 20 == 0 {
+            hear(&mut world, &client);
+        }
+    }
+    (0..20).for_each(|_| drop(hear(&mut world, &client)));
+    let sha = |script: &str| {
+        String::from_utf8(script::Sha::of(script.as_bytes()).as_ref().to_vec()).expect("digits")
+    };
+    let shas = [kept, "return 0", "return 1", "return 2", "return 501"].map(sha);
+    let mut words = vec!["SCRIPT", "EXISTS"];
+    words.extend(shas.iter().map(String::as_str));
+    assert_eq!(say(&mut world, &client, &words), "*5\r\n:1\r\n:0\r\n:0\r\n:1\r\n:1\r\n");
+    assert!(say(&mut world, &client, &["EVALSHA", &shas[1], "0"]).starts_with("-NOSCRIPT"));
+    assert_eq!(say(&mut world, &client, &["EVALSHA", &shas[3], "0"]), ":2\r\n");
+}
+
+#[test]
+fn a_key_that_was_not_declared_has_everything_locked() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    let keys: Vec<String> = (0..3).map(|lane| key_of(lane, 3)).collect();
+    let reads = "return redis.call('get', ARGV[1])";
+    assert_eq!(say(&mut world, &client, &["EVAL", reads, "0", &keys[2]]), "$-1\r\n");
+    let size = "return redis.call('dbsize')";
+    assert_eq!(say(&mut world, &client, &["EVAL", size, "1", "k"]), ":0\r\n");
+    // Once it has written it cannot begin again.
+    let late = "redis.call('set', KEYS[1], 1) return redis.call('incr', ARGV[1])";
+    let got = say(&mut world, &client, &["EVAL", late, "1", &keys[0], &keys[1]]);
+    let want = format!(
+        "-ERR Script attempted to access a key that is not among its KEYS, after something was written: '{}'",
+        keys[1]
+    );
+    assert!(got.starts_with(&want), "{got}");
+    assert_eq!(
+        say(&mut world, &client, &["EVAL", late, "1", &keys[0], &keys[1]]),
+        ":1\r\n",
+        "it is known for it"
+    );
+    // One that says so needs no second time.
+    let says = format!("#!lua flags=allow-undeclared-keys\n{late}");
+    assert_eq!(say(&mut world, &client, &["EVAL", &says, "1", &keys[0], &keys[2]]), ":1\r\n");
+    assert_eq!(
+        say(&mut world, &client, &["EVAL", "return redis.call('keys', '*')", "0"]).matches("key:").count(),
+        3
+    );
+    // A database that SELECT chooses has no declared keys; it is chosen for the script alone.
+    let other = "redis.call('select', 1) redis.call('set', KEYS[1], 'one') return redis.call('get', KEYS[1])";
+    assert_eq!(say(&mut world, &client, &["EVAL", other, "1", &keys[0]]), "$3\r\none\r\n");
+    assert_eq!(say(&mut world, &client, &["GET", &keys[0]]), "$1\r\n1\r\n");
+    assert!(world.is_idle());
+}
+
+#[test]
+fn a_script_without_end_keeps_its_keys_and_nobody_else() {
+    for lanes in [1, 2] {
+        let mut world = World::new(lanes);
+        let (client, other) = (world.connect(), world.connect());
+        world.ask(&other, "CONFIG SET busy-reply-threshold 100");
+        send(&client, &["EVAL", "while true do end", "1", "k"]);
+        world.round(1_000_000);
+        assert_eq!(
+            say(&mut world, &other, &["SCRIPT", "KILL"]),
+            "-NOTBUSY No scripts in execution right now.\r\n"
+        );
+        assert_eq!(say(&mut world, &other, &["SET", "other", "v"]), "+OK\r\n");
+        assert_eq!(say(&mut world, &other, &["GET", "k"]), "", "it waits for the script");
+        let killer = world.connect();
+        world.round(100_000_000);
+        assert_eq!(say(&mut world, &killer, &["SCRIPT", "KILL"]), "+OK\r\n");
+        let got = hear(&mut world, &client);
+        assert!(got.contains("Script killed by user with SCRIPT KILL"), "{got}");
+        assert_eq!(hear(&mut world, &other), "$-1\r\n");
+        // One that has written can't be ended.
+        send(
+            &client,
+            &["EVAL", "redis.call('set', KEYS[1], 1) while redis.call('get', KEYS[1]) do end", "1", "w"],
+        );
+        assert_eq!(hear(&mut world, &client), "");
+        world.round(200_000_000);
+        let got = say(&mut world, &killer, &["SCRIPT", "KILL"]);
+        assert!(got.starts_with("-UNKILLABLE Sorry"), "{got}");
+        assert_eq!(say(&mut world, &killer, &["GET", "other"]), "$1\r\nv\r\n");
+    }
+}
+
+#[test]
+fn scripts_stand_in_a_multi_like_other_commands() {
+    let mut world = World::new(3);
+    let client = world.connect();
+    let keys: Vec<String> = (0..3).map(|lane| key_of(lane, 3)).collect();
+    let script = "return redis.call('incrby', KEYS[1], ARGV[1])";
+    for words in [
+        &["MULTI"][..],
+        &["EVAL", script, "1", &keys[0], "2"],
+        &["SET", &keys[1], "x"],
+        &["EVAL", "return {redis.call('get', ARGV[1]), redis.call('dbsize')}", "0", &keys[1]],
+        &["EVALSHA", "x", "0"],
+        &["EVAL", script, "x", &keys[0], "2"],
+        &["GET", &keys[0]],
+    ] {
+        send(&client, words);
+    }
+    hear(&mut world, &client);
+    assert_eq!(
+        say(&mut world, &client, &["EXEC"]),
+        "*6\r\n:2\r\n+OK\r\n*2\r\n$1\r\nx\r\n:2\r\n-NOSCRIPT No matching script. Please use EVAL.\r\n\
+         -ERR value is not an integer or out of range\r\n$1\r\n2\r\n"
+    );
+    assert!(world.is_idle());
+}
+
+#[test]
+fn on_a_lanes_own_port_a_script_is_of_its_slot() {
+    let mut world = World::new(2);
+    let client = world.connect_to(0);
+    let (here, there) = (key_of(0, 2), key_of(1, 2));
+    let get = "return redis.call('get', KEYS[1])";
+    assert_eq!(say(&mut world, &client, &["EVAL", get, "1", &here]), "$-1\r\n");
+    let slot = Slot::of(there.as_bytes()).number();
+    assert!(say(&mut world, &client, &["EVAL", get, "1", &there]).starts_with(&format!("-MOVED {slot} ")));
+    assert!(say(&mut world, &client, &["EVAL", get, "2", &here, &there]).starts_with("-CROSSSLOT "));
+    let got = say(&mut world, &client, &["EVAL", "return redis.call('get', ARGV[1])", "1", &here, &there]);
+    assert!(got.starts_with("-ERR Script attempted to access a non local key in a cluster node"), "{got}");
+    assert_eq!(
+        say(&mut world, &client, &["EVAL", "return redis.call('get', ARGV[1])", "0", &here]),
+        "$-1\r\n"
+    );
+    assert!(world.is_idle());
+}
+
+#[test]
+fn a_script_without_room_is_told_by_its_call() {
+    for lanes in [1, 2] {
+        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
+            settings.memory_size_max = 4 << 20;
+        });
+        let client = world.connect();
+        let (a, b) = (key_of(0, lanes), key_of(lanes - 1, lanes));
+        let fills = "for i = 1, 200 do redis.call('append', KEYS[1 + i % 2], string.rep('x', 100000)) end";
+        let got = say(&mut world, &client, &["EVAL", fills, "2", &a, &b]);
+        assert!(got.starts_with("-OOM command not allowed when used memory > 'maxmemory'."), "{got}");
+        assert_eq!(
+            say(&mut world, &client, &["EVAL", "return redis.call('del', KEYS[1])", "1", &a]),
+            ":1\r\n"
+        );
+        let fits = "for i = 1, 100 do redis.call('set', KEYS[1], string.rep('x', 100000)) end return 'done'";
+        assert_eq!(say(&mut world, &client, &["EVAL", fits, "2", &a, &b]), "$4\r\ndone\r\n");
+        audit(world, client);
+    }
+}
+
+#[test]
+fn a_monitor_sees_what_a_script_calls() {
+    let mut world = World::new(2);
+    let (client, monitor) = (world.connect(), world.connect());
+    assert_eq!(say(&mut world, &monitor, &["MONITOR"]), "+OK\r\n");
+    say(&mut world, &client, &["EVAL", "redis.call('set', KEYS[1], 'v')", "1", "k"]);
+    let lines = hear(&mut world, &monitor);
+    let ends = [r#" "EVAL" "redis.call('set', KEYS[1], 'v')" "1" "k""#, r#" [0 lua] "set" "k" "v""#];
+    assert!(
+        lines.lines().zip(ends).all(|(line, end)| line.ends_with(end)) && lines.lines().count() == 2,
+        "{lines}"
+    );
+    for words in
+        [&["MULTI"][..], &["EVAL", "return redis.call('get', KEYS[1])", "1", "k"], &["PING"], &["EXEC"]]
+    {
+        say(&mut world, &client, words);
+    }
+    let lines = hear(&mut world, &monitor);
+    let names: Vec<&str> = lines.lines().filter_map(|line| line.split('"').nth(1)).collect();
+    assert_eq!(names, ["MULTI", "EVAL", "PING", "get", "EXEC"]);
+}
+
+#[test]
+fn what_a_script_says_is_in_the_log_from_loglevel_on() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let script = "redis.log(redis.LOG_VERBOSE, 'low') redis.log(redis.LOG_WARNING, 'high\\nline')";
+    assert_eq!(say(&mut world, &client, &["EVAL", script, "0"]), "$-1\r\n");
+    assert_eq!(world.machine.warned, ["a script says: high\\nline"]);
+}
+
+#[test]
+fn a_pause_for_writes_holds_scripts_that_do_not_say_they_only_read() {
+    let mut world = World::new(1);
+    let (client, other) = (world.connect(), world.connect());
+    world.ask(&client, "CLIENT PAUSE 1000000 WRITE");
+    let reads = "#!lua flags=no-writes\nreturn 1";
+    assert_eq!(say(&mut world, &other, &["EVAL", reads, "0"]), ":1\r\n");
+    assert_eq!(say(&mut world, &other, &["EVAL_RO", "return 1", "0"]), ":1\r\n");
+    assert_eq!(say(&mut world, &other, &["EVAL", "return 1", "0"]), "");
+    world.ask(&client, "CLIENT UNPAUSE");
+    assert_eq!(hear(&mut world, &other), ":1\r\n");
+}
