@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What others wait for while one client is sent the reply of a long MGET: redis-server, this server with one lane and with two.
+"""What others wait for while one client is sent the reply of a long MGET, or has a long script run: redis-server, this server with one
+lane and with two.
 
-A client asks for some tens of thousands of long values in one command and reads the reply as fast as it can. Another one says GET for a
-short value once a millisecond meanwhile, and waits for each answer. With two lanes each has half of the values, and one lane's values
+A client asks for some tens of thousands of long values in one command and reads the reply as fast as it can; with --script it asks for a
+loop in Lua instead. Another one says GET for a short value once a millisecond meanwhile, and waits for each answer. With two lanes each has half of the values, and one lane's values
 leave by the other. Servers take turns and are started anew for each round. Where `perf` may count them (as root), the calls with which a
 server's threads wait for one another (futex) and change their addresses (mprotect, munmap, brk) are shown, and pages touched first.
 """
@@ -59,19 +60,21 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=6, help="interleaved rounds (default 6)")
     parser.add_argument("--names", type=int, default=NAMES_COUNT, help=f"keys that the MGET names (default {NAMES_COUNT:,}, of {KEYS_COUNT})")
     parser.add_argument("--size", type=int, default=VALUE_SIZE, help=f"of each value, in bytes (default {VALUE_SIZE:,})")
+    parser.add_argument("--script", type=int, metavar="TURNS", help="of the loop of a script that runs instead of the MGET")
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
     return parser.parse_args()
 
 
 def beside(server, options):
     """Times of the short commands during the long one in microseconds, and what the server asked of the kernel meanwhile."""
-    value = b"x" * options.size
-    servers.load(server.port, [(servers.request("SET", f"long:{n}", value), 1) for n in range(KEYS_COUNT)])
+    if not options.script:
+        value = b"x" * options.size
+        servers.load(server.port, [(servers.request("SET", f"long:{n}", value), 1) for n in range(KEYS_COUNT)])
     span, cpu_ns, own = machine.Span(), server.cpu_ns(), sum(os.times()[:4])
     with Counted(server.pid) as counted, socket.create_connection(("127.0.0.1", server.port), 10) as polite:
         reader = os.fork()
         if reader == 0:
-            os._exit(read_long(server.port, options))
+            os._exit(run_script(server.port, options.script) if options.script else read_long(server.port, options))
         began, times, status = time.perf_counter(), [], (0, 0)
         while status[0] == 0:
             sent = time.perf_counter()
@@ -83,7 +86,7 @@ def beside(server, options):
             status = os.waitpid(reader, os.WNOHANG)
         elapsed = time.perf_counter() - began
     if status[1] != 0:
-        raise Unavailable(f"{server.name} cut the long reply")
+        raise Unavailable(f"{server.name} did not answer the long command to its end")
     around = span.end((server.cpu_ns() - cpu_ns) / 1e9 + sum(os.times()[:4]) - own)
     ordered = sorted(times)
     found = {name: ordered[int(share * len(ordered))] for name, share in QUANTILES.items()}
@@ -100,6 +103,14 @@ def read_long(port, options):
         while owed > 0 and (got := client.recv_into(room)) > 0:
             owed -= got
     return 0 if owed == 0 else 1
+
+
+def run_script(port, turns):
+    """Has a loop run that holds one key, and waits for its end. The exit code."""
+    script = "local sum = 0 for i = 1, tonumber(ARGV[1]) do sum = sum + i % 7 end return redis.call('set', KEYS[1], sum)"
+    with socket.create_connection(("127.0.0.1", port), 60) as client:
+        client.sendall(servers.request("EVAL", script, "1", "held", turns))
+        return 0 if client.recv(64) == b"+OK\r\n" else 1
 
 
 class Counted:
@@ -127,9 +138,10 @@ class Counted:
 
 
 def show(facts, rounds, options):
-    print(machine.headline(facts, f"MGET of {options.names:,} × {options.size:,} bytes", f"{options.rounds} rounds"))
+    long = f"a script of {options.script:,} turns" if options.script else f"MGET of {options.names:,} × {options.size:,} bytes"
+    print(machine.headline(facts, long, f"{options.rounds} rounds"))
     print("\n".join(machine.quietness(facts, rounds)))
-    print("\nanswers to the other client: ms; the reply: s; median of the rounds (range)")
+    print("\nanswers to the other client: ms; the long command: s; median of the rounds (range)")
     columns = {**dict.fromkeys((*QUANTILES, "max"), 1e-3), "took_s": 1}
     print(f"{'':<13}" + "".join(f"{name:<26}" for name in columns) + "calls while it was sent, first touches of pages")
     for name in ("redis", "expresslane", "two lanes"):

@@ -43,6 +43,7 @@ class Cell:
         self.short = short
         self.name = name
         self.arguments = arguments
+        # None: `bench run` has no such operation.
         self.operation = operation
         self.pipeline = pipeline
         self.requests = requests
@@ -53,6 +54,7 @@ class Cell:
 
 
 KEY = "key:__rand_int__"
+SCRIPT = "return redis.call('incr', KEYS[1])"
 MGET_REPLY_SIZE = len(b"*10\r\n") + MGET_COUNT * len(b"$100\r\n" + b"x" * VALUE_SIZE + b"\r\n") - len(b"$1076\r\n\r\n")
 CELLS = [
     Cell("get1", "GET", ["GET", KEY], "get", 1, 150_000, VALUE_SIZE, {"floor": 1.08}),
@@ -60,6 +62,8 @@ CELLS = [
     Cell("set16", "SET P16", ["SET", KEY, "x" * VALUE_SIZE], "set", 16, 1_000_000, 0, {"redis": 0.80}),
     Cell("incr16", "INCR P16", ["INCR", "counter:__rand_int__"], "incr", 16, 1_200_000, 0, {"redis": 0.80}),
     Cell("mget16", "MGET10 P16", ["MGET", *[KEY] * MGET_COUNT], f"mget{MGET_COUNT}", 16, 200_000, MGET_REPLY_SIZE, {"redis": 0.80}),
+    Cell("eval1", "EVAL of INCR", ["EVAL", SCRIPT, "1", "counter:__rand_int__"], None, 1, 100_000, 0, {}),
+    Cell("eval16", "EVAL of INCR P16", ["EVAL", SCRIPT, "1", "counter:__rand_int__"], None, 16, 300_000, 0, {}),
 ]
 # The programs of the other protocols, and by what --only calls them the cells of theirs that are measured here.
 OTHERS = [
@@ -79,7 +83,7 @@ def main():
             tool("memcached", "memcached")
     except Unavailable as problem:
         sys.exit(f"bench-peers: {problem}")
-    cells = [cell for cell in CELLS if cell.short in options.only]
+    cells = [cell for cell in CELLS if cell.short in options.only and (cell.operation or options.load == "redis-benchmark")]
     facts = machine.describe()
     rounds, missing = [], []
     if cells:

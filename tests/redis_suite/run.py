@@ -38,7 +38,7 @@ TAGS = "-needs:save -large-memory"
 TYPES = frozenset(f"needs {name}" for name in (
     "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
-    "replication", "scripts", "functions", "pub/sub", "persistence", "ACL", "MIGRATE", "client tracking"))
+    "replication", "functions", "pub/sub", "persistence", "ACL", "MIGRATE", "client tracking"))
 # Any other difference is said in words behind this.
 DIFFERS = "differs: "
 # A test that fails only in the wake of a listed one. It is run again without that one, and must pass.

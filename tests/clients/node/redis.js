@@ -34,9 +34,22 @@ async function transaction(client) {
   assert.equal(await client.multi().set("w", "mine").exec(), null);
 }
 
+const add = { numberOfKeys: 1, lua: "return redis.call('incrby', KEYS[1], ARGV[1])" };
+
+async function script(client) {
+  client.defineCommand("add", add);
+  assert.deepEqual([await client.add("s:1", 5), await client.add("s:2", 1), await client.add("s:1", 5)], [5, 1, 10]);
+  await client.script("FLUSH");
+  assert.equal(await client.add("s:1", 1), 11);
+  const got = await client.multi().add("s:2", 1).get("s:2").exec();
+  assert.deepEqual(got, [[null, 2], [null, "2"]]);
+}
+
 async function cluster() {
   const client = new Cluster([{ host: "127.0.0.1", port: lanePort }]);
   await client.get("discovery");
+  client.defineCommand("add", add);
+  await Promise.all(Array.from({ length: 100 }, (_, n) => client.add(`add:${n}`, n).then((sum) => assert.equal(sum, n))));
   await ask("begin");
   const keys = Array.from({ length: KEYS_COUNT }, (_, n) => `c:${n}`);
   await Promise.all(keys.map((key, n) => client.set(key, n)));
@@ -54,6 +67,8 @@ await pipeline(client);
 console.log("pipeline");
 await transaction(client);
 console.log("transaction");
+await script(client);
+console.log("script");
 await cluster();
 console.log("cluster");
 await ask("restart");

@@ -63,6 +63,15 @@ func transaction(client *redis.Client) {
 	Same(Must(client.Get(ctx, "w").Result()), "other")
 }
 
+func script(client *redis.Client) {
+	add := redis.NewScript("return redis.call('incrby', KEYS[1], ARGV[1])")
+	Must(client.ScriptFlush(ctx).Result())
+	Must(client.Del(ctx, "s").Result())
+	for n := 1; n <= 100; n++ {
+		Same(Must(add.Run(ctx, client, []string{"s"}, 2).Int()), 2*n)
+	}
+}
+
 func cluster(lanePort string) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + lanePort}})
 	defer client.Close()
@@ -92,6 +101,8 @@ func main() {
 		fmt.Printf("pipeline RESP%d\n", protocol)
 		transaction(client)
 		fmt.Printf("transaction RESP%d\n", protocol)
+		script(client)
+		fmt.Printf("script RESP%d\n", protocol)
 		client.Close()
 	}
 	cluster(lanePort)

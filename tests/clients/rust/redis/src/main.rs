@@ -44,6 +44,16 @@ fn transaction(client: &mut Connection) -> RedisResult<()> {
     Ok(())
 }
 
+fn script(client: &mut Connection) -> RedisResult<()> {
+    let add = redis::Script::new("return redis.call('incrby', KEYS[1], ARGV[1])");
+    redis::cmd("SCRIPT").arg("FLUSH").exec(client)?;
+    client.del::<_, ()>("s")?;
+    for sum in 1..=100 {
+        assert_eq!(add.key("s").arg(2).invoke::<i64>(client)?, 2 * sum);
+    }
+    Ok(())
+}
+
 fn cluster(lane_port: &str) -> RedisResult<()> {
     let client = redis::cluster::ClusterClient::new(vec![format!("redis://127.0.0.1:{lane_port}/")])?;
     let mut connection = client.get_connection()?;
@@ -69,6 +79,8 @@ fn main() -> RedisResult<()> {
         println!("pipeline RESP{protocol}");
         transaction(&mut connection)?;
         println!("transaction RESP{protocol}");
+        script(&mut connection)?;
+        println!("script RESP{protocol}");
     }
     cluster(&ports[1])?;
     println!("cluster");
