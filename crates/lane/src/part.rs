@@ -279,9 +279,9 @@ impl Part {
         if let Some(Job { work: Work::Place { command, moved, .. }, .. }) = jobs.first()
             && command.flags.has(Flag::Denyoom)
         {
+            // Its size is known now; what planning has made of the arguments is not.
             (self.growth, self.vain_slices) = (Some(moved.size()), 0);
-        }
-        if growth.is_some() {
+        } else if growth.is_some() {
             (self.growth, self.vain_slices, self.grows_by_call) = (growth, 0, true);
         }
         self.jobs.extend(jobs);

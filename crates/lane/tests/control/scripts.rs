@@ -63,6 +63,17 @@ fn what_a_script_calls_runs_where_the_keys_are() {
     let rename = "redis.call('mset', KEYS[1], 'x', KEYS[2], 'y') redis.call('rename', KEYS[1], KEYS[3])
         return {redis.call('exists', KEYS[1]), redis.call('get', KEYS[3]), redis.call('del', KEYS[2], KEYS[3])}";
     check(rename, &["3", "a", "b", "c"], "*3\r\n:0\r\n$1\r\nx\r\n:2\r\n");
+    // Commands that look before they change, and that go over everything.
+    let long = "redis.call('set', KEYS[1], string.rep('x', 3000)) redis.call('setrange', KEYS[2], 5000, 'y')
+        return {redis.call('copy', KEYS[1], KEYS[3]), redis.call('bitop', 'or', KEYS[4], KEYS[1], KEYS[2]), redis.call('strlen', KEYS[4]),
+            redis.call('msetnx', KEYS[5], 1, KEYS[1], 1), redis.call('renamenx', KEYS[4], KEYS[5]), redis.call('exists', unpack(KEYS))}";
+    check(long, &["5", "a", "b", "c", "d", "e"], "*6\r\n:1\r\n:5001\r\n:5001\r\n:0\r\n:1\r\n:4\r\n");
+    let all = "redis.call('mset', KEYS[1], 1, KEYS[2], 2, KEYS[3], 3) local seen = 0 local cursor = '0'
+        repeat local got = redis.call('scan', cursor, 'count', 10000) cursor = got[1] seen = seen + #got[2] until cursor == '0'
+        local size = redis.call('dbsize') redis.call('swapdb', 0, 1) local swapped = redis.call('dbsize') redis.call('flushall')
+        redis.call('select', 1) return {seen, size, swapped, redis.call('dbsize'), redis.call('randomkey')}";
+    let all = format!("#!lua flags=allow-undeclared-keys\n{all}");
+    check(&all, &["3", "a", "b", "c"], "*5\r\n:3\r\n:3\r\n:0\r\n:0\r\n$-1\r\n");
     check("return redis.call('ping')", &["0"], "+PONG\r\n");
     check("return redis.call('echo', ARGV[1])", &["0", ""], "$0\r\n\r\n");
     let info = "return string.find(redis.call('info', 'server'), 'redis_version:7.0.15', 1, true) ~= nil";
@@ -80,6 +91,16 @@ fn what_a_script_calls_runs_where_the_keys_are() {
         &["1", "k"],
         "$7\r\n0100000\r\n",
     );
+}
+
+/// The destination's lane has no part in it until the result comes.
+#[test]
+fn what_a_call_makes_of_other_lanes_values_has_its_room() {
+    let keys: Vec<String> = [0, 1, 2].map(|lane| key_of(lane, 3)).into();
+    let script = "redis.call('setrange', KEYS[1], 5000, 'x') redis.call('setrange', KEYS[2], 9000, 'y')
+        return {redis.call('bitop', 'or', KEYS[3], KEYS[1], KEYS[2]), redis.call('copy', KEYS[1], KEYS[2], 'replace'), redis.call('strlen', KEYS[2])}";
+    let words = ["3", &keys[0], &keys[1], &keys[2]];
+    check(script, &words, "*3\r\n:9001\r\n:1\r\n:5001\r\n");
 }
 
 #[test]
