@@ -174,3 +174,36 @@ fn every_form_that_is_told_is_served() {
     }
     assert_eq!((refused, seen), (vec![], REFUSED.len()));
 }
+
+/// From a script, too, with its keys declared and not: it is answered as without one, or refused because scripts may not.
+#[test]
+fn every_form_that_is_told_may_stand_in_a_script() {
+    let mut called = 0;
+    for command in all_commands().filter(|command| !command.is_container()) {
+        for form in forms_of_all(command, &parse(command.docs.syntax).unwrap()) {
+            let call = format!("{} {form}", command.name.replace('|', " "));
+            let words: Vec<&str> = call.trim_end().split(' ').collect();
+            for declares in [true, false] {
+                let mut world = World::new(2);
+                let client = world.connect();
+                world.ask(&client, "SET word 1");
+                let keys = if declares { &["one", "word"][..] } else { &[] };
+                let count = keys.len().to_string();
+                let mut request = vec!["EVAL", "return redis.pcall(unpack(ARGV))", &count];
+                request.extend(keys);
+                request.extend(&words);
+                let mut bytes = Vec::new();
+                let request: Vec<&[u8]> = request.iter().map(|word| word.as_bytes()).collect();
+                wire::client::command(&mut bytes, &request);
+                client.write(&bytes);
+                (0..30).for_each(|_| world.round(1_000_000));
+                let reply = String::from_utf8_lossy(&client.read_all()).into_owned();
+                assert!(reply.ends_with("\r\n"), "{call}: {reply:?}");
+                assert!(world.is_idle(), "{call}");
+                assert_eq!(world.ask(&client, "PING"), "+PONG\r\n", "{call}");
+                called += usize::from(!reply.contains("not allowed from script"));
+            }
+        }
+    }
+    assert!(called > 300, "{called}");
+}
