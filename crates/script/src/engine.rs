@@ -104,6 +104,24 @@ impl Engine {
         Ok(Run::new(*program.sha(), is_read_only, thread, env, function, Arc::clone(&self.host)))
     }
 
+    /// Adds to the KEYS of a run that has not gone on yet, or to its ARGV: for those that are too many for one step.
+    ///
+    /// # Errors
+    /// The whole text, with its code, if there is no memory for them.
+    pub fn add(&mut self, run: &Run, are_keys: bool, items: &[&[u8]]) -> Result<(), String> {
+        self.host.note_garbage(true);
+        let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
+        let added = self.roomily(size, |engine| {
+            let table: Table = run.env().raw_get(if are_keys { "KEYS" } else { "ARGV" })?;
+            let count = table.raw_len();
+            for (index, item) in items.iter().enumerate() {
+                table.raw_set(count + index + 1, engine.lua.create_string(item)?)?;
+            }
+            Ok(())
+        });
+        added.map_err(|_: mlua::Error| self.out_of_memory())
+    }
+
     /// Does what needs no more than so many bytes. If there are far more the limit is lifted for it: with one, the binding guards each
     /// of its steps against a refusal, which makes a run's beginning twice as dear.
     pub(crate) fn roomily<R>(&mut self, size: usize, f: impl FnOnce(&mut Engine) -> R) -> R {

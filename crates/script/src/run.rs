@@ -91,6 +91,10 @@ impl Run {
         }
     }
 
+    pub(crate) fn env(&self) -> &Table {
+        &self.env
+    }
+
     /// The script's name.
     pub fn sha(&self) -> &Sha {
         &self.sha

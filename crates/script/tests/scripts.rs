@@ -5,6 +5,7 @@ mod harness;
 
 use harness::{MEMORY, Server, run, run_in, show};
 use script::{Engine, Flags, Program, SOURCE_SIZE_MAX, Step};
+use wire::client::Reply;
 
 /// The reply of a script is the same however little fuel it gets at a time.
 fn check(source: &str, want: &str) {
@@ -460,6 +461,24 @@ fn lines_are_counted_from_the_source_s_first() {
 }
 
 /// A step's `More` comes after the fuel, and the run can be dropped then.
+#[test]
+fn what_is_added_stands_behind_what_was_there() {
+    let mut engine = Engine::new(MEMORY);
+    let program = Program::compile(b"return {#KEYS, #ARGV, KEYS[3], ARGV[1], ARGV[1000]}").unwrap();
+    let mut run = engine.begin(&program, false, &[b"a"], &[]).unwrap();
+    engine.add(&run, true, &[b"b", b"c"]).unwrap();
+    for number in 0..10u8 {
+        let item = [b'0' + number];
+        engine.add(&run, false, &[&item[..]; 100]).unwrap();
+    }
+    let Step::Done(Reply::Array(items)) = run.resume(&mut engine, None, 1000, 0) else { panic!("it ends") };
+    let bulk = |text: &str| Reply::Bulk(text.into());
+    assert_eq!(items, [Reply::Integer(3), Reply::Integer(1000), bulk("c"), bulk("0"), bulk("9")]);
+    let run = engine.begin(&program, false, &[], &[]).unwrap();
+    let long = vec![b'x'; MEMORY];
+    assert!(engine.add(&run, false, &[&long]).unwrap_err().contains("ran out of memory"));
+}
+
 #[test]
 fn a_run_stops_when_its_fuel_is_spent() {
     let mut engine = Engine::new(MEMORY);

@@ -49,6 +49,9 @@ pub(super) struct Scripted {
     has_written: bool,
     is_killed: bool,
     began_ns: u64,
+    /// The next of its arguments that the interpreter gets, and where its keys end.
+    given: usize,
+    keys_end: usize,
     /// The database that its SELECT has chosen.
     db: u16,
     /// What its last call has come to.
@@ -108,7 +111,7 @@ impl Transaction {
         budget: &mut Budget,
     ) -> After {
         if self.script.is_none() {
-            match self.begin_script(space) {
+            match self.begin_script(space, budget) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.phase = Phase::Asking;
@@ -132,6 +135,19 @@ impl Transaction {
                 let text = "ERR Error running script: Script killed by user with SCRIPT KILL.";
                 return self.end_script(Reply::Error(text.into()), space, around, budget);
             }
+            let args = Args::Owned(&self.commands[self.position].request);
+            if script.given < args.len() {
+                let are_keys = script.given < script.keys_end;
+                let end = if are_keys { script.keys_end } else { args.len() };
+                let mut words = words_of(args, script.given, budget);
+                words.truncate(end - script.given);
+                script.given += words.len();
+                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                if let Err(text) = space.scripts.engine().add(&script.run, are_keys, &words) {
+                    return self.end_script(Reply::Error(text.into_bytes()), space, around, budget);
+                }
+                continue;
+            }
             let fuel = budget.elements.saturating_mul(FUEL_PER_ELEMENT);
             let (engine, cpu_ns) = (space.scripts.engine(), space.now.mono_ns);
             let step = script.run.resume(engine, script.answer.take(), fuel, cpu_ns);
@@ -150,7 +166,7 @@ impl Transaction {
     }
 
     /// Begins the script of the command at hand; false if the control thread has to be asked for it first.
-    fn begin_script(&mut self, space: &mut Keyspace) -> Result<bool, Reply> {
+    fn begin_script(&mut self, space: &mut Keyspace, budget: &mut Budget) -> Result<bool, Reply> {
         let planned = &mut self.commands[self.position];
         if let Some((_, Outcome::Reply(content))) = planned.outcomes.pop()
             && content.front().first() == Some(&b'-')
@@ -174,11 +190,11 @@ impl Transaction {
             let text = "ERR the arguments of this script are larger than script-memory-limit";
             return Err(Reply::Error(text.into()));
         }
-        let words: Vec<Vec<u8>> = (keys.start..args.len()).map(|index| bytes_of(args.get(index))).collect();
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        let (keys, others) = words.split_at(keys.len());
         let is_read_only = is_read_only(command) || flags.no_writes;
-        let begun = space.scripts.engine().begin(&program, is_read_only, keys, others);
+        let words = words_of(args, keys.start, budget);
+        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let (first, others) = words.split_at(keys.len().min(words.len()));
+        let begun = space.scripts.engine().begin(&program, is_read_only, first, others);
         let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
         self.script = Some(Box::new(Scripted {
             run,
@@ -188,6 +204,8 @@ impl Transaction {
             has_written: false,
             is_killed: false,
             began_ns: space.now.mono_ns,
+            given: keys.start + words.len(),
+            keys_end: keys.end,
             db: planned.db,
             answer: None,
             call: None,
@@ -466,6 +484,17 @@ fn resolve_call(
         return Err((KEY_TOO_LONG, Some(command)));
     }
     Ok(command)
+}
+
+/// So many of the arguments from one on as a slice has room for: one at least, if there is one.
+fn words_of(args: Args<'_>, from: usize, budget: &mut Budget) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    while from + words.len() < args.len() && (words.is_empty() || !budget.is_spent()) {
+        let word = bytes_of(args.get(from + words.len()));
+        budget.spend(1, word.len());
+        words.push(word);
+    }
+    words
 }
 
 fn request_of(words: &[Vec<u8>]) -> Request {

@@ -103,6 +103,24 @@ fn what_a_call_makes_of_other_lanes_values_has_its_room() {
     check(script, &words, "*3\r\n:9001\r\n:1\r\n:5001\r\n");
 }
 
+/// Of which a slice takes so many.
+#[test]
+fn scripts_may_have_many_arguments() {
+    let keys: Vec<String> = (0..700).map(|number| format!("k{number}")).collect();
+    let script =
+        "return {#KEYS, #ARGV, KEYS[1], KEYS[700], ARGV[1], ARGV[3000], redis.call('del', unpack(KEYS))}";
+    let mut words = vec!["700"];
+    words.extend(keys.iter().map(String::as_str));
+    words.extend(["first"]);
+    words.extend(std::iter::repeat_n("other", 2998));
+    words.extend(["last"]);
+    check(
+        script,
+        &words,
+        "*7\r\n:700\r\n:3000\r\n$2\r\nk0\r\n$4\r\nk699\r\n$5\r\nfirst\r\n$4\r\nlast\r\n:0\r\n",
+    );
+}
+
 #[test]
 fn what_a_script_may_not_call_is_refused_as_by_redis() {
     let check = |script: &str, want: &str| {
