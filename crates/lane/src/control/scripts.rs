@@ -15,6 +15,9 @@ use crate::scripts::{ScriptOrder, bytes_of};
 
 /// Scripts that came with EVAL and are kept for EVALSHA; the oldest is forgotten for a new one (as in Redis from 7.4 on).
 const PASSING_COUNT_MAX: usize = 500;
+/// Bytes of all scripts, compiled. Those of EVAL make room for others; what SCRIPT LOAD brings is refused beyond.
+const SIZE_MAX: usize = 64 * 1024 * 1024;
+const TOO_MANY: &str = "ERR too many scripts are loaded: 64 MiB of them are kept until SCRIPT FLUSH";
 
 /// See the top of this file.
 #[derive(Default)]
@@ -23,35 +26,46 @@ pub(super) struct Library {
     known: BTreeMap<Sha, (Program, bool)>,
     /// Those that EVAL has brought, oldest first.
     passing: VecDeque<Sha>,
+    /// Bytes of all.
+    size: usize,
 }
 
 impl Library {
     /// How many there are, and their bytes.
     pub(super) fn size(&self) -> (usize, usize) {
-        (self.known.len(), self.known.values().map(|(program, _)| program.size()).sum())
+        (self.known.len(), self.size)
     }
 
-    /// Takes a script in. Gives those that are forgotten for it.
-    fn take(&mut self, program: &Program, is_kept: bool) -> Vec<Sha> {
+    /// Takes a script in. Gives those that are forgotten for it; none if there is no room for it.
+    fn take(&mut self, program: &Program, is_kept: bool) -> Option<Vec<Sha>> {
         let sha = *program.sha();
         if let Some((_, was_kept)) = self.known.get_mut(&sha) {
             if is_kept && !*was_kept {
                 *was_kept = true;
                 self.passing.retain(|other| *other != sha);
             }
-            return Vec::new();
+            return Some(Vec::new());
         }
+        if self.size + program.size() > SIZE_MAX {
+            let passing_size: usize = self.passing.iter().map(|sha| self.known[sha].0.size()).sum();
+            if self.size - passing_size + program.size() > SIZE_MAX {
+                return None;
+            }
+        }
+        let mut forgotten = Vec::new();
+        let count_max = if is_kept { PASSING_COUNT_MAX } else { PASSING_COUNT_MAX - 1 };
+        while self.passing.len() > count_max || self.size + program.size() > SIZE_MAX {
+            let oldest = self.passing.pop_front().expect("without those that pass there is room");
+            let (program, _) = self.known.remove(&oldest).expect("what passes is known");
+            self.size -= program.size();
+            forgotten.push(oldest);
+        }
+        self.size += program.size();
         self.known.insert(sha, (program.clone(), is_kept));
-        if is_kept {
-            return Vec::new();
+        if !is_kept {
+            self.passing.push_back(sha);
         }
-        self.passing.push_back(sha);
-        let too_many = self.passing.len().saturating_sub(PASSING_COUNT_MAX);
-        let forgotten: Vec<Sha> = self.passing.drain(..too_many).collect();
-        for sha in &forgotten {
-            self.known.remove(sha);
-        }
-        forgotten
+        Some(forgotten)
     }
 }
 
@@ -83,10 +97,12 @@ impl Control {
             id => {
                 let is_kept = id == Id::ScriptLoad;
                 match Program::compile(&bytes_of(args.get(if is_kept { 2 } else { 1 }))) {
-                    Ok(program) => {
-                        let forgotten = self.library.take(&program, is_kept);
-                        return Begun::Everywhere(Order::Scripts(ScriptOrder::Know(program, forgotten)));
-                    }
+                    Ok(program) => match self.library.take(&program, is_kept) {
+                        Some(forgotten) => {
+                            return Begun::Everywhere(Order::Scripts(ScriptOrder::Know(program, forgotten)));
+                        }
+                        None => reply::error(out, TOO_MANY),
+                    },
                     Err(text) => reply::error_bytes(out, text.as_bytes()),
                 }
             }
@@ -135,5 +151,55 @@ pub(super) fn conclude(question: &Question, reports: &[(u16, Report)], out: &mut
             }
         }
         _ => out.put(OK),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(number: usize, size: usize) -> Program {
+        let text = format!("return {number} .. '{}'", "x".repeat(size));
+        Program::compile(text.as_bytes()).expect("it is Lua")
+    }
+
+    /// What it says it holds is what it holds.
+    fn check(library: &Library) {
+        let size: usize = library.known.values().map(|(program, _)| program.size()).sum();
+        assert_eq!(library.size(), (library.known.len(), size));
+        assert!(size <= SIZE_MAX && library.passing.len() <= PASSING_COUNT_MAX);
+    }
+
+    #[test]
+    fn what_is_loaded_stays_and_what_passes_gives_way() {
+        let mut library = Library::default();
+        let kept = program(0, 10);
+        assert_eq!(library.take(&kept, true), Some(vec![]));
+        let first = program(1, 10);
+        assert_eq!(library.take(&first, false), Some(vec![]));
+        for number in 2..=PASSING_COUNT_MAX {
+            assert_eq!(library.take(&program(number, 10), false), Some(vec![]));
+            check(&library);
+        }
+        assert_eq!(library.take(&program(1000, 10), false), Some(vec![*first.sha()]));
+        // Loaded, one that has passed stays, too.
+        let second = program(2, 10);
+        assert_eq!(library.take(&second, true), Some(vec![]));
+        check(&library);
+        for number in 2000..2600 {
+            library.take(&program(number, 10), false).expect("others give way");
+        }
+        check(&library);
+        assert!([&kept, &second].iter().all(|program| library.known.contains_key(program.sha())));
+        // Until there is no room, and then nothing is forgotten for nothing.
+        let mut count = 0;
+        while library.take(&program(10_000 + count, 250_000), true).is_some() {
+            count += 1;
+            check(&library);
+        }
+        let passing = library.passing.len();
+        assert!(count > 200 && library.take(&program(1, 250_000), true).is_none());
+        assert_eq!(library.passing.len(), passing, "nothing is forgotten in vain");
+        check(&library);
     }
 }
