@@ -33,7 +33,14 @@ pub(crate) struct Scripts {
     engine: Option<Engine>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
+    /// Bytes that scripts held when the last collection was over.
+    clean_size: usize,
+    /// One is under way.
+    collects: bool,
 }
+
+/// Bytes that scripts may have left before they are collected for no other reason.
+const GARBAGE_SIZE_MIN: usize = 1024 * 1024;
 
 impl Scripts {
     pub(crate) fn obey(&mut self, order: ScriptOrder) {
@@ -88,9 +95,19 @@ impl Scripts {
         self.engine.get_or_insert_with(|| Engine::new(self.memory_size_max))
     }
 
-    /// A piece of collecting what scripts have left; false when there is nothing to do.
+    /// A piece of collecting what scripts have left, once it is worth a walk over all that there is; false when there is nothing to do.
+    /// The interpreter collects by itself as it runs; this is for what is left when no other script comes.
     pub(crate) fn tend(&mut self) -> bool {
-        self.engine.as_mut().is_some_and(Engine::tidy)
+        let Some(engine) = &mut self.engine else { return false };
+        let worthwhile = self.clean_size + self.clean_size / 2 + GARBAGE_SIZE_MIN;
+        if !self.collects && engine.memory_size() < worthwhile {
+            return false;
+        }
+        self.collects = engine.tidy();
+        if !self.collects {
+            self.clean_size = engine.memory_size();
+        }
+        self.collects
     }
 }
 
