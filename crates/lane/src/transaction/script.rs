@@ -12,7 +12,7 @@
 
 use std::fmt::Write;
 
-use script::{Run, Sha, Step};
+use script::{Run, Step};
 use store::Budget;
 use wire::client::{Collector, Reply};
 use wire::command::{Command, Flag, Id, Refusal, Scope};
@@ -42,8 +42,6 @@ const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// A script under way.
 pub(super) struct Scripted {
     run: Run,
-    sha: Sha,
-    is_read_only: bool,
     /// It runs even when there is no room for what it writes.
     allows_oom: bool,
     has_written: bool,
@@ -198,8 +196,6 @@ impl Transaction {
         let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
         self.script = Some(Box::new(Scripted {
             run,
-            sha,
-            is_read_only,
             allows_oom: flags.allow_oom,
             has_written: false,
             is_killed: false,
@@ -254,7 +250,7 @@ impl Transaction {
         let script = self.script.as_mut().expect("a script calls");
         let request = request_of(&words);
         let args = Args::Owned(&request);
-        let resolved = match resolve_call(&request, script.is_read_only) {
+        let resolved = match resolve_call(&request, script.run.is_read_only()) {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
                 Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
             }
@@ -441,7 +437,7 @@ impl Transaction {
             script.answer = Some(Reply::Error(text.into()));
             return None;
         };
-        space.scripts.note_reach(&script.sha);
+        space.scripts.note_reach(script.run.sha());
         if script.has_written || self.position > 0 {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));
