@@ -9,6 +9,7 @@ use wire::reply::Proto;
 use wire::resp::Decoder;
 use wire::route::Slot;
 
+use crate::core::Delivery;
 use crate::couchbase::Session;
 use crate::language::Language;
 use crate::locks::LockName;
@@ -313,6 +314,17 @@ impl Client {
         self.name = stand_in.name;
         self.proto = stand_in.proto;
         self.is_authenticated = stand_in.is_authenticated;
+    }
+
+    /// The reply of a command that had its slot kept, and what the command has made of the client.
+    pub(crate) fn take(&mut self, delivery: Delivery) {
+        self.replies.fill(delivery.slot, delivery.content);
+        if let Some(db) = delivery.db {
+            self.db = db;
+        }
+        if let Some(stand_in) = delivery.stand_in {
+            self.become_as(*stand_in);
+        }
     }
 
     /// The name under which it watches on the lanes that own the keys.

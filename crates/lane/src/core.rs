@@ -62,6 +62,9 @@ enum Runnable {
 const SLICES_PER_TURN: usize = 16;
 /// What they may cost together: four of those that spend their elements, which cost more than bytes do.
 const WORK_PER_TURN: Budget = Budget::new(4 * SLICE.elements, 16 * SLICE.bytes);
+/// What transactions may do in a turn, beside that, at once when their clients' commands come: see [`Core::begin_transaction`]. When
+/// it is spent no client is served any more in that turn.
+const AT_ONCE_PER_TURN: Budget = Budget::new(2 * SLICE.elements, 4 * SLICE.bytes);
 
 /// An order of the control thread that is not carried out yet.
 pub(crate) struct Ordered {
@@ -112,6 +115,8 @@ pub(crate) struct Core {
     parts: Slab<Part>,
     transactions: Slab<Transaction>,
     runnable: VecDeque<Runnable>,
+    /// What is left of [`AT_ONCE_PER_TURN`].
+    at_once_left: Budget,
     /// Transactions that wait for credit, with the lanes that they are about to ask.
     starved: VecDeque<(Handle<Transaction>, Range<usize>)>,
     /// Transactions that wait for credit to ask the control thread.
@@ -174,6 +179,7 @@ impl Core {
             parts: Slab::default(),
             transactions: Slab::default(),
             runnable: VecDeque::new(),
+            at_once_left: AT_ONCE_PER_TURN,
             starved: VecDeque::new(),
             questioners: VecDeque::new(),
             entering: VecDeque::new(),
@@ -206,6 +212,11 @@ impl Core {
             || !self.untold.is_empty()
             || !self.orders.is_empty()
             || self.held.are_released()
+    }
+
+    /// See [`AT_ONCE_PER_TURN`].
+    pub(crate) fn has_done_enough(&self) -> bool {
+        self.at_once_left.is_spent()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.
@@ -252,7 +263,7 @@ impl Core {
         let step = usize::from(call.command.keys.step.max(1));
         key_range(call.command, call.args.len()).step_by(step).any(|index| {
             let is_held =
-                |name: LockName| self.locks.conflicts(name.db, name.key.expect("a key's name"), mode);
+                |name: LockName| self.locks.conflicts(name, mode);
             commands::lock_names(&self.space, call, index).any(is_held)
         })
     }
@@ -456,6 +467,7 @@ impl Core {
 
     /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
     pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
+        self.at_once_left = AT_ONCE_PER_TURN;
         self.tell_untold();
         self.ask_control();
         for _ in 0..self.starved.len() {
@@ -478,10 +490,7 @@ impl Core {
                 Runnable::Transaction(handle) => self.transactions.get(handle).and_then(Transaction::subject),
             };
             let mut budget = SLICE;
-            match runnable {
-                Runnable::Part(handle) => self.step_part(handle, &mut budget),
-                Runnable::Transaction(handle) => self.step_transaction(handle, &mut budget),
-            }
+            self.step(runnable, &mut budget);
             let (elements, bytes) = (SLICE.elements - budget.elements, SLICE.bytes - budget.bytes);
             left.spend(elements as usize, bytes as usize);
             let ticks = self.mark(meter).wrapping_sub(mark);
@@ -490,6 +499,13 @@ impl Core {
             taken += 1;
         }
         taken
+    }
+
+    fn step(&mut self, runnable: Runnable, budget: &mut Budget) {
+        match runnable {
+            Runnable::Part(handle) => self.step_part(handle, budget),
+            Runnable::Transaction(handle) => self.step_transaction(handle, budget),
+        }
     }
 
     // ---- watching

@@ -119,11 +119,19 @@ pub(crate) enum Flow {
     /// On to the next one.
     Next,
     /// The command could not begin: it is handed back, to be tried again.
-    Halt(Option<Request>),
+    Halt(Option<Request>, Until),
     /// It waits for the reply.
     Block,
     /// It is closed when it has its replies.
     Leave,
+}
+
+/// When a command that could not begin is tried again.
+pub(crate) enum Until {
+    /// When replies before it have come, or there is room in a ring.
+    Moved,
+    /// In the next turn.
+    NextTurn,
 }
 
 impl Core {
@@ -208,8 +216,10 @@ impl Core {
             return self.queue(caller, command, input);
         }
         let flow = match command.scope {
-            // EXEC is a barrier: what was asked of other lanes before it comes before it.
-            _ if command.id == Id::Exec && !caller.client.is_even() => halt(input),
+            _ if command.id == Id::Exec => match self.barrier(caller.client, input) {
+                Some(flow) => flow,
+                None => self.dispatch_multi(caller, command.id),
+            },
             _ if command.group == Group::Transactions && command.id != Id::Watch => {
                 self.dispatch_multi(caller, command.id)
             }
@@ -221,7 +231,7 @@ impl Core {
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
-        if !matches!(flow, Flow::Halt(_)) {
+        if !matches!(flow, Flow::Halt(..)) {
             self.stats.dialects[caller.client.dialect as usize].all += 1;
             self.space.tally.called(command.id);
             caller.client.last = Some(command);
@@ -454,16 +464,25 @@ impl Core {
         self.ask(caller, owner, command, input, slot)
     }
 
+    /// What was asked of other lanes before a transaction comes before it; and when transactions have done enough in a turn, it
+    /// comes in the next.
+    fn barrier(&self, client: &Client, input: &mut Input<'_>) -> Option<Flow> {
+        if !client.is_even() {
+            return Some(halt(input));
+        }
+        self.has_done_enough().then(|| halt_until(input, Until::NextTurn))
+    }
+
     fn dispatch_transaction(
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        if !caller.client.is_even() {
-            return halt(input);
+        if let Some(flow) = self.barrier(caller.client, input) {
+            return flow;
         }
-        self.transact(caller, command, input, None)
+        self.transact_command(caller, command, input, None)
     }
 
     /// EVAL and its like.
@@ -473,8 +492,8 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        if !caller.client.is_even() {
-            return halt(input);
+        if let Some(flow) = self.barrier(caller.client, input) {
+            return flow;
         }
         if let Err(text) = scripts::keys_of(input.args()) {
             return caller.refuse(text);
@@ -486,10 +505,10 @@ impl Core {
             return caller.refuse(&text);
         }
         let stand_in = Some(Box::new(caller.client.stand_in()));
-        self.transact(caller, command, input, stand_in)
+        self.transact_command(caller, command, input, stand_in)
     }
 
-    fn transact(
+    fn transact_command(
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
@@ -509,8 +528,7 @@ impl Core {
         transaction.port = caller.client.port;
         transaction.local = caller.client.local;
         transaction.stand_in = stand_in;
-        self.begin_transaction(transaction);
-        Flow::Block
+        self.transact(caller, transaction)
     }
 
     fn dispatch_connection(
@@ -602,7 +620,12 @@ fn is_refused_unseen(client: &Client, command: &Command) -> bool {
 }
 
 pub(crate) fn halt(input: &mut Input<'_>) -> Flow {
-    Flow::Halt(if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None })
+    halt_until(input, Until::Moved)
+}
+
+fn halt_until(input: &mut Input<'_>, until: Until) -> Flow {
+    let request = if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None };
+    Flow::Halt(request, until)
 }
 
 /// Which command of Redis has this name and these arguments.

@@ -161,15 +161,15 @@ impl Locks {
         self.queues.is_empty()
     }
 
-    /// Whether a single-key command has to get in line. Waiting holders count: nobody is overtaken for ever.
-    pub(crate) fn conflicts(&self, db: u16, key: u64, mode: Mode) -> bool {
-        self.stands_against(LockName { db, key: Some(key) }, mode)
-            || self.stands_against(LockName { db, key: None }, mode.intent())
+    /// Whether one more holder of this name has to get in line. Waiting holders count: nobody is overtaken for ever.
+    pub(crate) fn conflicts(&self, name: LockName, mode: Mode) -> bool {
+        self.stands_against(name, mode)
+            || name.key.is_some() && self.stands_against(LockName { key: None, ..name }, mode.intent())
     }
 
     /// Whether anybody holds or wants this key: expiry and eviction leave it alone.
     pub(crate) fn covers(&self, db: u16, key: u64) -> bool {
-        self.conflicts(db, key, Mode::Exclusive)
+        self.conflicts(LockName { db, key: Some(key) }, Mode::Exclusive)
     }
 
     fn stands_against(&self, name: LockName, mode: Mode) -> bool {
@@ -472,15 +472,15 @@ mod tests {
     fn a_database_lock_stands_against_its_keys_and_no_others() {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Numbered, 1, &[(DATABASE, Mode::Shared)]);
-        assert!(locks.conflicts(0, 1, Mode::Exclusive));
-        assert!(!locks.conflicts(0, 1, Mode::Shared));
-        assert!(!locks.conflicts(1, 1, Mode::Exclusive));
+        assert!(locks.conflicts(KEY_A, Mode::Exclusive));
+        assert!(!locks.conflicts(KEY_A, Mode::Shared));
+        assert!(!locks.conflicts(LockName { db: 1, key: Some(1) }, Mode::Exclusive));
         enter(&mut locks, 2, Kind::Numbered, 2, &[(KEY_A, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [1]);
-        assert!(locks.conflicts(0, 1, Mode::Shared), "a reader does not overtake the writer that waits");
+        assert!(locks.conflicts(KEY_A, Mode::Shared), "a reader does not overtake the writer that waits");
         locks.release(1, 9);
         assert_eq!(locks.take_granted(), [2]);
-        assert!(!locks.conflicts(0, 2, Mode::Exclusive), "intents admit each other");
+        assert!(!locks.conflicts(KEY_B, Mode::Exclusive), "intents admit each other");
     }
 
     #[test]
@@ -488,7 +488,7 @@ mod tests {
         let mut locks = Locks::default();
         locks.enter(1);
         locks.add(1, KEY_A, Mode::Exclusive);
-        assert!(!locks.conflicts(0, 1, Mode::Exclusive));
+        assert!(!locks.conflicts(KEY_A, Mode::Exclusive));
         enter(&mut locks, 2, Kind::Local, 4, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [2]);
         locks.add(1, KEY_B, Mode::Exclusive);
@@ -504,7 +504,7 @@ mod tests {
         let mut locks = Locks::default();
         enter(&mut locks, 1, Kind::Local, 1, &[(KEY_A, Mode::Shared), (KEY_A, Mode::Exclusive)]);
         assert_eq!(locks.take_granted(), [1]);
-        assert!(locks.conflicts(0, 1, Mode::Shared));
+        assert!(locks.conflicts(KEY_A, Mode::Shared));
         assert!(locks.release(1, 2), "the key and its database");
     }
 }

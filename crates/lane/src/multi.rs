@@ -83,21 +83,20 @@ impl Core {
             self.discard(caller, multi);
             return caller.refuse(CROSSSLOT);
         }
-        let Caller { client, handle, .. } = caller;
+        let client = &mut *caller.client;
         let slot = client.replies.open();
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
-        let watcher = (!names.is_empty()).then(|| client.watcher(self.id, handle.to_bits()));
+        let watcher = (!names.is_empty()).then(|| client.watcher(self.id, caller.handle.to_bits()));
         client.watch.round = client.watch.round.wrapping_add(1);
         let stand_in = multi.queued.concerns_client.then(|| Box::new(client.stand_in()));
         let queued = multi.queued.commands;
         let mut transaction =
-            Transaction::of_multi(*handle, slot, client.proto, client.db, queued, watcher, names);
+            Transaction::of_multi(caller.handle, slot, client.proto, client.db, queued, watcher, names);
         transaction.port = client.port;
         transaction.local = client.local;
         transaction.lines = self.monitoring.exec.take();
         transaction.stand_in = stand_in;
-        self.begin_transaction(transaction);
-        Flow::Block
+        self.transact(caller, transaction)
     }
 
     /// A transaction comes to nothing, and with it the client's watching.
@@ -210,8 +209,7 @@ impl Core {
         let slot = client.replies.open();
         let request = input.take_request();
         let transaction = Transaction::of_watch(caller.handle, slot, command, request, client.db, watcher);
-        self.begin_transaction(transaction);
-        Flow::Block
+        self.transact(caller, transaction)
     }
 
     /// Ends the client's watching, whatever the reason.

@@ -52,6 +52,12 @@ impl Names {
         self.count <= NAMES_PER_STEP
     }
 
+    /// Whether all can be had in one step, and nobody has any of them or waits for it.
+    pub(crate) fn are_free(&self, locks: &Locks) -> bool {
+        self.is_short()
+            && (locks.is_empty() || !self.first_page().iter().any(|&(name, mode)| locks.conflicts(name, mode)))
+    }
+
     fn next_page(&mut self) -> Option<Vec<(LockName, Mode)>> {
         self.pages.pop_front()
     }
@@ -351,7 +357,7 @@ impl Part {
             State::Releasing => {
                 space.release(std::mem::take(&mut self.reserved));
                 space.end_arrival(std::mem::take(&mut self.arriving));
-                budget.spend(NAMES_PER_STEP, 0);
+                budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
                 if locks.release(holder, NAMES_PER_STEP) {
                     let outcomes = std::mem::take(&mut self.outcomes);
                     After::Ended { outcomes, grant: self.grant }

@@ -1,5 +1,6 @@
 //! What a lane knows of scripts: those that the control thread has told it, and an interpreter, made for the first that runs.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -162,13 +163,13 @@ pub(crate) fn keys_of(args: Args<'_>) -> Result<Range<usize>, &'static str> {
 }
 
 /// An argument in one piece, however long.
-pub(crate) fn bytes_of(arg: Arg<'_>) -> Vec<u8> {
+pub(crate) fn bytes_of(arg: Arg<'_>) -> Cow<'_, [u8]> {
     match arg {
-        Arg::Flat(bytes) => bytes.to_vec(),
+        Arg::Flat(bytes) => Cow::Borrowed(bytes),
         Arg::Rope(rope) => {
             let mut bytes = vec![0; rope.len()];
             rope.copy_to(0, &mut bytes);
-            bytes
+            Cow::Owned(bytes)
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) enum After {
     Again,
     /// Ask these lanes (indices into [`Transaction::lanes`]), all or none, when there is credit for all.
     Prepare(std::ops::Range<usize>),
+    /// Take its locks on this lane, which nobody holds, before anybody else does anything.
+    Lock,
     /// Tell this lane's part to go on.
     Go(Vec<(usize, Go)>),
     /// Ask the control thread [`Transaction::question`] when there is credit.
@@ -206,6 +208,9 @@ pub(crate) struct Transaction {
     script: Option<Box<Scripted>>,
     /// Keys that scripts have declared, and whether exclusively.
     declared: BTreeMap<LockName, bool>,
+    /// Its script runs without locks: all that it has declared is this lane's, and nobody holds it. Before anybody else does anything
+    /// it is over or has its locks.
+    is_unlocked: bool,
     /// It locks all databases on all lanes: a script uses what it has not declared.
     holds_all: bool,
     /// What stands against the call at hand of a script.
@@ -278,6 +283,7 @@ impl Transaction {
             database_count: 0,
             script: None,
             declared: BTreeMap::new(),
+            is_unlocked: false,
             holds_all: false,
             stray: None,
             script_lines: Vec::new(),
@@ -356,7 +362,7 @@ impl Transaction {
     ) -> After {
         match self.phase {
             Phase::Planning => self.plan(space, around, budget),
-            Phase::Arranging { .. } => self.arrange(space, budget),
+            Phase::Arranging { .. } => self.arrange(space, around, budget),
             Phase::Combining => self.combine(space, around, budget),
             Phase::Scripting => self.run_script(space, around, budget),
             Phase::Over => After::Ended,
@@ -505,6 +511,7 @@ impl Transaction {
         self.watched_at = 0;
         self.lanes.clear();
         self.declared.clear();
+        self.is_unlocked = false;
         self.grant = Grant::default();
     }
 

@@ -438,7 +438,12 @@ impl Lane {
         let mut bytes_left = BYTES_PER_TURN;
         let mut receive_left = RECEIVE_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
-        while clients_left > 0 && commands_left > 0 && bytes_left > 0 && receive_left > 0 {
+        while clients_left > 0
+            && commands_left > 0
+            && bytes_left > 0
+            && receive_left > 0
+            && !self.core.has_done_enough()
+        {
             let mut input_size = 0;
             let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
@@ -495,14 +500,8 @@ impl Lane {
         for delivery in std::mem::take(&mut self.core.deliveries) {
             match self.clients.get_mut(delivery.client) {
                 Some(client) => {
-                    client.replies.fill(delivery.slot, delivery.content);
-                    if let Some(db) = delivery.db {
-                        client.db = db;
-                    }
-                    if let Some(stand_in) = delivery.stand_in {
-                        client.become_as(*stand_in);
-                    }
                     self.stirred.push(delivery.client);
+                    client.take(delivery);
                 }
                 None => {
                     self.core.forget_reply(Reply::Content(delivery.content));

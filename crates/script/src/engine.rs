@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Thread, VmState};
+use mlua::{Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, VmState};
 
 use crate::convert::Names;
 use crate::run::Run;
@@ -33,8 +33,35 @@ pub struct Engine {
     globals: Table,
     clone_table: Function,
     run: Function,
-    loaded: BTreeMap<Sha, Function>,
+    loaded: BTreeMap<Sha, Loaded>,
     memory_size_max: usize,
+}
+
+struct Loaded {
+    function: Function,
+    /// Of its last run, for the next one.
+    seat: Option<Seat>,
+}
+
+/// Where a run takes place. A run that has come to its end leaves it as it found it, since nothing but KEYS and ARGV can be changed by
+/// a script; to make one is half of what a short script costs.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    pub(crate) thread: Thread,
+    /// The globals, read-only.
+    pub(crate) env: Table,
+    /// The script, which has these globals.
+    pub(crate) function: Function,
+}
+
+impl Seat {
+    fn set_lists(&self, names: &Names, keys: impl IntoLua, args: impl IntoLua) -> mlua::Result<()> {
+        self.env.set_readonly(false);
+        self.env.raw_set(&names.keys, keys)?;
+        self.env.raw_set(&names.args, args)?;
+        self.env.set_readonly(true);
+        Ok(())
+    }
 }
 
 impl std::fmt::Debug for Engine {
@@ -100,8 +127,7 @@ impl Engine {
             // That has freed what there was to free.
             self.prepare(program, keys, args).map_err(|_| text)
         });
-        let (thread, env, function) = prepared?;
-        Ok(Run::new(*program.sha(), is_read_only, thread, env, function, Arc::clone(&self.host)))
+        Ok(Run::new(*program.sha(), is_read_only, prepared?, Arc::clone(&self.host)))
     }
 
     /// Adds to the KEYS of a run that has not gone on yet, or to its ARGV: for those that are too many for one step.
@@ -112,7 +138,8 @@ impl Engine {
         self.host.note_garbage(true);
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
-            let table: Table = run.env().raw_get(if are_keys { "KEYS" } else { "ARGV" })?;
+            let name = if are_keys { &engine.names.keys } else { &engine.names.args };
+            let table: Table = run.env().raw_get(name)?;
             let count = table.raw_len();
             for (index, item) in items.iter().enumerate() {
                 table.raw_set(count + index + 1, engine.lua.create_string(item)?)?;
@@ -141,26 +168,39 @@ impl Engine {
         self.lua.set_memory_limit(size).expect("the interpreter's memory is ours");
     }
 
-    fn prepare(
-        &mut self,
-        program: &Program,
-        keys: &[&[u8]],
-        args: &[&[u8]],
-    ) -> mlua::Result<(Thread, Table, Function)> {
+    fn prepare(&mut self, program: &Program, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Seat> {
+        let seat = match self.loaded.get_mut(program.sha()).and_then(|loaded| loaded.seat.take()) {
+            Some(seat) => seat,
+            None => self.make_seat(program)?,
+        };
+        seat.set_lists(&self.names, self.list(keys)?, self.list(args)?)?;
+        Ok(seat)
+    }
+
+    fn make_seat(&mut self, program: &Program) -> mlua::Result<Seat> {
         let function = match self.loaded.get(program.sha()) {
-            Some(function) => function.clone(),
+            Some(loaded) => loaded.function.clone(),
             None => self.load(program)?,
         };
         let env: Table = self.clone_table.call(&self.globals)?;
-        env.raw_set("KEYS", self.list(keys)?)?;
-        env.raw_set("ARGV", self.list(args)?)?;
         env.raw_set("_G", &env)?;
         env.set_readonly(true);
         env.set_safeenv(true);
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.run.clone())?;
-        Ok((thread, env, function))
+        Ok(Seat { thread, env, function })
+    }
+
+    /// Keeps the seat of a run that has come to its end. Without memory for that it goes.
+    pub(crate) fn keep(&mut self, sha: &Sha, seat: Seat) {
+        let is_cleared = self.roomily(ITEM_SIZE, |engine| {
+            let reset = seat.thread.reset(engine.run.clone());
+            reset.and_then(|()| seat.set_lists(&engine.names, false, false)).is_ok()
+        });
+        if is_cleared && let Some(loaded) = self.loaded.get_mut(sha) {
+            loaded.seat = Some(seat);
+        }
     }
 
     fn load(&mut self, program: &Program) -> mlua::Result<Function> {
@@ -174,7 +214,7 @@ impl Engine {
         if self.loaded.len() >= LOADED_COUNT_MAX {
             self.loaded.clear();
         }
-        self.loaded.insert(*program.sha(), function.clone());
+        self.loaded.insert(*program.sha(), Loaded { function: function.clone(), seat: None });
         Ok(function)
     }
 

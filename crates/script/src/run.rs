@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use mlua::{Function, MultiValue, Table, Thread, Value};
+use mlua::{MultiValue, Table, Value};
 use wire::Proto;
 use wire::client::Reply;
 
 use crate::convert::{self, size_in_lua, text};
+use crate::engine::Seat;
 use crate::random::Random;
 use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
 use crate::{Engine, Sha, program};
@@ -40,10 +41,9 @@ pub enum Step {
 pub struct Run {
     sha: Sha,
     is_read_only: bool,
-    thread: Thread,
-    env: Table,
-    /// Until the first resume.
-    function: Option<Function>,
+    /// Until it ends.
+    seat: Option<Seat>,
+    has_begun: bool,
     is_waiting_for_reply: bool,
     proto: Proto,
     seeded: Option<Random>,
@@ -70,20 +70,12 @@ enum Next {
 }
 
 impl Run {
-    pub(crate) fn new(
-        sha: Sha,
-        is_read_only: bool,
-        thread: Thread,
-        env: Table,
-        function: Function,
-        host: Arc<Host>,
-    ) -> Run {
+    pub(crate) fn new(sha: Sha, is_read_only: bool, seat: Seat, host: Arc<Host>) -> Run {
         Run {
             sha,
             is_read_only,
-            thread,
-            env,
-            function: Some(function),
+            seat: Some(seat),
+            has_begun: false,
             is_waiting_for_reply: false,
             proto: Proto::Resp2,
             seeded: None,
@@ -92,7 +84,11 @@ impl Run {
     }
 
     pub(crate) fn env(&self) -> &Table {
-        &self.env
+        &self.seat().env
+    }
+
+    fn seat(&self) -> &Seat {
+        self.seat.as_ref().expect("a run that has ended is not asked for more")
     }
 
     /// The script's name.
@@ -123,10 +119,10 @@ impl Run {
             "each call gets its reply, and nothing else does"
         );
         self.is_waiting_for_reply = false;
-        self.host.start(fuel, cpu_ns, &self.thread);
+        self.host.start(fuel, cpu_ns, &self.seat().thread);
         {
             let mut talk = self.host.talk();
-            (talk.proto, talk.seeded, talk.env) = (self.proto, self.seeded, Some(self.env.clone()));
+            (talk.proto, talk.seeded, talk.env) = (self.proto, self.seeded, Some(self.env().clone()));
         }
         let step = self.go_on(engine, answer);
         {
@@ -137,23 +133,25 @@ impl Run {
     }
 
     fn go_on(&mut self, engine: &mut Engine, answer: Option<Reply>) -> Step {
-        let mut input = match (self.function.take(), answer) {
-            (Some(function), _) => MultiValue::from_iter([Value::Function(function)]),
-            (None, Some(reply)) => match self.answer(engine, reply) {
+        let mut input = match answer {
+            None if !std::mem::replace(&mut self.has_begun, true) => {
+                MultiValue::from_iter([Value::Function(self.seat().function.clone())])
+            }
+            None => MultiValue::new(),
+            Some(reply) => match self.answer(engine, reply) {
                 Ok(input) => input,
                 Err(_) => return self.fail(engine.out_of_memory(), None),
             },
-            (None, None) => MultiValue::new(),
         };
         loop {
-            let output = match self.thread.resume::<MultiValue>(input) {
+            let output = match self.seat().thread.resume::<MultiValue>(input) {
                 Ok(output) => output.into_vec(),
                 Err(error) => return self.broken(engine, &error),
             };
             if let Some(text) = self.host.meter.doom() {
                 return self.fail(format!("ERR {text}"), None);
             }
-            if !self.thread.is_resumable() {
+            if !self.seat().thread.is_resumable() {
                 return self.done(engine, &output);
             }
             let next = match self.next(engine, &output) {
@@ -199,14 +197,18 @@ impl Run {
         }
     }
 
-    fn done(&self, engine: &mut Engine, output: &[Value]) -> Step {
+    fn done(&mut self, engine: &mut Engine, output: &[Value]) -> Step {
         let value = output.get(1).unwrap_or(&Value::Nil);
         if output.first() != Some(&Value::Boolean(true)) {
             return self.failed(engine, value);
         }
         let proto = self.host.talk().proto;
         let mut budget = engine.reply_size_max();
-        match engine.names.reply(value, proto, 0, &mut budget) {
+        let reply = engine.names.reply(value, proto, 0, &mut budget);
+        if let Some(seat) = self.seat.take() {
+            engine.keep(&self.sha, seat);
+        }
+        match reply {
             Some(reply) => Step::Done(reply),
             None => self.fail("ERR the script's reply is larger than script-memory-limit".to_owned(), None),
         }

@@ -9,16 +9,49 @@ use super::{Core, Delivery, Runnable};
 use crate::SLICE;
 use crate::admin::Report;
 use crate::client::Port;
+use crate::dispatch::{Caller, Flow};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::slab::Handle;
 use crate::transaction::{After, Go, PartAnswer, Surroundings, Transaction};
 
 impl Core {
-    /// Begins a transaction. Its reply will come as a delivery.
-    pub(crate) fn begin_transaction(&mut self, transaction: Transaction) {
+    /// Begins a transaction, and goes on with it for a slice, unless it has to wait for others, or transactions have done enough of
+    /// that in this turn. What it comes to, if it is over by then; else that will come as a delivery.
+    pub(crate) fn begin_transaction(&mut self, transaction: Transaction) -> Option<Delivery> {
         self.stats.transactions += 1;
+        let (client, slot) = (transaction.client, transaction.slot);
         let handle = self.transactions.insert(transaction);
-        self.step_transaction(handle, &mut SLICE.clone());
+        let mut budget = SLICE;
+        // What it brings about comes behind what others have to do, which is not its business.
+        let (heard_count, runnable_count) = (self.heard.len(), self.runnable.len());
+        self.step_transaction(handle, &mut budget);
+        while !budget.is_spent() && !self.at_once_left.is_spent() {
+            if self.heard.len() > heard_count
+                && let Some((handle, answer)) = self.heard.pop_back()
+            {
+                self.hear_part(handle, self.id, answer);
+            } else if self.runnable.len() > runnable_count
+                && let Some(runnable) = self.runnable.pop_back()
+            {
+                self.step(runnable, &mut budget);
+            } else {
+                break;
+            }
+        }
+        let (elements, bytes) = (SLICE.elements - budget.elements, SLICE.bytes - budget.bytes);
+        self.at_once_left.spend(elements as usize, bytes as usize);
+        self.deliveries.pop_if(|delivery| (delivery.client, delivery.slot) == (client, slot))
+    }
+
+    /// The same for a command that is being dispatched.
+    pub(crate) fn transact(&mut self, caller: &mut Caller<'_>, transaction: Transaction) -> Flow {
+        match self.begin_transaction(transaction) {
+            None => Flow::Block,
+            Some(delivery) => {
+                caller.client.take(delivery);
+                Flow::Next
+            }
+        }
     }
 
     pub(super) fn step_transaction(&mut self, handle: Handle<Transaction>, budget: &mut Budget) {
@@ -64,6 +97,10 @@ impl Core {
                         self.starved.push_back((handle, lanes));
                     }
                 }
+            }
+            After::Lock => {
+                let is_asked = self.try_prepare(handle, 0..1);
+                assert!(is_asked, "a lane needs no credit to ask itself");
             }
             After::Ask => {
                 self.questioners.push_back(handle);

@@ -57,7 +57,7 @@ impl Transaction {
         self.lanes.sort_by_key(|part| part.lane);
         self.phase = Phase::Arranging { order };
         (self.at, self.alone_end) = ((0, 0), 0);
-        self.arrange(space, budget)
+        self.arrange(space, around, budget)
     }
 
     /// Takes another page of what MULTI has queued; false when there is none.
@@ -259,7 +259,12 @@ impl Transaction {
     }
 
     /// Every lane has its place: commands are told. Then it is decided how to lock.
-    pub(super) fn arrange(&mut self, space: &mut Keyspace, budget: &mut Budget) -> After {
+    pub(super) fn arrange(
+        &mut self,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+        budget: &mut Budget,
+    ) -> After {
         let Phase::Arranging { order } = &self.phase else { unreachable!("lanes are arranged once") };
         let end = self.commands.len().min(self.at.0 + budget.elements as usize);
         budget.spend(end - self.at.0, 0);
@@ -275,13 +280,18 @@ impl Transaction {
             }
         }
         self.at.0 = end;
-        if end < self.commands.len() { After::Again } else { self.lock() }
+        if end < self.commands.len() { After::Again } else { self.lock(space, around, budget) }
     }
 
     /// Everything is planned: how to lock.
-    fn lock(&mut self) -> After {
+    fn lock(&mut self, space: &mut Keyspace, around: &Surroundings<'_>, budget: &mut Budget) -> After {
         if self.lanes.is_empty() {
             return self.begin_stage();
+        }
+        if self.needs_no_locks_yet(around) {
+            self.is_unlocked = true;
+            self.begin_stage();
+            return self.run_script(space, around, budget);
         }
         let is_short = self.lanes.iter().all(|part| part.names.len() <= NAMES_PER_STEP);
         self.kind = if self.lanes.len() == 1 {
@@ -301,6 +311,15 @@ impl Transaction {
             self.phase = Phase::Locking { asked, awaited: asked, is_refused: false };
         }
         After::Prepare(0..asked)
+    }
+
+    /// Whether it is one script, and all that it has declared is this lane's and free.
+    fn needs_no_locks_yet(&self, around: &Surroundings<'_>) -> bool {
+        let is_script = !self.is_multi && self.commands[0].plan == Plan::Script;
+        match &self.lanes[..] {
+            [part] if is_script && part.lane == around.lane => part.names.are_free(around.locks),
+            _ => false,
+        }
     }
 
     /// Whether the lanes may run everything as soon as they have their locks: there is one, or no locks at all, and one stage.

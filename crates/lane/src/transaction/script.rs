@@ -10,6 +10,7 @@
 //! A script that has written can't begin again: an undeclared key is an error of that call then, and the script is known for it, so
 //! that it holds everything from the beginning the next time.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use script::{Run, Step};
@@ -99,6 +100,12 @@ impl Transaction {
         space.now.unix_ms = self.grant.at_ms;
         let after = self.go_on_with_script(space, around, budget);
         space.now.unix_ms = now_ms;
+        if self.is_unlocked && !matches!(after, After::Reply(..)) {
+            // What it was about to do it does again when it has them.
+            self.is_unlocked = false;
+            self.phase = Phase::Locking { asked: 1, awaited: 1, is_refused: false };
+            return After::Lock;
+        }
         after
     }
 
@@ -140,7 +147,7 @@ impl Transaction {
                 let mut words = words_of(args, script.given, budget);
                 words.truncate(end - script.given);
                 script.given += words.len();
-                let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+                let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
                 if let Err(text) = space.scripts.engine().add(&script.run, are_keys, &words) {
                     return self.end_script(Reply::Error(text.into_bytes()), space, around, budget);
                 }
@@ -190,7 +197,7 @@ impl Transaction {
         }
         let is_read_only = is_read_only(command) || flags.no_writes;
         let words = words_of(args, keys.start, budget);
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         let (first, others) = words.split_at(keys.len().min(words.len()));
         let begun = space.scripts.engine().begin(&program, is_read_only, first, others);
         let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
@@ -389,6 +396,9 @@ impl Transaction {
     }
 
     fn send_call(&mut self, index: usize) -> After {
+        if self.is_unlocked {
+            return After::Again;
+        }
         let script = self.script.as_mut().expect("it calls");
         script.call.as_mut().expect("it calls").stage = Stage::Away;
         if script.allows_oom {
@@ -483,7 +493,7 @@ fn resolve_call(
 }
 
 /// So many of the arguments from one on as a slice has room for: one at least, if there is one.
-fn words_of(args: Args<'_>, from: usize, budget: &mut Budget) -> Vec<Vec<u8>> {
+fn words_of<'a>(args: Args<'a>, from: usize, budget: &mut Budget) -> Vec<Cow<'a, [u8]>> {
     let mut words = Vec::new();
     while from + words.len() < args.len() && (words.is_empty() || !budget.is_spent()) {
         let word = bytes_of(args.get(from + words.len()));
@@ -509,7 +519,11 @@ fn to_reply(content: &Content, size_max: usize) -> Reply {
     if content.size() > size_max {
         return Reply::Error(b"ERR the reply is larger than script-memory-limit".to_vec());
     }
-    match Collector::default().next(&content.to_vec()) {
+    let all = match content.front() {
+        front if front.len() == content.size() => Cow::Borrowed(front),
+        _ => Cow::Owned(content.to_vec()),
+    };
+    match Collector::default().next(&all) {
         Ok((Some(reply), _)) => reply,
         Ok((None, _)) | Err(_) => unreachable!("a lane's reply is a whole one"),
     }
