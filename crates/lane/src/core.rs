@@ -62,8 +62,8 @@ enum Runnable {
 const SLICES_PER_TURN: usize = 16;
 /// What they may cost together: four of those that spend their elements, which cost more than bytes do.
 const WORK_PER_TURN: Budget = Budget::new(4 * SLICE.elements, 16 * SLICE.bytes);
-/// What transactions may do in a turn, beside that, at once when their clients' commands come: see [`Core::begin_transaction`]. When
-/// it is spent no client is served any more in that turn.
+/// What transactions may do in a turn, beside that, at once when they come, see [`Core::begin_transaction`]: those of clients, and as
+/// much again those that other lanes have sent. When it is spent no more clients are served in that turn, or asks.
 const AT_ONCE_PER_TURN: Budget = Budget::new(2 * SLICE.elements, 4 * SLICE.bytes);
 
 /// An order of the control thread that is not carried out yet.
@@ -214,7 +214,12 @@ impl Core {
             || self.held.are_released()
     }
 
-    /// See [`AT_ONCE_PER_TURN`].
+    /// From now on transactions may do as much at once as they may in a turn.
+    pub(crate) fn allow_at_once(&mut self) {
+        self.at_once_left = AT_ONCE_PER_TURN;
+    }
+
+    /// Transactions have done at once what they may.
     pub(crate) fn has_done_enough(&self) -> bool {
         self.at_once_left.is_spent()
     }
@@ -262,8 +267,7 @@ impl Core {
         let mode = mode_of(call.command);
         let step = usize::from(call.command.keys.step.max(1));
         key_range(call.command, call.args.len()).step_by(step).any(|index| {
-            let is_held =
-                |name: LockName| self.locks.conflicts(name, mode);
+            let is_held = |name: LockName| self.locks.conflicts(name, mode);
             commands::lock_names(&self.space, call, index).any(is_held)
         })
     }
@@ -397,7 +401,7 @@ impl Core {
             }
             Origin::Ask { lane, client, slot, charge } => {
                 let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
-                self.peer(lane).answer(head, &[], content);
+                self.peer(lane).answer_with(head, content);
                 self.next_in_line((lane, client));
             }
             Origin::Transaction { .. } => unreachable!("a transaction's part has results"),
@@ -467,7 +471,6 @@ impl Core {
 
     /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
     pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
-        self.at_once_left = AT_ONCE_PER_TURN;
         self.tell_untold();
         self.ask_control();
         for _ in 0..self.starved.len() {

@@ -42,6 +42,11 @@ impl Caller<'_> {
         Caller { client: self.client, handle: self.handle, output }
     }
 
+    /// Keeps the place of the reply of the command at hand, which comes later.
+    pub(crate) fn open(&mut self) -> Origin {
+        Origin::Client { client: self.handle, slot: self.client.replies.open() }
+    }
+
     /// Takes the reply of the command at hand.
     #[inline]
     pub(crate) fn sink(&mut self) -> Sink<'_> {
@@ -326,7 +331,7 @@ impl Core {
             return Flow::Next;
         }
         let pending = Pending {
-            origin: Origin::Client { client: caller.handle, slot: caller.client.replies.open() },
+            origin: caller.open(),
             port: caller.client.port,
             proto: caller.client.proto,
             db: caller.client.db,
@@ -482,7 +487,9 @@ impl Core {
         if let Some(flow) = self.barrier(caller.client, input) {
             return flow;
         }
-        self.transact_command(caller, command, input, None)
+        let origin = caller.open();
+        let transaction = transaction_of(caller, origin, command, input);
+        self.transact(caller, transaction)
     }
 
     /// EVAL and its like.
@@ -504,31 +511,48 @@ impl Core {
         if let Some(text) = self.stray(caller.client, command, &input.args()) {
             return caller.refuse(&text);
         }
-        let stand_in = Some(Box::new(caller.client.stand_in()));
-        self.transact_command(caller, command, input, stand_in)
+        if let Some(lane) = self.lane_of_script(caller.client, input.args()) {
+            return self.send_script(caller, lane, command, input);
+        }
+        let origin = caller.open();
+        let transaction = script_of(caller, origin, command, input);
+        self.transact(caller, transaction)
     }
 
-    fn transact_command(
+    /// The other lane that owns all keys of a script, if there is one. Who monitors sees what a script calls behind the script, as its
+    /// client's lane has it.
+    fn lane_of_script(&self, client: &Client, args: Args<'_>) -> Option<u16> {
+        if self.lane_count == 1 || client.port == Port::Lane || self.monitoring.is_on {
+            return None;
+        }
+        // Planning looks at what is behind these.
+        let keys = scripts::keys_of(args).ok().filter(|keys| keys.len() <= NAMES_PER_STEP)?;
+        let mut owners = keys.map(|index| self.map.owner_of(args.flat(index)).0);
+        let owner = owners.next().filter(|&owner| owner != self.id)?;
+        owners.all(|other| other == owner).then_some(owner)
+    }
+
+    /// A script runs on the lane of its keys, where each of its calls is no further than that.
+    fn send_script(
         &mut self,
         caller: &mut Caller<'_>,
+        owner: u16,
         command: &'static Command,
         input: &mut Input<'_>,
-        stand_in: Option<Box<Client>>,
     ) -> Flow {
-        let slot = caller.client.replies.open();
-        let request = input.take_request();
-        let mut transaction = Transaction::of_command(
-            caller.handle,
-            slot,
-            caller.client.proto,
-            command,
-            request,
-            caller.client.db,
-        );
-        transaction.port = caller.client.port;
-        transaction.local = caller.client.local;
-        transaction.stand_in = stand_in;
-        self.transact(caller, transaction)
+        let peer = self.peer(owner);
+        let charge = peer.charge(answer_size(command.id));
+        if !peer.can_ask(0, 0, charge) {
+            return halt(input);
+        }
+        let (client, slot) = (caller.handle.to_bits(), caller.client.replies.open());
+        let origin = Origin::Ask { lane: self.id, client, slot, charge };
+        let transaction = script_of(caller, origin, command, input);
+        let (id, kind) = (u16::from(command.id as u8), AskKind::Transaction);
+        let head = AskHead { client, slot, charge, db: 0, id, key_slot: 0, proto: 0, kind };
+        self.peer(owner).send(head, transaction);
+        self.stats.dialects[caller.client.dialect as usize].forwarded += 1;
+        Flow::Block
     }
 
     fn dispatch_connection(
@@ -611,6 +635,33 @@ impl Core {
         }
         client.replies.into_contents().for_each(|content| self.space.discard_content(content));
     }
+}
+
+/// A client's command as a transaction.
+fn transaction_of(
+    caller: &Caller<'_>,
+    origin: Origin,
+    command: &'static Command,
+    input: &mut Input<'_>,
+) -> Transaction {
+    let client = &*caller.client;
+    let request = input.take_request();
+    let mut transaction = Transaction::of_command(origin, client.proto, command, request, client.db);
+    transaction.port = client.port;
+    transaction.local = client.local;
+    transaction
+}
+
+/// The same of a script, which may call commands that concern the connection.
+fn script_of(
+    caller: &Caller<'_>,
+    origin: Origin,
+    command: &'static Command,
+    input: &mut Input<'_>,
+) -> Transaction {
+    let mut transaction = transaction_of(caller, origin, command, input);
+    transaction.stand_in = Some(Box::new(caller.client.stand_in()));
+    transaction
 }
 
 /// Whether a client has to say its password first.

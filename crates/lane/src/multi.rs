@@ -84,16 +84,15 @@ impl Core {
             return caller.refuse(CROSSSLOT);
         }
         let client = &mut *caller.client;
-        let slot = client.replies.open();
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
         let watcher = (!names.is_empty()).then(|| client.watcher(self.id, caller.handle.to_bits()));
         client.watch.round = client.watch.round.wrapping_add(1);
         let stand_in = multi.queued.concerns_client.then(|| Box::new(client.stand_in()));
         let queued = multi.queued.commands;
-        let mut transaction =
-            Transaction::of_multi(caller.handle, slot, client.proto, client.db, queued, watcher, names);
-        transaction.port = client.port;
-        transaction.local = client.local;
+        let (proto, db, origin) = (client.proto, client.db, caller.open());
+        let mut transaction = Transaction::of_multi(origin, proto, db, queued, watcher, names);
+        transaction.port = caller.client.port;
+        transaction.local = caller.client.local;
         transaction.lines = self.monitoring.exec.take();
         transaction.stand_in = stand_in;
         self.transact(caller, transaction)
@@ -206,9 +205,9 @@ impl Core {
         }
         client.watch.names.append(&mut names);
         let watcher = client.watcher(self.id, caller.handle.to_bits());
-        let slot = client.replies.open();
+        let db = client.db;
         let request = input.take_request();
-        let transaction = Transaction::of_watch(caller.handle, slot, command, request, client.db, watcher);
+        let transaction = Transaction::of_watch(caller.open(), command, request, db, watcher);
         self.transact(caller, transaction)
     }
 

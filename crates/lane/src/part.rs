@@ -55,7 +55,8 @@ impl Names {
     /// Whether all can be had in one step, and nobody has any of them or waits for it.
     pub(crate) fn are_free(&self, locks: &Locks) -> bool {
         self.is_short()
-            && (locks.is_empty() || !self.first_page().iter().any(|&(name, mode)| locks.conflicts(name, mode)))
+            && (locks.is_empty()
+                || !self.first_page().iter().any(|&(name, mode)| locks.conflicts(name, mode)))
     }
 
     fn next_page(&mut self) -> Option<Vec<(LockName, Mode)>> {

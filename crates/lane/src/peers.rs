@@ -20,7 +20,7 @@ use crate::admin::{Order, Question, Report};
 use crate::locks::Refusal;
 use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::transaction::{Grant, Prepare, Results};
+use crate::transaction::{Grant, Prepare, Results, Transaction};
 
 use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, args_size};
 pub(crate) use frames::{
@@ -129,6 +129,12 @@ impl Peer {
         self.asks.push(&[&head.encode(0)], Some(Parcel::Request(Box::new(request))));
     }
 
+    /// Sends a transaction to the lane that owns all its keys. [`Peer::can_ask`] has just said yes.
+    pub(crate) fn send(&mut self, head: AskHead, transaction: Transaction) {
+        self.answer_credit -= usize::from(head.charge);
+        self.asks.push(&[&head.encode(0)], Some(Parcel::Transaction(Box::new(transaction))));
+    }
+
     /// Whether a transaction's part can be asked for now, with everything it will ever need.
     pub(crate) fn can_prepare(&mut self) -> bool {
         self.control_credit > 0
@@ -193,6 +199,18 @@ impl Peer {
                 whole
             };
             self.answers.push(&[&head.encode()], Some(Parcel::Content(Box::new(content))));
+        }
+    }
+
+    /// As [`Peer::answer`], for a reply that is kept.
+    pub(crate) fn answer_with(&mut self, head: AnswerHead, content: Content) {
+        let front = content.front();
+        if front.len() == content.size()
+            && frame_size(ANSWER_HEADER + front.len()) <= usize::from(head.charge)
+        {
+            self.answer(head, front, Content::default());
+        } else {
+            self.answer(head, &[], content);
         }
     }
 

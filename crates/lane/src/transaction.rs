@@ -29,7 +29,7 @@ use crate::locks::{Kind, LockName, Locks, Refusal};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
 use crate::paged::Paged;
-use crate::part::{Job, Names, Outcome, Work};
+use crate::part::{Job, Names, Origin, Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::slab::Handle;
@@ -167,8 +167,8 @@ struct Share {
 
 /// See the top of this file.
 pub(crate) struct Transaction {
-    pub(crate) client: Handle<Client>,
-    pub(crate) slot: u32,
+    /// Whose it is: a client's of this lane, or of another lane that has sent it here because it owns the keys.
+    pub(crate) origin: Origin,
     pub(crate) port: Port,
     /// Where its client connected to.
     pub(crate) local: Address,
@@ -239,8 +239,7 @@ pub(crate) struct Surroundings<'a> {
 impl Transaction {
     /// One command over several lanes or many slices.
     pub(crate) fn of_command(
-        client: Handle<Client>,
-        slot: u32,
+        origin: Origin,
         proto: Proto,
         command: &'static Command,
         request: Request,
@@ -254,8 +253,7 @@ impl Transaction {
         };
         let planned = Planned::new(command, request, db);
         Transaction {
-            client,
-            slot,
+            origin,
             port: Port::Shared,
             local: Address::Unix,
             stand_in: None,
@@ -294,8 +292,7 @@ impl Transaction {
 
     /// The commands queued by MULTI, run by EXEC.
     pub(crate) fn of_multi(
-        client: Handle<Client>,
-        slot: u32,
+        origin: Origin,
         proto: Proto,
         db: u16,
         queued: Paged<(&'static Command, Request)>,
@@ -303,7 +300,7 @@ impl Transaction {
         watched: Vec<(u16, LockName)>,
     ) -> Transaction {
         let exec = lookup(b"exec").expect("EXEC is in the table");
-        let mut transaction = Transaction::of_command(client, slot, proto, exec, Request::default(), db);
+        let mut transaction = Transaction::of_command(origin, proto, exec, Request::default(), db);
         transaction.is_multi = true;
         (transaction.queued, transaction.commands) = (queued, Paged::default());
         transaction.watcher = watcher;
@@ -313,14 +310,13 @@ impl Transaction {
 
     /// WATCH: the keys' lanes note who watches; nothing is locked.
     pub(crate) fn of_watch(
-        client: Handle<Client>,
-        slot: u32,
+        origin: Origin,
         command: &'static Command,
         request: Request,
         db: u16,
         watcher: WatcherId,
     ) -> Transaction {
-        let mut transaction = Transaction::of_command(client, slot, Proto::Resp2, command, request, db);
+        let mut transaction = Transaction::of_command(origin, Proto::Resp2, command, request, db);
         transaction.watcher = Some(watcher);
         transaction
     }

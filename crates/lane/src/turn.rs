@@ -398,6 +398,7 @@ impl Lane {
         if senders.is_empty() {
             return 0;
         }
+        self.core.allow_at_once();
         let mut ask_count = 0;
         let Lane { core, clients, stirred, handovers, .. } = self;
         let mut left = Senders::default();
@@ -411,7 +412,7 @@ impl Lane {
             });
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;
-            if served_count == ASKS_PER_PEER || !is_through {
+            if served_count == ASKS_PER_PEER || !is_through || core.has_done_enough() {
                 left.insert(sender);
             }
             self.sender_next = sender + 1;
@@ -434,6 +435,7 @@ impl Lane {
                 enqueue(ready, handle, client);
             }
         }
+        self.core.allow_at_once();
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let mut receive_left = RECEIVE_PER_TURN;

@@ -10,7 +10,8 @@ use crate::SLICE;
 use crate::admin::Report;
 use crate::client::Port;
 use crate::dispatch::{Caller, Flow};
-use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::part::Origin;
+use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel};
 use crate::slab::Handle;
 use crate::transaction::{After, Go, PartAnswer, Surroundings, Transaction};
 
@@ -19,7 +20,7 @@ impl Core {
     /// that in this turn. What it comes to, if it is over by then; else that will come as a delivery.
     pub(crate) fn begin_transaction(&mut self, transaction: Transaction) -> Option<Delivery> {
         self.stats.transactions += 1;
-        let (client, slot) = (transaction.client, transaction.slot);
+        let origin = transaction.origin;
         let handle = self.transactions.insert(transaction);
         let mut budget = SLICE;
         // What it brings about comes behind what others have to do, which is not its business.
@@ -40,7 +41,8 @@ impl Core {
         }
         let (elements, bytes) = (SLICE.elements - budget.elements, SLICE.bytes - budget.bytes);
         self.at_once_left.spend(elements as usize, bytes as usize);
-        self.deliveries.pop_if(|delivery| (delivery.client, delivery.slot) == (client, slot))
+        self.deliveries
+            .pop_if(|Delivery { client, slot, .. }| Origin::Client { client: *client, slot: *slot } == origin)
     }
 
     /// The same for a command that is being dispatched.
@@ -120,7 +122,7 @@ impl Core {
             }
             After::Reply(mut content, gos) => {
                 let transaction = self.transactions.get_mut(handle).expect("it has just spoken");
-                let (client, slot, db) = (transaction.client, transaction.slot, transaction.db_after);
+                let (origin, db) = (transaction.origin, Some(transaction.db_after));
                 let unwatch = transaction.take_watched();
                 let watching = transaction.begun_watch();
                 let (lines, has_run) = (transaction.lines.take(), !transaction.is_aborted());
@@ -131,7 +133,16 @@ impl Core {
                 if let Some(lines) = lines {
                     self.show_exec(&lines, has_run);
                 }
-                self.deliveries.push(Delivery { client, slot, content, db: Some(db), watching, stand_in });
+                match origin {
+                    Origin::Client { client, slot } => {
+                        self.deliveries.push(Delivery { client, slot, content, db, watching, stand_in });
+                    }
+                    Origin::Ask { lane, client, slot, charge } => {
+                        let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
+                        self.peer(lane).answer_with(head, content);
+                    }
+                    Origin::Transaction { .. } => unreachable!("transactions have parts"),
+                }
                 if let Some((id, lanes)) = unwatch {
                     self.unwatch(id, lanes);
                 }

@@ -168,7 +168,7 @@ impl Core {
         lines_left > 0
     }
 
-    /// Serves up to `count` asks of a lane; says how many.
+    /// Serves up to `count` asks of a lane, fewer when transactions have done enough; says how many.
     pub(crate) fn hear_asks(&mut self, lane: u16, count: usize, meter: &impl Meter) -> usize {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
@@ -180,7 +180,7 @@ impl Core {
             self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
         }
         let mut routes = [None; ASKS_AHEAD];
-        while served < count && !peer.asks_in.is_empty() {
+        while served < count && !peer.asks_in.is_empty() && !self.has_done_enough() {
             let place = served % ASKS_AHEAD;
             if place == 0 {
                 routes = self.approach_asks(&peer);
@@ -219,6 +219,16 @@ impl Core {
                     self.admit_prepared(lane, *prepare);
                     peer = self.peers[at].take().expect("just put back");
                 }
+                AskKind::Transaction => {
+                    let Some(Parcel::Transaction(transaction)) = peer.asks_in.take_parcel() else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    peer.asks_in.pop();
+                    self.peers[at] = Some(peer);
+                    self.stats.asks_served += 1;
+                    self.begin_transaction(*transaction);
+                    peer = self.peers[at].take().expect("just put back");
+                }
                 AskKind::Order => {
                     let order = peer.asks_in.take_parcel();
                     peer.asks_in.pop();
@@ -235,7 +245,7 @@ impl Core {
                     unreachable!("only the control thread is asked questions")
                 }
             }
-            let command = matches!(head.kind, AskKind::Inline | AskKind::Request)
+            let command = matches!(head.kind, AskKind::Inline | AskKind::Request | AskKind::Transaction)
                 .then(|| &COMMANDS[usize::from(head.id)]);
             let now = self.mark(meter);
             self.timing.note(StretchKind::Ask, command, extent, now.wrapping_sub(mark));

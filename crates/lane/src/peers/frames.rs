@@ -16,7 +16,7 @@ use crate::admin::{Order, Question, Report};
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
-use crate::transaction::{Go, Grant, Prepare, Results};
+use crate::transaction::{Go, Grant, Prepare, Results, Transaction};
 
 pub(super) const ASK_HEADER: usize = 24;
 /// Bytes that say where an argument ends.
@@ -30,6 +30,8 @@ pub(crate) enum Parcel {
     Content(Box<Content>),
     /// A command too long for its frame.
     Request(Box<Request>),
+    /// A transaction that begins on the lane that owns its keys.
+    Transaction(Box<Transaction>),
     /// A transaction's part on another lane.
     Prepare(Box<Prepare>),
     /// What a granted part does next.
@@ -65,6 +67,8 @@ pub(crate) enum AskKind {
     Question = 4,
     /// As `Question`, by a transaction.
     ExecQuestion = 5,
+    /// A whole transaction.
+    Transaction = 6,
 }
 
 /// What an answer carries.
@@ -186,6 +190,7 @@ impl AskHead {
                 3 => AskKind::Order,
                 4 => AskKind::Question,
                 5 => AskKind::ExecQuestion,
+                6 => AskKind::Transaction,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };
