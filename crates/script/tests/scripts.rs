@@ -525,6 +525,39 @@ fn nothing_leaks_from_one_run_to_another() {
 }
 
 /// What a script may have, and that the next one has it again.
+/// It begins where the last one has ended.
+#[test]
+fn nothing_is_left_of_a_script_for_its_next_run() {
+    let (mut engine, mut server) = (Engine::new(MEMORY), Server::default());
+    let source = "local seen = tostring(KEYS.mark) .. tostring(ARGV.mark) .. tostring(getmetatable(KEYS)) .. #KEYS .. KEYS[1] .. #ARGV
+        KEYS.mark, ARGV.mark, KEYS[1] = 1, 1, string.rep('x', 1000000)
+        setmetatable(KEYS, {}) table.insert(ARGV, 'more') redis.setresp(3) math.randomseed(1)
+        if ARGV[1] == 'fails' then error('boom') end
+        redis.call('get', 'a') return seen";
+    let program = Program::compile(source.as_bytes()).expect("it is a script");
+    let begin = |engine: &mut Engine, word: &str| {
+        engine.begin(&program, false, &[word.as_bytes()], &[word.as_bytes()]).expect("there is memory")
+    };
+    let mut halfway = begin(&mut engine, "halfway");
+    assert!(matches!(halfway.resume(&mut engine, None, 1_000_000, 0), Step::Call { .. }));
+    for word in ["a", "fails", "b", "dropped", "c", "fails", "fails", "d"] {
+        let mut run = begin(&mut engine, word);
+        if word == "dropped" {
+            assert!(matches!(run.resume(&mut engine, None, 1_000_000, 0), Step::Call { .. }));
+            continue;
+        }
+        let want = match word {
+            "fails" => "-ERR user_script:4: boom @4.".to_owned(),
+            _ => format!("\"nilnilnil1{word}1\""),
+        };
+        assert_eq!(show(&server.finish(&mut engine, &mut run, 1_000_000)), want);
+    }
+    let reply = halfway.resume(&mut engine, Some(Reply::Null), 1_000_000, 0);
+    assert!(matches!(reply, Step::Done(Reply::Bulk(seen)) if seen == b"nilnilnil1halfway1"));
+    while engine.tidy() {}
+    assert!(engine.memory_size() < 900_000, "{} bytes are still held", engine.memory_size());
+}
+
 #[test]
 fn memory_is_bounded() {
     let mut engine = Engine::new(MEMORY);

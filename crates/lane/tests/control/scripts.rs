@@ -310,6 +310,83 @@ fn a_script_without_end_keeps_its_keys_and_nobody_else() {
     }
 }
 
+/// Before it takes its locks, since nobody held its keys, as after.
+#[test]
+fn nobody_sees_half_of_a_script() {
+    for lanes in [1, 2] {
+        let mut world = World::new(lanes);
+        let (client, other) = (world.connect(), world.connect());
+        let script =
+            "redis.call('set', KEYS[1], 'half') for i = 1, 20000 do end redis.call('set', KEYS[1], 'whole')";
+        send(&client, &["EVAL", script, "1", "k"]);
+        world.round(0);
+        for (words, want) in [(&["SET", "other", "v"][..], "+OK\r\n"), (&["GET", "k"], "")] {
+            send(&other, words);
+            (0..2).for_each(|_| world.round(0));
+            assert_eq!(String::from_utf8_lossy(&other.read_all()), want, "{words:?} on {lanes} lanes");
+        }
+        assert_eq!(hear(&mut world, &other), "$5\r\nwhole\r\n", "on {lanes} lanes");
+        assert_eq!(hear(&mut world, &client), "$-1\r\n");
+        other.cut();
+        audit(world, client);
+    }
+}
+
+/// Whatever it calls, one ask and one answer is all that goes from lane to lane.
+#[test]
+fn a_script_runs_on_the_lane_of_its_keys() {
+    let mut world = World::new(3);
+    let clients = [0, 1].map(|lane| world.connect_by(lane, net::mem::Way::default()));
+    let key = key_of(1, 3);
+    let script = "for i = 1, 100 do redis.call('incr', KEYS[1]) end return redis.call('get', KEYS[1])";
+    // The first asks the control thread for the script.
+    for (client, want) in clients.iter().zip(["$3\r\n100\r\n", "$3\r\n200\r\n"]) {
+        assert_eq!(say(&mut world, client, &["EVAL", script, "1", &key]), want);
+    }
+    let stats = |world: &World| [0, 1, 2].map(|lane| world.lanes[lane].stats());
+    let before = stats(&world);
+    assert_eq!(say(&mut world, &clients[0], &["EVAL", script, "1", &key]), "$3\r\n300\r\n");
+    let after = stats(&world);
+    let asks: Vec<u64> = (0..3).map(|lane| after[lane].asks_served - before[lane].asks_served).collect();
+    let begun: Vec<u64> = (0..3).map(|lane| after[lane].transactions - before[lane].transactions).collect();
+    assert_eq!((asks, begun), (vec![0, 1, 0], vec![0, 1, 0]));
+    // What it calls of the client is as at home; what it has not declared is found from there.
+    let calls = "return {redis.call('ping'), redis.call('exists', KEYS[1]), redis.call('exists', ARGV[1])}";
+    let far = key_of(2, 3);
+    say(&mut world, &clients[0], &["SET", &far, "x"]);
+    assert_eq!(
+        say(&mut world, &clients[0], &["EVAL", calls, "1", &key, &far]),
+        "*3\r\n+PONG\r\n:1\r\n:1\r\n"
+    );
+    clients[1].cut();
+    let [client, _] = clients;
+    audit(world, client);
+}
+
+#[test]
+fn short_scripts_run_one_behind_the_other() {
+    for lanes in [1, 2] {
+        let mut world = World::new(lanes);
+        let client = world.connect_by(0, net::mem::Way::default());
+        let (key, script) = (key_of(0, lanes), "return redis.call('incr', KEYS[1])");
+        assert_eq!(say(&mut world, &client, &["EVAL", script, "1", &key]), ":1\r\n");
+        (0..30).for_each(|_| send(&client, &["EVAL", script, "1", &key]));
+        world.round(0);
+        world.round(0);
+        let want: String = (2..32).map(|number| format!(":{number}\r\n")).collect();
+        assert_eq!(String::from_utf8_lossy(&client.read_all()), want, "on {lanes} lanes");
+        // Of those that are not short the next waits for the next turn, and the one after it.
+        let long = "for i = 1, 300 do redis.call('incr', KEYS[1]) end";
+        (0..30).for_each(|_| send(&client, &["EVAL", long, "1", &key]));
+        let before = world.lanes[0].stats();
+        hear(&mut world, &client);
+        let after = world.lanes[0].stats();
+        assert!(after.turn_slices_max <= 16, "{} slices in a turn", after.turn_slices_max);
+        assert_eq!(after.transactions - before.transactions, 30);
+        audit(world, client);
+    }
+}
+
 #[test]
 fn scripts_stand_in_a_multi_like_other_commands() {
     let mut world = World::new(3);
