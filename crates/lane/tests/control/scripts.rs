@@ -315,19 +315,29 @@ fn a_script_without_end_keeps_its_keys_and_nobody_else() {
 fn nobody_sees_half_of_a_script() {
     for lanes in [1, 2] {
         let mut world = World::new(lanes);
-        let (client, other) = (world.connect(), world.connect());
+        let [client, other, third] = [0, 1, 2].map(|_| world.connect());
         let script =
-            "redis.call('set', KEYS[1], 'half') for i = 1, 20000 do end redis.call('set', KEYS[1], 'whole')";
+            "redis.call('set', KEYS[1], 'half') for i = 1, 100000 do end redis.call('set', KEYS[1], 'whole')";
+        let get = "return redis.call('get', KEYS[1])";
+        assert_eq!(say(&mut world, &third, &["EVAL", get, "1", "k"]), "$-1\r\n", "it is known from now on");
         send(&client, &["EVAL", script, "1", "k"]);
-        world.round(0);
-        for (words, want) in [(&["SET", "other", "v"][..], "+OK\r\n"), (&["GET", "k"], "")] {
+        (0..4).for_each(|_| world.round(0));
+        send(&third, &["EVAL", get, "1", "k"]);
+        for (words, want) in [
+            (&["SET", "other", "v"][..], "+OK\r\n"),
+            (&["EVAL", get, "1", "other"], "$1\r\nv\r\n"),
+            (&["GET", "k"], ""),
+        ] {
             send(&other, words);
-            (0..2).for_each(|_| world.round(0));
+            (0..6).for_each(|_| world.round(0));
             assert_eq!(String::from_utf8_lossy(&other.read_all()), want, "{words:?} on {lanes} lanes");
         }
-        assert_eq!(hear(&mut world, &other), "$5\r\nwhole\r\n", "on {lanes} lanes");
+        assert_eq!(third.read_all(), b"", "it waits as well");
+        for waiting in [&other, &third] {
+            assert_eq!(hear(&mut world, waiting), "$5\r\nwhole\r\n", "on {lanes} lanes");
+            waiting.cut();
+        }
         assert_eq!(hear(&mut world, &client), "$-1\r\n");
-        other.cut();
         audit(world, client);
     }
 }
