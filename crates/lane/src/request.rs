@@ -147,7 +147,7 @@ impl<'a> Args<'a> {
 
     /// A copy that outlives the turn.
     pub(crate) fn to_request(self) -> Request {
-        let mut request = Request::default();
+        let mut request = Request::with_room(self.len(), self.size());
         for index in 0..self.len() {
             request.push(self.get(index));
         }
@@ -178,6 +178,32 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// An empty one for so many arguments, of so many bytes together. Room is made for what is short.
+    fn with_room(count: usize, size: usize) -> Request {
+        let mut request = Request::default();
+        if size <= PACKED_SIZE_MAX {
+            let page = request.page();
+            page.slots.reserve_exact(count.min(ARGS_PER_PAGE));
+            page.packed.reserve_exact(size);
+        }
+        request
+    }
+
+    /// One whose arguments are at hand in one piece each, however long.
+    pub(crate) fn of_words(words: &[Vec<u8>]) -> Request {
+        let mut request = Request::with_room(words.len(), words.iter().map(Vec::len).sum());
+        for word in words {
+            if word.len() <= FLAT_SIZE_MAX {
+                request.push(Arg::Flat(word));
+            } else {
+                let mut rope = RopeBuilder::new();
+                rope.push(word);
+                request.push_rope(rope.finish());
+            }
+        }
+        request
+    }
+
     /// How many arguments, the command's name included.
     pub(crate) fn len(&self) -> usize {
         let Some((last, full)) = self.pages.split_last() else { return 0 };

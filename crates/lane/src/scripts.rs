@@ -96,6 +96,13 @@ impl Scripts {
         self.engine.get_or_insert_with(|| Engine::new(self.memory_size_max))
     }
 
+    /// A piece of collecting what the last ones have left, if the next may lack it; false when it may begin.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let Some(engine) = self.engine.as_mut().filter(|engine| engine.is_crowded()) else { return false };
+        engine.tidy();
+        true
+    }
+
     /// A piece of collecting what scripts have left, once it is worth a walk over all that there is; false when there is nothing to do.
     /// The interpreter collects by itself as it runs; this is for what is left when no other script comes.
     pub(crate) fn tend(&mut self) -> bool {

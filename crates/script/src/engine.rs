@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, VmState};
+use mlua::{Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, Value, VmState};
 
 use crate::convert::Names;
 use crate::run::Run;
@@ -52,6 +52,15 @@ pub(crate) struct Seat {
     pub(crate) env: Table,
     /// The script, which has these globals.
     pub(crate) function: Function,
+}
+
+/// Bytes as a string of Lua.
+struct Bytes<'a>(&'a [u8]);
+
+impl IntoLua for Bytes<'_> {
+    fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
+        lua.create_string(self.0).map(Value::String)
+    }
 }
 
 impl Seat {
@@ -105,7 +114,7 @@ impl Engine {
         self.host.meter.fuel_left()
     }
 
-    /// Begins a script with its KEYS and ARGV. Nothing runs yet. `is_read_only` is kept for the caller ([`Run::is_read_only`]).
+    /// Begins a script with its KEYS and ARGV, once there is room ([`Engine::is_crowded`]). Nothing runs yet. `is_read_only` is kept for the caller ([`Run::is_read_only`]).
     ///
     /// # Errors
     /// The whole text, with its code, if there is no memory for it.
@@ -116,10 +125,6 @@ impl Engine {
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Result<Run, String> {
-        if self.memory_size() > self.memory_size_max / 2 {
-            // What the last ones left, if there was no time to tidy.
-            collect(&self.lua, STEPS_MAX);
-        }
         let items = keys.iter().chain(args);
         let size = RUN_SIZE + program.size() * 4 + items.map(|item| item.len() + ITEM_SIZE).sum::<usize>();
         let prepared = self.roomily(size, |engine| engine.prepare(program, keys, args)).or_else(|_| {
@@ -135,7 +140,7 @@ impl Engine {
     /// # Errors
     /// The whole text, with its code, if there is no memory for them.
     pub fn add(&mut self, run: &Run, are_keys: bool, items: &[&[u8]]) -> Result<(), String> {
-        self.host.note_garbage(true);
+        self.host.note_garbage();
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
             let name = if are_keys { &engine.names.keys } else { &engine.names.args };
@@ -219,14 +224,16 @@ impl Engine {
     }
 
     fn list(&self, items: &[&[u8]]) -> mlua::Result<Table> {
-        let table = self.lua.create_table_with_capacity(items.len(), 0)?;
-        for (index, item) in items.iter().enumerate() {
-            table.raw_set(index + 1, self.lua.create_string(item)?)?;
-        }
-        Ok(table)
+        self.lua.create_sequence_from(items.iter().map(|item| Bytes(item)))
     }
 
-    /// A bounded piece of collecting garbage, for when nothing runs; false when there is nothing left to do.
+    /// Whether more than half of the memory is used, some of which may be garbage: [`Engine::tidy`] has to come before the next run then,
+    /// or that may lack what earlier ones have left.
+    pub fn is_crowded(&self) -> bool {
+        self.memory_size() > self.memory_size_max / 2 && self.host.may_have_garbage()
+    }
+
+    /// A bounded piece of collecting garbage, for when nothing runs, some tens of microseconds; false when there is nothing left to do.
     pub fn tidy(&mut self) -> bool {
         for _ in 0..TIDY_STEPS {
             if !self.host.may_have_garbage() {
@@ -234,7 +241,7 @@ impl Engine {
             }
             // It is done at a cycle's end. A failure would be for lack of memory, and more is not to be had here then.
             if self.lua.gc_step().unwrap_or(true) {
-                self.host.note_garbage(false);
+                self.host.note_cycle();
             }
         }
         self.host.may_have_garbage()

@@ -58,7 +58,7 @@ impl std::fmt::Debug for Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        self.host.note_garbage(true);
+        self.host.note_garbage();
     }
 }
 

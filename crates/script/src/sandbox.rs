@@ -4,7 +4,7 @@
 
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlua::chunk::{ChunkMode, Compiler};
@@ -147,7 +147,8 @@ pub(crate) struct Host {
     cpu_ns: AtomicU64,
     /// The address of the script's own thread, which is no coroutine to it.
     main: AtomicUsize,
-    may_have_garbage: AtomicBool,
+    /// Cycles of the collector until there is certainly no garbage: one under way misses what was left since it began.
+    cycles_left: AtomicU8,
     talk: Mutex<Talk>,
 }
 
@@ -174,15 +175,19 @@ impl Host {
         self.meter.start(fuel);
         self.cpu_ns.store(cpu_ns, Relaxed);
         self.main.store(thread.to_pointer().addr(), Relaxed);
-        self.note_garbage(true);
+        self.note_garbage();
     }
 
     pub(crate) fn may_have_garbage(&self) -> bool {
-        self.may_have_garbage.load(Relaxed)
+        self.cycles_left.load(Relaxed) > 0
     }
 
-    pub(crate) fn note_garbage(&self, there_may_be: bool) {
-        self.may_have_garbage.store(there_may_be, Relaxed);
+    pub(crate) fn note_garbage(&self) {
+        self.cycles_left.store(2, Relaxed);
+    }
+
+    pub(crate) fn note_cycle(&self) {
+        self.cycles_left.store(self.cycles_left.load(Relaxed).saturating_sub(1), Relaxed);
     }
 
     pub(crate) fn talk(&self) -> MutexGuard<'_, Talk> {

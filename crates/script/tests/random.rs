@@ -213,6 +213,9 @@ fn check(seed: u64, count: usize) {
         let source =
             format!("local a, b, c = 1, {{}}, 'c'; {}; do return {} end", random.block(3), random.value(2));
         let Ok(program) = Program::compile(source.as_bytes()) else { continue };
+        while engine.is_crowded() {
+            engine.tidy();
+        }
         let Ok(run) = engine.begin(&program, false, &[b"k"], &[b"x", b"2"]) else { continue };
         runs.push((run, None, 100));
         while runs.len() > 3 {

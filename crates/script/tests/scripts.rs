@@ -609,6 +609,9 @@ fn many_runs_share_the_memory() {
     let failure = loop {
         // Strings of the same bytes are kept once.
         let own = format!("{:04}", runs.len());
+        while engine.is_crowded() {
+            engine.tidy();
+        }
         let mut run = engine.begin(&program, false, &[], &[own.as_bytes()]).unwrap();
         match run.resume(&mut engine, None, 100_000, 0) {
             Step::Call { .. } => runs.push(run),

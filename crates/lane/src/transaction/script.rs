@@ -28,13 +28,15 @@ use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
 use crate::part::Outcome;
 use crate::replies::{Content, Sink};
-use crate::request::{Args, Gather, Request};
+use crate::request::{Args, Request};
 use crate::room::Made;
 use crate::scripts::{bytes_of, is_read_only, keys_of};
 use crate::tally::ErrorCode;
 
 /// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
 const FUEL_PER_ELEMENT: u32 = 4;
+/// What a piece of collecting garbage takes, in elements of a slice.
+const TIDY_ELEMENTS: usize = 128;
 /// Bytes of MONITOR's lines that one script has at most.
 const LINES_SIZE_MAX: usize = 64 * 1024;
 
@@ -116,6 +118,12 @@ impl Transaction {
         budget: &mut Budget,
     ) -> After {
         if self.script.is_none() {
+            while space.scripts.make_room() {
+                budget.spend(TIDY_ELEMENTS, 0);
+                if budget.is_spent() {
+                    return After::Again;
+                }
+            }
             match self.begin_script(space, budget) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -255,7 +263,7 @@ impl Transaction {
     /// The script calls a command: refused at once, or the last of the transaction's commands from now on.
     fn call(&mut self, words: Vec<Vec<u8>>, proto: Proto, space: &mut Keyspace, around: &Surroundings<'_>) {
         let script = self.script.as_mut().expect("a script calls");
-        let request = request_of(&words);
+        let request = Request::of_words(&words);
         let args = Args::Owned(&request);
         let resolved = match resolve_call(&request, script.run.is_read_only()) {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
@@ -501,17 +509,6 @@ fn words_of<'a>(args: Args<'a>, from: usize, budget: &mut Budget) -> Vec<Cow<'a,
         words.push(word);
     }
     words
-}
-
-fn request_of(words: &[Vec<u8>]) -> Request {
-    let mut gather = Gather::default();
-    for word in words {
-        gather.begin(word.len());
-        if !word.is_empty() {
-            gather.extend(word);
-        }
-    }
-    gather.finish()
 }
 
 /// A reply as a value; an error if it is larger than a script may hold.

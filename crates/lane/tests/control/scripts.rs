@@ -464,6 +464,22 @@ fn a_script_without_room_is_told_by_its_call() {
 }
 
 #[test]
+fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
+    let mut world = World::told(1, &[], |settings: &mut Settings| settings.script_memory_max = 8 << 20);
+    let client = world.connect();
+    let leaves = "local t = {} for i = 1, 90000 do t[i] = {} end return #t";
+    let needs = "return #string.rep('x', 4000000)";
+    for _ in 0..5 {
+        for script in [leaves, needs] {
+            send(&client, &["EVAL", script, "0"]);
+        }
+    }
+    (0..20).for_each(|_| (0..40).for_each(|_| world.round(0)));
+    assert_eq!(hear(&mut world, &client), ":90000\r\n:4000000\r\n".repeat(5));
+    audit(world, client);
+}
+
+#[test]
 fn a_monitor_sees_what_a_script_calls() {
     let mut world = World::new(2);
     let (client, monitor) = (world.connect(), world.connect());

@@ -91,6 +91,9 @@ pub(crate) fn run_in(engine: &mut Engine, server: &mut Server, source: &str, fue
         Ok(program) => program,
         Err(text) => return Reply::Error(text.into_bytes()),
     };
+    while engine.is_crowded() {
+        engine.tidy();
+    }
     let mut run = engine.begin(&program, false, &[b"k1"], &[b"a1", b"a2"]).expect("there is memory");
     server.finish(engine, &mut run, fuel)
 }
