@@ -148,6 +148,38 @@ impl Content {
         copied
     }
 
+    /// Hands over up to `size_max` bytes of the front, as far as they are in one piece, and drops them. Says how many. A rope that is
+    /// through goes to `retire`.
+    pub(crate) fn take_front(
+        &mut self,
+        size_max: usize,
+        take: impl FnOnce(&[u8]),
+        retire: impl FnOnce(Rope),
+    ) -> usize {
+        let (count, is_through) = match self.front_mut() {
+            None => return 0,
+            Some(Piece::Bytes { bytes, start }) => {
+                let count = size_max.min(bytes.len() - *start);
+                take(&bytes[*start..*start + count]);
+                *start += count;
+                (count, *start == bytes.len())
+            }
+            Some(Piece::Rope { rope, start, end }) => {
+                let (chunk, range) = rope.cursor(*start).expect("a piece that is through is taken off");
+                let count = size_max.min(range.len()).min(*end - *start);
+                let bytes: &[u8] = chunk.as_ref().as_ref();
+                take(&bytes[range.start..range.start + count]);
+                *start += count;
+                (count, *start == *end)
+            }
+        };
+        self.size -= count;
+        if is_through && let Some(Piece::Rope { rope, .. }) = self.pop_front() {
+            retire(rope);
+        }
+        count
+    }
+
     /// All of it in one place, for what is known to be short.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.size);

@@ -1,6 +1,7 @@
-//! Replies to values of Lua, and back, as `redisProtocolToLuaType` and `luaReplyToRedisReply` of Redis have it (`src/script_lua.c`).
+//! Values of Lua as replies, as `luaReplyToRedisReply` of Redis has it (`src/script_lua.c`), and the tables that stand for what Lua has not.
+//! The other way is `answer`'s.
 
-use mlua::{Lua, LuaString, Result, Table, Value};
+use mlua::{IntoLua, Lua, LuaString, Result, Table, Value};
 use wire::Proto;
 use wire::client::Reply;
 use wire::reply::quoted;
@@ -56,80 +57,48 @@ impl Names {
         Ok(Value::Table(table))
     }
 
-    fn single(&self, lua: &Lua, name: &LuaString, value: Value) -> Result<Value> {
+    fn single(&self, lua: &Lua, name: &LuaString, value: impl IntoLua) -> Result<Value> {
         let table = lua.create_table_with_capacity(0, 1)?;
         table.raw_set(name, value)?;
         Ok(Value::Table(table))
     }
 
-    /// A command's reply as a script sees it. `proto` is what the script has chosen; what RESP2 has not comes as what it has instead.
-    pub(crate) fn value(&self, lua: &Lua, reply: Reply, proto: Proto) -> Result<Value> {
-        let is_old = proto == Proto::Resp2;
-        let bytes = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
-        match reply {
-            Reply::Simple(text) => self.single(lua, &self.ok, bytes(&text)?),
-            Reply::Error(text) => {
-                let error = self.error(lua, &with_code(&text))?;
-                if let Value::Table(table) = &error {
-                    // The lane has counted it already.
-                    table.raw_set(&self.ignore, true)?;
-                }
-                Ok(error)
-            }
-            // Lua's numbers are floats: beyond 2^53 digits are lost, as in Redis.
-            Reply::Integer(value) => Ok(Value::Integer(value)),
-            Reply::Double(value) if is_old => bytes(wire::number::format_f64(value).as_bytes()),
-            Reply::Double(value) => self.single(lua, &self.double, Value::Number(value)),
-            Reply::Boolean(value) if is_old => Ok(Value::Integer(value.into())),
-            Reply::Boolean(value) => Ok(Value::Boolean(value)),
-            Reply::Big(digits) if is_old => bytes(&digits),
-            Reply::Big(digits) => self.single(lua, &self.big_number, bytes(&digits)?),
-            Reply::Null if is_old => Ok(Value::Boolean(false)),
-            Reply::Null => Ok(Value::Nil),
-            Reply::Bulk(text) => bytes(&text),
-            Reply::Verbatim(_, text) if is_old => bytes(&text),
-            Reply::Verbatim(format, text) => {
-                let table = lua.create_table_with_capacity(0, 2)?;
-                table.raw_set(&self.string, bytes(&text)?)?;
-                table.raw_set(&self.format, bytes(&format)?)?;
-                self.single(lua, &self.verbatim_string, Value::Table(table))
-            }
-            Reply::Array(items) | Reply::Push(items) => self.list(lua, items, proto),
-            Reply::Set(items) if is_old => self.list(lua, items, proto),
-            Reply::Set(items) => {
-                let members = lua.create_table_with_capacity(0, items.len())?;
-                for item in items {
-                    members.raw_set(self.key(lua, item, proto)?, true)?;
-                }
-                self.single(lua, &self.set, Value::Table(members))
-            }
-            Reply::Map(pairs) if is_old => {
-                self.list(lua, pairs.into_iter().flat_map(|(key, value)| [key, value]).collect(), proto)
-            }
-            Reply::Map(pairs) => {
-                let entries = lua.create_table_with_capacity(0, pairs.len())?;
-                for (key, value) in pairs {
-                    entries.raw_set(self.key(lua, key, proto)?, self.value(lua, value, proto)?)?;
-                }
-                self.single(lua, &self.map, Value::Table(entries))
-            }
+    /// The error of a command, which its lane has counted already.
+    pub(crate) fn counted_error(&self, lua: &Lua, text: &[u8]) -> Result<Value> {
+        let error = self.error(lua, text)?;
+        if let Value::Table(table) = &error {
+            table.raw_set(&self.ignore, true)?;
         }
+        Ok(error)
     }
 
-    /// A value that can be a table's key: nothing and what is no number cannot.
-    fn key(&self, lua: &Lua, reply: Reply, proto: Proto) -> Result<Value> {
-        match reply {
-            Reply::Null => Ok(Value::Boolean(false)),
-            other => self.value(lua, other, proto),
-        }
+    pub(crate) fn status(&self, lua: &Lua, text: &[u8]) -> Result<Value> {
+        self.single(lua, &self.ok, lua.create_string(text)?)
     }
 
-    fn list(&self, lua: &Lua, items: Vec<Reply>, proto: Proto) -> Result<Value> {
-        let table = lua.create_table_with_capacity(items.len(), 0)?;
-        for (index, item) in items.into_iter().enumerate() {
-            table.raw_set(index + 1, self.value(lua, item, proto)?)?;
-        }
-        Ok(Value::Table(table))
+    pub(crate) fn double(&self, lua: &Lua, value: f64) -> Result<Value> {
+        self.single(lua, &self.double, value)
+    }
+
+    pub(crate) fn big_number(&self, lua: &Lua, digits: &[u8]) -> Result<Value> {
+        self.single(lua, &self.big_number, lua.create_string(digits)?)
+    }
+
+    /// `text` begins with its format: three letters and a colon.
+    pub(crate) fn verbatim_string(&self, lua: &Lua, text: &[u8]) -> Result<Value> {
+        let (format, text) = text.split_at_checked(4).unwrap_or_default();
+        let table = lua.create_table_with_capacity(0, 2)?;
+        table.raw_set(&self.string, lua.create_string(text)?)?;
+        table.raw_set(&self.format, lua.create_string(&format[..format.len().min(3)])?)?;
+        self.single(lua, &self.verbatim_string, table)
+    }
+
+    pub(crate) fn map(&self, lua: &Lua, entries: Table) -> Result<Value> {
+        self.single(lua, &self.map, entries)
+    }
+
+    pub(crate) fn set(&self, lua: &Lua, members: Table) -> Result<Value> {
+        self.single(lua, &self.set, members)
     }
 
     /// What a script returns as a reply. `budget` is how many bytes of values it may still have; a reply that is beyond it has none.
@@ -205,18 +174,6 @@ impl Names {
                 item => items.push(self.reply(&item, proto, depth + 1, budget)?),
             }
         }
-    }
-}
-
-/// Bytes that a reply has as a value, at most.
-pub(crate) fn size_in_lua(reply: &Reply) -> usize {
-    /// A table with one field, or an element of one that is larger.
-    const EACH: usize = 256;
-    let all = |items: &[Reply]| items.iter().map(size_in_lua).sum::<usize>();
-    EACH + match reply {
-        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => all(items),
-        Reply::Map(pairs) => pairs.iter().map(|(key, value)| size_in_lua(key) + size_in_lua(value)).sum(),
-        other => other.bytes().map_or(0, <[u8]>::len),
     }
 }
 

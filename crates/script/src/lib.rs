@@ -18,13 +18,15 @@
 //! | `program` | from source to bytecode, and the first line's flags |
 //! | `engine` | the interpreter, its limits, and what scripts get from the host |
 //! | `run` | a script under way |
-//! | `convert` | replies to values of Lua, and back |
+//! | `answer` | a command's reply to a value of Lua |
+//! | `convert` | and back |
 //! | `sandbox` | what scripts find as globals |
 //! | `number` | numbers as Lua 5.1 prints them |
 //! | `random` | `math.random`'s sequence |
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod convert;
 mod engine;
 #[cfg(any(test, fuzzing))]
@@ -37,6 +39,7 @@ mod run;
 mod sandbox;
 mod sha;
 
+pub use answer::Answer;
 pub use engine::Engine;
 pub use program::{Flags, Program, SOURCE_SIZE_MAX};
 pub use run::{Run, Step};

@@ -6,7 +6,8 @@ use mlua::{MultiValue, Table, Value};
 use wire::Proto;
 use wire::client::Reply;
 
-use crate::convert::{self, size_in_lua, text};
+use crate::answer::{Answer, Whole};
+use crate::convert::{self, text, with_code};
 use crate::engine::Seat;
 use crate::random::Random;
 use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
@@ -105,13 +106,13 @@ impl Run {
     /// as one, too. `answer` is the reply to the last [`Step::Call`], and nothing otherwise. `cpu_ns` is what `os.clock` shows.
     ///
     /// A thousand interrupts take 20 µs of an empty loop, 70 of `pcall`s, 140 where each makes a table (one core of an AMD EPYC,
-    /// profile `quick`). Not interrupted are: one call of a library's function, a reply's and an answer's way from one form into the
-    /// other (0.13 µs for each element), and what runs inside a metamethod, an error's handler or a pattern, which is ended after
+    /// profile `quick`). Not interrupted are: one call of a library's function, a returned value's way into a reply
+    /// (0.13 µs for each element), and what runs inside a metamethod, an error's handler or a pattern, which is ended after
     /// four million interrupts (0.1 to 0.2 s).
     ///
     /// # Panics
-    /// If the engine is not the one that began the run, the run has ended, or an answer is missing or one too many.
-    pub fn resume(&mut self, engine: &mut Engine, answer: Option<Reply>, fuel: u32, cpu_ns: u64) -> Step {
+    /// If the engine is not the one that began the run, the run has ended, or an answer is missing, not whole, or one too many.
+    pub fn resume(&mut self, engine: &mut Engine, answer: Option<Answer>, fuel: u32, cpu_ns: u64) -> Step {
         assert!(Arc::ptr_eq(&self.host, &engine.host), "a run goes on in the engine that began it");
         assert_eq!(
             self.is_waiting_for_reply,
@@ -132,13 +133,13 @@ impl Run {
         step
     }
 
-    fn go_on(&mut self, engine: &mut Engine, answer: Option<Reply>) -> Step {
+    fn go_on(&mut self, engine: &mut Engine, answer: Option<Answer>) -> Step {
         let mut input = match answer {
             None if !std::mem::replace(&mut self.has_begun, true) => {
                 MultiValue::from_iter([Value::Function(self.seat().function.clone())])
             }
             None => MultiValue::new(),
-            Some(reply) => match self.answer(engine, reply) {
+            Some(answer) => match heard(engine, answer) {
                 Ok(input) => input,
                 Err(_) => return self.fail(engine.out_of_memory(), None),
             },
@@ -163,14 +164,6 @@ impl Run {
                 Next::Answer(answer) => input = answer,
             }
         }
-    }
-
-    /// A command's reply for the script: whether it is a value, and it.
-    fn answer(&self, engine: &mut Engine, reply: Reply) -> mlua::Result<MultiValue> {
-        let is_error = matches!(reply, Reply::Error(_));
-        let size = size_in_lua(&reply);
-        let value = engine.roomily(size, |engine| engine.names.value(&engine.lua, reply, self.proto))?;
-        Ok(MultiValue::from_iter([Value::Boolean(!is_error), value]))
     }
 
     fn next(&mut self, engine: &Engine, output: &[Value]) -> mlua::Result<Next> {
@@ -264,6 +257,16 @@ impl Run {
         }
         Step::Done(Reply::Error(text))
     }
+}
+
+/// A command's reply for the script: whether it is a value, and it.
+fn heard(engine: &Engine, answer: Answer) -> mlua::Result<MultiValue> {
+    let (is_value, value) = match answer.take().expect("a run goes on with an answer that is whole") {
+        Whole::Value(value) => (true, value),
+        Whole::Error(text) => (false, engine.names.counted_error(&engine.lua, &with_code(&text))?),
+        Whole::TooLarge => return Err(mlua::Error::MemoryError(String::new())),
+    };
+    Ok(MultiValue::from_iter([Value::Boolean(is_value), value]))
 }
 
 /// Bytes of a line of redis.log; more is cut off (`LOG_MAX_LEN` of Redis).

@@ -3,9 +3,15 @@
 #[cfg(test)]
 mod harness;
 
-use harness::{MEMORY, Server, run, run_in, show};
-use script::{Engine, Flags, Program, SOURCE_SIZE_MAX, Step};
+use harness::{MEMORY, Server, heard, run, run_in, show};
+use script::{Answer, Engine, Flags, Program, SOURCE_SIZE_MAX, Step};
+use wire::Proto;
 use wire::client::Reply;
+
+/// An answer that is nothing.
+fn null(engine: &mut Engine, proto: Proto) -> Answer {
+    heard(engine, &Reply::Null, proto, 1)
+}
 
 /// The reply of a script is the same however little fuel it gets at a time.
 fn check(source: &str, want: &str) {
@@ -511,9 +517,11 @@ fn nothing_leaks_from_one_run_to_another() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(protos, [(b"k1".to_vec(), wire::Proto::Resp2), (b"k2".to_vec(), wire::Proto::Resp3)]);
-    for (run, want) in runs.iter_mut().zip(["[\"k1\", nil, 27]", "[\"k2\"]"]) {
-        match run.resume(&mut engine, Some(wire::client::Reply::Null), 1000, 0) {
+    assert_eq!(protos, [(b"k1".to_vec(), Proto::Resp2), (b"k2".to_vec(), Proto::Resp3)]);
+    let wants = [(Proto::Resp2, "[\"k1\", nil, 27]"), (Proto::Resp3, "[\"k2\"]")];
+    for (run, (proto, want)) in runs.iter_mut().zip(wants) {
+        let answer = null(&mut engine, proto);
+        match run.resume(&mut engine, Some(answer), 1000, 0) {
             Step::Done(reply) => assert_eq!(show(&reply), want),
             other => panic!("{other:?}"),
         }
@@ -552,7 +560,8 @@ fn nothing_is_left_of_a_script_for_its_next_run() {
         };
         assert_eq!(show(&server.finish(&mut engine, &mut run, 1_000_000)), want);
     }
-    let reply = halfway.resume(&mut engine, Some(Reply::Null), 1_000_000, 0);
+    let answer = null(&mut engine, Proto::Resp2);
+    let reply = halfway.resume(&mut engine, Some(answer), 1_000_000, 0);
     assert!(matches!(reply, Step::Done(Reply::Bulk(seen)) if seen == b"nilnilnil1halfway1"));
     while engine.tidy() {}
     assert!(engine.memory_size() < 900_000, "{} bytes are still held", engine.memory_size());
@@ -623,7 +632,8 @@ fn many_runs_share_the_memory() {
     assert!((10..17).contains(&runs.len()), "{}", runs.len());
     // Those that have what they need go on.
     for mut run in runs {
-        match run.resume(&mut engine, Some(wire::client::Reply::Null), 1000, 0) {
+        let answer = null(&mut engine, Proto::Resp2);
+        match run.resume(&mut engine, Some(answer), 1000, 0) {
             Step::Done(reply) => assert_eq!(show(&reply), "1000000"),
             other => panic!("{other:?}"),
         }

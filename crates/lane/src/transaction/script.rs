@@ -13,9 +13,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use script::{Run, Step};
+use script::{Answer, Run, Step};
 use store::Budget;
-use wire::client::{Collector, Reply};
+use wire::client::Reply;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::{self, Proto};
 
@@ -55,9 +55,30 @@ pub(super) struct Scripted {
     keys_end: usize,
     /// The database that its SELECT has chosen.
     db: u16,
-    /// What its last call has come to.
-    answer: Option<Reply>,
+    /// What its last call has come to, and the bytes of it that are not read.
+    answer: Option<Answer>,
+    unread: Content,
     call: Option<Called>,
+}
+
+impl Scripted {
+    /// Makes values of what its last call has come to, so many elements as there are in the budget.
+    fn hear(&mut self, space: &mut Keyspace, budget: &mut Budget) {
+        let answer = self.answer.as_mut().expect("it has called");
+        let count = budget.elements as usize;
+        let read = answer.read(space.scripts.engine(), count);
+        budget.spend(read, 0);
+        if read < count && !answer.is_whole() {
+            let shard = &mut space.shard;
+            let size = self.unread.take_front(
+                budget.bytes as usize,
+                |bytes| answer.push(bytes),
+                |rope| shard.retire(rope),
+            );
+            assert!(size > 0, "a lane's reply is a whole one");
+            budget.spend(0, size);
+        }
+    }
 }
 
 /// What a script calls, the last one of the transaction's commands meanwhile; and what the transaction was about when it called.
@@ -161,6 +182,10 @@ impl Transaction {
                 }
                 continue;
             }
+            if script.answer.as_ref().is_some_and(|answer| !answer.is_whole()) {
+                script.hear(space, budget);
+                continue;
+            }
             let fuel = budget.elements.saturating_mul(FUEL_PER_ELEMENT);
             let (engine, cpu_ns) = (space.scripts.engine(), space.now.mono_ns);
             let step = script.run.resume(engine, script.answer.take(), fuel, cpu_ns);
@@ -184,7 +209,7 @@ impl Transaction {
         if let Some((_, Outcome::Reply(content))) = planned.outcomes.pop()
             && content.front().first() == Some(&b'-')
         {
-            return Err(to_reply(&content, usize::MAX));
+            return Err(Reply::Error(error_in(&content)));
         }
         let command = planned.command;
         let args = Args::Owned(&planned.request);
@@ -219,6 +244,7 @@ impl Transaction {
             keys_end: keys.end,
             db: planned.db,
             answer: None,
+            unread: Content::default(),
             call: None,
         }));
         Ok(true)
@@ -240,7 +266,7 @@ impl Transaction {
         around: &Surroundings<'_>,
         budget: &mut Budget,
     ) -> After {
-        self.script = None;
+        self.drop_script(space);
         self.begin_reply();
         reply.put(&mut self.reply, self.proto);
         self.count_command(self.position, space);
@@ -248,6 +274,12 @@ impl Transaction {
         self.at = (self.stage_end, 0);
         self.phase = Phase::Combining;
         self.combine(space, around, budget)
+    }
+
+    fn drop_script(&mut self, space: &mut Keyspace) {
+        if let Some(script) = self.script.take() {
+            space.discard_content(script.unread);
+        }
     }
 
     /// SCRIPT KILL: ends a script that has run since before `before_ns`. None if there is no such script here, false if it has
@@ -275,7 +307,7 @@ impl Transaction {
             Ok(command) => command,
             Err((text, command)) => {
                 space.tally.rejected(command.map(|command| command.id), vec![ErrorCode::of(text.as_bytes())]);
-                script.answer = Some(Reply::Error(text.into()));
+                script.answer = Some(Answer::error(text));
                 return;
             }
         };
@@ -425,10 +457,16 @@ impl Transaction {
 
     /// The reply of a call is whole: the script hears it next.
     fn end_call(&mut self, space: &mut Keyspace) {
+        let proto = self.proto;
         let content = self.drop_call(space);
         let script = self.script.as_mut().expect("it has called");
-        script.answer = Some(to_reply(&content, space.scripts.memory_size_max()));
-        space.discard_content(content);
+        if content.size() > space.scripts.memory_size_max() {
+            space.discard_content(content);
+            script.answer = Some(Answer::error("ERR the reply is larger than script-memory-limit"));
+        } else {
+            script.unread = content;
+            script.answer = Some(Answer::new(proto));
+        }
     }
 
     /// The transaction is about the script again. Gives the reply of what it called.
@@ -452,7 +490,7 @@ impl Transaction {
         let script = self.script.as_mut().expect("it has called");
         let Stray::Undeclared(key) = stray else {
             let text = "ERR Script attempted to access a non local key in a cluster node";
-            script.answer = Some(Reply::Error(text.into()));
+            script.answer = Some(Answer::error(text));
             return None;
         };
         space.scripts.note_reach(script.run.sha());
@@ -460,10 +498,10 @@ impl Transaction {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));
             text.extend_from_slice(b"'. It holds all keys the next time it is called");
-            script.answer = Some(Reply::Error(text));
+            script.answer = Some(Answer::error(text));
             return None;
         }
-        self.script = None;
+        self.drop_script(space);
         self.holds_all = true;
         let live: Vec<usize> = (0..self.lanes.len()).filter(|&index| self.lanes[index].is_live).collect();
         if live.is_empty() {
@@ -511,17 +549,8 @@ fn words_of<'a>(args: Args<'a>, from: usize, budget: &mut Budget) -> Vec<Cow<'a,
     words
 }
 
-/// A reply as a value; an error if it is larger than a script may hold.
-fn to_reply(content: &Content, size_max: usize) -> Reply {
-    if content.size() > size_max {
-        return Reply::Error(b"ERR the reply is larger than script-memory-limit".to_vec());
-    }
-    let all = match content.front() {
-        front if front.len() == content.size() => Cow::Borrowed(front),
-        _ => Cow::Owned(content.to_vec()),
-    };
-    match Collector::default().next(&all) {
-        Ok((Some(reply), _)) => reply,
-        Ok((None, _)) | Err(_) => unreachable!("a lane's reply is a whole one"),
-    }
+/// The text of a short error.
+fn error_in(content: &Content) -> Vec<u8> {
+    let line = content.front().strip_prefix(b"-").unwrap_or_default();
+    line.strip_suffix(b"\r\n").unwrap_or(line).to_vec()
 }

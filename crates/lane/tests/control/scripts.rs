@@ -479,6 +479,44 @@ fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
     audit(world, client);
 }
 
+/// Turns until a command is answered, each of which has served another client.
+fn turns_of(world: &mut World, client: &Client, other: &Client, words: &[&str]) -> usize {
+    send(client, words);
+    send(client, &["PING"]);
+    for turn in 1.. {
+        send(other, &["PING"]);
+        world.round(0);
+        assert_eq!(other.read_all(), b"+PONG\r\n", "in turn {turn} of {words:?}");
+        if client.read_all().ends_with(b"+PONG\r\n") {
+            return turn;
+        }
+    }
+    unreachable!("it is answered")
+}
+
+#[test]
+fn long_replies_are_read_in_slices() {
+    const COUNT: usize = 15_000;
+    let mut world = World::new(1);
+    let (client, other) = (world.connect(), world.connect());
+    for first in (0..COUNT).step_by(1000) {
+        let keys: Vec<String> = (first..first + 1000).map(|number| format!("k{number}")).collect();
+        let words: Vec<&str> =
+            std::iter::once("MSET").chain(keys.iter().flat_map(|key| [&key[..], "v"])).collect();
+        assert_eq!(say(&mut world, &client, &words), "+OK\r\n");
+    }
+    let script = "return #redis.call('keys', '*')";
+    send(&client, &["EVAL", script, "0"]);
+    (0..200).for_each(|_| world.round(0));
+    assert_eq!(hear(&mut world, &client), format!(":{COUNT}\r\n"));
+    let alone = turns_of(&mut world, &client, &other, &["KEYS", "*"]);
+    let scripted = turns_of(&mut world, &client, &other, &["EVAL", script, "0"]);
+    // A turn has 1,024 elements of what takes several steps.
+    assert!(scripted >= alone + COUNT / 1024, "KEYS takes {alone} turns, in a script {scripted}");
+    other.cut();
+    audit(world, client);
+}
+
 #[test]
 fn a_monitor_sees_what_a_script_calls() {
     let mut world = World::new(2);

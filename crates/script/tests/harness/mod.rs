@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use script::{Engine, Program, Run, Step};
+use script::{Answer, Engine, Program, Run, Step};
 use wire::Proto;
 use wire::client::Reply;
 
@@ -68,7 +68,9 @@ impl Server {
         let mut answer = None;
         loop {
             match run.resume(engine, answer.take(), fuel, 1_500_000_000) {
-                Step::Call { words, proto, .. } => answer = Some(self.answer(&words, proto)),
+                Step::Call { words, proto, .. } => {
+                    answer = Some(heard(engine, &self.answer(&words, proto), proto, fuel));
+                }
                 Step::Log { level, text } => self.logged.push((level, String::from_utf8(text).unwrap())),
                 Step::More => {
                     self.pauses += 1;
@@ -78,6 +80,19 @@ impl Server {
             }
         }
     }
+}
+
+/// A command's reply for the run that has called, read in pieces of a few bytes and elements when there is little fuel.
+pub(crate) fn heard(engine: &mut Engine, reply: &Reply, proto: Proto, fuel: u32) -> Answer {
+    let mut bytes = Vec::new();
+    reply.put(&mut bytes, proto);
+    let mut answer = Answer::new(proto);
+    for piece in bytes.chunks(fuel as usize) {
+        answer.push(piece);
+        while answer.read(engine, fuel as usize) > 0 {}
+    }
+    assert!(answer.is_whole(), "{reply:?} is read");
+    answer
 }
 
 /// One script in an engine of its own, with `k1` as its key and `a1`, `a2` as its arguments.
