@@ -15,6 +15,8 @@ use wire::reply::Put;
 use crate::pieces::{Piece, Pieces};
 use crate::tally::ErrorCode;
 
+/// Bytes of what is copied when it is appended.
+const APPENDED_SIZE_MAX: usize = 256;
 /// A piece of content grows to this many bytes before the next begins.
 const PIECE_SIZE_MAX: usize = 16 * 1024;
 /// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
@@ -97,8 +99,16 @@ impl Content {
         self.held().pieces.push(Piece::Rope { rope, start: range.start, end: range.end });
     }
 
-    /// Appends the whole of another.
+    /// Appends the whole of another. What is short is copied, so that many of them are no more pieces than one long one.
     pub(crate) fn append(&mut self, other: Content) {
+        let front = other.front();
+        if front.len() == other.size
+            && front.len() <= APPENDED_SIZE_MAX
+            && !self.is_empty()
+            && !other.has_erred()
+        {
+            return self.put(front);
+        }
         self.size += other.size;
         match (&mut self.held, other.held) {
             (None, held) => self.held = held,

@@ -124,6 +124,20 @@ impl Names {
         })
     }
 
+    /// Whether a table stands for something that Lua has not; else it is a list.
+    pub(crate) fn is_special(&self, table: &Table) -> bool {
+        let names = [
+            &self.err,
+            &self.ok,
+            &self.double,
+            &self.big_number,
+            &self.verbatim_string,
+            &self.map,
+            &self.set,
+        ];
+        names.into_iter().any(|name| table.raw_get::<Value>(name).unwrap_or_default() != Value::Nil)
+    }
+
     fn table(&self, table: &Table, proto: Proto, depth: usize, budget: &mut usize) -> Option<Reply> {
         let get = |table: &Table, name: &LuaString| table.raw_get::<Value>(name).unwrap_or_default();
         if let Value::String(text) = get(table, &self.err) {

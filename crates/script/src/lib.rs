@@ -19,7 +19,7 @@
 //! | `engine` | the interpreter, its limits, and what scripts get from the host |
 //! | `run` | a script under way |
 //! | `answer` | a command's reply to a value of Lua |
-//! | `convert` | and back |
+//! | `convert`, `returned` | and back |
 //! | `sandbox` | what scripts find as globals |
 //! | `number` | numbers as Lua 5.1 prints them |
 //! | `random` | `math.random`'s sequence |
@@ -35,6 +35,7 @@ pub(crate) mod library;
 mod number;
 mod program;
 mod random;
+mod returned;
 mod run;
 mod sandbox;
 mod sha;
@@ -42,5 +43,6 @@ mod sha;
 pub use answer::Answer;
 pub use engine::Engine;
 pub use program::{Flags, Program, SOURCE_SIZE_MAX};
+pub use returned::{Part, Returned};
 pub use run::{Run, Step};
 pub use sha::Sha;

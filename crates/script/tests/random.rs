@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod harness;
 
-use harness::{Server, heard, run_in, show};
+use harness::{Server, heard, run_in, show, whole};
 use script::{Engine, Program, Step};
 
 const MEMORY: usize = 4 << 20;
@@ -228,6 +228,10 @@ fn check(seed: u64, count: usize) {
                     false
                 }
                 Step::Log { .. } | Step::More => false,
+                Step::Return(returned) => {
+                    whole(&engine, returned);
+                    true
+                }
                 Step::Done(reply) => {
                     let mut out = Vec::new();
                     reply.put(&mut out, wire::Proto::Resp2);

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod harness;
 
-use harness::{MEMORY, Server, heard, run, run_in, show};
+use harness::{MEMORY, Server, heard, run, run_in, show, whole};
 use script::{Answer, Engine, Flags, Program, SOURCE_SIZE_MAX, Step};
 use wire::Proto;
 use wire::client::Reply;
@@ -477,7 +477,8 @@ fn what_is_added_stands_behind_what_was_there() {
         let item = [b'0' + number];
         engine.add(&run, false, &[&item[..]; 100]).unwrap();
     }
-    let Step::Done(Reply::Array(items)) = run.resume(&mut engine, None, 1000, 0) else { panic!("it ends") };
+    let Step::Return(returned) = run.resume(&mut engine, None, 1000, 0) else { panic!("it ends") };
+    let Reply::Array(items) = whole(&engine, returned) else { panic!("it is a list") };
     let bulk = |text: &str| Reply::Bulk(text.into());
     assert_eq!(items, [Reply::Integer(3), Reply::Integer(1000), bulk("c"), bulk("0"), bulk("9")]);
     let run = engine.begin(&program, false, &[], &[]).unwrap();
@@ -522,7 +523,7 @@ fn nothing_leaks_from_one_run_to_another() {
     for (run, (proto, want)) in runs.iter_mut().zip(wants) {
         let answer = null(&mut engine, proto);
         match run.resume(&mut engine, Some(answer), 1000, 0) {
-            Step::Done(reply) => assert_eq!(show(&reply), want),
+            Step::Return(returned) => assert_eq!(show(&whole(&engine, returned)), want),
             other => panic!("{other:?}"),
         }
     }

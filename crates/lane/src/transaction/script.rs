@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use script::{Answer, Run, Step};
+use script::{Answer, Part, Returned, Run, Step};
 use store::Budget;
 use wire::client::Reply;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
@@ -58,6 +58,8 @@ pub(super) struct Scripted {
     /// What its last call has come to, and the bytes of it that are not read.
     answer: Option<Answer>,
     unread: Content,
+    /// What it returns.
+    returning: Option<Returning>,
     call: Option<Called>,
 }
 
@@ -78,6 +80,52 @@ impl Scripted {
             assert!(size > 0, "a lane's reply is a whole one");
             budget.spend(0, size);
         }
+    }
+}
+
+/// A list that a script has returned, as far as it has been written.
+struct Returning {
+    returned: Returned,
+    /// What there is of those lists that are not through. How many elements a list has stands before them, and is known at its end.
+    open: Vec<Content>,
+}
+
+impl Returning {
+    /// Writes as many elements as there are in the budget; the reply, when it is whole.
+    fn go_on(&mut self, space: &mut Keyspace, proto: Proto, budget: &mut Budget) -> Option<Content> {
+        while !budget.is_spent() {
+            let part = self.returned.next(space.scripts.engine()).expect("its first list ends last");
+            let whole = match part {
+                Part::Open => {
+                    self.open.push(Content::default());
+                    continue;
+                }
+                Part::Value(value) => {
+                    let list = self.open.last_mut().expect("elements are of a list");
+                    let before = list.size();
+                    value.put(list, proto);
+                    budget.spend(1, list.size() - before);
+                    continue;
+                }
+                Part::Close(count) => {
+                    budget.spend(1, 0);
+                    let elements = self.open.pop().expect("a list ends that has begun");
+                    let mut list = Content::default();
+                    reply::array(&mut list, count);
+                    list.append(elements);
+                    list
+                }
+                Part::TooLarge => {
+                    let text = b"ERR the script's reply is larger than script-memory-limit";
+                    return Some(content_of(&Reply::Error(text.to_vec()), proto));
+                }
+            };
+            match self.open.last_mut() {
+                Some(around) => around.append(whole),
+                None => return Some(whole),
+            }
+        }
+        None
     }
 }
 
@@ -151,7 +199,10 @@ impl Transaction {
                     self.phase = Phase::Asking;
                     return After::Ask;
                 }
-                Err(refusal) => return self.end_script(refusal, space, around, budget),
+                Err(refusal) => {
+                    let reply = content_of(&refusal, self.proto);
+                    return self.end_script(reply, space, around, budget);
+                }
             }
         }
         loop {
@@ -167,7 +218,8 @@ impl Transaction {
             let script = self.script.as_mut().expect("it has just begun, or before");
             if script.is_killed {
                 let text = "ERR Error running script: Script killed by user with SCRIPT KILL.";
-                return self.end_script(Reply::Error(text.into()), space, around, budget);
+                let reply = content_of(&Reply::Error(text.into()), self.proto);
+                return self.end_script(reply, space, around, budget);
             }
             let args = Args::Owned(&self.commands[self.position].request);
             if script.given < args.len() {
@@ -178,13 +230,20 @@ impl Transaction {
                 script.given += words.len();
                 let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
                 if let Err(text) = space.scripts.engine().add(&script.run, are_keys, &words) {
-                    return self.end_script(Reply::Error(text.into_bytes()), space, around, budget);
+                    let reply = content_of(&Reply::Error(text.into_bytes()), self.proto);
+                    return self.end_script(reply, space, around, budget);
                 }
                 continue;
             }
             if script.answer.as_ref().is_some_and(|answer| !answer.is_whole()) {
                 script.hear(space, budget);
                 continue;
+            }
+            if let Some(returning) = &mut script.returning {
+                match returning.go_on(space, self.proto, budget) {
+                    None => continue,
+                    Some(reply) => return self.end_script(reply, space, around, budget),
+                }
             }
             let fuel = budget.elements.saturating_mul(FUEL_PER_ELEMENT);
             let (engine, cpu_ns) = (space.scripts.engine(), space.now.mono_ns);
@@ -198,7 +257,13 @@ impl Transaction {
                     budget.spend(0, words.iter().map(Vec::len).sum());
                     self.call(words, proto, space, around);
                 }
-                Step::Done(reply) => return self.end_script(reply, space, around, budget),
+                Step::Done(reply) => {
+                    let reply = content_of(&reply, self.proto);
+                    return self.end_script(reply, space, around, budget);
+                }
+                Step::Return(returned) => {
+                    script.returning = Some(Returning { returned, open: Vec::new() });
+                }
             }
         }
     }
@@ -245,6 +310,7 @@ impl Transaction {
             db: planned.db,
             answer: None,
             unread: Content::default(),
+            returning: None,
             call: None,
         }));
         Ok(true)
@@ -261,14 +327,14 @@ impl Transaction {
     /// The script has ended: its reply is that of the command.
     fn end_script(
         &mut self,
-        reply: Reply,
+        reply: Content,
         space: &mut Keyspace,
         around: &Surroundings<'_>,
         budget: &mut Budget,
     ) -> After {
         self.drop_script(space);
         self.begin_reply();
-        reply.put(&mut self.reply, self.proto);
+        self.reply.append(reply);
         self.count_command(self.position, space);
         self.stage_end = self.position + 1;
         self.at = (self.stage_end, 0);
@@ -279,6 +345,8 @@ impl Transaction {
     fn drop_script(&mut self, space: &mut Keyspace) {
         if let Some(script) = self.script.take() {
             space.discard_content(script.unread);
+            let unsent = script.returning.into_iter().flat_map(|returning| returning.open);
+            unsent.for_each(|content| space.discard_content(content));
         }
     }
 
@@ -547,6 +615,12 @@ fn words_of<'a>(args: Args<'a>, from: usize, budget: &mut Budget) -> Vec<Cow<'a,
         words.push(word);
     }
     words
+}
+
+fn content_of(reply: &Reply, proto: Proto) -> Content {
+    let mut content = Content::default();
+    reply.put(&mut content, proto);
+    content
 }
 
 /// The text of a short error.

@@ -122,6 +122,34 @@ fn scripts_may_have_many_arguments() {
 }
 
 #[test]
+fn lists_are_returned_as_they_are() {
+    check(
+        "return {1, {}, {{'a'}, 'b', {ok = 'fine'}, false, 3.7}, {err = 'My err'}}",
+        &["0"],
+        "*4\r\n:1\r\n*0\r\n*5\r\n*1\r\n$1\r\na\r\n$1\r\nb\r\n+fine\r\n$-1\r\n:3\r\n-My err\r\n",
+    );
+    check("return {}", &["0"], "*0\r\n");
+    check("return {1, nil, 3}", &["0"], "*1\r\n:1\r\n");
+    check(
+        "local t = {} for i = 1, 1000 do t[i] = {i} end return t",
+        &["0"],
+        &format!("*1000\r\n{}", (1..=1000).map(|number| format!("*1\r\n:{number}\r\n")).collect::<String>()),
+    );
+    let deep = "local t = 'x' for i = 1, 128 do t = {t} end return t";
+    check(deep, &["0"], &format!("{}$1\r\nx\r\n", "*1\r\n".repeat(128)));
+    check(
+        &deep.replace("128", "129"),
+        &["0"],
+        &format!("{}-ERR reached lua stack limit\r\n", "*1\r\n".repeat(128)),
+    );
+    check(
+        "local t = {string.rep('x', 1e6)} for i = 1, 10 do t = {t, t} end return t",
+        &["0"],
+        "-ERR the script's reply is larger than script-memory-limit\r\n",
+    );
+}
+
+#[test]
 fn what_a_script_may_not_call_is_refused_as_by_redis() {
     let check = |script: &str, want: &str| {
         let mut world = World::new(2);
@@ -495,7 +523,7 @@ fn turns_of(world: &mut World, client: &Client, other: &Client, words: &[&str]) 
 }
 
 #[test]
-fn long_replies_are_read_in_slices() {
+fn long_replies_are_read_and_returned_in_slices() {
     const COUNT: usize = 15_000;
     let mut world = World::new(1);
     let (client, other) = (world.connect(), world.connect());
@@ -513,6 +541,8 @@ fn long_replies_are_read_in_slices() {
     let scripted = turns_of(&mut world, &client, &other, &["EVAL", script, "0"]);
     // A turn has 1,024 elements of what takes several steps.
     assert!(scripted >= alone + COUNT / 1024, "KEYS takes {alone} turns, in a script {scripted}");
+    let returned = turns_of(&mut world, &client, &other, &["EVAL", "return redis.call('keys', '*')", "0"]);
+    assert!(returned >= scripted + COUNT / 1024, "in a script {scripted} turns, and returned {returned}");
     other.cut();
     audit(world, client);
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use script::{Answer, Engine, Program, Run, Step};
+use script::{Answer, Engine, Part, Program, Returned, Run, Step};
 use wire::Proto;
 use wire::client::Reply;
 
@@ -77,9 +77,40 @@ impl Server {
                     assert!(self.pauses < 1_000_000, "the script does not end");
                 }
                 Step::Done(reply) => return reply,
+                Step::Return(returned) => return whole(engine, returned),
             }
         }
     }
+}
+
+/// All parts of what a script has returned.
+pub(crate) fn whole(engine: &Engine, mut returned: Returned) -> Reply {
+    let mut open = Vec::new();
+    while let Some(part) = returned.next(engine) {
+        let reply = match part {
+            Part::Open => {
+                open.push(Vec::new());
+                continue;
+            }
+            Part::Value(reply) => reply,
+            Part::Close(count) => {
+                let items = open.pop().expect("a list ends that has begun");
+                assert_eq!(items.len(), count);
+                Reply::Array(items)
+            }
+            Part::TooLarge => {
+                return Reply::Error(b"ERR the script's reply is larger than script-memory-limit".to_vec());
+            }
+        };
+        match open.last_mut() {
+            Some(around) => around.push(reply),
+            None => {
+                assert!(returned.next(engine).is_none(), "the first list ends last");
+                return reply;
+            }
+        }
+    }
+    panic!("a list that has begun ends")
 }
 
 /// A command's reply for the run that has called, read in pieces of a few bytes and elements when there is little fuel.
