@@ -376,6 +376,8 @@ impl Transaction {
     /// What the lane at `index` is asked. There is credit for it.
     pub(crate) fn prepare(&mut self, me: Handle<Transaction>, index: usize) -> Prepare {
         let goes = self.goes_at_once();
+        // A script that has begun without locks: what its call adds is looked at when the call is made.
+        let has_begun = self.script.is_some();
         let part = &mut self.lanes[index];
         part.is_live = true;
         Prepare {
@@ -388,7 +390,7 @@ impl Transaction {
             jobs: std::mem::take(&mut part.jobs),
             goes,
             watcher: if self.is_multi { self.watcher } else { None },
-            growth: part.growth.take(),
+            growth: if has_begun { None } else { part.growth.take() },
             at_ms: self.grant.at_ms,
         }
     }

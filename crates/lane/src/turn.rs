@@ -94,7 +94,7 @@ pub struct Lane {
     batch: Vec<Handle<Client>>,
     aheads: Vec<Ahead>,
     mailbox: Arc<Mailbox>,
-    /// Lanes of which asks were left for the next turn, and the lane after the last one served.
+    /// Lanes of which asks were left for the next turn, and the lane after the last one that had its turn.
     senders: Senders,
     sender_next: usize,
     handovers: Vec<(Handover, Dialect)>,
@@ -410,12 +410,15 @@ impl Lane {
                 Told::Handover(handover, dialect) => handovers.push((*handover, dialect)),
                 Told::Lines(client, lines) => post.show(client, &lines),
             });
+            let has_turn = !core.has_done_enough();
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;
             if served_count == ASKS_PER_PEER || !is_through || core.has_done_enough() {
                 left.insert(sender);
             }
-            self.sender_next = sender + 1;
+            if has_turn {
+                self.sender_next = sender + 1;
+            }
         }
         self.senders = left;
         for (handover, dialect) in std::mem::take(&mut self.handovers) {

@@ -507,6 +507,26 @@ fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
     audit(world, client);
 }
 
+/// It has written before it takes its locks: a long command's room is made in slices.
+#[test]
+fn a_call_for_which_there_is_no_room_is_refused_alone() {
+    for lanes in [1, 2] {
+        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
+            settings.memory_size_max = 4 << 20;
+        });
+        let client = world.connect();
+        let key = key_of(lanes - 1, lanes);
+        let script = "redis.call('set', KEYS[1], 'first') local refused = redis.pcall('mset', KEYS[1], string.rep('x', 5e6))
+            return {refused.err, redis.call('get', KEYS[1])}";
+        let refusal = "OOM command not allowed when used memory > 'maxmemory'.";
+        for _ in 0..2 {
+            let got = say(&mut world, &client, &["EVAL", script, "1", &key]);
+            assert_eq!(got, format!("*2\r\n${}\r\n{refusal}\r\n$5\r\nfirst\r\n", refusal.len()));
+        }
+        audit(world, client);
+    }
+}
+
 /// Turns until a command is answered, each of which has served another client.
 fn turns_of(world: &mut World, client: &Client, other: &Client, words: &[&str]) -> usize {
     send(client, words);
