@@ -62,8 +62,7 @@ enum Runnable {
 const SLICES_PER_TURN: usize = 16;
 /// What they may cost together: four of those that spend their elements, which cost more than bytes do.
 const WORK_PER_TURN: Budget = Budget::new(4 * SLICE.elements, 16 * SLICE.bytes);
-/// What transactions may do in a turn, beside that, at once when they come, see [`Core::begin_transaction`]: those of clients, and as
-/// much again those that other lanes have sent. When it is spent no more clients are served in that turn, or asks.
+/// What transactions may do in a turn, beside that, at once when they come: see [`Core::begin_transaction`].
 const AT_ONCE_PER_TURN: Budget = Budget::new(2 * SLICE.elements, 4 * SLICE.bytes);
 
 /// An order of the control thread that is not carried out yet.
@@ -212,16 +211,6 @@ impl Core {
             || !self.untold.is_empty()
             || !self.orders.is_empty()
             || self.held.are_released()
-    }
-
-    /// From now on transactions may do as much at once as they may in a turn.
-    pub(crate) fn allow_at_once(&mut self) {
-        self.at_once_left = AT_ONCE_PER_TURN;
-    }
-
-    /// Transactions have done at once what they may.
-    pub(crate) fn has_done_enough(&self) -> bool {
-        self.at_once_left.is_spent()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.
@@ -471,6 +460,7 @@ impl Core {
 
     /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
     pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
+        self.at_once_left = AT_ONCE_PER_TURN;
         self.tell_untold();
         self.ask_control();
         for _ in 0..self.starved.len() {

@@ -124,19 +124,11 @@ pub(crate) enum Flow {
     /// On to the next one.
     Next,
     /// The command could not begin: it is handed back, to be tried again.
-    Halt(Option<Request>, Until),
+    Halt(Option<Request>),
     /// It waits for the reply.
     Block,
     /// It is closed when it has its replies.
     Leave,
-}
-
-/// When a command that could not begin is tried again.
-pub(crate) enum Until {
-    /// When replies before it have come, or there is room in a ring.
-    Moved,
-    /// In the next turn.
-    NextTurn,
 }
 
 impl Core {
@@ -221,10 +213,8 @@ impl Core {
             return self.queue(caller, command, input);
         }
         let flow = match command.scope {
-            _ if command.id == Id::Exec => match self.barrier(caller.client, input) {
-                Some(flow) => flow,
-                None => self.dispatch_multi(caller, command.id),
-            },
+            // EXEC is a barrier: what was asked of other lanes before it comes before it.
+            _ if command.id == Id::Exec && !caller.client.is_even() => halt(input),
             _ if command.group == Group::Transactions && command.id != Id::Watch => {
                 self.dispatch_multi(caller, command.id)
             }
@@ -236,7 +226,7 @@ impl Core {
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
-        if !matches!(flow, Flow::Halt(..)) {
+        if !matches!(flow, Flow::Halt(_)) {
             self.stats.dialects[caller.client.dialect as usize].all += 1;
             self.space.tally.called(command.id);
             caller.client.last = Some(command);
@@ -469,23 +459,14 @@ impl Core {
         self.ask(caller, owner, command, input, slot)
     }
 
-    /// What was asked of other lanes before a transaction comes before it; and when transactions have done enough in a turn, it
-    /// comes in the next.
-    fn barrier(&self, client: &Client, input: &mut Input<'_>) -> Option<Flow> {
-        if !client.is_even() {
-            return Some(halt(input));
-        }
-        self.has_done_enough().then(|| halt_until(input, Until::NextTurn))
-    }
-
     fn dispatch_transaction(
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        if let Some(flow) = self.barrier(caller.client, input) {
-            return flow;
+        if !caller.client.is_even() {
+            return halt(input);
         }
         let origin = caller.open();
         let transaction = transaction_of(caller, origin, command, input);
@@ -499,8 +480,8 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        if let Some(flow) = self.barrier(caller.client, input) {
-            return flow;
+        if !caller.client.is_even() {
+            return halt(input);
         }
         if let Err(text) = scripts::keys_of(input.args()) {
             return caller.refuse(text);
@@ -671,12 +652,7 @@ fn is_refused_unseen(client: &Client, command: &Command) -> bool {
 }
 
 pub(crate) fn halt(input: &mut Input<'_>) -> Flow {
-    halt_until(input, Until::Moved)
-}
-
-fn halt_until(input: &mut Input<'_>, until: Until) -> Flow {
-    let request = if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None };
-    Flow::Halt(request, until)
+    Flow::Halt(if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None })
 }
 
 /// Which command of Redis has this name and these arguments.

@@ -87,7 +87,7 @@ impl Core {
         let moved_count = self.stats.commands_moved;
         let flow = self.dispatch_muted(caller, resolved, input);
         self.monitoring.exec = None;
-        if !waits && !matches!(flow, Flow::Halt(..)) && self.stats.commands_moved == moved_count {
+        if !waits && !matches!(flow, Flow::Halt(_)) && self.stats.commands_moved == moved_count {
             self.show(caller.client, &view.map_or(words, words_of));
         }
         flow
@@ -113,7 +113,7 @@ impl Core {
         let was = caller.client.hush;
         let flow = self.dispatch_aside(&mut caller.aside(&mut Output::new()), resolved, input);
         caller.client.replies.mute();
-        if was == Hush::Next && !matches!(flow, Flow::Halt(..)) {
+        if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
             caller.client.hush = Hush::Heard;
         }
         flow

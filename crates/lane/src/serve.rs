@@ -12,7 +12,7 @@ use wire::resp::{ArgRanges, ProtocolError, Shape, Step, Token};
 
 use crate::client::{Client, Dialect};
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX, Until};
+use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX};
 use crate::keyspace::Route;
 use crate::language::{Limits, Place};
 use crate::replies::{OUTPUT_HIGH, Sink};
@@ -101,7 +101,7 @@ pub(crate) fn serve_client<N: Net>(
                     || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
                     || unread >= OUTPUT_HIGH
                 {
-                    Flow::Halt(None, Until::Moved)
+                    Flow::Halt(None)
                 } else {
                     let frame = &ahead.frames[index];
                     let bytes = &input[used..used + frame.size];
@@ -114,7 +114,7 @@ pub(crate) fn serve_client<N: Net>(
                             core.dispatch(&mut Caller { client, handle, output }, resolved, &mut command)
                         }
                     };
-                    if !matches!(flow, Flow::Halt(..)) {
+                    if !matches!(flow, Flow::Halt(_)) {
                         used += frame.size;
                         if lap.is_timed
                             && let Some(Ok(command)) = frame.command
@@ -132,7 +132,7 @@ pub(crate) fn serve_client<N: Net>(
                 if matches!(flow, Flow::Next) {
                     continue;
                 }
-                let ran_count = if matches!(flow, Flow::Halt(..)) { index } else { index + 1 };
+                let ran_count = if matches!(flow, Flow::Halt(_)) { index } else { index + 1 };
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
                     ahead.forget(client, ran_count);
                     break 'share end;
@@ -172,7 +172,7 @@ pub(crate) fn serve_client<N: Net>(
                 lap.restart();
                 let flow = core.dispatch_gathered(&mut Caller { client, handle, output }, resolved, request);
                 if lap.is_timed
-                    && !matches!(flow, Flow::Halt(..))
+                    && !matches!(flow, Flow::Halt(_))
                     && let (Ok(command), Ok(words)) = (resolved, words)
                 {
                     lap.add(0);
@@ -235,14 +235,11 @@ fn unauthenticated_unread_max(client: &Client) -> usize {
 fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) -> Option<End> {
     match flow {
         Flow::Next => None,
-        Flow::Halt(request, until) => {
+        Flow::Halt(request) => {
             if let Some(request) = request {
                 client.gather = Some(Box::new(Gather::of(request)));
             }
             client.need = Need::Rest;
-            if matches!(until, Until::NextTurn) {
-                return Some(End::Again);
-            }
             client.is_halted = true;
             client.halted_slot_count = client.replies.slot_count();
             Some(if client.is_even() && client.replies.is_empty() { End::Parched } else { End::Settles })

@@ -339,6 +339,11 @@ impl Transaction {
         self.is_refused || self.grant.is_vain()
     }
 
+    /// Whether it is a script alone.
+    pub(crate) fn is_script(&self) -> bool {
+        !self.is_multi && self.commands[0].command.scope == Scope::Script
+    }
+
     /// The command that its client has sent.
     pub(crate) fn id(&self) -> Id {
         if self.is_multi { Id::Exec } else { self.commands[0].command.id }

@@ -94,7 +94,7 @@ pub struct Lane {
     batch: Vec<Handle<Client>>,
     aheads: Vec<Ahead>,
     mailbox: Arc<Mailbox>,
-    /// Lanes of which asks were left for the next turn, and the lane after the last one that had its turn.
+    /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     senders: Senders,
     sender_next: usize,
     handovers: Vec<(Handover, Dialect)>,
@@ -398,7 +398,6 @@ impl Lane {
         if senders.is_empty() {
             return 0;
         }
-        self.core.allow_at_once();
         let mut ask_count = 0;
         let Lane { core, clients, stirred, handovers, .. } = self;
         let mut left = Senders::default();
@@ -410,15 +409,12 @@ impl Lane {
                 Told::Handover(handover, dialect) => handovers.push((*handover, dialect)),
                 Told::Lines(client, lines) => post.show(client, &lines),
             });
-            let has_turn = !core.has_done_enough();
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;
-            if served_count == ASKS_PER_PEER || !is_through || core.has_done_enough() {
+            if served_count == ASKS_PER_PEER || !is_through {
                 left.insert(sender);
             }
-            if has_turn {
-                self.sender_next = sender + 1;
-            }
+            self.sender_next = sender + 1;
         }
         self.senders = left;
         for (handover, dialect) in std::mem::take(&mut self.handovers) {
@@ -438,17 +434,11 @@ impl Lane {
                 enqueue(ready, handle, client);
             }
         }
-        self.core.allow_at_once();
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let mut receive_left = RECEIVE_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
-        while clients_left > 0
-            && commands_left > 0
-            && bytes_left > 0
-            && receive_left > 0
-            && !self.core.has_done_enough()
-        {
+        while clients_left > 0 && commands_left > 0 && bytes_left > 0 && receive_left > 0 {
             let mut input_size = 0;
             let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {

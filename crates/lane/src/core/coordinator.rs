@@ -17,11 +17,17 @@ use crate::transaction::{After, Go, PartAnswer, Surroundings, Transaction};
 
 impl Core {
     /// Begins a transaction, and goes on with it for a slice, unless it has to wait for others, or transactions have done enough of
-    /// that in this turn. What it comes to, if it is over by then; else that will come as a delivery.
+    /// that in this turn: then a script begins when its turn comes among what takes several steps. What it comes to, if it is over
+    /// by then; else that will come as a delivery.
     pub(crate) fn begin_transaction(&mut self, transaction: Transaction) -> Option<Delivery> {
         self.stats.transactions += 1;
         let origin = transaction.origin;
+        let runs_script = transaction.is_script();
         let handle = self.transactions.insert(transaction);
+        if runs_script && self.at_once_left.is_spent() {
+            self.runnable.push_back(Runnable::Transaction(handle));
+            return None;
+        }
         let mut budget = SLICE;
         // What it brings about comes behind what others have to do, which is not its business.
         let (heard_count, runnable_count) = (self.heard.len(), self.runnable.len());

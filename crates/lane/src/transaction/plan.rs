@@ -315,9 +315,8 @@ impl Transaction {
 
     /// Whether it is one script, and all that it has declared is this lane's and free.
     fn needs_no_locks_yet(&self, around: &Surroundings<'_>) -> bool {
-        let is_script = !self.is_multi && self.commands[0].plan == Plan::Script;
         match &self.lanes[..] {
-            [part] if is_script && part.lane == around.lane => part.names.are_free(around.locks),
+            [part] if self.is_script() && part.lane == around.lane => part.names.are_free(around.locks),
             _ => false,
         }
     }

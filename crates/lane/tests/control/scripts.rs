@@ -507,6 +507,36 @@ fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
     audit(world, client);
 }
 
+/// However many there are, of this lane's clients and of other lanes'.
+#[test]
+fn scripts_keep_nobody_else_waiting() {
+    let mut world = World::new(3);
+    let keys: Vec<String> = (0..60).map(|number| format!("{{{}}}:{number}", key_of(2, 3))).collect();
+    let senders: Vec<Client> = (0..60).map(|_| world.connect()).collect();
+    let script = "for i = 1, 2000 do end return redis.call('get', KEYS[1])";
+    assert_eq!(say(&mut world, &senders[0], &["EVAL", script, "1", &keys[0]]), "$-1\r\n");
+    let clients = [1, 2].map(|lane| world.connect_by(lane, net::mem::Way::default()));
+    for turn in 0..20 {
+        for (sender, key) in senders.iter().zip(&keys) {
+            send(sender, &["EVAL", script, "1", key]);
+        }
+        for client in &clients {
+            send(client, &["EXISTS", &key_of(2, 3)]);
+            let mut waited = 0;
+            while client.read_all().is_empty() {
+                world.round(0);
+                waited += 1;
+            }
+            assert!(waited < 6, "a client waited for {waited} turns, at {turn}");
+        }
+    }
+    (0..40).for_each(|_| drop(hear(&mut world, &clients[0])));
+    senders.iter().for_each(Client::cut);
+    let [client, other] = clients;
+    other.cut();
+    audit(world, client);
+}
+
 /// It has written before it takes its locks: a long command's room is made in slices.
 #[test]
 fn a_call_for_which_there_is_no_room_is_refused_alone() {
