@@ -297,7 +297,8 @@ impl Client {
             library: self.library.clone(),
             library_version: self.library_version.clone(),
             traits: self.traits,
-            hush: self.hush,
+            // What is not heard of this command is heard of the next.
+            hush: if self.hush == Hush::Next { Hush::Heard } else { self.hush },
             name: self.name.clone(),
             proto: self.proto,
             db: self.db,

@@ -135,6 +135,11 @@ impl Peer {
         self.asks.push(&[&head.encode(0)], Some(Parcel::Transaction(Box::new(transaction))));
     }
 
+    /// Gives a transaction that another lane has sent back to it. It fits, by the asker's credit.
+    pub(crate) fn give_back(&mut self, head: AnswerHead, transaction: Transaction) {
+        self.answers.push(&[&head.encode()], Some(Parcel::Transaction(Box::new(transaction))));
+    }
+
     /// Whether a transaction's part can be asked for now, with everything it will ever need.
     pub(crate) fn can_prepare(&mut self) -> bool {
         self.control_credit > 0

@@ -291,6 +291,13 @@ impl Keyspace {
         Made::Enough
     }
 
+    /// Whether [`Keyspace::room_for`] may make room, for which keys go that nobody has locked.
+    pub(crate) fn may_make_room(&self, command: &Command, db: u16) -> bool {
+        self.room.lease.is_limited()
+            && command.flags.has(Flag::Denyoom)
+            && (self.is_tight() || command.keys.step > 1 || self.share(db).is_some())
+    }
+
     /// The same of a command that is measured, or of one whose namespace has a share.
     fn room_measured(
         &mut self,

@@ -64,6 +64,9 @@ pub(crate) enum After {
     Prepare(std::ops::Range<usize>),
     /// Take its locks on this lane, which nobody holds, before anybody else does anything.
     Lock,
+    /// Give it back to the lane that has sent it: it needs other lanes than this one, which its client's lane asks. One that asks
+    /// holds no credit of others, or all might wait for each other.
+    GiveBack,
     /// Tell this lane's part to go on.
     Go(Vec<(usize, Go)>),
     /// Ask the control thread [`Transaction::question`] when there is credit.
@@ -211,6 +214,8 @@ pub(crate) struct Transaction {
     /// Its script runs without locks: all that it has declared is this lane's, and nobody holds it. Before anybody else does anything
     /// it is over or has its locks.
     is_unlocked: bool,
+    /// Pieces of scripts' garbage that were collected before it began.
+    tidied_count: u32,
     /// It locks all databases on all lanes: a script uses what it has not declared.
     holds_all: bool,
     /// What stands against the call at hand of a script.
@@ -282,6 +287,7 @@ impl Transaction {
             script: None,
             declared: BTreeMap::new(),
             is_unlocked: false,
+            tidied_count: 0,
             holds_all: false,
             stray: None,
             script_lines: Vec::new(),
@@ -337,6 +343,11 @@ impl Transaction {
     /// Whether nothing has run: a watched key had changed, there was no room, or it was refused.
     pub(crate) fn is_aborted(&self) -> bool {
         self.is_refused || self.grant.is_vain()
+    }
+
+    /// It is of this client from now on, whose lane had sent it away. Nothing of it has run.
+    pub(crate) fn come_back(&mut self, client: Handle<Client>, slot: u32) {
+        self.origin = Origin::Client { client, slot };
     }
 
     /// Whether it is a script alone.

@@ -175,7 +175,6 @@ impl Host {
         self.meter.start(fuel);
         self.cpu_ns.store(cpu_ns, Relaxed);
         self.main.store(thread.to_pointer().addr(), Relaxed);
-        self.note_garbage();
     }
 
     pub(crate) fn may_have_garbage(&self) -> bool {

@@ -24,7 +24,8 @@ impl Core {
         let origin = transaction.origin;
         let runs_script = transaction.is_script();
         let handle = self.transactions.insert(transaction);
-        if runs_script && self.at_once_left.is_spent() {
+        // Who monitors sees the script before what it calls.
+        if runs_script && (self.at_once_left.is_spent() || self.monitoring.is_on) {
             self.runnable.push_back(Runnable::Transaction(handle));
             return None;
         }
@@ -109,6 +110,14 @@ impl Core {
             After::Lock => {
                 let is_asked = self.try_prepare(handle, 0..1);
                 assert!(is_asked, "a lane needs no credit to ask itself");
+            }
+            After::GiveBack => {
+                let transaction = self.transactions.remove(handle).expect("it has just spoken");
+                let Origin::Ask { lane, client, slot, charge } = transaction.origin else {
+                    unreachable!("only what another lane has sent is given back")
+                };
+                let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::GivenBack };
+                self.peer(lane).give_back(head, transaction);
             }
             After::Ask => {
                 self.questioners.push_back(handle);

@@ -114,6 +114,11 @@ impl Core {
                 (AnswerKind::Exec, Some(Parcel::Content(content))) => {
                     self.hear_answer(transaction, *content);
                 }
+                (AnswerKind::GivenBack, Some(Parcel::Transaction(mut transaction))) => {
+                    transaction.come_back(Handle::from_bits(head.target), head.slot);
+                    let delivery = self.begin_transaction(*transaction);
+                    self.deliveries.extend(delivery);
+                }
                 (AnswerKind::Refused, None) => {
                     let refusal = Refusal::from_bits(head.slot);
                     self.hear_part(transaction, lane, PartAnswer::Refused(refusal));

@@ -83,6 +83,8 @@ pub(crate) enum AnswerKind {
     Report = 5,
     /// To a transaction's question.
     Exec = 6,
+    /// A transaction that was sent, and needs other lanes, too.
+    GivenBack = 7,
 }
 
 /// What a control frame says.
@@ -242,6 +244,7 @@ impl AnswerHead {
                 4 => AnswerKind::Results,
                 5 => AnswerKind::Report,
                 6 => AnswerKind::Exec,
+                7 => AnswerKind::GivenBack,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };

@@ -15,10 +15,15 @@ use crate::connection;
 use crate::dispatch::{CROSSSLOT, keys_among};
 use crate::keyspace::Keyspace;
 use crate::locks::{Kind, LockName, Mode};
-use crate::part::NAMES_PER_STEP;
+use crate::part::{NAMES_PER_STEP, Origin};
 use crate::request::{Arg, Args, Request};
 use crate::room::{growth_of, growth_of_all};
 use crate::scripts::{is_read_only, keys_of, named};
+
+/// What a piece of collecting scripts' garbage takes, in elements of a slice.
+const TIDY_ELEMENTS: usize = 128;
+/// Pieces of it before a script begins, all the same whether there is room: 64 MiB, by and large.
+const TIDIED_COUNT_MAX: u32 = 1024;
 
 impl Transaction {
     pub(super) fn plan(
@@ -28,6 +33,15 @@ impl Transaction {
         budget: &mut Budget,
     ) -> After {
         if self.at == (0, 0) {
+            // Before it holds anything that others may wait for.
+            while self.stand_in.is_some() && self.tidied_count < TIDIED_COUNT_MAX && space.scripts.make_room()
+            {
+                self.tidied_count += 1;
+                budget.spend(TIDY_ELEMENTS, 0);
+                if budget.is_spent() {
+                    return After::Again;
+                }
+            }
             self.database_count = around.database_count;
             self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
             self.grant.at_ms = space.now.unix_ms;
@@ -287,6 +301,10 @@ impl Transaction {
     fn lock(&mut self, space: &mut Keyspace, around: &Surroundings<'_>, budget: &mut Budget) -> After {
         if self.lanes.is_empty() {
             return self.begin_stage();
+        }
+        if self.lanes.len() > 1 && matches!(self.origin, Origin::Ask { .. }) {
+            self.plan_again();
+            return After::GiveBack;
         }
         if self.needs_no_locks_yet(around) {
             self.is_unlocked = true;

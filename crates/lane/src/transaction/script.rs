@@ -35,8 +35,6 @@ use crate::tally::ErrorCode;
 
 /// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
 const FUEL_PER_ELEMENT: u32 = 4;
-/// What a piece of collecting garbage takes, in elements of a slice.
-const TIDY_ELEMENTS: usize = 128;
 /// Bytes of MONITOR's lines that one script has at most.
 const LINES_SIZE_MAX: usize = 64 * 1024;
 
@@ -187,12 +185,6 @@ impl Transaction {
         budget: &mut Budget,
     ) -> After {
         if self.script.is_none() {
-            while space.scripts.make_room() {
-                budget.spend(TIDY_ELEMENTS, 0);
-                if budget.is_spent() {
-                    return After::Again;
-                }
-            }
             match self.begin_script(space, budget) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -481,6 +473,10 @@ impl Transaction {
                 self.count_command(index, space);
                 self.end_call(space);
                 None
+            }
+            // Keys that are not locked may go when room is made.
+            Plan::Whole(_) if self.is_unlocked && space.may_make_room(command, planned.db) => {
+                return Some(After::Again);
             }
             Plan::Whole(lane) if lane == around.lane => {
                 let args = Args::Owned(&planned.request);

@@ -537,6 +537,113 @@ fn scripts_keep_nobody_else_waiting() {
     audit(world, client);
 }
 
+/// As many as there is credit for at most wait for each other otherwise, each holding what another needs.
+#[test]
+fn a_script_that_needs_other_lanes_holds_no_credit_of_theirs() {
+    let mut world = World::new(2);
+    let clients = [0, 1].map(|lane| world.connect_by(lane, net::mem::Way::default()));
+    let keys = [0, 1].map(|lane| key_of(lane, 2));
+    let says = "#!lua flags=allow-undeclared-keys\nreturn redis.call('dbsize')";
+    let strays = "return redis.call('mget', KEYS[1], ARGV[1])";
+    for script in [says, strays] {
+        for home in [0, 1] {
+            let (here, there) = (&keys[home], &keys[1 - home]);
+            let begun = |world: &World| world.lanes[home].stats().transactions;
+            for round in 0..2 {
+                let before = begun(&world);
+                let got = say(&mut world, &clients[home], &["EVAL", script, "1", there, here]);
+                assert_eq!(got, if script == says { ":0\r\n" } else { "*2\r\n$-1\r\n$-1\r\n" });
+                assert_eq!(
+                    begun(&world) - before,
+                    1,
+                    "in round {round} {script} has come back to lane {home}"
+                );
+            }
+        }
+    }
+    let [client, other] = clients;
+    other.cut();
+    audit(world, client);
+}
+
+#[test]
+fn a_script_s_keys_stay_while_it_makes_room() {
+    for lanes in [1, 2] {
+        let mut world = World::told(lanes, &[("maxmemory", "2097152")], |settings: &mut Settings| {
+            settings.memory_size_max = 2 << 20;
+            settings.policy = store::Policy::VolatileTtl;
+        });
+        let client = world.connect();
+        let tag = key_of(0, lanes);
+        for number in 0..30 {
+            say(&mut world, &client, &["SETRANGE", &format!("{{{tag}}}:{number}"), "60000", "x"]);
+        }
+        // Its first key would be the first to go.
+        let script = "redis.call('set', KEYS[1], 'mine', 'ex', 1)
+            for i = 2, #KEYS do redis.call('setrange', KEYS[i], 9000, 'x') redis.call('expire', KEYS[i], 1000) end
+            return redis.call('get', KEYS[1])";
+        let keys: Vec<String> = (0..40).map(|number| format!("{{{tag}}}:own:{number}")).collect();
+        let mut words = vec!["EVAL", script, "40"];
+        words.extend(keys.iter().map(String::as_str));
+        for _ in 0..3 {
+            let got = say(&mut world, &client, &words);
+            assert!(got == "$4\r\nmine\r\n" || got.starts_with("-OOM"), "{got}");
+        }
+        audit(world, client);
+    }
+}
+
+#[test]
+fn a_script_that_is_not_heard_leaves_the_next_command_heard() {
+    for lanes in [1, 2] {
+        let mut world = World::new(lanes);
+        let client = world.connect();
+        let long = "for i = 1, 5000 do end return 'not heard'";
+        for script in ["return 'not heard'", long] {
+            for _ in 0..2 {
+                for key in [key_of(0, lanes), key_of(lanes - 1, lanes)] {
+                    send(&client, &["CLIENT", "REPLY", "SKIP"]);
+                    send(&client, &["EVAL", script, "1", &key]);
+                    send(&client, &["ECHO", "a"]);
+                    assert_eq!(
+                        say(&mut world, &client, &["ECHO", "b"]),
+                        "$1\r\na\r\n$1\r\nb\r\n",
+                        "{script}"
+                    );
+                }
+            }
+        }
+        audit(world, client);
+    }
+}
+
+/// Another script holds more than half of the memory.
+#[test]
+fn a_script_that_waits_for_room_keeps_no_keys() {
+    let mut world = World::told(1, &[], |settings: &mut Settings| settings.script_memory_max = 8 << 20);
+    let [client, other, third] = [0, 1, 2].map(|_| world.connect());
+    let get = "return redis.call('get', KEYS[1])";
+    assert_eq!(say(&mut world, &other, &["EVAL", get, "1", "k"]), "$-1\r\n");
+    send(&client, &["EVAL", "local t = {} for i = 1, 80000 do t[i] = {} end while true do end", "1", "w"]);
+    (0..400).for_each(|_| world.round(1_000_000));
+    // Whatever has run since leaves garbage.
+    send(&third, &["EVAL", get, "1", "z"]);
+    while third.read_all().is_empty() {
+        world.round(0);
+    }
+    send(&other, &["EVAL", get, "1", "k"]);
+    (0..2).for_each(|_| world.round(0));
+    assert_eq!(other.read_all(), b"", "it waits");
+    assert_eq!(say(&mut world, &third, &["SET", "k", "v"]), "+OK\r\n", "the key is free");
+    (0..400).for_each(|_| world.round(1_000_000));
+    assert_eq!(hear(&mut world, &other), "$1\r\nv\r\n");
+    world.ask(&third, "CONFIG SET busy-reply-threshold 1");
+    assert_eq!(say(&mut world, &third, &["SCRIPT", "KILL"]), "+OK\r\n");
+    hear(&mut world, &client);
+    [other, third].iter().for_each(Client::cut);
+    audit(world, client);
+}
+
 /// It has written before it takes its locks: a long command's room is made in slices.
 #[test]
 fn a_call_for_which_there_is_no_room_is_refused_alone() {
@@ -601,6 +708,8 @@ fn long_replies_are_read_and_returned_in_slices() {
 fn a_monitor_sees_what_a_script_calls() {
     let mut world = World::new(2);
     let (client, monitor) = (world.connect(), world.connect());
+    // Known, it is over at once.
+    say(&mut world, &client, &["EVAL", "redis.call('set', KEYS[1], 'v')", "1", "k"]);
     assert_eq!(say(&mut world, &monitor, &["MONITOR"]), "+OK\r\n");
     say(&mut world, &client, &["EVAL", "redis.call('set', KEYS[1], 'v')", "1", "k"]);
     let lines = hear(&mut world, &monitor);
