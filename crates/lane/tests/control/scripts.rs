@@ -567,33 +567,6 @@ fn a_script_that_needs_other_lanes_holds_no_credit_of_theirs() {
 }
 
 #[test]
-fn a_script_s_keys_stay_while_it_makes_room() {
-    for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "2097152")], |settings: &mut Settings| {
-            settings.memory_size_max = 2 << 20;
-            settings.policy = store::Policy::VolatileTtl;
-        });
-        let client = world.connect();
-        let tag = key_of(0, lanes);
-        for number in 0..30 {
-            say(&mut world, &client, &["SETRANGE", &format!("{{{tag}}}:{number}"), "60000", "x"]);
-        }
-        // Its first key would be the first to go.
-        let script = "redis.call('set', KEYS[1], 'mine', 'ex', 1)
-            for i = 2, #KEYS do redis.call('setrange', KEYS[i], 9000, 'x') redis.call('expire', KEYS[i], 1000) end
-            return redis.call('get', KEYS[1])";
-        let keys: Vec<String> = (0..40).map(|number| format!("{{{tag}}}:own:{number}")).collect();
-        let mut words = vec!["EVAL", script, "40"];
-        words.extend(keys.iter().map(String::as_str));
-        for _ in 0..3 {
-            let got = say(&mut world, &client, &words);
-            assert!(got == "$4\r\nmine\r\n" || got.starts_with("-OOM"), "{got}");
-        }
-        audit(world, client);
-    }
-}
-
-#[test]
 fn a_script_that_is_not_heard_leaves_the_next_command_heard() {
     for lanes in [1, 2] {
         let mut world = World::new(lanes);
