@@ -476,7 +476,7 @@ impl Transaction {
             }
             // Keys that are not locked may go when room is made.
             Plan::Whole(_) if self.is_unlocked && space.may_make_room(command, planned.db) => {
-                return Some(After::Again);
+                Some(After::Again)
             }
             Plan::Whole(lane) if lane == around.lane => {
                 let args = Args::Owned(&planned.request);
