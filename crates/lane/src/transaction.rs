@@ -1,4 +1,5 @@
-//! A transaction: what the client's lane does for a command, or a MULTI … EXEC, that one lane cannot answer alone.
+//! A transaction: what the client's lane does for a command, or a MULTI … EXEC, that one lane cannot answer alone; for a script, the lane of
+//! its keys.
 //!
 //! ```text
 //! plan       which lanes, which locks there, which part of the request for whom        (in slices)

@@ -1,5 +1,5 @@
-//! A script: it runs on its client's lane, a slice at a time, and what it calls is planned and run as a command of a MULTI is, under
-//! the locks of the keys that it has declared.
+//! A script: it runs on the lane that owns its keys, or its client's, a slice at a time, and what it calls is planned and run as a command
+//! of a MULTI is, under the locks of the keys that it has declared. Where nobody holds those it begins without.
 //!
 //! ```text
 //! resume ──▶ a call ──▶ its keys are of this lane   run at once, in slices if it is long
