@@ -338,10 +338,8 @@ pub(crate) fn parse(
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Verb, Refusal> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let command = Program::command().mut_subcommand("serve", with_environment);
-    let verb = verb_of(command.clone(), &arguments).map_err(|error| {
-        let serve = command.find_subcommand("serve").expect("serve is a verb");
-        Refusal::Usage(hint::explained(error, &arguments, serve))
+    let verb = verb_of(program(), &arguments).map_err(|error| {
+        Refusal::Usage(hint::explained(error, &arguments, serve_of(&program())))
     })?;
     let Verb::Serve(settings) = &verb else { return Ok(verb) };
     let Some(path) = &settings.config else { return Ok(verb) };
@@ -349,7 +347,8 @@ pub(crate) fn parse(
     let text = read_file(path).map_err(|error| {
         Refusal::File(format!("{name}: {error}; name a readable TOML file with --config, or leave it out"))
     })?;
-    let contents = file::read(&text, command.find_subcommand("serve").expect("serve is a verb"))
+    let command = program();
+    let contents = file::read(&text, serve_of(&command))
         .map_err(|problem| Refusal::File(format!("{name}: {problem}")))?;
     let command = command.mut_subcommand("serve", |serve| file::as_defaults(serve, contents.values));
     // The flags and the environment have just passed on their own, so what fails now came from the file.
@@ -361,9 +360,15 @@ pub(crate) fn parse(
     Ok(verb)
 }
 
+/// What the program understands. As large as all that an empty server's control thread holds besides, so it is made anew where it is
+/// wanted again, and never there twice.
+fn program() -> clap::Command {
+    Program::command().mut_subcommand("serve", with_environment)
+}
+
 /// What `serve` understands.
-fn serve_command() -> clap::Command {
-    Program::command().find_subcommand("serve").expect("serve is a verb").clone()
+fn serve_of(program: &clap::Command) -> &clap::Command {
+    program.find_subcommand("serve").expect("serve is a verb")
 }
 
 fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap::Error> {
@@ -379,7 +384,7 @@ fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap:
 
 /// The sentence for environment variables that look like settings and are none.
 pub(crate) fn strange_variables(names: impl Iterator<Item = OsString>) -> Option<String> {
-    hint::strange(names, &serve_command())
+    hint::strange(names, serve_of(&program()))
 }
 
 /// Gives every flag its environment variable. Help tells the rule once, and no values: one of them is a password.
@@ -425,7 +430,7 @@ mod tests {
 
     #[test]
     fn the_definition_is_sound() {
-        Program::command().mut_subcommand("serve", with_environment).debug_assert();
+        program().debug_assert();
     }
 
     #[test]
@@ -456,8 +461,8 @@ mod tests {
 
     #[test]
     fn every_flag_has_its_environment_variable() {
-        let command = with_environment(Program::command().find_subcommand("serve").unwrap().clone());
-        for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+        let program = program();
+        for argument in serve_of(&program).get_arguments().filter(|argument| argument.get_id() != "help") {
             let name = argument.get_env().unwrap_or_else(|| panic!("{} has none", argument.get_id()));
             assert!(name.to_str().unwrap().starts_with("EXPRESSLANE_"), "{name:?}");
         }
@@ -465,7 +470,7 @@ mod tests {
 
     #[test]
     fn the_help_teaches() {
-        let mut command = Program::command().mut_subcommand("serve", with_environment);
+        let mut command = program();
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
         for part in
             ["Network:", "Memory:", "Examples:", "[default: 6379]", "EXPRESSLANE_TCP_BACKLOG", "[serve]"]
@@ -554,8 +559,9 @@ mod tests {
             "\"\\u0000\"",
             "'''x'''",
         ];
+        let program = program();
         let keys: Vec<String> =
-            serve_command().get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect();
+            serve_of(&program).get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect();
         let mut state = 9_u64;
         let mut below = |count: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

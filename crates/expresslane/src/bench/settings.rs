@@ -27,6 +27,7 @@ pub(crate) const RATE_MAX: f64 = 1e9;
 
 /// What `bench` is asked to do.
 #[derive(Clone, Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum BenchVerb {
     /// Load one server and show how it answers
     #[command(long_about = RUN_LONG, after_long_help = RUN_EXAMPLES)]

@@ -14,6 +14,7 @@ const FILE: &str = "lanes.toml";
 
 /// What `lanes` is asked to do.
 #[derive(Clone, Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum LanesVerb {
     /// Show the machine: cards, queues, interrupts, cores, and what stands in the way
     #[command(long_about = FACTS_LONG)]

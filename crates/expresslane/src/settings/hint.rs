@@ -79,12 +79,12 @@ pub(super) fn strange(names: impl Iterator<Item = OsString>, serve: &Command) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{serve_command, with_environment};
+    use crate::settings::{program, serve_of};
 
     #[test]
     fn a_variable_that_is_no_setting_is_named() {
         let check = |names: &[&str], want: Option<&str>| {
-            let sentence = strange(names.iter().map(OsString::from), &serve_command());
+            let sentence = strange(names.iter().map(OsString::from), serve_of(&program()));
             assert_eq!(sentence.as_deref(), want);
         };
         check(&["PATH", "EXPRESSLANE_PORT", "EXPRESSLANE_LANE_PORTS", "EXPRESSLANE_CONFIG"], None);
@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn a_value_that_no_flag_gave_came_from_the_environment() {
-        let serve = with_environment(serve_command());
+        let program = program();
         let origin = |arguments: &[&str]| {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            origin("--port <PORT>", &arguments, &serve)
+            origin("--port <PORT>", &arguments, serve_of(&program))
         };
         let from_environment =
             Some("the value is that of the environment variable EXPRESSLANE_PORT".to_owned());

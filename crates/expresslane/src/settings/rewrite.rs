@@ -24,8 +24,9 @@ pub(crate) struct Rewritten {
 /// Writes names and values into the file at `path`. An error is one sentence.
 pub(crate) fn rewrite(path: &Path, changed: &[(String, String)]) -> Result<Rewritten, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let serve = super::serve_command();
-    let is_key = |name: &str| name != "config" && file::find(&serve, name).is_some();
+    let program = super::program();
+    let serve = super::serve_of(&program);
+    let is_key = |name: &str| name != "config" && file::find(serve, name).is_some();
     let (known, left_out): (Vec<_>, Vec<_>) = changed.iter().partition(|(name, _)| is_key(name));
     let text = edit(&text, &known).map_err(|why| format!("{}: {why}", path.display()))?;
     replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
