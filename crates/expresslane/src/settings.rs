@@ -338,9 +338,8 @@ pub(crate) fn parse(
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Verb, Refusal> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let verb = verb_of(program(), &arguments).map_err(|error| {
-        Refusal::Usage(hint::explained(error, &arguments, serve_of(&program())))
-    })?;
+    let verb = verb_of(program(), &arguments)
+        .map_err(|error| Refusal::Usage(hint::explained(error, &arguments, serve_of(&program()))))?;
     let Verb::Serve(settings) = &verb else { return Ok(verb) };
     let Some(path) = &settings.config else { return Ok(verb) };
     let name = path.display();
@@ -560,8 +559,10 @@ mod tests {
             "'''x'''",
         ];
         let program = program();
-        let keys: Vec<String> =
-            serve_of(&program).get_arguments().filter_map(|flag| flag.get_long().map(str::to_owned)).collect();
+        let keys: Vec<String> = serve_of(&program)
+            .get_arguments()
+            .filter_map(|flag| flag.get_long().map(str::to_owned))
+            .collect();
         let mut state = 9_u64;
         let mut below = |count: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -164,7 +164,7 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
-            is_overseen: settings.is_strict,
+            is_overseen: settings.is_strict || settings.lacks_replicas,
             settings,
             map,
             board,

@@ -83,6 +83,8 @@ pub(crate) struct Keyspace {
     pub(crate) deflate_left: usize,
     /// What the lane knows of scripts.
     pub(crate) scripts: Scripts,
+    /// See [`crate::Settings::lacks_replicas`].
+    pub(crate) lacks_replicas: bool,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
 }
@@ -99,6 +101,9 @@ const PIECES_PER_TURN: usize = 512;
 
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+
+/// Why nobody writes while replicas are wanted that are not there.
+pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
 impl Keyspace {
     pub(crate) fn new(
@@ -138,6 +143,7 @@ impl Keyspace {
             scripts: Scripts::default(),
             deflater: wire::aerospike::Deflater::default(),
             deflate_left: 0,
+            lacks_replicas: false,
             started_ms: 0,
         }
     }

@@ -22,8 +22,10 @@ use crate::transaction::Transaction;
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) commands: Paged<(&'static Command, Request)>,
-    /// One of them writes.
+    /// One of them writes, or is a script that may.
     pub(crate) writes: bool,
+    /// One of them is a command that writes.
+    pub(crate) has_writer: bool,
     /// One of them concerns the connection or the control thread.
     concerns_client: bool,
 }
@@ -31,6 +33,7 @@ pub(crate) struct Queue {
 impl Queue {
     fn push(&mut self, command: &'static Command, request: Request, may_write: bool) {
         self.writes |= may_write;
+        self.has_writer |= command.writes();
         self.concerns_client |= matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script);
         self.commands.push((command, request));
     }

@@ -79,9 +79,11 @@ impl Lane {
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
                 self.core.space.bulk_size_max = settings.bulk_size_max;
+                self.core.space.lacks_replicas = settings.lacks_replicas;
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 self.core.settings = Settings { doors, ..(*settings).clone() };
+                self.core.oversee();
                 self.core.asks_for_queues = false;
                 self.core.space.scripts.set_memory_max(settings.script_memory_max);
                 self.core.timing.obey(&settings);

@@ -1,5 +1,5 @@
 //! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
-//! somebody monitors, or the order over lanes is strict. On a lane without any of this, one test in `dispatch` is all it costs.
+//! somebody monitors, the order over lanes is strict, or replicas are wanted that are not there. On a lane without any of this, one test in `dispatch` is all it costs.
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
@@ -8,6 +8,7 @@ use crate::admin::Pause;
 use crate::client::{Client, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
+use crate::keyspace::NO_REPLICAS;
 use crate::monitor;
 use crate::multi::is_queued;
 use crate::request::Args;
@@ -15,7 +16,8 @@ use crate::request::Args;
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || self.settings.is_strict;
+        let is_asked = self.settings.is_strict || self.settings.lacks_replicas;
+        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
     }
 
     /// Begins or ends a pause.
@@ -93,6 +95,22 @@ impl Core {
         flow
     }
 
+    /// Replicas are wanted before anything is written. A command is refused and breaks its MULTI, EXEC ends it.
+    fn refuse_writing(&mut self, caller: &mut Caller<'_>, command: &Command) -> Flow {
+        if command.id != Id::Exec {
+            // Where it is counted as failed, that takes a call back.
+            if !is_queued(caller.client, command.id) {
+                self.space.tally.called(command.id);
+            }
+            if let Some(multi) = &mut caller.client.multi {
+                multi.is_broken = true;
+            }
+            return caller.refuse(NO_REPLICAS);
+        }
+        self.abort(caller);
+        caller.refuse(&format!("EXECABORT Transaction discarded because of: {NO_REPLICAS}"))
+    }
+
     /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
     /// command's alone.
     fn dispatch_muted(
@@ -127,7 +145,23 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         input: &mut Input<'_>,
     ) -> Flow {
+        if self.settings.lacks_replicas
+            && let Ok(command) = resolved
+            && caller.client.is_authenticated
+            && writes_for_redis(caller.client, command)
+        {
+            return self.refuse_writing(caller, command);
+        }
         self.dispatch_heard(caller, resolved, input)
+    }
+}
+
+/// Whether a command of Redis' writes, or is an EXEC of such. A script is another matter: what it calls does, or does not.
+fn writes_for_redis(client: &Client, command: &Command) -> bool {
+    let queued = || client.multi.as_ref().filter(|multi| !multi.is_broken);
+    match command.id {
+        Id::Exec => queued().is_some_and(|multi| multi.queued.has_writer),
+        _ => command.writes() && !command.is_of_a_dialect(),
     }
 }
 

@@ -253,6 +253,8 @@ impl Config {
         settings.policy =
             Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);
         settings.timeout_s = number("timeout");
+        // As in Redis, a lag of 0 asks for none.
+        settings.lacks_replicas = number("min-replicas-to-write").min(number("min-replicas-max-lag")) > 0;
         settings.script_memory_max = size("script-memory-limit");
         let limits = self.value("client-output-buffer-limit");
         // All clients are of the first class, `normal`; 0 is no limit.
