@@ -117,7 +117,7 @@ impl Names {
             Value::Boolean(value) if proto == Proto::Resp3 => Reply::Boolean(*value),
             Value::Boolean(true) => Reply::Integer(1),
             Value::Integer(value) => Reply::Integer(*value),
-            Value::Number(value) => Reply::Integer(number::integer(*value)),
+            Value::Number(value) => Reply::Integer(number::to_i64(*value)),
             Value::Table(_) if depth >= DEPTH_MAX => Reply::Error(b"ERR reached lua stack limit".to_vec()),
             Value::Table(table) => return self.table(table, proto, depth, budget),
             _ => Reply::Null,

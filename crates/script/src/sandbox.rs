@@ -242,7 +242,7 @@ fn functions(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
     table.raw_set(
         "charge",
         with(|host, _, args| {
-            let count = args.front().and_then(convert::number).map_or(0, number::integer);
+            let count = args.front().and_then(convert::number).map_or(0, number::to_i64);
             host.meter.charge(usize::try_from(count).unwrap_or(0) / MOVES_PER_FUEL);
             Ok(MultiValue::new())
         })?,
@@ -285,7 +285,7 @@ fn functions(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
     table.raw_set(
         "seed",
         with(|host, _, args| {
-            let seed = args.front().and_then(convert::number).map_or(0, number::integer);
+            let seed = args.front().and_then(convert::number).map_or(0, number::to_i64);
             // Its low 32 bits, as a cast of C has them.
             let [a, b, c, d, ..] = seed.to_le_bytes();
             host.talk().seeded = Some(Random::seeded(u32::from_le_bytes([a, b, c, d])));
@@ -444,9 +444,9 @@ pub(crate) fn integer(value: &Value) -> i64 {
     match value {
         Value::String(text) => {
             let text = text.to_string_lossy();
-            text.trim().parse().map_or(0, number::integer)
+            text.trim().parse().map_or(0, number::to_i64)
         }
-        other => convert::number(other).map_or(0, number::integer),
+        other => convert::number(other).map_or(0, number::to_i64),
     }
 }
 

@@ -3,7 +3,7 @@
 use mlua::{Lua, Table, Value};
 
 use super::call::{Answer, Args, Binder, Wrong, one};
-use super::number;
+use crate::number;
 
 /// Most digits of `tohex`.
 const HEX_DIGITS_MAX: u32 = 8;

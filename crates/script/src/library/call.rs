@@ -14,7 +14,7 @@ use std::ops::{ControlFlow, Deref};
 
 use mlua::{BorrowedBytes, Error, Function, Lua, MultiValue, Table, Value};
 
-use super::number;
+use crate::number;
 
 /// Gets `error`, returns what makes a raising function of a body, and the same for a body that may come in pieces. It looks up nothing
 /// by name: scripts may change names.
@@ -308,7 +308,7 @@ impl Args {
             Some(Value::String(text)) => Ok(Text::Lua(text.as_bytes())),
             Some(value) if value.is_number() || value.is_integer() => {
                 let value = number_of(value).expect("a number");
-                Ok(Text::Number(number::format(value, number::LUA_PRECISION)))
+                Ok(Text::Number(number::display(value)))
             }
             _ => Err(self.wrong_type(index, "string")),
         }
@@ -333,7 +333,7 @@ impl Deref for Text {
 }
 
 /// The bytes before the first NUL: what a function in C sees of a string.
-pub(super) fn until_nul(bytes: &[u8]) -> &[u8] {
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     &bytes[..end]
 }

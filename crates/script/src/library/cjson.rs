@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use super::call::{Answer, Args, Binder, Wrong, one};
-use super::number;
+use crate::number;
 
 /// What `encode` does with numbers that JSON has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -53,7 +53,7 @@ pub(super) fn library(lua: &Lua, binder: &Binder) -> mlua::Result<Table> {
 /// are zero.
 fn unpack_from(lua: &Lua, args: &Args, limit: i64, offset: i64) -> Answer {
     let input: Text = args.text(1)?;
-    let low = super::number::low_i32;
+    let low = crate::number::low_i32;
     let size = low(i64::try_from(input.len()).expect("a size"));
     if offset < 0 || limit < 0 {
         // The text says limit and tells the size, as there.

@@ -11,10 +11,9 @@
 //! ([`SLOTS_MAX`]), these slots are counted, so that the limits are the same ones.
 
 mod bit;
-mod call;
+pub(crate) mod call;
 mod cjson;
 mod cmsgpack;
-mod number;
 mod r#struct;
 #[cfg(test)]
 mod tests;

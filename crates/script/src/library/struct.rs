@@ -13,7 +13,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 
 use super::SLOTS_MAX;
 use super::call::{Answer, Args, Binder, Output, Wrong, number_of, one, until_nul};
-use super::number;
+use crate::number;
 
 /// Most bytes of an integer; only eight of them can be other than zeros.
 const INTEGER_SIZE_MAX: usize = 32;

@@ -9,7 +9,7 @@ mod r#struct;
 use mlua::{Function, Lua, Value};
 
 use super::call::{number_of, type_name};
-use super::number;
+use crate::number;
 
 /// A Lua with the libraries, as scripts find it but for the sandbox.
 fn lua() -> Lua {
@@ -30,7 +30,7 @@ fn run(lua: &Lua, script: &str) -> String {
         }
         Value::Boolean(flag) => flag.to_string(),
         value => match number_of(value) {
-            Some(number) => number::format(number, number::LUA_PRECISION),
+            Some(number) => number::display(number),
             None => type_name(value).to_owned(),
         },
     };

@@ -7,8 +7,8 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
 use super::super::SLOTS_MAX;
 use super::super::call::{Budget, Text, Work, Wrong, one, until_nul};
-use super::super::number;
 use super::Settings;
+use crate::number;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {

@@ -6,9 +6,9 @@ use mlua::{Function, Lua, LuaString, MultiValue, Table, Value};
 
 use super::super::SLOTS_MAX;
 use super::super::call::{Budget, Output, Work, Wrong, for_each, number_of, type_name};
-use super::super::number;
 use super::super::walk::{Shape, Walk, Writer};
 use super::{Invalid, Settings};
+use crate::number;
 
 /// A value that is being encoded.
 pub(super) struct Encoding {

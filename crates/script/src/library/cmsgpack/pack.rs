@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
 use super::super::call::{Budget, Output, Work, Wrong, for_each, number_of};
-use super::super::number;
 use super::super::walk::{Shape, Walk, Writer};
 use super::NESTING_MAX;
+use crate::number;
 
 /// Values that are being packed, one behind the other.
 pub(super) struct Packing {
