@@ -21,6 +21,7 @@ mod connection;
 mod document;
 mod generic;
 mod page;
+mod pubsub;
 mod record;
 mod scripting;
 mod server;
@@ -41,6 +42,7 @@ pub static COMMANDS: [Command; Id::COUNT] = entry::concat(&[
     generic::GENERIC,
     server::SERVER,
     scripting::SCRIPTING,
+    pubsub::PUBSUB,
     cluster::CLUSTER,
     document::DOCUMENT,
     page::PAGE,

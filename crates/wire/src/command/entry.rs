@@ -62,6 +62,8 @@ pub enum Scope {
     Keys(Combine),
     /// Those of a script: as many as it says, maybe on several lanes, and others that only the script knows.
     Script,
+    /// No key: channels, whose messages each lane hands to its own clients.
+    Pubsub,
     /// One partition, named by a cursor or a slot.
     Partition,
     /// Every lane.
@@ -224,6 +226,7 @@ members! {
         Server = "server",
         Cluster = "cluster",
         Scripting = "scripting",
+        Pubsub = "pubsub",
         Document = "document",
         Page = "page",
         Record = "record",

@@ -52,6 +52,10 @@ ids! {
     Eval EvalRo Evalsha EvalshaRo Function FunctionFlush FunctionHelp Script ScriptDebug ScriptExists ScriptFlush
     ScriptHelp ScriptKill ScriptLoad
 
+    // Pubsub
+    Psubscribe Publish Pubsub PubsubChannels PubsubHelp PubsubNumpat PubsubNumsub PubsubShardchannels
+    PubsubShardnumsub Punsubscribe Spublish Ssubscribe Subscribe Sunsubscribe Unsubscribe
+
     // Cluster
     Asking Cluster ClusterCountkeysinslot ClusterGetkeysinslot ClusterHelp ClusterInfo ClusterKeyslot
     ClusterMyid ClusterNodes ClusterShards ClusterSlots Readonly Readwrite

@@ -65,6 +65,9 @@ pub struct Range {
     pub step: u8,
 }
 
+/// The flags of what belongs to a slot as a key does, and is none: a sharded channel.
+pub(super) const NOT_KEY: &str = "not_key";
+
 /// One key, at `index`.
 pub(super) const fn at(index: u8, flags: &'static str) -> KeySpec {
     range(index, 0, 1, flags)
@@ -86,6 +89,11 @@ impl KeySpec {
     pub const fn notes(mut self, notes: &'static str) -> KeySpec {
         self.notes = notes;
         self
+    }
+
+    /// Whether what it finds are keys: sharded channels only belong to slots as keys do.
+    pub fn names_keys(&self) -> bool {
+        self.flags != NOT_KEY
     }
 
     /// The arguments that are keys, for a call with these arguments.
@@ -186,7 +194,7 @@ pub struct KeyPositions<'a> {
 
 impl<'a> KeyPositions<'a> {
     pub(super) fn new(specs: &'static [KeySpec], args: Args<'a>) -> Result<KeyPositions<'a>, Unknown> {
-        for spec in specs {
+        for spec in specs.iter().filter(|spec| spec.names_keys()) {
             spec.positions(&args)?;
         }
         Ok(KeyPositions { specs: specs.iter(), args, current: Positions::NONE, flags: "" })
@@ -206,7 +214,7 @@ impl Iterator for KeyPositions<'_> {
             if let Some(index) = self.current.next() {
                 return Some(index);
             }
-            let spec = self.specs.next()?;
+            let spec = self.specs.find(|spec| spec.names_keys())?;
             self.flags = spec.flags;
             self.current = spec.positions(&self.args).unwrap_or(Positions::NONE);
         }

@@ -46,7 +46,7 @@ pub fn keys(out: &mut impl Put, proto: Proto, args: Args<'_>, flags: bool) {
     let Some(command) = called(&args) else {
         return reply::error(out, "ERR Invalid command specified");
     };
-    if command.key_specs.is_empty() {
+    if !command.key_specs.iter().any(KeySpec::names_keys) {
         return reply::error(out, "ERR The command has no key arguments");
     }
     if !command.takes(args.len()) {
