@@ -312,6 +312,7 @@ fn links_of(plan: &Plan, has_nodes: bool) -> Result<Vec<Links>, String> {
 fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Settings {
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let output_limit = &settings.client_output_buffer_limit.normal;
+    let pubsub_limit = &settings.client_output_buffer_limit.pubsub;
     let mut lane_settings = Settings {
         database_count: settings.databases,
         redis_version: REDIS_VERSION,
@@ -327,6 +328,9 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
         output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),
         output_soft_s: output_limit.soft_duration.as_secs(),
+        pubsub_output_size_max: pubsub_limit.hard_size.map_or(usize::MAX, size),
+        pubsub_output_soft_size: pubsub_limit.soft_size.map_or(usize::MAX, size),
+        pubsub_output_soft_s: pubsub_limit.soft_duration.as_secs(),
         clients_size_max: match settings.maxmemory_clients {
             ClientsMemory::Size(Size(size)) => Settings::clients_size_of(size),
             ClientsMemory::Percent(percent) => {

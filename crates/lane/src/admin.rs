@@ -11,6 +11,7 @@ use crate::Settings;
 use crate::client::{Client, Port, Traits};
 use crate::documents;
 use crate::histogram::Histogram;
+use crate::pubsub::{KIND_COUNT, Name, Query};
 use crate::recent::Buffers;
 use crate::request::Request;
 use crate::scripts::ScriptOrder;
@@ -47,6 +48,8 @@ pub(crate) enum Order {
     ResetStats,
     /// To know scripts, or none.
     Scripts(ScriptOrder),
+    /// Say who has subscribed to what.
+    Survey(Arc<Query>),
     /// End scripts that have run since before this time, unless they have written. Nanoseconds of the monotonic clock.
     KillScripts(u64),
 }
@@ -59,6 +62,10 @@ pub(crate) enum Report {
     Killed(u64),
     /// What is at the key.
     Object(String),
+    /// The names asked for.
+    Names(Vec<Name>),
+    /// How many clients have subscribed to each name asked about.
+    Counts(Vec<u64>),
     /// So many scripts were ended, and so many were not because they have written.
     Scripts(u64, u64),
     Done,
@@ -99,6 +106,8 @@ pub(crate) struct Census {
     pub(crate) scripts_size: u64,
     /// Clients that wait for a reply which is not theirs to hurry.
     pub(crate) blocked_count: u64,
+    /// Channels, patterns and sharded channels that its clients have subscribed to.
+    pub(crate) name_counts: [u64; KIND_COUNT],
 }
 
 /// What a database of a lane holds.
@@ -167,6 +176,9 @@ pub(crate) struct Portrait {
     pub(crate) total_size: usize,
     pub(crate) is_leaving: bool,
     pub(crate) is_monitor: bool,
+    pub(crate) is_subscribed: bool,
+    /// Channels, patterns and sharded channels that it has subscribed to.
+    pub(crate) name_counts: [usize; KIND_COUNT],
 }
 
 impl Portrait {
@@ -195,7 +207,25 @@ impl Portrait {
             is_leaving: client.is_leaving,
             total_size: client.weight() + unread + unsent,
             is_monitor: client.is_monitor,
+            is_subscribed: client.is_subscribed,
+            name_counts: client.name_counts(),
         }
+    }
+}
+
+/// The types of clients that CLIENT LIST and CLIENT KILL tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClientKind {
+    Normal,
+    /// Has subscribed to something.
+    Pubsub,
+    /// Of a server that replicates: there are none.
+    Server,
+}
+
+impl ClientKind {
+    fn of(client: &Client) -> ClientKind {
+        if client.is_subscribed { ClientKind::Pubsub } else { ClientKind::Normal }
     }
 }
 
@@ -206,8 +236,8 @@ pub(crate) struct Filter {
     pub(crate) peer: Option<String>,
     pub(crate) local: Option<String>,
     pub(crate) user: Option<Vec<u8>>,
-    /// Of this type; there are no clients of other types than `normal` yet.
-    pub(crate) is_normal: Option<bool>,
+    /// Of this type.
+    pub(crate) kind: Option<ClientKind>,
     /// At least so old, seconds.
     pub(crate) age_s_min: Option<u64>,
     /// All but this one.
@@ -224,7 +254,7 @@ impl Filter {
             && self.peer.as_ref().is_none_or(|peer| *peer == address(client.peer))
             && self.local.as_ref().is_none_or(|local| *local == address(client.local))
             && self.user.as_ref().is_none_or(|user| user == b"default")
-            && self.is_normal.is_none_or(|is_normal| is_normal)
+            && self.kind.is_none_or(|kind| kind == ClientKind::of(client))
             && self.age_s_min.is_none_or(|age_s_min| age_s_min <= age_s)
             && self.skipped_id != Some(client.id)
     }

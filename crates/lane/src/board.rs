@@ -2,7 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use wire::route::Slot;
+
 use crate::lease::Account;
+
+/// Sets of channels that the board tells apart: a lane is sent a message if it has subscribers of a channel of the same set.
+const BITS: u16 = 4096;
+const WORD_BITS: u16 = u64::BITS as u16;
 
 /// What all lanes of a server see: some counters, touched when connections come and go, when memory is borrowed and by
 /// multi-lane work only.
@@ -21,8 +27,25 @@ pub struct Board {
     crowd: Vec<AtomicU64>,
     /// Lanes that have found no client that may be closed.
     spared: Vec<AtomicBool>,
+    /// What each lane's clients subscribe to.
+    interests: Vec<Interest>,
     /// What of `maxmemory` is borrowed.
     pub(crate) account: Account,
+}
+
+/// What a lane's clients subscribe to, as far as others need to know.
+struct Interest {
+    /// A bit for each set of channels, plain and sharded.
+    channels: Box<[AtomicU64; (BITS / WORD_BITS) as usize]>,
+    /// Some pattern: then they may get whatever is said on a channel that is not sharded.
+    has_patterns: AtomicBool,
+}
+
+impl Default for Interest {
+    fn default() -> Interest {
+        let channels = Box::new([const { AtomicU64::new(0) }; (BITS / WORD_BITS) as usize]);
+        Interest { channels, has_patterns: AtomicBool::new(false) }
+    }
 }
 
 impl Board {
@@ -36,6 +59,7 @@ impl Board {
             is_attended: AtomicBool::new(false),
             crowd: (0..lane_count).map(|_| AtomicU64::new(0)).collect(),
             spared: (0..lane_count).map(|_| AtomicBool::new(false)).collect(),
+            interests: (0..lane_count).map(|_| Interest::default()).collect(),
             account: Account::new(lane_count),
         }
     }
@@ -104,6 +128,36 @@ impl Board {
         let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
         let lightest = (0..count).min_by_key(load)?;
         (load(&lightest) + 1 < load(&lane)).then_some(lightest)
+    }
+
+    /// Which set a channel belongs to.
+    pub(crate) fn bit_of(slot: Slot) -> u16 {
+        slot.number() % BITS
+    }
+
+    /// A lane's clients subscribe to channels of a set, or none any more. The client hears of it after that, and so does whoever publishes
+    /// because it has.
+    pub(crate) fn set_subscribed(&self, lane: u16, bit: u16, is_subscribed: bool) {
+        let word = &self.interests[usize::from(lane)].channels[usize::from(bit / WORD_BITS)];
+        let mask = 1 << (bit % WORD_BITS);
+        if is_subscribed {
+            word.fetch_or(mask, Ordering::Release);
+        } else {
+            word.fetch_and(!mask, Ordering::Release);
+        }
+    }
+
+    /// The same of patterns.
+    pub(crate) fn set_has_patterns(&self, lane: u16, is_subscribed: bool) {
+        self.interests[usize::from(lane)].has_patterns.store(is_subscribed, Ordering::Release);
+    }
+
+    /// Whether a lane may have somebody who gets what is said on a channel of this slot.
+    pub(crate) fn listens(&self, lane: u16, slot: Slot, is_sharded: bool) -> bool {
+        let interest = &self.interests[usize::from(lane)];
+        let bit = Board::bit_of(slot);
+        let word = interest.channels[usize::from(bit / WORD_BITS)].load(Ordering::Acquire);
+        word & 1 << (bit % WORD_BITS) != 0 || !is_sharded && interest.has_patterns.load(Ordering::Acquire)
     }
 
     pub(crate) fn fresh_number(&self) -> u64 {

@@ -14,6 +14,7 @@ use crate::couchbase::Session;
 use crate::language::Language;
 use crate::locks::LockName;
 use crate::multi::Queue;
+use crate::pubsub::{KIND_COUNT, Subscriptions};
 use crate::replies::Replies;
 use crate::request::Gather;
 use crate::watch::WatcherId;
@@ -146,6 +147,10 @@ pub(crate) struct Client {
     pub(crate) is_halted: bool,
     /// It is among those that are looked at for what they do not read.
     pub(crate) is_lagging: bool,
+    /// It has subscribed to something.
+    pub(crate) is_subscribed: bool,
+    /// Messages wait behind the reply of the command under way, which subscribes to something.
+    pub(crate) holds_messages: bool,
     /// It sends nothing more; it is closed when it has all its replies.
     pub(crate) has_ended: bool,
     /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
@@ -158,6 +163,10 @@ pub(crate) struct Client {
     /// What a client of Couchbase and this node have agreed on.
     pub(crate) session: Option<Box<Session>>,
     pub(crate) watch: Watch,
+    /// What it has subscribed to.
+    pub(crate) subscriptions: Option<Box<Subscriptions>>,
+    /// The lane of the channel of its last PUBLISH.
+    pub(crate) published_to: u16,
     /// Grows from 1 over all lanes; what CLIENT ID says.
     pub(crate) id: u64,
     /// When it came.
@@ -273,6 +282,8 @@ impl Client {
             multi: None,
             session: None,
             watch: Watch::default(),
+            subscriptions: None,
+            published_to: 0,
             is_blocked: false,
             is_queued: false,
             is_halted: false,
@@ -281,6 +292,8 @@ impl Client {
             lags_since_ns: None,
             is_lagging: false,
             weighed: 0,
+            is_subscribed: false,
+            holds_messages: false,
             has_ended: false,
             is_leaving: false,
         }
@@ -302,6 +315,7 @@ impl Client {
             name: self.name.clone(),
             proto: self.proto,
             db: self.db,
+            is_subscribed: self.is_subscribed,
             ..Client::new(self.conn, door, ends, self.id, self.opened_ns, self.is_authenticated)
         }
     }
@@ -342,7 +356,9 @@ impl Client {
     #[inline(always)]
     pub(crate) fn weight(&self) -> usize {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
-        size_of::<Client>() + self.gathered_size() + queued + self.replies.size()
+        let subscribed =
+            if self.is_subscribed { self.subscriptions.as_ref().map_or(0, |it| it.size()) } else { 0 };
+        size_of::<Client>() + self.gathered_size() + queued + self.replies.size() + subscribed
     }
 
     /// Weighs it, and gives what all clients hold now if they held `total` before.
@@ -350,6 +366,11 @@ impl Client {
     pub(crate) fn weigh(&mut self, total: u64) -> u64 {
         let weight = self.weight() as u64;
         total - std::mem::replace(&mut self.weighed, weight) + weight
+    }
+
+    /// Channels, patterns and sharded channels that it has subscribed to.
+    pub(crate) fn name_counts(&self) -> [usize; KIND_COUNT] {
+        self.subscriptions.as_ref().map_or([0; KIND_COUNT], |subscriptions| subscriptions.counts())
     }
 
     /// What it was last found to hold.

@@ -83,6 +83,11 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         }
         Id::Auth => auth(client, call, settings, sink),
         Id::Hello => hello(client, call, settings, sink),
+        Id::Ping if client.is_subscribed && call.proto == Proto::Resp2 && args.len() < 3 => {
+            reply::array(sink, 2);
+            reply::bulk(sink, b"pong");
+            reply::bulk(sink, if args.len() == 1 { b"" } else { args.flat(1) });
+        }
         Id::ClientId => reply::integer(sink, i64::try_from(client.id).expect("ids grow from 1")),
         Id::ClientGetname if client.name.is_empty() => reply::null(sink, client.proto),
         Id::ClientGetname => reply::bulk(sink, &client.name),

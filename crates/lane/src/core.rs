@@ -23,6 +23,7 @@ use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::pause::Held;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Peer};
+use crate::pubsub::PubSub;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::{self, Made, growth};
@@ -134,6 +135,7 @@ pub(crate) struct Core {
     /// Each client's next command is looked at before it runs: see `oversight`.
     pub(crate) is_overseen: bool,
     pub(crate) monitoring: Monitoring,
+    pub(crate) pubsub: PubSub,
     /// What the clients hold, apart from what the net keeps for them.
     pub(crate) clients_size: u64,
     /// Clients that have not said the password, in the order in which they came, and since when. Those that have said it
@@ -187,6 +189,7 @@ impl Core {
             untold: VecDeque::new(),
             orders: VecDeque::new(),
             monitoring: Monitoring::default(),
+            pubsub: PubSub::default(),
             clients_size: 0,
             strangers: VecDeque::new(),
             asks_for_queues: false,
@@ -211,6 +214,7 @@ impl Core {
             || !self.untold.is_empty()
             || !self.orders.is_empty()
             || self.held.are_released()
+            || self.pubsub.has_work()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.
@@ -219,6 +223,7 @@ impl Core {
             && self.transactions.is_empty()
             && self.locks.is_empty()
             && self.lines.is_empty()
+            && self.pubsub.is_idle()
     }
 
     /// See [`crate::Lane::audit`].
@@ -227,6 +232,7 @@ impl Core {
         assert!(self.entering.is_empty(), "nothing waits to get in line");
         assert!(self.deliveries.is_empty() && self.untold.is_empty(), "everything was delivered and told");
         assert!(self.space.watches.is_empty(), "nobody watches who has gone");
+        self.pubsub.audit();
         for peer in self.peers.iter().flatten() {
             peer.audit();
         }

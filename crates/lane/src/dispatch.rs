@@ -144,7 +144,8 @@ impl Core {
         if caller.client.dialect == Dialect::Aerospike {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
-        let flow = if caller.client.hush != Hush::Heard || self.is_overseen {
+        let is_apart = caller.client.hush != Hush::Heard || caller.client.is_subscribed;
+        let flow = if is_apart || self.is_overseen {
             self.dispatch_overseen(caller, resolved, input)
         } else {
             self.dispatch_heard(caller, resolved, input)
@@ -223,6 +224,7 @@ impl Core {
             Scope::Connection => self.dispatch_connection(caller, command, input),
             Scope::Control => self.dispatch_control(caller, command, input),
             Scope::Script => self.dispatch_script(caller, command, input),
+            Scope::Pubsub => self.dispatch_pubsub(caller, command, input),
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
@@ -598,6 +600,7 @@ impl Core {
                 }
                 self.forget_watch(caller.client, caller.handle);
                 self.end_monitor(caller.client, caller.handle);
+                self.end_subscriptions(caller.client, caller.handle);
                 Flow::Next
             }
         }
@@ -607,6 +610,7 @@ impl Core {
     pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
         self.forget_watch(&mut client, handle);
         self.end_monitor(&mut client, handle);
+        self.end_subscriptions(&mut client, handle);
         self.let_go(&mut client);
         if let Some(multi) = client.multi.take() {
             self.forget_queue(*multi);

@@ -15,6 +15,7 @@
 //! * `namespaces`: what is behind Redis' databases;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
+//! * `pubsub`: messages to whoever listens, `subscribe`, who begins to listen, `spread`, how they get them;
 //! * `pin`: to which lane a new connection belongs;
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
@@ -55,6 +56,7 @@ mod peers;
 mod pieces;
 mod pin;
 mod post;
+mod pubsub;
 mod recent;
 mod records;
 mod replies;
@@ -134,6 +136,12 @@ pub struct Settings {
     pub output_soft_size: usize,
     /// Seconds, see `output_soft_size`.
     pub output_soft_s: u64,
+    /// `client-output-buffer-limit pubsub`: `output_size_max` of clients that have subscribed.
+    pub pubsub_output_size_max: usize,
+    /// The same of `output_soft_size`.
+    pub pubsub_output_soft_size: usize,
+    /// The same of `output_soft_s`.
+    pub pubsub_output_soft_s: u64,
     /// `maxmemory-clients`, bytes that all clients together may hold; 0 is no limit. Those that hold most are closed.
     pub clients_size_max: u64,
     /// `maxmemory` of all lanes together, bytes; 0 is no limit.
@@ -199,6 +207,9 @@ impl Default for Settings {
             output_size_max: 1024 * 1024 * 1024,
             output_soft_size: usize::MAX,
             output_soft_s: 0,
+            pubsub_output_size_max: 32 * 1024 * 1024,
+            pubsub_output_soft_size: 8 * 1024 * 1024,
+            pubsub_output_soft_s: 60,
             clients_size_max: 0,
             memory_size_max: 0,
             policy: Policy::NoEviction,
@@ -269,7 +280,13 @@ impl Settings {
 
     /// Unread replies that are not taken notice of, bytes: no limit is near.
     pub(crate) fn output_noticed_size(&self) -> usize {
-        self.output_soft_size.min(self.output_size_max).min(replies::OUTPUT_HIGH)
+        let of_subscribers = self.pubsub_output_soft_size.min(self.pubsub_output_size_max);
+        self.output_soft_size.min(self.output_size_max).min(of_subscribers).min(replies::OUTPUT_HIGH)
+    }
+
+    /// Above how many bytes of unread replies a client is behind: those that have subscribed have limits of their own.
+    pub(crate) fn output_soft_size_of(&self, client: &client::Client) -> usize {
+        if client.is_subscribed { self.pubsub_output_soft_size } else { self.output_soft_size }
     }
 
     /// The least that `maxmemory-clients` means, bytes, as in Redis: with less nobody could mend the setting.

@@ -79,11 +79,16 @@ impl Watchman {
         settings: &Settings,
         now_ns: u64,
     ) -> bool {
-        if unread < settings.output_soft_size {
+        let soft_size = settings.output_soft_size_of(client);
+        let (size_max, soft_s) = match client.is_subscribed {
+            true => (settings.pubsub_output_size_max, settings.pubsub_output_soft_s),
+            false => (settings.output_size_max, settings.output_soft_s),
+        };
+        if unread < soft_size {
             client.lags_since_ns = None;
         } else {
             let since_ns = *client.lags_since_ns.get_or_insert(now_ns);
-            if settings.output_soft_s.saturating_mul(1_000_000_000) < now_ns.saturating_sub(since_ns) {
+            if soft_s.saturating_mul(1_000_000_000) < now_ns.saturating_sub(since_ns) {
                 return true;
             }
             if !client.is_lagging {
@@ -94,7 +99,7 @@ impl Watchman {
                 self.lagging.push_back(handle);
             }
         }
-        settings.output_size_max <= unread
+        size_max <= unread
     }
 }
 
@@ -151,7 +156,7 @@ impl Lane {
         for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
             let Some((handle, client)) = self.clients.at(self.watchman.silence_next) else { continue };
-            let waits = client.is_blocked || client.is_held || client.is_monitor;
+            let waits = client.is_blocked || client.is_held || client.is_monitor || client.is_subscribed;
             if waits || now_ns.saturating_sub(client.active_ns) <= timeout_ns {
                 continue;
             }

@@ -34,7 +34,8 @@ impl Queue {
     fn push(&mut self, command: &'static Command, request: Request, may_write: bool) {
         self.writes |= may_write;
         self.has_writer |= command.writes();
-        self.concerns_client |= matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script);
+        self.concerns_client |=
+            matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script | Scope::Pubsub);
         self.commands.push((command, request));
     }
 }

@@ -8,6 +8,7 @@ use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::documents;
 use crate::limits::buffered;
+use crate::pubsub::{Found, Kind, Query};
 use crate::slab::Handle;
 use crate::stats::Traffic;
 use crate::tally::Tally;
@@ -24,6 +25,7 @@ pub(crate) struct Obeying {
     at: usize,
     portraits: Vec<Portrait>,
     killed_count: u64,
+    found: Found,
     /// DEBUG SLEEP: no turn does anything before.
     pub(crate) sleeps_until_ns: Option<u64>,
 }
@@ -93,6 +95,13 @@ impl Lane {
                 self.core.space.scripts.obey(order);
                 Some(Report::Done)
             }
+            Order::Survey(query) => self.core.survey(&query, &mut self.obeying.found).then(|| {
+                let Found { names, counts } = std::mem::take(&mut self.obeying.found);
+                match *query {
+                    Query::Names(_) => Report::Names(names),
+                    Query::Counts(..) => Report::Counts(counts),
+                }
+            }),
             Order::KillScripts(before_ns) => Some(self.core.kill_scripts(before_ns)),
             Order::ResetStats => {
                 self.core.stats.reset();
@@ -140,6 +149,8 @@ impl Lane {
             ring_depth: self.core.ring_depth(),
             scripts_size: self.core.space.scripts.memory_size() as u64,
             blocked_count: self.core.held.count as u64,
+            name_counts: [Kind::Channel, Kind::Pattern, Kind::Shard]
+                .map(|kind| self.core.pubsub.subscribers.count(kind) as u64),
         }
     }
 

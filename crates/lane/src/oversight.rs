@@ -3,6 +3,7 @@
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
+use wire::reply::Proto;
 
 use crate::admin::Pause;
 use crate::client::{Client, Hush};
@@ -11,6 +12,7 @@ use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::keyspace::NO_REPLICAS;
 use crate::monitor;
 use crate::multi::is_queued;
+use crate::pubsub::{is_for_subscribers, subscribes};
 use crate::request::Args;
 
 impl Core {
@@ -44,6 +46,16 @@ impl Core {
             return self.dispatch_muted(caller, resolved, input);
         };
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
+            let is_message_only = caller.client.is_subscribed && caller.client.proto == Proto::Resp2;
+            if is_message_only && !is_for_subscribers(command) {
+                if let Some(multi) = &mut caller.client.multi {
+                    multi.is_broken = true;
+                }
+                return caller.refuse(&format!(
+                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                    command.name
+                ));
+            }
             let may_write = || self.may_write(command, input.args());
             if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
                 self.hold(caller.client);
@@ -125,10 +137,17 @@ impl Core {
         if !caller.client.replies.is_empty() {
             return halt(input);
         }
+        let was = caller.client.hush;
+        if resolved.is_ok_and(|command| subscribes(command) && !is_queued(caller.client, command.id)) {
+            let flow = self.dispatch_aside(caller, resolved, input);
+            if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {
+                caller.client.hush = Hush::Heard;
+            }
+            return flow;
+        }
         if resolved.is_ok_and(|command| is_heard(caller.client, command, input.args())) {
             return self.dispatch_aside(caller, resolved, input);
         }
-        let was = caller.client.hush;
         let flow = self.dispatch_aside(&mut caller.aside(&mut Output::new()), resolved, input);
         caller.client.replies.mute();
         if was == Hush::Next && !matches!(flow, Flow::Halt(_)) {

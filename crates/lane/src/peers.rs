@@ -129,6 +129,12 @@ impl Peer {
         self.asks.push(&[&head.encode(0)], Some(Parcel::Request(Box::new(request))));
     }
 
+    /// Sends a client's message to the lane that owns its channel. [`Peer::can_ask`] has just said yes.
+    pub(crate) fn publish_at(&mut self, head: AskHead, request: Request) {
+        self.answer_credit -= usize::from(head.charge);
+        self.asks.push(&[&head.encode(0)], Some(Parcel::Request(Box::new(request))));
+    }
+
     /// Sends a transaction to the lane that owns all its keys. [`Peer::can_ask`] has just said yes.
     pub(crate) fn send(&mut self, head: AskHead, transaction: Transaction) {
         self.answer_credit -= usize::from(head.charge);
@@ -277,12 +283,17 @@ impl Peer {
     /// Tells something for which no part has reserved the place; false, and nothing is taken, when there is none to
     /// spare just now. Half of the ring is never reserved.
     pub(crate) fn try_tell(&mut self, head: ControlHead, parcel: &mut Option<Parcel>) -> bool {
-        let reserve = self.control_credit_max * frame_size(CONTROL_SIZE);
-        let has_room = self.control.free() > reserve;
+        let has_room = self.can_tell();
         if has_room {
             self.control.push(&[&head.encode()], parcel.take());
         }
         has_room
+    }
+
+    /// Whether [`Peer::try_tell`] has room for one more.
+    pub(crate) fn can_tell(&mut self) -> bool {
+        let reserve = self.control_credit_max * frame_size(CONTROL_SIZE);
+        self.control.free() > reserve
     }
 
     /// Makes visible what was pushed; true if the other lane sleeps and its bell must be rung.

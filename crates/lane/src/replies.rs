@@ -7,18 +7,22 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
-use net::Output;
+use net::{Chunk, Output};
 use store::Rope;
 use wire::reply::Put;
 
 use crate::pieces::{Piece, Pieces};
+use crate::pubsub::Body;
 use crate::tally::ErrorCode;
 
 /// Bytes of what is copied when it is appended.
 const APPENDED_SIZE_MAX: usize = 256;
 /// A piece of content grows to this many bytes before the next begins.
 const PIECE_SIZE_MAX: usize = 16 * 1024;
+/// What goes to many clients and is at least so long is lent to each of them, not copied.
+const SHARED_SIZE_MIN: usize = 1024;
 /// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
 pub(crate) const OUTPUT_HIGH: usize = 256 * 1024;
 
@@ -373,6 +377,56 @@ impl Replies {
         let slot = self.slots.get_mut(behind).expect("a slot stays until its reply has left");
         assert!(slot.open, "a slot is filled once");
         slot
+    }
+
+    /// What is no reply stands between replies: behind those that are whole, before the first that is under way, or, if it is held, behind
+    /// all. Says how many bytes were copied.
+    pub(crate) fn put_aside(
+        &mut self,
+        output: &mut Output,
+        head: &[u8],
+        body: &Body,
+        is_held: bool,
+    ) -> usize {
+        let at = if is_held {
+            self.tail();
+            Some(self.slots.len() - 1)
+        } else {
+            let end = self.slots.iter().position(|slot| slot.open).unwrap_or(self.slots.len());
+            self.slots.iter().take(end).rposition(|slot| !slot.is_muted)
+        };
+        if let (None, Body::Flat(bytes)) = (at, body) {
+            output.extend(head);
+            let copied = if bytes.len() < SHARED_SIZE_MIN { bytes.len() } else { 0 };
+            if copied > 0 {
+                output.extend(bytes);
+            } else {
+                output.push_chunk(Arc::clone(bytes) as Chunk, 0..bytes.len());
+            }
+            output.extend(b"\r\n");
+            return head.len() + copied;
+        }
+        let at = at.unwrap_or_else(|| {
+            self.first = self.first.wrapping_sub(1);
+            self.slots.push_front(Slot { open: false, is_muted: false, content: Content::default() });
+            0
+        });
+        let content = &mut self.slots[at].content;
+        let before = content.size();
+        content.put(head);
+        let copied = match body {
+            Body::Flat(bytes) => {
+                content.put(bytes);
+                bytes.len()
+            }
+            Body::Rope(rope) => {
+                content.put_rope(rope.clone(), 0..rope.len());
+                0
+            }
+        };
+        content.put(b"\r\n");
+        self.size += content.size() - before;
+        head.len() + copied
     }
 
     /// Appends to the reply of a command that is answered now, behind those that wait.

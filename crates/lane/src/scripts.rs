@@ -9,6 +9,7 @@ use wire::command::{Command, Id, Scope};
 use wire::number::parse_i64;
 
 use crate::core::Core;
+use crate::pubsub::publishes;
 use crate::request::{Arg, Args};
 
 /// What all lanes are told of scripts.
@@ -123,7 +124,7 @@ impl Core {
     /// Whether a command may write, for those who hold back what writes: a script may, unless it says that it doesn't.
     pub(crate) fn may_write(&self, command: &Command, args: Args<'_>) -> bool {
         if command.scope != Scope::Script {
-            return command.writes();
+            return command.writes() || publishes(command);
         }
         let program = || named(command, args).and_then(|sha| self.space.scripts.get(&sha));
         let only_reads = || match command.id {

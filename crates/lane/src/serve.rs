@@ -75,7 +75,7 @@ pub(crate) fn serve_client<N: Net>(
     let output_before = output.len();
     let (mut used, mut inflated) = (0, 0);
     client.is_halted = false;
-    if client.lags_since_ns.is_some() && output_before < core.settings.output_soft_size {
+    if client.lags_since_ns.is_some() && output_before < core.settings.output_soft_size_of(client) {
         client.lags_since_ns = None;
     }
     let result = 'share: loop {

@@ -48,7 +48,7 @@ pub(crate) use plan::key_range;
 use script::{Scripted, Stray};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
-/// they followed soon, there would always be some that do, and a race of clients would stay slow.
+/// they subscribed to soon, there would always be some that do, and a race of clients would stay slow.
 const REFUSALS_MAX: u32 = 64;
 /// Commands dropped in one step.
 const DROPPED_PER_STEP: usize = 256;
@@ -70,7 +70,7 @@ pub(crate) enum After {
     GiveBack,
     /// Tell this lane's part to go on.
     Go(Vec<(usize, Go)>),
-    /// Ask the control thread [`Transaction::question`] when there is credit.
+    /// Ask the control thread [`Transaction::question`] when there is credit; this lane, if it is about pub/sub.
     Ask,
     /// Tell these lanes' parts to withdraw.
     Withdraw(Vec<usize>),
@@ -134,7 +134,7 @@ enum Plan {
     Scatter(Combine),
     /// By the client's lane, which asks lanes what is there and then tells them what to change.
     Relay(u8),
-    /// By the control thread, while the locks are held.
+    /// By the control thread, while the locks are held; what is about pub/sub, by this lane and those it sends messages to.
     Asked,
     /// By the client's lane, which runs a script that calls commands.
     Script,
@@ -506,7 +506,7 @@ impl Transaction {
 
     /// A watched key has changed, or there is no room: nothing runs.
     fn abort(&mut self) -> After {
-        // A SELECT that planning has followed does not take place either.
+        // A SELECT that planning has subscribed to does not take place either.
         self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
         let mut content = Content::default();
         match (self.grant.lacks_room, self.is_multi) {
@@ -645,6 +645,29 @@ impl Transaction {
         client.db = planned.db;
         let request = to_load.unwrap_or_else(|| std::mem::take(&mut planned.request));
         Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)), asked_ns }
+    }
+
+    /// Whether what it asks is about pub/sub: then its lane answers, not the control thread.
+    pub(crate) fn asks_pubsub(&self) -> bool {
+        self.commands[self.position].command.scope == Scope::Pubsub
+    }
+
+    /// What it asks then, and for whom.
+    pub(crate) fn take_asked(&mut self) -> (&'static Command, Request, Proto) {
+        let planned = &mut self.commands[self.position];
+        (planned.command, std::mem::take(&mut planned.request), self.proto)
+    }
+
+    /// Its client, if that is of this lane.
+    pub(crate) fn client(&self) -> Option<Handle<Client>> {
+        if let Origin::Client { client, .. } = self.origin { Some(client) } else { None }
+    }
+
+    /// Its client subscribes to something, or nothing any more.
+    pub(crate) fn note_subscribed(&mut self, is_subscribed: bool) {
+        if let Some(client) = &mut self.stand_in {
+            client.is_subscribed = is_subscribed;
+        }
     }
 
     /// What it answers.

@@ -171,6 +171,9 @@ impl Lane {
         }
         self.release_held();
         let command_count = self.serve_clients(meter, net);
+        if self.core.pubsub.has_work() {
+            self.tend_pubsub(net);
+        }
         let watches = self.watch_clients(net);
         self.obey(net);
         let slice_count = self.core.work(meter) as u64;
@@ -527,7 +530,7 @@ impl Lane {
             }
             if client.is_leaving || client.has_ended {
                 // Above the soft limit it is looked at until it is below or cut: once closed it is the net's, which waits for ever.
-                let is_behind = self.core.settings.output_soft_size <= unread;
+                let is_behind = self.core.settings.output_soft_size_of(client) <= unread;
                 if client.is_even() && client.replies.is_empty() && !is_behind {
                     client.is_leaving = true;
                     net.close(client.conn, Close::AfterFlush);

@@ -8,7 +8,8 @@ use wire::reply::{self, OK, Put};
 use super::config::refusal;
 use super::times::OwnTimes;
 use super::{
-    Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, scripts, slowlog,
+    Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, pubsub, scripts,
+    slowlog,
 };
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
@@ -29,6 +30,11 @@ impl Control {
         let args = Args::Owned(&question.request);
         let proto = question.from.proto;
         match question.command.id {
+            Id::PubsubChannels
+            | Id::PubsubNumpat
+            | Id::PubsubNumsub
+            | Id::PubsubShardchannels
+            | Id::PubsubShardnumsub => return pubsub::begin(question, out),
             Id::SlowlogGet => self.slow.get(args, out),
             Id::SlowlogLen => self.slow.len(out),
             Id::SlowlogReset => self.slow.reset(out),
@@ -133,6 +139,11 @@ impl Control {
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::Debug => debug::conclude(args, reports, out),
+            Id::PubsubChannels
+            | Id::PubsubNumpat
+            | Id::PubsubNumsub
+            | Id::PubsubShardchannels
+            | Id::PubsubShardnumsub => pubsub::conclude(question, reports, out),
             Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
                 scripts::conclude(question, &reports, out);
             }

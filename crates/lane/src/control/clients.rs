@@ -2,7 +2,7 @@
 
 use wire::reply::{self, Proto};
 
-use crate::admin::{Filter, Pause, Portrait, address};
+use crate::admin::{ClientKind, Filter, Pause, Portrait, address};
 use crate::help;
 use crate::request::Args;
 
@@ -13,7 +13,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
     let (queued_count, multi_size) =
         client.multi.map_or((-1, 0), |(count, size)| (i64::try_from(count).expect("queued commands"), size));
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={} qbuf={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
          user=default redir=-1 resp={} lib-name={} lib-ver={} watch={} lane={}\n",
         client.id,
@@ -25,6 +25,9 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         seconds(client.active_ns),
         flags(client),
         client.db,
+        client.name_counts[0],
+        client.name_counts[1],
+        client.name_counts[2],
         queued_count,
         client.input_size,
         multi_size,
@@ -47,11 +50,12 @@ pub(crate) fn frame_size(args: Args<'_>) -> usize {
     head_size(args.len()) + (0..args.len()).map(|index| bulk_size(args.get(index).size())).sum::<usize>()
 }
 
-/// Redis' letters: `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
+/// Redis' letters: `P` has subscribed, `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
 /// `U` by a unix socket, `O` sees every command, `N` none of these.
 fn flags(client: &Portrait) -> String {
     let letters = [
         ('O', client.is_monitor),
+        ('P', client.is_subscribed),
         ('x', client.multi.is_some()),
         ('c', client.is_leaving),
         ('r', client.traits.reads_copies),
@@ -71,7 +75,7 @@ pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, Ve
     }
     let word = args.flat(2);
     if args.len() == 4 && word.eq_ignore_ascii_case(b"type") {
-        filter.is_normal = Some(is_normal(args.flat(3))?);
+        filter.kind = Some(kind(args.flat(3))?);
     } else if args.len() > 3 && word.eq_ignore_ascii_case(b"id") {
         let numbers = (3..args.len()).map(|index| wire::number::parse_i64(args.flat(index)));
         let numbers: Option<Vec<i64>> = numbers.collect();
@@ -103,7 +107,7 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
                 let id = id(value).ok_or("ERR client-id should be greater than 0")?;
                 filter.ids = Some(vec![id]);
             }
-            b"type" => filter.is_normal = Some(is_normal(value)?),
+            b"type" => filter.kind = Some(kind(value)?),
             b"addr" => filter.peer = Some(text()),
             b"laddr" => filter.local = Some(text()),
             b"user" if value == b"default" => filter.user = Some(value.to_vec()),
@@ -139,10 +143,11 @@ fn id(text: &[u8]) -> Option<u64> {
     wire::number::parse_i64(text).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0)
 }
 
-fn is_normal(kind: &[u8]) -> Result<bool, Vec<u8>> {
-    match kind.to_ascii_lowercase().as_slice() {
-        b"normal" => Ok(true),
-        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
-        _ => Err([b"ERR Unknown client type '", reply::quoted(kind), b"'"].concat()),
+fn kind(word: &[u8]) -> Result<ClientKind, Vec<u8>> {
+    match word.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(ClientKind::Normal),
+        b"pubsub" => Ok(ClientKind::Pubsub),
+        b"master" | b"replica" | b"slave" => Ok(ClientKind::Server),
+        _ => Err([b"ERR Unknown client type '", reply::quoted(word), b"'"].concat()),
     }
 }

@@ -257,7 +257,7 @@ impl Config {
         settings.lacks_replicas = number("min-replicas-to-write").min(number("min-replicas-max-lag")) > 0;
         settings.script_memory_max = size("script-memory-limit");
         let limits = self.value("client-output-buffer-limit");
-        // All clients are of the first class, `normal`; 0 is no limit.
+        // Classes come in this order: normal, slave, pubsub. 0 is no limit.
         let limit =
             |nth: usize| limits.split(' ').nth(nth).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
         let limit_size = |nth: usize| match limit(nth) {
@@ -267,6 +267,9 @@ impl Config {
         settings.output_size_max = limit_size(1);
         settings.output_soft_size = limit_size(2);
         settings.output_soft_s = limit(3);
+        settings.pubsub_output_size_max = limit_size(9);
+        settings.pubsub_output_soft_size = limit_size(10);
+        settings.pubsub_output_soft_s = limit(11);
         settings.clients_size_max = match self.value("maxmemory-clients").strip_suffix('%') {
             Some(percent) => {
                 let percent = percent.parse().expect("the table takes percentages up to 100");

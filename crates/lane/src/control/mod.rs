@@ -23,6 +23,7 @@ mod memcached;
 mod monitors;
 mod namespaces;
 mod pages;
+mod pubsub;
 mod queues;
 mod scripts;
 mod settings;

@@ -63,6 +63,10 @@ impl Core {
         }
     }
 
+    pub(crate) fn transaction(&mut self, handle: Handle<Transaction>) -> &mut Transaction {
+        self.transactions.get_mut(handle).expect("a transaction outlives what it waits for")
+    }
+
     pub(super) fn step_transaction(&mut self, handle: Handle<Transaction>, budget: &mut Budget) {
         let Some(transaction) = self.transactions.get_mut(handle) else { return };
         let all = match transaction.port {
@@ -119,6 +123,7 @@ impl Core {
                 let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::GivenBack };
                 self.peer(lane).give_back(head, transaction);
             }
+            After::Ask if self.transaction(handle).asks_pubsub() => self.begin_pubsub(handle),
             After::Ask => {
                 self.questioners.push_back(handle);
                 self.ask_control();

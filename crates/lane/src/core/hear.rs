@@ -164,6 +164,16 @@ impl Core {
                 (ControlKind::Lend, None) => {
                     self.space.room.receive(head.target, self.space.now.mono_ns);
                 }
+                (ControlKind::Message, Some(Parcel::Message(message))) => {
+                    self.hear_message(lane, head.target, message);
+                }
+                (ControlKind::Receivers, None) => {
+                    self.hear_receivers(lane, head.target, u64::from(head.round));
+                }
+                (ControlKind::Publish, Some(Parcel::Message(message))) => {
+                    self.publish(message, Origin::Transaction { lane, transaction: head.target });
+                }
+                (ControlKind::Published, None) => self.hear_published(head.target, head.round),
                 // The turn that hears it looks.
                 (ControlKind::Crowded, None) => {}
                 _ => unreachable!("control frames carry what their kind says"),
@@ -224,6 +234,16 @@ impl Core {
                     self.admit_prepared(lane, *prepare);
                     peer = self.peers[at].take().expect("just put back");
                 }
+                AskKind::Publish => {
+                    let Some(Parcel::Request(request)) = peer.asks_in.take_parcel() else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    peer.asks_in.pop();
+                    extent = Extent::of(&request);
+                    self.peers[at] = Some(peer);
+                    self.publish_for(lane, &head, *request);
+                    peer = self.peers[at].take().expect("just put back");
+                }
                 AskKind::Transaction => {
                     let Some(Parcel::Transaction(transaction)) = peer.asks_in.take_parcel() else {
                         unreachable!("asks carry what their kind says")
@@ -250,8 +270,11 @@ impl Core {
                     unreachable!("only the control thread is asked questions")
                 }
             }
-            let command = matches!(head.kind, AskKind::Inline | AskKind::Request | AskKind::Transaction)
-                .then(|| &COMMANDS[usize::from(head.id)]);
+            let runs = !matches!(
+                head.kind,
+                AskKind::Prepare | AskKind::Order | AskKind::Question | AskKind::ExecQuestion
+            );
+            let command = runs.then(|| &COMMANDS[usize::from(head.id)]);
             let now = self.mark(meter);
             self.timing.note(StretchKind::Ask, command, extent, now.wrapping_sub(mark));
             mark = now;

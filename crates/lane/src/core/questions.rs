@@ -94,8 +94,8 @@ impl Core {
         }
     }
 
-    /// The control thread's answer to a transaction.
-    pub(super) fn hear_answer(&mut self, handle: Handle<Transaction>, content: Content) {
+    /// The control thread's answer to a transaction, or what its command of pub/sub has come to.
+    pub(crate) fn hear_answer(&mut self, handle: Handle<Transaction>, content: Content) {
         let after = self
             .transactions
             .get_mut(handle)

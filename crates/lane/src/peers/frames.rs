@@ -4,8 +4,8 @@
 //!           | 22 count u16 | 24 count × (end u32) | bytes of the arguments, from which ends are counted
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
 //! granted   … | 16 part u64 | 24 at i64 | 32 end of what is watched i64 | 40 dirty u8 | 41 no room u8
-//! control   0 part or client u64 (of a handover: 1 by auto-pin, 0 by load) | 8 round u32 (of a handover: dialect) | 12 kind u8
-//!           | 13 – to 16
+//! control   0 part, client or message u64 (of a handover: 1 by auto-pin, 0 by load)
+//!           | 8 round u32 (of a handover: dialect; of a message: receivers) | 12 kind u8 | 13 – to 16
 //! ```
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use net::Handover;
 
 use crate::admin::{Order, Question, Report};
+use crate::pubsub::Message;
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
@@ -52,6 +53,8 @@ pub(crate) enum Parcel {
     Stall(Box<Stall>),
     /// What a script has said by redis.log: the level and the text.
     Said(Box<(u8, Vec<u8>)>),
+    /// What is said on a channel.
+    Message(Arc<Message>),
     /// A command for the control thread.
     Question(Box<Question>),
 }
@@ -69,6 +72,8 @@ pub(crate) enum AskKind {
     ExecQuestion = 5,
     /// A whole transaction.
     Transaction = 6,
+    /// A message of a client for a channel of the other lane.
+    Publish = 7,
 }
 
 /// What an answer carries.
@@ -114,6 +119,14 @@ pub(crate) enum ControlKind {
     UnknownQueue = 12,
     /// A script has said something.
     Said = 13,
+    /// Hand this message to your clients; the target is how its sender knows it.
+    Message = 14,
+    /// So many of them have got it.
+    Receivers = 15,
+    /// A transaction's message for a channel of yours.
+    Publish = 16,
+    /// So many clients have got it.
+    Published = 17,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -150,7 +163,7 @@ pub(crate) struct AnswerHead {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlHead {
     pub(crate) target: u64,
-    /// Of a client's watching; of a handover what is spoken on it; 0 otherwise.
+    /// Of a client's watching; of a handover what is spoken on it; of a message that was handed out to how many; 0 otherwise.
     pub(crate) round: u32,
     pub(crate) kind: ControlKind,
 }
@@ -193,6 +206,7 @@ impl AskHead {
                 4 => AskKind::Question,
                 5 => AskKind::ExecQuestion,
                 6 => AskKind::Transaction,
+                7 => AskKind::Publish,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };
@@ -280,6 +294,10 @@ impl ControlHead {
                 9 => ControlKind::Stall,
                 12 => ControlKind::UnknownQueue,
                 13 => ControlKind::Said,
+                14 => ControlKind::Message,
+                15 => ControlKind::Receivers,
+                16 => ControlKind::Publish,
+                17 => ControlKind::Published,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

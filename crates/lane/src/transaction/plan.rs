@@ -107,6 +107,7 @@ impl Transaction {
             }
             Scope::Control if command.id != Id::Monitor => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
+            Scope::Pubsub => Plan::Asked,
             Scope::Script => Plan::Script,
         };
         self.commands[index].plan = plan;
@@ -199,10 +200,21 @@ impl Transaction {
         let index = self.at.0;
         let command = self.commands[index].command;
         let db = self.commands[index].db;
+        let is_calling = self.is_calling();
+        if command.scope == Scope::Pubsub {
+            // Sharded channels stand where keys would. A script's only one is its SPUBLISH's.
+            let channel = self.commands[index].request.get(1).flat().unwrap_or_default();
+            let is_bound = is_calling && command.keys.first > 0;
+            if is_bound && !around.all.contains(&around.map.owner_of(channel).0) {
+                self.stray = Some(Stray::Elsewhere);
+                return true;
+            }
+            self.at = (index + 1, 0);
+            return true;
+        }
         let keys = keys_among(command, Args::Owned(&self.commands[index].request));
         let step = usize::from(command.keys.step.max(1));
         let mut key_index = keys.start + (self.at.1 - 1) * step;
-        let is_calling = self.is_calling();
         let is_bound = self.port == Port::Lane && !keys.is_empty() && !is_calling;
         let bound = is_bound.then(|| Slot::of(Args::Owned(&self.commands[index].request).flat(keys.start)));
         while key_index < keys.end {

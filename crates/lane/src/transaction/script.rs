@@ -27,6 +27,7 @@ use crate::keyspace::{Call, Keyspace, NO_REPLICAS, OOM};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
 use crate::part::Outcome;
+use crate::pubsub::publishes;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::Made;
@@ -46,6 +47,8 @@ pub(super) struct Scripted {
     /// It runs even when there is no room for what it writes.
     allows_oom: bool,
     has_written: bool,
+    /// What has been said can't be taken back.
+    has_published: bool,
     is_killed: bool,
     began_ns: u64,
     /// The next of its arguments that the interpreter gets, and where its keys end.
@@ -298,6 +301,7 @@ impl Transaction {
             run,
             allows_oom: flags.allow_oom,
             has_written: false,
+            has_published: false,
             is_killed: false,
             began_ns: space.now.mono_ns,
             given: keys.start + words.len(),
@@ -469,6 +473,7 @@ impl Transaction {
         let command = planned.command;
         let script = self.script.as_mut().expect("it calls");
         script.has_written |= command.writes();
+        script.has_published |= publishes(command);
         let called = script.call.as_mut().expect("it calls");
         match planned.plan {
             Plan::Here => {
@@ -562,7 +567,7 @@ impl Transaction {
             return None;
         };
         space.scripts.note_reach(script.run.sha());
-        if script.has_written || self.position > 0 {
+        if script.has_written || script.has_published || self.position > 0 {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));
             text.extend_from_slice(b"'. It holds all keys the next time it is called");
@@ -597,7 +602,7 @@ fn resolve_call(
     if command.flags.has(Flag::Noscript) || command.is_container() {
         return Err(("ERR This Redis command is not allowed from script", Some(command)));
     }
-    if is_read_only && command.writes() {
+    if is_read_only && (command.writes() || publishes(command)) {
         return Err(("ERR Write commands are not allowed from read-only scripts.", Some(command)));
     }
     if has_long_key(request, command) {

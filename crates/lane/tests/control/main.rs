@@ -12,6 +12,7 @@ mod monitor;
 mod multi;
 mod pause;
 mod pin;
+mod pubsub;
 mod replicas;
 mod scripts;
 mod seen;

@@ -1,0 +1,174 @@
+//! A message goes to this lane's clients: first to those who subscribe to its channel, then by pattern after pattern. However many they are,
+//! so many a turn get it, and the next message waits its turn.
+
+use std::sync::Arc;
+
+use net::{Net, Output};
+use store::Budget;
+use wire::glob::{Case, Match, Verdict};
+use wire::reply::Proto;
+
+use super::subscribers::Subscriber;
+use super::{Kind, Message, Name};
+use crate::client::Client;
+use crate::peers::{ControlHead, ControlKind};
+use crate::slab::{Handle, Slab};
+use crate::turn::Lane;
+
+/// What a turn does for pub/sub: clients that get a message, patterns looked at and names that clients or end subscribes to; bytes copied.
+const HANDED_PER_TURN: Budget = Budget::new(1024, 256 * 1024);
+
+/// A message on its way to this lane's clients.
+pub(super) struct Spreading {
+    message: Arc<Message>,
+    /// Who has sent it, and by which name it knows it.
+    from: u16,
+    ticket: u64,
+    receiver_count: u64,
+    stage: Stage,
+    /// The last client that has got it at this stage.
+    after: Option<Subscriber>,
+}
+
+enum Stage {
+    /// Who subscribes to its channel.
+    Named,
+    /// Whether the pattern behind this one matches, as far as it was looked at.
+    Matching(Option<Name>, Match),
+    /// Who subscribes to a pattern that matches.
+    Matched(Name),
+    Over,
+}
+
+impl Spreading {
+    pub(super) fn new(message: Arc<Message>, from: u16, ticket: u64) -> Spreading {
+        Spreading { message, from, ticket, receiver_count: 0, stage: Stage::Named, after: None }
+    }
+}
+
+/// Where clients are, and who of them got something.
+struct Doors<'a, N> {
+    clients: &'a mut Slab<Client>,
+    stirred: &'a mut Vec<Handle<Client>>,
+    net: &'a mut N,
+}
+
+/// What stands before a message's body, in each protocol; written when it is first needed.
+struct Heads<'a> {
+    message: &'a Message,
+    pattern: Option<&'a [u8]>,
+    heads: [Option<Vec<u8>>; 2],
+}
+
+impl<'a> Heads<'a> {
+    fn of(&mut self, proto: Proto) -> &[u8] {
+        let (message, pattern) = (self.message, self.pattern);
+        self.heads[proto as usize].get_or_insert_with(|| message.head(proto, pattern))
+    }
+}
+
+impl<N: Net> Doors<'_, N> {
+    /// Hands a client a message, unless it has gone or has no subscription any more. Says how many bytes were copied.
+    fn hand(&mut self, subscriber: Subscriber, heads: &mut Heads<'_>) -> Option<usize> {
+        let handle = Handle::from_bits(subscriber.client);
+        let client = self.clients.get_mut(handle)?;
+        client.subscriptions.as_ref().filter(|subscriptions| subscriptions.round == subscriber.round)?;
+        if client.is_leaving {
+            return None;
+        }
+        let output: &mut Output = self.net.output(client.conn)?;
+        // What a command under way has begun to subscribe to it says before any message of it.
+        client.holds_messages &= !client.is_even();
+        let message = heads.message;
+        let copied =
+            client.replies.put_aside(output, heads.of(client.proto), &message.body, client.holds_messages);
+        if self.stirred.last() != Some(&handle) {
+            self.stirred.push(handle);
+        }
+        Some(copied)
+    }
+}
+
+impl Lane {
+    /// A turn's share of pub/sub.
+    pub(crate) fn tend_pubsub<N: Net>(&mut self, net: &mut N) {
+        let mut budget = HANDED_PER_TURN;
+        let Lane { core, clients, stirred, .. } = self;
+        core.send_unsent();
+        core.send_waiting();
+        core.go_on_leaving(&mut budget);
+        core.go_on_subscribing(clients, &mut budget);
+        while !budget.is_spent()
+            && let Some(mut spreading) = core.pubsub.spreading.pop_front()
+        {
+            let mut doors = Doors { clients, stirred, net };
+            if !spreading.go_on(core, &mut doors, &mut budget) {
+                core.pubsub.spreading.push_front(spreading);
+                break;
+            }
+            let Spreading { message, from, ticket, receiver_count, .. } = spreading;
+            core.forget_message(message);
+            if from == core.id {
+                core.hear_receivers(from, ticket, receiver_count);
+            } else {
+                let round = u32::try_from(receiver_count).unwrap_or(u32::MAX);
+                core.tell_soon(from, ControlHead { target: ticket, round, kind: ControlKind::Receivers });
+            }
+        }
+    }
+}
+
+impl Spreading {
+    /// Goes on as far as the budget goes; true when everybody has it.
+    fn go_on<N: Net>(
+        &mut self,
+        core: &crate::core::Core,
+        doors: &mut Doors<'_, N>,
+        budget: &mut Budget,
+    ) -> bool {
+        let message = Arc::clone(&self.message);
+        let subscribers = &core.pubsub.subscribers;
+        loop {
+            let (kind, name, pattern): (Kind, &[u8], Option<&[u8]>) = match &mut self.stage {
+                Stage::Over => return true,
+                Stage::Named => (message.kind(), &message.channel, None),
+                Stage::Matched(name) => (Kind::Pattern, name, Some(name)),
+                Stage::Matching(before, matching) => {
+                    if budget.is_spent() {
+                        return false;
+                    }
+                    let Some(name) = subscribers.names(Kind::Pattern, before.as_deref()).next() else {
+                        self.stage = Stage::Over;
+                        continue;
+                    };
+                    let mut looks = u64::from(budget.bytes);
+                    let verdict = matching.run(name, &message.channel, Case::Exact, &mut looks);
+                    let looked = u64::from(budget.bytes) - looks;
+                    budget.spend(1, usize::try_from(looked).expect("no more than there was"));
+                    match verdict {
+                        Verdict::More => return false,
+                        Verdict::No => self.stage = Stage::Matching(Some(Name::clone(name)), Match::new()),
+                        Verdict::Yes => self.stage = Stage::Matched(Name::clone(name)),
+                    }
+                    continue;
+                }
+            };
+            let mut heads = Heads { message: &message, pattern, heads: [None, None] };
+            for subscriber in subscribers.of(kind, name, self.after) {
+                if budget.is_spent() {
+                    return false;
+                }
+                let copied = doors.hand(subscriber, &mut heads);
+                self.receiver_count += u64::from(copied.is_some());
+                budget.spend(1, copied.unwrap_or(0));
+                self.after = Some(subscriber);
+            }
+            self.after = None;
+            self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Matched(name) => Stage::Matching(Some(name), Match::new()),
+                _ if message.is_sharded => Stage::Over,
+                _ => Stage::Matching(None, Match::new()),
+            };
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Pub/sub as clients see it, over one lane and over several.
+
+use net::mem;
+
+use crate::world::World;
+
+/// An array of words; those that begin with a colon are numbers.
+fn array(words: &[&str]) -> String {
+    frame('*', words)
+}
+
+/// A push of RESP3.
+fn push(words: &[&str]) -> String {
+    frame('>', words)
+}
+
+fn frame(mark: char, words: &[&str]) -> String {
+    let put = |word: &&str| match word.strip_prefix(':') {
+        Some(number) => format!(":{number}\r\n"),
+        None => format!("${}\r\n{word}\r\n", word.len()),
+    };
+    format!("{mark}{}\r\n{}", words.len(), words.iter().map(put).collect::<String>())
+}
+
+/// A client that says these is answered with those, one after the other, however many lanes there are.
+fn check(steps: &[(&str, &str)]) {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        for (command, want) in steps {
+            assert_eq!(world.ask(&client, command), *want, "{command} over {lane_count} lanes");
+        }
+        leave(&mut world, vec![client]);
+    }
+}
+
+/// Clients go, and nothing is left of them.
+fn leave(world: &mut World, clients: Vec<mem::Client>) {
+    drop(clients);
+    for _ in 0..400 {
+        world.round(1_000_000);
+    }
+    world.lanes.iter().for_each(lane::Lane::audit);
+}
+
+fn text(client: &mem::Client) -> String {
+    String::from_utf8_lossy(&client.read_all()).into_owned()
+}
+
+const ONLY: &str = "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
+
+#[test]
+fn who_has_subscribed_in_resp2_says_little_else() {
+    let refused = |name: &str| format!("-ERR Can't execute '{name}': {ONLY}\r\n");
+    let three = |word, name, count| array(&[word, name, count]);
+    check(&[
+        (
+            "SUBSCRIBE a b a",
+            &[three("subscribe", "a", ":1"), three("subscribe", "b", ":2"), three("subscribe", "a", ":2")]
+                .concat(),
+        ),
+        ("PSUBSCRIBE a* *", &[three("psubscribe", "a*", ":3"), three("psubscribe", "*", ":4")].concat()),
+        ("PING", &array(&["pong", ""])),
+        ("PING hello", &array(&["pong", "hello"])),
+        ("PING a b", "-ERR wrong number of arguments for 'ping' command\r\n"),
+        ("GET x", &refused("get")),
+        ("CLIENT LIST", &refused("client|list")),
+        ("CLIENT NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CLIENT HELP.\r\n"),
+        ("HELLO 3", &refused("hello")),
+        ("MULTI", &refused("multi")),
+        ("PUBLISH a x", &refused("publish")),
+        ("GET", "-ERR wrong number of arguments for 'get' command\r\n"),
+        ("SSUBSCRIBE s", &three("ssubscribe", "s", ":1")),
+        ("UNSUBSCRIBE a zz", &[three("unsubscribe", "a", ":3"), three("unsubscribe", "zz", ":3")].concat()),
+        ("UNSUBSCRIBE", &three("unsubscribe", "b", ":2")),
+        ("PUNSUBSCRIBE", &[three("punsubscribe", "*", ":1"), three("punsubscribe", "a*", ":0")].concat()),
+        ("GET x", &refused("get")),
+        ("SUNSUBSCRIBE", &three("sunsubscribe", "s", ":0")),
+        ("UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"),
+        ("PUNSUBSCRIBE", "*3\r\n$12\r\npunsubscribe\r\n$-1\r\n:0\r\n"),
+        ("SUNSUBSCRIBE", "*3\r\n$12\r\nsunsubscribe\r\n$-1\r\n:0\r\n"),
+        ("GET x", "$-1\r\n"),
+    ]);
+}
+
+/// Everything is allowed in RESP3, and a client's own message comes before the number of those who got it.
+#[test]
+fn in_resp3_messages_are_pushes_between_replies() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        world.ask(&client, "HELLO 3");
+        let message = push(&["message", "a", "x"]);
+        let pmessage = push(&["pmessage", "a*", "a", "x"]);
+        for (command, want) in [
+            ("SUBSCRIBE a", push(&["subscribe", "a", ":1"])),
+            ("PSUBSCRIBE a*", push(&["psubscribe", "a*", ":2"])),
+            ("PUBLISH a x", format!("{message}{pmessage}:2\r\n")),
+            ("PING", "+PONG\r\n".to_owned()),
+            ("SPUBLISH a y", ":0\r\n".to_owned()),
+            ("SSUBSCRIBE a", push(&["ssubscribe", "a", ":1"])),
+            ("SPUBLISH a y", format!("{}:1\r\n", push(&["smessage", "a", "y"]))),
+            ("PUBLISH b x", ":0\r\n".to_owned()),
+            ("UNSUBSCRIBE", push(&["unsubscribe", "a", ":1"])),
+            ("SUNSUBSCRIBE", push(&["sunsubscribe", "a", ":0"])),
+            ("PUNSUBSCRIBE", push(&["punsubscribe", "a*", ":0"])),
+            ("PUNSUBSCRIBE", ">3\r\n$12\r\npunsubscribe\r\n_\r\n:0\r\n".to_owned()),
+            ("SUBSCRIBE a", push(&["subscribe", "a", ":1"])),
+        ] {
+            assert_eq!(world.ask(&client, command), want, "{command} over {lane_count} lanes");
+        }
+        let hello = world.ask(&client, "HELLO 2");
+        assert!(hello.starts_with("*14"), "{hello}");
+        assert!(world.ask(&client, "GET x").contains(ONLY));
+        leave(&mut world, vec![client]);
+    }
+}
+
+#[test]
+fn reset_and_the_connections_end_take_subscriptions_back() {
+    check(&[
+        ("SUBSCRIBE a", &array(&["subscribe", "a", ":1"])),
+        ("PSUBSCRIBE b", &array(&["psubscribe", "b", ":2"])),
+        ("SSUBSCRIBE c", &array(&["ssubscribe", "c", ":1"])),
+        ("RESET", "+RESET\r\n"),
+        ("PUBSUB NUMSUB a", &array(&["a", ":0"])),
+        ("PUBSUB NUMPAT", ":0\r\n"),
+        ("PUBSUB SHARDCHANNELS", "*0\r\n"),
+        ("PUBLISH a x", ":0\r\n"),
+        ("SUBSCRIBE a", &array(&["subscribe", "a", ":1"])),
+        ("RESET", "+RESET\r\n"),
+    ]);
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let (one, other) = (world.connect(), world.connect());
+        world.ask(&one, "SUBSCRIBE a");
+        assert_eq!(world.ask(&other, "PUBLISH a x"), ":1\r\n");
+        drop(one);
+        world.round(1_000_000);
+        assert_eq!(world.ask(&other, "PUBLISH a x"), ":0\r\n");
+        assert_eq!(world.ask(&other, "PUBSUB CHANNELS"), "*0\r\n");
+        leave(&mut world, vec![other]);
+    }
+}
+
+#[test]
+fn pubsub_tells_of_all_lanes() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let clients: Vec<_> = (0..5).map(|_| world.connect()).collect();
+        for (number, client) in clients[..4].iter().enumerate() {
+            world.ask(client, &format!("SUBSCRIBE all b{number}"));
+            world.ask(client, "PSUBSCRIBE p* p?");
+            world.ask(client, "SSUBSCRIBE s");
+        }
+        let asker = &clients[4];
+        for (command, want) in [
+            ("PUBSUB CHANNELS", array(&["all", "b0", "b1", "b2", "b3"])),
+            ("PUBSUB CHANNELS b[12]", array(&["b1", "b2"])),
+            ("PUBSUB CHANNELS nothing*", "*0\r\n".to_owned()),
+            ("PUBSUB NUMSUB", "*0\r\n".to_owned()),
+            ("PUBSUB NUMSUB all b1 all none", array(&["all", ":4", "b1", ":1", "all", ":4", "none", ":0"])),
+            ("PUBSUB NUMPAT", ":2\r\n".to_owned()),
+            ("PUBSUB SHARDCHANNELS", array(&["s"])),
+            ("PUBSUB SHARDCHANNELS x", "*0\r\n".to_owned()),
+            ("PUBSUB SHARDNUMSUB s all", array(&["s", ":4", "all", ":0"])),
+            ("PUBSUB", "-ERR wrong number of arguments for 'pubsub' command\r\n".to_owned()),
+            (
+                "PUBSUB CHANNELS a b",
+                "-ERR unknown subcommand or wrong number of arguments for 'CHANNELS'. Try PUBSUB HELP.\r\n"
+                    .to_owned(),
+            ),
+            ("PUBSUB NUMPAT x", "-ERR wrong number of arguments for 'pubsub|numpat' command\r\n".to_owned()),
+            ("PUBSUB foo", "-ERR unknown subcommand 'foo'. Try PUBSUB HELP.\r\n".to_owned()),
+            ("PUBLISH all x", ":4\r\n".to_owned()),
+            ("PUBLISH px x", ":8\r\n".to_owned()),
+            ("SPUBLISH s x", ":4\r\n".to_owned()),
+            ("SPUBLISH px x", ":0\r\n".to_owned()),
+        ] {
+            assert_eq!(world.ask(asker, command), want, "{command} over {lane_count} lanes");
+        }
+        let info = world.ask(asker, "INFO stats");
+        let count = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+            line.parse::<usize>().unwrap()
+        };
+        if lane_count == 1 {
+            assert_eq!(["pubsub_channels", "pubsub_patterns", "pubsubshard_channels"].map(count), [5, 2, 1]);
+        }
+        let list = world.ask(asker, "CLIENT LIST TYPE pubsub");
+        assert_eq!(list.matches("flags=P db=0 sub=2 psub=2 ssub=1 ").count(), 4, "{list}");
+        let list = world.ask(asker, "CLIENT LIST TYPE normal");
+        assert_eq!(list.matches("flags=N db=0 sub=0 psub=0 ssub=0 ").count(), 1, "{list}");
+        assert_eq!(world.ask(asker, "CLIENT KILL TYPE pubsub"), ":4\r\n");
+        assert_eq!(world.ask(asker, "PUBSUB CHANNELS"), "*0\r\n");
+        leave(&mut world, clients);
+    }
+}
+
+/// Whoever publishes and wherever: all who listen get messages of a channel in one order, and a client's in its own.
+#[test]
+fn messages_of_a_channel_come_in_one_order() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let listeners: Vec<_> = (0..8).map(|_| world.connect()).collect();
+        for (number, listener) in listeners.iter().enumerate() {
+            world.ask(listener, if number % 2 == 0 { "SUBSCRIBE c1 c2 c3" } else { "PSUBSCRIBE c*" });
+        }
+        let publishers: Vec<_> = (0..6).map(|_| world.connect()).collect();
+        for (number, publisher) in publishers.iter().enumerate() {
+            let mut bytes = Vec::new();
+            for count in 0..100 {
+                let (channel, words) = (format!("c{}", 1 + count % 3), format!("{number}.{count:03}"));
+                wire::client::command(&mut bytes, &[b"PUBLISH", channel.as_bytes(), words.as_bytes()]);
+            }
+            publisher.write(&bytes);
+        }
+        for _ in 0..600 {
+            world.round(1_000_000);
+        }
+        for publisher in &publishers {
+            assert_eq!(text(publisher), ":8\r\n".repeat(100));
+        }
+        // What was said where, as each has heard it.
+        let heard: Vec<Vec<(String, String)>> = listeners
+            .iter()
+            .map(|listener| {
+                let words: Vec<String> = text(listener).lines().map(str::to_owned).collect();
+                let at = |(index, word): (usize, &String)| {
+                    (word.len() == 5 && word.as_bytes()[1] == b'.')
+                        .then(|| (words[index - 2].clone(), word.clone()))
+                };
+                words.iter().enumerate().filter_map(at).collect()
+            })
+            .collect();
+        let of = |heard: &[(String, String)], channel: &str| -> Vec<String> {
+            heard.iter().filter(|(at, _)| at == channel).map(|(_, word)| word.clone()).collect()
+        };
+        for listener in &heard {
+            assert_eq!(listener.len(), 600);
+            for channel in ["c1", "c2", "c3"] {
+                assert_eq!(of(listener, channel), of(&heard[0], channel), "over {lane_count} lanes");
+            }
+            for number in 0..6 {
+                let head = format!("{number}.");
+                let own: Vec<_> = listener.iter().filter(|(_, word)| word.starts_with(&head)).collect();
+                assert!(own.is_sorted_by_key(|(_, word)| word), "a client's messages keep their order");
+            }
+        }
+        leave(&mut world, listeners.into_iter().chain(publishers).collect());
+    }
+}
+
+#[test]
+fn inside_multi_and_scripts_messages_are_sent() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let (client, listener) = (world.connect(), world.connect());
+        world.ask(&listener, "SUBSCRIBE a b c d");
+        let eval = |script: &str| format!("EVAL {} 0", script.replace(' ', "\t"));
+        for (commands, want, heard) in [
+            (
+                &[
+                    "MULTI",
+                    "SET x 1",
+                    "PUBLISH a 1",
+                    "PUBLISH b 2",
+                    "INCR x",
+                    "PUBLISH c 3",
+                    "SPUBLISH d 4",
+                    "EXEC",
+                ][..],
+                format!("+OK\r\n{}*6\r\n+OK\r\n:1\r\n:1\r\n:2\r\n:1\r\n:0\r\n", "+QUEUED\r\n".repeat(6)),
+                vec![["a", "1"], ["b", "2"], ["c", "3"]],
+            ),
+            (
+                &[&eval("return redis.call('publish','a','5')+redis.call('publish','d','6')")],
+                ":2\r\n".to_owned(),
+                vec![["a", "5"], ["d", "6"]],
+            ),
+            (
+                &["PUBLISH a 7", "GET x", "PUBLISH b 8"],
+                ":1\r\n$1\r\n2\r\n:1\r\n".to_owned(),
+                vec![["a", "7"], ["b", "8"]],
+            ),
+        ] {
+            if commands.len() == 1 {
+                assert_eq!(world.ask(&client, commands[0]), want);
+            } else {
+                assert_eq!(world.ask_all(&client, commands), want, "over {lane_count} lanes");
+            }
+            let heard: String =
+                heard.iter().map(|[channel, word]| array(&["message", channel, word])).collect();
+            assert_eq!(text(&listener), heard, "over {lane_count} lanes");
+        }
+        let ro = "EVAL_RO return\tredis.call('publish','a','z') 0";
+        let refused = world.ask(&client, ro);
+        assert!(
+            refused.starts_with("-ERR Write commands are not allowed from read-only scripts."),
+            "{refused}"
+        );
+        let refused = world.ask(&client, &eval("return redis.call('subscribe','a')"));
+        assert!(refused.starts_with("-ERR This Redis command is not allowed from script"), "{refused}");
+        leave(&mut world, vec![client, listener]);
+    }
+}
+
+/// A client subscribes in a MULTI: its place in the reply says so, and messages come behind it.
+#[test]
+fn subscribing_inside_multi() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        let got = world.ask_all(
+            &client,
+            &["MULTI", "SUBSCRIBE a", "PUBLISH a x", "PING", "SSUBSCRIBE b c", "EXEC", "PING"],
+        );
+        let want = [
+            &format!("+OK\r\n{}*4\r\n", "+QUEUED\r\n".repeat(4)),
+            &array(&["subscribe", "a", ":1"]),
+            ":1\r\n",
+            &array(&["pong", ""]),
+            "-ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client\r\n",
+            &array(&["message", "a", "x"]),
+            &array(&["pong", ""]),
+        ]
+        .concat();
+        assert_eq!(got, want, "over {lane_count} lanes");
+        leave(&mut world, vec![client]);
+    }
+}
+
+#[test]
+fn messages_are_heard_whatever_client_reply_says() {
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let (client, other) = (world.connect(), world.connect());
+        world.ask(&client, "HELLO 3");
+        for (command, want) in [
+            ("SUBSCRIBE a", push(&["subscribe", "a", ":1"])),
+            ("CLIENT REPLY OFF", String::new()),
+            ("SUBSCRIBE b", push(&["subscribe", "b", ":2"])),
+            ("UNSUBSCRIBE b", push(&["unsubscribe", "b", ":1"])),
+            ("PING", String::new()),
+            ("PUBLISH a x", push(&["message", "a", "x"])),
+            ("CLIENT REPLY ON", "+OK\r\n".to_owned()),
+            ("CLIENT REPLY SKIP", String::new()),
+            ("SUBSCRIBE c", push(&["subscribe", "c", ":2"])),
+            ("PING", "+PONG\r\n".to_owned()),
+            ("CLIENT REPLY SKIP", String::new()),
+            ("PUBLISH a x", push(&["message", "a", "x"])),
+            ("PING", "+PONG\r\n".to_owned()),
+        ] {
+            assert_eq!(world.ask(&client, command), want, "{command} over {lane_count} lanes");
+        }
+        assert_eq!(world.ask(&other, "PUBLISH a hi"), ":1\r\n");
+        assert_eq!(text(&client), push(&["message", "a", "hi"]));
+        leave(&mut world, vec![client, other]);
+    }
+}
