@@ -147,7 +147,8 @@ impl Core {
         self.subscribe(caller, command, input)
     }
 
-    /// PUBLISH or SPUBLISH. Those of one client for channels of one lane may be under way together: they keep their order there.
+    /// PUBLISH or SPUBLISH. Those of one client for channels of one lane may be under way together: they keep their order there. One that may
+    /// get its own messages has each of them before its reply.
     fn dispatch_publish(
         &mut self,
         caller: &mut Caller<'_>,
@@ -160,7 +161,9 @@ impl Core {
         let Some(channel) = input.args().get(1).flat() else { return caller.refuse(CHANNEL_TOO_LONG) };
         let slot = wire::route::Slot::of(channel);
         let owner = self.map.owner(slot).0;
-        let is_in_a_row = caller.client.last.is_some_and(publishes) && caller.client.published_to == owner;
+        let is_in_a_row = caller.client.last.is_some_and(publishes)
+            && caller.client.published_to == owner
+            && !caller.client.is_subscribed;
         let is_full = caller.client.replies.slot_count() >= SLOTS_MAX;
         if is_full || !caller.client.is_even() && !is_in_a_row {
             return halt(input);

@@ -358,3 +358,294 @@ fn messages_are_heard_whatever_client_reply_says() {
         leave(&mut world, vec![client, other]);
     }
 }
+
+/// On lanes' own ports, which are nodes of a cluster: what is said on a channel is heard everywhere, sharded channels are where their
+/// slots are.
+#[test]
+fn lanes_own_ports_are_nodes_of_a_cluster() {
+    let mut world = World::new(2);
+    let (first, second, shared) = (world.connect_to(0), world.connect_to(1), world.connect());
+    for client in [&first, &second, &shared] {
+        // `foo` and `{foo}2` are in slot 12182, of the second lane; `bar` in 5061, of the first.
+        world.ask(client, "HELLO 3");
+        assert_eq!(world.ask(client, "SUBSCRIBE foo"), push(&["subscribe", "foo", ":1"]));
+    }
+    for client in [&first, &second, &shared] {
+        let message = push(&["message", "foo", "x"]);
+        assert_eq!(world.ask(client, "PUBLISH foo x"), format!("{message}:3\r\n"));
+        let heard: String = [&first, &second, &shared].map(text).concat();
+        assert_eq!(heard, message.repeat(2), "the others hear it, too");
+    }
+    let moved = "-MOVED 12182 127.0.0.1:7001\r\n";
+    let crossed = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+    for (client, command, want) in [
+        (&first, "SSUBSCRIBE foo", moved.to_owned()),
+        (&first, "SPUBLISH foo x", moved.to_owned()),
+        (&first, "SUNSUBSCRIBE foo", moved.to_owned()),
+        (&first, "SUNSUBSCRIBE", ">3\r\n$12\r\nsunsubscribe\r\n_\r\n:0\r\n".to_owned()),
+        (&second, "SSUBSCRIBE foo bar", crossed.to_owned()),
+        (
+            &second,
+            "SSUBSCRIBE foo {foo}2",
+            [push(&["ssubscribe", "foo", ":1"]), push(&["ssubscribe", "{foo}2", ":2"])].concat(),
+        ),
+        (&second, "SPUBLISH foo x", format!("{}:1\r\n", push(&["smessage", "foo", "x"]))),
+        (
+            &shared,
+            "SSUBSCRIBE foo bar",
+            [push(&["ssubscribe", "foo", ":1"]), push(&["ssubscribe", "bar", ":2"])].concat(),
+        ),
+        (&shared, "SPUBLISH foo y", format!("{}:2\r\n", push(&["smessage", "foo", "y"]))),
+        // The client of the shared port is on the second lane.
+        (&first, "PUBSUB SHARDNUMSUB foo bar", array(&["foo", ":0", "bar", ":0"])),
+        (&second, "PUBSUB SHARDNUMSUB foo bar", array(&["foo", ":2", "bar", ":1"])),
+        (&shared, "PUBSUB SHARDNUMSUB foo bar", array(&["foo", ":2", "bar", ":1"])),
+        (&shared, "PUBSUB NUMSUB foo", array(&["foo", ":3"])),
+    ] {
+        let got = world.ask(client, command);
+        let got = got.trim_start_matches(&push(&["smessage", "foo", "y"]));
+        let want = want.trim_start_matches(&push(&["smessage", "foo", "y"]));
+        assert_eq!(got, want, "{command}");
+    }
+    // More names than are looked at in one step.
+    let many: Vec<String> = (0..1000).map(|number| format!("{{foo}}{number}")).collect();
+    assert_eq!(world.ask(&second, &format!("SSUBSCRIBE {} bar", many.join(" "))), crossed);
+    let got = world.ask(&second, &format!("SSUBSCRIBE {}", many.join(" ")));
+    assert!(got.ends_with(&push(&["ssubscribe", "{foo}999", ":1001"])), "{got}");
+    assert_eq!(got.matches(">3").count(), 1000);
+    let script = "EVAL return\tredis.call('spublish','foo','x') 0";
+    let refused = world.ask(&first, script);
+    assert!(refused.starts_with("-ERR Script attempted to access a non local key"), "{refused}");
+    leave(&mut world, vec![first, second, shared]);
+}
+
+/// Many who listen, and one message after the other: a turn hands out so many, and all get them in order.
+#[test]
+fn a_message_to_thousands_takes_turns() {
+    const COUNT: usize = 4000;
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let listeners: Vec<_> = (0..COUNT).map(|_| world.connect()).collect();
+        for listener in &listeners {
+            let mut bytes = Vec::new();
+            wire::client::command(&mut bytes, &[b"SUBSCRIBE", b"all"]);
+            listener.write(&bytes);
+        }
+        for _ in 0..400 {
+            world.round(1_000_000);
+        }
+        assert!(listeners.iter().all(|listener| text(listener) == array(&["subscribe", "all", ":1"])));
+        let publisher = world.connect();
+        let mut bytes = Vec::new();
+        for word in [&b"one"[..], b"two", b"three"] {
+            wire::client::command(&mut bytes, &[b"PUBLISH", b"all", word]);
+        }
+        publisher.write(&bytes);
+        let mut rounds = 0;
+        let mut got = String::new();
+        while got.len() < 3 * ":4000\r\n".len() {
+            world.round(1_000_000);
+            got += &text(&publisher);
+            rounds += 1;
+        }
+        assert_eq!(got, ":4000\r\n".repeat(3));
+        assert!(3 * COUNT / usize::from(lane_count) / 1024 <= rounds, "{rounds} rounds: a turn has a budget");
+        let want = ["one", "two", "three"].map(|word| array(&["message", "all", word])).concat();
+        assert!(listeners.iter().all(|listener| text(listener) == want));
+        drop(publisher);
+        leave(&mut world, listeners);
+    }
+}
+
+/// Subscribing to many names, ending that and going takes turns, and others are served meanwhile.
+#[test]
+fn a_client_with_many_subscriptions() {
+    const COUNT: usize = 20_000;
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let (client, other) = (world.connect(), world.connect());
+        let names: Vec<String> = (0..COUNT).map(|number| format!("n{number:05}")).collect();
+        let words = |verb: &str| {
+            let mut words = vec![verb.as_bytes()];
+            words.extend(names.iter().map(String::as_bytes));
+            let mut bytes = Vec::new();
+            wire::client::command(&mut bytes, &words);
+            bytes
+        };
+        let want = |verb: &str, count: &dyn Fn(usize) -> usize| -> String {
+            let said = |(index, name): (usize, &String)| array(&[verb, name, &format!(":{}", count(index))]);
+            names.iter().enumerate().map(said).collect()
+        };
+        let mut bytes = words("SUBSCRIBE");
+        let mut got = String::new();
+        let mut rounds = 0;
+        let mut heard = 0;
+        let whole = want("subscribe", &|index| index + 1);
+        while got.matches("subscribe").count() < COUNT {
+            bytes.drain(..client.write(&bytes));
+            if rounds % 10 == 9 {
+                // It hears of what it has subscribed to behind the confirmation.
+                heard += usize::from(world.ask(&other, "PUBLISH n00000 hello") == ":1\r\n");
+            }
+            world.round(1_000_000);
+            got += &text(&client);
+            rounds += 1;
+        }
+        world.round(1_000_000);
+        got += &text(&client);
+        let message = array(&["message", "n00000", "hello"]);
+        assert!(
+            got.starts_with(&whole) && got[whole.len()..] == message.repeat(heard),
+            "over {lane_count} lanes"
+        );
+        assert!(heard > 0 && COUNT / 1024 <= rounds, "{rounds} rounds");
+        let listed = world.ask(&other, "CLIENT LIST TYPE pubsub");
+        let field = |name: &str| {
+            let value =
+                listed.split(' ').find_map(|field| field.strip_prefix(name)?.strip_prefix('=')).unwrap();
+            value.parse::<usize>().unwrap()
+        };
+        assert!(field("sub") == COUNT && field("tot-mem") > 300 * COUNT, "{listed}");
+
+        // Without names it is about all.
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &[b"UNSUBSCRIBE"]);
+        client.write(&bytes);
+        let mut got = String::new();
+        while got.matches("unsubscribe").count() < COUNT {
+            world.round(1_000_000);
+            got += &text(&client);
+        }
+        assert_eq!(got, want("unsubscribe", &|index| COUNT - 1 - index));
+
+        let mut bytes = words("PSUBSCRIBE");
+        while !bytes.is_empty() {
+            bytes.drain(..client.write(&bytes));
+            world.round(1_000_000);
+            client.read_all();
+        }
+        drop(client);
+        world.round(1_000_000);
+        let mut got = world.ask(&other, "PUBLISH n00001 x");
+        while got.is_empty() {
+            world.round(1_000_000);
+            got += &text(&other);
+        }
+        assert_eq!(got, ":0\r\n", "who has gone gets nothing");
+        leave(&mut world, vec![other]);
+    }
+}
+
+/// One that does not read is cut at its limit; the others go on.
+#[test]
+fn who_does_not_read_is_cut() {
+    for lane_count in [1, 2] {
+        let limits = &[("client-output-buffer-limit", "normal 0 0 0 slave 0 0 0 pubsub 1000000 0 0")];
+        let mut world =
+            World::told(lane_count, limits, |settings| settings.pubsub_output_size_max = 1_000_000);
+        let (slow, fast) = (world.connect(), world.connect());
+        let publisher = world.connect();
+        world.ask(&slow, "SUBSCRIBE a");
+        world.ask(&fast, "PSUBSCRIBE *");
+        let word = "w".repeat(10_000);
+        let mut counts = Vec::new();
+        for _ in 0..200 {
+            counts.push(world.ask(&publisher, &format!("PUBLISH a {word}")));
+            assert_eq!(text(&fast), array(&["pmessage", "*", "a", &word]));
+        }
+        let both = counts.iter().filter(|count| *count == ":2\r\n").count();
+        assert!((90..130).contains(&both), "{both} messages of 10,000 bytes until it is cut");
+        assert!(counts[both..].iter().all(|count| count == ":1\r\n"));
+        slow.read_all();
+        assert!(slow.at_end());
+        leave(&mut world, vec![slow, fast, publisher]);
+    }
+}
+
+/// A message longer than a frame is shared, and comes between replies however long those are.
+#[test]
+fn long_messages_and_long_replies() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        world.ask(&client, "HELLO 3");
+        let (value, word) = ("v".repeat(700_000), "w".repeat(300_000));
+        let write = |world: &mut World, client: &mem::Client, commands: &[&[&[u8]]]| {
+            let mut bytes = Vec::new();
+            commands.iter().for_each(|words| wire::client::command(&mut bytes, words));
+            let mut got = String::new();
+            for _ in 0..100 {
+                bytes.drain(..client.write(&bytes));
+                world.round(1_000_000);
+                got += &text(client);
+            }
+            got
+        };
+        write(&mut world, &client, &[&[b"SET", b"k", value.as_bytes()], &[b"SUBSCRIBE", b"a", b"b"]]);
+        let long: &[&[u8]] = &[b"PUBLISH", b"a", word.as_bytes()];
+        let got = write(
+            &mut world,
+            &client,
+            &[&[b"GET", b"k"], long, &[b"PUBLISH", b"b", b"x"], &[b"GET", b"k"], &[b"PING"], long],
+        );
+        let (reply, pushed) = (format!("$700000\r\n{value}\r\n"), push(&["message", "a", &word]));
+        let short = push(&["message", "b", "x"]);
+        let want = format!("{reply}{pushed}:1\r\n{short}:1\r\n{reply}+PONG\r\n{pushed}:1\r\n");
+        assert!(got == want, "over {lane_count} lanes: {} bytes of {}", got.len(), want.len());
+        leave(&mut world, vec![client]);
+    }
+}
+
+#[test]
+fn silence_is_no_reason_to_close_and_a_pause_holds_messages_back() {
+    let mut world = World::told(2, &[], |settings| settings.timeout_s = 5);
+    let (client, other) = (world.connect(), world.connect());
+    world.ask(&client, "SUBSCRIBE a");
+    for _ in 0..300 {
+        world.round(100_000_000);
+    }
+    assert!(!client.at_end() && other.at_end(), "who listens is silent");
+    let (other, third) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&other, "CLIENT PAUSE 500 WRITE"), "+OK\r\n");
+    assert_eq!(world.ask(&other, "PUBLISH a x"), "");
+    assert_eq!(world.ask(&third, "EVAL return\tredis.call('publish','a','y') 0"), "");
+    for _ in 0..10 {
+        world.round(100_000_000);
+    }
+    assert_eq!(text(&other), ":1\r\n");
+    assert_eq!(text(&third), ":1\r\n");
+    leave(&mut world, vec![client, other, third]);
+}
+
+/// A client publishes more than lanes may have under way, and others do, too; nothing is lost, and each hears how many got it.
+#[test]
+fn floods_wait_and_lose_nothing() {
+    for lane_count in [1, 2, 4] {
+        let mut world = World::new(lane_count);
+        let listener = world.connect();
+        world.ask(&listener, "SUBSCRIBE {t}a {t}b");
+        let publishers: Vec<_> = (0..8).map(|_| world.connect()).collect();
+        let word = "w".repeat(3000);
+        let mut bytes = Vec::new();
+        for count in 0..500 {
+            let words: &[&[u8]] =
+                &[b"PUBLISH", if count % 2 == 0 { b"{t}a" } else { b"{t}b" }, word.as_bytes()];
+            wire::client::command(&mut bytes, words);
+        }
+        let mut left: Vec<&[u8]> = vec![&bytes; publishers.len()];
+        let (mut heard, mut replies) = (0, 0);
+        for _ in 0..2000 {
+            for (publisher, left) in publishers.iter().zip(&mut left) {
+                *left = &left[publisher.write(left)..];
+                replies += text(publisher).matches(":1\r\n").count();
+            }
+            world.round(1_000_000);
+            heard += text(&listener).matches("message").count();
+            if (heard, replies) == (4000, 4000) {
+                break;
+            }
+        }
+        assert_eq!((heard, replies), (4000, 4000), "over {lane_count} lanes");
+        leave(&mut world, publishers.into_iter().chain([listener]).collect());
+    }
+}
