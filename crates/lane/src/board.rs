@@ -8,7 +8,7 @@ use crate::lease::Account;
 
 /// Sets of channels that the board tells apart: a lane is sent a message if it has subscribers of a channel of the same set.
 const BITS: u16 = 4096;
-const WORD_BITS: u16 = u64::BITS as u16;
+const WORD_BITS: u16 = 64;
 
 /// What all lanes of a server see: some counters, touched when connections come and go, when memory is borrowed and by
 /// multi-lane work only.

@@ -48,7 +48,7 @@ pub(crate) use plan::key_range;
 use script::{Scripted, Stray};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
-/// they subscribed to soon, there would always be some that do, and a race of clients would stay slow.
+/// they followed soon, there would always be some that do, and a race of clients would stay slow.
 const REFUSALS_MAX: u32 = 64;
 /// Commands dropped in one step.
 const DROPPED_PER_STEP: usize = 256;
@@ -506,7 +506,7 @@ impl Transaction {
 
     /// A watched key has changed, or there is no room: nothing runs.
     fn abort(&mut self) -> After {
-        // A SELECT that planning has subscribed to does not take place either.
+        // A SELECT that planning has followed does not take place either.
         self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
         let mut content = Content::default();
         match (self.grant.lacks_room, self.is_multi) {

@@ -34,7 +34,7 @@ pub(crate) struct Found {
     pub(crate) counts: Vec<u64>,
 }
 
-/// Whether a client or ends subscribes to something with it. Such a command has no reply: what it says are messages, and they are heard
+/// Whether a client subscribes to something with it, or ends that. Such a command has no reply: what it says are messages, and they are heard
 /// whatever CLIENT REPLY says.
 pub(crate) fn subscribes(command: &Command) -> bool {
     verb(command.id).is_some()
@@ -192,7 +192,7 @@ impl Core {
                 self.transaction(handle).note_subscribed(is_subscribed);
                 self.hear_answer(handle, content);
             }
-            Origin::Ask { .. } => unreachable!("a client subscribes to on its own lane"),
+            Origin::Ask { .. } => unreachable!("a client subscribes on its own lane"),
         }
     }
 
