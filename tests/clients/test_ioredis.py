@@ -7,4 +7,4 @@ from restartable import converse, node_program
 
 class Ioredis(unittest.TestCase):
     def test_all(self):
-        converse(node_program("redis"), ["values", "pipeline", "transaction", "script", "cluster", "restart survived"])
+        converse(node_program("redis"), ["values", "pipeline", "transaction", "script", "pubsub", "cluster", "restart survived"])

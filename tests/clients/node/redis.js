@@ -45,6 +45,23 @@ async function script(client) {
   assert.deepEqual(got, [[null, 2], [null, "2"]]);
 }
 
+async function pubsub(client) {
+  const listener = client.duplicate();
+  const heard = [];
+  await listener.subscribe("c:1", "c:2", "c:3");
+  await listener.psubscribe("d:*");
+  const all = new Promise((done) => {
+    const note = (...words) => heard.push(words) === 5 && done();
+    listener.on("message", note);
+    listener.on("pmessage", note);
+  });
+  for (const n of [1, 2, 3, 1]) assert.equal(await client.publish(`c:${n}`, n), 1);
+  assert.equal(await client.publish("d:x", "last"), 1);
+  await all;
+  assert.deepEqual(heard, [["c:1", "1"], ["c:2", "2"], ["c:3", "3"], ["c:1", "1"], ["d:*", "d:x", "last"]]);
+  listener.disconnect();
+}
+
 async function cluster() {
   const client = new Cluster([{ host: "127.0.0.1", port: lanePort }]);
   await client.get("discovery");
@@ -69,6 +86,8 @@ await transaction(client);
 console.log("transaction");
 await script(client);
 console.log("script");
+await pubsub(client);
+console.log("pubsub");
 await cluster();
 console.log("cluster");
 await ask("restart");

@@ -72,6 +72,23 @@ func script(client *redis.Client) {
 	}
 }
 
+func pubsub(client *redis.Client) {
+	listener := client.Subscribe(ctx, "c:0", "c:1", "c:2")
+	defer listener.Close()
+	Must(listener.Receive(ctx))
+	Same(listener.PSubscribe(ctx, "d:*"), error(nil))
+	messages := listener.Channel()
+	for Must(client.PubSubNumPat(ctx).Result()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for n := range 300 {
+		Same(Must(client.Publish(ctx, fmt.Sprintf("c:%d", n%3), n).Result()), 1)
+		Same((<-messages).Payload, fmt.Sprint(n))
+	}
+	Must(client.Publish(ctx, "d:x", "last").Result())
+	Same((<-messages).Pattern, "d:*")
+}
+
 func cluster(lanePort string) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + lanePort}})
 	defer client.Close()
@@ -103,6 +120,8 @@ func main() {
 		fmt.Printf("transaction RESP%d\n", protocol)
 		script(client)
 		fmt.Printf("script RESP%d\n", protocol)
+		pubsub(client)
+		fmt.Printf("pubsub RESP%d\n", protocol)
 		client.Close()
 	}
 	cluster(lanePort)

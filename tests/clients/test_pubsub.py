@@ -1,0 +1,130 @@
+"""Pub/sub: by redis-py and its cluster client as their users call them, and beside Debian's redis-server 7.0, byte for byte."""
+
+import contextlib
+import socket
+import time
+import unittest
+
+import redis
+
+from restartable import Restartable
+from run import server
+from servers import Server, expresslane_command, redis_command
+
+SECONDS_MAX = 10
+# Who says what, in this order; what each has heard is compared after each step. Numbers of clients and the like are not in it.
+TALKS = [
+    [("a", "SUBSCRIBE one two one"), ("b", "PUBLISH one hello"), ("b", "PUBLISH three nobody"), ("a", "PUBLISH one x"), ("a", "PING"), ("a", "PING x"),
+     ("a", "GET k"), ("a", "UNSUBSCRIBE two"), ("a", "UNSUBSCRIBE"), ("a", "UNSUBSCRIBE"), ("a", "PING"), ("a", "UNSUBSCRIBE x y")],
+    [("a", "PSUBSCRIBE n* [no]ews *s"), ("b", "PUBLISH news today"), ("b", "PUBLISH odds end"), ("a", "SUBSCRIBE news"), ("b", "PUBLISH news again"),
+     ("b", "PUBSUB NUMPAT"), ("b", "PUBSUB NUMSUB news odds"), ("b", "PUBSUB CHANNELS n*"), ("b", "PUBSUB CHANNELS x*"), ("a", "PUNSUBSCRIBE n*"),
+     ("b", "PUBLISH news third"), ("a", "PUNSUBSCRIBE"), ("a", "RESET"), ("b", "PUBLISH news none"), ("a", "PING")],
+    [("a", "SSUBSCRIBE s1 s2"), ("b", "SPUBLISH s1 x"), ("b", "PUBLISH s1 y"), ("b", "PUBSUB SHARDCHANNELS"), ("b", "PUBSUB SHARDNUMSUB s1 s3"),
+     ("a", "SUNSUBSCRIBE s1"), ("a", "SUNSUBSCRIBE"), ("a", "SUNSUBSCRIBE")],
+    [("a", "HELLO 3"), ("a", "SUBSCRIBE c"), ("a", "PUBLISH c own"), ("a", "SET k v"), ("a", "GET k"), ("b", "PUBLISH c from-b"), ("a", "PING"),
+     ("a", "UNSUBSCRIBE"), ("a", "UNSUBSCRIBE")],
+    [("a", "SUBSCRIBE m"), ("b", "MULTI"), ("b", "PUBLISH m 1"), ("b", "INCR n"), ("b", "PUBLISH m 2"), ("b", "EXEC"),
+     ("b", "EVAL return(redis.call('publish',KEYS[1],'lua')) 1 m"), ("b", "EVAL_RO return(redis.pcall('publish','m','x').err) 0")],
+    [("a", "MULTI"), ("a", "SUBSCRIBE m"), ("a", "PUBLISH m x"), ("a", "EXEC"), ("a", "GET k"), ("a", "MULTI"), ("a", "QUIT")],
+    [("a", "SUBSCRIBE"), ("a", "PUBLISH c"), ("a", "PUBSUB"), ("a", "PUBSUB NOSUCH"), ("a", "PUBSUB NUMPAT x"), ("a", "PUBSUB CHANNELS a b"),
+     ("a", "PUBSUB NUMSUB"), ("a", "SPUBLISH c"), ("a", "CLIENT REPLY OFF"), ("a", "SUBSCRIBE quiet"), ("b", "PUBLISH quiet x"), ("a", "PING")],
+]
+
+
+def hear(connection, seconds=0.06):
+    """What has come, once nothing more comes for so long."""
+    heard = b""
+    connection.settimeout(seconds)
+    with contextlib.suppress(TimeoutError):
+        while piece := connection.recv(1 << 16):
+            heard += piece
+    return heard
+
+
+def talk(port, steps):
+    """What each client has heard after each step."""
+    with contextlib.ExitStack() as stack:
+        clients = {name: stack.enter_context(socket.create_connection(("127.0.0.1", port))) for name in "ab"}
+        heard = []
+        for name, command in [("b", "FLUSHALL"), *steps]:
+            words = command.split(" ")
+            clients[name].sendall(b"".join([b"*%d\r\n" % len(words), *(b"$%d\r\n%s\r\n" % (len(word), word.encode()) for word in words)]))
+            heard.append((command, hear(clients[name]), hear(clients["b" if name == "a" else "a"], 0.03)))
+        return heard
+
+
+class BesideRedis(unittest.TestCase):
+    def test_the_same_is_heard(self):
+        with contextlib.ExitStack() as stack:
+            theirs = stack.enter_context(Server("redis", redis_command()))
+            ours = [stack.enter_context(Server("expresslane", expresslane_command(lanes=lanes))) for lanes in (1, 3)]
+            for steps in TALKS:
+                want = talk(theirs.port, steps)
+                # What HELLO says names the server.
+                hello = [index for index, (command, *_) in enumerate(want) if command.startswith("HELLO")]
+                for side in ours:
+                    for index, (one, other) in enumerate(zip(want, talk(side.port, steps))):
+                        if index not in hello:
+                            self.assertEqual(one, other, steps)
+
+
+def messages(pubsub, count):
+    """The next so many messages, without confirmations."""
+    got, until = [], time.monotonic() + SECONDS_MAX
+    while len(got) < count and time.monotonic() < until:
+        message = pubsub.get_message(ignore_subscribe_messages=True, timeout=1)
+        if message:
+            got.append((message["type"], message["pattern"], message["channel"], message["data"]))
+    return got
+
+
+class RedisPy(unittest.TestCase):
+    def test_channels_and_patterns(self):
+        for protocol in (2, 3):
+            with redis.Redis(port=server().port, protocol=protocol, decode_responses=True) as client, client.pubsub() as pubsub:
+                names = [f"c:{number}" for number in range(200)]
+                pubsub.subscribe(*names)
+                pubsub.psubscribe("d:*")
+                while client.pubsub_numpat() == 0 or len(client.pubsub_channels("c:*")) < len(names):
+                    pubsub.get_message(timeout=0.01)
+                self.assertEqual([client.publish(name, name) for name in [*names, "d:1", "e"]], [1] * 201 + [0])
+                want = [("message", None, name, name) for name in names] + [("pmessage", "d:*", "d:1", "d:1")]
+                self.assertEqual(messages(pubsub, 201), want)
+                long = "0123456789" * 500_000
+                client.publish("d:long", long)
+                self.assertEqual(messages(pubsub, 1), [("pmessage", "d:*", "d:long", long)])
+
+    def test_who_goes_is_counted_no_more(self):
+        with redis.Redis(port=server().port, decode_responses=True) as client:
+            pubsub = client.pubsub()
+            pubsub.subscribe("gone")
+            pubsub.get_message(timeout=SECONDS_MAX)
+            self.assertEqual(client.pubsub_numsub("gone"), [("gone", 1)])
+            self.assertEqual([entry["sub"] for entry in client.client_list("pubsub")], ["1"])
+            pubsub.close()
+            until = time.monotonic() + SECONDS_MAX
+            while client.pubsub_numsub("gone") != [("gone", 0)]:
+                self.assertLess(time.monotonic(), until)
+            self.assertEqual(client.publish("gone", "x"), 0)
+
+    def test_lanes_are_one_cluster(self):
+        with Restartable() as own:
+            cluster = redis.RedisCluster(host="127.0.0.1", port=own.lane_ports()[0], decode_responses=True)
+            with contextlib.closing(cluster), cluster.pubsub() as pubsub, redis.Redis(port=own.port) as shared:
+                pubsub.subscribe("news")
+                pubsub.get_message(timeout=SECONDS_MAX)
+                self.assertEqual(shared.publish("news", "by the shared port"), 1)
+                for port in own.lane_ports():
+                    with redis.Redis(port=port) as lane:
+                        lane.publish("news", str(port))
+                want = ["by the shared port", *map(str, own.lane_ports())]
+                self.assertEqual([data for *_, data in messages(pubsub, len(want))], want)
+                for number in range(50):
+                    with cluster.pubsub() as sharded:
+                        sharded.ssubscribe(f"s:{number}")
+                        sharded.get_sharded_message(timeout=SECONDS_MAX)
+                        self.assertEqual(cluster.spublish(f"s:{number}", "x"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
