@@ -73,7 +73,7 @@ impl<N: Net> Doors<'_, N> {
         let handle = Handle::from_bits(subscriber.client);
         let client = self.clients.get_mut(handle)?;
         client.subscriptions.as_ref().filter(|subscriptions| subscriptions.round == subscriber.round)?;
-        if client.is_leaving {
+        if client.is_leaving || client.has_ended {
             return None;
         }
         let output: &mut Output = self.net.output(client.conn)?;
