@@ -11,6 +11,7 @@ pub mod aerospike;
 pub mod couchbase;
 pub mod json;
 pub mod memcached;
+pub mod rdb;
 
 /// Requests decode the same in one piece and cut at places drawn from `seed`, by views and by tokens; every step makes
 /// progress; consumed bytes never exceed what is there.

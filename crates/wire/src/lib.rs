@@ -11,6 +11,7 @@
 //! | [`number`] | integers and floats as Redis reads and prints them |
 //! | [`extended`] | sums of floats as INCRBYFLOAT computes them |
 //! | [`client`] | the other side: encode a command, decode its reply |
+//! | [`rdb`] | strings as DUMP gives them and RESTORE takes them |
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |
@@ -33,6 +34,7 @@ pub mod http;
 pub mod json;
 pub mod memcached;
 pub mod number;
+pub mod rdb;
 pub mod reply;
 pub mod resp;
 pub mod route;
