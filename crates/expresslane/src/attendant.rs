@@ -204,6 +204,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
         ("max-item-size", settings.max_item_size.0.to_string()),
         ("script-memory-limit", settings.script_memory_limit.0.to_string()),
+        ("rdbcompression", yes_no(settings.rdbcompression)),
         ("max-record-size", settings.max_record_size.0.to_string()),
         ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
         ("client-output-buffer-limit", limits.join(" ")),

@@ -323,6 +323,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
             ports: settings.aerospike_ports(),
             credential: None,
         },
+        compresses_dumps: settings.rdbcompression,
         script_memory_max: size(settings.script_memory_limit.0),
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),

@@ -231,6 +231,9 @@ pub(crate) struct ServeSettings {
     /// Most memory of scripts under way on each lane, their arguments and what they have read included
     #[arg(long, help_heading = "Memory", value_name = "SIZE", default_value = "64mb", value_parser = mebibyte)]
     pub(crate) script_memory_limit: Size,
+    /// Compress what DUMP answers of values up to 16 KiB
+    #[arg(long, help_heading = "Memory", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
+    pub(crate) rdbcompression: bool,
     /// Back the data with huge pages where the kernel has them: a third less time among millions of keys; memory comes and goes in
     /// coarser pieces
     #[arg(long, help_heading = "Memory", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]

@@ -723,6 +723,7 @@ fn answer_size(id: Id) -> AnswerSize {
         | Id::Mget
         | Id::Scan
         | Id::Lcs
+        | Id::Dump
         | Id::RecordGet
         | Id::RecordScan => AnswerSize::Long,
         _ => AnswerSize::Short,

@@ -12,6 +12,7 @@ use wire::route::{Slot, SlotSet};
 use crate::Now;
 use crate::chance::Chance;
 use crate::client::Port;
+use crate::commands::dump::Dumping;
 use crate::documents::Documents;
 use crate::locks::Locks;
 use crate::namespaces::{Namespace, Namespaces};
@@ -67,6 +68,7 @@ pub(crate) struct Keyspace {
     pub(crate) cursor_after: u64,
     /// `proto-max-bulk-len`: longer strings are refused.
     pub(crate) bulk_size_max: u64,
+    pub(crate) dumping: Dumping,
     /// State of [`Keyspace::draw`].
     chance: Chance,
     pub(crate) documents: Documents,
@@ -134,6 +136,7 @@ impl Keyspace {
             database_count,
             cursor_after,
             bulk_size_max: u64::MAX,
+            dumping: Dumping::default(),
             chance,
             documents: Documents::default(),
             namespaces,

@@ -150,6 +150,8 @@ pub struct Settings {
     pub policy: Policy,
     /// `min-replicas-to-write` asks for replicas, and there are none: Redis' clients may not write.
     pub lacks_replicas: bool,
+    /// `rdbcompression`: whether DUMP compresses.
+    pub compresses_dumps: bool,
     /// `script-memory-limit`, bytes that scripts may hold on each lane.
     pub script_memory_max: usize,
     /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
@@ -214,6 +216,7 @@ impl Default for Settings {
             memory_size_max: 0,
             policy: Policy::NoEviction,
             lacks_replicas: false,
+            compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
             timeout_s: 0,
             client_count_max: 10_000,

@@ -119,6 +119,7 @@ impl Lane {
         let (now, slots) = (Now::default(), map.slots(LaneId(id)));
         let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, room, slots);
         space.bulk_size_max = settings.bulk_size_max;
+        space.dumping.compresses = settings.compresses_dumps;
         space.set_room(settings.memory_size_max, settings.policy);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();

@@ -45,6 +45,7 @@ pub use database::Labelled;
 pub use effect::{Change, Effect, Expiry, Full, Key, NewValue, Outcome, What};
 pub use entry::{Entry, INLINE_SIZE_MAX, Mark, Type, Value};
 pub use evict::{Evicted, Policy};
+pub use recency::Use;
 pub use region::Region;
 pub use rope::{CHUNK_SIZE, Chunk, Graveyard, ROPE_SIZE_MAX, Rope, RopeBuilder};
 pub use shard::{Config, KEY_SIZE_MAX, Memory, PARTITIONS_MAX, Recency, Shard};

@@ -8,13 +8,34 @@
 //! 1 / ((counter − 5) × factor + 1), so 255 stands for about a million uses at factor 10; a new key begins at 5, so
 //! that it is not the first to go.
 
+use crate::effect::Key;
 use crate::entry::{Entry, RECENCY};
 use crate::shard::{Recency, Shard};
 
 const LFU_NEW: u32 = 5;
 const MINUTE_MASK: u32 = 0xffff;
 
+/// What an entry is to remember of its use that it has brought along: RESTORE's IDLETIME and FREQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Seconds since the last one, modulo 2^24.
+    IdleS(u32),
+    /// The LFU counter.
+    Frequency(u8),
+}
+
 impl Shard {
+    /// Lets the key's entry, if it is there, remember a use at `now_ms`. What is not counted as things are is not remembered.
+    pub fn remember(&mut self, key: &Key<'_>, now_ms: i64, brought: Use) {
+        self.clock_ms = now_ms;
+        let recency = match (self.config.recency, brought) {
+            (Recency::Lru, Use::IdleS(idle_s)) => self.second().wrapping_sub(idle_s) & RECENCY,
+            (Recency::Lfu { .. }, Use::Frequency(counter)) => self.minute() << 8 | u32::from(counter),
+            (Recency::Lru, Use::Frequency(_)) | (Recency::Lfu { .. }, Use::IdleS(_)) => return,
+        };
+        self.set_recency_of(key, recency);
+    }
+
     /// What a written entry remembers; `old` is the first word of the entry that it replaces.
     #[inline]
     pub(crate) fn first_use(&self, old: Option<u32>) -> u32 {

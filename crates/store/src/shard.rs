@@ -212,6 +212,13 @@ impl Shard {
         Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
     }
 
+    /// Writes what the key's entry remembers of its use, if it is there.
+    pub(crate) fn set_recency_of(&mut self, key: &Key<'_>, recency: u32) {
+        let Some((_, handle)) = self.locate(key) else { return };
+        let head = Head::read(&self.arena, handle);
+        self.arena.array_mut::<3>(head.handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
+    }
+
     /// Notes a use of the key, if it is there; `draw` is a random number (for LFU).
     pub fn touch(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) {
         self.read(key, now_ms, draw);

@@ -9,6 +9,7 @@ pub(crate) mod bits;
 pub(crate) mod counter;
 pub(crate) mod database;
 pub(crate) mod document;
+pub(crate) mod dump;
 pub(crate) mod expiry;
 pub(crate) mod generic;
 pub(crate) mod lcs;
@@ -16,6 +17,7 @@ pub(crate) mod many;
 pub(crate) mod object;
 pub(crate) mod range;
 pub(crate) mod record;
+pub(crate) mod restore;
 pub(crate) mod scan;
 pub(crate) mod string;
 pub(crate) mod text;
@@ -34,7 +36,9 @@ use bitfield::Fields;
 use bitop::Combination;
 use bits::Scan;
 use document::inside::Inside;
+use dump::Dump;
 use lcs::Lcs;
+use restore::Restore;
 use scan::Walk;
 
 /// An argument that should be an integer and is not, or has more than 64 bits.
@@ -69,6 +73,10 @@ pub(crate) enum State {
     Fields(Fields),
     /// FLUSHDB, FLUSHALL and SWAPDB, at the keys that clients watch.
     Touching(Round),
+    /// DUMP.
+    Dumping(Dump),
+    /// RESTORE.
+    Restoring(Restore),
     /// Paths of a document.
     Inside(Inside),
     /// A record's new value, aside until it is whole.
@@ -128,6 +136,8 @@ pub(crate) fn run(
         Id::Rename | Id::Renamenx => generic::rename(space, call, sink),
         Id::Copy => generic::copy(space, call, sink),
         Id::Move => generic::move_key(space, call, sink),
+        Id::Dump => return dump::dump(space, call, progress, sink, budget),
+        Id::Restore | Id::RestoreAsking => return restore::restore(space, call, progress, sink, budget),
         Id::Type => generic::type_of(space, call, sink),
         Id::ObjectEncoding | Id::ObjectFreq | Id::ObjectIdletime | Id::ObjectRefcount => {
             object::object(space, call, sink);

@@ -17,7 +17,7 @@ use crate::keyspace::{Call, Keyspace, OOM};
 use crate::replies::Sink;
 use crate::request::Arg;
 
-const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 /// A range of a rope up to this size is copied into the reply; a longer one is sent by reference, and keeps the whole
 /// rope alive until the client has read it.
 const COPY_SIZE_MAX: usize = 16 * 1024;

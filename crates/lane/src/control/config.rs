@@ -255,6 +255,7 @@ impl Config {
         settings.timeout_s = number("timeout");
         // As in Redis, a lag of 0 asks for none.
         settings.lacks_replicas = number("min-replicas-to-write").min(number("min-replicas-max-lag")) > 0;
+        settings.compresses_dumps = self.value("rdbcompression") == "yes";
         settings.script_memory_max = size("script-memory-limit");
         let limits = self.value("client-output-buffer-limit");
         // Classes come in this order: normal, slave, pubsub. 0 is no limit.

@@ -24,7 +24,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("io-threads-do-reads", YesNo, "no").fixed(),
     setting("always-show-logo", YesNo, "no").fixed(),
     setting("protected-mode", YesNo, "yes"),
-    setting("rdbcompression", YesNo, "yes"),
+    setting("rdbcompression", YesNo, "yes").effective(),
     setting("rdb-del-sync-files", YesNo, "no"),
     setting("activerehashing", YesNo, "yes"),
     setting("stop-writes-on-bgsave-error", YesNo, "yes"),

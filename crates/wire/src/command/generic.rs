@@ -16,6 +16,10 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [range(1, -1, 1, "RM delete")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes keys"
         "key ..."
+    Dump "dump" 2 since "2.6.0" [Readonly] [Keyspace]
+        [at(1, "RO access")] Key, Sliced, ["nondeterministic_output"]
+        "O(N) for N bytes of the value" "The value of a key in the form in which Redis writes it to files"
+        "key"
     Exists "exists" -2 since "1.0.0" [Readonly Fast] [Keyspace]
         [range(1, -1, 1, "RO")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys" "Counts how many of the keys exist"
@@ -91,6 +95,10 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         "O(1)" "Gives a value another key, but only if that does not exist"
         "key newkey"
         [since "3.2.0" "A key may be given its own name"]
+    Restore "restore" -4 since "2.6.0" [Write Denyoom] [Keyspace Dangerous] [at(1, "OW update")] Key, Sliced, []
+        "O(N) for N bytes of the value" "Gives a key the value that DUMP has answered"
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]"
+        [since "3.0.0" "`REPLACE`", since "5.0.0" "`ABSTTL`, `IDLETIME` and `FREQ`"]
     Scan "scan" -2 since "2.8.0" [Readonly] [Keyspace]
         [] Partition, Sliced, ["nondeterministic_output", "request_policy:special"]
         "O(1) for each call, O(N) for all N keys" "Some keys of the database, and where to go on"
@@ -112,4 +120,8 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [range(1, -1, 1, "RM delete")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes keys"
         "key ..."
+    Wait "wait" 3 since "3.0.0" [Noscript] [Connection]
+        [] Connection, Constant, ["request_policy:all_shards", "response_policy:agg_min"]
+        "O(1)" "Waits until replicas have what this connection has written, and answers how many have it"
+        "numreplicas timeout"
 };

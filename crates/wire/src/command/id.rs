@@ -36,16 +36,16 @@ ids! {
     Bitcount Bitfield BitfieldRo Bitop Bitpos Getbit Setbit
 
     // Generic
-    Copy Del Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
+    Copy Del Dump Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
     ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx
-    Scan Touch Ttl Type Unlink
+    Restore Scan Touch Ttl Type Unlink Wait
 
     // Server
     Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
     CommandInfo CommandList Config ConfigGet ConfigHelp ConfigResetstat ConfigRewrite ConfigSet Dbsize
     Debug Flushall Flushdb Info Lastsave Latency LatencyDoctor LatencyGraph LatencyHelp LatencyHistogram
     LatencyHistory LatencyLatest LatencyReset Lolwut Memory MemoryDoctor MemoryHelp MemoryMallocStats
-    MemoryPurge MemoryStats MemoryUsage Monitor Role Save Shutdown Slowlog SlowlogGet SlowlogHelp
+    MemoryPurge MemoryStats MemoryUsage Monitor RestoreAsking Role Save Shutdown Slowlog SlowlogGet SlowlogHelp
     SlowlogLen SlowlogReset Swapdb Time
 
     // Scripting

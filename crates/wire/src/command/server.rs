@@ -132,6 +132,11 @@ pub(super) const SERVER: &[Command] = entries! { Server:
         "key [SAMPLES count]"
     Monitor "monitor" 1 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
         "O(1)" "Shows every command that the server executes"
+    RestoreAsking "restore-asking" -4 since "3.0.0" [Write Denyoom Asking] [Keyspace Dangerous]
+        [at(1, "OW update")] Key, Sliced, []
+        "O(N) for N bytes of the value" "RESTORE, as one node of a cluster sends it to another with ASKING"
+        "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]"
+        [since "3.0.0" "`REPLACE`", since "5.0.0" "`ABSTTL`, `IDLETIME` and `FREQ`"]
     Role "role" 1 since "2.8.12" [Noscript Loading Stale Fast] [Admin Dangerous] [] Connection, Constant, []
         "O(1)" "The server's role in replication"
     Save "save" 1 since "1.0.0" [Admin Noscript NoAsyncLoading NoMulti] [] [] Control, Constant, []
