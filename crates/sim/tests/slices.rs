@@ -308,6 +308,7 @@ fn long_strings_of_bits() {
         check(&mut world, &words("bitop xor c a b"), 16);
         check(&mut world, &words("bitop not d a"), 16);
         check(&mut world, &words("bitop and a a none"), 16);
+        check(&mut world, &words("dump a"), 16);
         // All are read before the first is carried out, 1,024 a turn.
         let mut rounds = |name: &str| {
             let mut fields = words(name);

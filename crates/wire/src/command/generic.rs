@@ -120,8 +120,4 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [range(1, -1, 1, "RM delete")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes keys"
         "key ..."
-    Wait "wait" 3 since "3.0.0" [Noscript] [Connection]
-        [] Connection, Constant, ["request_policy:all_shards", "response_policy:agg_min"]
-        "O(1)" "Waits until replicas have what this connection has written, and answers how many have it"
-        "numreplicas timeout"
 };

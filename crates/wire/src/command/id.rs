@@ -38,7 +38,7 @@ ids! {
     // Generic
     Copy Del Dump Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
     ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx
-    Restore Scan Touch Ttl Type Unlink Wait
+    Restore Scan Touch Ttl Type Unlink
 
     // Server
     Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
