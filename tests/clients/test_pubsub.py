@@ -56,7 +56,7 @@ def talk(port, steps):
 class BesideRedis(unittest.TestCase):
     def test_the_same_is_heard(self):
         with contextlib.ExitStack() as stack:
-            theirs = stack.enter_context(Server("redis", redis_command()))
+            theirs = stack.enter_context(Server("redis", redis_command))
             ours = [stack.enter_context(Server("expresslane", expresslane_command(lanes=lanes))) for lanes in (1, 3)]
             for steps in TALKS:
                 want = talk(theirs.port, steps)

@@ -23,11 +23,11 @@ pub fn payloads(input: &[u8], seed: u64) -> Option<Vec<u8>> {
             let byte_by_byte = decompressed(compressed, whole_size, |_| 1, |_| 1);
             assert_eq!(whole, byte_by_byte, "a byte at a time");
             let mut state = seed;
-            let mut draw = move |count: usize| {
+            let draw = move |count: usize| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(count as u64 | 1);
                 1 + usize::from(state.to_be_bytes()[0]) * usize::from(state.to_be_bytes()[1] & 0x7f)
             };
-            assert_eq!(whole, decompressed(compressed, whole_size, draw, |count| draw(count)), "in pieces");
+            assert_eq!(whole, decompressed(compressed, whole_size, draw, draw), "in pieces");
             whole.ok()?
         }
     };
