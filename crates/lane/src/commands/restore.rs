@@ -137,6 +137,9 @@ impl Restore {
         if !rdb::is_sealed(trailer, self.crc) {
             return Some(NOT_SEALED.into());
         }
+        if trailer_at == 0 {
+            return Some(BROKEN.into());
+        }
         let mut front = [0; HEAD_SIZE_MAX];
         let front = &mut front[..size.min(HEAD_SIZE_MAX)];
         copy(payload, 0, front);
