@@ -26,10 +26,10 @@ LANES_COUNT = 2
 FILE_SECONDS_MAX = 300
 FILES = tuple(f"unit/{name}" for name in (
     "type/string", "type/incr", "bitops", "bitfield", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
-    "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other"))
+    "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other", "pubsub", "pubsubshard"))
 # The suite keeps these for servers that it starts itself. All they need is a server of their own that obeys CONFIG SET,
 # and every file has that here, so the mark is taken off.
-UNMARKED = frozenset(("unit/info", "unit/limits"))
+UNMARKED = frozenset(("unit/info", "unit/limits", "unit/pubsubshard"))
 MARK = "external:skip"
 # Tests that need SAVE or gigabytes are left out, and encodings are an inner matter.
 TAGS = "-needs:save -large-memory"
@@ -38,7 +38,7 @@ TAGS = "-needs:save -large-memory"
 TYPES = frozenset(f"needs {name}" for name in (
     "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
-    "replication", "functions", "pub/sub", "persistence", "ACL", "MIGRATE", "client tracking"))
+    "replication", "functions", "keyspace notifications", "persistence", "ACL", "MIGRATE", "client tracking"))
 # Any other difference is said in words behind this.
 DIFFERS = "differs: "
 # A test that fails only in the wake of a listed one. It is run again without that one, and must pass.
