@@ -49,7 +49,8 @@ class BesideRedis(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             sides = [stack.enter_context(redis.Redis(port=stack.enter_context(server).port)) for server in (
                 Server("redis", redis_command), Server("expresslane", expresslane_command(lanes=2)))]
-            sides[0].set("k", b"abcabcabc" * 30)
+            for side in sides:
+                side.set("k", b"abcabcabc" * 30)
             payload = sides[0].dump("k")
             calls = [("RESTORE", "x", 0, payload[:size]) for size in range(len(payload))]
             for _ in range(100):
