@@ -4,7 +4,7 @@
 //! PUBLISH ─▶ the lane that owns the channel's slot ─▶ each lane that the board says may have subscribers ─▶ its clients
 //!            gives messages their order                finds its own, and says how many they were
 //! ```
-//! Who subscribes to what only the lane of a client knows (`subscribers`); the board has a bit for each of [`BITS`] sets of channels,
+//! Who subscribes to what only the lane of a client knows (`subscribers`); the board has a bit for each of some thousand sets of channels,
 //! so that a message goes where it may be wanted. What goes between lanes goes by the control rings, whose frames
 //! nobody's locks hold up: a transaction may wait for a message with its locks held. Nobody waits for those who listen.
 

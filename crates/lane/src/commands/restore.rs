@@ -42,7 +42,7 @@ enum Stage {
     Growing { end: usize, value: RopeBuilder, decompressor: Box<Decompressor> },
 }
 
-/// RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency].
+/// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`.
 pub(crate) fn restore(
     space: &mut Keyspace,
     call: &Call<'_>,
