@@ -243,7 +243,7 @@ impl Keyspace {
     }
 
     /// The one way in which data changes. `Err` when there is no memory left: nothing has changed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn commit(&mut self, effect: Effect<'_>) -> Result<bool, store::Full> {
         let outcome = self.shard.commit(effect)?;
         if !self.watches.is_empty() {

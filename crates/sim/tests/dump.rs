@@ -65,7 +65,7 @@ fn what_is_dumped_is_restored_on_any_lane() {
             let is_repetitive = value.len() >= 100 && value[..7] == value[7..14];
             let is_short = payload.len() < value.len() / 2;
             assert_eq!(is_short, is_repetitive && value.len() <= 16_384, "value {nth}: {}", payload.len());
-            // In a transaction and behind a script, too.
+            // In a transaction, too.
             assert_eq!(talk.say("MULTI"), "+OK\r\n");
             talk.call(&[b"dump", &from]);
             talk.call(&[b"restore-asking", &to, b"0", &payload, b"replace"]);

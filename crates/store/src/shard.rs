@@ -239,11 +239,13 @@ impl Shard {
     ///
     /// The cost does not depend on the number of keys: a split of one bucket, a copy of one inline value or of the
     /// chunks written to, and what `effect` itself carries.
+    #[inline(always)]
     pub fn commit(&mut self, effect: Effect<'_>) -> Result<Outcome, Full> {
         self.commit_because(effect, What::Delete)
     }
 
-    #[inline]
+    /// Within its callers, who know which effect it is: as a function it would read back from memory what they have just written.
+    #[inline(always)]
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
         self.is_stirred = true;
         match effect {
