@@ -237,6 +237,14 @@ fn limits_hold_for_what_comes_out() {
     );
     assert_eq!(talk.say("EXISTS k"), ":0\r\n");
     talk.rest();
+
+    // The room that is kept meanwhile comes back.
+    let settings = Settings { memory_size_max: 24 << 20, ..Settings::default() };
+    let mut talk = Talk::with(World::new(1, &settings, 1, Faults::default()));
+    for _ in 0..10 {
+        assert_eq!(restored(&mut talk, b"k", &[b"0", &payload, b"replace"]), "+OK\r\n");
+        talk.rest();
+    }
 }
 
 #[test]

@@ -143,6 +143,49 @@ fn reset_and_the_connections_end_take_subscriptions_back() {
     }
 }
 
+/// What is left of earlier subscriptions is taken back in steps: nothing that comes meanwhile reaches who has said RESET.
+#[test]
+fn who_has_reset_hears_of_new_subscriptions_alone() {
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let (client, other) = (world.connect(), world.connect());
+        let names: Vec<String> = (0..5000).map(|number| format!("n{number:04}")).collect();
+        for some in names.chunks(100) {
+            world.ask(&client, &format!("SUBSCRIBE {}", some.join(" ")));
+        }
+        let said = |words: &str| {
+            let mut bytes = Vec::new();
+            let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+            wire::client::command(&mut bytes, &words);
+            bytes
+        };
+        client.write(&[said("RESET"), said("SUBSCRIBE new")].concat());
+        other.write(&[said("PUBLISH n4999 old"), said("PUBLISH new fresh")].concat());
+        (0..20).for_each(|_| world.round(1_000_000));
+        let want = ["+RESET\r\n", &array(&["subscribe", "new", ":1"]), &array(&["message", "new", "fresh"])]
+            .concat();
+        assert_eq!((text(&client), text(&other)), (want, ":0\r\n:1\r\n".to_owned()), "{lane_count} lanes");
+        leave(&mut world, vec![client, other]);
+    }
+}
+
+/// An ended subscription is no part of what its client holds.
+#[test]
+fn what_a_subscription_holds_is_given_back() {
+    let mut world = World::new(1);
+    let (client, other) = (world.connect(), world.connect());
+    let held = |world: &mut World, command: &str| -> u64 {
+        world.ask(&client, command);
+        let listed = world.ask(&other, "CLIENT LIST TYPE pubsub");
+        let size = listed.split(' ').find_map(|field| field.strip_prefix("tot-mem=")).unwrap();
+        size.parse().unwrap()
+    };
+    let before = held(&mut world, "SUBSCRIBE stays");
+    let more = held(&mut world, "SUBSCRIBE goes too");
+    assert!(before + 2 * 320 <= more, "{before} and {more}");
+    assert_eq!(held(&mut world, "UNSUBSCRIBE goes too"), before);
+}
+
 #[test]
 fn pubsub_tells_of_all_lanes() {
     for lane_count in [1, 2, 4] {
