@@ -46,16 +46,6 @@ impl Core {
             return self.dispatch_muted(caller, resolved, input);
         };
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
-            let is_message_only = caller.client.is_subscribed && caller.client.proto == Proto::Resp2;
-            if is_message_only && !is_for_subscribers(command) {
-                if let Some(multi) = &mut caller.client.multi {
-                    multi.is_broken = true;
-                }
-                return caller.refuse(&format!(
-                    "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
-                    command.name
-                ));
-            }
             let may_write = || self.may_write(command, input.args());
             if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
                 self.hold(caller.client);
@@ -164,6 +154,19 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         input: &mut Input<'_>,
     ) -> Flow {
+        let is_message_only = caller.client.is_subscribed && caller.client.proto == Proto::Resp2;
+        if is_message_only
+            && let Ok(command) = resolved
+            && !is_for_subscribers(command)
+        {
+            if let Some(multi) = &mut caller.client.multi {
+                multi.is_broken = true;
+            }
+            return caller.refuse(&format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+                command.name
+            ));
+        }
         if self.settings.lacks_replicas
             && let Ok(command) = resolved
             && caller.client.is_authenticated

@@ -398,6 +398,14 @@ fn messages_are_heard_whatever_client_reply_says() {
         }
         assert_eq!(world.ask(&other, "PUBLISH a hi"), ":1\r\n");
         assert_eq!(text(&client), push(&["message", "a", "hi"]));
+        // Nor is heard what a client in RESP2 may not say meanwhile.
+        for (command, want) in [
+            ("CLIENT REPLY OFF", String::new()),
+            ("SUBSCRIBE a", array(&["subscribe", "a", ":1"])),
+            ("GET k", String::new()),
+        ] {
+            assert_eq!(world.ask(&other, command), want, "{command} over {lane_count} lanes");
+        }
         leave(&mut world, vec![client, other]);
     }
 }
