@@ -140,6 +140,10 @@ impl Machine for ThisMachine {
         control::log(Level::Warn, line);
     }
 
+    fn note(&mut self, line: &str) {
+        control::log(Level::Info, line);
+    }
+
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         let rewritten = settings::rewrite(&self.config, changed)?;
         control::log(Level::Info, &format!("a client had {} rewritten", self.config.display()));

@@ -313,6 +313,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
     let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
     let output_limit = &settings.client_output_buffer_limit.normal;
     let pubsub_limit = &settings.client_output_buffer_limit.pubsub;
+    let replica_limit = &settings.client_output_buffer_limit.replica;
     let mut lane_settings = Settings {
         database_count: settings.databases,
         redis_version: REDIS_VERSION,
@@ -332,6 +333,11 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         pubsub_output_size_max: pubsub_limit.hard_size.map_or(usize::MAX, size),
         pubsub_output_soft_size: pubsub_limit.soft_size.map_or(usize::MAX, size),
         pubsub_output_soft_s: pubsub_limit.soft_duration.as_secs(),
+        replica_output: lane::OutputLimits {
+            size_max: replica_limit.hard_size.unwrap_or(0),
+            soft_size: replica_limit.soft_size.unwrap_or(0),
+            soft_s: replica_limit.soft_duration.as_secs(),
+        },
         clients_size_max: match settings.maxmemory_clients {
             ClientsMemory::Size(Size(size)) => Settings::clients_size_of(size),
             ClientsMemory::Percent(percent) => {

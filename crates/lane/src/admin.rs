@@ -8,11 +8,12 @@ use wire::command::{Command, Id};
 use wire::reply::Proto;
 
 use crate::Settings;
-use crate::client::{Client, Port, Traits};
+use crate::client::{Announced, Client, Port, Traits};
 use crate::documents;
 use crate::histogram::Histogram;
 use crate::pubsub::{KIND_COUNT, Name, Query};
 use crate::recent::Buffers;
+use crate::replies::Content;
 use crate::request::Request;
 use crate::scripts::ScriptOrder;
 use crate::stats::{Stats, Traffic};
@@ -52,6 +53,16 @@ pub(crate) enum Order {
     Survey(Arc<Query>),
     /// End scripts that have run since before this time, unless they have written. Nanoseconds of the monotonic clock.
     KillScripts(u64),
+    /// This client of the lane is a replica from now on.
+    Replica { client: u64 },
+    /// Begin snapshot `sync` on all lanes at one point in time, and tell what changes from there on.
+    Sync { sync: u64, epoch: u64 },
+    /// Report the next piece of a snapshot.
+    Walk { sync: u64 },
+    /// Nobody wants that snapshot any more. Report when the next may begin.
+    EndSnapshot { sync: u64 },
+    /// Tell nothing any more of what changes.
+    EndFeed { epoch: u64 },
 }
 
 /// From a lane to the control thread, one for each order.
@@ -68,6 +79,14 @@ pub(crate) enum Report {
     Counts(Vec<u64>),
     /// So many scripts were ended, and so many were not because they have written.
     Scripts(u64, u64),
+    /// Whether the client is still there.
+    Replica(bool),
+    /// A piece of snapshot `sync`, and whether it is the last of this lane.
+    Piece {
+        sync: u64,
+        content: Content,
+        is_over: bool,
+    },
     Done,
 }
 
@@ -177,6 +196,9 @@ pub(crate) struct Portrait {
     pub(crate) is_leaving: bool,
     pub(crate) is_monitor: bool,
     pub(crate) is_subscribed: bool,
+    pub(crate) is_replica: bool,
+    /// What it has said by REPLCONF.
+    pub(crate) announced: Option<Announced>,
     /// Channels, patterns and sharded channels that it has subscribed to.
     pub(crate) name_counts: [usize; KIND_COUNT],
 }
@@ -208,6 +230,8 @@ impl Portrait {
             total_size: client.weight() + unread + unsent,
             is_monitor: client.is_monitor,
             is_subscribed: client.is_subscribed,
+            is_replica: client.is_replica,
+            announced: client.announced.as_deref().cloned(),
             name_counts: client.name_counts(),
         }
     }
@@ -219,13 +243,18 @@ pub(crate) enum ClientKind {
     Normal,
     /// Has subscribed to something.
     Pubsub,
-    /// Of a server that replicates: there are none.
-    Server,
+    Replica,
+    /// Of a server that this one follows: there is none.
+    Master,
 }
 
 impl ClientKind {
     fn of(client: &Client) -> ClientKind {
-        if client.is_subscribed { ClientKind::Pubsub } else { ClientKind::Normal }
+        match () {
+            () if client.is_replica => ClientKind::Replica,
+            () if client.is_subscribed => ClientKind::Pubsub,
+            () => ClientKind::Normal,
+        }
     }
 }
 

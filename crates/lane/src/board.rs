@@ -15,6 +15,8 @@ const WORD_BITS: u16 = 64;
 pub struct Board {
     /// The newest transaction number.
     numbers: AtomicU64,
+    /// The newest number of a record of changes, while there are replicas.
+    records: AtomicU64,
     /// The newest client id.
     client_ids: AtomicU64,
     /// Clients of all lanes, those on their way from one to another included.
@@ -53,6 +55,7 @@ impl Board {
     pub fn new(lane_count: u16) -> Board {
         Board {
             numbers: AtomicU64::new(0),
+            records: AtomicU64::new(0),
             client_ids: AtomicU64::new(0),
             client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
@@ -62,6 +65,10 @@ impl Board {
             interests: (0..lane_count).map(|_| Interest::default()).collect(),
             account: Account::new(lane_count),
         }
+    }
+
+    pub(crate) fn lane_count(&self) -> u16 {
+        u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits")
     }
 
     pub(crate) fn next_client_id(&self) -> u64 {
@@ -125,8 +132,7 @@ impl Board {
     /// The lane to which a new client of `lane` had better go: the least loaded, if that has at least two fewer.
     pub(crate) fn lighter_lane(&self, lane: u16) -> Option<u16> {
         let load = |lane: &u16| self.load(*lane);
-        let count = u16::try_from(self.loads.len()).expect("lanes are counted in 16 bits");
-        let lightest = (0..count).min_by_key(load)?;
+        let lightest = (0..self.lane_count()).min_by_key(load)?;
         (load(&lightest) + 1 < load(&lane)).then_some(lightest)
     }
 
@@ -162,6 +168,16 @@ impl Board {
 
     pub(crate) fn fresh_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The number of a record of changes. What follows from something that has a record has a higher one.
+    pub(crate) fn fresh_record(&self) -> u64 {
+        self.records.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// At least the number of every record of something that is known here.
+    pub(crate) fn newest_record(&self) -> u64 {
+        self.records.load(Ordering::Acquire)
     }
 
     /// At least every number that has arrived here: the ring that brought it orders its drawing before this.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use net::{Address, ConnId, Need};
-use wire::command::Command;
+use wire::command::{Command, Id};
 use wire::couchbase;
 use wire::reply::Proto;
 use wire::resp::Decoder;
@@ -137,6 +137,8 @@ pub(crate) struct Client {
     pub(crate) is_noted_stranger: bool,
     /// It has said MONITOR.
     pub(crate) is_monitor: bool,
+    /// It has said SYNC or PSYNC, and is sent what changes.
+    pub(crate) is_replica: bool,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_held: bool,
     /// A command is under way that everything behind it waits for.
@@ -171,6 +173,11 @@ pub(crate) struct Client {
     pub(crate) id: u64,
     /// When it came.
     pub(crate) opened_ns: u64,
+    /// What it has said by REPLCONF.
+    pub(crate) announced: Option<Box<Announced>>,
+    /// Bytes that a replica was sent, and of how many of them the control thread knows that they have left.
+    pub(crate) sent_size: u64,
+    pub(crate) told_size: u64,
     /// Bytes of replies that it had taken when it was looked at for its silence.
     pub(crate) taken_size: u64,
     /// While it has not said the password: since when.
@@ -183,6 +190,19 @@ pub(crate) struct Client {
     pub(crate) local: Address,
     /// The client's own address.
     pub(crate) peer: Address,
+}
+
+/// What a replica says of itself by REPLCONF.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// On which port it listens; 0 if it has not said.
+    pub(crate) port: u16,
+    /// Its address, where it is another one than its connection's.
+    pub(crate) ip: Option<String>,
+    /// It reads a snapshot whose length is not known beforehand.
+    pub(crate) takes_any_length: bool,
+    /// It wants what there is, and not what changes.
+    pub(crate) wants_snapshot_only: bool,
 }
 
 /// Whether the client hears replies.
@@ -242,6 +262,11 @@ pub(crate) struct Ends {
 }
 
 impl Client {
+    /// It has said WAIT, and waits.
+    pub(crate) fn waits_for_replicas(&self) -> bool {
+        self.is_blocked && self.last.is_some_and(|command| command.id == Id::Wait)
+    }
+
     pub(crate) fn new(
         conn: ConnId,
         door: Door,
@@ -266,6 +291,10 @@ impl Client {
             hush: Hush::Heard,
             asked_lane: 0,
             is_monitor: false,
+            is_replica: false,
+            announced: None,
+            sent_size: 0,
+            told_size: 0,
             is_held: false,
             id,
             name: Vec::new(),

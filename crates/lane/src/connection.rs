@@ -12,6 +12,7 @@ use crate::documents;
 use crate::help;
 use crate::keyspace::Call;
 use crate::records;
+use crate::replica;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args};
 use crate::{Now, Settings};
@@ -40,6 +41,8 @@ pub(crate) enum Wish {
     Leave,
     /// To forget MULTI and WATCH.
     Reset,
+    /// A replica: that the control thread hears how far it has come.
+    Acknowledge(u64),
 }
 
 /// What every lane knows by itself.
@@ -116,6 +119,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             client.traits.reads_copies = call.command.id == Id::Readonly;
             sink.put(OK);
         }
+        Id::Replconf => return replica::configure(client, call, sink),
         Id::DocumentSay => return documents::say(client, call, settings, sink),
         Id::RecordSay => return records::say(client, call, settings, sink),
         _ => run_anywhere(call, around, sink),
@@ -183,12 +187,6 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
             reply::error(out, "ERR scripts can't be debugged here: they run on lanes that serve others");
         }
         Id::ScriptDebug => reply::error(out, "ERR Use SCRIPT DEBUG YES/SYNC/NO"),
-        Id::Role => {
-            reply::array(out, 3);
-            reply::bulk(out, b"master");
-            reply::integer(out, 0);
-            reply::array(out, 0);
-        }
         Id::Lolwut if is_version(args) && wire::number::parse_i64(args.flat(2)).is_none() => {
             reply::error(out, "ERR value is not an integer or out of range");
         }

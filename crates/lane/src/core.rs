@@ -281,6 +281,9 @@ impl Core {
             }
         }
         let mut progress = Progress::default();
+        if self.space.feed.is_some() {
+            self.space.feed_begins_command();
+        }
         match commands::run(&mut self.space, call, &mut progress, sink, &mut SLICE.clone()) {
             Step::Done => Ran::Done,
             Step::More => {
@@ -304,7 +307,9 @@ impl Core {
     /// its way to the client.
     pub(crate) fn go_on(&mut self, pending: Pending, progress: Progress, content: Content) {
         let part = self.pending_part(pending).begun(progress, content);
-        self.admit(part);
+        let handle = self.parts.insert(part);
+        self.space.feed_carry(Part::whose_of(handle.to_bits()));
+        self.admit_at(handle);
     }
 
     fn pending_part(&mut self, pending: Pending) -> Part {
@@ -325,9 +330,12 @@ impl Core {
     }
 
     fn admit(&mut self, part: Part) {
-        let is_slow = part.enters_slowly();
         let handle = self.parts.insert(part);
-        if is_slow {
+        self.admit_at(handle);
+    }
+
+    fn admit_at(&mut self, handle: Handle<Part>) {
+        if self.parts.get(handle).is_some_and(Part::enters_slowly) {
             self.entering.push_back(handle);
             if self.entering.len() == 1 {
                 self.runnable.push_back(Runnable::Part(handle));
@@ -367,7 +375,7 @@ impl Core {
                         let results = Results { outcomes, grant, ended: true };
                         self.tell_transaction(origin, PartAnswer::Results(results));
                     }
-                    Origin::Client { .. } | Origin::Ask { .. } => self.answer_command(origin, outcomes),
+                    _ => self.answer_command(origin, outcomes),
                 }
             }
         }
@@ -399,7 +407,7 @@ impl Core {
                 self.peer(lane).answer_with(head, content);
                 self.next_in_line((lane, client));
             }
-            Origin::Transaction { .. } => unreachable!("a transaction's part has results"),
+            Origin::Transaction { .. } | Origin::Control { .. } => unreachable!("a command is somebody's"),
         }
     }
 

@@ -590,6 +590,10 @@ impl Core {
         self.scratch = bytes;
         match wish {
             Wish::Nothing => Flow::Next,
+            Wish::Acknowledge(offset) => {
+                self.tell_ack(caller.handle, offset);
+                Flow::Next
+            }
             Wish::Leave => Flow::Leave,
             Wish::Reset => {
                 if was_authenticated && !caller.client.is_authenticated {
@@ -610,6 +614,7 @@ impl Core {
     pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
         self.forget_watch(&mut client, handle);
         self.end_monitor(&mut client, handle);
+        self.end_replica(&mut client, handle);
         self.end_subscriptions(&mut client, handle);
         self.let_go(&mut client);
         if let Some(multi) = client.multi.take() {

@@ -14,6 +14,7 @@ use crate::chance::Chance;
 use crate::client::Port;
 use crate::commands::dump::Dumping;
 use crate::documents::Documents;
+use crate::feed::Feed;
 use crate::locks::Locks;
 use crate::namespaces::{Namespace, Namespaces};
 use crate::paged::Paged;
@@ -22,6 +23,7 @@ use crate::request::{Args, Request};
 use crate::room::Room;
 use crate::scripts::Scripts;
 use crate::sets::Sets;
+use crate::snapshot::Snapshot;
 use crate::tally::Tally;
 use crate::watch::{Round, WatchName, WatcherId, Watches};
 
@@ -89,6 +91,10 @@ pub(crate) struct Keyspace {
     pub(crate) lacks_replicas: bool,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
+    /// While replicas are told what changes.
+    pub(crate) feed: Option<Box<Feed>>,
+    /// The snapshot that is on its way to one of them.
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 /// Pages of heavy requests dropped in a turn, at least and at most if there are so many. A page is 128 arguments: those that
@@ -148,6 +154,8 @@ impl Keyspace {
             deflate_left: 0,
             lacks_replicas: false,
             started_ms: 0,
+            feed: None,
+            snapshot: None,
         }
     }
 
@@ -245,7 +253,8 @@ impl Keyspace {
     /// The one way in which data changes. `Err` when there is no memory left: nothing has changed.
     #[inline(always)]
     pub(crate) fn commit(&mut self, effect: Effect<'_>) -> Result<bool, store::Full> {
-        let outcome = self.shard.commit(effect)?;
+        let outcome =
+            if self.feed.is_some() { self.commit_fed(effect)? } else { self.shard.commit(effect)? };
         if !self.watches.is_empty() {
             self.tell_watchers();
         }
@@ -425,10 +434,11 @@ impl Keyspace {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
+        let is_walking = self.shard.is_walking() && self.tend_snapshot(budget);
         let has_garbage = self.scripts.tend();
         let has_graves =
             !(self.graves.is_empty() && self.queue_graves.is_empty() && self.content_graves.is_empty());
-        tended.more || is_short || has_graves || has_garbage
+        tended.more || is_short || has_graves || has_garbage || is_walking
     }
 }
 

@@ -92,6 +92,10 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Without a limit.
+    pub(crate) fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
     pub(crate) fn new(board: Arc<Board>, lane: u16) -> Lease {
         Lease { board, lane, terms: None, borrowed: 0 }
     }

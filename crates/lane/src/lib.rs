@@ -36,6 +36,7 @@ mod core;
 mod couchbase;
 mod dispatch;
 mod documents;
+mod feed;
 mod help;
 mod histogram;
 mod keyspace;
@@ -59,6 +60,7 @@ mod post;
 mod pubsub;
 mod recent;
 mod records;
+mod replica;
 mod replies;
 mod request;
 mod room;
@@ -67,6 +69,7 @@ mod secret;
 mod serve;
 mod sets;
 mod slab;
+mod snapshot;
 mod stats;
 mod tally;
 mod timing;
@@ -142,13 +145,15 @@ pub struct Settings {
     pub pubsub_output_soft_size: usize,
     /// The same of `output_soft_s`.
     pub pubsub_output_soft_s: u64,
+    /// `client-output-buffer-limit replica`: what may wait for one.
+    pub replica_output: OutputLimits,
     /// `maxmemory-clients`, bytes that all clients together may hold; 0 is no limit. Those that hold most are closed.
     pub clients_size_max: u64,
     /// `maxmemory` of all lanes together, bytes; 0 is no limit.
     pub memory_size_max: u64,
     /// `maxmemory-policy`: what may go to stay within it.
     pub policy: Policy,
-    /// `min-replicas-to-write` asks for replicas, and there are none: Redis' clients may not write.
+    /// `min-replicas-to-write` asks for more replicas than there are: Redis' clients may not write.
     pub lacks_replicas: bool,
     /// `rdbcompression`: whether DUMP compresses.
     pub compresses_dumps: bool,
@@ -212,6 +217,7 @@ impl Default for Settings {
             pubsub_output_size_max: 32 * 1024 * 1024,
             pubsub_output_soft_size: 8 * 1024 * 1024,
             pubsub_output_soft_s: 60,
+            replica_output: OutputLimits::REPLICA,
             clients_size_max: 0,
             memory_size_max: 0,
             policy: Policy::NoEviction,
@@ -237,6 +243,37 @@ impl Default for Settings {
             map_epoch: 0,
             verifiers: Arc::default(),
         }
+    }
+}
+
+/// How much may wait for a client that does not take it; 0 is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputLimits {
+    /// Bytes beyond which it is cut off.
+    pub size_max: u64,
+    /// Bytes beyond which it may not stay for long.
+    pub soft_size: u64,
+    /// How long that is, seconds.
+    pub soft_s: u64,
+}
+
+impl OutputLimits {
+    /// What Redis has for replicas.
+    pub const REPLICA: OutputLimits =
+        OutputLimits { size_max: 256 * 1024 * 1024, soft_size: 64 * 1024 * 1024, soft_s: 60 };
+
+    pub(crate) fn is_past_hard(self, size: u64) -> bool {
+        self.size_max > 0 && self.size_max < size
+    }
+
+    /// Whether it has been above the soft limit for too long; `since_ns` keeps since when it is.
+    pub(crate) fn is_past_soft(self, size: u64, since_ns: &mut Option<u64>, now_ns: u64) -> bool {
+        if self.soft_size == 0 || size <= self.soft_size {
+            *since_ns = None;
+            return false;
+        }
+        let began_ns = *since_ns.get_or_insert(now_ns);
+        self.soft_s.saturating_mul(1_000_000_000) < now_ns.saturating_sub(began_ns)
     }
 }
 

@@ -79,6 +79,10 @@ impl Watchman {
         settings: &Settings,
         now_ns: u64,
     ) -> bool {
+        // What a replica is sent has been bounded beforehand.
+        if client.is_replica {
+            return false;
+        }
         let soft_size = settings.output_soft_size_of(client);
         let (size_max, soft_s) = match client.is_subscribed {
             true => (settings.pubsub_output_size_max, settings.pubsub_output_soft_s),
@@ -157,6 +161,7 @@ impl Lane {
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
             let Some((handle, client)) = self.clients.at(self.watchman.silence_next) else { continue };
             let waits = client.is_blocked || client.is_held || client.is_monitor || client.is_subscribed;
+            let waits = waits || client.is_replica;
             if waits || now_ns.saturating_sub(client.active_ns) <= timeout_ns {
                 continue;
             }
@@ -246,7 +251,7 @@ impl Lane {
         let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
         for place in sweep.next..end {
             let Some((_, client)) = self.clients.at(place) else { continue };
-            if client.traits.is_kept {
+            if client.traits.is_kept || client.is_replica {
                 continue;
             }
             let (input_size, output_size) = buffered(net, client.conn);

@@ -104,6 +104,25 @@ impl Lane {
                 }
             }),
             Order::KillScripts(before_ns) => Some(self.core.kill_scripts(before_ns)),
+            Order::Replica { client } => Some(Report::Replica(self.make_replica(client))),
+            Order::Sync { sync, epoch } => {
+                self.core.orders.pop_front();
+                return self.core.sync(ticket, charge, sync, epoch);
+            }
+            Order::Walk { sync } => Some(self.core.space.walk(sync)),
+            Order::EndSnapshot { sync } => {
+                self.core.space.abandon_snapshot(sync);
+                if self.core.space.shard.is_walking() {
+                    // Others need not wait for that.
+                    self.core.orders.rotate_left(1);
+                    return;
+                }
+                Some(Report::Done)
+            }
+            Order::EndFeed { epoch } => {
+                self.core.space.end_feed(epoch);
+                Some(Report::Done)
+            }
             Order::ResetStats => {
                 self.core.stats.reset();
                 self.core.space.shard.forget_counts();

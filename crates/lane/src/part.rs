@@ -4,13 +4,14 @@
 use std::collections::VecDeque;
 
 use store::{Budget, Expiry};
-use wire::command::{Command, Flag, Work as Cost};
+use wire::command::{Command, Flag, Id, Work as Cost};
 use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
 use crate::commands::text::Text;
 use crate::commands::{self, Progress, Step, bitop};
+use crate::feed::Whose;
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
 use crate::replies::{Content, Sink};
@@ -77,6 +78,8 @@ pub(crate) enum Origin {
     Ask { lane: u16, client: u64, slot: u32, charge: u16 },
     /// A transaction, of this lane or another.
     Transaction { lane: u16, transaction: u64 },
+    /// An order of the control thread, which waits for the report.
+    Control { ticket: u64, charge: u16 },
 }
 
 /// One thing to do under the locks.
@@ -137,6 +140,12 @@ pub(crate) struct Part {
     goes: bool,
     /// Whether to give the locks back after the jobs.
     releases: bool,
+    /// It came to nothing before it was told what to do.
+    is_withdrawn: bool,
+    /// Lanes that take part in its transaction.
+    lane_count: usize,
+    /// The stage of its transaction to which its jobs belong.
+    stage: u32,
     watcher: Option<WatcherId>,
     /// Bytes for which room has to be made first; `None`: there is enough, or it adds nothing.
     growth: Option<u64>,
@@ -195,6 +204,9 @@ impl Part {
             state: State::Entering,
             goes: true,
             releases: true,
+            is_withdrawn: false,
+            lane_count: 1,
+            stage: 0,
             watcher: None,
             growth,
             grows_by_call: false,
@@ -232,6 +244,9 @@ impl Part {
             state: State::Entering,
             goes: prepare.goes,
             releases: prepare.goes,
+            is_withdrawn: false,
+            lane_count: prepare.lane_count,
+            stage: prepare.stage,
             watcher: prepare.watcher,
             growth: prepare.growth,
             grows_by_call: false,
@@ -278,7 +293,8 @@ impl Part {
     pub(crate) fn go(&mut self, go: Go) {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
         assert!(self.grant.at_ms <= go.at_ms, "nobody sees a time at which the locks were not there");
-        let Go { jobs, releases, proto, growth, at_ms } = go;
+        let Go { jobs, releases, proto, growth, at_ms, stage } = go;
+        self.stage = stage;
         self.proto = proto;
         self.goes = true;
         self.releases = releases;
@@ -298,6 +314,19 @@ impl Part {
     pub(crate) fn withdraw(&mut self) {
         assert!(self.state == State::Granted && self.jobs.is_empty(), "who is withdrawn waits to be told");
         self.state = State::Releasing;
+        self.is_withdrawn = true;
+    }
+
+    /// By which name replicas' records know what a part changes that is no transaction's.
+    pub(crate) fn whose_of(part: u64) -> Whose {
+        (u16::MAX, part)
+    }
+
+    fn whose(&self, holder: u64) -> Whose {
+        match self.origin {
+            Origin::Transaction { lane, transaction } => (lane, transaction),
+            _ => Part::whose_of(holder),
+        }
     }
 
     /// The command that it is about.
@@ -350,7 +379,11 @@ impl Part {
                 if !self.has_room(space, locks, budget) {
                     After::Again
                 } else if self.goes {
-                    self.work_in_its_time(space, locks, budget)
+                    let whose = self.whose(holder);
+                    space.feed_enter(whose, (self.stage, 0));
+                    let after = self.work_in_its_time(space, locks, whose, budget);
+                    space.feed_leave();
+                    after
                 } else {
                     After::Granted(self.grant)
                 }
@@ -360,6 +393,9 @@ impl Part {
                 space.end_arrival(std::mem::take(&mut self.arriving));
                 budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
                 if locks.release(holder, NAMES_PER_STEP) {
+                    if !self.is_withdrawn {
+                        space.feed_end(self.whose(holder), self.lane_count);
+                    }
                     let outcomes = std::mem::take(&mut self.outcomes);
                     After::Ended { outcomes, grant: self.grant }
                 } else {
@@ -422,18 +458,24 @@ impl Part {
 
     /// As [`Part::work`], however long that takes, at the time at which the locks were there: a key whose time comes meanwhile is there
     /// to the end. The lane leaves it, too, as long as it is locked. Who locks nothing sees the lane's own time.
-    fn work_in_its_time(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> After {
+    fn work_in_its_time(
+        &mut self,
+        space: &mut Keyspace,
+        locks: &Locks,
+        whose: Whose,
+        budget: &mut Budget,
+    ) -> After {
         let now_ms = space.now.unix_ms;
         if self.names.len() > 0 {
             space.now.unix_ms = self.grant.at_ms;
         }
-        let after = self.work(space, locks, budget);
+        let after = self.work(space, locks, whose, budget);
         space.now.unix_ms = now_ms;
         after
     }
 
     /// Runs jobs until the budget or the jobs are spent.
-    fn work(&mut self, space: &mut Keyspace, locks: &Locks, budget: &mut Budget) -> After {
+    fn work(&mut self, space: &mut Keyspace, locks: &Locks, whose: Whose, budget: &mut Budget) -> After {
         while let Some(job) = self.jobs.front_mut() {
             if budget.is_spent() {
                 return After::Again;
@@ -444,6 +486,7 @@ impl Part {
                 self.refuse(job, space);
                 continue;
             }
+            space.feed_moves_to((self.stage, job.command));
             let outcome = match &mut job.work {
                 Work::Run { .. } if self.lacks_place => {
                     self.lacks_place = false;
@@ -457,7 +500,12 @@ impl Part {
                     let call =
                         Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
                     let mut sink = Sink::Part(&mut self.content);
-                    let step = commands::run(space, &call, &mut self.progress, &mut sink, budget);
+                    let step = if command.id == Id::Sync {
+                        space.begin_sync(&call, whose, &mut sink);
+                        Step::Done
+                    } else {
+                        commands::run(space, &call, &mut self.progress, &mut sink, budget)
+                    };
                     if *is_inner {
                         space.tally.looks = looks;
                     }

@@ -50,12 +50,15 @@ impl<N: Net> Post<'_, N> {
         }
     }
 
-    /// Shows a client lines of MONITOR, between replies. It may just have said RESET.
+    /// Shows a client lines of MONITOR, between replies, or what a replica gets. It may just have said RESET.
     pub(crate) fn show(&mut self, client: u64, lines: &[u8]) {
         let handle = Handle::from_bits(client);
         let Some(client) = self.clients.get_mut(handle) else { return };
         self.stirred.push(handle);
-        if client.is_monitor
+        if client.is_replica {
+            client.sent_size += lines.len() as u64;
+        }
+        if (client.is_monitor || client.is_replica)
             && let Some(output) = self.net.output(client.conn)
         {
             Sink::Client { output, replies: &mut client.replies }.put(lines);

@@ -170,6 +170,11 @@ impl Core {
         }
         let is_sharded = command.id == Id::Spublish;
         if !(0..self.lane_count).any(|lane| self.board.listens(lane, slot, is_sharded)) {
+            if self.space.feed.is_some()
+                && let Some(message) = Message::of(input.args(), is_sharded)
+            {
+                self.space.feed_message(&message);
+            }
             reply::integer(&mut caller.sink(), 0);
             return Flow::Next;
         }
@@ -275,6 +280,7 @@ impl Core {
 
     /// A message for a channel of this lane takes its place among the others.
     pub(crate) fn publish(&mut self, message: Arc<Message>, origin: Origin) {
+        self.space.feed_message(&message);
         self.pubsub.waiting_here += usize::from(matches!(origin, Origin::Client { .. }));
         self.pubsub.waiting.push_back(Waiting { message, origin });
         self.send_waiting();
@@ -374,6 +380,7 @@ impl Core {
                     ControlHead { target: transaction, round, kind: ControlKind::Published },
                 );
             }
+            Origin::Control { .. } => unreachable!("the control thread publishes nothing"),
         }
     }
 

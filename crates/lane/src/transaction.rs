@@ -202,6 +202,8 @@ pub(crate) struct Transaction {
     is_refused: bool,
     /// Where planning or combining goes on: a command and an argument of it.
     at: (usize, usize),
+    /// How many stages have begun, calls of scripts counted each.
+    stage: u32,
     /// Commands before this one are answered; those before `stage_end` are under way.
     position: usize,
     stage_end: usize,
@@ -240,6 +242,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) locks: &'a Locks,
     /// Somebody looks at what is called.
     pub(crate) is_monitored: bool,
+    /// The transaction's own name there.
+    pub(crate) me: u64,
 }
 
 impl Transaction {
@@ -280,6 +284,7 @@ impl Transaction {
             refusal_count: 0,
             is_refused: false,
             at: (0, 0),
+            stage: 0,
             position: 0,
             stage_end: 0,
             reply: Content::default(),
@@ -395,6 +400,7 @@ impl Transaction {
         let goes = self.goes_at_once();
         // A script that has begun without locks: what its call adds is looked at when the call is made.
         let has_begun = self.script.is_some();
+        let lane_count = self.lanes.len();
         let part = &mut self.lanes[index];
         part.is_live = true;
         Prepare {
@@ -409,6 +415,8 @@ impl Transaction {
             watcher: if self.is_multi { self.watcher } else { None },
             growth: if has_begun { None } else { part.growth.take() },
             at_ms: self.grant.at_ms,
+            lane_count,
+            stage: self.stage,
         }
     }
 
@@ -601,6 +609,7 @@ impl Transaction {
     }
 
     fn begin_stage(&mut self) -> After {
+        self.stage += 1;
         self.fill_stage();
         match self.commands.get(self.position).map(|planned| planned.plan) {
             Some(Plan::Asked) => {
@@ -633,7 +642,7 @@ impl Transaction {
     }
 
     fn go(&self, jobs: Vec<Job>, releases: bool, growth: Option<u64>) -> Go {
-        Go { jobs, releases, proto: self.proto, growth, at_ms: self.grant.at_ms }
+        Go { jobs, releases, proto: self.proto, growth, at_ms: self.grant.at_ms, stage: self.stage }
     }
 
     /// What the control thread is asked, from the copy of its client: a command of a MULTI or of a script, or for a script.

@@ -100,12 +100,17 @@ pub struct Lane {
     handovers: Vec<(Handover, Dialect)>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
+    /// Clients that are replicas.
+    pub(crate) replicas: Vec<Handle<Client>>,
     /// What had gone through the connections when counting last began from zero.
     pub(crate) traffic_then: Traffic,
     /// Clients whose next command waits for room in a ring, and has no reply before it that could wake them.
     parched: Vec<Handle<Client>>,
     pub(crate) watchman: Watchman,
 }
+
+/// When a lane tries again to tell the control thread of changes for which there was no room.
+const FEED_AGAIN_NS: u64 = 200_000;
 
 impl Lane {
     /// A lane without clients.
@@ -143,6 +148,7 @@ impl Lane {
             handovers: Vec::new(),
             bells: Vec::new(),
             obeying: Obeying::default(),
+            replicas: Vec::new(),
             traffic_then: Traffic::default(),
             parched: Vec::new(),
             watchman: Watchman::default(),
@@ -187,8 +193,14 @@ impl Lane {
         if self.core.monitoring.has_lines() {
             self.core.tell_lines();
         }
+        if self.core.space.feed.is_some() {
+            self.core.tell_feed();
+        }
         self.publish();
         net.flush();
+        if !self.replicas.is_empty() {
+            self.note_taken(net);
+        }
         let stats = &mut self.core.stats;
         stats.turn_commands_max = stats.turn_commands_max.max(command_count);
         stats.turn_slices_max = stats.turn_slices_max.max(slice_count);
@@ -213,7 +225,9 @@ impl Lane {
                 now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
             });
         let pause = self.core.pause.map(|pause| pause.until_ns);
-        expiry.into_iter().chain(self.watch_at()).chain(pause).min().map_or(Next::Idle, Next::At)
+        // Nobody says when the ring to the control thread has room again.
+        let feed = space.feeds_late().then(|| now.mono_ns + FEED_AGAIN_NS);
+        expiry.into_iter().chain(self.watch_at()).chain(pause).chain(feed).min().map_or(Next::Idle, Next::At)
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -261,7 +275,11 @@ impl Lane {
                 Event::Opened { conn, listener, peer, local } => {
                     self.open(conn, listener, Ends { peer, local }, net);
                 }
-                Event::Input(conn) => self.arrived(conn),
+                Event::Input(conn) => {
+                    if self.arrived(conn) {
+                        end_wait(conn, net);
+                    }
+                }
                 Event::Writable(conn) => {
                     if let Some(handle) = self.client_of(conn) {
                         self.stirred.push(handle);
@@ -368,12 +386,14 @@ impl Lane {
         (known == conn).then_some(handle)
     }
 
+    /// Says whether its client waits for replicas.
     #[inline(always)]
-    fn arrived(&mut self, conn: ConnId) {
-        let Some(handle) = self.client_of(conn) else { return };
+    fn arrived(&mut self, conn: ConnId) -> bool {
+        let Some(handle) = self.client_of(conn) else { return false };
         let client = self.clients.get_mut(handle).expect("a known connection has a client");
         client.need = Need::More;
         enqueue(&mut self.ready, handle, client);
+        client.is_blocked && client.waits_for_replicas()
     }
 
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.
@@ -560,6 +580,14 @@ impl Lane {
             }
         }
         debug_assert!(!peers.iter_mut().flatten().any(Peer::publish), "who is sent something is addressed");
+    }
+}
+
+/// Closes the connection of a client that waits for replicas, maybe for ever, and has ended its side meanwhile.
+#[cold]
+fn end_wait<N: Net>(conn: ConnId, net: &mut N) {
+    if net.stream(conn, Need::More).is_some_and(|stream| stream.end) {
+        net.close(conn, Close::Now);
     }
 }
 

@@ -40,6 +40,12 @@ impl Shard {
                         "a key is in its partition"
                     );
                     assert_eq!(usize::from(head.home(&self.arena)), place, "an entry knows its database");
+                    let is_behind =
+                        self.walk.as_ref().is_none_or(|walk| walk.has_passed(place, number, hash));
+                    assert!(
+                        !is_behind || database.number >= self.config.databases || head.age() == self.age,
+                        "what a walk has passed is of the shard's age"
+                    );
                     assert!(owned.insert(handle), "an entry has one owner");
                     let (slot, _) =
                         self.find(&self.key(database.number, number, key)).expect("what is there is found");

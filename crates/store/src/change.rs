@@ -205,12 +205,12 @@ impl Shard {
             && plan.start() == old.start
             && self.arena.fits(old.handle, plan.size())
         {
-            let recency = self.first_use(Some(old.word));
+            let stamp = self.first_use(Some(old.word)) | self.age;
             // It stays what it was, a document with flags, too: its head begins as far from the key.
             if old.has_flags() && old.label(&self.arena) != plan.label() {
                 self.relabel(key.db, &old, plan.label());
             }
-            let head = plan.rewrite(&mut self.arena, old, recency);
+            let head = plan.rewrite(&mut self.arena, old, stamp);
             if let Some(at) = expires_at {
                 let before = old.expires_at(&self.arena);
                 if at != before {
@@ -233,9 +233,9 @@ impl Shard {
         expires_at: Option<i64>,
     ) -> Result<(Head, usize), Full> {
         let home = self.places[usize::from(key.db)];
-        let recency = self.first_use(found.map(|(_, old)| old.word));
+        let stamp = self.first_use(found.map(|(_, old)| old.word)) | self.age;
         let handle = self.alloc(plan.size())?;
-        let head = plan.write(&mut self.arena, handle, recency, home);
+        let head = plan.write(&mut self.arena, handle, stamp, home);
         self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
         let database = &mut self.databases[usize::from(home)];
         let heads = database.size;

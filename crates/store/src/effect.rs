@@ -109,6 +109,22 @@ pub enum Effect<'e> {
     },
 }
 
+impl<'e> Effect<'e> {
+    /// The one key that it may change.
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Option<&Key<'e>> {
+        match self {
+            Effect::Set { key, .. }
+            | Effect::SetDocument { key, .. }
+            | Effect::Mark { key, .. }
+            | Effect::SetRange { key, .. }
+            | Effect::Delete { key }
+            | Effect::Expire { key, .. } => Some(key),
+            Effect::FlushPartition { .. } | Effect::SwapDatabases { .. } => None,
+        }
+    }
+}
+
 /// What an effect did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {

@@ -6,7 +6,7 @@
 //!  |  u24    | u8   | u16  | u8    | u8    | i64 unix ms  | u32   | u32   | u56  | u8   | u32   | u16    | u16    |
 //!                                          └── only with a time to live ─┘ └ only a document ───┘ └─ only if n = 255 ─┘
 //!                                                                                        └ only if not 0
-//!  kind:  0-3 type (1 string, 2 document, 6 document with flags) · 4-5 encoding (0 bytes, 1 integer, 2 rope)
+//!  kind:  0-2 type (1 string, 2 document, 6 document with flags) · 3 age (`snapshot`) · 4-5 encoding (0 bytes, 1 integer, 2 rope)
 //!         6 altered in place · 7 has a time to live
 //! ```
 //! A 16-byte key with a 32-byte value is 8 + 16 + 32 = 56 bytes, with a time to live 72, as a document 8 more. An integer's
@@ -165,6 +165,8 @@ const TYPE_STRING: u32 = 1 << 24;
 const TYPE_DOCUMENT: u32 = 2 << 24;
 /// A document's flags are not 0.
 const FLAGS: u32 = 4 << 24;
+/// Of which of two ages the entry is: see `snapshot`.
+pub(crate) const AGE: u32 = 1 << 27;
 const ALTERED: u32 = 1 << 30;
 const TTL: u32 = 1 << 31;
 const ENCODING_SHIFT: u32 = 28;
@@ -265,6 +267,16 @@ impl Head {
         }
     }
 
+    /// Its age, 0 or [`AGE`].
+    pub(crate) fn age(&self) -> u32 {
+        self.word & AGE
+    }
+
+    /// Gives an entry that stays as it is this age.
+    pub(crate) fn set_age(&self, arena: &mut Arena, age: u32) {
+        arena.set_u32(self.handle, 0, self.word & !AGE | age);
+    }
+
     pub(crate) fn is_altered(&self) -> bool {
         self.word & ALTERED != 0
     }
@@ -359,7 +371,8 @@ impl Plan {
         self.start() + self.key_size + self.value_size
     }
 
-    fn word(&self, recency: u32) -> u32 {
+    /// The first word. `stamp` is what the entry remembers of its use, and its age.
+    fn word(&self, stamp: u32) -> u32 {
         let encoding = match self.encoding {
             Encoding::Bytes => 0,
             Encoding::Int => 1,
@@ -372,12 +385,12 @@ impl Plan {
             Some(Mark { flags: 0, .. }) => TYPE_DOCUMENT,
             Some(_) => TYPE_DOCUMENT | FLAGS,
         };
-        recency & RECENCY | kind | encoding << ENCODING_SHIFT | altered | ttl
+        stamp & (RECENCY | AGE) | kind | encoding << ENCODING_SHIFT | altered | ttl
     }
 
     /// Writes the fixed part, the mark and the lengths, and gives the head; key, value, expiry and links are the caller's.
-    pub(crate) fn write(&self, arena: &mut Arena, handle: u32, recency: u32, home: u16) -> Head {
-        let word = self.word(recency);
+    pub(crate) fn write(&self, arena: &mut Arena, handle: u32, stamp: u32, home: u16) -> Head {
+        let word = self.word(stamp);
         let (key_size, value_size) = (self.key_size, self.value_size);
         let byte = |size: usize| u8::try_from(size).unwrap_or(u8::MAX);
         let [r0, r1, r2, r3] = word.to_le_bytes();
@@ -399,8 +412,8 @@ impl Plan {
 
     /// Makes an entry of the same key, whose key begins where this plan's would, one of this plan.
     #[inline]
-    pub(crate) fn rewrite(&self, arena: &mut Arena, old: Head, recency: u32) -> Head {
-        let head = Head { word: self.word(recency), value_size: self.value_size, ..old };
+    pub(crate) fn rewrite(&self, arena: &mut Arena, old: Head, stamp: u32) -> Head {
+        let head = Head { word: self.word(stamp), value_size: self.value_size, ..old };
         arena.set_u32(head.handle, 0, head.word);
         if head.value_size != old.value_size {
             if head.value_size < LONG {

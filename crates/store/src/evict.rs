@@ -137,6 +137,7 @@ impl Shard {
             }
             sample.entries[..sample.count].sort_unstable();
             let is_one_gone = self.evict_one(&sample, hold);
+            budget.spend(0, self.take_copied());
             (has_evicted, has_missed) = (has_evicted | is_one_gone, has_missed | !is_one_gone);
         }
         Evicted::Enough

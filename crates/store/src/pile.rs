@@ -39,6 +39,10 @@ impl<T> Pile<T> {
         item
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.last().map_or(0, |last| (self.pieces.len() - 1) * PIECE + last.len())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

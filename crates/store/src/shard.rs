@@ -9,6 +9,7 @@ use crate::pile::Pile;
 use crate::region::Region;
 use crate::rope::{Graveyard, Rope, Zeros};
 use crate::shelf::Shelf;
+use crate::snapshot::{Image, Walk};
 use crate::table::{self, Slot};
 use crate::wheel::Wheel;
 use crate::width::narrow;
@@ -139,6 +140,14 @@ pub struct Shard {
     pub(crate) places: Vec<u16>,
     pub(crate) zeros: Zeros,
     changes: Option<Vec<Change>>,
+    /// Keys that went without a command.
+    gone: Option<Vec<(u16, Box<[u8]>)>>,
+    /// The age of what is written now; see `snapshot`.
+    pub(crate) age: u32,
+    /// The walk that is on.
+    pub(crate) walk: Option<Box<Walk>>,
+    /// What it has not come to before it changed or went.
+    pub(crate) images: Pile<Image>,
     /// The last instant heard of, in unix milliseconds.
     pub(crate) clock_ms: i64,
     /// When housekeeping was done last, and whether something has changed since or was left to do.
@@ -170,6 +179,10 @@ impl Shard {
             places: (0..config.database_count()).collect(),
             zeros: Zeros::default(),
             changes: None,
+            gone: None,
+            age: 0,
+            walk: None,
+            images: Pile::default(),
             clock_ms: 0,
             tended_ms: 0,
             is_stirred: true,
@@ -247,6 +260,11 @@ impl Shard {
     /// Within its callers, who know which effect it is: as a function it would read back from memory what they have just written.
     #[inline(always)]
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
+        if self.walk.is_some()
+            && let Some(key) = effect.key()
+        {
+            self.image_of(*key);
+        }
         self.is_stirred = true;
         match effect {
             Effect::Set { key, value, expiry } => {
@@ -279,6 +297,9 @@ impl Shard {
                     What::Expired => self.expired += 1,
                     What::Evicted => self.evicted += 1,
                     What::Set | What::Expire | What::Delete => {}
+                }
+                if removal != What::Delete && self.gone.is_some() {
+                    self.note_gone(&key);
                 }
                 self.note(&key, removal);
                 Ok(Outcome { existed: true, elements: 1 + narrow(moved), ..Outcome::default() })
@@ -362,6 +383,18 @@ impl Shard {
     /// What changed since the last call, in order. A lane takes it every turn: it grows with the effects of a turn.
     pub fn changes(&mut self) -> impl Iterator<Item = Change> + '_ {
         self.changes.iter_mut().flat_map(|changes| changes.drain(..))
+    }
+
+    /// Switches the record of keys that go without a command on or off. While it is off the removal of such a key pays one branch
+    /// for it, and what was on record is forgotten.
+    pub fn follow(&mut self, on: bool) {
+        self.gone = on.then(|| self.gone.take().unwrap_or_default());
+    }
+
+    /// Keys that were removed since the last call because their time had come or to make room, in order: the number that their
+    /// database had, and the key. Of Redis' databases alone. A lane takes it every turn: it grows with the keys removed in a turn.
+    pub fn gone(&mut self) -> impl Iterator<Item = (u16, Box<[u8]>)> + '_ {
+        self.gone.iter_mut().flat_map(|gone| gone.drain(..))
     }
 
     /// Takes what may be the last reference to a rope, to be freed in paced steps by `tend`.
@@ -479,6 +512,16 @@ impl Shard {
     fn note(&mut self, key: &Key<'_>, what: What) {
         if let Some(changes) = &mut self.changes {
             changes.push(Change::Key { db: key.db, partition: key.partition, hash: key.hash, what });
+        }
+    }
+
+    /// A key goes without a command, and somebody follows.
+    #[cold]
+    fn note_gone(&mut self, key: &Key<'_>) {
+        if key.db < self.config.databases
+            && let Some(gone) = &mut self.gone
+        {
+            gone.push((key.db, key.bytes.into()));
         }
     }
 }

@@ -71,7 +71,7 @@ impl Shard {
                 Next::Dealt => {}
                 Next::Due(handle) => self.take_out(handle, hold),
             }
-            budget.spend(1, 0);
+            budget.spend(1, self.take_copied());
         }
         self.wheel.next_at().is_some_and(|at| at <= now)
     }
@@ -99,13 +99,20 @@ impl Shard {
         {
             match table::dismantle(&mut self.arena, root) {
                 Some((entries, count)) => {
+                    let is_owed = self.walk.as_ref().is_some_and(|walk| walk.is_owed(self.doomed.len()));
                     for &handle in &entries[..count] {
+                        if is_owed {
+                            self.image(handle);
+                        }
                         self.discard(handle);
                     }
-                    budget.spend(count.max(1), 0);
+                    budget.spend(count.max(1), self.take_copied());
                 }
                 None => {
                     self.doomed.pop();
+                    if let Some(walk) = &mut self.walk {
+                        walk.note_doomed(self.doomed.len());
+                    }
                     budget.spend(1, 0);
                 }
             }

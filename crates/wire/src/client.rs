@@ -18,7 +18,9 @@ pub const LINE_SIZE_MAX: usize = 64 * 1024;
 /// Deepest nesting of a reply. A deeper one ends the connection. (COMMAND DOCS has twelve levels.)
 pub const DEPTH_MAX: usize = 64;
 
-/// Appends a command as an array of bulk strings.
+/// Appends a command as an array of bulk strings. One whose arguments are not at hand as bytes is written by its parts, which are
+/// those of replies: [`reply::array`], and for each argument [`reply::bulk`], [`reply::bulk_integer`], or [`reply::bulk_header`] and
+/// [`reply::bulk_end`] around bytes that go by reference.
 pub fn command(out: &mut impl Put, args: &[&[u8]]) {
     reply::array(out, args.len());
     for arg in args {
@@ -433,6 +435,26 @@ mod tests {
 
     fn bulk(text: &str) -> Reply {
         Reply::Bulk(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_command_by_its_parts_is_the_same() {
+        let value = [b'v'; 70_000];
+        let mut parts = Vec::new();
+        reply::array(&mut parts, 5);
+        reply::bulk(&mut parts, b"SET");
+        reply::bulk(&mut parts, b"key");
+        reply::bulk_header(&mut parts, value.len());
+        parts.extend_from_slice(&value);
+        reply::bulk_end(&mut parts);
+        reply::bulk(&mut parts, b"PXAT");
+        reply::bulk_integer(&mut parts, 4_102_444_800_123);
+        let mut whole = Vec::new();
+        command(&mut whole, &[b"SET", b"key", &value, b"PXAT", b"4102444800123"]);
+        assert_eq!(parts, whole);
+        let mut short = Vec::new();
+        command(&mut short, &[b"SELECT", b"15"]);
+        assert_eq!(short, b"*2\r\n$6\r\nSELECT\r\n$2\r\n15\r\n");
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! | [`number`] | integers and floats as Redis reads and prints them |
 //! | [`extended`] | sums of floats as INCRBYFLOAT computes them |
 //! | [`client`] | the other side: encode a command, decode its reply |
-//! | [`rdb`] | strings as DUMP gives them and RESTORE takes them |
+//! | [`rdb`] | strings as DUMP gives them and RESTORE takes them, and snapshots as replicas do |
 //! | [`route`] | slots, hash tags, partitions, and their lanes |
 //! | [`command`] | the one table of commands |
 //! | [`glob`] | patterns of KEYS, SCAN and CONFIG GET |

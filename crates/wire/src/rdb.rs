@@ -12,9 +12,12 @@
 //!             c0 n | c1 nn | c2 nnnn          digits of a number of 8, 16 or 32 bits, the lowest byte first
 //!             c3 compressed whole bytes…      LZF: both sizes as above, then so many bytes
 //! ```
+//! A snapshot is made of the same strings: [`mod@file`].
+//!
 //! As in Redis, bytes may follow a string that it does not need, and a string may reach into the version and the checksum.
 
 pub mod crc;
+pub mod file;
 pub mod lzf;
 
 use crate::number::parse_i64;
@@ -161,30 +164,35 @@ impl Reader<'_> {
 /// Writes what stands in front of a string of `size` bytes that follow as they are: its type, and its length.
 pub fn put_plain_head(out: &mut Vec<u8>, size: usize) {
     out.push(TYPE_STRING);
-    put_length(out, size);
+    put_length(out, size as u64);
 }
 
 /// Writes a string that is in one piece, its type first, in the fewest bytes that Redis has for it. Without a compressor, what is
 /// no number is written as it is.
 pub fn put_string(out: &mut Vec<u8>, string: &[u8], compressor: Option<&mut Compressor>) {
+    out.push(TYPE_STRING);
+    put_untyped(out, string, compressor);
+}
+
+/// The same without the type: a key of a file, for instance.
+fn put_untyped(out: &mut Vec<u8>, string: &[u8], compressor: Option<&mut Compressor>) {
     if string.len() <= NUMBER_SIZE_MAX
         && let Some(number) = parse_i64(string).and_then(|number| i32::try_from(number).ok())
     {
-        out.push(TYPE_STRING);
         return put_number(out, number);
     }
     if let Some(compressor) = compressor.filter(|_| COMPRESSED_SIZE_MIN <= string.len()) {
         // The head has its final length only when the size behind it is known, so it is made aside.
         let mut bytes = Vec::new();
         if compressor.compress(string, &mut bytes, string.len() - 4) {
-            out.extend([TYPE_STRING, 0xc3]);
-            put_length(out, bytes.len());
-            put_length(out, string.len());
+            out.push(0xc3);
+            put_length(out, bytes.len() as u64);
+            put_length(out, string.len() as u64);
             out.extend_from_slice(&bytes);
             return;
         }
     }
-    put_plain_head(out, string.len());
+    put_length(out, string.len() as u64);
     out.extend_from_slice(string);
 }
 
@@ -201,17 +209,17 @@ fn put_number(out: &mut Vec<u8>, number: i32) {
     }
 }
 
-fn put_length(out: &mut Vec<u8>, size: usize) {
-    if let Some(byte) = u8::try_from(size).ok().filter(|byte| *byte < 1 << 6) {
+fn put_length(out: &mut Vec<u8>, number: u64) {
+    if let Some(byte) = u8::try_from(number).ok().filter(|byte| *byte < 1 << 6) {
         out.push(byte);
-    } else if let Some(short) = u16::try_from(size).ok().filter(|short| *short < 1 << 14) {
+    } else if let Some(short) = u16::try_from(number).ok().filter(|short| *short < 1 << 14) {
         out.extend((0x4000 | short).to_be_bytes());
-    } else if let Ok(word) = u32::try_from(size) {
+    } else if let Ok(word) = u32::try_from(number) {
         out.push(0x80);
         out.extend(word.to_be_bytes());
     } else {
         out.push(0x81);
-        out.extend((size as u64).to_be_bytes());
+        out.extend(number.to_be_bytes());
     }
 }
 

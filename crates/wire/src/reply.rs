@@ -154,6 +154,11 @@ pub fn bulk_end(out: &mut impl Put) {
     out.put(b"\r\n");
 }
 
+/// The digits of `value` as a bulk, which is how commands carry numbers.
+pub fn bulk_integer(out: &mut impl Put, value: i64) {
+    bulk(out, number::format_i64(value).as_bytes());
+}
+
 /// No value: `$-1` or `_`.
 #[inline]
 pub fn null(out: &mut impl Put, proto: Proto) {

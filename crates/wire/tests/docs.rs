@@ -52,8 +52,9 @@ fn the_syntax_of_a_command_has_its_arity_and_its_keys() {
         }
         let call = shortest(command, &arguments);
         assert_eq!(call.len(), usize::from(command.arity.unsigned_abs()), "{name}: {call:?}");
-        // QUIT takes arguments and looks at none.
-        let is_fixed = arguments.iter().all(is_fixed) && command.id != Id::Quit;
+        // These take more than is told: QUIT looks at none of it, the others are for replicas.
+        let takes_more = matches!(command.id, Id::Quit | Id::Psync | Id::Replconf);
+        let is_fixed = arguments.iter().all(is_fixed) && !takes_more;
         assert_eq!(command.arity > 0, is_fixed, "{name}: more arguments are possible, or none");
 
         let mut args = ArgRanges::new();
@@ -259,6 +260,14 @@ fn arguments_are_printed_as_by_redis() {
             ),
         ]),
     );
+    check("psync", json!([plain("replicationid", "string"), plain("offset", "integer")]));
+    check("wait", json!([plain("numreplicas", "integer"), plain("timeout", "integer")]));
+    let none = json!({});
+    let place = several("host-port", "block", &[plain("host", "string"), plain("port", "integer")], &none);
+    let nowhere = several("no-one", "block", &[word("NO", &none), word("ONE", &none)], &none);
+    for name in ["replicaof", "slaveof"] {
+        check(name, json!([several("args", "oneof", &[place.clone(), nowhere.clone()], &none)]));
+    }
     let unit = several("unit", "oneof", &["BYTE", "BIT"].map(|unit| word(unit, &json!({}))), &{
         json!({"since": "7.0.0", "flags": {"set": ["optional"]}})
     });
@@ -302,6 +311,12 @@ fn the_other_fields_are_printed_as_by_redis() {
     assert_eq!(getset["replaced_by"], "`SET` with `GET`");
     assert_eq!(getset["doc_flags"], json!({"set": ["deprecated"]}));
     assert_eq!(docs(lookup(b"debug").unwrap())["doc_flags"], json!({"set": ["syscmd"]}));
+    assert_eq!(docs(lookup(b"replconf").unwrap())["doc_flags"], json!({"set": ["syscmd"]}));
+    let slaveof = docs(lookup(b"slaveof").unwrap());
+    assert_eq!(
+        (&slaveof["deprecated_since"], &slaveof["replaced_by"]),
+        (&json!("5.0.0"), &json!("`REPLICAOF`"))
+    );
     let ttl = docs(lookup(b"ttl").unwrap());
     assert_eq!(ttl["history"], json!({"set": [["2.8.0", "-2 for a key that does not exist"]]}));
     let config = docs(lookup(b"config").unwrap());

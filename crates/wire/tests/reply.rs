@@ -24,6 +24,15 @@ fn replies_are_redis_own() {
         let text = "x".repeat(size);
         check(|out, _| reply::bulk(out, text.as_bytes()), [&format!("${size}\r\n{text}\r\n"); 2]);
     }
+    for (value, want) in [
+        (0, "$1\r\n0\r\n"),
+        (-9, "$2\r\n-9\r\n"),
+        (4_102_444_800_123, "$13\r\n4102444800123\r\n"),
+        (i64::MAX, "$19\r\n9223372036854775807\r\n"),
+        (i64::MIN, "$20\r\n-9223372036854775808\r\n"),
+    ] {
+        check(|out, _| reply::bulk_integer(out, value), [want; 2]);
+    }
     check(reply::null, ["$-1\r\n", "_\r\n"]);
     check(reply::null_array, ["*-1\r\n", "_\r\n"]);
     check(|out, _| reply::array(out, 12345), ["*12345\r\n"; 2]);

@@ -41,6 +41,7 @@ pub(crate) fn flush(
     let databases = if is_one { call.db..call.db + 1 } else { 0..space.database_count };
     let step = flush_partitions(space, databases, progress, budget);
     if step == Step::Done {
+        space.feed_flush(is_one.then_some(call.db), call.port);
         sink.put(OK);
     }
     step
@@ -108,6 +109,7 @@ pub(crate) fn swap(
             progress.at += 1;
         }
         space.shard.commit(Effect::SwapDatabases { a, b }).expect("exchanging takes no memory");
+        space.feed_swap(a, b);
     }
     sink.put(OK);
     Step::Done

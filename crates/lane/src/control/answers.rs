@@ -67,7 +67,7 @@ impl Control {
             },
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
-            Id::ConfigSet => return self.config_set(args, machine, out),
+            Id::ConfigSet => return self.config_set(args, now, machine, out),
             Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
             Id::ConfigRewrite => match self.rewrite(machine) {
                 Ok(()) => out.put(OK),
@@ -75,6 +75,10 @@ impl Control {
             },
             Id::Debug => return self.begin_debug(question, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
+            Id::Sync | Id::Psync => return self.begin_replica(asker, question, out),
+            Id::Wait => return self.begin_wait(asker, question, now, out),
+            Id::Role => self.role(out),
+            Id::Replicaof | Id::Slaveof => refuse_to_follow(args, out),
             Id::Bgsave if args.len() > 1 && !args.flat(1).eq_ignore_ascii_case(b"schedule") => {
                 reply::error(out, "ERR syntax error");
             }
@@ -139,6 +143,8 @@ impl Control {
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::Debug => debug::conclude(args, reports, out),
+            // What it gets comes in pieces.
+            Id::Sync | Id::Psync => {}
             Id::PubsubChannels
             | Id::PubsubNumpat
             | Id::PubsubNumsub
@@ -199,7 +205,13 @@ impl Control {
         }
     }
 
-    fn config_set(&mut self, args: Args<'_>, machine: &mut impl Machine, out: &mut Vec<u8>) -> Begun {
+    fn config_set(
+        &mut self,
+        args: Args<'_>,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) -> Begun {
         if !args.len().is_multiple_of(2) {
             reply::error(out, "ERR syntax error");
             return Begun::Answered;
@@ -226,6 +238,7 @@ impl Control {
         }
         if self.config.set(changes) {
             self.config.apply(&mut self.settings);
+            self.settings.lacks_replicas = self.lacks_replicas(now);
             return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
         }
         out.put(OK);
@@ -312,6 +325,17 @@ impl Control {
             processor_us: machine.processor_us(),
             lines_dropped: self.lines_dropped,
             scripts: self.library.size(),
+            replication: self.replication_lines(now),
         }
+    }
+}
+
+/// REPLICAOF host port, REPLICAOF NO ONE.
+fn refuse_to_follow(args: Args<'_>, out: &mut Vec<u8>) {
+    let is_no_one = args.flat(1).eq_ignore_ascii_case(b"no") && args.flat(2).eq_ignore_ascii_case(b"one");
+    if is_no_one {
+        out.put(OK);
+    } else {
+        reply::error(out, "ERR this server has replicas and is none: it follows no other server");
     }
 }

@@ -51,9 +51,10 @@ pub(crate) fn frame_size(args: Args<'_>) -> usize {
 }
 
 /// Redis' letters: `P` has subscribed, `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
-/// `U` by a unix socket, `O` sees every command, `N` none of these.
+/// `U` by a unix socket, `O` sees every command, `S` is a replica, `N` none of these.
 fn flags(client: &Portrait) -> String {
     let letters = [
+        ('S', client.is_replica),
         ('O', client.is_monitor),
         ('P', client.is_subscribed),
         ('x', client.multi.is_some()),
@@ -147,7 +148,8 @@ fn kind(word: &[u8]) -> Result<ClientKind, Vec<u8>> {
     match word.to_ascii_lowercase().as_slice() {
         b"normal" => Ok(ClientKind::Normal),
         b"pubsub" => Ok(ClientKind::Pubsub),
-        b"master" | b"replica" | b"slave" => Ok(ClientKind::Server),
+        b"master" => Ok(ClientKind::Master),
+        b"replica" | b"slave" => Ok(ClientKind::Replica),
         _ => Err([b"ERR Unknown client type '", reply::quoted(word), b"'"].concat()),
     }
 }

@@ -8,7 +8,7 @@ use wire::reply::{self, Proto, Put};
 use super::settings::SETTINGS;
 use store::Policy;
 
-use crate::Settings;
+use crate::{OutputLimits, Settings};
 
 /// One line of the table.
 pub(super) struct Setting {
@@ -253,8 +253,6 @@ impl Config {
         settings.policy =
             Policy::ALL.into_iter().find(|known| known.name() == policy).unwrap_or(Policy::NoEviction);
         settings.timeout_s = number("timeout");
-        // As in Redis, a lag of 0 asks for none.
-        settings.lacks_replicas = number("min-replicas-to-write").min(number("min-replicas-max-lag")) > 0;
         settings.compresses_dumps = self.value("rdbcompression") == "yes";
         settings.script_memory_max = size("script-memory-limit");
         let limits = self.value("client-output-buffer-limit");
@@ -268,6 +266,7 @@ impl Config {
         settings.output_size_max = limit_size(1);
         settings.output_soft_size = limit_size(2);
         settings.output_soft_s = limit(3);
+        settings.replica_output = OutputLimits { size_max: limit(5), soft_size: limit(6), soft_s: limit(7) };
         settings.pubsub_output_size_max = limit_size(9);
         settings.pubsub_output_soft_size = limit_size(10);
         settings.pubsub_output_soft_s = limit(11);

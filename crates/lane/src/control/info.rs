@@ -42,6 +42,8 @@ pub(super) struct View<'a> {
     pub(super) lines_dropped: u64,
     /// How many scripts it knows, and their bytes.
     pub(super) scripts: (usize, usize),
+    /// Lines about replicas.
+    pub(super) replication: String,
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -381,19 +383,7 @@ impl View<'_> {
     }
 
     fn replication(&self, text: &mut String) {
-        lines!(text;
-            "role" "master",
-            "connected_slaves" 0,
-            "master_failover_state" "no-failover",
-            "master_replid" self.settings.run_id,
-            "master_replid2" "0000000000000000000000000000000000000000",
-            "master_repl_offset" 0,
-            "second_repl_offset" -1,
-            "repl_backlog_active" 0,
-            "repl_backlog_size" self.config.value("repl-backlog-size"),
-            "repl_backlog_first_byte_offset" 0,
-            "repl_backlog_histlen" 0,
-        );
+        text.push_str(&self.replication);
     }
 
     fn processor(&self, text: &mut String) {

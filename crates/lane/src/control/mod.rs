@@ -25,6 +25,7 @@ mod namespaces;
 mod pages;
 mod pubsub;
 mod queues;
+mod replication;
 mod scripts;
 mod settings;
 mod signature;
@@ -51,6 +52,7 @@ use config::Config;
 use latency::Delays;
 use monitors::Monitor;
 use queues::Learning;
+use replication::Replication;
 use scripts::Library;
 pub use signature::{CpuShares, Pages, Share, Signature, ThreadShares};
 use slowlog::SlowLog;
@@ -90,6 +92,8 @@ pub trait Machine {
     }
     /// Writes a line to the log: something is not as it should be.
     fn warn(&mut self, line: &str);
+    /// Writes a line to the log: something has happened as it should.
+    fn note(&mut self, _line: &str) {}
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -142,6 +146,7 @@ pub enum Shutdown {
 pub struct Control {
     peers: Vec<Option<Peer>>,
     mailbox: Arc<Mailbox>,
+    board: Arc<Board>,
     map: Arc<PartitionMap>,
     settings: Settings,
     config: Config,
@@ -166,6 +171,7 @@ pub struct Control {
     stalls: StallLog,
     learning: Learning,
     library: Library,
+    replication: Replication,
     bells: Vec<u16>,
 }
 
@@ -195,6 +201,8 @@ enum Begun {
     Everywhere(Order),
     /// The client waits for the server's end.
     Ending,
+    /// Who asks is answered later.
+    Waits,
     /// The client's lane has to.
     AtHome(Order),
     /// So have the lanes that the client sees: on a lane's own port that one alone.
@@ -211,6 +219,7 @@ impl Control {
         Control {
             peers: links.peers,
             mailbox,
+            board,
             map,
             settings,
             config: Config::new(&config),
@@ -231,6 +240,7 @@ impl Control {
             stalls: StallLog::default(),
             learning: Learning::since(now),
             library: Library::default(),
+            replication: Replication::default(),
             bells: Vec::new(),
         }
     }
@@ -245,6 +255,7 @@ impl Control {
             self.hear_questions(lane, now, machine);
         }
         self.learn_queues(now, machine);
+        self.tend_replicas(now, machine);
         // Orders reach a lane in the order in which they were given.
         let mut full = BTreeSet::new();
         for (lane, ticket, order) in std::mem::take(&mut self.unsent) {
@@ -310,8 +321,17 @@ impl Control {
                         machine.warn(&line);
                     }
                 }
+                (ControlKind::Record, Some(Parcel::Record(record))) => {
+                    self.hear_record(*record, now, machine)
+                }
+                (ControlKind::Acked, Some(Parcel::Offset(offset))) => {
+                    self.hear_ack(lane, head.target, *offset, now);
+                }
+                (ControlKind::Taken, None) => self.hear_taken(lane, head.target, head.round as usize, now),
+                (ControlKind::ReplicaGone, None) => self.end_replica(lane, head.target, now, machine),
+                (ControlKind::WaiterGone, None) => self.forget_waiter(lane, head.target),
                 _ => unreachable!(
-                    "lanes tell the control thread of what took too long, monitoring, queues and scripts"
+                    "lanes tell the control thread of what took too long, monitoring, queues, scripts and replicas"
                 ),
             }
         }
@@ -345,6 +365,7 @@ impl Control {
                 return self.took(asker, &question, now);
             }
             Begun::Ending => return self.enders.push(asker),
+            Begun::Waits => return,
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),
@@ -376,13 +397,24 @@ impl Control {
                 unreachable!("lanes send the control thread reports")
             };
             let gather = self.gathers.get_mut(&head.target).expect("a question waits for all its reports");
-            gather.reports.push((lane, *report));
+            let report = match *report {
+                Report::Piece { sync, content, is_over } => {
+                    self.gathers.remove(&head.target);
+                    self.hear_piece(lane, sync, content, is_over);
+                    continue;
+                }
+                report => report,
+            };
+            gather.reports.push((lane, report));
             gather.awaited -= 1;
             if gather.awaited == 0 {
                 let Gather { asked, mut reports, .. } = self.gathers.remove(&head.target).expect("just seen");
                 reports.sort_by_key(|(lane, _)| *lane);
                 if let Some((asker, question)) = asked {
                     let mut out = Vec::new();
+                    if reports.iter().any(|(_, report)| matches!(report, Report::Replica(true))) {
+                        self.admit_replica(asker, &question, now, machine);
+                    }
                     self.conclude(&question, reports, now, machine, &mut out);
                     self.answer(asker, &out);
                     self.took(asker, &question, now);

@@ -52,6 +52,11 @@ impl Control {
 
     /// The instant of the monotonic clock at which a turn is due, be there mail or not. `None`: none is.
     pub fn next_ns(&self) -> Option<u64> {
+        self.learns_ns().into_iter().chain(self.replication.next_ns()).min()
+    }
+
+    /// When the machine is to be asked for its queues.
+    fn learns_ns(&self) -> Option<u64> {
         let is_told = !self.gathers.contains_key(&self.learning.ticket);
         (self.settings.auto_pin == AutoPin::Adq && is_told).then(|| self.learning.next_ns())
     }
@@ -62,7 +67,7 @@ impl Control {
             return;
         }
         self.learning.is_due |= machine.links_changed();
-        if self.next_ns().is_none_or(|next_ns| now.mono_ns < next_ns) {
+        if self.learns_ns().is_none_or(|next_ns| now.mono_ns < next_ns) {
             return;
         }
         self.learning.asked_ns = now.mono_ns;

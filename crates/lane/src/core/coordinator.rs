@@ -81,6 +81,7 @@ impl Core {
             settings: &self.settings,
             locks: &self.locks,
             is_monitored: self.monitoring.is_on,
+            me: handle.to_bits(),
         };
         let after = transaction.step(&mut self.space, &around, budget);
         let mut lines = std::mem::take(&mut transaction.script_lines);
@@ -160,6 +161,11 @@ impl Core {
                     Origin::Ask { lane, client, slot, charge } => {
                         let head = AnswerHead { target: client, slot, charge, kind: AnswerKind::Inline };
                         self.peer(lane).answer_with(head, content);
+                    }
+                    Origin::Control { ticket, charge } => {
+                        self.space.discard_content(content);
+                        let control = self.lane_count;
+                        self.peer(control).report(ticket, charge, Report::Done);
                     }
                     Origin::Transaction { .. } => unreachable!("transactions have parts"),
                 }

@@ -5,7 +5,7 @@
 //! answer    0 for u64 | 8 slot u32 | 12 charge u16 | 14 kind u8 | 15 – | 16 bytes of the reply
 //! granted   … | 16 part u64 | 24 at i64 | 32 end of what is watched i64 | 40 dirty u8 | 41 no room u8
 //! control   0 part, client or message u64 (of a handover: 1 by auto-pin, 0 by load)
-//!           | 8 round u32 (of a handover: dialect; of a message: receivers) | 12 kind u8 | 13 – to 16
+//!           | 8 round u32 (of a handover: dialect; of a message: receivers; of a replica: bytes) | 12 kind u8 | 13 – to 16
 //! ```
 
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use net::Handover;
 
 use crate::admin::{Order, Question, Report};
+use crate::feed::Record;
 use crate::pubsub::Message;
 use crate::replies::Content;
 use crate::request::{Args, Request};
@@ -57,6 +58,10 @@ pub(crate) enum Parcel {
     Message(Arc<Message>),
     /// A command for the control thread.
     Question(Box<Question>),
+    /// What a lane has changed, for replicas.
+    Record(Box<Record>),
+    /// How far a replica has come: offset in the stream.
+    Offset(Box<u64>),
 }
 
 /// What an ask carries besides the command.
@@ -127,6 +132,16 @@ pub(crate) enum ControlKind {
     Publish = 16,
     /// So many clients have got it.
     Published = 17,
+    /// What a lane has changed, for replicas.
+    Record = 18,
+    /// A replica has said how far it has come.
+    Acked = 19,
+    /// So many bytes for a replica have left its lane.
+    Taken = 20,
+    /// A replica has gone.
+    ReplicaGone = 21,
+    /// A client has gone that said WAIT.
+    WaiterGone = 22,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -163,7 +178,8 @@ pub(crate) struct AnswerHead {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlHead {
     pub(crate) target: u64,
-    /// Of a client's watching; of a handover what is spoken on it; of a message that was handed out to how many; 0 otherwise.
+    /// Of a client's watching; of a handover what is spoken on it; of a message that was handed out to how many; of what a replica has
+    /// taken the bytes; 0 otherwise.
     pub(crate) round: u32,
     pub(crate) kind: ControlKind,
 }
@@ -298,6 +314,11 @@ impl ControlHead {
                 15 => ControlKind::Receivers,
                 16 => ControlKind::Publish,
                 17 => ControlKind::Published,
+                18 => ControlKind::Record,
+                19 => ControlKind::Acked,
+                20 => ControlKind::Taken,
+                21 => ControlKind::ReplicaGone,
+                22 => ControlKind::WaiterGone,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -192,7 +192,9 @@ impl Core {
                 self.transaction(handle).note_subscribed(is_subscribed);
                 self.hear_answer(handle, content);
             }
-            Origin::Ask { .. } => unreachable!("a client subscribes on its own lane"),
+            Origin::Ask { .. } | Origin::Control { .. } => {
+                unreachable!("a client subscribes on its own lane")
+            }
         }
     }
 

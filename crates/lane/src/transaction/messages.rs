@@ -31,6 +31,10 @@ pub(crate) struct Prepare {
     pub(crate) growth: Option<u64>,
     /// The time that it sees is not before this one, unix milliseconds.
     pub(crate) at_ms: i64,
+    /// Lanes that take part.
+    pub(crate) lane_count: usize,
+    /// See [`Go::stage`].
+    pub(crate) stage: u32,
 }
 
 /// What a part found when it had its locks.
@@ -80,6 +84,8 @@ pub(crate) struct Go {
     pub(crate) growth: Option<u64>,
     /// The time that all lanes see, unix milliseconds.
     pub(crate) at_ms: i64,
+    /// Which stage of the transaction this is: what replicas are told stands in the order of stages.
+    pub(crate) stage: u32,
 }
 
 /// What it came to.

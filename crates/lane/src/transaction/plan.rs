@@ -105,6 +105,7 @@ impl Transaction {
                 self.join(lane);
                 Plan::Whole(lane)
             }
+            Scope::Control if self.is_sync() => Plan::Scatter(Combine::AllOk),
             Scope::Control if command.id != Id::Monitor => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
             Scope::Pubsub => Plan::Asked,
@@ -117,7 +118,7 @@ impl Transaction {
             self.db_after = db;
         }
         if let Plan::Scatter(_) = plan
-            && let Scope::AllLanes(_) = command.scope
+            && let Scope::AllLanes(_) | Scope::Control = command.scope
         {
             self.plan_all_lanes(around);
         }
@@ -144,6 +145,11 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    /// Whether it is the control thread's, which wants a snapshot of all lanes.
+    fn is_sync(&self) -> bool {
+        matches!(self.origin, Origin::Control { .. })
     }
 
     /// The lane that goes on with a SCAN; the client's own for other commands of one partition.
@@ -173,7 +179,7 @@ impl Transaction {
         let planned = &self.commands[index];
         let mode = if planned.command.writes() { Mode::Exclusive } else { Mode::Shared };
         let databases: Vec<u16> = match planned.command.id {
-            Id::Flushall => (0..around.database_count).collect(),
+            Id::Flushall | Id::Sync => (0..around.database_count).collect(),
             Id::Swapdb => swapped_databases(Args::Owned(&planned.request), around.database_count)
                 .map_or(Vec::new(), |(a, b)| vec![a, b]),
             _ => vec![planned.db],

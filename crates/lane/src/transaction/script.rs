@@ -170,8 +170,14 @@ impl Transaction {
     ) -> After {
         let now_ms = space.now.unix_ms;
         space.now.unix_ms = self.grant.at_ms;
+        let whose = (around.lane, around.me);
+        space.feed_enter(whose, (self.stage, 0));
         let after = self.go_on_with_script(space, around, budget);
+        space.feed_leave();
         space.now.unix_ms = now_ms;
+        if self.is_unlocked && matches!(after, After::Reply(..)) {
+            space.feed_end(whose, 1);
+        }
         if self.is_unlocked && !matches!(after, After::Reply(..)) {
             // What it was about to do it does again when it has them.
             self.is_unlocked = false;
@@ -471,6 +477,8 @@ impl Transaction {
     fn start_call(&mut self, index: usize, space: &mut Keyspace, around: &Surroundings<'_>) -> Option<After> {
         let planned = &self.commands[index];
         let command = planned.command;
+        self.stage += 1;
+        space.feed_moves_to((self.stage, 0));
         let script = self.script.as_mut().expect("it calls");
         script.has_written |= command.writes();
         script.has_published |= publishes(command);

@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 36] = [
+const REFUSED: [&str; 38] = [
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",
@@ -146,6 +146,9 @@ const REFUSED: [&str; 36] = [
     "script kill",
     "script debug YES",
     "script debug SYNC",
+    // It follows nobody.
+    "replicaof word 1",
+    "slaveof word 1",
     // There is nothing to write.
     "bgsave",
     "bgsave SCHEDULE",

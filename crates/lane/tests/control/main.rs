@@ -6,6 +6,7 @@
 mod counting;
 mod debug;
 mod docs;
+mod following;
 mod holding;
 mod latency;
 mod monitor;

@@ -1,4 +1,4 @@
-//! `min-replicas-to-write`: there are no replicas, so whoever asks for some is not written to.
+//! `min-replicas-to-write` without replicas: whoever asks for some is not written to. With them: `following`.
 
 use super::world::World;
 

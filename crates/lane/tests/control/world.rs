@@ -208,6 +208,16 @@ impl World {
         self.shared[0].connect()
     }
 
+    /// The same, which that lane lets in.
+    pub(crate) fn connect_at(&self, lane: usize) -> mem::Client {
+        self.shared[lane].connect()
+    }
+
+    /// The same with room for so many bytes that it has not read.
+    pub(crate) fn connect_small(&self, lane: usize, size: usize) -> mem::Client {
+        self.shared[lane].connect_with(size, size)
+    }
+
     /// A client of a lane's own port.
     pub(crate) fn connect_to(&self, lane: usize) -> mem::Client {
         self.own[lane].connect()

@@ -1,8 +1,8 @@
 //! Ends of keys: order, punctuality, and what stands in the way.
 
-use crate::world::{REGION, World, partition_of};
+use crate::world::{BESIDE, REGION, Random, World, partition_of};
 use std::collections::BTreeMap;
-use store::{Budget, Change, Effect, Expiry, NewValue, What};
+use store::{Budget, Change, Effect, Expiry, NewValue, Policy, What};
 
 /// Expiry takes keys out in the order of their ends, exactly, however it is cut into slices.
 #[test]
@@ -140,4 +140,72 @@ fn a_clock_set_back_delays_only_the_memory() {
     }
     world.shard.tend(ahead, &mut Budget::new(99, 99_999), &|_, _| false);
     assert_eq!(world.shard.count(0), 0);
+}
+
+/// Keys that went without a command are told in order, while somebody follows, and no others.
+#[test]
+fn keys_that_went_without_a_command_are_told() {
+    let mut world = World::new(3, 1, REGION);
+    world.drain();
+    let first = world.now_ms;
+    let fill = |world: &mut World, start: i64| {
+        for number in 0..50 {
+            for db in [0, 2, BESIDE] {
+                let bytes = format!("h{number}").into_bytes();
+                let key = world.shard.key(db, partition_of(db, &bytes), &bytes);
+                let expiry = Expiry::At(start + 1 + i64::from(number * 7 % 50) * 4 + i64::from(db));
+                world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry });
+            }
+        }
+    };
+    let told = |world: &mut World| -> Vec<(u16, Vec<u8>)> {
+        world.shard.gone().map(|(db, key)| (db, key.into_vec())).collect()
+    };
+    fill(&mut world, first);
+    world.shard.tend(first + 20, &mut Budget::new(999, 1 << 20), &|_, _| false);
+    assert!(world.shard.memory().expired > 9 && told(&mut world).is_empty(), "nobody followed");
+    world.shard.follow(true);
+    let start = first + 1_000;
+    fill(&mut world, start);
+    let key = world.shard.key(2, 63, b"h1");
+    world.commit(Effect::Delete { key });
+    world.commit(Effect::SwapDatabases { a: 0, b: 1 });
+    let lapsing = world.shard.key(1, 63, b"h49");
+    assert!(world.shard.lapse(&lapsing, start + 300));
+    for at in 0..=120 {
+        world.shard.tend(start + at, &mut Budget::new(999, 1 << 20), &|_, _| false);
+        // It is on already, and what is on record stays.
+        world.shard.follow(true);
+    }
+    let mut want = vec![(1, b"h49".to_vec())];
+    for at in 1..=120 {
+        for (db, place) in [(1, 0), (2, 2)] {
+            let number = (0..50).find(|number| 1 + number * 7 % 50 * 4 + place == at);
+            let name = number.map(|number| format!("h{number}").into_bytes());
+            want.extend(
+                name.map(|name| (db, name))
+                    .filter(|gone| ![(1, b"h49".to_vec()), (2, b"h1".to_vec())].contains(gone)),
+            );
+        }
+    }
+    assert_eq!(told(&mut world), want);
+    assert!(told(&mut world).is_empty(), "nothing is told twice");
+
+    let mut random = Random(1);
+    for db in [2, BESIDE] {
+        let before = world.shard.count(db);
+        let mut budget = Budget::new(9_999, 1 << 20);
+        world
+            .shard
+            .evict(Policy::AllKeysRandom, Some(db), 0, &mut || random.next(), &mut budget, &|_, _| false);
+        let evicted = before - world.shard.count(db);
+        assert!(evicted > 10);
+        let told = told(&mut world);
+        assert_eq!(told.len() as u64, if db == BESIDE { 0 } else { evicted });
+        assert!(told.iter().all(|(told, _)| *told == db));
+    }
+    world.shard.lapse(&world.shard.key(1, 63, b"h10"), start + 300);
+    world.shard.follow(false);
+    world.shard.follow(true);
+    assert!(told(&mut world).is_empty(), "what was on record is forgotten");
 }

@@ -10,5 +10,6 @@ mod eviction;
 mod expiry;
 mod memory;
 mod model;
+mod snapshot;
 mod strings;
 mod world;

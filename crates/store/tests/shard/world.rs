@@ -242,6 +242,8 @@ impl World {
         }
         let lapsed = self.shard.lapse(key, self.now_ms);
         assert!(due || !lapsed, "only what is due lapses");
+        let told = self.shard.gone().all(|(_, gone)| lapsed && *gone == *key.bytes);
+        assert!(told, "who follows is told of the key and no other");
     }
 
     pub(crate) fn compare(&mut self) {

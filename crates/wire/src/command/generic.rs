@@ -2,7 +2,7 @@
 
 use super::Combine::{Any, Concat, Coordinator, Sum};
 use super::Command;
-use super::Scope::{AllLanes, Connection, Key, Keys, Partition};
+use super::Scope::{AllLanes, Connection, Control, Key, Keys, Partition};
 use super::Work::{Constant, Sliced};
 use super::entry::entries;
 use super::keys::{at, range};
@@ -120,4 +120,8 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [range(1, -1, 1, "RM delete")] Keys(Sum), Sliced, ["request_policy:multi_shard", "response_policy:agg_sum"]
         "O(N) for N keys; their memory is freed later, a little at a time" "Deletes keys"
         "key ..."
+    Wait "wait" 3 since "3.0.0" [Noscript] [Connection]
+        [] Control, Constant, ["request_policy:all_shards", "response_policy:agg_min"]
+        "O(1)" "Answers when so many replicas have what this connection wrote, or when the time is over"
+        "numreplicas:integer timeout"
 };

@@ -38,15 +38,15 @@ ids! {
     // Generic
     Copy Del Dump Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
     ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx
-    Restore Scan Touch Ttl Type Unlink
+    Restore Scan Touch Ttl Type Unlink Wait
 
     // Server
     Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
     CommandInfo CommandList Config ConfigGet ConfigHelp ConfigResetstat ConfigRewrite ConfigSet Dbsize
     Debug Flushall Flushdb Info Lastsave Latency LatencyDoctor LatencyGraph LatencyHelp LatencyHistogram
     LatencyHistory LatencyLatest LatencyReset Lolwut Memory MemoryDoctor MemoryHelp MemoryMallocStats
-    MemoryPurge MemoryStats MemoryUsage Monitor RestoreAsking Role Save Shutdown Slowlog SlowlogGet SlowlogHelp
-    SlowlogLen SlowlogReset Swapdb Time
+    MemoryPurge MemoryStats MemoryUsage Monitor Psync Replconf Replicaof RestoreAsking Role Save Shutdown Slaveof
+    Slowlog SlowlogGet SlowlogHelp SlowlogLen SlowlogReset Swapdb Sync Time
 
     // Scripting
     Eval EvalRo Evalsha EvalshaRo Function FunctionFlush FunctionHelp Script ScriptDebug ScriptExists ScriptFlush

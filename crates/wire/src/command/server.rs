@@ -132,12 +132,20 @@ pub(super) const SERVER: &[Command] = entries! { Server:
         "key [SAMPLES count]"
     Monitor "monitor" 1 since "1.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
         "O(1)" "Shows every command that the server executes"
+    Psync "psync" -3 since "2.8.0" [Admin Noscript NoAsyncLoading NoMulti] [] [] Control, Sliced, []
+        "O(N) for N bytes of the snapshot, or of what was missed since the offset" "Makes the connection a replica's, which goes on where it was if it can"
+        "replicationid offset"
+    Replconf "replconf" -1 since "3.0.0" [Admin Noscript Loading Stale AllowBusy] [] [] Connection, Constant, []
+        "O(1)" "What a replica and its primary tell each other about themselves"
+    Replicaof "replicaof" 3 since "5.0.0" [Admin Noscript Stale NoAsyncLoading] [] [] Control, Constant, []
+        "O(1)" "Lets the server follow a primary, or none"
+        "<args: <host-port: host port:integer> | <no-one: NO ONE>>"
     RestoreAsking "restore-asking" -4 since "3.0.0" [Write Denyoom Asking] [Keyspace Dangerous]
         [at(1, "OW update")] Key, Sliced, []
         "O(N) for N bytes of the value" "RESTORE, as one node of a cluster sends it to another with ASKING"
         "key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]"
         [since "3.0.0" "`REPLACE`", since "5.0.0" "`ABSTTL`, `IDLETIME` and `FREQ`"]
-    Role "role" 1 since "2.8.12" [Noscript Loading Stale Fast] [Admin Dangerous] [] Connection, Constant, []
+    Role "role" 1 since "2.8.12" [Noscript Loading Stale Fast] [Admin Dangerous] [] Control, Constant, []
         "O(1)" "The server's role in replication"
     Save "save" 1 since "1.0.0" [Admin Noscript NoAsyncLoading NoMulti] [] [] Control, Constant, []
         "O(N) for N keys" "Writes a snapshot"
@@ -146,6 +154,10 @@ pub(super) const SERVER: &[Command] = entries! { Server:
         "O(1)" "Ends the server"
         "[save-selector: NOSAVE | SAVE] [NOW] [FORCE] [ABORT]"
         [since "7.0.0" "`NOW`, `FORCE` and `ABORT`"]
+    Slaveof "slaveof" 3 since "1.0.0" deprecated "5.0.0" for "`REPLICAOF`"
+        [Admin Noscript Stale NoAsyncLoading] [] [] Control, Constant, []
+        "O(1)" "Lets the server follow a primary, or none"
+        "<args: <host-port: host port:integer> | <no-one: NO ONE>>"
     Slowlog "slowlog" -2 since "2.2.12" [] [] [] Connection, Constant, []
         "Depends on the subcommand" "Groups commands about the log of slow commands"
     SlowlogGet "slowlog|get" -2 since "2.2.12" [Admin Loading Stale] []
@@ -164,6 +176,8 @@ pub(super) const SERVER: &[Command] = entries! { Server:
     Swapdb "swapdb" 3 since "4.0.0" [Write Fast] [Keyspace Dangerous] [] AllLanes(AllOk), Sliced, []
         "O(N) for N keys of the two that clients watch" "Swaps two databases"
         "index1 index2"
+    Sync "sync" 1 since "1.0.0" [Admin Noscript NoAsyncLoading NoMulti] [] [] Control, Sliced, []
+        "O(N) for N bytes of the snapshot" "Makes the connection a replica's, which gets all data first"
     Time "time" 1 since "2.6.0" [Loading Stale Fast] [] [] Connection, Constant, ["nondeterministic_output"]
         "O(1)" "The server's time in seconds and microseconds"
 };

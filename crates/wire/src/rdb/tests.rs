@@ -13,8 +13,8 @@ fn payload(string: &[u8], compressor: Option<&mut Compressor>) -> Vec<u8> {
     out
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<u8> = hex.bytes().filter(|byte| *byte != b' ').collect();
+pub(super) fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.as_chunks().0.iter().map(byte).collect()
 }

@@ -13,7 +13,7 @@ pub fn docs(out: &mut impl Put, proto: Proto, command: &Command) {
     let Docs { since, deprecated, complexity, summary, history, .. } = *command.docs;
     let arguments = syntax::parse(command.docs.syntax).expect("the lines of the table are whole");
     let flag = match command.id {
-        Id::Debug | Id::RestoreAsking => Some("syscmd"),
+        Id::Debug | Id::Replconf | Id::RestoreAsking => Some("syscmd"),
         _ => (!deprecated.is_empty()).then_some("deprecated"),
     };
     let more = [!history.is_empty(), !arguments.is_empty(), !subcommands.is_empty(), flag.is_some()];

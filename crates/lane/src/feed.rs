@@ -1,0 +1,505 @@
+//! The feed: what a lane changes, as commands that a replica of Redis carries out, and the snapshot that a replica begins with.
+//!
+//! ```text
+//! commit ─▶ a record: commands, under a number ─ control ring ─▶ control thread: puts records of all lanes in order ─▶ replicas
+//! SYNC ───▶ the shard at this point in time, a piece whenever the control thread asks for one
+//! ```
+//! Numbers come from one counter for all lanes, and a lane draws one when it begins a record: what follows from something has a
+//! higher number. Single commands of a turn share a record, which ends where a part begins one of its own. That ends with
+//! the part; the records of one transaction are put together at the lowest of their numbers. Between that and the others nothing
+//! can have changed what it has changed, for all its locks were held. docs/replication.md is the lecture.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use store::{Effect, Expiry, NewValue, Rope};
+use wire::client::command;
+use wire::number::format_i64;
+use wire::reply::{OK, Put, array, bulk, bulk_end, bulk_header};
+
+use crate::board::Board;
+use crate::client::Port;
+use crate::core::Core;
+use crate::keyspace::{Call, Keyspace};
+use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::pubsub::{Body, Message};
+use crate::replies::{Content, Sink};
+use crate::snapshot::Snapshot;
+
+/// Bytes of records that wait for the control thread, at most: with more the feed ends, and replicas begin anew.
+const WAITING_SIZE_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of commands after which a record of single commands ends.
+const BATCH_SIZE: usize = 64 * 1024;
+
+/// A transaction, by its lane and its name there.
+pub(crate) type Whose = (u16, u64);
+
+/// Commands in one database.
+#[derive(Default)]
+pub(crate) struct Stretch {
+    pub(crate) db: u16,
+    pub(crate) content: Content,
+}
+
+/// Commands that belong together: a replica carries out all of them at once.
+#[derive(Default)]
+pub(crate) struct Unit {
+    /// The stage of its transaction, and the command there: the order of units of several lanes.
+    pub(crate) place: (u32, u32),
+    /// Every lane has the same at this place, and once is enough.
+    pub(crate) is_common: bool,
+    pub(crate) command_count: usize,
+    pub(crate) stretches: Vec<Stretch>,
+}
+
+/// What lanes tell the control thread of their changes.
+#[derive(Default)]
+pub(crate) struct Record {
+    /// Which time of feeding it belongs to.
+    pub(crate) epoch: u64,
+    pub(crate) number: u64,
+    /// The transaction whose part it is, and how many lanes take part in that; none of single commands.
+    pub(crate) whose: Option<(Whose, usize)>,
+    /// A snapshot for this replica begins here.
+    pub(crate) sync: Option<u64>,
+    /// Something has changed that replicas can't be told: they have to begin anew.
+    pub(crate) is_broken: bool,
+    pub(crate) units: Vec<Unit>,
+    /// Bytes of its commands.
+    pub(crate) size: usize,
+}
+
+/// Where a part, or a script, is that runs at the moment.
+struct Running {
+    whose: Whose,
+    place: (u32, u32),
+}
+
+/// What a lane keeps while there are replicas.
+pub(crate) struct Feed {
+    board: Arc<Board>,
+    epoch: u64,
+    /// Nothing is kept any more, until the control thread begins anew.
+    is_broken: bool,
+    /// Of single commands, since the turn's begin or the last part.
+    batch: Option<Record>,
+    /// Of parts that have run something and are not over.
+    open: BTreeMap<Whose, Record>,
+    running: Option<Running>,
+    /// The next command of a client begins a unit of its own.
+    is_between: bool,
+    /// For the control thread.
+    ready: VecDeque<Record>,
+    ready_size: usize,
+    /// A command as it is written.
+    scratch: Vec<u8>,
+}
+
+/// A command in the scratch, but for a long value that stands at `split`.
+struct Written {
+    db: u16,
+    split: usize,
+    rope: Option<Rope>,
+}
+
+impl Feed {
+    fn new(board: Arc<Board>, epoch: u64) -> Feed {
+        Feed {
+            board,
+            epoch,
+            is_broken: false,
+            batch: None,
+            open: BTreeMap::new(),
+            running: None,
+            is_between: true,
+            ready: VecDeque::new(),
+            ready_size: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// All that nobody has been told yet.
+    fn take_records(&mut self) -> impl Iterator<Item = Record> + use<> {
+        self.ready_size = 0;
+        let (ready, batch, open) = (&mut self.ready, self.batch.take(), &mut self.open);
+        std::mem::take(ready).into_iter().chain(batch).chain(std::mem::take(open).into_values())
+    }
+
+    fn record(&self) -> Record {
+        Record { epoch: self.epoch, number: self.board.fresh_record(), ..Record::default() }
+    }
+
+    /// The record of what runs now.
+    fn current(&mut self) -> &mut Record {
+        match self.running.as_ref().map(|running| running.whose) {
+            Some(whose) => {
+                if !self.open.contains_key(&whose) {
+                    self.end_batch();
+                    let record = self.record();
+                    self.open.insert(whose, record);
+                }
+                self.open.get_mut(&whose).expect("just made sure of")
+            }
+            None => {
+                if self.batch.is_none() {
+                    self.batch = Some(self.record());
+                }
+                self.batch.as_mut().expect("just made")
+            }
+        }
+    }
+
+    /// The unit to which the next command belongs.
+    fn unit(&mut self) -> &mut Unit {
+        let (place, is_between) = match &self.running {
+            Some(running) => (running.place, false),
+            None => ((0, 0), std::mem::take(&mut self.is_between)),
+        };
+        let units = &mut self.current().units;
+        if is_between || units.last().is_none_or(|unit| unit.place != place || unit.is_common) {
+            units.push(Unit { place, ..Unit::default() });
+        }
+        units.last_mut().expect("just made sure of")
+    }
+
+    /// Adds the command in the scratch.
+    fn add(&mut self, written: Written) {
+        let Written { db, split, rope } = written;
+        let scratch = std::mem::take(&mut self.scratch);
+        let unit = self.unit();
+        unit.command_count += 1;
+        if unit.stretches.last().is_none_or(|stretch| stretch.db != db) {
+            unit.stretches.push(Stretch { db, ..Stretch::default() });
+        }
+        let content = &mut unit.stretches.last_mut().expect("just made sure of").content;
+        let before = content.size();
+        content.put(&scratch[..split]);
+        if let Some(rope) = rope {
+            let size = rope.len();
+            content.put_rope(rope, 0..size);
+            content.put(&scratch[split..]);
+        }
+        let added = content.size() - before;
+        self.scratch = scratch;
+        let record = self.current();
+        record.size += added;
+        if record.size >= BATCH_SIZE && self.running.is_none() && self.is_between {
+            self.end_batch();
+        }
+    }
+
+    /// What single commands have changed is for the control thread.
+    fn end_batch(&mut self) {
+        if let Some(batch) = self.batch.take() {
+            self.hand_over(batch);
+        }
+        self.is_between = true;
+    }
+
+    fn hand_over(&mut self, record: Record) {
+        if !self.is_broken {
+            self.ready_size += record.size;
+            self.ready.push_back(record);
+        }
+    }
+
+    /// A command that all lanes carry out, each for itself.
+    fn add_common(&mut self, db: u16, words: &[&[u8]]) {
+        self.scratch.clear();
+        command(&mut self.scratch, words);
+        let place = self.running.as_ref().map_or((0, 0), |running| running.place);
+        let mut stretch = Stretch { db, ..Stretch::default() };
+        stretch.content.put(&self.scratch);
+        let size = self.scratch.len();
+        let record = self.current();
+        record.units.push(Unit { place, is_common: true, command_count: 1, stretches: vec![stretch] });
+        record.size += size;
+    }
+
+    /// Writes what an effect does to the scratch; none if replicas have no word for it, or hear of it by other means.
+    fn write(&mut self, effect: &Effect<'_>) -> Option<Written> {
+        let out = &mut self.scratch;
+        out.clear();
+        let (db, mut rope, mut split) = match effect {
+            Effect::Set { key, value, expiry } | Effect::SetDocument { key, value, expiry, .. } => {
+                let end_count = match expiry {
+                    Expiry::None => 0,
+                    Expiry::Keep => 1,
+                    Expiry::At(_) => 2,
+                };
+                array(out, 3 + end_count);
+                bulk(out, b"SET");
+                bulk(out, key.bytes);
+                let (mut rope, mut split) = (None, None);
+                match value {
+                    NewValue::Bytes(bytes) => bulk(out, bytes),
+                    NewValue::Rope(long) => {
+                        bulk_header(out, long.len());
+                        (rope, split) = (Some(long.clone()), Some(out.len()));
+                        bulk_end(out);
+                    }
+                }
+                match expiry {
+                    Expiry::None => {}
+                    Expiry::Keep => bulk(out, b"KEEPTTL"),
+                    Expiry::At(at) => {
+                        bulk(out, b"PXAT");
+                        bulk(out, format_i64(*at).as_bytes());
+                    }
+                }
+                (key.db, rope, split)
+            }
+            Effect::SetRange { key, offset, bytes } => {
+                let offset = format_i64(i64::try_from(*offset).expect("strings are shorter than 2^63"));
+                command(out, &[b"SETRANGE", key.bytes, offset.as_bytes(), bytes]);
+                (key.db, None, None)
+            }
+            Effect::Delete { key } => {
+                command(out, &[b"DEL", key.bytes]);
+                (key.db, None, None)
+            }
+            Effect::Expire { key, at: Expiry::At(at) } => {
+                command(out, &[b"PEXPIREAT", key.bytes, format_i64(*at).as_bytes()]);
+                (key.db, None, None)
+            }
+            Effect::Expire { key, at: Expiry::None } => {
+                command(out, &[b"PERSIST", key.bytes]);
+                (key.db, None, None)
+            }
+            Effect::Expire { at: Expiry::Keep, .. }
+            | Effect::Mark { .. }
+            | Effect::FlushPartition { .. }
+            | Effect::SwapDatabases { .. } => return None,
+        };
+        let split = split.take().unwrap_or(out.len());
+        Some(Written { db, split, rope: rope.take() })
+    }
+}
+
+impl Keyspace {
+    /// [`Keyspace::commit`] while there are replicas.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn commit_fed(&mut self, effect: Effect<'_>) -> Result<store::Outcome, store::Full> {
+        self.feed_gone();
+        let feed = self.feed.as_mut().expect("asked for while there is a feed");
+        let written = feed.write(&effect).filter(|written| written.db < self.database_count);
+        let (must_exist, is_nothing) = match &effect {
+            Effect::Delete { .. } | Effect::Expire { .. } => (true, false),
+            Effect::SetRange { bytes, .. } => (false, bytes.is_empty()),
+            _ => (false, false),
+        };
+        let outcome = self.shard.commit(effect)?;
+        if let Some(written) = written
+            && !is_nothing
+            && (outcome.existed || !must_exist)
+        {
+            self.feed.as_mut().expect("as above").add(written);
+        }
+        Ok(outcome)
+    }
+
+    /// Tells replicas of keys that have gone without a command.
+    pub(crate) fn feed_gone(&mut self) {
+        let (Some(feed), database_count) = (self.feed.as_mut(), self.database_count) else { return };
+        for (db, key) in self.shard.gone() {
+            if db < database_count {
+                feed.scratch.clear();
+                command(&mut feed.scratch, &[b"DEL", &key]);
+                // Each by itself.
+                feed.is_between = true;
+                feed.add(Written { db, split: feed.scratch.len(), rope: None });
+                feed.is_between = true;
+            }
+        }
+    }
+
+    /// A client's command begins: what it changes, if that is more than one thing, replicas see at once.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn feed_begins_command(&mut self) {
+        if let Some(feed) = &mut self.feed {
+            feed.is_between = true;
+        }
+    }
+
+    /// FLUSHDB of this database, or FLUSHALL, begins on all lanes, or on a lane's own port on this one alone: that
+    /// replicas can't be told.
+    pub(crate) fn feed_flush(&mut self, db: Option<u16>, port: Port) {
+        let Some(feed) = &mut self.feed else { return };
+        let is_alone = port == Port::Lane && feed.board.lane_count() > 1;
+        match db {
+            _ if is_alone => feed.current().is_broken = true,
+            Some(db) => feed.add_common(db, &[b"FLUSHDB"]),
+            None => feed.add_common(0, &[b"FLUSHALL"]),
+        }
+    }
+
+    /// SWAPDB takes place on all lanes.
+    pub(crate) fn feed_swap(&mut self, a: u16, b: u16) {
+        let Some(feed) = &mut self.feed else { return };
+        let [a, b] = [a, b].map(|db| format_i64(i64::from(db)));
+        feed.add_common(0, &[b"SWAPDB", a.as_bytes(), b.as_bytes()]);
+    }
+
+    /// A message of a channel that is this lane's.
+    pub(crate) fn feed_message(&mut self, message: &Message) {
+        let Some(feed) = &mut self.feed else { return };
+        let out = &mut feed.scratch;
+        out.clear();
+        array(out, 3);
+        bulk(out, if message.is_sharded { b"SPUBLISH" } else { b"PUBLISH" });
+        bulk(out, &message.channel);
+        let mut written = Written { db: 0, split: 0, rope: None };
+        match &message.body {
+            Body::Flat(bytes) => {
+                bulk(out, bytes);
+                written.split = out.len();
+            }
+            Body::Rope(rope) => {
+                bulk_header(out, rope.len());
+                written.split = out.len();
+                bulk_end(out);
+                written.rope = Some(rope.clone());
+            }
+        }
+        // It is no part of what runs.
+        let running = feed.running.take();
+        feed.is_between = true;
+        feed.add(written);
+        feed.is_between = true;
+        feed.running = running;
+    }
+
+    /// What follows is of this transaction, until [`Keyspace::feed_leave`].
+    pub(crate) fn feed_enter(&mut self, whose: Whose, place: (u32, u32)) {
+        if self.feed.is_none() {
+            return;
+        }
+        self.feed_gone();
+        if let Some(feed) = &mut self.feed {
+            feed.running = Some(Running { whose, place });
+        }
+    }
+
+    /// What runs is at this place of its transaction.
+    pub(crate) fn feed_moves_to(&mut self, place: (u32, u32)) {
+        if let Some(running) = self.feed.as_mut().and_then(|feed| feed.running.as_mut()) {
+            running.place = place;
+        }
+    }
+
+    /// A command whose first step was not its last goes on as a part: what it has changed is that one's. It has its locks before
+    /// anybody else can change the same.
+    pub(crate) fn feed_carry(&mut self, whose: Whose) {
+        let Some(feed) = &mut self.feed else { return };
+        let has_changed = !feed.is_between;
+        let unit = feed.batch.as_mut().filter(|_| has_changed).and_then(|batch| batch.units.pop());
+        feed.end_batch();
+        let mut record = feed.record();
+        record.units.extend(unit);
+        feed.open.insert(whose, record);
+    }
+
+    /// See [`Keyspace::feed_enter`].
+    pub(crate) fn feed_leave(&mut self) {
+        self.feed_gone();
+        if let Some(feed) = &mut self.feed {
+            feed.running = None;
+        }
+    }
+
+    /// A transaction is over on this lane: what it has changed, be it nothing, is complete.
+    pub(crate) fn feed_end(&mut self, whose: Whose, lane_count: usize) {
+        let Some(feed) = &mut self.feed else { return };
+        match feed.open.remove(&whose) {
+            Some(mut record) => {
+                record.whose = Some((whose, lane_count));
+                feed.hand_over(record);
+            }
+            None if lane_count > 1 => {
+                feed.end_batch();
+                let record = Record { whose: Some((whose, lane_count)), ..feed.record() };
+                feed.hand_over(record);
+            }
+            None => {}
+        }
+    }
+
+    /// This lane's part of SYNC `sync epoch`, with the databases locked on all lanes: a snapshot begins, and what replicas are told
+    /// of it is what changes from here on.
+    pub(crate) fn begin_sync(&mut self, call: &Call<'_>, whose: Whose, sink: &mut Sink<'_>) {
+        let number = |index: usize| {
+            let digits = call.args.flat(index);
+            wire::number::parse_i64(digits).and_then(|number| u64::try_from(number).ok())
+        };
+        let (Some(sync), Some(epoch)) = (number(1), number(2)) else {
+            unreachable!("the control thread names the snapshot")
+        };
+        if self.feed.as_ref().is_none_or(|feed| feed.epoch != epoch) {
+            self.drop_feed();
+            self.feed = Some(Box::new(Feed::new(Arc::clone(self.room.board()), epoch)));
+            self.shard.follow(true);
+        }
+        self.shard.begin_snapshot();
+        self.snapshot = Some(Snapshot::new(sync));
+        self.feed_enter(whose, (0, 0));
+        self.feed.as_mut().expect("just made sure of").current().sync = Some(sync);
+        sink.put(OK);
+    }
+
+    /// There are no replicas any more.
+    pub(crate) fn end_feed(&mut self, epoch: u64) {
+        if self.feed.as_ref().is_some_and(|feed| feed.epoch == epoch) {
+            self.drop_feed();
+        }
+    }
+
+    fn drop_feed(&mut self) {
+        let Some(feed) = self.feed.take() else { return };
+        self.shard.follow(false);
+        { feed }.take_records().for_each(|record| self.discard_record(record));
+    }
+
+    fn discard_record(&mut self, record: Record) {
+        for stretch in record.units.into_iter().flat_map(|unit| unit.stretches) {
+            self.discard_content(stretch.content);
+        }
+    }
+
+    /// Whether records wait for room in the ring.
+    pub(crate) fn feeds_late(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| !feed.ready.is_empty())
+    }
+}
+
+impl Core {
+    /// A turn's records go to the control thread.
+    pub(crate) fn tell_feed(&mut self) {
+        self.space.feed_gone();
+        let control = self.lane_count;
+        let Some(mut feed) = self.space.feed.take() else { return };
+        feed.end_batch();
+        if feed.ready_size > WAITING_SIZE_MAX && !feed.is_broken {
+            // The control thread is too slow, or has too little of the machine. It hears of that alone.
+            feed.take_records().for_each(|record| self.space.discard_record(record));
+            feed.is_broken = true;
+            let record = Record { is_broken: true, ..feed.record() };
+            feed.ready.push_back(record);
+        }
+        while let Some(record) = feed.ready.pop_front() {
+            let size = record.size;
+            let head = ControlHead { target: 0, round: 0, kind: ControlKind::Record };
+            let mut parcel = Some(Parcel::Record(Box::new(record)));
+            if self.peer(control).try_tell(head, &mut parcel) {
+                feed.ready_size -= size;
+            } else {
+                if let Some(Parcel::Record(record)) = parcel {
+                    feed.ready.push_front(*record);
+                }
+                break;
+            }
+        }
+        self.space.feed = Some(feed);
+    }
+}

@@ -1,0 +1,154 @@
+//! Clients that are replicas: what they say of themselves, and what their lane tells the control thread of them.
+//!
+//! What they are sent comes from the control thread in frames, as lines of MONITOR do; each is paid back when it has left the lane,
+//! so that never more than a window of it lies here.
+
+use net::Net;
+use wire::command::lookup;
+use wire::reply::{self, OK, Proto, Put};
+
+use crate::client::Client;
+use crate::commands::SYNTAX;
+use crate::connection::Wish;
+use crate::core::Core;
+use crate::keyspace::Call;
+use crate::part::Origin;
+use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::replies::Sink;
+use crate::request::{Arg, Request};
+use crate::slab::Handle;
+use crate::transaction::Transaction;
+use crate::turn::Lane;
+
+/// The longest address that a replica may say it has, in bytes: Redis' NET_HOST_STR_LEN.
+const HOST_SIZE_MAX: usize = 255;
+
+/// REPLCONF option value …
+pub(crate) fn configure(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) -> Wish {
+    let args = call.args;
+    if args.len().is_multiple_of(2) {
+        reply::error(sink, SYNTAX);
+        return Wish::Nothing;
+    }
+    let mut announced = client.announced.as_deref().cloned().unwrap_or_default();
+    for index in (1..args.len()).step_by(2) {
+        let (option, value) = (args.flat(index), args.flat(index + 1));
+        let number = wire::number::parse_i64(value);
+        match option.to_ascii_lowercase().as_slice() {
+            b"listening-port" => match number {
+                Some(port) => announced.port = u16::try_from(port).unwrap_or(0),
+                None => {
+                    reply::error(sink, "ERR value is not an integer or out of range");
+                    return Wish::Nothing;
+                }
+            },
+            b"ip-address" if value.len() < HOST_SIZE_MAX => {
+                let is_printable = value.iter().all(u8::is_ascii_graphic);
+                announced.ip = String::from_utf8(value.to_vec()).ok().filter(|_| is_printable);
+            }
+            b"ip-address" => {
+                let size = value.len();
+                let text =
+                    format!("ERR REPLCONF ip-address provided by replica instance is too long: {size} bytes");
+                reply::error(sink, &text);
+                return Wish::Nothing;
+            }
+            b"capa" => announced.takes_any_length |= value.eq_ignore_ascii_case(b"eof"),
+            b"rdb-only" => match number {
+                Some(number @ (0 | 1)) => announced.wants_snapshot_only = number == 1,
+                Some(_) => {
+                    reply::error(sink, "ERR value is out of range, value must between 0 and 1");
+                    return Wish::Nothing;
+                }
+                None => {
+                    reply::error(sink, "ERR value is not an integer or out of range");
+                    return Wish::Nothing;
+                }
+            },
+            // These two have no reply.
+            b"ack" => {
+                let offset = number.and_then(|offset| u64::try_from(offset).ok());
+                return offset.filter(|_| client.is_replica).map_or(Wish::Nothing, Wish::Acknowledge);
+            }
+            b"getack" => return Wish::Nothing,
+            _ => {
+                reply::error_bytes(
+                    sink,
+                    &[b"ERR Unrecognized REPLCONF option: ", reply::quoted(option)].concat(),
+                );
+                return Wish::Nothing;
+            }
+        }
+    }
+    client.announced = Some(Box::new(announced));
+    sink.put(OK);
+    Wish::Nothing
+}
+
+impl Core {
+    /// A replica has come so far.
+    pub(crate) fn tell_ack(&mut self, client: Handle<Client>, offset: u64) {
+        let head = ControlHead { target: client.to_bits(), round: 0, kind: ControlKind::Acked };
+        let control = self.lane_count;
+        // It says so again within a second.
+        let _ = self.peer(control).try_tell(head, &mut Some(Parcel::Offset(Box::new(offset))));
+    }
+
+    /// Begins a snapshot for the control thread: on all lanes at one point in time, with what they hold locked for as long as that takes.
+    pub(crate) fn sync(&mut self, ticket: u64, charge: u16, sync: u64, epoch: u64) {
+        let command = lookup(b"sync").expect("SYNC is in the table");
+        let mut request = Request::default();
+        request.push(Arg::Flat(b"sync"));
+        for number in [sync, epoch] {
+            request.push(Arg::Flat(number.to_string().as_bytes()));
+        }
+        let origin = Origin::Control { ticket, charge };
+        let begun =
+            self.begin_transaction(Transaction::of_command(origin, Proto::Resp2, command, request, 0));
+        assert!(begun.is_none(), "the control thread is told, not delivered to");
+    }
+
+    /// A client has gone, or says RESET, that is a replica or waits for some.
+    pub(crate) fn end_replica(&mut self, client: &mut Client, handle: Handle<Client>) {
+        if std::mem::take(&mut client.is_replica) {
+            let head = ControlHead { target: handle.to_bits(), round: 0, kind: ControlKind::ReplicaGone };
+            self.untold.push_back((self.lane_count, head));
+        }
+        if client.waits_for_replicas() {
+            let head = ControlHead { target: handle.to_bits(), round: 0, kind: ControlKind::WaiterGone };
+            self.untold.push_back((self.lane_count, head));
+        }
+        self.tell_untold();
+    }
+}
+
+impl Lane {
+    /// This client is a replica from now on, if it is still there.
+    pub(crate) fn make_replica(&mut self, client: u64) -> bool {
+        let handle = Handle::from_bits(client);
+        let Some(client) = self.clients.get_mut(handle) else { return false };
+        client.is_replica = true;
+        self.replicas.push(handle);
+        true
+    }
+
+    /// Tells the control thread how much of what replicas were sent has left. After the turn's flush.
+    pub(crate) fn note_taken<N: Net>(&mut self, net: &mut N) {
+        let Lane { replicas, clients, core, .. } = self;
+        replicas.retain(|&handle| {
+            let Some(client) = clients.get_mut(handle).filter(|client| client.is_replica) else {
+                return false;
+            };
+            let unread = net.output(client.conn).map_or(0, |output| output.len()) + client.replies.size();
+            let left = client.sent_size.saturating_sub(unread as u64);
+            let news = left.saturating_sub(client.told_size);
+            if news > 0 {
+                client.told_size = left;
+                let round = u32::try_from(news).expect("a window is smaller");
+                let head = ControlHead { target: handle.to_bits(), round, kind: ControlKind::Taken };
+                core.untold.push_back((core.lane_count, head));
+            }
+            true
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! A snapshot of this lane for a replica: what it held at one point in time, a piece whenever the control thread asks for one, while
+//! everything goes on. What changes before its turn comes is kept as it was (`store::Shard::images`).
+
+use store::{Budget, Entry, Image, ImageValue, Value};
+use wire::rdb::file;
+
+use crate::admin::Report;
+use crate::keyspace::Keyspace;
+use crate::replies::Content;
+use wire::reply::Put;
+
+/// What a piece may take: keys walked over, and bytes of short ones.
+const PIECE: Budget = Budget::new(512, 64 * 1024);
+
+/// See the top of this file.
+pub(crate) struct Snapshot {
+    sync: u64,
+}
+
+impl Snapshot {
+    pub(crate) fn new(sync: u64) -> Snapshot {
+        Snapshot { sync }
+    }
+}
+
+/// A piece as it is written. Each names its database anew, so that pieces of several lanes can stand in any order.
+#[derive(Default)]
+struct Writer {
+    content: Content,
+    scratch: Vec<u8>,
+    db: Option<u16>,
+}
+
+impl Writer {
+    fn add(&mut self, db: u16, key: &[u8], value: Value<'_>, expires_at: Option<i64>) {
+        let out = &mut self.scratch;
+        out.clear();
+        if self.db.replace(db) != Some(db) {
+            file::put_database(out, db);
+        }
+        if let Some(at) = expires_at {
+            file::put_expiry(out, at);
+        }
+        match value {
+            Value::Int(number) => file::put_number_entry(out, key, number),
+            Value::Bytes(bytes) => file::put_entry(out, key, bytes, None),
+            Value::Rope(rope) => {
+                file::put_long_entry_head(out, key, rope.len());
+                self.content.put(out);
+                return self.content.put_rope(rope.clone(), 0..rope.len());
+            }
+        }
+        self.content.put(out);
+    }
+}
+
+impl Writer {
+    /// Says how many bytes were copied.
+    fn add_image(&mut self, image: &Image) -> usize {
+        let (value, copied) = match &image.value {
+            ImageValue::Int(number) => (Value::Int(*number), 0),
+            ImageValue::Bytes(bytes) => (Value::Bytes(bytes), bytes.len()),
+            ImageValue::Rope(rope) => (Value::Rope(rope), 0),
+        };
+        self.add(image.db, &image.key, value, image.expires_at);
+        image.key.len() + copied
+    }
+}
+
+impl Keyspace {
+    /// The next piece of snapshot `sync`.
+    pub(crate) fn walk(&mut self, sync: u64) -> Report {
+        let mut writer = Writer::default();
+        let mut is_over = true;
+        if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.sync == sync) {
+            let mut budget = PIECE;
+            // What had to be kept goes first, for it takes memory.
+            let mut has_images = true;
+            while !budget.is_spent() && has_images {
+                let image = self.shard.images().next();
+                has_images = image.is_some();
+                if let Some(image) = image {
+                    budget.spend(1, writer.add_image(&image));
+                    if let ImageValue::Rope(rope) = image.value {
+                        self.shard.retire(rope);
+                    }
+                }
+            }
+            let each = &mut |db: u16, entry: &Entry<'_>| {
+                writer.add(db, entry.key(), entry.value(), entry.expires_at());
+            };
+            let has_more = has_images || self.shard.walk_snapshot(&mut budget, each);
+            // What the walk's end has kept comes with the next piece.
+            is_over = !has_more && !self.shard.has_images();
+            if is_over {
+                self.snapshot = None;
+            }
+        }
+        Report::Piece { sync, content: writer.content, is_over }
+    }
+
+    /// Nobody wants it any more. The shard goes over the rest by itself.
+    pub(crate) fn abandon_snapshot(&mut self, sync: u64) {
+        if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.sync == sync) {
+            self.snapshot = None;
+            self.shard.abandon_snapshot();
+        }
+    }
+
+    /// A turn's share of going over the rest of a snapshot that nobody wants. True while there is more.
+    pub(crate) fn tend_snapshot(&mut self, budget: &mut Budget) -> bool {
+        self.snapshot.is_none()
+            && self.shard.is_walking()
+            && self.shard.walk_snapshot(budget, &mut |_, _| unreachable!("what was abandoned is not shown"))
+    }
+}

@@ -1,0 +1,635 @@
+//! What replicas are sent: the snapshot and the stream, carried out by a model of a replica, are what the server holds.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use net::mem;
+use wire::rdb::crc::Crc64;
+
+use super::world::World;
+
+type Value = (Vec<u8>, Option<i64>);
+type Words = Vec<Vec<u8>>;
+
+/// A replica: it reads what it is sent, and carries it out.
+struct Follower {
+    client: mem::Client,
+    /// What has been read and not understood yet.
+    bytes: Vec<u8>,
+    is_psync: bool,
+    /// The offset that it was told, and bytes of the stream since.
+    offset: u64,
+    databases: BTreeMap<u16, BTreeMap<Vec<u8>, Value>>,
+    db: u16,
+    /// Commands since MULTI.
+    queued: Option<Vec<Words>>,
+    /// All that it has carried out, transactions in one piece.
+    log: Vec<String>,
+    has_loaded: bool,
+}
+
+impl Follower {
+    /// Says SYNC, or PSYNC as a server that has nothing yet.
+    fn new(world: &mut World, client: mem::Client, is_psync: bool) -> Follower {
+        if is_psync {
+            let said = "REPLCONF listening-port 7777 capa eof capa psync2";
+            assert_eq!(world.ask(&client, said), "+OK\r\n");
+        }
+        let words: &[&[u8]] = if is_psync { &[b"PSYNC", b"?", b"-1"] } else { &[b"SYNC"] };
+        let mut asked = Vec::new();
+        wire::client::command(&mut asked, words);
+        client.write(&asked);
+        Follower {
+            client,
+            bytes: Vec::new(),
+            is_psync,
+            offset: 0,
+            databases: BTreeMap::new(),
+            db: 0,
+            queued: None,
+            log: Vec::new(),
+            has_loaded: false,
+        }
+    }
+
+    /// Reads what has come, and carries out as much as is whole.
+    fn go_on(&mut self) {
+        self.bytes.extend(self.client.read_all());
+        if !self.has_loaded && !self.load() {
+            return;
+        }
+        while let Some((words, size)) = command(&self.bytes) {
+            self.bytes.drain(..size);
+            self.offset += size as u64;
+            self.take(words);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let mut said = Vec::new();
+        wire::client::command(&mut said, &[b"REPLCONF", b"ACK", self.offset.to_string().as_bytes()]);
+        self.client.write(&said);
+    }
+
+    /// Reads the snapshot once all of it is there.
+    fn load(&mut self) -> bool {
+        let text = self.bytes.clone();
+        let mut at = 0;
+        let mut line = || {
+            let end = text[at..].windows(2).position(|pair| pair == b"\r\n")?;
+            let line = String::from_utf8(text[at..at + end].to_vec()).expect("a line of text");
+            at += end + 2;
+            Some(line.trim_start_matches('\n').to_owned())
+        };
+        if self.is_psync {
+            let Some(ok) = line() else { return false };
+            let words: Vec<&str> = ok.split(' ').collect();
+            assert_eq!((words[0], words[1].len(), words.len()), ("+FULLRESYNC", 40, 3), "{ok}");
+            self.offset = words[2].parse().expect("an offset");
+        }
+        let Some(length) = line() else { return false };
+        let length = length.strip_prefix('$').expect("a length");
+        let rest = &text[at..];
+        let (file, used) = match length.strip_prefix("EOF:") {
+            Some(mark) => {
+                assert!(self.is_psync && mark.len() == 40, "{mark}");
+                let Some(end) = rest.windows(40).position(|part| part == mark.as_bytes()) else {
+                    return false;
+                };
+                (&rest[..end], end + 40)
+            }
+            None => {
+                let size: usize = length.parse().expect("a number");
+                let Some(file) = rest.get(..size) else { return false };
+                (file, size)
+            }
+        };
+        self.read(file);
+        self.bytes = text[at + used..].to_vec();
+        self.has_loaded = true;
+        if self.is_psync {
+            self.acknowledge();
+        }
+        true
+    }
+
+    /// A snapshot's bytes.
+    fn read(&mut self, file: &[u8]) {
+        let (body, sum) = file.split_at(file.len() - 8);
+        let mut crc = Crc64::default();
+        crc.update(body);
+        assert_eq!(sum, crc.value().to_le_bytes(), "the checksum");
+        let mut rest = body.strip_prefix(b"REDIS0010").expect("the version");
+        let mut db = None;
+        let mut expires_at = None;
+        loop {
+            let (&kind, behind) = rest.split_first().expect("an end comes");
+            rest = behind;
+            match kind {
+                0xfa => {
+                    string(&mut rest);
+                    string(&mut rest);
+                }
+                0xfe => db = Some(u16::try_from(length(&mut rest).unwrap()).unwrap()),
+                0xfc => {
+                    let (bytes, behind) = rest.split_first_chunk().unwrap();
+                    (expires_at, rest) = (Some(i64::from_le_bytes(*bytes)), behind);
+                }
+                0 => {
+                    let (key, value) = (string(&mut rest), string(&mut rest));
+                    let database = self.databases.entry(db.expect("a database comes first")).or_default();
+                    let before = database.insert(key.clone(), (value, expires_at.take()));
+                    assert!(before.is_none(), "a key is there once: {}", String::from_utf8_lossy(&key));
+                }
+                0xff => break assert!(rest.is_empty(), "nothing comes behind the end"),
+                kind => panic!("a snapshot has no {kind}"),
+            }
+        }
+    }
+
+    /// The first key that is not what it should be.
+    fn difference(&self, want: &BTreeMap<u16, BTreeMap<Vec<u8>, Value>>) -> Option<(u16, String)> {
+        let empty = BTreeMap::new();
+        (0..16).find_map(|db| {
+            let (got, want) = (self.databases.get(&db).unwrap_or(&empty), want.get(&db).unwrap_or(&empty));
+            let key = got.keys().chain(want.keys()).find(|&key| got.get(key) != want.get(key))?;
+            Some((db, String::from_utf8_lossy(key).into_owned()))
+        })
+    }
+
+    fn take(&mut self, words: Words) {
+        match (words[0].as_slice(), &mut self.queued) {
+            (b"MULTI", queued) => *queued = Some(Vec::new()),
+            (b"EXEC", queued) => {
+                let queued = queued.take().expect("EXEC comes behind MULTI");
+                assert!(
+                    queued.iter().filter(|words| words[0] != b"SELECT").count() > 1,
+                    "one is no transaction"
+                );
+                let texts: Vec<String> = queued.iter().map(text).collect();
+                self.log.push(texts.join("; "));
+                queued.into_iter().for_each(|words| self.run(&words));
+            }
+            (_, Some(queued)) => queued.push(words),
+            (_, None) => {
+                self.log.push(text(&words));
+                self.run(&words);
+            }
+        }
+    }
+
+    fn run(&mut self, words: &Words) {
+        let number = |index: usize| String::from_utf8_lossy(&words[index]).parse::<i64>().expect("a number");
+        let database = self.databases.entry(self.db).or_default();
+        match words[0].as_slice() {
+            b"SELECT" => self.db = u16::try_from(number(1)).unwrap(),
+            b"SET" => {
+                let before = database.get(&words[1]).and_then(|(_, end)| *end);
+                let end = match words.get(3).map(Vec::as_slice) {
+                    None => None,
+                    Some(b"KEEPTTL") => before,
+                    Some(b"PXAT") => Some(number(4)),
+                    Some(other) => panic!("SET has {other:?}"),
+                };
+                database.insert(words[1].clone(), (words[2].clone(), end));
+            }
+            b"SETRANGE" => {
+                let (value, _) = database.entry(words[1].clone()).or_default();
+                let at = usize::try_from(number(2)).unwrap();
+                let end = at + words[3].len();
+                value.resize(value.len().max(end), 0);
+                value[at..end].copy_from_slice(&words[3]);
+            }
+            b"DEL" => {
+                assert!(database.remove(&words[1]).is_some(), "what is deleted was there: {}", text(words))
+            }
+            b"PEXPIREAT" => database.get_mut(&words[1]).expect("what expires is there").1 = Some(number(2)),
+            b"PERSIST" => database.get_mut(&words[1]).expect("what persists is there").1 = None,
+            b"FLUSHDB" => database.clear(),
+            b"FLUSHALL" => self.databases.clear(),
+            b"SWAPDB" => {
+                let (a, b) = (u16::try_from(number(1)).unwrap(), u16::try_from(number(2)).unwrap());
+                let (first, second) = (self.databases.remove(&a), self.databases.remove(&b));
+                self.databases.insert(a, second.unwrap_or_default());
+                self.databases.insert(b, first.unwrap_or_default());
+            }
+            b"PUBLISH" | b"SPUBLISH" | b"PING" => {}
+            b"REPLCONF" => self.acknowledge(),
+            other => panic!("a replica is not sent {}", String::from_utf8_lossy(other)),
+        }
+    }
+}
+
+fn text(words: &Words) -> String {
+    words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A command at the front, if all of it is there, and its bytes.
+fn command(bytes: &[u8]) -> Option<(Words, usize)> {
+    let (count, mut at) = number_line(bytes, 0, b'*')?;
+    let mut words = Vec::new();
+    for _ in 0..count {
+        let (size, start) = number_line(bytes, at, b'$')?;
+        words.push(bytes.get(start..start + size)?.to_vec());
+        at = start + size + 2;
+    }
+    (at <= bytes.len()).then_some((words, at))
+}
+
+/// A line `sign number` at a place, and where the next begins.
+fn number_line(bytes: &[u8], at: usize, sign: u8) -> Option<(usize, usize)> {
+    let end = at + bytes.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
+    let line = String::from_utf8_lossy(&bytes[at..end]);
+    assert_eq!(bytes[at], sign, "{line}");
+    Some((line[1..].parse().expect("a number"), end + 2))
+}
+
+fn length(rest: &mut &[u8]) -> Result<usize, u8> {
+    let (&first, behind) = rest.split_first().unwrap();
+    *rest = behind;
+    let low = usize::from(first & 0x3f);
+    match first >> 6 {
+        0 => Ok(low),
+        1 => {
+            let (&second, behind) = rest.split_first().unwrap();
+            *rest = behind;
+            Ok(low << 8 | usize::from(second))
+        }
+        2 => {
+            let (bytes, behind) = rest.split_first_chunk().unwrap();
+            *rest = behind;
+            Ok(u32::from_be_bytes(*bytes) as usize)
+        }
+        _ => Err(first & 0x3f),
+    }
+}
+
+fn string(rest: &mut &[u8]) -> Vec<u8> {
+    let (number, size) = match length(rest) {
+        Ok(size) => {
+            let (string, behind) = rest.split_at(size);
+            *rest = behind;
+            return string.to_vec();
+        }
+        Err(0) => (i32::from(rest[0].cast_signed()), 1),
+        Err(1) => (i32::from(i16::from_le_bytes(rest[..2].try_into().unwrap())), 2),
+        Err(2) => (i32::from_le_bytes(rest[..4].try_into().unwrap()), 4),
+        Err(kind) => panic!("no string is written like {kind}"),
+    };
+    *rest = &rest[size..];
+    number.to_string().into_bytes()
+}
+
+/// What the server holds, as its clients see it.
+fn held(world: &mut World) -> BTreeMap<u16, BTreeMap<Vec<u8>, Value>> {
+    let client = world.connect();
+    let mut databases = BTreeMap::new();
+    for db in 0..16_u16 {
+        world.ask(&client, &format!("SELECT {db}"));
+        let mut keys: VecDeque<String> =
+            world.ask(&client, "KEYS *").split("\r\n").map(str::to_owned).collect();
+        keys.pop_front();
+        let mut database = BTreeMap::new();
+        while let (Some(_), Some(key)) = (keys.pop_front(), keys.pop_front()) {
+            let value = world.ask(&client, &format!("GET {key}"));
+            let value = value.split_once("\r\n").expect("a value").1.trim_end_matches("\r\n").to_owned();
+            let end = world.ask(&client, &format!("PEXPIRETIME {key}"));
+            let end: i64 = end.trim_matches([':', '\r', '\n']).parse().expect("an end");
+            database.insert(key.into_bytes(), (value.into_bytes(), (end > 0).then_some(end)));
+        }
+        if !database.is_empty() {
+            databases.insert(db, database);
+        }
+    }
+    databases
+}
+
+/// A small generator: the tests draw what clients do.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn command(&mut self) -> String {
+        let key = |draw: &mut Draw| format!("k{}", draw.below(40));
+        let (a, b, c) = (key(self), key(self), key(self));
+        let number = self.below(1000);
+        match self.below(30) {
+            0..4 => format!("SET {a} v{number}"),
+            4 => format!("SET {a} {number}"),
+            5 => format!("SET {a} {} PX {}", "x".repeat(number.to_string().len()), 1 + self.below(300)),
+            6 => format!("SET {a} y{number} EX 1000"),
+            7 => format!("APPEND {a} {number}"),
+            8 => format!("SETRANGE {a} {} {number}", self.below(30)),
+            9 => format!("INCR {a}"),
+            10 => format!("DEL {a} {b} {c}"),
+            11 => format!("GETDEL {a}"),
+            12 => format!("PEXPIRE {a} {number}"),
+            13 => format!("PERSIST {a}"),
+            14 => format!("RENAME {a} {b}"),
+            15 => format!("COPY {a} {b} REPLACE"),
+            16 => format!("MSET {a} {number} {b} m{number} {c} n"),
+            17 => format!("MSETNX {a} {number} {b} m{number}"),
+            18 => format!("MOVE {a} {}", self.below(4)),
+            19 => format!("SELECT {}", self.below(4)),
+            20 => format!("SETBIT {a} {} {}", number % 90, number % 2),
+            21 => format!("BITOP OR {a} {b} {c}"),
+            22 => format!("GETEX {a} PX {}", 1 + self.below(100)),
+            23 => format!("PUBLISH {a} {b}"),
+            24 => format!(
+                "EVAL redis.call('set',KEYS[1],ARGV[1])redis.call('append',KEYS[2],'s')return(1) 2 {a} {b} {number}"
+            ),
+            25 if number < 60 => "FLUSHDB".to_owned(),
+            25 if number < 90 => "FLUSHALL".to_owned(),
+            25 if number < 200 => format!("SWAPDB {} {}", self.below(4), self.below(4)),
+            25 => format!("GET {a}"),
+            26 => "MULTI".to_owned(),
+            _ => "EXEC".to_owned(),
+        }
+    }
+}
+
+/// Clients of all lanes write whatever they like while replicas come, some by SYNC and some by PSYNC, and in the end all have the same.
+#[test]
+fn replicas_become_what_the_server_is() {
+    for seed in 0..30 {
+        for lane_count in [1, 3] {
+            let mut world = World::new(lane_count);
+            let mut draw = Draw(seed * 2 + u64::from(lane_count));
+            let clients: Vec<mem::Client> =
+                (0..4).map(|number| world.connect_at(number % usize::from(lane_count))).collect();
+            let mut followers: Vec<Follower> = Vec::new();
+            for round in 0..400 {
+                if [40, 60, 200].contains(&round) {
+                    let client = world.connect_at(round / 10 % usize::from(lane_count));
+                    followers.push(Follower::new(&mut world, client, round != 60));
+                }
+                for client in &clients {
+                    let mut bytes = Vec::new();
+                    for _ in 0..draw.below(4) {
+                        let command = draw.command();
+                        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+                        wire::client::command(&mut bytes, &words);
+                    }
+                    client.write(&bytes);
+                    client.read_all();
+                }
+                world.round(1_000_000);
+                followers.iter_mut().for_each(Follower::go_on);
+            }
+            // Nobody is left inside of MULTI, and whatever ends has ended.
+            for client in &clients {
+                world.ask(client, "RESET");
+            }
+            for _ in 0..500 {
+                world.round(4_000_000);
+                followers.iter_mut().for_each(Follower::go_on);
+            }
+            let want = held(&mut world);
+            for (nth, follower) in followers.iter_mut().enumerate() {
+                assert!(
+                    follower.has_loaded,
+                    "seed {seed}, {lane_count} lanes: follower {nth} has its snapshot"
+                );
+                if let Some((db, key)) = follower.difference(&want) {
+                    let about: Vec<&String> =
+                        follower.log.iter().filter(|line| line.split(' ').any(|word| word == key)).collect();
+                    let about = &about[about.len().saturating_sub(12)..];
+                    panic!(
+                        "seed {seed}, {lane_count} lanes, follower {nth}: {key} in {db}; its last: {about:#?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A server with a replica that has loaded its snapshot.
+fn followed(lane_count: u16) -> (World, Follower) {
+    let mut world = World::new(lane_count);
+    let client = world.connect();
+    let mut follower = Follower::new(&mut world, client, true);
+    turn(&mut world, &mut follower);
+    assert!(follower.has_loaded);
+    (world, follower)
+}
+
+/// Some rounds, in which the replica takes what it is sent.
+fn turn(world: &mut World, follower: &mut Follower) {
+    for _ in 0..20 {
+        world.round(1_000_000);
+        follower.go_on();
+    }
+}
+
+/// What each command becomes, as `attach_to_replication_stream` of Redis' suite reads it.
+#[test]
+fn commands_are_told_as_what_they_come_to() {
+    for lane_count in [1, 3] {
+        let check = |commands: &[&str], want: &[&str]| {
+            let (mut world, mut follower) = followed(lane_count);
+            let client = world.connect_at(usize::from(lane_count) - 1);
+            for command in commands {
+                world.ask(&client, command);
+            }
+            turn(&mut world, &mut follower);
+            assert_eq!(follower.log, want, "{commands:?} on {lane_count} lanes");
+        };
+        check(&["SET a 1", "GET a", "STRLEN a"], &["SELECT 0", "SET a 1"]);
+        check(&["SET a 1 PXAT 1800000000000"], &["SELECT 0", "SET a 1 PXAT 1800000000000"]);
+        check(
+            &["SET a 1", "PEXPIREAT a 1800000000000", "PERSIST a", "PERSIST a", "EXPIREAT a 1"],
+            &["SELECT 0", "SET a 1", "PEXPIREAT a 1800000000000", "PERSIST a", "DEL a"],
+        );
+        check(
+            &["SET a 7", "INCR a", "APPEND a x"],
+            &["SELECT 0", "SET a 7", "SET a 8 KEEPTTL", "SETRANGE a 1 x"],
+        );
+        check(&["SET a 1", "GETDEL a", "GETDEL a", "DEL a b"], &["SELECT 0", "SET a 1", "DEL a"]);
+        check(&["SET a 1", "RENAME a b"], &["SELECT 0", "SET a 1", "SET b 1; DEL a"]);
+        check(&["MSET {t}a 1 {t}b 2"], &["SELECT 0", "SET {t}a 1; SET {t}b 2"]);
+        check(&["MULTI", "SET a 1", "EXEC"], &["SELECT 0", "SET a 1"]);
+        check(&["MULTI", "GET a", "DEL a", "EXEC", "SET b 1"], &["SELECT 0", "SET b 1"]);
+        check(
+            &["MULTI", "SET a 1", "SELECT 3", "SET b 2", "SET c 3", "FLUSHDB", "SET d 4", "EXEC", "SET e 5"],
+            &["SELECT 0", "SET a 1; SELECT 3; SET b 2; SET c 3; FLUSHDB; SET d 4", "SET e 5"],
+        );
+        check(&["FLUSHALL", "SWAPDB 1 2", "FLUSHALL"], &["SELECT 0", "FLUSHALL", "SWAPDB 1 2", "FLUSHALL"]);
+        check(&["PUBLISH news hi"], &["SELECT 0", "PUBLISH news hi"]);
+        check(
+            &[
+                "EVAL redis.call('set',KEYS[1],'1')redis.call('set',KEYS[2],'2')redis.call('del',KEYS[1]) 2 a b",
+            ],
+            &["SELECT 0", "SET a 1; SET b 2; DEL a"],
+        );
+        check(
+            &["SELECT 2", "SET a 1", "SELECT 0", "SET a 1"],
+            &["SELECT 2", "SET a 1", "SELECT 0", "SET a 1"],
+        );
+    }
+}
+
+#[test]
+fn a_replica_that_was_away_goes_on_where_it_was() {
+    for lane_count in [1, 3] {
+        let (mut world, mut follower) = followed(lane_count);
+        let client = world.connect();
+        world.ask(&client, "SET a 1");
+        turn(&mut world, &mut follower);
+        let offset = follower.offset;
+        drop(follower);
+        world.ask(&client, "SET b 2");
+        world.ask(&client, "SET a 3");
+        let again = world.connect_at(usize::from(lane_count) - 1);
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let reply = world.ask(&again, &format!("PSYNC {id} {}", offset + 1));
+        let (line, stream) = reply.split_once("\r\n").unwrap();
+        assert_eq!(line, format!("+CONTINUE {id}"));
+        let words = |text: &str| {
+            text.split("\r\n").filter(|word| !word.starts_with(['*', '$'])).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words(stream), "SET b 2 SET a 3 ");
+        // What is no longer there, is still to come, or was another server's, is a snapshot.
+        for said in [
+            format!("PSYNC {id} {}", offset + 1000),
+            format!("PSYNC {id} 0"),
+            format!("PSYNC {} {}", "f".repeat(40), offset + 1),
+            "PSYNC ? -1".to_owned(),
+        ] {
+            let other = world.connect();
+            let reply = world.ask(&other, &said);
+            assert!(reply.starts_with("+FULLRESYNC "), "{said}: {reply}");
+        }
+        let other = world.connect();
+        assert_eq!(world.ask(&other, "PSYNC ? x"), "-ERR value is not an integer or out of range\r\n");
+    }
+}
+
+#[test]
+fn those_who_wait_are_answered_when_replicas_have_what_they_wrote() {
+    for lane_count in [1, 3] {
+        let (mut world, mut follower) = followed(lane_count);
+        let client = world.connect();
+        assert_eq!(world.ask(&client, "WAIT x 1"), "-ERR value is not an integer or out of range\r\n");
+        assert_eq!(world.ask(&client, "WAIT 1 x"), "-ERR timeout is not an integer or out of range\r\n");
+        assert_eq!(world.ask(&client, "WAIT 1 -1"), "-ERR timeout is negative\r\n");
+        assert_eq!(world.ask(&client, "WAIT 0 0"), ":1\r\n", "nothing was written");
+        world.ask_all(&client, &["SET a 1", "SET b 1"]);
+        // The replica answers when it is asked how far it is.
+        assert_eq!(world.ask(&client, "WAIT 1 0"), "");
+        turn(&mut world, &mut follower);
+        world.round(1_000_000);
+        world.round(1_000_000);
+        assert_eq!(client.read_all(), b":1\r\n");
+        // Of two there is one, until the time is over.
+        world.ask(&client, "SET a 2");
+        assert_eq!(world.ask(&client, "WAIT 2 100"), "");
+        for _ in 0..3 {
+            turn(&mut world, &mut follower);
+            assert_eq!(client.read_all(), b"");
+        }
+        for _ in 0..2 {
+            turn(&mut world, &mut follower);
+        }
+        assert_eq!(client.read_all(), b":1\r\n");
+        // Inside of MULTI nobody waits.
+        let replies = world.ask_all(&client, &["MULTI", "SET a 3", "WAIT 1 0", "EXEC"]);
+        assert_eq!(replies, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:0\r\n");
+        // One who goes is forgotten, and so is one that ends its side.
+        let (gone, ending) = (world.connect(), world.connect());
+        assert_eq!(world.ask(&gone, "WAIT 5 0"), "");
+        assert_eq!(world.ask(&ending, "WAIT 5 0"), "");
+        drop(gone);
+        ending.end();
+        turn(&mut world, &mut follower);
+        assert!(ending.at_end(), "nobody is kept waiting for one who reads nothing more");
+    }
+}
+
+#[test]
+fn who_is_there_is_shown() {
+    let (mut world, mut follower) = followed(3);
+    let client = world.connect();
+    world.ask(&client, "SET a 1");
+    turn(&mut world, &mut follower);
+    follower.acknowledge();
+    let info = world.ask(&client, "INFO replication");
+    let offset = follower.offset;
+    for want in [
+        "role:master".to_owned(),
+        "connected_slaves:1".to_owned(),
+        format!("slave0:ip=mem,port=7777,state=online,offset={offset},lag=0"),
+        format!("master_repl_offset:{offset}"),
+        "master_replid:0123456789abcdef0123456789abcdef01234567".to_owned(),
+        "repl_backlog_active:1".to_owned(),
+        "repl_backlog_first_byte_offset:1".to_owned(),
+        format!("repl_backlog_histlen:{offset}"),
+    ] {
+        assert!(info.lines().any(|line| line == want), "{want} in {info}");
+    }
+    let role = world.ask(&client, "ROLE");
+    let digits = offset.to_string();
+    let want = format!(
+        "*3\r\n$6\r\nmaster\r\n:{offset}\r\n*1\r\n*3\r\n$3\r\nmem\r\n$4\r\n7777\r\n${}\r\n{digits}\r\n",
+        digits.len()
+    );
+    assert_eq!(role, want);
+    assert!(world.ask(&client, "CLIENT LIST TYPE replica").contains(" flags=S "));
+    // With one that is there whoever asks for one may write; not when it has gone.
+    world.ask(&client, "CONFIG SET min-replicas-to-write 1");
+    assert_eq!(world.ask(&client, "SET a 2"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "CLIENT KILL TYPE replica"), ":1\r\n");
+    assert_eq!(world.ask(&client, "SET a 3"), "-NOREPLICAS Not enough good replicas to write.\r\n");
+    let other = world.connect();
+    let mut follower = Follower::new(&mut world, other, true);
+    turn(&mut world, &mut follower);
+    assert_eq!(world.ask(&client, "SET a 4"), "+OK\r\n");
+}
+
+/// One that does not take its snapshot, or what changes, is cut off; others and whoever writes notice nothing.
+#[test]
+fn a_replica_that_reads_nothing_is_cut_off() {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        for number in 0..200 {
+            world.ask(&client, &format!("SET k{number} {}", "v".repeat(10_000)));
+        }
+        let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"client-output-buffer-limit", b"replica 3000000 0 0"];
+        let mut asked = Vec::new();
+        wire::client::command(&mut asked, &words);
+        client.write(&asked);
+        (0..9).for_each(|_| world.round(1_000_000));
+        assert_eq!(client.read_all(), b"+OK\r\n");
+        // It has room for some of its snapshot and takes none.
+        let deaf = world.connect_small(usize::from(lane_count) - 1, 100_000);
+        asked.clear();
+        wire::client::command(&mut asked, &[b"PSYNC", b"?", b"-1"]);
+        deaf.write(&asked);
+        let reader = world.connect();
+        let mut follower = Follower::new(&mut world, reader, true);
+        for number in 0..400 {
+            assert_eq!(
+                world.ask(&client, &format!("SET k{} {}", number % 200, "w".repeat(10_000))),
+                "+OK\r\n",
+                "{number}"
+            );
+            follower.go_on();
+        }
+        turn(&mut world, &mut follower);
+        deaf.read_all();
+        assert!(deaf.was_cut() || deaf.at_end(), "it is behind by more than it may be");
+        assert!(
+            world.machine.warned.iter().any(|line| line.contains("client-output-buffer-limit")),
+            "{:?}",
+            world.machine.warned
+        );
+        for _ in 0..30 {
+            turn(&mut world, &mut follower);
+        }
+        assert!(follower.has_loaded, "the next one has its snapshot");
+        assert_eq!(follower.difference(&held(&mut world)), None);
+    }
+}
