@@ -48,6 +48,8 @@ pub(crate) struct Unit {
     pub(crate) place: (u32, u32),
     /// Every lane has the same at this place, and once is enough.
     pub(crate) is_common: bool,
+    /// It is no part of its transaction, but came about when that looked: keys whose time had come.
+    pub(crate) is_aside: bool,
     pub(crate) command_count: usize,
     pub(crate) stretches: Vec<Stretch>,
 }
@@ -156,7 +158,9 @@ impl Feed {
             None => ((0, 0), std::mem::take(&mut self.is_between)),
         };
         let units = &mut self.current().units;
-        if is_between || units.last().is_none_or(|unit| unit.place != place || unit.is_common) {
+        if is_between
+            || units.last().is_none_or(|unit| unit.place != place || unit.is_common || unit.is_aside)
+        {
             units.push(Unit { place, ..Unit::default() });
         }
         units.last_mut().expect("just made sure of")
@@ -212,7 +216,13 @@ impl Feed {
         stretch.content.put(&self.scratch);
         let size = self.scratch.len();
         let record = self.current();
-        record.units.push(Unit { place, is_common: true, command_count: 1, stretches: vec![stretch] });
+        record.units.push(Unit {
+            place,
+            is_common: true,
+            is_aside: false,
+            command_count: 1,
+            stretches: vec![stretch],
+        });
         record.size += size;
     }
 
@@ -306,10 +316,14 @@ impl Keyspace {
             if db < database_count {
                 feed.scratch.clear();
                 command(&mut feed.scratch, &[b"DEL", &key]);
-                // Each by itself.
-                feed.is_between = true;
-                feed.add(Written { db, split: feed.scratch.len(), rope: None });
-                feed.is_between = true;
+                let mut unit = Unit { is_aside: true, command_count: 1, ..Unit::default() };
+                let mut stretch = Stretch { db, ..Stretch::default() };
+                stretch.content.put(&feed.scratch);
+                unit.stretches.push(stretch);
+                let size = feed.scratch.len();
+                let record = feed.current();
+                record.units.push(unit);
+                record.size += size;
             }
         }
     }

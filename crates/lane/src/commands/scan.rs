@@ -6,7 +6,7 @@ use store::{Budget, Entry};
 use wire::glob::{Case, Match, Verdict};
 use wire::number::parse_i64;
 use wire::reply;
-use wire::route::SLOTS;
+use wire::route::{SLOTS, Slot};
 
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, State, Step};
@@ -86,7 +86,7 @@ impl Walk {
     /// Goes on until the budget is spent or `is_enough`, and says whether it is over.
     fn advance(
         &mut self,
-        space: &Keyspace,
+        space: &mut Keyspace,
         db: u16,
         filter: &Filter<'_>,
         budget: &mut Budget,
@@ -119,11 +119,21 @@ impl Walk {
             // One bucket, or one run of empty partitions.
             let mut one = Budget::new(1, u32::MAX);
             let mut cost = (1, 0);
-            let cursor = self.cursor;
-            self.cursor = space.shard.scan(db, cursor, space.now.unix_ms, &mut one, &mut |key, entry| {
+            let (cursor, now_ms) = (self.cursor, space.now.unix_ms);
+            // Keys whose time has come are taken out by whoever looks if housekeeping does not.
+            let mut lapsed = Vec::new();
+            let since_ms = if space.shard.expires_actively() { now_ms } else { i64::MIN };
+            self.cursor = space.shard.scan(db, cursor, since_ms, &mut one, &mut |key, entry| {
                 cost = (cost.0 + 1, cost.1 + key.len());
-                self.meet(key, entry, filter);
+                if entry.expires_at().is_some_and(|at| at <= now_ms) {
+                    lapsed.push(key.to_vec());
+                } else {
+                    self.meet(key, entry, filter);
+                }
             });
+            for key in &lapsed {
+                space.lapse(&space.shard.key(db, Slot::of(key).number(), key));
+            }
             self.step_count += 1;
             self.has_ended = self.cursor == 0;
             budget.spend(cost.0, cost.1);
@@ -253,7 +263,7 @@ pub(crate) fn random_key(
             return Step::Done;
         }
         let bytes = entry.key().to_vec();
-        let key = space.shard.key(call.db, wire::route::Slot::of(&bytes).number(), &bytes);
+        let key = space.shard.key(call.db, Slot::of(&bytes).number(), &bytes);
         space.lapse(&key);
     }
 }

@@ -517,7 +517,10 @@ impl Control {
         while let Some(merged) = self.replication.merger.take() {
             match merged {
                 Merged::Apart(units) => units.into_iter().for_each(|unit| self.replication.write(vec![unit])),
-                Merged::Together(units) => self.replication.write(units),
+                Merged::Together(aside, units) => {
+                    aside.into_iter().for_each(|unit| self.replication.write(vec![unit]));
+                    self.replication.write(units);
+                }
                 Merged::Sync(sync) => self.cut(sync, now),
             }
         }

@@ -408,7 +408,7 @@ fn replicas_become_what_the_server_is() {
 
 /// A server with a replica that has loaded its snapshot.
 fn followed(lane_count: u16) -> (World, Follower) {
-    let mut world = World::new(lane_count);
+    let mut world = World::with(lane_count, &[("enable-debug-command", "yes")]);
     let client = world.connect();
     let mut follower = Follower::new(&mut world, client, true);
     turn(&mut world, &mut follower);

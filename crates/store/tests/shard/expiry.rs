@@ -204,7 +204,8 @@ fn keys_that_went_without_a_command_are_told() {
         assert_eq!(told.len() as u64, if db == BESIDE { 0 } else { evicted });
         assert!(told.iter().all(|(told, _)| *told == db));
     }
-    world.shard.lapse(&world.shard.key(1, 63, b"h10"), start + 300);
+    let lapsing = world.shard.key(1, 63, b"h14");
+    assert!(world.shard.lapse(&lapsing, start + 300));
     world.shard.follow(false);
     world.shard.follow(true);
     assert!(told(&mut world).is_empty(), "what was on record is forgotten");

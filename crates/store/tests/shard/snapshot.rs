@@ -2,7 +2,7 @@
 
 use crate::world::{BESIDE, REGION, Random, World, partition_of, read};
 use std::collections::BTreeMap;
-use store::{Budget, Effect, Entry, Expiry, Full, ImageValue, Key, NewValue, Policy, Value};
+use store::{Budget, Effect, Entry, Evicted, Expiry, Full, ImageValue, Key, Mark, NewValue, Policy, Value};
 
 /// Values and ends by database and key.
 type Keys = BTreeMap<(u16, Vec<u8>), (Vec<u8>, Option<i64>)>;
@@ -297,6 +297,22 @@ fn flushed_keys_belong_to_the_time_of_the_flush() {
     Delivered::default().finish(&mut world, &beginning);
 }
 
+/// A database of which the walk has seen a part is emptied: it goes on with the next one from its beginning.
+#[test]
+fn a_database_is_emptied_under_the_walk() {
+    let mut world = World::new(2, 1, REGION);
+    for number in 0..if cfg!(miri) { 40 } else { 400 } {
+        // All in partition 0.
+        let bytes = format!("key:{number}0").into_bytes();
+        [0, 1].into_iter().for_each(|db| set(&mut world, db, &bytes, b"value"));
+    }
+    let beginning = begin(&mut world);
+    let mut delivered = Delivered::default();
+    (0..2).for_each(|_| assert!(delivered.walk(&mut world, Budget::new(1, 1))));
+    world.commit(Effect::FlushPartition { db: 0, partition: 0 });
+    delivered.finish(&mut world, &beginning);
+}
+
 /// A long value that is written to in place, replaced, removed: the image's is as it was, and its bytes come back when it is
 /// given back.
 #[test]
@@ -332,6 +348,46 @@ fn the_rope_of_an_image_stays_as_it_was() {
     assert_eq!(world.shard.memory().retired, 0);
 }
 
+/// What housekeeping and eviction copy into images counts for their budgets: they remove no more keys than that allows, but for
+/// those of a bucket.
+#[test]
+fn images_are_paid_for() {
+    const COUNT: u64 = 60;
+    const SIZE: u32 = 1_000;
+    let check = |remove: &dyn Fn(&mut World)| {
+        let mut world = World::new(4, 1, REGION);
+        world.drain();
+        let end = world.now_ms + 5;
+        for number in 0..COUNT {
+            let bytes = format!("h{number}").into_bytes();
+            let key = world.shard.key(0, 63, &bytes);
+            let value = NewValue::Bytes(&[1; SIZE as usize]);
+            world.commit(Effect::Set { key, value, expiry: Expiry::At(end) });
+        }
+        let beginning = begin(&mut world);
+        remove(&mut world);
+        let mut delivered = Delivered::default();
+        delivered.take_images(&mut world);
+        assert!((10..=10 + 12).contains(&delivered.imaged), "{} images in a step", delivered.imaged);
+        delivered.finish(&mut world, &beginning);
+    };
+    // A share of `tend` is half of its budget.
+    let budget = || Budget::new(9_999, 20 * SIZE);
+    check(&|world| {
+        world.shard.tend(world.now_ms + 5, &mut budget(), &|_, _| false);
+    });
+    check(&|world| {
+        world.commit(Effect::FlushPartition { db: 0, partition: 63 });
+        world.shard.tend(world.now_ms, &mut budget(), &|_, _| false);
+    });
+    check(&|world| {
+        let mut budget = Budget::new(9_999, 10 * SIZE);
+        let evicted =
+            world.shard.evict(Policy::AllKeysLru, Some(0), 0, &mut || 7, &mut budget, &|_, _| false);
+        assert_eq!(evicted, Evicted::More);
+    });
+}
+
 /// Each effect on its own, before the walk and behind it.
 #[test]
 fn every_effect_leaves_an_image_once() {
@@ -342,7 +398,8 @@ fn every_effect_leaves_an_image_once() {
     let check = |value: &[u8], expiry: Expiry, change: &dyn Fn(&mut World)| {
         let before = |world: &mut World| {
             let key = world.shard.key(0, 63, b"h");
-            world.commit(Effect::Set { key, value: NewValue::Bytes(value), expiry });
+            let mark = Mark { cas: 1, bits: 0, flags: 9 };
+            world.commit(Effect::SetDocument { key, value: NewValue::Bytes(value), mark, expiry });
         };
         let mut world = World::new(1, 1, 8 << 20);
         before(&mut world);
@@ -379,6 +436,7 @@ fn every_effect_leaves_an_image_once() {
                 check(value, expiry, &|world| commit(world, |key| Effect::Expire { key, at }));
             }
         }
+        check(value, end, &|world| commit(world, |key| Effect::Mark { key, cas: 7, bits: 1 }));
         check(value, end, &|world| {
             let key = world.shard.key(0, 63, b"h");
             world.shard.lapse(&key, 1_800_000_000_000);

@@ -8,8 +8,8 @@ use crate::feed::{Record, Unit, Whose};
 pub(super) enum Merged {
     /// Each of these is carried out by itself.
     Apart(Vec<Unit>),
-    /// All of these are carried out at once.
-    Together(Vec<Unit>),
+    /// Each of the first is carried out by itself, then all of the others at once.
+    Together(Vec<Unit>, Vec<Unit>),
     /// Here a snapshot begins.
     Sync(u64),
 }
@@ -92,7 +92,9 @@ fn together(records: Vec<Record>) -> Merged {
     let mut units: Vec<Unit> = records.into_iter().flat_map(|record| record.units).collect();
     units.sort_by_key(|unit| unit.place);
     units.dedup_by(|unit, before| unit.is_common && before.is_common && unit.place == before.place);
-    Merged::Together(units)
+    // A transaction that looks at a key whose time has come finds none: that it has gone comes before.
+    let (aside, inside) = units.into_iter().partition(|unit| unit.is_aside);
+    Merged::Together(aside, inside)
 }
 
 #[cfg(test)]
@@ -119,7 +121,7 @@ mod tests {
 
     fn places(merged: Option<Merged>) -> Vec<(u32, u32)> {
         match merged {
-            Some(Merged::Apart(units) | Merged::Together(units)) => {
+            Some(Merged::Apart(units) | Merged::Together(_, units)) => {
                 units.iter().map(|unit| unit.place).collect()
             }
             _ => panic!("commands are next"),
