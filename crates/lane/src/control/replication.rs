@@ -9,14 +9,11 @@
 //! fast as its replica takes it. What a replica has not taken is bounded by `client-output-buffer-limit replica`.
 
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use wire::client::command;
 use wire::command::Id;
 use wire::number::{format_i64, parse_i64};
-use wire::rdb::crc::Crc64;
-use wire::rdb::file;
 use wire::reply;
 
 use super::{Asker, Begun, Control, Machine};
@@ -29,14 +26,16 @@ use crate::request::Args;
 
 mod log;
 mod merge;
+mod seen;
+mod sync;
 
 use log::Log;
 use merge::{Merged, Merger};
+use seen::Waiter;
+use sync::Syncing;
 
 /// Bytes that may be on the way to a replica, or in its connection's output.
 const WINDOW_SIZE: usize = 1024 * 1024;
-/// Bytes of a snapshot that wait for their replica before lanes are asked for more.
-const AHEAD_SIZE: usize = 1024 * 1024;
 /// How often replicas are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -53,6 +52,15 @@ enum Stage {
     /// It has been sent all of it, and has not said yet that it has it.
     Settles,
     Follows,
+    /// It wanted the snapshot alone, and has been sent all of it.
+    HasAll,
+}
+
+impl Stage {
+    /// Whether what the stream has had since its position is still to be sent to it.
+    fn is_owed_stream(self) -> bool {
+        matches!(self, Stage::Loads | Stage::Settles | Stage::Follows)
+    }
 }
 
 struct Replica {
@@ -67,6 +75,8 @@ struct Replica {
     takes_any_length: bool,
     /// It says how far it has come. One that has said SYNC does not.
     acknowledges: bool,
+    /// It wants what there is, and not what changes.
+    wants_snapshot_only: bool,
     stage: Stage,
     /// What stands before the stream: the answer and the snapshot.
     ahead: VecDeque<Arc<Vec<u8>>>,
@@ -86,7 +96,7 @@ struct Replica {
 impl Replica {
     /// Bytes that wait for it.
     fn unread(&self, log: &Log) -> u64 {
-        let stream = if self.stage == Stage::Waits { 0 } else { log.end() - self.position };
+        let stream = if self.stage.is_owed_stream() { log.end() - self.position } else { 0 };
         stream + self.ahead_size as u64
     }
 
@@ -102,37 +112,6 @@ impl Replica {
     fn is_good(&self, now: Now, lag_s_max: u64) -> bool {
         self.stage == Stage::Follows && self.lag_s(now) <= lag_s_max
     }
-}
-
-/// The snapshot that is made.
-struct Syncing {
-    sync: u64,
-    /// Whose it is; none if nobody wants it any more.
-    client: Option<(u16, u64)>,
-    /// By lane: all of it is here.
-    are_over: Vec<bool>,
-    /// By lane: it has been asked for a piece.
-    are_asked: Vec<bool>,
-    has_begun: bool,
-    crc: Crc64,
-    /// What ends a snapshot whose length is not known beforehand.
-    mark: String,
-    /// A snapshot whose length has to be known, until it is.
-    held: Vec<Vec<u8>>,
-    held_size: usize,
-    /// The order to forget it.
-    ending: Option<u64>,
-}
-
-/// Who has said WAIT.
-struct Waiter {
-    asker: Asker,
-    count: u64,
-    /// The newest record when it asked.
-    number: u64,
-    /// The end of the stream when that was in it.
-    offset: Option<u64>,
-    until_ns: Option<u64>,
 }
 
 /// What the control thread knows of replicas.
@@ -231,6 +210,7 @@ impl Control {
             port: announced.port,
             takes_any_length: announced.takes_any_length,
             acknowledges: is_psync,
+            wants_snapshot_only: announced.wants_snapshot_only,
             stage: Stage::Waits,
             ahead: VecDeque::new(),
             ahead_size: 0,
@@ -282,10 +262,16 @@ impl Control {
     /// Closes a replica's connection: it comes again, and begins anew.
     fn cut_replica(&mut self, lane: u16, client: u64, why: &str, now: Now, machine: &mut impl Machine) {
         let Some(replica) = self.replication.replica(lane, client) else { return };
-        let filter = Filter { ids: Some(vec![replica.id]), ..Filter::default() };
         machine.warn(&format!("replica {}:{} is disconnected: {why}", replica.ip, replica.port));
-        self.give(lane..lane + 1, &Order::Kill(Arc::new(filter)), None);
+        let id = replica.id;
+        self.close_replica(lane, id);
         self.end_replica(lane, client, now, machine);
+    }
+
+    /// Has a lane close a client's connection.
+    fn close_replica(&mut self, lane: u16, id: u64) {
+        let filter = Filter { ids: Some(vec![id]), ..Filter::default() };
+        self.give(lane..lane + 1, &Order::Kill(Arc::new(filter)), None);
     }
 
     /// REPLCONF ACK.
@@ -335,177 +321,6 @@ impl Control {
         self.give(0..self.lane_count, &Order::EndFeed { epoch }, None);
     }
 
-    // ---- snapshots
-
-    /// Begins the next replica's snapshot, unless there is one on its way.
-    fn begin_snapshot(&mut self) {
-        if let Some(Syncing { ending: Some(ticket), .. }) = &self.replication.syncing
-            && !self.gathers.contains_key(ticket)
-        {
-            self.replication.syncing = None;
-        }
-        if self.replication.syncing.is_some() {
-            return;
-        }
-        let Some(replica) = self.replication.replicas.iter_mut().find(|it| it.stage == Stage::Waits) else {
-            return;
-        };
-        replica.stage = Stage::Cuts;
-        replica.position = self.replication.log.end();
-        let (lane, client) = (replica.lane, replica.client);
-        if !std::mem::replace(&mut self.replication.is_fed, true) {
-            self.replication.epoch += 1;
-            self.replication.merger = Merger::default();
-        }
-        self.replication.sync_newest += 1;
-        let (sync, epoch) = (self.replication.sync_newest, self.replication.epoch);
-        let count = usize::from(self.lane_count);
-        self.replication.syncing = Some(Syncing {
-            sync,
-            client: Some((lane, client)),
-            are_over: vec![false; count],
-            are_asked: vec![false; count],
-            has_begun: false,
-            crc: Crc64::default(),
-            mark: String::new(),
-            held: Vec::new(),
-            held_size: 0,
-            ending: None,
-        });
-        self.give(lane..lane + 1, &Order::Sync { sync, epoch }, None);
-    }
-
-    /// All lanes have begun a snapshot: the stream goes on from here for its replica.
-    fn cut(&mut self, sync: u64, now: Now) {
-        let Replication { syncing, replicas, log, selected, .. } = &mut self.replication;
-        let Some(syncing) = syncing.as_mut().filter(|syncing| syncing.sync == sync) else { return };
-        syncing.has_begun = true;
-        *selected = None;
-        log.seal();
-        let Some((lane, client)) = syncing.client else { return };
-        let Some(replica) = replicas.iter_mut().find(|it| it.lane == lane && it.client == client) else {
-            return;
-        };
-        replica.stage = Stage::Loads;
-        replica.position = log.end();
-        let mut head = Vec::new();
-        if replica.acknowledges {
-            head.extend(format!("+FULLRESYNC {} {}\r\n", self.settings.run_id, log.end()).into_bytes());
-        }
-        if replica.takes_any_length {
-            // No snapshot ends like that by chance: nobody knows the run's name and the mark's number beforehand.
-            syncing.mark = mark(&self.settings.run_id, sync, now);
-            head.extend(format!("$EOF:{}\r\n", syncing.mark).into_bytes());
-        }
-        replica.push(head);
-        let mut first = Vec::new();
-        let (seconds, offset) = (now.unix_ms / 1000, log.end());
-        file::put_head(
-            &mut first,
-            &[
-                ("redis-ver", b"7.0.15"),
-                ("redis-bits", b"64"),
-                ("ctime", format_i64(seconds).as_bytes()),
-                ("repl-stream-db", b"0"),
-                ("repl-id", self.settings.run_id.as_bytes()),
-                ("repl-offset", offset.to_string().as_bytes()),
-            ],
-        );
-        self.add_piece(first);
-    }
-
-    /// Appends to the snapshot.
-    fn add_piece(&mut self, piece: Vec<u8>) {
-        let Replication { syncing, replicas, .. } = &mut self.replication;
-        let Some(syncing) = syncing else { return };
-        let Some((lane, client)) = syncing.client else { return };
-        let Some(replica) = replicas.iter_mut().find(|it| it.lane == lane && it.client == client) else {
-            return;
-        };
-        syncing.crc.update(&piece);
-        if replica.takes_any_length {
-            replica.push(piece);
-        } else {
-            syncing.held_size += piece.len();
-            syncing.held.push(piece);
-        }
-    }
-
-    /// A lane's piece of a snapshot.
-    pub(super) fn hear_piece(&mut self, lane: u16, sync: u64, mut content: Content, is_over: bool) {
-        let Some(syncing) = self.replication.syncing.as_mut().filter(|syncing| syncing.sync == sync) else {
-            return;
-        };
-        syncing.are_asked[usize::from(lane)] = false;
-        syncing.are_over[usize::from(lane)] |= is_over;
-        let is_whole = syncing.are_over.iter().all(|is_over| *is_over);
-        let mut piece = Vec::with_capacity(content.size());
-        flatten(&mut content, &mut piece);
-        self.add_piece(piece);
-        if is_whole && self.replication.syncing.as_ref().is_some_and(|syncing| syncing.ending.is_none()) {
-            self.end_snapshot();
-        }
-    }
-
-    /// All of it is here.
-    fn end_snapshot(&mut self) {
-        self.add_piece(vec![file::END]);
-        let Some(syncing) = self.replication.syncing.take() else { return };
-        let Some((lane, client)) = syncing.client else { return };
-        let Some(replica) = self.replication.replica(lane, client) else { return };
-        let sum = syncing.crc.value().to_le_bytes();
-        if replica.takes_any_length {
-            replica.push([&sum, syncing.mark.as_bytes()].concat());
-        } else {
-            replica.push(format!("${}\r\n", syncing.held_size + sum.len()).into_bytes());
-            syncing.held.into_iter().for_each(|piece| replica.push(piece));
-            replica.push(sum.to_vec());
-        }
-        // One that reads until the mark may read too far: it is sent nothing before it says that it has it all.
-        replica.stage =
-            if replica.acknowledges && replica.takes_any_length { Stage::Settles } else { Stage::Follows };
-    }
-
-    /// Nobody wants the snapshot that is made: lanes finish with it by themselves.
-    fn abandon_snapshot(&mut self) {
-        let Some(syncing) = &mut self.replication.syncing else { return };
-        if syncing.ending.is_some() {
-            return;
-        }
-        (syncing.client, syncing.held) = (None, Vec::new());
-        // Lanes that have not begun yet will, and then end.
-        if syncing.has_begun {
-            let sync = syncing.sync;
-            let ticket = self.give(0..self.lane_count, &Order::EndSnapshot { sync }, None);
-            self.replication.syncing.as_mut().expect("just seen").ending = Some(ticket);
-        }
-    }
-
-    /// Asks lanes for pieces of the snapshot as long as its replica takes them.
-    fn ask_for_pieces(&mut self) {
-        let Replication { syncing, replicas, .. } = &mut self.replication;
-        let Some(syncing) = syncing.as_mut().filter(|it| it.has_begun && it.ending.is_none()) else { return };
-        let Some((lane, client)) = syncing.client else { return self.abandon_snapshot() };
-        let replica = replicas.iter().find(|it| it.lane == lane && it.client == client);
-        if replica.is_none_or(|replica| replica.ahead_size >= AHEAD_SIZE) {
-            return;
-        }
-        let sync = syncing.sync;
-        let lanes: Vec<u16> = (0..)
-            .zip(syncing.are_over.iter().zip(&mut syncing.are_asked))
-            .filter_map(|(lane, (is_over, is_asked))| {
-                let asks = !*is_over && !*is_asked;
-                *is_asked |= asks;
-                asks.then_some(lane)
-            })
-            .collect();
-        for lane in lanes {
-            self.give(lane..lane + 1, &Order::Walk { sync }, None);
-        }
-    }
-
-    // ---- each turn
-
     /// Goes on with replicas: merges what lanes have told, sends what there is room for, looks after the slow and the silent.
     pub(super) fn tend_replicas(&mut self, now: Now, machine: &mut impl Machine) {
         if self.replication.replicas.is_empty()
@@ -538,7 +353,8 @@ impl Control {
         }
         let log = &mut self.replication.log;
         let backlog_size = self.config.value("repl-backlog-size").parse().unwrap_or(0);
-        let needed = self.replication.replicas.iter().map(|replica| replica.position).min();
+        let owed = self.replication.replicas.iter().filter(|replica| replica.stage.is_owed_stream());
+        let needed = owed.map(|replica| replica.position).min();
         log.trim(needed.unwrap_or(u64::MAX).min(log.end().saturating_sub(backlog_size)));
         self.judge_replicas(now);
     }
@@ -600,7 +416,7 @@ impl Control {
         }
         let is_silent = |replica: &Replica| match replica.stage {
             Stage::Waits | Stage::Cuts => false,
-            Stage::Loads | Stage::Settles => {
+            Stage::Loads | Stage::Settles | Stage::HasAll => {
                 timeout_ns < now.mono_ns.saturating_sub(replica.moved_ns.max(replica.acked_ns))
             }
             Stage::Follows => {
@@ -616,6 +432,15 @@ impl Control {
             .collect();
         for (lane, client) in silent {
             self.cut_replica(lane, client, "nothing was heard of it for repl-timeout", now, machine);
+        }
+        let done = self.replication.replicas.iter().filter(|replica| replica.stage == Stage::HasAll);
+        let done: Vec<(u16, u64, u64)> = done
+            .filter(|replica| replica.ahead.is_empty() && replica.under_way == 0)
+            .map(|replica| (replica.lane, replica.client, replica.id))
+            .collect();
+        for (lane, client, id) in done {
+            self.close_replica(lane, id);
+            self.end_replica(lane, client, now, machine);
         }
     }
 
@@ -639,162 +464,4 @@ impl Control {
             self.cut_replica(lane, client, why, now, machine);
         }
     }
-
-    // ---- who is there
-
-    fn good_count(&self, now: Now) -> u64 {
-        let lag_s_max = self.config.value("min-replicas-max-lag").parse().unwrap_or(0);
-        let good = self.replication.replicas.iter().filter(|replica| replica.is_good(now, lag_s_max));
-        good.count() as u64
-    }
-
-    /// Whether there are as many as `min-replicas-to-write` wants.
-    pub(super) fn lacks_replicas(&self, now: Now) -> bool {
-        let number = |name: &str| self.config.value(name).parse::<u64>().unwrap_or(0);
-        let wanted = number("min-replicas-to-write");
-        // As in Redis, a lag of 0 asks for none.
-        number("min-replicas-max-lag") > 0 && self.good_count(now) < wanted
-    }
-
-    fn judge_replicas(&mut self, now: Now) {
-        let lacks_replicas = self.lacks_replicas(now);
-        if lacks_replicas != self.settings.lacks_replicas {
-            self.settings.lacks_replicas = lacks_replicas;
-            let order = Order::Settings(Arc::new(self.settings.clone()));
-            self.give(0..self.lane_count, &order, None);
-        }
-    }
-
-    /// WAIT numreplicas timeout. Inside MULTI and scripts it does not wait.
-    pub(super) fn begin_wait(
-        &mut self,
-        asker: Asker,
-        question: &Question,
-        now: Now,
-        out: &mut Vec<u8>,
-    ) -> Begun {
-        let args = Args::Owned(&question.request);
-        let Some(count) = parse_i64(args.flat(1)) else {
-            reply::error(out, "ERR value is not an integer or out of range");
-            return Begun::Answered;
-        };
-        let timeout_ms = match parse_i64(args.flat(2)) {
-            None => {
-                reply::error(out, "ERR timeout is not an integer or out of range");
-                return Begun::Answered;
-            }
-            Some(ms) if ms < 0 => {
-                reply::error(out, "ERR timeout is negative");
-                return Begun::Answered;
-            }
-            Some(ms) => ms.unsigned_abs(),
-        };
-        let until_ns = match (asker.is_exec, timeout_ms) {
-            (true, _) => Some(now.mono_ns),
-            (false, 0) => None,
-            (false, ms) => Some(now.mono_ns.saturating_add(ms.saturating_mul(1_000_000))),
-        };
-        let count = u64::try_from(count).unwrap_or(0);
-        let number = self.board.newest_record();
-        self.replication.waiters.push(Waiter { asker, count, number, offset: None, until_ns });
-        Begun::Waits
-    }
-
-    fn answer_waiters(&mut self, now: Now) {
-        let Replication { waiters, merger, log, replicas, is_fed, .. } = &mut self.replication;
-        let (mut answers, mut asks) = (Vec::new(), false);
-        waiters.retain_mut(|waiter| {
-            if waiter.offset.is_none() && (!*is_fed || merger.has_passed(waiter.number) || waiter.number == 0)
-            {
-                waiter.offset = Some(log.end());
-                asks = true;
-            }
-            let has = |replica: &&Replica| {
-                replica.stage == Stage::Follows && waiter.offset.is_some_and(|offset| offset <= replica.acked)
-            };
-            let count = replicas.iter().filter(has).count() as u64;
-            let is_over = waiter.offset.is_some() && waiter.count <= count
-                || waiter.until_ns.is_some_and(|until_ns| until_ns <= now.mono_ns);
-            if is_over {
-                answers.push((waiter.asker, count));
-            }
-            !is_over
-        });
-        if asks && !waiters.is_empty() && !replicas.is_empty() {
-            log.write(|out| command(out, &[b"REPLCONF", b"GETACK", b"*"]));
-        }
-        for (asker, count) in answers {
-            let mut out = Vec::new();
-            reply::integer(&mut out, i64::try_from(count).expect("replicas are few"));
-            self.answer(asker, &out);
-        }
-    }
-
-    /// A client that waits has gone.
-    pub(super) fn forget_waiter(&mut self, lane: u16, client: u64) {
-        self.replication.waiters.retain(|waiter| waiter.asker.lane != lane || waiter.asker.client != client);
-    }
-
-    /// ROLE: the offset, and replicas with theirs.
-    pub(super) fn role(&self, out: &mut Vec<u8>) {
-        let Replication { replicas, log, .. } = &self.replication;
-        let following = || replicas.iter().filter(|replica| replica.stage == Stage::Follows);
-        let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
-        reply::array(out, 3);
-        reply::bulk(out, b"master");
-        reply::integer(out, offset(log.end()));
-        reply::array(out, following().count());
-        for replica in following() {
-            reply::array(out, 3);
-            reply::bulk(out, replica.ip.as_bytes());
-            reply::bulk(out, replica.port.to_string().as_bytes());
-            reply::bulk(out, replica.acked.to_string().as_bytes());
-        }
-    }
-
-    /// Lines of INFO about replicas.
-    pub(super) fn replication_lines(&self, now: Now) -> String {
-        let Replication { replicas, log, is_fed, .. } = &self.replication;
-        let mut text = String::new();
-        let value = |name: &str| self.config.value(name);
-        let put = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
-            write!(text, "{name}:{value}\r\n").expect("a string takes all");
-        };
-        put(&mut text, "role", &"master");
-        put(&mut text, "connected_slaves", &replicas.len());
-        if value("min-replicas-to-write") != "0" && value("min-replicas-max-lag") != "0" {
-            put(&mut text, "min_slaves_good_slaves", &self.good_count(now));
-        }
-        for (at, replica) in replicas.iter().enumerate() {
-            let state = match replica.stage {
-                Stage::Waits | Stage::Cuts => "wait_bgsave",
-                Stage::Loads | Stage::Settles => "send_bulk",
-                Stage::Follows => "online",
-            };
-            let Replica { ip, port, acked, .. } = replica;
-            let lag = replica.lag_s(now);
-            write!(text, "slave{at}:ip={ip},port={port},state={state},offset={acked},lag={lag}\r\n")
-                .expect("a string takes all");
-        }
-        put(&mut text, "master_failover_state", &"no-failover");
-        put(&mut text, "master_replid", &self.settings.run_id);
-        put(&mut text, "master_replid2", &"0".repeat(40));
-        put(&mut text, "master_repl_offset", &log.end());
-        put(&mut text, "second_repl_offset", &-1);
-        put(&mut text, "repl_backlog_active", &u8::from(*is_fed));
-        put(&mut text, "repl_backlog_size", &value("repl-backlog-size"));
-        put(&mut text, "repl_backlog_first_byte_offset", &if *is_fed { log.start() + 1 } else { 0 });
-        put(&mut text, "repl_backlog_histlen", &(log.end() - log.start()));
-        text
-    }
-}
-
-/// Forty hexadecimal digits that no snapshot holds by chance.
-fn mark(run_id: &str, sync: u64, now: Now) -> String {
-    let mut crc = Crc64::default();
-    crc.update(run_id.as_bytes());
-    crc.update(&now.mono_ns.to_le_bytes());
-    let first = crc.value();
-    crc.update(&sync.to_le_bytes());
-    format!("{first:016x}{:016x}{:08x}", crc.value(), sync & 0xffff_ffff)
 }

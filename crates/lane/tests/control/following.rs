@@ -588,6 +588,83 @@ fn who_is_there_is_shown() {
     assert_eq!(world.ask(&client, "SET a 4"), "+OK\r\n");
 }
 
+/// `redis-cli --rdb` wants a snapshot and nothing else.
+#[test]
+fn a_backup_is_a_snapshot_alone() {
+    for lane_count in [1, 3] {
+        let (mut world, mut other) = followed(lane_count);
+        let client = world.connect();
+        world.ask(&client, "MSET a 1 b 2 c 3");
+        let backup = world.connect_at(usize::from(lane_count) - 1);
+        assert_eq!(world.ask(&backup, "REPLCONF capa eof rdb-only 1"), "+OK\r\n");
+        let mut backup = Follower::new(&mut world, backup, true);
+        turn(&mut world, &mut backup);
+        world.ask(&client, "SET d 4");
+        for _ in 0..60 {
+            turn(&mut world, &mut backup);
+            other.go_on();
+        }
+        assert_eq!(backup.log, [""; 0], "it is sent nothing more");
+        assert_eq!(backup.databases[&0].len(), 3);
+        assert!(backup.client.at_end(), "and it is let go");
+        assert_eq!(other.difference(&held(&mut world)), None);
+    }
+}
+
+/// A replica may go at any time, also while its snapshot is made: the next one gets its own.
+#[test]
+fn a_snapshot_that_nobody_wants_any_more_is_no_hindrance() {
+    for lane_count in [1, 3] {
+        for rounds in 0..12 {
+            let mut world = World::new(lane_count);
+            let client = world.connect();
+            for number in 0..40 {
+                world.ask(&client, &format!("SET k{number} {}", "v".repeat(9000)));
+            }
+            let first = world.connect_small(usize::from(lane_count) - 1, 10_000);
+            let mut asked = Vec::new();
+            wire::client::command(&mut asked, &[b"PSYNC", b"?", b"-1"]);
+            first.write(&asked);
+            (0..rounds).for_each(|_| world.round(1_000_000));
+            first.cut();
+            drop(first);
+            world.ask(&client, "SET k7 other");
+            let next = world.connect();
+            let mut next = Follower::new(&mut world, next, true);
+            for _ in 0..20 {
+                turn(&mut world, &mut next);
+            }
+            assert!(next.has_loaded, "after {rounds} rounds on {lane_count} lanes");
+            world.ask(&client, "SET k8 other");
+            turn(&mut world, &mut next);
+            assert_eq!(next.difference(&held(&mut world)), None);
+        }
+    }
+}
+
+/// On a lane's own port FLUSHALL empties that lane, which no command says: replicas come again.
+#[test]
+fn what_cant_be_told_makes_replicas_begin_anew() {
+    let (mut world, mut follower) = followed(3);
+    let client = world.connect();
+    world.ask(&client, "MSET a 1 b 2 c 3 d 4 e 5");
+    turn(&mut world, &mut follower);
+    let own = world.connect_to(1);
+    assert_eq!(world.ask(&own, "FLUSHALL"), "+OK\r\n");
+    turn(&mut world, &mut follower);
+    assert!(follower.client.at_end());
+    let again = world.connect();
+    let id = "0123456789abcdef0123456789abcdef01234567";
+    let reply = world.ask(&again, &format!("PSYNC {id} {}", follower.offset + 1));
+    assert!(reply.starts_with("+FULLRESYNC "), "{reply}");
+    let next = world.connect();
+    let mut next = Follower::new(&mut world, next, false);
+    turn(&mut world, &mut next);
+    world.ask(&client, "SET a 2");
+    turn(&mut world, &mut next);
+    assert_eq!(next.difference(&held(&mut world)), None);
+}
+
 /// One that does not take its snapshot, or what changes, is cut off; others and whoever writes notice nothing.
 #[test]
 fn a_replica_that_reads_nothing_is_cut_off() {

@@ -1,0 +1,173 @@
+//! How far replicas are: WAIT, `min-replicas-to-write`, and what is shown of them.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use wire::client::command;
+use wire::number::parse_i64;
+use wire::reply;
+
+use super::super::{Asker, Begun, Control};
+use super::{Replica, Replication, Stage};
+use crate::Now;
+use crate::admin::{Order, Question};
+use crate::request::Args;
+
+/// Who has said WAIT.
+pub(super) struct Waiter {
+    asker: Asker,
+    count: u64,
+    /// The newest record when it asked.
+    number: u64,
+    /// The end of the stream when that was in it.
+    offset: Option<u64>,
+    pub(super) until_ns: Option<u64>,
+}
+
+impl Control {
+    fn good_count(&self, now: Now) -> u64 {
+        let lag_s_max = self.config.value("min-replicas-max-lag").parse().unwrap_or(0);
+        let good = self.replication.replicas.iter().filter(|replica| replica.is_good(now, lag_s_max));
+        good.count() as u64
+    }
+
+    /// Whether there are as many as `min-replicas-to-write` wants.
+    pub(in crate::control) fn lacks_replicas(&self, now: Now) -> bool {
+        let number = |name: &str| self.config.value(name).parse::<u64>().unwrap_or(0);
+        let wanted = number("min-replicas-to-write");
+        // As in Redis, a lag of 0 asks for none.
+        number("min-replicas-max-lag") > 0 && self.good_count(now) < wanted
+    }
+
+    pub(super) fn judge_replicas(&mut self, now: Now) {
+        let lacks_replicas = self.lacks_replicas(now);
+        if lacks_replicas != self.settings.lacks_replicas {
+            self.settings.lacks_replicas = lacks_replicas;
+            let order = Order::Settings(Arc::new(self.settings.clone()));
+            self.give(0..self.lane_count, &order, None);
+        }
+    }
+
+    /// WAIT numreplicas timeout. Inside MULTI and scripts it does not wait.
+    pub(in crate::control) fn begin_wait(
+        &mut self,
+        asker: Asker,
+        question: &Question,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Begun {
+        let args = Args::Owned(&question.request);
+        let Some(count) = parse_i64(args.flat(1)) else {
+            reply::error(out, "ERR value is not an integer or out of range");
+            return Begun::Answered;
+        };
+        let timeout_ms = match parse_i64(args.flat(2)) {
+            None => {
+                reply::error(out, "ERR timeout is not an integer or out of range");
+                return Begun::Answered;
+            }
+            Some(ms) if ms < 0 => {
+                reply::error(out, "ERR timeout is negative");
+                return Begun::Answered;
+            }
+            Some(ms) => ms.unsigned_abs(),
+        };
+        let until_ns = match (asker.is_exec, timeout_ms) {
+            (true, _) => Some(now.mono_ns),
+            (false, 0) => None,
+            (false, ms) => Some(now.mono_ns.saturating_add(ms.saturating_mul(1_000_000))),
+        };
+        let count = u64::try_from(count).unwrap_or(0);
+        let number = self.board.newest_record();
+        self.replication.waiters.push(Waiter { asker, count, number, offset: None, until_ns });
+        Begun::Waits
+    }
+
+    pub(super) fn answer_waiters(&mut self, now: Now) {
+        let Replication { waiters, merger, log, replicas, is_fed, .. } = &mut self.replication;
+        let (mut answers, mut asks) = (Vec::new(), false);
+        waiters.retain_mut(|waiter| {
+            if waiter.offset.is_none() && (!*is_fed || merger.has_passed(waiter.number) || waiter.number == 0)
+            {
+                waiter.offset = Some(log.end());
+                asks = true;
+            }
+            let has = |replica: &&Replica| {
+                replica.stage == Stage::Follows && waiter.offset.is_some_and(|offset| offset <= replica.acked)
+            };
+            let count = replicas.iter().filter(has).count() as u64;
+            let is_over = waiter.offset.is_some() && waiter.count <= count
+                || waiter.until_ns.is_some_and(|until_ns| until_ns <= now.mono_ns);
+            if is_over {
+                answers.push((waiter.asker, count));
+            }
+            !is_over
+        });
+        if asks && !waiters.is_empty() && !replicas.is_empty() {
+            log.write(|out| command(out, &[b"REPLCONF", b"GETACK", b"*"]));
+        }
+        for (asker, count) in answers {
+            let mut out = Vec::new();
+            reply::integer(&mut out, i64::try_from(count).expect("replicas are few"));
+            self.answer(asker, &out);
+        }
+    }
+
+    /// A client that waits has gone.
+    pub(in crate::control) fn forget_waiter(&mut self, lane: u16, client: u64) {
+        self.replication.waiters.retain(|waiter| waiter.asker.lane != lane || waiter.asker.client != client);
+    }
+
+    /// ROLE: the offset, and replicas with theirs.
+    pub(in crate::control) fn role(&self, out: &mut Vec<u8>) {
+        let Replication { replicas, log, .. } = &self.replication;
+        let following = || replicas.iter().filter(|replica| replica.stage == Stage::Follows);
+        let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
+        reply::array(out, 3);
+        reply::bulk(out, b"master");
+        reply::integer(out, offset(log.end()));
+        reply::array(out, following().count());
+        for replica in following() {
+            reply::array(out, 3);
+            reply::bulk(out, replica.ip.as_bytes());
+            reply::bulk(out, replica.port.to_string().as_bytes());
+            reply::bulk(out, replica.acked.to_string().as_bytes());
+        }
+    }
+
+    /// Lines of INFO about replicas.
+    pub(in crate::control) fn replication_lines(&self, now: Now) -> String {
+        let Replication { replicas, log, is_fed, .. } = &self.replication;
+        let mut text = String::new();
+        let value = |name: &str| self.config.value(name);
+        let put = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
+            write!(text, "{name}:{value}\r\n").expect("a string takes all");
+        };
+        put(&mut text, "role", &"master");
+        put(&mut text, "connected_slaves", &replicas.len());
+        if value("min-replicas-to-write") != "0" && value("min-replicas-max-lag") != "0" {
+            put(&mut text, "min_slaves_good_slaves", &self.good_count(now));
+        }
+        for (at, replica) in replicas.iter().enumerate() {
+            let state = match replica.stage {
+                Stage::Waits | Stage::Cuts => "wait_bgsave",
+                Stage::Loads | Stage::Settles | Stage::HasAll => "send_bulk",
+                Stage::Follows => "online",
+            };
+            let Replica { ip, port, acked, .. } = replica;
+            let lag = replica.lag_s(now);
+            write!(text, "slave{at}:ip={ip},port={port},state={state},offset={acked},lag={lag}\r\n")
+                .expect("a string takes all");
+        }
+        put(&mut text, "master_failover_state", &"no-failover");
+        put(&mut text, "master_replid", &self.settings.run_id);
+        put(&mut text, "master_replid2", &"0".repeat(40));
+        put(&mut text, "master_repl_offset", &log.end());
+        put(&mut text, "second_repl_offset", &-1);
+        put(&mut text, "repl_backlog_active", &u8::from(*is_fed));
+        put(&mut text, "repl_backlog_size", &value("repl-backlog-size"));
+        put(&mut text, "repl_backlog_first_byte_offset", &if *is_fed { log.start() + 1 } else { 0 });
+        put(&mut text, "repl_backlog_histlen", &(log.end() - log.start()));
+        text
+    }
+}
