@@ -1,0 +1,264 @@
+"""A primary under test, Debian's redis-servers that follow it, and whether they hold the same.
+
+The primary is this server, or redis-server itself where REPLICATION_PRIMARY=redis is in the environment: what is asked of ours is first
+asked of Redis. A replica is always an unmodified redis-server. Every wait here polls and has one deadline, for a machine may be slow.
+"""
+
+import collections
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import tempfile
+import time
+
+from servers import Server, expresslane_command, redis_command, request
+
+OURS = os.environ.get("REPLICATION_PRIMARY", "expresslane") != "redis"
+LANES_COUNT = 3
+SECONDS_MAX = 30
+DATABASES = 16
+# So many keys are asked for at a time: their values are in this process then.
+KEYS_AT_ONCE = 50
+SHOWN_BYTES_MAX = 60
+
+
+class Refused(Exception):
+    """A reply that is an error; its text is what came behind the minus."""
+
+
+class Client:
+    """A connection in RESP2. Calling it asks and answers, and raises what is refused."""
+
+    def __init__(self, port, receive_bytes=None):
+        self.socket = socket.socket()
+        if receive_bytes is not None:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(SECONDS_MAX)
+        self.socket.connect(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.input = self.socket.makefile("rb")
+
+    def __call__(self, *arguments):
+        reply = self.reply(*arguments)
+        if isinstance(reply, Refused):
+            raise reply
+        return reply
+
+    def reply(self, *arguments):
+        """The reply, be it an error."""
+        self.send(request(*arguments))
+        return self.read()
+
+    def replies(self, commands):
+        self.send(b"".join(request(*command) for command in commands))
+        return [self.read() for _ in commands]
+
+    def send(self, data):
+        self.socket.sendall(data)
+
+    def line(self):
+        """The next line without its end. Empty ones are for keeping a connection alive, and are passed over."""
+        while True:
+            line = self.input.readline()
+            if not line:
+                raise ConnectionError("the server has closed the connection")
+            if line.strip():
+                return line.rstrip(b"\r\n")
+
+    def bytes(self, size):
+        data = self.input.read(size)
+        if len(data) < size:
+            raise ConnectionError(f"the server has closed the connection after {len(data)} bytes of {size}")
+        return data
+
+    def read(self):
+        line = self.line()
+        marker, rest = line[:1], line[1:]
+        if marker == b"-":
+            return Refused(rest.decode(errors="replace"))
+        if marker == b"+":
+            return rest.decode()
+        if marker == b":":
+            return int(rest)
+        if marker == b"*":
+            return None if rest == b"-1" else [self.read() for _ in range(int(rest))]
+        if marker != b"$":
+            raise ConnectionError(f"no reply begins with {line[:SHOWN_BYTES_MAX]!r}")
+        return None if rest == b"-1" else self.bytes(int(rest) + 2)[:-2]
+
+    def is_closed(self):
+        """Waits until the server has closed the connection; what it still sends is not looked at."""
+        with contextlib.suppress(ConnectionError):
+            while self.input.read(1 << 16):
+                pass
+        return True
+
+    def is_silent(self, seconds=0.3):
+        """Whether nothing comes for so long."""
+        self.socket.settimeout(seconds)
+        try:
+            return self.socket.recv(1, socket.MSG_PEEK) is None
+        except TimeoutError:
+            return True
+        finally:
+            self.socket.settimeout(SECONDS_MAX)
+
+    def info(self, section="replication"):
+        text = self("INFO", section).decode()
+        return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+
+    def close(self):
+        self.input.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def primary(extra=()):
+    """The server under test, started."""
+    if OURS:
+        return Server("primary", expresslane_command(lanes=LANES_COUNT, extra=extra))
+    return Server("primary", lambda port, at: [*redis_command(port, at), "--repl-diskless-sync-delay", "0", *extra])
+
+
+class Replica(Server):
+    """A redis-server that follows the server on a port, be that a replica itself."""
+
+    def __init__(self, primary_port, *settings, port=None):
+        # Redis gathers replicas for five seconds before it begins, and so does a replica with replicas of its own.
+        follow = ["--replicaof", "127.0.0.1", str(primary_port), "--repl-diskless-sync-delay", "0", *settings]
+        super().__init__("replica", lambda own, at: [*redis_command(own, at), *follow], port=port)
+
+    def is_up(self):
+        with Client(self.port) as client:
+            reply = client.reply("INFO", "replication")
+            # While it loads it refuses.
+            return not isinstance(reply, Refused) and b"master_link_status:up" in reply
+
+    def wait_until_up(self):
+        wait_until(self.is_up, lambda: f"a replica is up; it said:\n{self.tail()}")
+
+    def kill(self):
+        """Ends it as a crash does."""
+        self.process.kill()
+        self.process.wait()
+
+    def errors_count(self):
+        """Commands of its primary that it could not carry out: each is a difference that nobody is told of."""
+        with Client(self.port) as client:
+            return int(client.info("stats")["unexpected_error_replies"])
+
+
+@contextlib.contextmanager
+def loaded(rdb):
+    """A redis-server that has loaded an RDB file of these bytes."""
+    with tempfile.TemporaryDirectory(prefix="rdb-") as directory:
+        pathlib.Path(directory, "dump.rdb").write_bytes(rdb)
+        with Server("loaded", lambda port, at: [*redis_command(port, at), "--dir", directory]) as server, Client(server.port) as client:
+            wait_until(lambda: not isinstance(client.reply("DBSIZE"), Refused), lambda: f"a server loads; it said:\n{server.tail()}")
+            yield client
+
+
+def wait_until(condition, what):
+    """Polls until `condition()`; `what` is said, or called for what is said, if that takes too long."""
+    until = time.monotonic() + SECONDS_MAX
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {SECONDS_MAX} s: {what() if callable(what) else what}")
+        time.sleep(0.02)
+
+
+Contents = collections.namedtuple("Contents", "sizes keys")
+
+
+def contents(port):
+    """DBSIZE of each database, and of each key its value and the unix time in milliseconds at which it ends, -1 for never."""
+    sizes, keys = [], {}
+    with Client(port) as client:
+        for database in range(DATABASES):
+            client("SELECT", database)
+            sizes.append(client("DBSIZE"))
+            cursor, names = b"0", set()
+            while sizes[-1] > 0:
+                cursor, some = client("SCAN", cursor, "COUNT", 1000)
+                names.update(some)
+                if cursor == b"0":
+                    break
+            names = sorted(names)
+            for first in range(0, len(names), KEYS_AT_ONCE):
+                some = names[first:first + KEYS_AT_ONCE]
+                replies = client.replies([command for name in some for command in (("GET", name), ("PEXPIRETIME", name))])
+                # A null is a key whose time has come since.
+                keys.update(((database, name), (value, end)) for name, value, end in zip(some, replies[::2], replies[1::2]) if value is not None)
+    return Contents(sizes, keys)
+
+
+def shown(data):
+    return "nothing" if data is None else f"{data[0][:SHOWN_BYTES_MAX]!r} ({len(data[0])} bytes) until {data[1]}"
+
+
+def difference(one, other):
+    """What two servers hold differently, as a text with the first few keys, or None."""
+    left, right = contents(one.port), contents(other.port)
+    if left == right:
+        return None
+    names = sorted(name for name in left.keys.keys() | right.keys.keys() if left.keys.get(name) != right.keys.get(name))
+    lines = [f"database {name[0]}, {name[1][:SHOWN_BYTES_MAX]!r}: {shown(left.keys.get(name))} and {shown(right.keys.get(name))}" for name in names[:5]]
+    return "\n".join([f"DBSIZE {left.sizes} and {right.sizes}, {len(names)} keys differ", *lines])
+
+
+def check_same(primary, *replicas):
+    """All replicas hold what the primary holds, once they have carried out what it has sent."""
+    for replica in replicas:
+        replica.wait_until_up()
+        found = []
+
+        def is_same():
+            found[:] = [difference(primary, replica)]
+            return found == [None]
+
+        wait_until(is_same, lambda: f"a replica holds the same: {found[0]}\nit said:\n{replica.tail()}")
+        # Redis tells what it was told, and that may fail on the other side (RENAME of a key whose end has come). Ours tells what has become of keys.
+        if OURS and replica.errors_count() > 0:
+            raise AssertionError(f"a replica could not carry out what it was sent:\n{replica.tail(4000)}")
+
+
+def replicas_online(client):
+    """How many replicas the primary calls online."""
+    return sum("state=online" in value for name, value in client.info().items() if re.fullmatch(r"slave\d+", name))
+
+
+class Stream(Client):
+    """A client that says SYNC as replicas did before PSYNC, and hears then what replicas hear."""
+
+    def __init__(self, port):
+        super().__init__(port)
+        self.send(b"SYNC\r\n")
+        line = self.line()
+        if line[:1] != b"$":
+            raise AssertionError(f"the answer to SYNC is {line!r}")
+        self.rdb = self.bytes(int(line[1:]))
+
+    def until(self, sentinel):
+        """The commands before one that has this word in it, words as texts; PING and GETACK are left out."""
+        commands = []
+        while True:
+            command = [word.decode(errors="backslashreplace") for word in self.read()]
+            if sentinel in command:
+                return commands
+            if command[0].upper() not in ("PING", "REPLCONF"):
+                commands.append(command)
+
+
+def is_like(command, pattern):
+    """Whether the words are those of the pattern; * is for digits alone, letters may be of either case."""
+    words = pattern.split(" ")
+    return len(command) == len(words) and all(
+        re.fullmatch(r"\d+", got) if want == "*" else got.lower() == want.lower()
+        for got, want in zip(command, words))
