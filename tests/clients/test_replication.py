@@ -98,6 +98,7 @@ class Following(WithPrimary):
         # One may take the primary's place.
         with Client(replicas[0].port) as client:
             client("REPLICAOF", "NO", "ONE")
+            client("SELECT", DATABASES - 1)
             self.assertEqual(client("INCR", "counter"), 2)
 
     def test_nothing_is_followed_too(self):
