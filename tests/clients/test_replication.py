@@ -6,11 +6,9 @@ What is asserted here is what redis-server 7.0.15 does as a primary, but for whe
 """
 
 import contextlib
-import os
 import pathlib
 import random
 import re
-import signal
 import subprocess
 import tempfile
 import threading
@@ -18,7 +16,7 @@ import time
 import unittest
 
 from replicas import (
-    DATABASES, OURS, SECONDS_MAX, Client, Refused, Replica, Stream, check_same, contents, is_like, loaded, primary, replicas_online, wait_until)
+    DATABASES, OURS, SECONDS_MAX, Client, Refused, Replica, Stream, check_same, is_like, loaded, primary, replicas_online, wait_until)
 from servers import request, tool
 from writers import Writer
 
@@ -47,6 +45,11 @@ class WithPrimary(unittest.TestCase):
 
     def wait_for_online(self, count):
         wait_until(lambda: replicas_online(self.client) == count, lambda: f"{count} replicas online; {self.client.info()}")
+
+    def wait_for_another(self, number):
+        """The replica with this client number has gone, and one is there again."""
+        wait_until(lambda: f"id={number} " not in self.client("CLIENT", "LIST", "TYPE", "replica").decode(), "a replica that was killed is gone")
+        self.wait_for_online(1)
 
     def check_wait(self, count):
         """A write of this client, and so all before it, has reached so many replicas."""
@@ -153,6 +156,15 @@ class Following(WithPrimary):
         self.client("CONFIG", "SET", "maxmemory-policy", "noeviction")
         check_same(self.primary, replica)
 
+    @unittest.skipUnless(OURS, "Redis does not tell replicas of it")
+    def test_a_string_that_grows_though_each_write_fails(self):
+        replica = self.replica()
+        self.client("SET", "k", "v", "EX", 1000)
+        self.assertEqual(self.client("BITFIELD", "k", "OVERFLOW", "FAIL", "SET", "u2", 100, 9), [None])
+        self.assertEqual(self.client("BITFIELD", "absent", "OVERFLOW", "FAIL", "SET", "u2", 100, 9), [None])
+        self.check_wait(1)
+        check_same(self.primary, replica)
+
     def test_messages_reach_who_listens_to_a_replica(self):
         replica = self.replica()
         listener = self.connect(replica)
@@ -238,10 +250,11 @@ class SeveralReplicas(WithPrimary):
         replica = self.replica()
         with Writer(self.primary.port, 40) as writer:
             for _ in range(3):
+                number = re.search(r"id=(\d+)", self.client("CLIENT", "LIST", "TYPE", "replica").decode())[1]
                 self.assertEqual(self.client("CLIENT", "KILL", "TYPE", "replica"), 1)
                 count = writer.done_count
                 wait_until(lambda: writer.done_count > count + 100, "a writer writes")
-                wait_until(lambda: replicas_online(self.client) == 1, "it is back")
+                self.wait_for_another(number)
         self.check_wait(1)
         check_same(self.primary, replica)
 
@@ -354,15 +367,15 @@ class Asking(WithPrimary):
         self.wait_for_online(2)
         self.check_wait(2)
 
-        def settled():
-            """Both once nothing is on its way; what is sent to see that the other side lives counts, too."""
-            info, role = self.client.info(), self.client("ROLE")
-            offset = info["master_repl_offset"]
-            return (info, role) if all(f"offset={offset}," in info[name] for name in ("slave0", "slave1")) and str(role[1]) == offset else None
+        both = []
 
-        wait_until(settled, lambda: f"both have all; {self.client.info()}")
-        while not (both := settled()):
-            pass
+        def is_settled():
+            """Whether nothing is on its way; what is sent to see that the other side lives counts, too."""
+            both[:] = self.client.info(), self.client("ROLE")
+            offset = both[0]["master_repl_offset"]
+            return all(f"offset={offset}," in both[0][name] for name in ("slave0", "slave1")) and str(both[1][1]) == offset
+
+        wait_until(is_settled, lambda: f"both have all; {both}")
         info, role = both
         self.assertEqual((info["role"], info["connected_slaves"]), ("master", "2"))
         offset = int(info["master_repl_offset"])
@@ -372,7 +385,7 @@ class Asking(WithPrimary):
         self.assertEqual(info["master_failover_state"], "no-failover")
         addresses = [("127.0.0.1", self.one.port), ("10.1.2.3", 4567)]
         for number, (address, port) in enumerate(addresses):
-            self.assertRegex(info[f"slave{number}"], f"^ip={re.escape(address)},port={port},state=online,offset={offset},lag=[01]$")
+            self.assertRegex(info[f"slave{number}"], f"^ip={re.escape(address)},port={port},state=online,offset={offset},lag=\d+$")
         # A replica that is said to be elsewhere is in ROLE as it says.
         texts = [[address.encode(), b"%d" % port, b"%d" % offset] for address, port in addresses]
         self.assertEqual(role, [b"master", offset, texts])
@@ -394,8 +407,8 @@ class Asking(WithPrimary):
 
     def test_client_list_and_kill(self):
         text = self.client("CLIENT", "LIST", "TYPE", "replica").decode()
-        self.assertEqual(text, self.client("CLIENT", "LIST", "TYPE", "slave").decode().replace("cmd=psync", re.search("cmd=\\w+", text)[0]))
         self.assertEqual(len(text.splitlines()), 1)
+        self.assertEqual(text.split()[0], self.client("CLIENT", "LIST", "TYPE", "slave").decode().split()[0])
         fields = dict(word.split("=", 1) for word in text.split())
         self.assertEqual(fields["flags"], "S")
         self.assertIn(fields["cmd"], ("psync", "replconf"))
@@ -404,12 +417,11 @@ class Asking(WithPrimary):
         self.assertEqual(str(self.client.reply("CLIENT", "LIST", "TYPE", "nosuch")), "ERR Unknown client type 'nosuch'")
         self.assertEqual(self.client("CLIENT", "KILL", "TYPE", "normal"), 0)
         self.assertEqual(self.client("CLIENT", "KILL", "TYPE", "pubsub"), 0)
-        for words in (("TYPE", "replica"), ("TYPE", "slave"), ("ID", None), ("ADDR", None)):
+        for filter_, what in (("TYPE", "replica"), ("TYPE", "slave"), ("ID", None), ("ADDR", None)):
             listed = self.client("CLIENT", "LIST", "TYPE", "replica").decode()
             number, address = re.search(r"id=(\d+) addr=(\S+)", listed).groups()
-            self.assertEqual(self.client("CLIENT", "KILL", words[0], words[1] or {"ID": number, "ADDR": address}[words[0]]), 1)
-            self.wait_for_online(1)
-            self.assertNotIn(f"id={number} ", self.client("CLIENT", "LIST").decode())
+            self.assertEqual(self.client("CLIENT", "KILL", filter_, what or {"ID": number, "ADDR": address}[filter_]), 1)
+            self.wait_for_another(number)
         self.check_wait(1)
 
     def test_writes_need_so_many_replicas(self):
@@ -538,15 +550,8 @@ class Backup(WithPrimary):
                 self.assertEqual(copy("GET", "k"), b"v")
 
 
-class RawReplicas(unittest.TestCase):
+class RawReplicas(WithPrimary):
     """Bytes of replicas, odd ones too, and what comes back."""
-
-    def setUp(self):
-        self.stack = self.enterContext(contextlib.ExitStack())
-        self.primary = self.stack.enter_context(primary())
-        self.client = self.connect()
-
-    connect, write_until, ballast = WithPrimary.connect, WithPrimary.write_until, WithPrimary.ballast
 
     def synced(self, *lines):
         """A raw client that has said this, and SYNC or PSYNC at the end, and has had its snapshot; its reply to PSYNC."""
@@ -685,7 +690,6 @@ class RawReplicas(unittest.TestCase):
         self.assertEqual(self.client.info()["connected_slaves"], "0")
 
     def test_before_the_password(self):
-        client = self.connect()
         self.client("CONFIG", "SET", "requirepass", "pw")
         client = self.connect()
         for words in ("SYNC", "PSYNC ? -1", "REPLCONF capa eof", "REPLCONF ack 1", "PING", "WAIT 0 0", "ROLE"):
