@@ -175,7 +175,9 @@ pub(crate) struct Client {
     pub(crate) opened_ns: u64,
     /// What it has said by REPLCONF.
     pub(crate) announced: Option<Box<Announced>>,
-    /// Bytes that a replica was sent, and of how many of them the control thread knows that they have left.
+    /// Of a replica: bytes that its connection had had before, that it was sent, and of how many of those the control thread knows that
+    /// they have left.
+    pub(crate) had_size: u64,
     pub(crate) sent_size: u64,
     pub(crate) told_size: u64,
     /// Bytes of replies that it had taken when it was looked at for its silence.
@@ -293,6 +295,7 @@ impl Client {
             is_monitor: false,
             is_replica: false,
             announced: None,
+            had_size: 0,
             sent_size: 0,
             told_size: 0,
             is_held: false,

@@ -104,7 +104,7 @@ impl Lane {
                 }
             }),
             Order::KillScripts(before_ns) => Some(self.core.kill_scripts(before_ns)),
-            Order::Replica { client } => Some(Report::Replica(self.make_replica(client))),
+            Order::Replica { client } => Some(Report::Replica(self.make_replica(client, net))),
             Order::Sync { sync, epoch } => {
                 self.core.orders.pop_front();
                 return self.core.sync(ticket, charge, sync, epoch);

@@ -3,11 +3,11 @@
 //! What they are sent comes from the control thread in frames, as lines of MONITOR do; each is paid back when it has left the lane,
 //! so that never more than a window of it lies here.
 
-use net::Net;
+use net::{Close, ConnId, Net};
 use wire::command::lookup;
 use wire::reply::{self, OK, Proto, Put};
 
-use crate::client::Client;
+use crate::client::{Announced, Client};
 use crate::commands::SYNTAX;
 use crate::connection::Wish;
 use crate::core::Core;
@@ -20,69 +20,62 @@ use crate::slab::Handle;
 use crate::transaction::Transaction;
 use crate::turn::Lane;
 
-/// The longest address that a replica may say it has, in bytes: Redis' NET_HOST_STR_LEN.
+/// The longest address that a replica may say it has, in bytes: one less than Redis' NET_HOST_STR_LEN.
 const HOST_SIZE_MAX: usize = 255;
 
-/// REPLCONF option value …
+/// REPLCONF option value …: as in Redis, those before one that is wrong have taken effect.
 pub(crate) fn configure(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) -> Wish {
     let args = call.args;
     if args.len().is_multiple_of(2) {
         reply::error(sink, SYNTAX);
         return Wish::Nothing;
     }
-    let mut announced = client.announced.as_deref().cloned().unwrap_or_default();
     for index in (1..args.len()).step_by(2) {
         let (option, value) = (args.flat(index), args.flat(index + 1));
-        let number = wire::number::parse_i64(value);
-        match option.to_ascii_lowercase().as_slice() {
-            b"listening-port" => match number {
-                Some(port) => announced.port = u16::try_from(port).unwrap_or(0),
-                None => {
-                    reply::error(sink, "ERR value is not an integer or out of range");
-                    return Wish::Nothing;
-                }
-            },
-            b"ip-address" if value.len() < HOST_SIZE_MAX => {
-                let is_printable = value.iter().all(u8::is_ascii_graphic);
-                announced.ip = String::from_utf8(value.to_vec()).ok().filter(|_| is_printable);
-            }
-            b"ip-address" => {
-                let size = value.len();
-                let text =
-                    format!("ERR REPLCONF ip-address provided by replica instance is too long: {size} bytes");
-                reply::error(sink, &text);
-                return Wish::Nothing;
-            }
-            b"capa" => announced.takes_any_length |= value.eq_ignore_ascii_case(b"eof"),
-            b"rdb-only" => match number {
-                Some(number @ (0 | 1)) => announced.wants_snapshot_only = number == 1,
-                Some(_) => {
-                    reply::error(sink, "ERR value is out of range, value must between 0 and 1");
-                    return Wish::Nothing;
-                }
-                None => {
-                    reply::error(sink, "ERR value is not an integer or out of range");
-                    return Wish::Nothing;
-                }
-            },
-            // These two have no reply.
-            b"ack" => {
-                let offset = number.and_then(|offset| u64::try_from(offset).ok());
-                return offset.filter(|_| client.is_replica).map_or(Wish::Nothing, Wish::Acknowledge);
-            }
-            b"getack" => return Wish::Nothing,
-            _ => {
-                reply::error_bytes(
-                    sink,
-                    &[b"ERR Unrecognized REPLCONF option: ", reply::quoted(option)].concat(),
-                );
-                return Wish::Nothing;
-            }
+        // These two have no reply.
+        if option.eq_ignore_ascii_case(b"ack") {
+            let offset = wire::number::parse_i64(value).and_then(|offset| u64::try_from(offset).ok());
+            return offset.filter(|_| client.is_replica).map_or(Wish::Nothing, Wish::Acknowledge);
+        }
+        if option.eq_ignore_ascii_case(b"getack") {
+            return Wish::Nothing;
+        }
+        let announced = client.announced.get_or_insert_default();
+        if let Err(text) = announce(announced, option, value) {
+            reply::error_bytes(sink, &text);
+            return Wish::Nothing;
         }
     }
-    client.announced = Some(Box::new(announced));
     sink.put(OK);
     Wish::Nothing
+}
+
+fn announce(announced: &mut Announced, option: &[u8], value: &[u8]) -> Result<(), Vec<u8>> {
+    let number = || wire::number::parse_i64(value).ok_or("ERR value is not an integer or out of range");
+    match option.to_ascii_lowercase().as_slice() {
+        b"listening-port" => announced.port = u16::try_from(number()?).unwrap_or(0),
+        b"ip-address" if value.len() <= HOST_SIZE_MAX => {
+            let is_printable = value.iter().all(u8::is_ascii_graphic);
+            announced.ip = String::from_utf8(value.to_vec()).ok().filter(|_| is_printable);
+        }
+        b"ip-address" => {
+            let size = value.len();
+            let text =
+                format!("ERR REPLCONF ip-address provided by replica instance is too long: {size} bytes");
+            return Err(text.into_bytes());
+        }
+        b"capa" => announced.takes_any_length |= value.eq_ignore_ascii_case(b"eof"),
+        b"rdb-only" => match number()? {
+            number @ (0 | 1) => announced.wants_snapshot_only = number == 1,
+            _ => return Err("ERR value is out of range, value must between 0 and 1".into()),
+        },
+        // There are no functions that a snapshot could have alone.
+        b"rdb-filter-only" => {
+            return Err([b"ERR Unsupported rdb-filter-only option: ", reply::quoted(value)].concat());
+        }
+        _ => return Err([b"ERR Unrecognized REPLCONF option: ", reply::quoted(option)].concat()),
+    }
+    Ok(())
 }
 
 impl Core {
@@ -124,21 +117,37 @@ impl Core {
 
 impl Lane {
     /// This client is a replica from now on, if it is still there.
-    pub(crate) fn make_replica(&mut self, client: u64) -> bool {
+    pub(crate) fn make_replica<N: Net>(&mut self, client: u64, net: &mut N) -> bool {
         let handle = Handle::from_bits(client);
         let Some(client) = self.clients.get_mut(handle) else { return false };
         client.is_replica = true;
+        client.had_size = put_size(client, net);
         self.replicas.push(handle);
         true
     }
 
-    /// Tells the control thread how much of what replicas were sent has left. After the turn's flush.
+    /// Something has come from a replica, if it is one, be it nothing but an empty line: it is there.
+    pub(crate) fn note_alive(&mut self, conn: ConnId) {
+        let Some(handle) = self.client_of(conn) else { return };
+        if self.clients.get(handle).is_some_and(|client| client.is_replica) {
+            let head = ControlHead { target: handle.to_bits(), round: 0, kind: ControlKind::Acked };
+            let control = self.core.lane_count;
+            let _ = self.core.peer(control).try_tell(head, &mut None);
+        }
+    }
+
+    /// Tells the control thread how much of what replicas were sent has left, and closes one that has been answered something: it would
+    /// take that for a part of the stream. After the turn's flush.
     pub(crate) fn note_taken<N: Net>(&mut self, net: &mut N) {
         let Lane { replicas, clients, core, .. } = self;
         replicas.retain(|&handle| {
             let Some(client) = clients.get_mut(handle).filter(|client| client.is_replica) else {
                 return false;
             };
+            if put_size(client, net) != client.had_size + client.sent_size {
+                net.close(client.conn, Close::Now);
+                return false;
+            }
             let unread = net.output(client.conn).map_or(0, |output| output.len()) + client.replies.size();
             let left = client.sent_size.saturating_sub(unread as u64);
             let news = left.saturating_sub(client.told_size);
@@ -151,4 +160,10 @@ impl Lane {
             true
         });
     }
+}
+
+/// Bytes that a connection has been given, those that wait in a queue of replies included.
+fn put_size<N: Net>(client: &Client, net: &mut N) -> u64 {
+    let written = net.output(client.conn).map_or(0, |output| output.written());
+    written + client.replies.size() as u64
 }

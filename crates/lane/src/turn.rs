@@ -277,7 +277,7 @@ impl Lane {
                 }
                 Event::Input(conn) => {
                     if self.arrived(conn) {
-                        end_wait(conn, net);
+                        self.look_behind(conn, net);
                     }
                 }
                 Event::Writable(conn) => {
@@ -381,19 +381,33 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn client_of(&self, conn: ConnId) -> Option<Handle<Client>> {
+    pub(crate) fn client_of(&self, conn: ConnId) -> Option<Handle<Client>> {
         let (known, handle) = (*self.by_conn.get(conn.index() as usize)?)?;
         (known == conn).then_some(handle)
     }
 
-    /// Says whether its client waits for replicas.
+    /// Says whether its client is a replica, or waits for some.
     #[inline(always)]
     fn arrived(&mut self, conn: ConnId) -> bool {
         let Some(handle) = self.client_of(conn) else { return false };
         let client = self.clients.get_mut(handle).expect("a known connection has a client");
         client.need = Need::More;
         enqueue(&mut self.ready, handle, client);
-        client.is_blocked && client.waits_for_replicas()
+        client.is_replica || client.is_blocked
+    }
+
+    /// Input has come of a client that is served otherwise than by and by: one that waits for replicas, maybe for ever, and has ended its
+    /// side is closed; a replica lives.
+    #[cold]
+    fn look_behind<N: Net>(&mut self, conn: ConnId, net: &mut N) {
+        let client = self.client_of(conn).and_then(|handle| self.clients.get(handle));
+        if client.is_some_and(Client::waits_for_replicas) {
+            if net.stream(conn, Need::More).is_some_and(|stream| stream.end) {
+                net.close(conn, Close::Now);
+            }
+        } else {
+            self.note_alive(conn);
+        }
     }
 
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.
@@ -580,14 +594,6 @@ impl Lane {
             }
         }
         debug_assert!(!peers.iter_mut().flatten().any(Peer::publish), "who is sent something is addressed");
-    }
-}
-
-/// Closes the connection of a client that waits for replicas, maybe for ever, and has ended its side meanwhile.
-#[cold]
-fn end_wait<N: Net>(conn: ConnId, net: &mut N) {
-    if net.stream(conn, Need::More).is_some_and(|stream| stream.end) {
-        net.close(conn, Close::Now);
     }
 }
 

@@ -327,6 +327,7 @@ impl Control {
                 (ControlKind::Acked, Some(Parcel::Offset(offset))) => {
                     self.hear_ack(lane, head.target, *offset, now);
                 }
+                (ControlKind::Acked, None) => self.hear_life(lane, head.target, now),
                 (ControlKind::Taken, None) => self.hear_taken(lane, head.target, head.round as usize, now),
                 (ControlKind::ReplicaGone, None) => self.end_replica(lane, head.target, now, machine),
                 (ControlKind::WaiterGone, None) => self.forget_waiter(lane, head.target),

@@ -181,6 +181,10 @@ impl Control {
             reply::error(out, "ERR value is not an integer or out of range");
             return Begun::Answered;
         }
+        if args.len() > 3 && args.flat(3).eq_ignore_ascii_case(b"failover") {
+            reply::error(out, "ERR PSYNC FAILOVER can't be sent to a master.");
+            return Begun::Answered;
+        }
         if question.from.output_size > 0 {
             reply::error(out, "ERR SYNC and PSYNC are invalid with pending output");
             return Begun::Answered;
@@ -281,6 +285,13 @@ impl Control {
         replica.acked_ns = now.mono_ns;
         if replica.stage == Stage::Settles {
             replica.stage = Stage::Follows;
+        }
+    }
+
+    /// A replica has said something.
+    pub(super) fn hear_life(&mut self, lane: u16, client: u64, now: Now) {
+        if let Some(replica) = self.replication.replica(lane, client) {
+            replica.acked_ns = now.mono_ns;
         }
     }
 
@@ -446,7 +457,12 @@ impl Control {
 
     /// Replicas that are too far behind are cut off: what is kept for them is bounded.
     fn cut_slow_replicas(&mut self, now: Now, machine: &mut impl Machine) {
-        let limits = self.settings.replica_output;
+        let mut limits = self.settings.replica_output;
+        if limits.size_max > 0 {
+            // As in Redis: what is kept anyway is no burden.
+            limits.size_max =
+                limits.size_max.max(self.config.value("repl-backlog-size").parse().unwrap_or(0));
+        }
         let Replication { replicas, log, syncing, .. } = &mut self.replication;
         let held = syncing.as_ref().filter(|it| it.client.is_some()).map_or(0, |it| it.held_size as u64);
         let mut slow = Vec::new();

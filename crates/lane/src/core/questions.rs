@@ -26,7 +26,9 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
-        if command.id == Id::Monitor && caller.client.is_monitor {
+        let syncs = matches!(command.id, Id::Sync | Id::Psync);
+        let is_replica = caller.client.is_replica && (syncs || command.id == Id::Monitor);
+        if is_replica || caller.client.is_monitor && (syncs || command.id == Id::Monitor) {
             // Redis says nothing either.
             return Flow::Next;
         }
