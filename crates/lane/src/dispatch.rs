@@ -201,6 +201,9 @@ impl Core {
             }
         };
         if is_refused_unseen(caller.client, command) {
+            if caller.client.is_replica {
+                return self.hear_replica(caller, command, input);
+            }
             return match command.group {
                 Group::Document => documents::greet(caller, &self.settings, args),
                 Group::Record => records::send_away(caller, args),
@@ -538,7 +541,7 @@ impl Core {
         Flow::Block
     }
 
-    fn dispatch_connection(
+    pub(crate) fn dispatch_connection(
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,

@@ -4,13 +4,14 @@
 //! so that never more than a window of it lies here.
 
 use net::{Close, ConnId, Net};
-use wire::command::lookup;
+use wire::command::{Command, Id, lookup};
 use wire::reply::{self, OK, Proto, Put};
 
 use crate::client::{Announced, Client};
 use crate::commands::SYNTAX;
 use crate::connection::Wish;
 use crate::core::Core;
+use crate::dispatch::{Caller, Flow, Input};
 use crate::keyspace::Call;
 use crate::part::Origin;
 use crate::peers::{ControlHead, ControlKind, Parcel};
@@ -79,6 +80,22 @@ fn announce(announced: &mut Announced, option: &[u8], value: &[u8]) -> Result<()
 }
 
 impl Core {
+    /// A command of a replica, which may say how far it is, and that it is one. Whatever else has an answer, which it would take for a part
+    /// of the stream: as in Redis it is closed instead.
+    #[cold]
+    pub(crate) fn hear_replica(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        input: &mut Input<'_>,
+    ) -> Flow {
+        match command.id {
+            Id::Replconf => self.dispatch_connection(caller, command, input),
+            Id::Sync | Id::Psync | Id::Monitor => Flow::Next,
+            _ => Flow::Leave,
+        }
+    }
+
     /// A replica has come so far.
     pub(crate) fn tell_ack(&mut self, client: Handle<Client>, offset: u64) {
         let head = ControlHead { target: client.to_bits(), round: 0, kind: ControlKind::Acked };
@@ -121,6 +138,8 @@ impl Lane {
         let handle = Handle::from_bits(client);
         let Some(client) = self.clients.get_mut(handle) else { return false };
         client.is_replica = true;
+        // What it says from here on is looked at where strangers' commands are: see `Core::hear_replica`.
+        client.is_authenticated = false;
         client.had_size = put_size(client, net);
         self.replicas.push(handle);
         true

@@ -211,7 +211,8 @@ pub(crate) fn serve_client<N: Net>(
     let moved = used + inflated + output.len().saturating_sub(output_before);
     share.bytes_left = share.bytes_left.saturating_sub(moved);
     let settles = !client.replies.is_empty() || output.len() >= core.settings.output_noticed_size();
-    let is_stranger = !client.is_authenticated && output.len() > unauthenticated_unread_max(client);
+    let is_stranger =
+        !client.is_authenticated && !client.is_replica && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
     if is_stranger {
         net.close(conn, Close::Now);

@@ -395,6 +395,11 @@ impl Control {
             if is_ahead {
                 replica.ahead.pop_front();
                 replica.ahead_size -= size;
+                // One that reads until a mark may read too far: it is sent nothing before it says that it has it all.
+                let says_so = replica.acknowledges && replica.takes_any_length;
+                if replica.stage == Stage::Settles && replica.ahead.is_empty() && !says_so {
+                    replica.stage = Stage::Follows;
+                }
             } else {
                 replica.position += size as u64;
             }

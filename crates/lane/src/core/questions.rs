@@ -26,9 +26,7 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
-        let syncs = matches!(command.id, Id::Sync | Id::Psync);
-        let is_replica = caller.client.is_replica && (syncs || command.id == Id::Monitor);
-        if is_replica || caller.client.is_monitor && (syncs || command.id == Id::Monitor) {
+        if caller.client.is_monitor && matches!(command.id, Id::Monitor | Id::Sync | Id::Psync) {
             // Redis says nothing either.
             return Flow::Next;
         }

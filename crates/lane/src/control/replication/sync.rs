@@ -164,12 +164,7 @@ impl Control {
             syncing.held.into_iter().for_each(|piece| replica.push(piece));
             replica.push(sum.to_vec());
         }
-        replica.stage = match () {
-            () if replica.wants_snapshot_only => Stage::HasAll,
-            // One that reads until the mark may read too far: it is sent nothing before it says that it has it all.
-            () if replica.acknowledges && replica.takes_any_length => Stage::Settles,
-            () => Stage::Follows,
-        };
+        replica.stage = if replica.wants_snapshot_only { Stage::HasAll } else { Stage::Settles };
     }
 
     /// Nobody wants the snapshot that is made.
