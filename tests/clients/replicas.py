@@ -38,7 +38,7 @@ class Client:
         self.socket.settimeout(SECONDS_MAX)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.input = self.socket.makefile("rb")
+        self.received = bytearray()
 
     def __call__(self, *arguments):
         reply = self.reply(*arguments)
@@ -56,22 +56,45 @@ class Client:
         return [self.read() for _ in commands]
 
     def send(self, data):
+        self.socket.settimeout(SECONDS_MAX)
         self.socket.sendall(data)
+
+    def receive(self, until):
+        """Some more bytes. `until` is for all that one call here waits for: a replica hears something every few seconds."""
+        self.socket.settimeout(max(until - time.monotonic(), 0.001))
+        piece = self.socket.recv(1 << 20)
+        if not piece:
+            raise ConnectionResetError(f"the server has closed the connection; what came before is {bytes(self.received[:SHOWN_BYTES_MAX])!r}")
+        self.received += piece
+
+    def take(self, size):
+        data = bytes(self.received[:size])
+        del self.received[:size]
+        return data
 
     def line(self):
         """The next line without its end. Empty ones are for keeping a connection alive, and are passed over."""
+        until = time.monotonic() + SECONDS_MAX
         while True:
-            line = self.input.readline()
-            if not line:
-                raise ConnectionError("the server has closed the connection")
-            if line.strip():
-                return line.rstrip(b"\r\n")
+            end = self.received.find(b"\n") + 1
+            if end == 0:
+                self.receive(until)
+            elif line := self.take(end).rstrip(b"\r\n"):
+                return line
 
     def bytes(self, size):
-        data = self.input.read(size)
-        if len(data) < size:
-            raise ConnectionError(f"the server has closed the connection after {len(data)} bytes of {size}")
-        return data
+        until = time.monotonic() + SECONDS_MAX
+        while len(self.received) < size:
+            self.receive(until)
+        return self.take(size)
+
+    def to_the_end(self):
+        """All that comes until the server closes the connection."""
+        until = time.monotonic() + SECONDS_MAX
+        with contextlib.suppress(ConnectionResetError):
+            while True:
+                self.receive(until)
+        return self.take(len(self.received))
 
     def read(self):
         line = self.line()
@@ -88,29 +111,23 @@ class Client:
             raise ConnectionError(f"no reply begins with {line[:SHOWN_BYTES_MAX]!r}")
         return None if rest == b"-1" else self.bytes(int(rest) + 2)[:-2]
 
-    def is_closed(self):
-        """Waits until the server has closed the connection; what it still sends is not looked at."""
-        with contextlib.suppress(ConnectionError):
-            while self.input.read(1 << 16):
-                pass
-        return True
-
     def is_silent(self, seconds=0.3):
         """Whether nothing comes for so long."""
-        self.socket.settimeout(seconds)
-        try:
-            return self.socket.recv(1, socket.MSG_PEEK) is None
-        except TimeoutError:
-            return True
-        finally:
-            self.socket.settimeout(SECONDS_MAX)
+        with contextlib.suppress(TimeoutError):
+            self.receive(time.monotonic() + seconds)
+        return not self.received
+
+    def heard(self):
+        """The next command that a replica's connection hears, but for PING."""
+        while (command := self.read())[0].upper() == b"PING":
+            pass
+        return command
 
     def info(self, section="replication"):
         text = self("INFO", section).decode()
         return dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
 
     def close(self):
-        self.input.close()
         self.socket.close()
 
     def __enter__(self):
@@ -246,13 +263,14 @@ class Stream(Client):
 
     def until(self, sentinel):
         """The commands before one that has this word in it, words as texts; PING and GETACK are left out."""
-        commands = []
-        while True:
+        commands, until = [], time.monotonic() + SECONDS_MAX
+        while time.monotonic() < until:
             command = [word.decode(errors="backslashreplace") for word in self.read()]
             if sentinel in command:
                 return commands
             if command[0].upper() not in ("PING", "REPLCONF"):
                 commands.append(command)
+        raise AssertionError(f"{sentinel} is not heard within {SECONDS_MAX} s, but {commands[-5:]}")
 
 
 def is_like(command, pattern):

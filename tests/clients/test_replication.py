@@ -227,9 +227,7 @@ class SeveralReplicas(WithPrimary):
         with loaded(begin + slow.bytes(size - 1000)) as client:
             self.assertEqual(client("MGET", "before", "after"), [b"1", None])
             self.assertEqual(len(client("KEYS", "ballast:*")), BALLAST_VALUES)
-        self.assertEqual(slow.read(), [b"SELECT", b"0"])
-        commands = iter(slow.read, [b"SET", b"after", b"2"])
-        self.assertLess(sum(1 for _ in commands), 1000)
+        self.assertEqual([slow.heard(), slow.heard()], [[b"SELECT", b"0"], [b"SET", b"after", b"2"]])
         check_same(self.primary, *others)
 
     def test_one_that_crashes_comes_back(self):
@@ -343,7 +341,7 @@ class Asking(WithPrimary):
         killed("SET", "k", "v")
         killed.send(request("WAIT", 1, 0))
         self.assertEqual(self.client("CLIENT", "KILL", "ID", number), 1)
-        self.assertTrue(killed.is_closed())
+        killed.to_the_end()
         self.one.resume()
         self.check_wait(1)
 
@@ -541,12 +539,12 @@ class Backup(WithPrimary):
             if line.startswith(b"$EOF:") and len(words) == 2:
                 mark = line[5:]
                 self.assertEqual(len(mark), 40)
-                rdb = client.input.read()
+                rdb = client.to_the_end()
                 self.assertTrue(rdb.endswith(mark))
                 rdb = rdb[:-40]
             else:
                 rdb = client.bytes(int(line[1:]))
-                self.assertTrue(client.is_closed())
+                self.assertEqual(client.to_the_end(), b"")
             with loaded(rdb) as copy:
                 self.assertEqual(copy("GET", "k"), b"v")
 
@@ -574,10 +572,7 @@ class RawReplicas(WithPrimary):
     def first_commands(self, client):
         """What comes after the snapshot, SELECT first, once something is written."""
         self.client("SET", "marked", "v")
-        command = client.read()
-        while command[0].upper() == b"PING":
-            command = client.read()
-        self.assertEqual([command, client.read()], [[b"SELECT", b"0"], [b"SET", b"marked", b"v"]])
+        self.assertEqual([client.heard(), client.heard()], [[b"SELECT", b"0"], [b"SET", b"marked", b"v"]])
 
     def test_sync(self):
         self.client("SET", "k", "v")
@@ -634,7 +629,7 @@ class RawReplicas(WithPrimary):
         else:
             rdb = client.bytes(int(line[1:]))
         client.send(request("REPLCONF", "ACK", offset))
-        self.assertEqual([client.read(), client.read()], [[b"SELECT", b"0"], [b"SET", b"k", b"v"]])
+        self.assertEqual([client.heard(), client.heard()], [[b"SELECT", b"0"], [b"SET", b"k", b"v"]])
         with loaded(rdb) as copy:
             self.assertEqual(copy("DBSIZE"), 0)
 
@@ -706,7 +701,7 @@ class RawReplicas(WithPrimary):
         for words in ("PING", "GET k", "SET k v", "MULTI", "nosuch", "REPLCONF nosuch 1", "REPLCONF capa", "WAIT 0 0", "SUBSCRIBE c", "*x", "*1\r\n$x", "QUIT"):
             client, _ = self.synced("PSYNC ? -1")
             client.send(words.encode() + b"\r\n")
-            self.assertTrue(client.is_closed(), words)
+            client.to_the_end()
         wait_until(lambda: self.client.info()["connected_slaves"] == "0", "all are gone")
         self.assertEqual(self.client("DBSIZE"), 0)
 
@@ -738,10 +733,13 @@ class RawReplicas(WithPrimary):
         self.client("CONFIG", "SET", "client-output-buffer-limit", "replica 1000000 0 0")
         for line in (b"SYNC\r\n", b"PSYNC ? -1\r\n"):
             client = self.stack.enter_context(Client(self.primary.port, receive_bytes=1 << 16))
+            if OURS:
+                # A snapshot whose length has to be known first counts, too.
+                client("REPLCONF", "capa", "eof")
             client.send(line)
             wait_until(lambda: self.client.info()["connected_slaves"] == "1", "it is listed")
             self.write_until(lambda: self.client.info()["connected_slaves"] == "0", "it is cut off")
-            self.assertTrue(client.is_closed())
+            client.to_the_end()
         self.client("CONFIG", "SET", "client-output-buffer-limit", "replica 268435456 67108864 60")
         with Replica(self.primary.port) as replica:
             check_same(self.primary, replica)

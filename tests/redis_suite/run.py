@@ -40,7 +40,7 @@ SKIPPED = "/^Keyspace notifications"
 TYPES = frozenset(f"needs {name}" for name in (
     "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
-    "replication", "functions", "persistence", "ACL", "MIGRATE", "client tracking"))
+    "REPLICAOF", "functions", "persistence", "ACL", "MIGRATE", "client tracking"))
 # Any other difference is said in words behind this.
 DIFFERS = "differs: "
 # A test that fails only in the wake of a listed one. It is run again without that one, and must pass.
