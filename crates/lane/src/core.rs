@@ -385,6 +385,7 @@ impl Core {
     /// Lets those go on whose locks have come.
     fn grant(&mut self) {
         while self.locks.has_granted() {
+            self.space.feed_grants();
             for bits in self.locks.take_granted() {
                 let handle = Handle::from_bits(bits);
                 self.parts.get_mut(handle).expect("a holder is a part").grant(&self.space);

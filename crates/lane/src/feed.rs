@@ -4,10 +4,11 @@
 //! commit ─▶ a record: commands, under a number ─ control ring ─▶ control thread: puts records of all lanes in order ─▶ replicas
 //! SYNC ───▶ the shard at this point in time, a piece whenever the control thread asks for one
 //! ```
-//! Numbers come from one counter for all lanes, and a lane draws one when it begins a record: what follows from something has a
-//! higher number. Single commands of a turn share a record, which ends where a part begins one of its own. That ends with
-//! the part; the records of one transaction are put together at the lowest of their numbers. Between that and the others nothing
-//! can have changed what it has changed, for all its locks were held. docs/replication.md is the lecture.
+//! Numbers come from one counter for all lanes. Single commands of a turn share a record, which has its number before anybody hears of
+//! them, and before a part gets its locks; so what follows from something has a higher number. A part draws its own when it changes
+//! something first, and its record ends with it; the records of one transaction are put together at the lowest of their
+//! numbers. Between that and the others nothing can have changed what it has changed, for all its locks were held.
+//! docs/replication.md is the lecture.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -41,9 +42,11 @@ pub(crate) struct Stretch {
     pub(crate) content: Content,
 }
 
-/// Commands that belong together: a replica carries out all of them at once.
+/// Commands that belong together, or have nothing to do with each other.
 #[derive(Default)]
 pub(crate) struct Unit {
+    /// A replica carries out each of them by itself, not all of them at once.
+    pub(crate) is_loose: bool,
     /// The stage of its transaction, and the command there: the order of units of several lanes.
     pub(crate) place: (u32, u32),
     /// Every lane has the same at this place, and once is enough.
@@ -72,6 +75,7 @@ pub(crate) struct Record {
 }
 
 /// Where a part, or a script, is that runs at the moment.
+#[derive(Clone, Copy)]
 struct Running {
     whose: Whose,
     place: (u32, u32),
@@ -81,15 +85,21 @@ struct Running {
 pub(crate) struct Feed {
     board: Arc<Board>,
     epoch: u64,
-    /// Nothing is kept any more, until the control thread begins anew.
-    is_broken: bool,
+    /// Nobody wants what changes any more. What is ready leaves all the same: the control thread lets go of it, which takes the lane
+    /// nothing.
+    is_over: bool,
+    /// Something has changed that no command says.
+    is_torn: bool,
     /// Of single commands, since the turn's begin or the last part.
-    batch: Option<Record>,
+    batch: Record,
     /// Of parts that have run something and are not over.
     open: BTreeMap<Whose, Record>,
     running: Option<Running>,
-    /// The next command of a client begins a unit of its own.
+    /// The next change is another command's than the last.
     is_between: bool,
+    /// What the command at hand has changed, as long as that is one thing; its bytes are in `first_bytes`.
+    first: Option<Written>,
+    first_bytes: Vec<u8>,
     /// For the control thread.
     ready: VecDeque<Record>,
     ready_size: usize,
@@ -105,106 +115,119 @@ struct Written {
 }
 
 impl Feed {
-    fn new(board: Arc<Board>, epoch: u64) -> Feed {
+    fn new(board: Arc<Board>, epoch: u64, ready: VecDeque<Record>) -> Feed {
         Feed {
             board,
             epoch,
-            is_broken: false,
-            batch: None,
+            is_over: false,
+            is_torn: false,
+            batch: Record::default(),
             open: BTreeMap::new(),
             running: None,
             is_between: true,
-            ready: VecDeque::new(),
+            first: None,
+            first_bytes: Vec::new(),
+            ready,
             ready_size: 0,
             scratch: Vec::new(),
         }
     }
 
-    /// All that nobody has been told yet.
-    fn take_records(&mut self) -> impl Iterator<Item = Record> + use<> {
-        self.ready_size = 0;
-        let (ready, batch, open) = (&mut self.ready, self.batch.take(), &mut self.open);
-        std::mem::take(ready).into_iter().chain(batch).chain(std::mem::take(open).into_values())
-    }
-
-    fn record(&self) -> Record {
-        Record { epoch: self.epoch, number: self.board.fresh_record(), ..Record::default() }
-    }
-
-    /// The record of what runs now.
-    fn current(&mut self) -> &mut Record {
-        match self.running.as_ref().map(|running| running.whose) {
-            Some(whose) => {
-                if !self.open.contains_key(&whose) {
-                    self.end_batch();
-                    let record = self.record();
-                    self.open.insert(whose, record);
-                }
-                self.open.get_mut(&whose).expect("just made sure of")
-            }
-            None => {
-                if self.batch.is_none() {
-                    self.batch = Some(self.record());
-                }
-                self.batch.as_mut().expect("just made")
-            }
-        }
-    }
-
-    /// The unit to which the next command belongs.
-    fn unit(&mut self) -> &mut Unit {
-        let (place, is_between) = match &self.running {
-            Some(running) => (running.place, false),
-            None => ((0, 0), std::mem::take(&mut self.is_between)),
-        };
-        let units = &mut self.current().units;
-        if is_between
-            || units.last().is_none_or(|unit| unit.place != place || unit.is_common || unit.is_aside)
-        {
-            units.push(Unit { place, ..Unit::default() });
-        }
-        units.last_mut().expect("just made sure of")
+    /// Nobody wants it any more.
+    fn end(&mut self) {
+        self.is_over = true;
+        (self.first, self.running) = (None, None);
+        let records = std::mem::take(&mut self.open).into_values();
+        self.ready.extend(records.chain([std::mem::take(&mut self.batch)]));
     }
 
     /// Adds the command in the scratch.
     fn add(&mut self, written: Written) {
-        let Written { db, split, rope } = written;
-        let scratch = std::mem::take(&mut self.scratch);
-        let unit = self.unit();
-        unit.command_count += 1;
-        if unit.stretches.last().is_none_or(|stretch| stretch.db != db) {
-            unit.stretches.push(Stretch { db, ..Stretch::default() });
+        let Running { whose, place } = match &self.running {
+            Some(running) => *running,
+            None => return self.add_single(written),
+        };
+        let mut bytes = std::mem::take(&mut self.scratch);
+        let record = self.open(whose);
+        let continues = |unit: &Unit| unit.place == place && !unit.is_common && !unit.is_aside;
+        if !record.units.last().is_some_and(continues) {
+            record.units.push(Unit { place, ..Unit::default() });
         }
-        let content = &mut unit.stretches.last_mut().expect("just made sure of").content;
-        let before = content.size();
-        content.put(&scratch[..split]);
-        if let Some(rope) = rope {
-            let size = rope.len();
-            content.put_rope(rope, 0..size);
-            content.put(&scratch[split..]);
+        record.add_last(&mut bytes, written);
+        self.scratch = bytes;
+    }
+
+    /// The same for a command that is no part: it waits for whether there is more of it.
+    fn add_single(&mut self, written: Written) {
+        if self.is_between {
+            self.add_first();
+            (self.is_between, self.first) = (false, Some(written));
+            return std::mem::swap(&mut self.scratch, &mut self.first_bytes);
         }
-        let added = content.size() - before;
-        self.scratch = scratch;
-        let record = self.current();
-        record.size += added;
-        if record.size >= BATCH_SIZE && self.running.is_none() && self.is_between {
+        if let Some(first) = self.first.take() {
+            self.batch.units.push(Unit::default());
+            self.batch.add_last(&mut self.first_bytes, first);
+        }
+        self.batch.add_last(&mut self.scratch, written);
+    }
+
+    /// The command before was one thing.
+    fn add_first(&mut self) {
+        if let Some(first) = self.first.take() {
+            self.batch.loosen();
+            self.batch.add_last(&mut self.first_bytes, first);
+            if self.batch.size >= BATCH_SIZE {
+                self.end_batch();
+            }
+        }
+    }
+
+    /// The record of a part.
+    fn open(&mut self, whose: Whose) -> &mut Record {
+        if !self.open.contains_key(&whose) {
             self.end_batch();
+            let record = Record { number: self.board.fresh_record(), ..Record::default() };
+            self.open.insert(whose, record);
         }
+        self.open.get_mut(&whose).expect("just made sure of")
     }
 
     /// What single commands have changed is for the control thread.
     fn end_batch(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            self.hand_over(batch);
-        }
         self.is_between = true;
+        if let Some(first) = self.first.take() {
+            self.batch.loosen();
+            self.batch.add_last(&mut self.first_bytes, first);
+        }
+        if !self.batch.units.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.hand_over(Record { number: self.board.fresh_record(), ..batch });
+        }
     }
 
     fn hand_over(&mut self, record: Record) {
-        if !self.is_broken {
-            self.ready_size += record.size;
-            self.ready.push_back(record);
-        }
+        self.ready_size += record.size;
+        self.ready.push_back(Record { epoch: self.epoch, ..record });
+    }
+
+    /// Adds a unit to the record of what runs now.
+    fn add_unit(&mut self, unit: Unit, size: usize) {
+        let record = match &self.running {
+            Some(running) => {
+                let whose = running.whose;
+                self.open(whose)
+            }
+            None => &mut self.batch,
+        };
+        record.units.push(unit);
+        record.size += size;
+    }
+
+    /// The command in the scratch, of this database.
+    fn stretch(&self, db: u16) -> Vec<Stretch> {
+        let mut stretch = Stretch { db, ..Stretch::default() };
+        stretch.content.put(&self.scratch);
+        vec![stretch]
     }
 
     /// A command that all lanes carry out, each for itself.
@@ -212,18 +235,25 @@ impl Feed {
         self.scratch.clear();
         command(&mut self.scratch, words);
         let place = self.running.as_ref().map_or((0, 0), |running| running.place);
-        let mut stretch = Stretch { db, ..Stretch::default() };
-        stretch.content.put(&self.scratch);
-        let size = self.scratch.len();
-        let record = self.current();
-        record.units.push(Unit {
-            place,
-            is_common: true,
-            is_aside: false,
-            command_count: 1,
-            stretches: vec![stretch],
-        });
-        record.size += size;
+        let stretches = self.stretch(db);
+        let unit = Unit { place, is_common: true, command_count: 1, stretches, ..Unit::default() };
+        if self.running.is_none() {
+            self.add_first();
+        }
+        self.add_unit(unit, self.scratch.len());
+    }
+
+    /// A key has gone by itself.
+    fn add_gone(&mut self, db: u16, key: &[u8]) {
+        self.scratch.clear();
+        command(&mut self.scratch, &[b"DEL", key]);
+        let stretches = self.stretch(db);
+        let unit = Unit { is_aside: true, command_count: 1, stretches, ..Unit::default() };
+        // That was found by the command at hand, or by one behind the last.
+        if self.running.is_none() && self.is_between {
+            self.add_first();
+        }
+        self.add_unit(unit, self.scratch.len());
     }
 
     /// Writes what an effect does to the scratch; none if replicas have no word for it, or hear of it by other means.
@@ -286,6 +316,35 @@ impl Feed {
     }
 }
 
+impl Record {
+    /// What is added next has nothing to do with what was before.
+    fn loosen(&mut self) {
+        if !self.units.last().is_some_and(|unit| unit.is_loose) {
+            self.units.push(Unit { is_loose: true, ..Unit::default() });
+        }
+    }
+
+    /// Adds a command, whose bytes these are, to the last unit.
+    fn add_last(&mut self, bytes: &mut Vec<u8>, written: Written) {
+        let Written { db, split, rope } = written;
+        let unit = self.units.last_mut().expect("the caller has seen to it");
+        unit.command_count += 1;
+        if unit.stretches.last().is_none_or(|stretch| stretch.db != db) {
+            unit.stretches.push(Stretch { db, ..Stretch::default() });
+        }
+        let content = &mut unit.stretches.last_mut().expect("just made sure of").content;
+        let before = content.size();
+        content.put(&bytes[..split]);
+        if let Some(rope) = rope {
+            let size = rope.len();
+            content.put_rope(rope, 0..size);
+            content.put(&bytes[split..]);
+        }
+        self.size += content.size() - before;
+        bytes.clear();
+    }
+}
+
 impl Keyspace {
     /// [`Keyspace::commit`] while there are replicas.
     #[cold]
@@ -293,6 +352,9 @@ impl Keyspace {
     pub(crate) fn commit_fed(&mut self, effect: Effect<'_>) -> Result<store::Outcome, store::Full> {
         self.feed_gone();
         let feed = self.feed.as_mut().expect("asked for while there is a feed");
+        if feed.is_over {
+            return self.shard.commit(effect);
+        }
         let written = feed.write(&effect).filter(|written| written.db < self.database_count);
         let (must_exist, is_nothing) = match &effect {
             Effect::Delete { .. } | Effect::Expire { .. } => (true, false),
@@ -309,22 +371,26 @@ impl Keyspace {
         Ok(outcome)
     }
 
+    /// The feed, while somebody wants it.
+    fn fed(&mut self) -> Option<&mut Feed> {
+        self.feed.as_deref_mut().filter(|feed| !feed.is_over)
+    }
+
     /// Tells replicas of keys that have gone without a command.
     pub(crate) fn feed_gone(&mut self) {
         let (Some(feed), database_count) = (self.feed.as_mut(), self.database_count) else { return };
         for (db, key) in self.shard.gone() {
             if db < database_count {
-                feed.scratch.clear();
-                command(&mut feed.scratch, &[b"DEL", &key]);
-                let mut unit = Unit { is_aside: true, command_count: 1, ..Unit::default() };
-                let mut stretch = Stretch { db, ..Stretch::default() };
-                stretch.content.put(&feed.scratch);
-                unit.stretches.push(stretch);
-                let size = feed.scratch.len();
-                let record = feed.current();
-                record.units.push(unit);
-                record.size += size;
+                feed.add_gone(db, &key);
             }
+        }
+    }
+
+    /// Somebody gets locks: what was changed before has a lower number than what comes of that.
+    pub(crate) fn feed_grants(&mut self) {
+        self.feed_gone();
+        if let Some(feed) = &mut self.feed {
+            feed.end_batch();
         }
     }
 
@@ -340,10 +406,10 @@ impl Keyspace {
     /// FLUSHDB of this database, or FLUSHALL, begins on all lanes, or on a lane's own port on this one alone: that
     /// replicas can't be told.
     pub(crate) fn feed_flush(&mut self, db: Option<u16>, port: Port) {
-        let Some(feed) = &mut self.feed else { return };
+        let Some(feed) = self.fed() else { return };
         let is_alone = port == Port::Lane && feed.board.lane_count() > 1;
         match db {
-            _ if is_alone => feed.current().is_broken = true,
+            _ if is_alone => feed.is_torn = true,
             Some(db) => feed.add_common(db, &[b"FLUSHDB"]),
             None => feed.add_common(0, &[b"FLUSHALL"]),
         }
@@ -351,14 +417,14 @@ impl Keyspace {
 
     /// SWAPDB takes place on all lanes.
     pub(crate) fn feed_swap(&mut self, a: u16, b: u16) {
-        let Some(feed) = &mut self.feed else { return };
+        let Some(feed) = self.fed() else { return };
         let [a, b] = [a, b].map(|db| format_i64(i64::from(db)));
         feed.add_common(0, &[b"SWAPDB", a.as_bytes(), b.as_bytes()]);
     }
 
     /// A message of a channel that is this lane's.
     pub(crate) fn feed_message(&mut self, message: &Message) {
-        let Some(feed) = &mut self.feed else { return };
+        let Some(feed) = self.fed() else { return };
         let out = &mut feed.scratch;
         out.clear();
         array(out, 3);
@@ -406,13 +472,19 @@ impl Keyspace {
     /// A command whose first step was not its last goes on as a part: what it has changed is that one's. It has its locks before
     /// anybody else can change the same.
     pub(crate) fn feed_carry(&mut self, whose: Whose) {
-        let Some(feed) = &mut self.feed else { return };
-        let has_changed = !feed.is_between;
-        let unit = feed.batch.as_mut().filter(|_| has_changed).and_then(|batch| batch.units.pop());
-        feed.end_batch();
-        let mut record = feed.record();
-        record.units.extend(unit);
-        feed.open.insert(whose, record);
+        let Some(feed) = self.fed() else { return };
+        if feed.is_between {
+            return;
+        }
+        let first = feed.first.take();
+        let unit = if first.is_none() { feed.batch.units.pop() } else { None };
+        let mut bytes = std::mem::take(&mut feed.first_bytes);
+        let record = feed.open(whose);
+        record.units.push(unit.unwrap_or_default());
+        if let Some(first) = first {
+            record.add_last(&mut bytes, first);
+        }
+        feed.first_bytes = bytes;
     }
 
     /// See [`Keyspace::feed_enter`].
@@ -425,16 +497,13 @@ impl Keyspace {
 
     /// A transaction is over on this lane: what it has changed, be it nothing, is complete.
     pub(crate) fn feed_end(&mut self, whose: Whose, lane_count: usize) {
-        let Some(feed) = &mut self.feed else { return };
+        let Some(feed) = self.fed() else { return };
         match feed.open.remove(&whose) {
-            Some(mut record) => {
-                record.whose = Some((whose, lane_count));
-                feed.hand_over(record);
-            }
-            None if lane_count > 1 => {
+            Some(record) => feed.hand_over(Record { whose: Some((whose, lane_count)), ..record }),
+            None if lane_count > 1 && !feed.is_over => {
                 feed.end_batch();
-                let record = Record { whose: Some((whose, lane_count)), ..feed.record() };
-                feed.hand_over(record);
+                let number = feed.board.fresh_record();
+                feed.hand_over(Record { number, whose: Some((whose, lane_count)), ..Record::default() });
             }
             None => {}
         }
@@ -451,33 +520,26 @@ impl Keyspace {
             unreachable!("the control thread names the snapshot")
         };
         if self.feed.as_ref().is_none_or(|feed| feed.epoch != epoch) {
-            self.drop_feed();
-            self.feed = Some(Box::new(Feed::new(Arc::clone(self.room.board()), epoch)));
+            let mut ready = VecDeque::new();
+            if let Some(mut last) = self.feed.take() {
+                last.end();
+                ready = last.ready;
+            }
+            self.feed = Some(Box::new(Feed::new(Arc::clone(self.room.board()), epoch, ready)));
             self.shard.follow(true);
         }
         self.shard.begin_snapshot();
         self.snapshot = Some(Snapshot::new(sync));
         self.feed_enter(whose, (0, 0));
-        self.feed.as_mut().expect("just made sure of").current().sync = Some(sync);
+        self.feed.as_mut().expect("just made sure of").open(whose).sync = Some(sync);
         sink.put(OK);
     }
 
     /// There are no replicas any more.
     pub(crate) fn end_feed(&mut self, epoch: u64) {
-        if self.feed.as_ref().is_some_and(|feed| feed.epoch == epoch) {
-            self.drop_feed();
-        }
-    }
-
-    fn drop_feed(&mut self) {
-        let Some(feed) = self.feed.take() else { return };
-        self.shard.follow(false);
-        { feed }.take_records().for_each(|record| self.discard_record(record));
-    }
-
-    fn discard_record(&mut self, record: Record) {
-        for stretch in record.units.into_iter().flat_map(|unit| unit.stretches) {
-            self.discard_content(stretch.content);
+        if let Some(feed) = self.feed.as_mut().filter(|feed| feed.epoch == epoch && !feed.is_over) {
+            feed.end();
+            self.shard.follow(false);
         }
     }
 
@@ -493,20 +555,23 @@ impl Core {
         self.space.feed_gone();
         let control = self.lane_count;
         let Some(mut feed) = self.space.feed.take() else { return };
-        feed.end_batch();
-        if feed.ready_size > WAITING_SIZE_MAX && !feed.is_broken {
-            // The control thread is too slow, or has too little of the machine. It hears of that alone.
-            feed.take_records().for_each(|record| self.space.discard_record(record));
-            feed.is_broken = true;
-            let record = Record { is_broken: true, ..feed.record() };
-            feed.ready.push_back(record);
+        if !feed.is_over {
+            feed.end_batch();
+            // The control thread is too slow, or has too little of the machine; or there is no word for what has changed. It hears of that
+            // alone.
+            if feed.is_torn || feed.ready_size > WAITING_SIZE_MAX {
+                feed.end();
+                self.space.shard.follow(false);
+                let (epoch, number) = (feed.epoch, feed.board.fresh_record());
+                feed.ready.push_front(Record { epoch, number, is_broken: true, ..Record::default() });
+            }
         }
         while let Some(record) = feed.ready.pop_front() {
             let size = record.size;
             let head = ControlHead { target: 0, round: 0, kind: ControlKind::Record };
             let mut parcel = Some(Parcel::Record(Box::new(record)));
             if self.peer(control).try_tell(head, &mut parcel) {
-                feed.ready_size -= size;
+                feed.ready_size = feed.ready_size.saturating_sub(size);
             } else {
                 if let Some(Parcel::Record(record)) = parcel {
                     feed.ready.push_front(*record);
@@ -514,6 +579,6 @@ impl Core {
                 break;
             }
         }
-        self.space.feed = Some(feed);
+        self.space.feed = (!feed.is_over || !feed.ready.is_empty()).then_some(feed);
     }
 }

@@ -145,9 +145,10 @@ impl Replication {
         self.replicas.iter_mut().find(|replica| replica.lane == lane && replica.client == client)
     }
 
-    /// Appends commands to the stream.
+    /// Appends commands to the stream, all of which are carried out at once unless they are loose.
     fn write(&mut self, units: Vec<Unit>) {
-        let count: usize = units.iter().map(|unit| unit.command_count).sum();
+        let is_loose = units.iter().all(|unit| unit.is_loose);
+        let count = if is_loose { 1 } else { units.iter().map(|unit| unit.command_count).sum() };
         let mut is_open = false;
         for mut stretch in units.into_iter().flat_map(|unit| unit.stretches) {
             let selects = self.selected.replace(stretch.db) != Some(stretch.db);
