@@ -159,6 +159,7 @@ impl Control {
                 pages::put(args, &map, &self.view(question, &reports, now, machine), out);
             }
             Id::ConfigResetstat => {
+                self.forget_syncs();
                 self.times = OwnTimes::new(self.lane_count);
                 out.put(OK);
             }
@@ -325,7 +326,7 @@ impl Control {
             processor_us: machine.processor_us(),
             lines_dropped: self.lines_dropped,
             scripts: self.library.size(),
-            replication: self.replication_lines(now),
+            replicas: self.show_replicas(now),
         }
     }
 }

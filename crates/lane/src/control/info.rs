@@ -11,6 +11,7 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
+use super::replication::Replicas;
 use super::signature::Signature;
 use super::times::OwnTimes;
 use super::{lanes, namespaces};
@@ -42,8 +43,7 @@ pub(super) struct View<'a> {
     pub(super) lines_dropped: u64,
     /// How many scripts it knows, and their bytes.
     pub(super) scripts: (usize, usize),
-    /// Lines about replicas.
-    pub(super) replication: String,
+    pub(super) replicas: Replicas,
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -218,7 +218,7 @@ impl View<'_> {
 
     fn clients(&self, text: &mut String) {
         lines!(text;
-            "connected_clients" self.sum(|census| census.stats.clients),
+            "connected_clients" self.sum(|census| census.stats.clients).saturating_sub(self.replica_count()),
             "cluster_connections" 0,
             "maxclients" self.config.value("maxclients"),
             "client_recent_max_input_buffer" self.largest(|census| census.buffers.input),
@@ -278,9 +278,9 @@ impl View<'_> {
             "mem_fragmentation_ratio" ratio(resident, used),
             "mem_fragmentation_bytes" resident.saturating_sub(used),
             "mem_not_counted_for_evict" 0,
-            "mem_replication_backlog" 0,
-            "mem_total_replication_buffers" 0,
-            "mem_clients_slaves" 0,
+            "mem_replication_backlog" self.replicas.backlog_size,
+            "mem_total_replication_buffers" self.replicas.backlog_size + self.replicas.ahead_size,
+            "mem_clients_slaves" self.replicas.ahead_size,
             "mem_clients_normal" self.sum(|census| census.stats.clients_size),
             "mem_cluster_links" 0,
             "mem_aof_buffer" 0,
@@ -334,15 +334,15 @@ impl View<'_> {
             "total_net_input_bytes" self.sum(|census| census.traffic.bytes_in),
             "total_net_output_bytes" self.sum(|census| census.traffic.bytes_out),
             "total_net_repl_input_bytes" 0,
-            "total_net_repl_output_bytes" 0,
+            "total_net_repl_output_bytes" self.replicas.sent_size,
             "instantaneous_input_kbps" ratio(self.bytes_per_second.0, 1024),
             "instantaneous_output_kbps" ratio(self.bytes_per_second.1, 1024),
             "instantaneous_input_repl_kbps" "0.00",
             "instantaneous_output_repl_kbps" "0.00",
             "rejected_connections" self.sum(|census| census.stats.clients_rejected),
-            "sync_full" 0,
-            "sync_partial_ok" 0,
-            "sync_partial_err" 0,
+            "sync_full" self.replicas.counts.full,
+            "sync_partial_ok" self.replicas.counts.partial,
+            "sync_partial_err" self.replicas.counts.partial_refused,
             "expired_keys" self.sum(|census| census.memory.expired),
             "expired_stale_perc" "0.00",
             "expired_time_cap_reached_count" 0,
@@ -382,8 +382,14 @@ impl View<'_> {
         );
     }
 
+    /// Replicas among the clients of the lanes that are seen.
+    fn replica_count(&self) -> u64 {
+        let is_seen = |lane: &&u16| self.lanes.iter().any(|(seen, _)| seen == *lane);
+        self.replicas.lanes.iter().filter(is_seen).count() as u64
+    }
+
     fn replication(&self, text: &mut String) {
-        text.push_str(&self.replication);
+        text.push_str(&self.replicas.lines);
     }
 
     fn processor(&self, text: &mut String) {

@@ -31,7 +31,8 @@ mod sync;
 
 use log::Log;
 use merge::{Merged, Merger};
-use seen::Waiter;
+pub(super) use seen::Replicas;
+use seen::{SyncCounts, Waiter};
 use sync::Syncing;
 
 /// Bytes that may be on the way to a replica, or in its connection's output.
@@ -128,6 +129,9 @@ pub(super) struct Replication {
     /// The database in which the stream is.
     selected: Option<u16>,
     waiters: Vec<Waiter>,
+    counts: SyncCounts,
+    /// Bytes that replicas were sent.
+    sent_size: u64,
     look_ns: u64,
     ping_ns: u64,
     /// Since when there is no replica.
@@ -227,13 +231,17 @@ impl Control {
             lags_since_ns: None,
         };
         let whom = format!("{}:{}", replica.ip, replica.port);
+        let wants_part = is_psync && args.flat(1) != b"?";
         if is_psync && let Some(offset) = self.continues_at(args) {
+            self.replication.counts.partial += 1;
             replica.position = offset;
             replica.stage = Stage::Follows;
             replica.push(format!("+CONTINUE {}\r\n", self.settings.run_id).into_bytes());
             let left = self.replication.log.end() - offset;
             machine.note(&format!("replica {whom} goes on where it was, {left} bytes behind"));
         } else {
+            self.replication.counts.full += 1;
+            self.replication.counts.partial_refused += u64::from(wants_part);
             machine.note(&format!("replica {whom} asks for a snapshot"));
         }
         if self.replication.replicas.is_empty() {
@@ -391,6 +399,7 @@ impl Control {
             if !self.peer(lane).try_tell(head, &mut Some(Parcel::Lines(piece))) {
                 return;
             }
+            self.replication.sent_size += size as u64;
             let replica = &mut self.replication.replicas[at];
             replica.under_way += size;
             if is_ahead {

@@ -503,6 +503,10 @@ fn a_replica_that_was_away_goes_on_where_it_was() {
             assert!(reply.starts_with("+FULLRESYNC "), "{said}: {reply}");
         }
         let other = world.connect();
+        let info = world.ask(&other, "INFO stats");
+        for want in ["sync_full:5", "sync_partial_ok:1", "sync_partial_err:3"] {
+            assert!(info.lines().any(|line| line == want), "{want} in {info}");
+        }
         assert_eq!(world.ask(&other, "PSYNC ? x"), "-ERR value is not an integer or out of range\r\n");
     }
 }
@@ -555,7 +559,7 @@ fn who_is_there_is_shown() {
     world.ask(&client, "SET a 1");
     turn(&mut world, &mut follower);
     follower.acknowledge();
-    let info = world.ask(&client, "INFO replication");
+    let info = world.ask(&client, "INFO");
     let offset = follower.offset;
     for want in [
         "role:master".to_owned(),
@@ -566,6 +570,8 @@ fn who_is_there_is_shown() {
         "repl_backlog_active:1".to_owned(),
         "repl_backlog_first_byte_offset:1".to_owned(),
         format!("repl_backlog_histlen:{offset}"),
+        format!("mem_replication_backlog:{offset}"),
+        "connected_clients:1".to_owned(),
     ] {
         assert!(info.lines().any(|line| line == want), "{want} in {info}");
     }

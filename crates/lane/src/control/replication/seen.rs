@@ -24,6 +24,32 @@ pub(super) struct Waiter {
     pub(super) until_ns: Option<u64>,
 }
 
+/// How often replicas have begun, since the counters were set to zero.
+#[derive(Clone, Copy, Default)]
+pub(in crate::control) struct SyncCounts {
+    /// With a snapshot.
+    pub(in crate::control) full: u64,
+    /// Where they were.
+    pub(in crate::control) partial: u64,
+    /// With a snapshot though they wanted to go on where they were.
+    pub(in crate::control) partial_refused: u64,
+}
+
+/// What INFO shows of replicas.
+pub(in crate::control) struct Replicas {
+    /// The section about them.
+    pub(in crate::control) lines: String,
+    /// On which lane each is.
+    pub(in crate::control) lanes: Vec<u16>,
+    pub(in crate::control) counts: SyncCounts,
+    /// Bytes of the stream that are kept.
+    pub(in crate::control) backlog_size: u64,
+    /// Bytes of snapshots that wait for their replicas.
+    pub(in crate::control) ahead_size: u64,
+    /// Bytes sent.
+    pub(in crate::control) sent_size: u64,
+}
+
 impl Control {
     fn good_count(&self, now: Now) -> u64 {
         let lag_s_max = self.config.value("min-replicas-max-lag").parse().unwrap_or(0);
@@ -135,8 +161,28 @@ impl Control {
         }
     }
 
+    /// What INFO shows of them.
+    pub(in crate::control) fn show_replicas(&self, now: Now) -> Replicas {
+        let Replication { replicas, log, counts, sent_size, syncing, .. } = &self.replication;
+        let held_size = syncing.as_ref().map_or(0, |syncing| syncing.held_size);
+        Replicas {
+            lines: self.replication_lines(now),
+            lanes: replicas.iter().map(|replica| replica.lane).collect(),
+            counts: *counts,
+            backlog_size: log.end() - log.start(),
+            ahead_size: (replicas.iter().map(|replica| replica.ahead_size).sum::<usize>() + held_size) as u64,
+            sent_size: *sent_size,
+        }
+    }
+
+    /// CONFIG RESETSTAT.
+    pub(in crate::control) fn forget_syncs(&mut self) {
+        self.replication.counts = SyncCounts::default();
+        self.replication.sent_size = 0;
+    }
+
     /// Lines of INFO about replicas.
-    pub(in crate::control) fn replication_lines(&self, now: Now) -> String {
+    fn replication_lines(&self, now: Now) -> String {
         let Replication { replicas, log, is_fed, .. } = &self.replication;
         let mut text = String::new();
         let value = |name: &str| self.config.value(name);
