@@ -110,7 +110,7 @@ test-bench: build
 	@for small in "peers.py --rounds 1 --scale 0.001" "peers.py --rounds 1 --scale 0.001 --load bench" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "connect.py --rounds 1 --clients 300" \
-		"long.py --rounds 1 --names 200 --size 50000" \
+		"long.py --rounds 1 --names 200 --size 50000" "replicas.py --rounds 1 --keys 5000 --sets 5000" \
 		"load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
 		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "records.py --rounds 1 --scale 0.001 --records 2000" \
 		"difference.py --comparisons 1 --pairs 1 --noisy --no-judgement" \
@@ -201,6 +201,12 @@ bench-connect: build ## Time to the first answer while thousands of clients conn
 bench-long: build ## What others wait for during a long MGET: this server with one lane and with two, and Debian's redis-server
 	@$(call need,redis-server,redis-server)
 	@$(PYTHON) bench/long.py $(ARGS)
+
+.PHONY: bench-replicas
+bench-replicas: build ## What others wait for during a snapshot, and what a SET costs with a replica: this server and Debian's redis-server
+	@$(call need,redis-server,redis-server)
+	@$(call need,redis-cli,redis-tools)
+	@$(PYTHON) bench/replicas.py $(ARGS)
 
 .PHONY: bench-growth
 bench-growth: build ## Response times while a lane goes from 0 to 10 million keys
