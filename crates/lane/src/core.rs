@@ -307,8 +307,11 @@ impl Core {
     /// its way to the client.
     pub(crate) fn go_on(&mut self, pending: Pending, progress: Progress, content: Content) {
         let part = self.pending_part(pending).begun(progress, content);
+        let is_told = part.is_told();
         let handle = self.parts.insert(part);
-        self.space.feed_carry(Part::whose_of(handle.to_bits()));
+        if is_told {
+            self.space.feed_carry(Part::whose_of(handle.to_bits()));
+        }
         self.admit_at(handle);
     }
 
@@ -326,7 +329,8 @@ impl Core {
         }
         let growth = growth(command, &args);
         let job = Job { command: 0, db, work: Work::Run { command, request, route, is_inner: false } };
-        Part::of_command(origin, port, proto, names, growth, job)
+        let part = Part::of_command(origin, port, proto, names, growth, job);
+        if command.writes() && db < self.space.database_count { part.told() } else { part }
     }
 
     fn admit(&mut self, part: Part) {

@@ -462,6 +462,22 @@ impl Keyspace {
         }
     }
 
+    /// What has gone since the last look made room for what runs, and is no part of it: it may have changed since that began.
+    pub(crate) fn feed_evicted(&mut self) {
+        let Some(running) = self.feed.as_mut().map(|feed| feed.running.take()) else { return };
+        self.feed_gone();
+        if let Some(feed) = &mut self.feed {
+            feed.running = running;
+        }
+    }
+
+    /// A transaction is over on this lane that has only looked here: what changes now comes behind what it has changed elsewhere.
+    pub(crate) fn feed_end_batch(&mut self) {
+        if let Some(feed) = &mut self.feed {
+            feed.end_batch();
+        }
+    }
+
     /// What runs is at this place of its transaction.
     pub(crate) fn feed_moves_to(&mut self, place: (u32, u32)) {
         if let Some(running) = self.feed.as_mut().and_then(|feed| feed.running.as_mut()) {

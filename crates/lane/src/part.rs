@@ -142,8 +142,8 @@ pub(crate) struct Part {
     releases: bool,
     /// It came to nothing before it was told what to do.
     is_withdrawn: bool,
-    /// Lanes that take part in its transaction.
-    lane_count: usize,
+    /// Lanes that tell replicas what its transaction changes; 0 if this one is none of them.
+    told_count: usize,
     /// The stage of its transaction to which its jobs belong.
     stage: u32,
     watcher: Option<WatcherId>,
@@ -205,7 +205,7 @@ impl Part {
             goes: true,
             releases: true,
             is_withdrawn: false,
-            lane_count: 1,
+            told_count: 0,
             stage: 0,
             watcher: None,
             growth,
@@ -232,6 +232,17 @@ impl Part {
         self
     }
 
+    /// The same, for a command that may change something of Redis' databases.
+    pub(crate) fn told(mut self) -> Part {
+        self.told_count = 1;
+        self
+    }
+
+    /// Whether replicas are told what it changes. What goes because somebody looks is no part of anything then.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told_count > 0
+    }
+
     /// A part of a transaction.
     pub(crate) fn of_transaction(lane: u16, prepare: crate::transaction::Prepare) -> Part {
         Part {
@@ -245,7 +256,7 @@ impl Part {
             goes: prepare.goes,
             releases: prepare.goes,
             is_withdrawn: false,
-            lane_count: prepare.lane_count,
+            told_count: prepare.told_count,
             stage: prepare.stage,
             watcher: prepare.watcher,
             growth: prepare.growth,
@@ -380,7 +391,9 @@ impl Part {
                     After::Again
                 } else if self.goes {
                     let whose = self.whose(holder);
-                    space.feed_enter(whose, (self.stage, 0));
+                    if self.is_told() {
+                        space.feed_enter(whose, (self.stage, 0));
+                    }
                     let after = self.work_in_its_time(space, locks, whose, budget);
                     space.feed_leave();
                     after
@@ -393,8 +406,12 @@ impl Part {
                 space.end_arrival(std::mem::take(&mut self.arriving));
                 budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
                 if locks.release(holder, NAMES_PER_STEP) {
-                    if !self.is_withdrawn {
-                        space.feed_end(self.whose(holder), self.lane_count);
+                    if self.is_told() {
+                        // Of what begins anew there is at most that keys' time had come.
+                        let told_count = if self.is_withdrawn { 1 } else { self.told_count };
+                        space.feed_end(self.whose(holder), told_count);
+                    } else if matches!(self.origin, Origin::Transaction { .. }) {
+                        space.feed_end_batch();
                     }
                     let outcomes = std::mem::take(&mut self.outcomes);
                     After::Ended { outcomes, grant: self.grant }

@@ -26,7 +26,7 @@ use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::{State, record};
 use crate::keyspace::{Keyspace, OOM};
-use crate::locks::{Kind, LockName, Locks, Refusal};
+use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
 use crate::monitor::ExecLines;
 use crate::multi::lanes_of;
 use crate::paged::Paged;
@@ -119,6 +119,8 @@ pub(crate) struct LanePart {
     jobs: Vec<Job>,
     /// Bytes that may be added there; `None`: nothing is.
     growth: Option<u64>,
+    /// It may change something of Redis' databases there: replicas are told what.
+    is_told: bool,
     /// Whether anything of it lives on its lane.
     is_live: bool,
 }
@@ -400,7 +402,7 @@ impl Transaction {
         let goes = self.goes_at_once();
         // A script that has begun without locks: what its call adds is looked at when the call is made.
         let has_begun = self.script.is_some();
-        let lane_count = self.lanes.len();
+        let told_count = self.told_count(index);
         let part = &mut self.lanes[index];
         part.is_live = true;
         Prepare {
@@ -415,7 +417,7 @@ impl Transaction {
             watcher: if self.is_multi { self.watcher } else { None },
             growth: if has_begun { None } else { part.growth.take() },
             at_ms: self.grant.at_ms,
-            lane_count,
+            told_count,
             stage: self.stage,
         }
     }
@@ -548,9 +550,25 @@ impl Transaction {
             return index;
         }
         let (names, jobs) = (Names::default(), Vec::new());
-        let part = LanePart { lane, part: 0, names, jobs, growth: None, is_live: false };
+        let part = LanePart { lane, part: 0, names, jobs, growth: None, is_told: false, is_live: false };
         self.lanes.push(part);
         self.lanes.len() - 1
+    }
+
+    /// Holds a name on the lane at `index`.
+    fn hold(&mut self, index: usize, name: LockName, mode: Mode) {
+        let part = &mut self.lanes[index];
+        part.is_told |= mode == Mode::Exclusive && name.db < self.database_count;
+        part.names.push(name, mode);
+    }
+
+    /// See [`Prepare::told_count`].
+    fn told_count(&self, index: usize) -> usize {
+        if self.is_sync() {
+            return self.lanes.len();
+        }
+        let count = self.lanes.iter().filter(|part| part.is_told).count();
+        if self.lanes[index].is_told { count } else { 0 }
     }
 
     // ---- running

@@ -31,8 +31,9 @@ pub(crate) struct Prepare {
     pub(crate) growth: Option<u64>,
     /// The time that it sees is not before this one, unix milliseconds.
     pub(crate) at_ms: i64,
-    /// Lanes that take part.
-    pub(crate) lane_count: usize,
+    /// Lanes that tell replicas what the transaction changes; 0 if this one is none of them. Those alone count whose keys it holds
+    /// exclusively: who only looks may begin before a snapshot does, and end behind it.
+    pub(crate) told_count: usize,
     /// See [`Go::stage`].
     pub(crate) stage: u32,
 }

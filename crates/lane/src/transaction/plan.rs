@@ -53,7 +53,7 @@ impl Transaction {
             budget.spend(1, 0);
             self.watched_at += 1;
             let index = self.join(lane);
-            self.lanes[index].names.push(name, Mode::Shared);
+            self.hold(index, name, Mode::Shared);
         }
         while self.at.0 < self.commands.len() || self.unpack() {
             if budget.is_spent() {
@@ -141,14 +141,14 @@ impl Transaction {
             for lane in around.all.clone() {
                 let at = self.join(lane);
                 for db in 0..around.database_count {
-                    self.lanes[at].names.push(LockName { db, key: None }, Mode::Exclusive);
+                    self.hold(at, LockName { db, key: None }, Mode::Exclusive);
                 }
             }
         }
     }
 
     /// Whether it is the control thread's, which wants a snapshot of all lanes.
-    fn is_sync(&self) -> bool {
+    pub(super) fn is_sync(&self) -> bool {
         matches!(self.origin, Origin::Control { .. })
     }
 
@@ -188,7 +188,7 @@ impl Transaction {
             let at = self.join(lane);
             if self.takes_locks && !self.is_calling() {
                 for &db in &databases {
-                    self.lanes[at].names.push(LockName { db, key: None }, mode);
+                    self.hold(at, LockName { db, key: None }, mode);
                 }
             }
             let request = Args::Owned(&self.commands[index].request).to_request();
@@ -251,7 +251,7 @@ impl Transaction {
                         }
                     } else {
                         let at = self.join(lane);
-                        self.lanes[at].names.push(name, mode);
+                        self.hold(at, name, mode);
                         if command.scope == Scope::Script {
                             *self.declared.entry(name).or_default() |= mode == Mode::Exclusive;
                         }

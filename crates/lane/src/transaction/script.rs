@@ -171,11 +171,15 @@ impl Transaction {
         let now_ms = space.now.unix_ms;
         space.now.unix_ms = self.grant.at_ms;
         let whose = (around.lane, around.me);
-        space.feed_enter(whose, (self.stage, 0));
+        let was_unlocked = self.is_unlocked;
+        if self.lanes.iter().any(|part| part.lane == around.lane && part.is_told) {
+            space.feed_enter(whose, (self.stage, 0));
+        }
         let after = self.go_on_with_script(space, around, budget);
         space.feed_leave();
         space.now.unix_ms = now_ms;
-        if self.is_unlocked && matches!(after, After::Reply(..)) {
+        // It begins anew, maybe elsewhere, or is over.
+        if was_unlocked && (!self.is_unlocked || matches!(after, After::Reply(..))) {
             space.feed_end(whose, 1);
         }
         if self.is_unlocked && !matches!(after, After::Reply(..)) {
@@ -499,7 +503,12 @@ impl Transaction {
                 let args = Args::Owned(&planned.request);
                 let made = match script.allows_oom {
                     true => Made::Enough,
-                    false => space.room_for(command, &args, planned.db, around.locks),
+                    false => {
+                        space.feed_gone();
+                        let made = space.room_for(command, &args, planned.db, around.locks);
+                        space.feed_evicted();
+                        made
+                    }
                 };
                 match made {
                     Made::Enough => called.stage = Stage::Here(Progress::default()),

@@ -671,6 +671,17 @@ fn what_cant_be_told_makes_replicas_begin_anew() {
     assert_eq!(next.difference(&held(&mut world)), None);
 }
 
+/// What a replica has not taken may be so many bytes.
+fn limit_replicas(world: &mut World, client: &mem::Client, size: &str) {
+    let limit = format!("replica {size} 0 0");
+    let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"client-output-buffer-limit", limit.as_bytes()];
+    let mut asked = Vec::new();
+    wire::client::command(&mut asked, &words);
+    client.write(&asked);
+    (0..9).for_each(|_| world.round(1_000_000));
+    assert_eq!(client.read_all(), b"+OK\r\n");
+}
+
 /// One that does not take its snapshot, or what changes, is cut off; others and whoever writes notice nothing.
 #[test]
 fn a_replica_that_reads_nothing_is_cut_off() {
@@ -680,15 +691,10 @@ fn a_replica_that_reads_nothing_is_cut_off() {
         for number in 0..200 {
             world.ask(&client, &format!("SET k{number} {}", "v".repeat(10_000)));
         }
-        let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"client-output-buffer-limit", b"replica 3000000 0 0"];
-        let mut asked = Vec::new();
-        wire::client::command(&mut asked, &words);
-        client.write(&asked);
-        (0..9).for_each(|_| world.round(1_000_000));
-        assert_eq!(client.read_all(), b"+OK\r\n");
+        limit_replicas(&mut world, &client, "3000000");
         // It has room for some of its snapshot and takes none.
         let deaf = world.connect_small(usize::from(lane_count) - 1, 100_000);
-        asked.clear();
+        let mut asked = Vec::new();
         wire::client::command(&mut asked, &[b"PSYNC", b"?", b"-1"]);
         deaf.write(&asked);
         let reader = world.connect();
@@ -713,6 +719,69 @@ fn a_replica_that_reads_nothing_is_cut_off() {
             turn(&mut world, &mut follower);
         }
         assert!(follower.has_loaded, "the next one has its snapshot");
+        assert_eq!(follower.difference(&held(&mut world)), None);
+    }
+}
+
+/// Lanes take their turns whenever they do, so what a transaction only reads may end before a snapshot's begin on one lane and
+/// behind it on another.
+#[test]
+fn who_reads_while_a_snapshot_begins_does_not_hold_the_stream_up() {
+    for seed in 0..100 {
+        let mut world = World::new(3);
+        let mut draw = Draw(seed);
+        let clients: Vec<mem::Client> = (0..6).map(|number| world.connect_at(number % 3)).collect();
+        (0..20).for_each(|key| drop(world.ask(&clients[0], &format!("SET k{key} v"))));
+        let mut follower = None;
+        for round in 0..160 {
+            for client in &clients {
+                if round > 0 && client.read_all().is_empty() {
+                    continue;
+                }
+                let [a, b] = [draw.below(20), draw.below(20)];
+                let command = match draw.below(4) {
+                    0 => format!("COPY k{a} c{b} REPLACE"),
+                    1 => "DBSIZE".to_owned(),
+                    _ => format!("MGET k{a} k{b}"),
+                };
+                let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+                let mut bytes = Vec::new();
+                wire::client::command(&mut bytes, &words);
+                client.write(&bytes);
+            }
+            if round == 60 {
+                let client = world.connect_at(usize::try_from(seed).unwrap() % 3);
+                follower = Some(Follower::new(&mut world, client, false));
+            }
+            world.round_of(1_000_000, |_| draw.below(2) == 0);
+            follower.iter_mut().for_each(Follower::go_on);
+        }
+        let mut follower = follower.expect("it has come");
+        turn(&mut world, &mut follower);
+        world.ask(&clients[0], "SET last 1");
+        turn(&mut world, &mut follower);
+        assert!(follower.log.iter().any(|line| line == "SET last 1"), "seed {seed}: the stream goes on");
+        assert_eq!(follower.difference(&held(&mut world)), None, "seed {seed}");
+    }
+}
+
+/// A script that was sent to the lane of its keys and needs others, too, goes back; what it has found over there is told.
+#[test]
+fn a_script_that_is_given_back_does_not_hold_the_stream_up() {
+    for lane in 0..3 {
+        let (mut world, mut follower) = followed(3);
+        let client = world.connect_at(lane);
+        assert_eq!(world.ask(&client, "DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+        world.ask(&client, "SET a 1 PX 5");
+        world.round(50_000_000);
+        let reply = world.ask(
+            &client,
+            "EVAL redis.call('get',KEYS[1])redis.call('get','b')redis.call('get','c')redis.call('get','d')return(1) 1 a",
+        );
+        assert_eq!(reply, ":1\r\n");
+        world.ask(&client, "SET last 1");
+        turn(&mut world, &mut follower);
+        assert_eq!(follower.log.last().map(String::as_str), Some("SET last 1"), "from lane {lane}");
         assert_eq!(follower.difference(&held(&mut world)), None);
     }
 }

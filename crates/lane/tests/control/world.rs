@@ -245,13 +245,23 @@ impl World {
 
     /// Everybody takes a turn; then so many nanoseconds pass.
     pub(crate) fn round(&mut self, ns: u64) {
-        for (lane, net) in self.lanes.iter_mut().zip(&mut self.nets) {
+        self.round_of(ns, |_| true);
+    }
+
+    /// The same, but of some of them: lanes by their numbers, behind them the control.
+    pub(crate) fn round_of(&mut self, ns: u64, mut is_awake: impl FnMut(usize) -> bool) {
+        for (number, (lane, net)) in self.lanes.iter_mut().zip(&mut self.nets).enumerate() {
+            if !is_awake(number) {
+                continue;
+            }
             lane.turn(self.now, &self.meter, net);
             if lane.stall().is_some() {
                 lane.settle(self.is_preempted);
             }
         }
-        self.control.turn(self.now, &mut self.machine);
+        if is_awake(self.lanes.len()) {
+            self.control.turn(self.now, &mut self.machine);
+        }
         self.now.mono_ns += ns;
         self.now.unix_ms += i64::try_from(ns / 1_000_000).expect("a test is short");
     }
