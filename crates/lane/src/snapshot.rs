@@ -9,7 +9,7 @@ use crate::keyspace::Keyspace;
 use crate::replies::Content;
 use wire::reply::Put;
 
-/// What a piece may take: keys walked over, and bytes of short ones.
+/// What a piece may take: keys walked over, and bytes. Those of one bucket may be more.
 const PIECE: Budget = Budget::new(512, 64 * 1024);
 
 /// See the top of this file.
@@ -55,15 +55,13 @@ impl Writer {
 }
 
 impl Writer {
-    /// Says how many bytes were copied.
-    fn add_image(&mut self, image: &Image) -> usize {
-        let (value, copied) = match &image.value {
-            ImageValue::Int(number) => (Value::Int(*number), 0),
-            ImageValue::Bytes(bytes) => (Value::Bytes(bytes), bytes.len()),
-            ImageValue::Rope(rope) => (Value::Rope(rope), 0),
+    fn add_image(&mut self, image: &Image) {
+        let value = match &image.value {
+            ImageValue::Int(number) => Value::Int(*number),
+            ImageValue::Bytes(bytes) => Value::Bytes(bytes),
+            ImageValue::Rope(rope) => Value::Rope(rope),
         };
         self.add(image.db, &image.key, value, image.expires_at);
-        image.key.len() + copied
     }
 }
 
@@ -74,22 +72,28 @@ impl Keyspace {
         let mut is_over = true;
         if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.sync == sync) {
             let mut budget = PIECE;
-            // What had to be kept goes first, for it takes memory.
-            let mut has_images = true;
-            while !budget.is_spent() && has_images {
+            let mut has_more = true;
+            while !budget.is_spent() && has_more {
+                let before = writer.content.size();
+                let mut one = Budget::new(1, PIECE.bytes);
+                // What had to be kept goes first, for it takes memory.
                 let image = self.shard.images().next();
-                has_images = image.is_some();
                 if let Some(image) = image {
-                    budget.spend(1, writer.add_image(&image));
+                    writer.add_image(&image);
                     if let ImageValue::Rope(rope) = image.value {
                         self.shard.retire(rope);
                     }
+                } else {
+                    let mut count = 0;
+                    has_more = self.shard.walk_snapshot(&mut one, &mut |db: u16, entry: &Entry<'_>| {
+                        writer.add(db, entry.key(), entry.value(), entry.expires_at());
+                        count += 1;
+                    });
+                    budget.spend(count, 0);
                 }
+                // Long values count, too: they leave this lane by reference, but wait with the control thread.
+                budget.spend(1, writer.content.size() - before);
             }
-            let each = &mut |db: u16, entry: &Entry<'_>| {
-                writer.add(db, entry.key(), entry.value(), entry.expires_at());
-            };
-            let has_more = has_images || self.shard.walk_snapshot(&mut budget, each);
             // What the walk's end has kept comes with the next piece.
             is_over = !has_more && !self.shard.has_images();
             if is_over {

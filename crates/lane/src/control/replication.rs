@@ -29,7 +29,7 @@ mod merge;
 mod seen;
 mod sync;
 
-use log::Log;
+use log::{Log, PIECE_SIZE};
 use merge::{Merged, Merger};
 pub(super) use seen::Replicas;
 use seen::{SyncCounts, Waiter};
@@ -95,15 +95,20 @@ struct Replica {
 }
 
 impl Replica {
-    /// Bytes that wait for it.
+    /// Bytes that wait for it, but for those of a snapshot that is made as fast as it takes it.
     fn unread(&self, log: &Log) -> u64 {
         let stream = if self.stage.is_owed_stream() { log.end() - self.position } else { 0 };
-        stream + self.ahead_size as u64
+        stream + if self.takes_any_length { 0 } else { self.ahead_size as u64 }
     }
 
+    /// Its lane copies a piece at once, so that none may be long.
     fn push(&mut self, bytes: Vec<u8>) {
         self.ahead_size += bytes.len();
-        self.ahead.push_back(Arc::new(bytes));
+        if bytes.len() <= PIECE_SIZE {
+            self.ahead.push_back(Arc::new(bytes));
+        } else {
+            self.ahead.extend(bytes.chunks(PIECE_SIZE).map(|piece| Arc::new(piece.to_vec())));
+        }
     }
 
     fn lag_s(&self, now: Now) -> u64 {

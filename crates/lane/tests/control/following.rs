@@ -785,3 +785,24 @@ fn a_script_that_is_given_back_does_not_hold_the_stream_up() {
         assert_eq!(follower.difference(&held(&mut world)), None);
     }
 }
+/// A replica that takes its snapshot as fast as it comes is not too slow, however long values are.
+#[test]
+fn long_values_are_no_burden_for_a_replica_that_reads() {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        limit_replicas(&mut world, &client, "500000");
+        for number in 0..60 {
+            world.ask(&client, &format!("SET k{number}{{t}} {}", "v".repeat(40_000)));
+        }
+        world.ask(&client, &format!("SET long {}", "v".repeat(2_000_000)));
+        let reader = world.connect();
+        let mut follower = Follower::new(&mut world, reader, true);
+        for _ in 0..20 {
+            turn(&mut world, &mut follower);
+        }
+        assert_eq!(world.machine.warned, [""; 0], "{lane_count} lanes");
+        assert!(follower.has_loaded, "{lane_count} lanes");
+        assert_eq!(follower.difference(&held(&mut world)), None);
+    }
+}

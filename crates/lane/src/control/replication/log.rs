@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Bytes after which a piece is full.
-const PIECE_SIZE: usize = 64 * 1024;
+/// Bytes of a piece, at most: a lane copies it in one turn.
+pub(super) const PIECE_SIZE: usize = 64 * 1024;
 
 /// See the top of this file.
 #[derive(Default)]
@@ -41,9 +41,14 @@ impl Log {
 
     /// Whatever is written is to be sent now.
     pub(super) fn seal(&mut self) {
-        if !self.tail.is_empty() {
-            let start = self.end - self.tail.len() as u64;
-            self.pieces.push_back((start, Arc::new(std::mem::take(&mut self.tail))));
+        let mut start = self.end - self.tail.len() as u64;
+        let tail = std::mem::take(&mut self.tail);
+        if (1..=PIECE_SIZE).contains(&tail.len()) {
+            return self.pieces.push_back((start, Arc::new(tail)));
+        }
+        for piece in tail.chunks(PIECE_SIZE) {
+            self.pieces.push_back((start, Arc::new(piece.to_vec())));
+            start += piece.len() as u64;
         }
     }
 
@@ -109,5 +114,19 @@ mod tests {
         let mut log = Log::default();
         log.write(|out| out.resize(PIECE_SIZE, b'x'));
         assert_eq!(log.piece(1).map(|piece| piece.len()), Some(PIECE_SIZE - 1));
+    }
+
+    #[test]
+    fn no_piece_is_longer_than_a_lane_copies_at_once() {
+        let mut log = Log::default();
+        log.write(|out| out.resize(2 * PIECE_SIZE + 10, b'x'));
+        let mut sizes = Vec::new();
+        let mut offset = 0;
+        while let Some(piece) = log.piece(offset) {
+            sizes.push(piece.len());
+            offset += piece.len() as u64;
+        }
+        assert_eq!(sizes, [PIECE_SIZE, PIECE_SIZE, 10]);
+        assert_eq!(offset, log.end());
     }
 }
