@@ -352,7 +352,8 @@ impl Control {
             && !self.replication.is_fed
             && self.replication.waiters.is_empty()
         {
-            return;
+            // The last one may just have been disconnected.
+            return self.judge_replicas(now);
         }
         while let Some(merged) = self.replication.merger.take() {
             match merged {

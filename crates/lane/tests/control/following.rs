@@ -806,3 +806,23 @@ fn long_values_are_no_burden_for_a_replica_that_reads() {
         assert_eq!(follower.difference(&held(&mut world)), None);
     }
 }
+#[test]
+fn who_asks_for_replicas_learns_that_all_have_been_let_go() {
+    let (mut world, mut follower) = followed(3);
+    let client = world.connect();
+    world.ask(&client, "CONFIG SET min-replicas-to-write 1");
+    assert_eq!(world.ask(&client, "SET a 2"), "+OK\r\n");
+    let own = world.connect_to(1);
+    assert_eq!(world.ask(&own, "FLUSHALL"), "+OK\r\n");
+    turn(&mut world, &mut follower);
+    assert!(follower.client.at_end());
+    assert_eq!(world.ask(&client, "SET a 3"), "-NOREPLICAS Not enough good replicas to write.\r\n");
+}
+
+#[test]
+fn who_asks_for_replicas_from_the_start_has_none() {
+    let mut world = World::with(1, &[("min-replicas-to-write", "1")]);
+    let client = world.connect();
+    (0..3).for_each(|_| world.round(1_000_000));
+    assert_eq!(world.ask(&client, "SET a 3"), "-NOREPLICAS Not enough good replicas to write.\r\n");
+}
