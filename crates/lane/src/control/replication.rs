@@ -37,6 +37,8 @@ use sync::Syncing;
 
 /// Bytes that may be on the way to a replica, or in its connection's output.
 const WINDOW_SIZE: usize = 1024 * 1024;
+/// Bytes of records that wait for one with a lower number, at most: with more replicas begin anew.
+const WAITING_SIZE_MAX: usize = 256 * 1024 * 1024;
 /// How often replicas are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -331,6 +333,14 @@ impl Control {
         self.replication.merger.add(record);
     }
 
+    /// A transaction that is not over, be it a script that goes on for ever, has changes of all lanes wait behind its own. When they
+    /// are too many replicas begin anew.
+    fn bound_merger(&mut self, now: Now, machine: &mut impl Machine) {
+        if self.replication.merger.waiting_size() > WAITING_SIZE_MAX {
+            self.end_feed("a transaction takes too long, and too much changes meanwhile", now, machine);
+        }
+    }
+
     /// Lanes need not tell their changes any more. Replicas that there are begin anew.
     fn end_feed(&mut self, why: &str, now: Now, machine: &mut impl Machine) {
         let named: Vec<(u16, u64)> =
@@ -365,6 +375,7 @@ impl Control {
                 Merged::Sync(sync) => self.cut(sync, now),
             }
         }
+        self.bound_merger(now, machine);
         self.begin_snapshot();
         self.ask_for_pieces();
         self.answer_waiters(now);

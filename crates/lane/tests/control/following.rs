@@ -795,7 +795,6 @@ fn long_values_are_no_burden_for_a_replica_that_reads() {
         for number in 0..60 {
             world.ask(&client, &format!("SET k{number}{{t}} {}", "v".repeat(40_000)));
         }
-        world.ask(&client, &format!("SET long {}", "v".repeat(2_000_000)));
         let reader = world.connect();
         let mut follower = Follower::new(&mut world, reader, true);
         for _ in 0..20 {
@@ -825,4 +824,29 @@ fn who_asks_for_replicas_from_the_start_has_none() {
     let client = world.connect();
     (0..3).for_each(|_| world.round(1_000_000));
     assert_eq!(world.ask(&client, "SET a 3"), "-NOREPLICAS Not enough good replicas to write.\r\n");
+}
+
+/// A script that has written and goes on for ever keeps its locks, and all that changes behind it waits: not more than there is room
+/// for.
+#[test]
+fn what_waits_for_a_transaction_is_bounded() {
+    let (mut world, mut follower) = followed(3);
+    let client = world.connect_at(1);
+    assert_eq!(world.ask(&client, "SETRANGE {b} 3999999 x"), ":4000000\r\n");
+    (0..10).for_each(|_| turn(&mut world, &mut follower));
+    let endless = world.connect_at(2);
+    let script = "redis.call('set',KEYS[1],'1')while(true)do(function()end)()end";
+    assert_eq!(world.ask(&endless, &format!("EVAL {script} 1 a")), "");
+    for _ in 0..70 {
+        assert_eq!(world.ask(&client, "COPY {b} {b}c REPLACE"), ":1\r\n");
+        follower.go_on();
+    }
+    turn(&mut world, &mut follower);
+    assert!(follower.client.at_end());
+    assert!(world.machine.warned.iter().any(|line| line.contains("too long")), "{:?}", world.machine.warned);
+    // The next one begins when the script ends.
+    let next = world.connect();
+    let mut next = Follower::new(&mut world, next, false);
+    turn(&mut world, &mut next);
+    assert!(!next.has_loaded);
 }

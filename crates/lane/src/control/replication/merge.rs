@@ -23,6 +23,8 @@ pub(super) struct Merger {
     waiting: BTreeMap<u64, Option<Record>>,
     /// Numbers of the records of transactions over several lanes.
     parts: BTreeMap<Whose, Vec<u64>>,
+    /// Bytes of the commands that wait.
+    waiting_size: usize,
 }
 
 impl Merger {
@@ -33,7 +35,13 @@ impl Merger {
         {
             self.parts.entry(whose).or_default().push(record.number);
         }
+        self.waiting_size += record.size;
         self.waiting.insert(record.number, Some(record));
+    }
+
+    /// Bytes of the commands that wait for others.
+    pub(super) fn waiting_size(&self) -> usize {
+        self.waiting_size
     }
 
     /// Whether everything up to a number is in the stream.
@@ -61,10 +69,13 @@ impl Merger {
                 numbers.sort_unstable();
                 let numbers = self.parts.remove(&whose).expect("just seen");
                 let taken = numbers.iter().filter_map(|number| self.waiting.insert(*number, None).flatten());
-                together(taken.collect())
+                let taken: Vec<Record> = taken.collect();
+                self.waiting_size -= taken.iter().map(|record| record.size).sum::<usize>();
+                together(taken)
             }
             whose => {
                 let record = self.waiting.insert(next, None).flatten().expect("just seen");
+                self.waiting_size -= record.size;
                 if whose.is_some() { together(vec![record]) } else { Merged::Apart(record.units) }
             }
         };
