@@ -129,6 +129,8 @@ pub(super) struct Replication {
     /// Lanes tell their changes.
     is_fed: bool,
     epoch: u64,
+    /// The order to tell nothing any more, of the epoch before.
+    ended_by: u64,
     sync_newest: u64,
     syncing: Option<Syncing>,
     merger: Merger,
@@ -353,7 +355,7 @@ impl Control {
         self.replication.merger = Merger::default();
         self.replication.log.tear();
         let epoch = self.replication.epoch;
-        self.give(0..self.lane_count, &Order::EndFeed { epoch }, None);
+        self.replication.ended_by = self.give(0..self.lane_count, &Order::EndFeed { epoch }, None);
     }
 
     /// Goes on with replicas: merges what lanes have told, sends what there is room for, looks after the slow and the silent.

@@ -40,7 +40,8 @@ impl Control {
     /// Begins the next replica's snapshot, unless there is one on its way.
     pub(super) fn begin_snapshot(&mut self) {
         self.end_abandoned();
-        if self.replication.syncing.is_some() {
+        // A lane that still told what changes in the epoch before would draw numbers that are missing in the next.
+        if self.replication.syncing.is_some() || self.gathers.contains_key(&self.replication.ended_by) {
             return;
         }
         let Some(replica) = self.replication.replicas.iter_mut().find(|it| it.stage == Stage::Waits) else {
@@ -186,7 +187,8 @@ impl Control {
                 let ticket = self.give(0..self.lane_count, &Order::EndSnapshot { sync }, None);
                 if !self.replication.is_fed {
                     // It may have begun after lanes had been told that they need not.
-                    self.give(0..self.lane_count, &Order::EndFeed { epoch }, None);
+                    self.replication.ended_by =
+                        self.give(0..self.lane_count, &Order::EndFeed { epoch }, None);
                 }
                 self.replication.syncing.as_mut().expect("just seen").ending = Some(ticket);
             }
