@@ -285,6 +285,19 @@ class SeveralReplicas(WithPrimary):
         wait_until(lambda: self.connect(second).info()["master_replid"] == self.client.info()["master_replid"], "a history has one name")
 
 
+class Ending(WithPrimary):
+    def test_a_primary_that_ends_has_sent_what_it_acknowledged(self):
+        replica = self.replica()
+        self.wait_for_online(1)
+        count = 50_000
+        self.client.send(b"".join(request("SET", f"key:{number}", "v" * 50) for number in range(count)))
+        for _ in range(count):
+            self.assertEqual(self.client.read(), "OK")
+        self.assertEqual(self.primary.end(), 0)
+        with Client(replica.port) as client:
+            wait_until(lambda: client("DBSIZE") == count, lambda: f"all keys; there are {client('DBSIZE')}")
+
+
 class Asking(WithPrimary):
     def setUp(self):
         super().setUp()

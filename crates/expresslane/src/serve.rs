@@ -88,6 +88,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
 /// Lanes that serve, as the control thread sees them.
 struct Server {
     shared: Arc<Shared>,
+    board: Arc<Board>,
     bells: Bells,
     started: Started,
 }
@@ -105,13 +106,15 @@ const SERVING: u8 = 0;
 const DRAINING: u8 = 1;
 
 impl Server {
-    /// Lets lanes finish what they have begun, for a bounded time.
+    /// Lets lanes finish what they have begun, and replicas be sent it, for a bounded time.
     fn drain(&self) {
         self.shared.phase.store(DRAINING, Ordering::SeqCst);
         self.bells.iter().for_each(Bell::ring);
         let looks = DRAIN_DURATION_MAX.as_millis() / DRAIN_LOOK.as_millis();
+        let mut is_quiet = false;
         for _ in 0..looks {
-            if self.shared.quiet.iter().all(|quiet| quiet.load(Ordering::SeqCst)) {
+            is_quiet = self.shared.quiet.iter().all(|quiet| quiet.load(Ordering::SeqCst));
+            if is_quiet && self.board.is_replicated() {
                 return;
             }
             #[expect(
@@ -120,7 +123,11 @@ impl Server {
             )]
             thread::sleep(DRAIN_LOOK);
         }
-        control::log(Level::Warn, "some commands had not finished and are cut off");
+        let what = match is_quiet {
+            true => "a replica has not been sent all that was written",
+            false => "some commands had not finished and are cut off",
+        };
+        control::log(Level::Warn, what);
     }
 }
 
@@ -252,7 +259,7 @@ fn start(
     let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
     let setup = ControlSetup {
         links: control_links,
-        board,
+        board: Arc::clone(&board),
         map,
         settings: lane_settings,
         identity: attendant::identity(settings),
@@ -284,6 +291,7 @@ fn start(
     }
     Ok(Server {
         shared,
+        board,
         bells,
         started: Started { bind: doors.bind, region_size, pinning: pinning.told, notes },
     })

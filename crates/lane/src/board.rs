@@ -17,6 +17,8 @@ pub struct Board {
     numbers: AtomicU64,
     /// The newest number of a record of changes, while there are replicas.
     records: AtomicU64,
+    /// The number up to which replicas have been sent them; the highest there is while nobody follows.
+    sent_records: AtomicU64,
     /// The newest client id.
     client_ids: AtomicU64,
     /// Clients of all lanes, those on their way from one to another included.
@@ -56,6 +58,7 @@ impl Board {
         Board {
             numbers: AtomicU64::new(0),
             records: AtomicU64::new(0),
+            sent_records: AtomicU64::new(u64::MAX),
             client_ids: AtomicU64::new(0),
             client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
@@ -178,6 +181,16 @@ impl Board {
     /// At least the number of every record of something that is known here.
     pub(crate) fn newest_record(&self) -> u64 {
         self.records.load(Ordering::Acquire)
+    }
+
+    /// Replicas have been sent every record up to this number.
+    pub(crate) fn note_sent(&self, number: u64) {
+        self.sent_records.store(number, Ordering::Release);
+    }
+
+    /// Whether replicas, if there are any, have been sent whatever anybody has heard of as done.
+    pub fn is_replicated(&self) -> bool {
+        self.newest_record() <= self.sent_records.load(Ordering::Acquire)
     }
 
     /// At least every number that has arrived here: the ring that brought it orders its drawing before this.

@@ -395,7 +395,21 @@ impl Control {
         let owed = self.replication.replicas.iter().filter(|replica| replica.stage.is_owed_stream());
         let needed = owed.map(|replica| replica.position).min();
         log.trim(needed.unwrap_or(u64::MAX).min(log.end().saturating_sub(backlog_size)));
+        self.note_sent();
         self.judge_replicas(now);
+    }
+
+    /// Says how far replicas are, for who wants to end the server. One that still gets its snapshot has nothing to lose.
+    fn note_sent(&self) {
+        let Replication { replicas, log, merger, is_fed, .. } = &self.replication;
+        let has_all = |replica: &Replica| {
+            replica.stage != Stage::Follows || replica.position == log.end() && replica.under_way == 0
+        };
+        if !*is_fed {
+            self.board.note_sent(u64::MAX);
+        } else if replicas.iter().all(has_all) {
+            self.board.note_sent(merger.passed());
+        }
     }
 
     /// Sends a replica what there is, as much as its window and the ring have room for.

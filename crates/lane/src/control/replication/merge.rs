@@ -49,6 +49,11 @@ impl Merger {
         self.next.is_some_and(|next| number < next)
     }
 
+    /// The last number in the stream.
+    pub(super) fn passed(&self) -> u64 {
+        self.next.map_or(0, |next| next - 1)
+    }
+
     /// What comes next, if all of it is here.
     pub(super) fn take(&mut self) -> Option<Merged> {
         let next = match self.next {

@@ -52,6 +52,7 @@ impl Control {
         let (lane, client) = (replica.lane, replica.client);
         if !std::mem::replace(&mut self.replication.is_fed, true) {
             self.replication.epoch += 1;
+            self.board.note_sent(0);
             self.replication.merger = Merger::default();
         }
         self.replication.sync_newest += 1;
