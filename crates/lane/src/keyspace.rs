@@ -434,7 +434,7 @@ impl Keyspace {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
-        let is_walking = self.shard.is_walking() && self.tend_snapshot(budget);
+        let is_walking = self.has_snapshot() && self.tend_snapshot(budget);
         let has_garbage = self.scripts.tend();
         let has_graves =
             !(self.graves.is_empty() && self.queue_graves.is_empty() && self.content_graves.is_empty());

@@ -112,7 +112,7 @@ impl Lane {
             Order::Walk { sync } => Some(self.core.space.walk(sync)),
             Order::EndSnapshot { sync } => {
                 self.core.space.abandon_snapshot(sync);
-                if self.core.space.shard.is_walking() {
+                if self.core.space.has_snapshot() {
                     // Others need not wait for that.
                     self.core.orders.rotate_left(1);
                     return;

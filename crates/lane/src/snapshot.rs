@@ -12,6 +12,9 @@ use wire::reply::Put;
 /// What a piece may take: keys walked over, and bytes. Those of one bucket may be more.
 const PIECE: Budget = Budget::new(512, 64 * 1024);
 
+/// What was kept for a snapshot that nobody wants is dropped so much a turn: as much as a turn may make.
+const IMAGES_PER_TURN: usize = 1024;
+
 /// See the top of this file.
 pub(crate) struct Snapshot {
     sync: u64,
@@ -103,18 +106,34 @@ impl Keyspace {
         Report::Piece { sync, content: writer.content, is_over }
     }
 
-    /// Nobody wants it any more. The shard goes over the rest by itself.
+    /// Nobody wants it any more. What was kept for it goes by and by, and then the shard goes over the rest by itself.
     pub(crate) fn abandon_snapshot(&mut self, sync: u64) {
         if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.sync == sync) {
             self.snapshot = None;
-            self.shard.abandon_snapshot();
         }
+    }
+
+    /// Whether the next snapshot has to wait for the end of one.
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.shard.is_walking() || self.shard.has_images()
     }
 
     /// A turn's share of going over the rest of a snapshot that nobody wants. True while there is more.
     pub(crate) fn tend_snapshot(&mut self, budget: &mut Budget) -> bool {
-        self.snapshot.is_none()
-            && self.shard.is_walking()
+        if self.snapshot.is_some() {
+            return false;
+        }
+        for _ in 0..IMAGES_PER_TURN {
+            let Some(image) = self.shard.images().next() else { break };
+            if let ImageValue::Rope(rope) = image.value {
+                self.shard.retire(rope);
+            }
+        }
+        if self.shard.has_images() {
+            return true;
+        }
+        self.shard.abandon_snapshot();
+        self.shard.is_walking()
             && self.shard.walk_snapshot(budget, &mut |_, _| unreachable!("what was abandoned is not shown"))
     }
 }

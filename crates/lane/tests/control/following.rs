@@ -850,3 +850,39 @@ fn what_waits_for_a_transaction_is_bounded() {
     turn(&mut world, &mut next);
     assert!(!next.has_loaded);
 }
+
+/// What was kept for a replica that has gone is dropped by and by: no turn waits for all of it.
+#[test]
+fn what_nobody_wants_any_more_goes_a_share_a_turn() {
+    const COUNT: usize = 20_000;
+    let mut world = World::new(1);
+    let client = world.connect();
+    let write = |world: &mut World, text: &str| {
+        for first in (0..COUNT).step_by(200) {
+            let mut bytes = Vec::new();
+            for number in first..first + 200 {
+                wire::client::command(
+                    &mut bytes,
+                    &[b"SET", format!("k{number}").as_bytes(), text.as_bytes()],
+                );
+            }
+            client.write(&bytes);
+            (0..6).for_each(|_| world.round(1_000_000));
+            client.read_all();
+        }
+    };
+    write(&mut world, &"before".repeat(30));
+    let replica = world.connect_small(0, 1000);
+    assert_eq!(world.ask(&replica, "REPLCONF capa eof"), "+OK\r\n");
+    replica.write(b"*3\r\n$5\r\nPSYNC\r\n$1\r\n?\r\n$2\r\n-1\r\n");
+    (0..6).for_each(|_| world.round(1_000_000));
+    write(&mut world, "after");
+    assert!(world.lanes[0].shard().has_images(), "it takes its snapshot too slowly");
+    replica.cut();
+    let mut turns = 0;
+    while world.lanes[0].shard().has_images() {
+        world.round(1_000_000);
+        turns += 1;
+    }
+    assert!(turns > 5, "{turns} turns");
+}
