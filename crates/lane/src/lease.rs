@@ -91,11 +91,12 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Without a limit.
+    /// What all lanes see.
     pub(crate) fn board(&self) -> &Arc<Board> {
         &self.board
     }
 
+    /// Without a limit.
     pub(crate) fn new(board: Arc<Board>, lane: u16) -> Lease {
         Lease { board, lane, terms: None, borrowed: 0 }
     }

@@ -124,12 +124,12 @@ struct Debt {
 }
 
 impl Room {
-    /// Without a limit.
     /// What all lanes see.
     pub(crate) fn board(&self) -> &Arc<Board> {
         self.lease.board()
     }
 
+    /// Without a limit.
     pub(crate) fn unlimited(board: Arc<Board>, lane: u16) -> Room {
         Room {
             lease: Lease::new(board, lane),
