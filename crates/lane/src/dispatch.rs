@@ -660,7 +660,7 @@ fn script_of(
 /// Whether a client has to say its password first.
 #[inline]
 fn is_refused_unseen(client: &Client, command: &Command) -> bool {
-    !client.is_authenticated && !command.flags.has(Flag::NoAuth)
+    !client.is_authenticated && (client.is_replica || !command.flags.has(Flag::NoAuth))
 }
 
 pub(crate) fn halt(input: &mut Input<'_>) -> Flow {

@@ -275,6 +275,11 @@ impl Peer {
         self.answers.push(&[&head.encode()], Some(Parcel::Report(Box::new(report))));
     }
 
+    /// The answer to a question will come by other means. It fits, by the asker's credit, which comes back with it.
+    pub(crate) fn put_off(&mut self, head: AnswerHead) {
+        self.answers.push(&[&head.encode()], None);
+    }
+
     /// Tells a part what to do. It fits, by [`Peer::prepare`].
     pub(crate) fn tell(&mut self, head: ControlHead, parcel: Option<Parcel>) {
         self.control.push(&[&head.encode()], parcel);

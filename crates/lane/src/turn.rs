@@ -188,7 +188,11 @@ impl Lane {
         // By the clock, whatever a transaction saw: what it takes out is gone for good.
         self.core.space.now = now;
         // Nothing changes while clients are paused, by time neither.
-        let tends = self.core.pause.is_none() && self.core.space.tend(&self.core.locks, &mut TEND.clone());
+        let tends = match self.core.pause {
+            None => self.core.space.tend(&self.core.locks, &mut TEND.clone()),
+            // Going over a snapshot that nobody wants is no change.
+            Some(_) => self.core.space.tend_snapshot(&mut TEND.clone()),
+        };
         self.core.settle_room();
         if self.core.monitoring.has_lines() {
             self.core.tell_lines();
@@ -444,10 +448,16 @@ impl Lane {
             let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
             let mut post = Post { clients, stirred, net };
             core.hear_answers(lane, &mut post);
+            let mut waited = Vec::new();
             let is_through = core.hear_control(lane, &mut |told| match told {
                 Told::Handover(handover, dialect) => handovers.push((*handover, dialect)),
                 Told::Lines(client, lines) => post.show(client, &lines),
+                Told::Waited(client, slot, count) => waited.push((client, slot, count)),
             });
+            for (client, slot, count) in waited {
+                let reply = format!(":{count}\r\n");
+                post.deliver(core, lane, client, std::iter::once((slot, Reply::Bytes(reply.as_bytes()))));
+            }
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;
             if served_count == ASKS_PER_PEER || !is_through {

@@ -349,7 +349,8 @@ impl View<'_> {
             "expire_cycle_cpu_milliseconds" 0,
             "evicted_keys" self.sum(|census| census.memory.evicted),
             "evicted_clients" self.sum(|census| census.stats.clients_evicted),
-            "client_output_buffer_limit_disconnections" self.sum(|census| census.stats.clients_cut),
+            "client_output_buffer_limit_disconnections"
+                self.sum(|census| census.stats.clients_cut) + self.replicas.counts.slow,
             "total_eviction_exceeded_time" 0,
             "current_eviction_exceeded_time" 0,
             "keyspace_hits" self.sum(|census| census.tally.looks.hits),

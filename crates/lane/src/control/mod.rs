@@ -329,7 +329,7 @@ impl Control {
                 }
                 (ControlKind::Acked, None) => self.hear_life(lane, head.target, now),
                 (ControlKind::Taken, None) => self.hear_taken(lane, head.target, head.round as usize, now),
-                (ControlKind::ReplicaGone, None) => self.end_replica(lane, head.target, now, machine),
+                (ControlKind::ReplicaGone, None) => self.hear_gone(lane, head.target, now, machine),
                 (ControlKind::WaiterGone, None) => self.forget_waiter(lane, head.target),
                 _ => unreachable!(
                     "lanes tell the control thread of what took too long, monitoring, queues, scripts and replicas"
@@ -366,7 +366,18 @@ impl Control {
                 return self.took(asker, &question, now);
             }
             Begun::Ending => return self.enders.push(asker),
-            Begun::Waits => return,
+            Begun::Waits => {
+                let Asker { lane, client, slot, charge, is_exec } = asker;
+                if !is_exec {
+                    self.peer(lane).put_off(AnswerHead {
+                        target: client,
+                        slot,
+                        charge,
+                        kind: AnswerKind::Later,
+                    });
+                }
+                return;
+            }
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
             Begun::InSight(order) if question.from.port == Port::Lane => (asker.lane..asker.lane + 1, order),

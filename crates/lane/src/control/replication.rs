@@ -8,7 +8,7 @@
 //! Lanes tell their changes in records; [`Merger`] gives them one order, [`Log`] keeps the bytes. One snapshot is made at a time, as
 //! fast as its replica takes it. What a replica has not taken is bounded by `client-output-buffer-limit replica`.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use wire::client::command;
@@ -42,6 +42,8 @@ const WAITING_SIZE_MAX: usize = 256 * 1024 * 1024;
 /// How often replicas are looked at.
 const LOOK_NS: u64 = 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// How long a replica may take nothing of its snapshot while others wait for theirs.
+const LOADS_SLOWLY_NS: u64 = 10 * SECOND_NS;
 
 /// How far a replica has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +59,6 @@ enum Stage {
     Follows,
     /// It wanted the snapshot alone, and has been sent all of it.
     HasAll,
-}
-
-impl Stage {
-    /// Whether what the stream has had since its position is still to be sent to it.
-    fn is_owed_stream(self) -> bool {
-        matches!(self, Stage::Loads | Stage::Settles | Stage::Follows)
-    }
 }
 
 struct Replica {
@@ -97,9 +92,14 @@ struct Replica {
 }
 
 impl Replica {
+    /// Whether what the stream has had since its position is still to be sent to it.
+    fn is_owed_stream(&self) -> bool {
+        matches!(self.stage, Stage::Loads | Stage::Settles | Stage::Follows) && !self.wants_snapshot_only
+    }
+
     /// Bytes that wait for it, but for those of a snapshot that is made as fast as it takes it.
     fn unread(&self, log: &Log) -> u64 {
-        let stream = if self.stage.is_owed_stream() { log.end() - self.position } else { 0 };
+        let stream = if self.is_owed_stream() { log.end() - self.position } else { 0 };
         stream + if self.takes_any_length { 0 } else { self.ahead_size as u64 }
     }
 
@@ -138,6 +138,11 @@ pub(super) struct Replication {
     /// The database in which the stream is.
     selected: Option<u16>,
     waiters: Vec<Waiter>,
+    /// Who need not wait any more and is not told yet, and what.
+    waited: VecDeque<(Asker, u64)>,
+    /// Clients that had gone before it was heard that they are replicas, and replicas that are about to be closed.
+    gone_early: BTreeSet<(u16, u64)>,
+    cut_off: BTreeSet<(u16, u64)>,
     counts: SyncCounts,
     /// Bytes that replicas were sent.
     sent_size: u64,
@@ -214,6 +219,9 @@ impl Control {
         now: Now,
         machine: &mut impl Machine,
     ) {
+        if self.replication.gone_early.remove(&(asker.lane, asker.client)) {
+            return;
+        }
         let Portrait { id, peer, announced, .. } = &question.from;
         let announced = announced.clone().unwrap_or_default();
         let peer = address(*peer);
@@ -268,9 +276,11 @@ impl Control {
     }
 
     /// A replica has gone.
-    pub(super) fn end_replica(&mut self, lane: u16, client: u64, now: Now, machine: &mut impl Machine) {
+    fn end_replica(&mut self, lane: u16, client: u64, now: Now, machine: &mut impl Machine) {
         let replicas = &mut self.replication.replicas;
-        let Some(at) = replicas.iter().position(|it| it.lane == lane && it.client == client) else { return };
+        let Some(at) = replicas.iter().position(|it| it.lane == lane && it.client == client) else {
+            return;
+        };
         let gone = replicas.remove(at);
         if replicas.is_empty() {
             self.replication.alone_since_ns = now.mono_ns;
@@ -285,21 +295,35 @@ impl Control {
     fn cut_replica(&mut self, lane: u16, client: u64, why: &str, now: Now, machine: &mut impl Machine) {
         let Some(replica) = self.replication.replica(lane, client) else { return };
         machine.warn(&format!("replica {}:{} is disconnected: {why}", replica.ip, replica.port));
-        let id = replica.id;
-        self.close_replica(lane, id);
+        self.close_replica(lane, client, now, machine);
+    }
+
+    /// Has a replica's lane close its connection.
+    fn close_replica(&mut self, lane: u16, client: u64, now: Now, machine: &mut impl Machine) {
+        let Some(replica) = self.replication.replica(lane, client) else { return };
+        let filter = Filter { ids: Some(vec![replica.id]), ..Filter::default() };
+        self.give(lane..lane + 1, &Order::Kill(Arc::new(filter)), None);
+        self.replication.cut_off.insert((lane, client));
         self.end_replica(lane, client, now, machine);
     }
 
-    /// Has a lane close a client's connection.
-    fn close_replica(&mut self, lane: u16, id: u64) {
-        let filter = Filter { ids: Some(vec![id]), ..Filter::default() };
-        self.give(lane..lane + 1, &Order::Kill(Arc::new(filter)), None);
+    /// Its lane says that a replica has gone; one that was closed from here is known, and of one that came a moment ago it may not have
+    /// been heard yet that it is one.
+    pub(super) fn hear_gone(&mut self, lane: u16, client: u64, now: Now, machine: &mut impl Machine) {
+        if self.replication.cut_off.remove(&(lane, client)) {
+            return;
+        }
+        if self.replication.replica(lane, client).is_none() {
+            self.replication.gone_early.insert((lane, client));
+        }
+        self.end_replica(lane, client, now, machine);
     }
 
     /// REPLCONF ACK.
     pub(super) fn hear_ack(&mut self, lane: u16, client: u64, offset: u64, now: Now) {
+        let end = self.replication.log.end();
         let Some(replica) = self.replication.replica(lane, client) else { return };
-        replica.acked = replica.acked.max(offset);
+        replica.acked = replica.acked.max(offset.min(end));
         replica.acked_ns = now.mono_ns;
         if replica.stage == Stage::Settles {
             replica.stage = Stage::Follows;
@@ -392,7 +416,7 @@ impl Control {
         }
         let log = &mut self.replication.log;
         let backlog_size = self.config.value("repl-backlog-size").parse().unwrap_or(0);
-        let owed = self.replication.replicas.iter().filter(|replica| replica.stage.is_owed_stream());
+        let owed = self.replication.replicas.iter().filter(|replica| replica.is_owed_stream());
         let needed = owed.map(|replica| replica.position).min();
         log.trim(needed.unwrap_or(u64::MAX).min(log.end().saturating_sub(backlog_size)));
         self.note_sent();
@@ -473,9 +497,15 @@ impl Control {
                 replica.push(b"\n".to_vec());
             }
         }
+        let others_wait = self.replication.replicas.iter().any(|replica| replica.stage == Stage::Waits);
         let is_silent = |replica: &Replica| match replica.stage {
             Stage::Waits | Stage::Cuts => false,
-            Stage::Loads | Stage::Settles | Stage::HasAll => {
+            // One that says something and takes nothing keeps others waiting.
+            Stage::Loads => {
+                let limit_ns = if others_wait { timeout_ns.min(LOADS_SLOWLY_NS) } else { timeout_ns };
+                limit_ns < now.mono_ns.saturating_sub(replica.moved_ns)
+            }
+            Stage::Settles | Stage::HasAll => {
                 timeout_ns < now.mono_ns.saturating_sub(replica.moved_ns.max(replica.acked_ns))
             }
             Stage::Follows => {
@@ -493,13 +523,12 @@ impl Control {
             self.cut_replica(lane, client, "nothing was heard of it for repl-timeout", now, machine);
         }
         let done = self.replication.replicas.iter().filter(|replica| replica.stage == Stage::HasAll);
-        let done: Vec<(u16, u64, u64)> = done
+        let done: Vec<(u16, u64)> = done
             .filter(|replica| replica.ahead.is_empty() && replica.under_way == 0)
-            .map(|replica| (replica.lane, replica.client, replica.id))
+            .map(|replica| (replica.lane, replica.client))
             .collect();
-        for (lane, client, id) in done {
-            self.close_replica(lane, id);
-            self.end_replica(lane, client, now, machine);
+        for (lane, client) in done {
+            self.close_replica(lane, client, now, machine);
         }
     }
 
@@ -524,6 +553,7 @@ impl Control {
             }
         }
         for (lane, client) in slow {
+            self.replication.counts.slow += 1;
             let why = "what it has not taken is more than client-output-buffer-limit replica";
             self.cut_replica(lane, client, why, now, machine);
         }

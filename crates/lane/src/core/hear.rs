@@ -37,6 +37,8 @@ pub(crate) enum Told {
     Handover(Box<net::Handover>, Dialect),
     /// Lines for a client that monitors.
     Lines(u64, Arc<Vec<u8>>),
+    /// The reply to a client's WAIT, and its place.
+    Waited(u64, u32, u64),
 }
 
 /// The words of an ask.
@@ -111,6 +113,7 @@ impl Core {
                     let (part, grant) = granted.expect("just read");
                     self.hear_part(transaction, lane, PartAnswer::Granted { part, grant });
                 }
+                (AnswerKind::Later, None) => {}
                 (AnswerKind::Exec, Some(Parcel::Content(content))) => {
                     self.hear_answer(transaction, *content);
                 }
@@ -155,6 +158,9 @@ impl Core {
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => {
                     lines_left -= 1;
                     take(Told::Lines(head.target, lines));
+                }
+                (ControlKind::Waited, Some(Parcel::Offset(count))) => {
+                    take(Told::Waited(head.target, head.round, *count));
                 }
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });

@@ -60,7 +60,7 @@ pub(crate) enum Parcel {
     Question(Box<Question>),
     /// What a lane has changed, for replicas.
     Record(Box<Record>),
-    /// How far a replica has come: offset in the stream.
+    /// How far a replica has come, as an offset in the stream; or how many have come so far.
     Offset(Box<u64>),
 }
 
@@ -95,6 +95,8 @@ pub(crate) enum AnswerKind {
     Exec = 6,
     /// A transaction that was sent, and needs other lanes, too.
     GivenBack = 7,
+    /// None yet: the client waits, and its credit does not.
+    Later = 8,
 }
 
 /// What a control frame says.
@@ -142,6 +144,8 @@ pub(crate) enum ControlKind {
     ReplicaGone = 21,
     /// A client has gone that said WAIT.
     WaiterGone = 22,
+    /// So many replicas have what a client waits for; the round is the place of its reply.
+    Waited = 23,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -179,7 +183,7 @@ pub(crate) struct AnswerHead {
 pub(crate) struct ControlHead {
     pub(crate) target: u64,
     /// Of a client's watching; of a handover what is spoken on it; of a message that was handed out to how many; of what a replica has
-    /// taken the bytes; 0 otherwise.
+    /// taken the bytes; of who waited the place of the reply; 0 otherwise.
     pub(crate) round: u32,
     pub(crate) kind: ControlKind,
 }
@@ -275,6 +279,7 @@ impl AnswerHead {
                 5 => AnswerKind::Report,
                 6 => AnswerKind::Exec,
                 7 => AnswerKind::GivenBack,
+                8 => AnswerKind::Later,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };
@@ -319,6 +324,7 @@ impl ControlHead {
                 20 => ControlKind::Taken,
                 21 => ControlKind::ReplicaGone,
                 22 => ControlKind::WaiterGone,
+                23 => ControlKind::Waited,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -886,3 +886,64 @@ fn what_nobody_wants_any_more_goes_a_share_a_turn() {
     }
     assert!(turns > 5, "{turns} turns");
 }
+
+/// Who waits, for ever or until it goes, keeps nobody from asking the control thread something.
+#[test]
+fn however_many_wait_others_are_answered() {
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        let mut waiting = Vec::new();
+        for number in 0..1500 {
+            let client = world.connect_at(number % usize::from(lane_count));
+            let mut said = Vec::new();
+            wire::client::command(&mut said, &[b"WAIT", b"1", b"0"]);
+            client.write(&said);
+            waiting.push(client);
+            if number % 100 == 0 {
+                (0..4).for_each(|_| world.round(100_000));
+            }
+        }
+        (0..200).for_each(|_| world.round(100_000));
+        let client = world.connect();
+        assert!(world.ask(&client, "INFO replication").contains("role:master"), "while they wait");
+        // Half of them go, the others are answered when a replica has come that has it all.
+        waiting.truncate(750);
+        (0..50).for_each(|_| world.round(100_000));
+        assert!(world.ask(&client, "INFO replication").contains("role:master"), "when some have gone");
+        let replica = world.connect();
+        let mut follower = Follower::new(&mut world, replica, true);
+        for _ in 0..60 {
+            turn(&mut world, &mut follower);
+        }
+        let answered = waiting.iter().filter(|client| client.read_all() == b":1\r\n").count();
+        assert_eq!(answered, 750, "{lane_count} lanes");
+        assert!(world.ask(&client, "INFO replication").contains("role:master"), "in the end");
+    }
+}
+
+/// A replica may ask for the password's right again, mute its replies and go at once: it is a replica until it is closed, and nothing of
+/// it stays.
+#[test]
+fn an_odd_replica_leaves_nothing_behind() {
+    let mut world = World::new(2);
+    let odd = world.connect_at(1);
+    world.ask(&odd, "CLIENT REPLY OFF");
+    world.ask(&odd, "PSYNC ? -1");
+    world.ask(&odd, "HELLO 3");
+    world.ask(&odd, "PSYNC ? -1");
+    for rounds in 0..6 {
+        let hasty = world.connect_at(rounds % 2);
+        let mut said = Vec::new();
+        wire::client::command(&mut said, &[b"PSYNC", b"?", b"-1"]);
+        hasty.write(&said);
+        (0..rounds).for_each(|_| world.round(1_000_000));
+        hasty.cut();
+    }
+    drop(odd);
+    let client = world.connect();
+    for _ in 0..10 {
+        world.ask(&client, "PING");
+    }
+    assert!(world.ask(&client, "INFO replication").contains("connected_slaves:0"));
+    assert!(world.ask(&client, "CLIENT LIST").matches("id=").count() == 1);
+}

@@ -11,6 +11,7 @@ use super::super::{Asker, Begun, Control};
 use super::{Replica, Replication, Stage};
 use crate::Now;
 use crate::admin::{Order, Question};
+use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
 
 /// Who has said WAIT.
@@ -33,6 +34,8 @@ pub(in crate::control) struct SyncCounts {
     pub(in crate::control) partial: u64,
     /// With a snapshot though they wanted to go on where they were.
     pub(in crate::control) partial_refused: u64,
+    /// How many were disconnected because of what they had not taken.
+    pub(in crate::control) slow: u64,
 }
 
 /// What INFO shows of replicas.
@@ -133,9 +136,25 @@ impl Control {
             log.write(|out| command(out, &[b"REPLCONF", b"GETACK", b"*"]));
         }
         for (asker, count) in answers {
-            let mut out = Vec::new();
-            reply::integer(&mut out, i64::try_from(count).expect("replicas are few"));
-            self.answer(asker, &out);
+            if asker.is_exec {
+                let mut out = Vec::new();
+                reply::integer(&mut out, i64::try_from(count).expect("replicas are few"));
+                self.answer(asker, &out);
+            } else {
+                self.replication.waited.push_back((asker, count));
+            }
+        }
+        self.tell_waited();
+    }
+
+    /// Answers those who have waited, as far as there is room: their credit came back when they began to.
+    fn tell_waited(&mut self) {
+        while let Some((asker, count)) = self.replication.waited.pop_front() {
+            let head = ControlHead { target: asker.client, round: asker.slot, kind: ControlKind::Waited };
+            let mut parcel = Some(Parcel::Offset(Box::new(count)));
+            if !self.peer(asker.lane).try_tell(head, &mut parcel) {
+                return self.replication.waited.push_front((asker, count));
+            }
         }
     }
 
