@@ -376,6 +376,7 @@ impl Control {
         }
         self.abandon_snapshot();
         self.replication.is_fed = false;
+        self.board.note_sent(u64::MAX);
         self.replication.merger = Merger::default();
         self.replication.log.tear();
         let epoch = self.replication.epoch;
@@ -384,10 +385,9 @@ impl Control {
 
     /// Goes on with replicas: merges what lanes have told, sends what there is room for, looks after the slow and the silent.
     pub(super) fn tend_replicas(&mut self, now: Now, machine: &mut impl Machine) {
-        if self.replication.replicas.is_empty()
-            && !self.replication.is_fed
-            && self.replication.waiters.is_empty()
-        {
+        let Replication { replicas, is_fed, syncing, waiters, waited, .. } = &self.replication;
+        let is_idle = syncing.is_none() && waiters.is_empty() && waited.is_empty();
+        if is_idle && replicas.is_empty() && !*is_fed {
             // The last one may just have been disconnected.
             return self.judge_replicas(now);
         }
@@ -412,7 +412,7 @@ impl Control {
         self.replication.log.seal();
         self.cut_slow_replicas(now, machine);
         for at in 0..self.replication.replicas.len() {
-            self.send_to_replica(at);
+            self.send_to_replica(at, now);
         }
         let log = &mut self.replication.log;
         let backlog_size = self.config.value("repl-backlog-size").parse().unwrap_or(0);
@@ -437,7 +437,7 @@ impl Control {
     }
 
     /// Sends a replica what there is, as much as its window and the ring have room for.
-    fn send_to_replica(&mut self, at: usize) {
+    fn send_to_replica(&mut self, at: usize, now: Now) {
         loop {
             let Replication { replicas, log, .. } = &mut self.replication;
             let replica = &mut replicas[at];
@@ -458,6 +458,9 @@ impl Control {
             }
             self.replication.sent_size += size as u64;
             let replica = &mut self.replication.replicas[at];
+            if replica.under_way == 0 {
+                replica.moved_ns = now.mono_ns;
+            }
             replica.under_way += size;
             if is_ahead {
                 replica.ahead.pop_front();
@@ -503,7 +506,7 @@ impl Control {
             // One that says something and takes nothing keeps others waiting.
             Stage::Loads => {
                 let limit_ns = if others_wait { timeout_ns.min(LOADS_SLOWLY_NS) } else { timeout_ns };
-                limit_ns < now.mono_ns.saturating_sub(replica.moved_ns)
+                replica.under_way > 0 && limit_ns < now.mono_ns.saturating_sub(replica.moved_ns)
             }
             Stage::Settles | Stage::HasAll => {
                 timeout_ns < now.mono_ns.saturating_sub(replica.moved_ns.max(replica.acked_ns))

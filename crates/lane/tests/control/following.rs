@@ -947,3 +947,36 @@ fn an_odd_replica_leaves_nothing_behind() {
     assert!(world.ask(&client, "INFO replication").contains("connected_slaves:0"));
     assert!(world.ask(&client, "CLIENT LIST").matches("id=").count() == 1);
 }
+
+/// One that says that it lives and takes nothing of its snapshot makes way for those that wait for theirs.
+#[test]
+fn a_replica_that_takes_nothing_makes_way() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    for number in 0..300 {
+        world.ask(&client, &format!("SET k{number} {}", "v".repeat(9000)));
+    }
+    let deaf = world.connect_small(1, 10_000);
+    let mut said = Vec::new();
+    wire::client::command(&mut said, &[b"REPLCONF", b"capa", b"eof"]);
+    deaf.write(&said);
+    (0..5).for_each(|_| world.round(1_000_000));
+    deaf.read_all();
+    said.clear();
+    wire::client::command(&mut said, &[b"PSYNC", b"?", b"-1"]);
+    deaf.write(&said);
+    (0..20).for_each(|_| world.round(1_000_000));
+    let next = world.connect();
+    let mut next = Follower::new(&mut world, next, true);
+    for _ in 0..30 {
+        world.round(500_000_000);
+        deaf.write(b"\n");
+        next.go_on();
+    }
+    for _ in 0..40 {
+        turn(&mut world, &mut next);
+    }
+    deaf.read_all();
+    assert!(deaf.at_end() || deaf.was_cut());
+    assert!(next.has_loaded, "whoever waits is served within ten seconds");
+}
