@@ -1,4 +1,4 @@
-"""A primary under test, Debian's redis-servers that follow it, and whether they hold the same.
+"""A primary under test, Debian's redis-servers that follow it, and whether they hold the same; what tests of that begin with.
 
 The primary is this server, or redis-server itself where REPLICATION_PRIMARY=redis is in the environment: what is asked of ours is first
 asked of Redis. A replica is always an unmodified redis-server. Every wait here polls and has one deadline, for a machine may be slow.
@@ -8,10 +8,12 @@ import collections
 import contextlib
 import os
 import pathlib
+import random
 import re
 import socket
 import tempfile
 import time
+import unittest
 
 from servers import Server, expresslane_command, redis_command, request
 
@@ -22,6 +24,9 @@ DATABASES = 16
 # So many keys are asked for at a time: their values are in this process then.
 KEYS_AT_ONCE = 50
 SHOWN_BYTES_MAX = 60
+NOT_AN_INTEGER = "ERR value is not an integer or out of range"
+# What no socket takes while nobody reads: two of its buffers, and more.
+BALLAST_VALUES, BALLAST_BYTES = 24, 1 << 20
 
 
 class Refused(Exception):
@@ -279,3 +284,49 @@ def is_like(command, pattern):
     return len(command) == len(words) and all(
         re.fullmatch(r"\d+", got) if want == "*" else got.lower() == want.lower()
         for got, want in zip(command, words))
+
+
+class WithPrimary(unittest.TestCase):
+    """Each test has a primary of its own, and a client of it."""
+
+    def setUp(self):
+        self.stack = self.enterContext(contextlib.ExitStack())
+        self.primary = self.stack.enter_context(primary())
+        self.client = self.connect()
+
+    def connect(self, server=None):
+        return self.stack.enter_context(Client((server or self.primary).port))
+
+    def replica(self, *settings, of=None, is_up=True):
+        replica = self.stack.enter_context(Replica((of or self.primary).port, *settings))
+        if is_up:
+            replica.wait_until_up()
+        return replica
+
+    def wait_for_online(self, count):
+        wait_until(lambda: replicas_online(self.client) == count, lambda: f"{count} replicas online; {self.client.info()}")
+
+    def wait_for_another(self, number):
+        """The replica with this client number has gone, and one is there again."""
+        wait_until(lambda: f"id={number} " not in self.client("CLIENT", "LIST", "TYPE", "replica").decode(), "a replica that was killed is gone")
+        self.wait_for_online(1)
+
+    def check_wait(self, count):
+        """A write of this client, and so all before it, has reached so many replicas."""
+        self.client("SET", "waited-for", time.monotonic_ns())
+        self.assertGreaterEqual(self.client("WAIT", count, SECONDS_MAX * 1000), count)
+
+    def ballast(self):
+        """Values that keep a snapshot busy, and that do not become smaller."""
+        chance = random.Random(1)
+        for number in range(BALLAST_VALUES):
+            self.client("SET", f"ballast:{number}", chance.randbytes(BALLAST_BYTES))
+
+    def write_until(self, condition, what):
+        """Writes values until that is so. They are so many at most that a limit of a few MB is reached."""
+        value, number = random.Random(2).randbytes(1 << 16), 0
+        while not condition():
+            self.assertLess(number, 2000, what)
+            for _ in range(16):
+                self.client("SET", f"flood:{number % 20}", value)
+                number += 1

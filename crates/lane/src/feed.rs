@@ -243,14 +243,25 @@ impl Feed {
         self.add_unit(unit, self.scratch.len());
     }
 
-    /// A key has gone by itself.
+    /// A key has gone by itself. Before what runs has changed anything that is no part of it; later it stands where it happened, for
+    /// it may be a key that was just written.
     fn add_gone(&mut self, db: u16, key: &[u8]) {
         self.scratch.clear();
         command(&mut self.scratch, &[b"DEL", key]);
+        let has_changed = match &self.running {
+            Some(running) => {
+                let whose = running.whose;
+                self.open(whose).units.last().is_some_and(|unit| !unit.is_aside)
+            }
+            None => !self.is_between,
+        };
+        if has_changed {
+            let split = self.scratch.len();
+            return self.add(Written { db, split, rope: None });
+        }
         let stretches = self.stretch(db);
         let unit = Unit { is_aside: true, command_count: 1, stretches, ..Unit::default() };
-        // That was found by the command at hand, or by one behind the last.
-        if self.running.is_none() && self.is_between {
+        if self.running.is_none() {
             self.add_first();
         }
         self.add_unit(unit, self.scratch.len());
@@ -394,7 +405,8 @@ impl Keyspace {
         }
     }
 
-    /// A client's command begins: what it changes, if that is more than one thing, replicas see at once.
+    /// A client's command begins, or something else that has nothing to do with the last: what it changes, if that is more than one
+    /// thing, replicas see at once.
     #[cold]
     #[inline(never)]
     pub(crate) fn feed_begins_command(&mut self) {
@@ -465,6 +477,7 @@ impl Keyspace {
     /// What has gone since the last look made room for what runs, and is no part of it: it may have changed since that began.
     pub(crate) fn feed_evicted(&mut self) {
         let Some(running) = self.feed.as_mut().map(|feed| feed.running.take()) else { return };
+        self.feed_begins_command();
         self.feed_gone();
         if let Some(feed) = &mut self.feed {
             feed.running = running;
@@ -568,6 +581,8 @@ impl Keyspace {
 impl Core {
     /// A turn's records go to the control thread.
     pub(crate) fn tell_feed(&mut self) {
+        // What housekeeping takes out has nothing to do with the last command.
+        self.space.feed_begins_command();
         self.space.feed_gone();
         let control = self.lane_count;
         let Some(mut feed) = self.space.feed.take() else { return };

@@ -6,6 +6,7 @@
 mod counting;
 mod debug;
 mod docs;
+mod follower;
 mod following;
 mod holding;
 mod latency;
