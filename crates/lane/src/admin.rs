@@ -174,9 +174,9 @@ pub(crate) struct Portrait {
     pub(crate) local: Address,
     pub(crate) proto: Proto,
     pub(crate) db: u16,
-    pub(crate) name: Vec<u8>,
-    pub(crate) library: Vec<u8>,
-    pub(crate) library_version: Vec<u8>,
+    pub(crate) name: Box<[u8]>,
+    pub(crate) library: Box<[u8]>,
+    pub(crate) library_version: Box<[u8]>,
     pub(crate) last: Option<&'static Command>,
     pub(crate) traits: Traits,
     pub(crate) opened_ns: u64,
@@ -231,7 +231,7 @@ impl Portrait {
             is_monitor: client.is_monitor,
             is_subscribed: client.is_subscribed,
             is_replica: client.is_replica,
-            announced: client.announced.as_deref().cloned(),
+            announced: client.following.as_ref().map(|following| following.announced.clone()),
             name_counts: client.name_counts(),
         }
     }

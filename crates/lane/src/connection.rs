@@ -77,7 +77,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         Id::Reset => {
             client.db = 0;
             client.proto = Proto::Resp2;
-            client.name.clear();
+            client.name = Box::default();
             client.traits = Traits::default();
             client.hush = Hush::Heard;
             client.is_authenticated = settings.password.is_none();
@@ -370,7 +370,7 @@ fn name_client(client: &mut Client, name: &[u8]) -> Result<(), &'static str> {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
     }
-    client.name = name.to_vec();
+    client.name = name.into();
     Ok(())
 }
 
@@ -382,8 +382,8 @@ fn set_info(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) {
         return reply::error(sink, &text);
     }
     match option.to_ascii_lowercase().as_slice() {
-        b"lib-name" => client.library = value.to_vec(),
-        b"lib-ver" => client.library_version = value.to_vec(),
+        b"lib-name" => client.library = value.into(),
+        b"lib-ver" => client.library_version = value.into(),
         _ => {
             let text = [b"ERR Unrecognized option '", reply::quoted(option), b"'"].concat();
             return reply::error_bytes(sink, &text);

@@ -56,7 +56,7 @@ impl<N: Net> Post<'_, N> {
         let Some(client) = self.clients.get_mut(handle) else { return };
         self.stirred.push(handle);
         if client.is_replica {
-            client.sent_size += lines.len() as u64;
+            client.following.get_or_insert_default().sent_size += lines.len() as u64;
         }
         if (client.is_monitor || client.is_replica)
             && let Some(output) = self.net.output(client.conn)

@@ -41,8 +41,8 @@ pub(crate) fn configure(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_
         if option.eq_ignore_ascii_case(b"getack") {
             return Wish::Nothing;
         }
-        let announced = client.announced.get_or_insert_default();
-        if let Err(text) = announce(announced, option, value) {
+        let following = client.following.get_or_insert_default();
+        if let Err(text) = announce(&mut following.announced, option, value) {
             reply::error_bytes(sink, &text);
             return Wish::Nothing;
         }
@@ -140,7 +140,9 @@ impl Lane {
         client.is_replica = true;
         // What it says from here on is looked at where strangers' commands are: see `Core::hear_replica`.
         client.is_authenticated = false;
-        client.had_size = put_size(client, net);
+        let had_size = put_size(client, net);
+        let following = client.following.get_or_insert_default();
+        (following.had_size, following.sent_size, following.told_size) = (had_size, 0, 0);
         self.replicas.push(handle);
         true
     }
@@ -163,15 +165,17 @@ impl Lane {
             let Some(client) = clients.get_mut(handle).filter(|client| client.is_replica) else {
                 return false;
             };
-            if put_size(client, net) != client.had_size + client.sent_size {
+            let put_size = put_size(client, net);
+            let unread = net.output(client.conn).map_or(0, |output| output.len()) + client.replies.size();
+            let following = client.following.get_or_insert_default();
+            if put_size != following.had_size + following.sent_size {
                 net.close(client.conn, Close::Now);
                 return false;
             }
-            let unread = net.output(client.conn).map_or(0, |output| output.len()) + client.replies.size();
-            let left = client.sent_size.saturating_sub(unread as u64);
-            let news = left.saturating_sub(client.told_size);
+            let left = following.sent_size.saturating_sub(unread as u64);
+            let news = left.saturating_sub(following.told_size);
             if news > 0 {
-                client.told_size = left;
+                following.told_size = left;
                 let round = u32::try_from(news).expect("a window is smaller");
                 let head = ControlHead { target: handle.to_bits(), round, kind: ControlKind::Taken };
                 core.untold.push_back((core.lane_count, head));

@@ -241,15 +241,13 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
                 client.gather = Some(Box::new(Gather::of(request)));
             }
             client.need = Need::Rest;
-            client.is_halted = true;
-            client.halted_slot_count = client.replies.slot_count();
+            client.halt();
             Some(if client.is_even() && client.replies.is_empty() { End::Parched } else { End::Settles })
         }
         Flow::Block => {
             client.need = Need::Rest;
             client.is_blocked = true;
-            client.is_halted = true;
-            client.halted_slot_count = client.replies.slot_count();
+            client.halt();
             Some(End::Settles)
         }
         Flow::Leave => {
@@ -443,7 +441,7 @@ fn ahead_max(client: &Client) -> usize {
     }
     let slot_count = client.replies.slot_count();
     // Halted before, it has place for as many as replies have left since.
-    let slot_count_max = if client.is_halted { client.halted_slot_count } else { SLOTS_MAX };
+    let slot_count_max = if client.is_halted { client.halted_slot_count as usize } else { SLOTS_MAX };
     slot_count_max.saturating_sub(slot_count).clamp(1, AHEAD_MAX)
 }
 
@@ -532,7 +530,7 @@ mod tests {
             client.replies.open();
         }
         client.is_halted = halted_slot_count.is_some();
-        client.halted_slot_count = halted_slot_count.unwrap_or_default();
+        client.halted_slot_count = halted_slot_count.map_or(0, |count| u32::try_from(count).unwrap());
         assert_eq!(ahead_max(&client), want, "{slot_count} slots, halted with {halted_slot_count:?}");
         client.is_authenticated = false;
         assert_eq!(ahead_max(&client), 1);

@@ -180,7 +180,7 @@ pub(crate) struct Slow {
     pub(crate) us: u64,
     pub(crate) args: Vec<Vec<u8>>,
     pub(crate) peer: String,
-    pub(crate) name: Vec<u8>,
+    pub(crate) name: Box<[u8]>,
 }
 
 impl Timing {

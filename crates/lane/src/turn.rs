@@ -582,7 +582,8 @@ impl Lane {
                 }
                 continue;
             }
-            let has_moved = client.is_even() || client.replies.slot_count() < client.halted_slot_count;
+            let has_moved =
+                client.is_even() || client.replies.slot_count() < client.halted_slot_count as usize;
             if client.is_halted && has_moved && !client.is_blocked && !is_full {
                 enqueue(&mut self.ready, handle, client);
             }
