@@ -396,7 +396,7 @@ impl Ahead {
                 if may_repeat
                     && let Some(Ok(command)) = frame.command
                     && !command.is_subcommand()
-                    && self.shape.take(bytes, &frame.ranges)
+                    && self.shape.take(&input[at..], size, &frame.ranges)
                 {
                     self.shaped = Some(command);
                     self.is_small = timing::is_small(command, size);

@@ -54,7 +54,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                     if size_by_shape.is_some() {
                         assert!(shaped.iter(here).eq(args.iter(here)), "a shape finds the same arguments");
                     }
-                    shape.take(&here[..size], &args);
+                    shape.take(here, size, &args);
                     commands.push(args.iter(here).map(<[u8]>::to_vec).collect());
                     consumed += size;
                 }

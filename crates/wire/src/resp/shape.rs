@@ -39,17 +39,19 @@ struct Masked {
 }
 
 impl Shape {
-    /// Takes the shape of a frame that was decoded; false if it is too long for one, and the shape stays what it was.
-    pub fn take(&mut self, frame: &[u8], args: &ArgRanges) -> bool {
+    /// Takes the shape of the frame of `size` bytes that was decoded at the start of `input`; false if it is too long for one, or its
+    /// like would be too short where it is the last of the input, as it is here. The shape stays what it was then.
+    pub fn take(&mut self, input: &[u8], size: usize, args: &ArgRanges) -> bool {
         let Some((&(last_start, last_end), before)) = args.ranges.split_last() else { return false };
         // A name alone is compared, too.
         let compared_size = if before.is_empty() { last_end } else { last_start } as usize;
         let word_count = compared_size.div_ceil(8);
-        if args.inline || args.ranges.len() > ARGS_MAX || word_count > WORDS_MAX {
+        let is_too_long = args.ranges.len() > ARGS_MAX || word_count > WORDS_MAX;
+        if args.inline || is_too_long || input.len() < word_count * 8 {
             return false;
         }
         let mut bytes = [0; WORDS_MAX * 8];
-        bytes[..compared_size].copy_from_slice(&frame[..compared_size]);
+        bytes[..compared_size].copy_from_slice(&input[..compared_size]);
         for (index, (masked, word)) in self.words.iter_mut().zip(bytes.as_chunks::<8>().0).enumerate() {
             let before_byte = |at: usize| below(at.saturating_sub(index * 8).min(8));
             let args = before.iter().skip(1);
@@ -60,7 +62,7 @@ impl Shape {
         self.word_count = word_count;
         self.arg_count = args.ranges.len();
         self.ranges[..self.arg_count].copy_from_slice(&args.ranges);
-        self.size = frame.len();
+        self.size = size;
         true
     }
 
@@ -107,7 +109,7 @@ mod tests {
     fn check(first: &[u8], other: &[u8], has_shape: bool) {
         let (size, args) = decoded(first);
         let mut shape = Shape::default();
-        assert!(shape.take(&first[..size.expect("the first is whole")], &args));
+        assert!(shape.take(first, size.expect("the first is whole"), &args));
         // Words of an inline command lie elsewhere.
         let (_, mut read) = decoded(b"an inline command\r\n");
         let size = shape.read(other, &mut read);
@@ -158,7 +160,7 @@ mod tests {
         ] {
             let (size, args) = decoded(first);
             let mut shape = Shape::default();
-            assert!(shape.take(first, &args));
+            assert!(shape.take(first, first.len(), &args));
             let mut read = ArgRanges::new();
             for cut in 0..first.len() {
                 assert_eq!(shape.read(&first[..cut], &mut read), None, "cut at {cut}");
@@ -194,13 +196,15 @@ mod tests {
             b"GET abc\r\n".to_vec(),
         ] {
             let (size, args) = decoded(&long);
-            assert!(!shape.take(&long[..size.expect("whole")], &args), "{}", long.escape_ascii());
+            assert!(!shape.take(&long, size.expect("whole"), &args), "{}", long.escape_ascii());
             assert_eq!(shape.arg_count, 0);
         }
         let (_, get) = decoded(GET);
-        assert!(shape.take(GET, &get));
+        assert!(shape.take(GET, GET.len(), &get));
         let (_, inline) = decoded(b"GET abc\r\n");
-        assert!(!shape.take(b"GET abc\r\n", &inline));
+        assert!(!shape.take(b"GET abc\r\n", 9, &inline));
+        let (_, short) = decoded(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
+        assert!(!shape.take(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 20, &short), "its like could not be read");
         assert_eq!(shape.read(GET, &mut args), Some(GET.len()), "the one before is kept");
     }
 }
