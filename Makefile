@@ -233,3 +233,4 @@ need-toolchain:
 	@command -v $(firstword $(CARGO)) >/dev/null || { echo "cargo is missing: run 'make setup', or install Rust from https://rustup.rs"; exit 1; }
 	@$(call need,cc,gcc (a C linker; Debian: apt-get install gcc libc6-dev))
 	@$(call need,c++,g++ (for the interpreter of scripts; Debian: apt-get install g++))
+	@[ -e "$$(c++ -print-file-name=libstdc++.a)" ] || { echo "libstdc++.a is missing: it comes with g++ on Debian and Ubuntu, and with libstdc++-static on Fedora"; exit 1; }
