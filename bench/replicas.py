@@ -80,7 +80,7 @@ def measure(server, options):
             found["lag_kept"] = ask(server.port, "DBSIZE") == ask(replica.port, "DBSIZE")
     if not found["lag_kept"]:
         raise Unavailable(f"{server.name} and its replica do not hold the same number of keys")
-    return found | span.end((server.cpu_ns() - cpu_ns) / 1e9 + sum(os.times()[:4]) - own)
+    return found | span.end((server.cpu_ns() - cpu_ns) / 1e9 + server.reaped_seconds() + sum(os.times()[:4]) - own)
 
 
 def waits(server, is_over):

@@ -154,6 +154,11 @@ class Server:
         return sum(_field(text, "nonvoluntary_ctxt_switches") for text in self._tasks("status")
                    if not text.startswith("Name:\tpaging\n"))
 
+    def reaped_seconds(self):
+        """CPU time of the processes that it has forked and seen end."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
     def rss_bytes(self):
         return _field(pathlib.Path(f"/proc/{self.pid}/status").read_text(), "VmRSS") * 1024
 
