@@ -4,15 +4,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Control, ControlSetup, Identity, Machine, Now, Shutdown, Signature};
+use lane::{Control, ControlSetup, FileNews, FileOrder, Identity, Machine, Now, Shutdown, Signature};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
+use crate::files::Desk;
 use crate::machine;
 use crate::pin::{self, Cards};
 use crate::serve::STACK_SIZE;
@@ -28,11 +30,14 @@ pub(crate) fn start(
     lanes: Vec<Berthed>,
     mut cards: Cards,
     files_beside: u64,
+    desk: Desk,
+    ending: Arc<Ending>,
 ) -> Result<Thread, String> {
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
-    let machine = ThisMachine { memory_size, signatures, config, cards, files_beside };
+    let (heard, shared) = (Arc::clone(&ending), desk.ears());
+    let machine = ThisMachine { memory_size, signatures, config, cards, files_beside, desk, ending };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -41,6 +46,8 @@ pub(crate) fn start(
         .spawn(move || attend(control, clock, &bells, machine))
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     let control = thread.thread().clone();
+    shared.is_heard_by(control.clone());
+    heard.is_heard_by(control.clone());
     Cards::listen(links, changed, control.clone())?;
     Ok(control)
 }
@@ -56,7 +63,9 @@ fn attend(mut control: Control, clock: Clock, bells: &[Bell], mut machine: ThisM
             && !is_ending
         {
             is_ending = true;
-            end(how);
+            if !machine.ending.finish(true) {
+                end(how);
+            }
         }
         if control.mailbox().declare_sleep() {
             let now_ns = clock.now().mono_ns;
@@ -81,6 +90,73 @@ fn end(how: Shutdown) {
     }
 }
 
+/// How `main`, who hears signals, and the control thread agree on the end: what is to be saved is saved before.
+#[derive(Default)]
+pub(crate) struct Ending {
+    state: Mutex<EndState>,
+    changed: Condvar,
+    control: OnceLock<Thread>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum EndState {
+    #[default]
+    Far,
+    /// A signal has come.
+    Wanted,
+    /// The control thread sees to what is to be saved.
+    Considered,
+    /// The process may end.
+    Due,
+    /// It may not.
+    Refused,
+}
+
+impl Ending {
+    /// Says that the process is to end, and waits until it may. False: it can't, and goes on.
+    pub(crate) fn ask(&self) -> bool {
+        let mut state = self.lock();
+        if *state == EndState::Due {
+            return true;
+        }
+        *state = EndState::Wanted;
+        if let Some(control) = self.control.get() {
+            control.unpark();
+        }
+        while !matches!(*state, EndState::Due | EndState::Refused) {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        std::mem::replace(&mut *state, EndState::Far) == EndState::Due
+    }
+
+    /// Says whether the process may end; false if nobody waits for that.
+    fn finish(&self, is_due: bool) -> bool {
+        let mut state = self.lock();
+        let is_awaited = matches!(*state, EndState::Wanted | EndState::Considered);
+        *state = if is_due { EndState::Due } else { EndState::Refused };
+        self.changed.notify_all();
+        is_awaited
+    }
+
+    /// Whether a signal has come that was not seen yet.
+    fn consider(&self) -> bool {
+        let mut state = self.lock();
+        let is_wanted = *state == EndState::Wanted;
+        if is_wanted {
+            *state = EndState::Considered;
+        }
+        is_wanted
+    }
+
+    fn lock(&self) -> MutexGuard<'_, EndState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_heard_by(&self, control: Thread) {
+        let _ = self.control.set(control);
+    }
+}
+
 /// The machine under this process.
 struct ThisMachine {
     memory_size: u64,
@@ -90,6 +166,8 @@ struct ThisMachine {
     cards: Cards,
     /// Open files beside the clients'.
     files_beside: u64,
+    desk: Desk,
+    ending: Arc<Ending>,
 }
 
 impl Machine for ThisMachine {
@@ -144,6 +222,22 @@ impl Machine for ThisMachine {
         control::log(Level::Info, line);
     }
 
+    fn write_file(&mut self, order: FileOrder) {
+        self.desk.order(order);
+    }
+
+    fn file_news(&mut self) -> Option<FileNews> {
+        self.desk.news()
+    }
+
+    fn wants_end(&mut self) -> bool {
+        self.ending.consider()
+    }
+
+    fn refuse_end(&mut self) {
+        self.ending.finish(false);
+    }
+
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         let rewritten = settings::rewrite(&self.config, changed)?;
         control::log(Level::Info, &format!("a client had {} rewritten", self.config.display()));
@@ -188,6 +282,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
     let limits = &settings.client_output_buffer_limit;
     let limits = [("normal", &limits.normal), ("slave", &limits.replica), ("pubsub", &limits.pubsub)];
     let limits: Vec<String> = limits.iter().map(|(class, limit)| limit_text(class, limit)).collect();
+    let dir = settings.dir.canonicalize().unwrap_or_else(|_| settings.dir.clone()).display().to_string();
     let socket = settings.unixsocket.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     [
         ("bind", bind.join(" ")),
@@ -209,6 +304,16 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("max-item-size", settings.max_item_size.0.to_string()),
         ("script-memory-limit", settings.script_memory_limit.0.to_string()),
         ("rdbcompression", yes_no(settings.rdbcompression)),
+        ("dir", dir),
+        ("dbfilename", settings.dbfilename.clone()),
+        ("save", settings.save.clone()),
+        ("appendonly", yes_no(settings.appendonly)),
+        ("appendfsync", settings.appendfsync.clone()),
+        ("appenddirname", settings.appenddirname.clone()),
+        ("appendfilename", settings.appendfilename.clone()),
+        ("aof-load-truncated", yes_no(settings.aof_load_truncated)),
+        ("auto-aof-rewrite-percentage", settings.auto_aof_rewrite_percentage.to_string()),
+        ("auto-aof-rewrite-min-size", settings.auto_aof_rewrite_min_size.0.to_string()),
         ("max-record-size", settings.max_record_size.0.to_string()),
         ("client-query-buffer-limit", settings.client_query_buffer_limit.0.to_string()),
         ("client-output-buffer-limit", limits.join(" ")),

@@ -57,6 +57,11 @@ impl Stop {
         self.armed.store(true, Ordering::SeqCst);
         if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" }
     }
+
+    /// The process goes on: the next signal is a first one again.
+    pub(crate) fn disarm(&mut self) {
+        self.armed.store(false, Ordering::SeqCst);
+    }
 }
 
 /// Tells the service manager how far we are (sd_notify(3)): `READY=1` when clients can come, `STOPPING=1` when none

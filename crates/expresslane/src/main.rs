@@ -5,6 +5,7 @@ mod bench;
 mod clock;
 mod control;
 mod doors;
+mod files;
 mod heap;
 mod lanes;
 mod machine;

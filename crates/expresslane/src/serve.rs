@@ -21,7 +21,9 @@ use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Aerospike, Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, mesh_placed};
+use lane::{
+    Aerospike, Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, Source, mesh_placed,
+};
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
 use net::uring::Uring;
@@ -29,10 +31,11 @@ use net::{Bell, Limits};
 use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
-use crate::attendant;
+use crate::attendant::{self, Ending};
 use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
+use crate::files::{self, Settler};
 use crate::heap;
 use crate::machine::{self, Facts};
 use crate::numa;
@@ -49,6 +52,8 @@ use crate::table::{Started, table};
 const REDIS_VERSION: &str = "7.0.15";
 /// What has begun is given so long to finish when the process is asked to end; then it ends all the same.
 const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
+/// What was written to the log is to be on disk for certain; not for longer than this.
+const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Between two looks at whether all lanes have finished.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
 /// A lane's stack holds the lane itself, and no data that clients decide on. The interpreter of scripts goes as deep as a thousand
@@ -71,17 +76,39 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     machine::allow_files(u64::from(settings.maxclients) + plan.files_beside)
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
-    let server = start(settings, &facts, &plan, home)?;
+    let place = files::place(settings);
+    if settings.appendonly {
+        place.prepare()?;
+    }
+    let source = place.source(settings.appendonly)?;
+    let server = start(settings, &facts, &plan, home, place, source)?;
     control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
-    control::notify("READY=1");
-    let signal = stop.wait();
-    control::log(Level::Info, &format!("{signal}: finishing what has begun; a second signal ends at once"));
+    match source {
+        Some(source) => control::log(Level::Info, &format!("loading {}", files::named(settings, source))),
+        None => control::notify("READY=1"),
+    }
+    loop {
+        let signal = stop.wait();
+        control::log(
+            Level::Info,
+            &format!("{signal}: finishing what has begun; a second signal ends at once"),
+        );
+        if server.ending.ask() {
+            break;
+        }
+        control::log(
+            Level::Error,
+            "the server goes on, for its snapshot can't be written; SIGKILL ends it without one",
+        );
+        stop.disarm();
+    }
     control::notify("STOPPING=1");
     server.drain();
+    server.settler.settle(SETTLE_DURATION_MAX);
     if let Some(path) = &settings.unixsocket {
         let _ = std::fs::remove_file(path);
     }
-    control::log(Level::Info, "ended; the data is gone");
+    control::log(Level::Info, "ended");
     Ok(())
 }
 
@@ -91,6 +118,8 @@ struct Server {
     board: Arc<Board>,
     bells: Bells,
     started: Started,
+    ending: Arc<Ending>,
+    settler: Settler,
 }
 
 /// What lanes and the control thread share beside rings. Read each turn, written at the end only.
@@ -187,6 +216,8 @@ fn start(
     facts: &Facts,
     plan: &Plan,
     home: Option<String>,
+    place: files::Place,
+    source: Option<Source>,
 ) -> Result<Server, String> {
     let lanes_count = u16::try_from(plan.cpus.len()).expect("lanes are few");
     let has_nodes = numa::has_several();
@@ -216,6 +247,7 @@ fn start(
         lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
         namespaces: plan.namespaces.clone(),
+        is_loading: source.is_some(),
         ..lane_settings(settings, run_id, &clock)
     };
     let mut doors = Doors {
@@ -257,18 +289,35 @@ fn start(
         starts.push(start);
     }
     let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
+    let lanes = files::Lanes(Arc::clone(&map));
+    let syncs = settings.appendfsync != "no";
+    let desk = files::start(place, lanes, syncs, || {
+        control::log(Level::Info, "Redis' databases are open");
+        control::notify("READY=1");
+    })?;
+    let (settler, ending) = (desk.settler(), Arc::new(Ending::default()));
     let setup = ControlSetup {
         links: control_links,
         board: Arc::clone(&board),
         map,
+        files: Some(source),
         settings: lane_settings,
         identity: attendant::identity(settings),
         config: attendant::config(settings),
         now: clock.now(),
     };
     let berthed = readies.iter().map(|ready| ready.berthed.clone()).collect();
-    let control =
-        attendant::start(setup, clock, bells.to_vec(), facts.memory_size, berthed, cards, plan.files_beside)?;
+    let control = attendant::start(
+        setup,
+        clock,
+        bells.to_vec(),
+        facts.memory_size,
+        berthed,
+        cards,
+        plan.files_beside,
+        desk,
+        Arc::clone(&ending),
+    )?;
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }
@@ -293,6 +342,8 @@ fn start(
         shared,
         board,
         bells,
+        ending,
+        settler,
         started: Started { bind: doors.bind, region_size, pinning: pinning.told, notes },
     })
 }

@@ -62,14 +62,16 @@ pub(crate) enum Verb {
 const SERVE_LONG: &str = "Serve the database.
 
 Each lane is one pinned thread with its own part of the keys and its own TCP port. Any Redis client can use the shared \
-port; a Redis Cluster client finds the lane ports by itself and talks to the lane that owns a key. Data lives in memory \
-only.";
+port; a Redis Cluster client finds the lane ports by itself and talks to the lane that owns a key. Data lives in memory; \
+--save and --appendonly keep it in files, too.";
 
 const SERVE_EXAMPLES: &str = "Examples:
   expresslane serve
       127.0.0.1:6379, as many lanes as the machine has room for
   expresslane serve --lanes 4 --cpus 2-5 --lane-ports 7000 --maxmemory 8gb
       four lanes on cpus 2 to 5, cluster clients at ports 7000 to 7003
+  expresslane serve --dir /var/lib/expresslane --appendonly yes
+      what was written is there again after a restart
   expresslane serve --bind 10.0.0.5 --config /etc/expresslane.toml
       for other machines, with requirepass = \"…\" under [serve] in the file
 
@@ -238,6 +240,37 @@ pub(crate) struct ServeSettings {
     /// coarser pieces
     #[arg(long, help_heading = "Memory", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
     pub(crate) huge_pages: bool,
+
+    /// Where files of the data are
+    #[arg(long, help_heading = "Files", value_name = "DIR", default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// The snapshot: written by SAVE, BGSAVE and --save, loaded at the start if it is there
+    #[arg(long, help_heading = "Files", value_name = "NAME", default_value = "dump.rdb", value_parser = value::file_name)]
+    pub(crate) dbfilename: String,
+    /// Write a snapshot after so many seconds if there were so many changes, as in \"3600 1 300 100\", and at the end; empty for never
+    #[arg(long, help_heading = "Files", value_name = "SECONDS CHANGES …", default_value = "", value_parser = value::save_points)]
+    pub(crate) save: String,
+    /// Write every change to a log, too, and load that at the start
+    #[arg(long, help_heading = "Files", value_name = "yes|no", value_parser = value::yes_no, default_value = "no", action = clap::ArgAction::Set)]
+    pub(crate) appendonly: bool,
+    /// When changes in the log are on disk for certain: after a second (everysec), or when the system likes (no)
+    #[arg(long, help_heading = "Files", value_name = "everysec|no", value_parser = value::fsync, default_value = "everysec")]
+    pub(crate) appendfsync: String,
+    /// The directory of the log's files, below --dir
+    #[arg(long, help_heading = "Files", value_name = "NAME", default_value = "appendonlydir", value_parser = value::file_name)]
+    pub(crate) appenddirname: String,
+    /// What names of the log's files begin with
+    #[arg(long, help_heading = "Files", value_name = "NAME", default_value = "appendonly.aof", value_parser = value::file_name)]
+    pub(crate) appendfilename: String,
+    /// Start with a log whose last command was cut off, without that command
+    #[arg(long, help_heading = "Files", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
+    pub(crate) aof_load_truncated: bool,
+    /// Begin the log anew when it has grown by so many percent since it began; 0 never
+    #[arg(long, help_heading = "Files", value_name = "PERCENT", default_value_t = 100, value_parser = whole::<u32>(0, u32::MAX / 2))]
+    pub(crate) auto_aof_rewrite_percentage: u32,
+    /// But not before it is so large
+    #[arg(long, help_heading = "Files", value_name = "SIZE", default_value = "64mb")]
+    pub(crate) auto_aof_rewrite_min_size: Size,
 
     /// The password clients must give, empty for none. Other users of the machine see flags: prefer the file
     #[arg(long, help_heading = "Clients", value_name = "PASSWORD")]

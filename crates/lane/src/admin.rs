@@ -279,7 +279,8 @@ impl Filter {
     /// Whether it means a client.
     pub(crate) fn covers(&self, client: &Client, now_ns: u64) -> bool {
         let age_s = now_ns.saturating_sub(client.opened_ns) / 1_000_000_000;
-        self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
+        !client.is_inner
+            && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
             && self.peer.as_ref().is_none_or(|peer| *peer == address(client.peer))
             && self.local.as_ref().is_none_or(|local| *local == address(client.local))
             && self.user.as_ref().is_none_or(|user| user == b"default")

@@ -139,6 +139,8 @@ pub(crate) struct Client {
     pub(crate) is_monitor: bool,
     /// It has said SYNC or PSYNC, and is sent what changes.
     pub(crate) is_replica: bool,
+    /// It is this program itself, which saves, loads or follows: see [`crate::oversight`].
+    pub(crate) is_inner: bool,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_held: bool,
     /// A command is under way that everything behind it waits for.
@@ -309,6 +311,7 @@ impl Client {
             asked_lane: 0,
             is_monitor: false,
             is_replica: false,
+            is_inner: false,
             following: None,
             is_held: false,
             id,

@@ -82,7 +82,8 @@ pub use client::{Dialect, Door, Port};
 #[cfg(any(test, fuzzing))]
 pub use control::fuzz;
 pub use control::{
-    Control, ControlSetup, CpuShares, Identity, Machine, Pages, Share, Shutdown, Signature, ThreadShares,
+    Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine, Pages, Share,
+    Shutdown, Signature, Source, ThreadShares,
 };
 pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use peers::{Links, mesh, mesh_placed};
@@ -155,6 +156,8 @@ pub struct Settings {
     pub policy: Policy,
     /// `min-replicas-to-write` asks for more replicas than there are: Redis' clients may not write.
     pub lacks_replicas: bool,
+    /// Redis' databases are being loaded: clients have to wait.
+    pub is_loading: bool,
     /// `rdbcompression`: whether DUMP compresses.
     pub compresses_dumps: bool,
     /// `script-memory-limit`, bytes that scripts may hold on each lane.
@@ -222,6 +225,7 @@ impl Default for Settings {
             memory_size_max: 0,
             policy: Policy::NoEviction,
             lacks_replicas: false,
+            is_loading: false,
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
             timeout_s: 0,

@@ -79,8 +79,8 @@ impl Watchman {
         settings: &Settings,
         now_ns: u64,
     ) -> bool {
-        // What a replica is sent has been bounded beforehand.
-        if client.is_replica {
+        // What a replica is sent has been bounded beforehand, and this program reads.
+        if client.is_replica || client.is_inner {
             return false;
         }
         let soft_size = settings.output_soft_size_of(client);
@@ -161,7 +161,7 @@ impl Lane {
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
             let Some((handle, client)) = self.clients.at(self.watchman.silence_next) else { continue };
             let waits = client.is_blocked || client.is_held || client.is_monitor || client.is_subscribed;
-            let waits = waits || client.is_replica;
+            let waits = waits || client.is_replica || client.is_inner;
             if waits || now_ns.saturating_sub(client.active_ns) <= timeout_ns {
                 continue;
             }
@@ -251,7 +251,7 @@ impl Lane {
         let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
         for place in sweep.next..end {
             let Some((_, client)) = self.clients.at(place) else { continue };
-            if client.traits.is_kept || client.is_replica {
+            if client.traits.is_kept || client.is_replica || client.is_inner {
                 continue;
             }
             let (input_size, output_size) = buffered(net, client.conn);

@@ -26,6 +26,8 @@ pub(crate) struct Queue {
     pub(crate) writes: bool,
     /// One of them is a command that writes.
     pub(crate) has_writer: bool,
+    /// One of them may not run while data are loaded.
+    pub(crate) needs_data: bool,
     /// One of them concerns the connection or the control thread.
     concerns_client: bool,
 }
@@ -34,6 +36,7 @@ impl Queue {
     fn push(&mut self, command: &'static Command, request: Request, may_write: bool) {
         self.writes |= may_write;
         self.has_writer |= command.writes();
+        self.needs_data |= !command.flags.has(Flag::Loading);
         self.concerns_client |=
             matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script | Scope::Pubsub);
         self.commands.push((command, request));

@@ -5,6 +5,7 @@ use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::Proto;
 
+use crate::Settings;
 use crate::admin::Pause;
 use crate::client::{Client, Hush};
 use crate::core::Core;
@@ -18,7 +19,8 @@ use crate::request::Args;
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        let is_asked = self.settings.is_strict || self.settings.lacks_replicas;
+        let Settings { is_strict, lacks_replicas, is_loading, .. } = self.settings;
+        let is_asked = is_strict || lacks_replicas || is_loading;
         self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
     }
 
@@ -45,6 +47,16 @@ impl Core {
         let Ok(command) = resolved else {
             return self.dispatch_muted(caller, resolved, input);
         };
+        // This program waits for nobody, and nobody is to see what it does.
+        if caller.client.is_inner {
+            return self.dispatch_aside(caller, resolved, input);
+        }
+        if self.settings.is_loading
+            && (caller.client.is_authenticated || command.flags.has(Flag::NoAuth))
+            && !may_run_while_loading(caller.client, command)
+        {
+            return self.refuse_for_now(caller, command, LOADING);
+        }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
             let may_write = || self.may_write(command, input.args());
             if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
@@ -97,8 +109,8 @@ impl Core {
         flow
     }
 
-    /// Replicas are wanted before anything is written. A command is refused and breaks its MULTI, EXEC ends it.
-    fn refuse_writing(&mut self, caller: &mut Caller<'_>, command: &Command) -> Flow {
+    /// The server is in no state for it. A command is refused and breaks its MULTI, EXEC ends it.
+    fn refuse_for_now(&mut self, caller: &mut Caller<'_>, command: &Command, why: &str) -> Flow {
         if command.id != Id::Exec {
             // Where it is counted as failed, that takes a call back.
             if !is_queued(caller.client, command.id) {
@@ -107,10 +119,10 @@ impl Core {
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;
             }
-            return caller.refuse(NO_REPLICAS);
+            return caller.refuse(why);
         }
         self.abort(caller);
-        caller.refuse(&format!("EXECABORT Transaction discarded because of: {NO_REPLICAS}"))
+        caller.refuse(&format!("EXECABORT Transaction discarded because of: {why}"))
     }
 
     /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
@@ -170,11 +182,24 @@ impl Core {
         if self.settings.lacks_replicas
             && let Ok(command) = resolved
             && caller.client.is_authenticated
+            && !caller.client.is_inner
             && writes_for_redis(caller.client, command)
         {
-            return self.refuse_writing(caller, command);
+            return self.refuse_for_now(caller, command, NO_REPLICAS);
         }
         self.dispatch_heard(caller, resolved, input)
+    }
+}
+
+/// What clients are told while data come from a file, or from the server that this one follows.
+const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
+/// Whether a command may run while Redis' databases are loaded, as the table says: an EXEC as what it carries out, and those of other
+/// dialects, whose data are elsewhere, always.
+fn may_run_while_loading(client: &Client, command: &Command) -> bool {
+    match command.id {
+        Id::Exec => client.multi.as_ref().is_none_or(|multi| !multi.queued.needs_data),
+        _ => command.flags.has(Flag::Loading) || command.is_of_a_dialect(),
     }
 }
 

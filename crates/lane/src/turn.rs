@@ -97,7 +97,8 @@ pub struct Lane {
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     senders: Senders,
     sender_next: usize,
-    handovers: Vec<(Handover, Dialect)>,
+    /// Connections that come from elsewhere, with what is spoken on them; none: this program's own.
+    handovers: Vec<(Handover, Option<Dialect>)>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
     /// Clients that are replicas.
@@ -377,6 +378,17 @@ impl Lane {
         }
     }
 
+    /// Lets a connection of this program's own in: nobody counts it, and nothing is asked of it.
+    fn take_inner<N: Net>(&mut self, handover: Handover, net: &mut N) {
+        let ends = Ends { peer: handover.peer, local: handover.local };
+        let Some(conn) = net.take(handover) else { return };
+        self.core.board.burden(self.core.id);
+        let handle = self.admit(conn, Door::SHARED, ends);
+        let client = self.clients.get_mut(handle).expect("it has just been let in");
+        client.is_inner = true;
+        client.is_authenticated = true;
+    }
+
     /// A client's input may hold a command that can be served.
     pub(crate) fn enqueue(&mut self, handle: Handle<Client>) {
         if let Some(client) = self.clients.get_mut(handle) {
@@ -416,7 +428,10 @@ impl Lane {
 
     /// Forgets a client. What it has begun goes on to its end; answers find nobody.
     fn leave(&mut self, conn: ConnId) {
-        if self.forget(conn) {
+        let client = self.client_of(conn).and_then(|handle| self.clients.get(handle));
+        let is_counted = client.is_some_and(|client| !client.is_inner);
+        self.forget(conn);
+        if is_counted {
             self.core.board.dismiss();
         }
     }
@@ -450,7 +465,8 @@ impl Lane {
             core.hear_answers(lane, &mut post);
             let mut waited = Vec::new();
             let is_through = core.hear_control(lane, &mut |told| match told {
-                Told::Handover(handover, dialect) => handovers.push((*handover, dialect)),
+                Told::Handover(handover, dialect) => handovers.push((*handover, Some(dialect))),
+                Told::Inner(handover) => handovers.push((*handover, None)),
                 Told::Lines(client, lines) => post.show(client, &lines),
                 Told::Waited(client, slot, count) => waited.push((client, slot, count)),
             });
@@ -467,7 +483,10 @@ impl Lane {
         }
         self.senders = left;
         for (handover, dialect) in std::mem::take(&mut self.handovers) {
-            self.take(handover, dialect, net);
+            match dialect {
+                Some(dialect) => self.take(handover, dialect, net),
+                None => self.take_inner(handover, net),
+            }
         }
         ask_count
     }

@@ -78,6 +78,10 @@ impl Socket {
     pub(crate) fn connected(fd: OwnedFd, unix: bool) -> Socket {
         Socket { fd, unix }
     }
+
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
 }
 
 impl Linux {

@@ -252,8 +252,8 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// A stream socket that this program has connected, for [`Net::take`] of an [`epoll::Epoll`]. Nothing has been written to it or
-    /// read from it, and it does not block.
+    /// A stream socket that this program has connected, for [`Net::take`] of a net over the system's sockets. Nothing has been written
+    /// to it or read from it, and it does not block.
     pub fn connected(fd: std::os::fd::OwnedFd, peer: Address, local: Address) -> Handover {
         let socket = epoll::Socket::connected(fd, peer == Address::Unix);
         Handover { carrier: kernel::Carrier::System(socket), listener: ListenerId(u32::MAX), peer, local }

@@ -147,6 +147,7 @@ impl World {
             settings: self.settings.clone(),
             identity: Identity::default(),
             config: Vec::new(),
+            files: None,
             now: self.now,
         }));
     }

@@ -474,6 +474,38 @@ where
 }
 
 /// Redis' way of writing a truth.
+/// The name of a file, and no path.
+pub(super) fn file_name(text: &str) -> Result<String, String> {
+    let is_name = !text.is_empty() && text != "." && text != ".." && !text.contains('/');
+    let is_plain =
+        !text.contains(|letter: char| letter.is_whitespace() || letter.is_control() || letter == '"');
+    if is_name && is_plain {
+        Ok(text.to_owned())
+    } else {
+        Err("a file's name, without a path and spaces".to_owned())
+    }
+}
+
+/// Pairs of seconds and changes, as Redis has them.
+pub(super) fn save_points(text: &str) -> Result<String, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok_and(|number| number > 0));
+    if words.len().is_multiple_of(2) && are_numbers {
+        Ok(words.join(" "))
+    } else {
+        Err("pairs of seconds and changes, such as \"3600 1 300 100\", or nothing".to_owned())
+    }
+}
+
+/// `appendfsync`, but for what is not to be had.
+pub(super) fn fsync(text: &str) -> Result<String, String> {
+    match text {
+        "everysec" | "no" => Ok(text.to_owned()),
+        "always" => Err("no reply waits for a disk here: everysec or no".to_owned()),
+        _ => Err("everysec or no".to_owned()),
+    }
+}
+
 pub(super) fn yes_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),

@@ -73,23 +73,16 @@ impl Control {
                 Ok(()) => out.put(OK),
                 Err(why) => reply::error(out, &format!("ERR {why}")),
             },
-            Id::Debug => return self.begin_debug(question, out),
+            Id::Debug => return self.begin_debug(asker, question, now, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Sync | Id::Psync => return self.begin_replica(asker, question, out),
             Id::Wait => return self.begin_wait(asker, question, now, out),
             Id::Role => self.role(out),
             Id::Replicaof | Id::Slaveof => refuse_to_follow(args, out),
-            Id::Bgsave if args.len() > 1 && !args.flat(1).eq_ignore_ascii_case(b"schedule") => {
-                reply::error(out, "ERR syntax error");
+            id @ (Id::Save | Id::Bgsave | Id::Bgrewriteaof | Id::Lastsave) => {
+                return self.begin_file_command(asker, id, args, now, machine, out);
             }
-            Id::Save | Id::Bgsave => {
-                reply::error(
-                    out,
-                    "ERR this server keeps its data in memory only: there is no snapshot to write",
-                );
-            }
-            Id::Lastsave => reply::integer(out, self.began.unix_ms / 1000),
-            Id::Shutdown => return self.begin_shutdown(args, out),
+            Id::Shutdown => return self.begin_shutdown(asker, args, now, machine, out),
             Id::MemoryPurge => out.put(OK),
             Id::ScriptExists | Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
                 return self.begin_script(question, now, out);
@@ -237,7 +230,9 @@ impl Control {
             reply::error_bytes(out, &refusal(b"maxclients", &why));
             return Begun::Answered;
         }
-        if self.config.set(changes) {
+        let is_effective = self.config.set(changes);
+        self.heed_file_settings(now, machine);
+        if is_effective {
             self.config.apply(&mut self.settings);
             self.settings.lacks_replicas = self.lacks_replicas(now);
             return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
@@ -254,7 +249,14 @@ impl Control {
     }
 
     /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
-    fn begin_shutdown(&mut self, args: Args<'_>, out: &mut Vec<u8>) -> Begun {
+    fn begin_shutdown(
+        &mut self,
+        asker: Asker,
+        args: Args<'_>,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) -> Begun {
         let mut how = Shutdown::Drain;
         let (mut saves, mut spares, mut aborts) = (false, false, false);
         for index in 1..args.len() {
@@ -281,10 +283,14 @@ impl Control {
             out.put(OK);
             return Begun::Answered;
         }
-        if saves {
-            let text = "ERR this server keeps its data in memory only: SHUTDOWN SAVE cannot save, use SHUTDOWN NOSAVE";
-            reply::error(out, text);
-            return Begun::Answered;
+        if saves || !spares && self.has_save_points() {
+            return match self.save_and_end(Some(asker), how, now, machine) {
+                Ok(()) => Begun::Kept,
+                Err(why) => {
+                    reply::error(out, why);
+                    Begun::Answered
+                }
+            };
         }
         self.shutdown = Some(how);
         Begun::Ending
@@ -327,6 +333,7 @@ impl Control {
             lines_dropped: self.lines_dropped,
             scripts: self.library.size(),
             replicas: self.show_replicas(now),
+            files: self.show_files(now),
         }
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use net::Address;
 use wire::reply::{self, OK, Proto, Put};
 
-use super::{Begun, Control};
+use super::{Asker, Begun, Control, Source};
+use crate::Now;
 use crate::admin::{Order, Question, Report};
 use crate::help;
 use crate::request::Args;
@@ -20,21 +21,24 @@ const EXAMPLE: f64 = 3.141;
 const REFUSAL: &str = "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", you can run it \
                        from a local connection, otherwise you need to set this option in the configuration file, and then \
                        restart the server.";
-const NO_FILE: &str = "ERR this server keeps its data in memory only: there is nothing to load";
 const NO_PROTOCOL: &str = "ERR Wrong protocol type name. Please use one of the following: \
                            string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
 
-const HELP: [&str; 18] = [
+const HELP: [&str; 22] = [
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "ERROR <string>",
     "    Return a Redis protocol error with <string> as message. Useful for clients",
     "    unit tests to simulate Redis errors.",
+    "LOADAOF",
+    "    Empties all databases and loads what the log holds.",
     "OBJECT <key>",
     "    Show low level info about <key> and associated value.",
     "PROTOCOL <type>",
     "    Reply with a test value of the specified type. <type> can be: string,",
     "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
     "    true, false.",
+    "RELOAD",
+    "    Writes a snapshot, empties all databases and loads it.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 leaves keys whose time has come where they are, unseen, until",
     "    a command takes their place or deletes them. Setting it to 1 reenables back",
@@ -46,7 +50,13 @@ const HELP: [&str; 18] = [
 ];
 
 impl Control {
-    pub(super) fn begin_debug(&self, question: &Question, out: &mut Vec<u8>) -> Begun {
+    pub(super) fn begin_debug(
+        &mut self,
+        asker: Asker,
+        question: &Question,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Begun {
         let is_allowed = match self.config.value("enable-debug-command") {
             "yes" => true,
             "local" => is_local(question.from.peer),
@@ -72,7 +82,8 @@ impl Control {
             },
             (b"protocol", 3) => put_example(args.flat(2), question.from.proto, out),
             (b"error", 3) => reply::error_bytes(out, args.flat(2)),
-            (b"reload" | b"loadaof" | b"restart" | b"crash-and-recover", _) => reply::error(out, NO_FILE),
+            (b"reload", 2) => return self.begin_load(asker, Source::Snapshot, now, out),
+            (b"loadaof", 2) => return self.begin_load(asker, Source::Log, now, out),
             (b"help", 2) => {
                 reply::array(out, HELP.len());
                 HELP.iter().for_each(|line| reply::simple(out, line));

@@ -11,6 +11,7 @@ use wire::reply::{self, Proto};
 
 use super::Identity;
 use super::config::Config;
+use super::files::FilesShown;
 use super::replication::Replicas;
 use super::signature::Signature;
 use super::times::OwnTimes;
@@ -44,6 +45,7 @@ pub(super) struct View<'a> {
     /// How many scripts it knows, and their bytes.
     pub(super) scripts: (usize, usize),
     pub(super) replicas: Replicas,
+    pub(super) files: FilesShown,
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -292,8 +294,11 @@ impl View<'_> {
     }
 
     fn persistence(&self, text: &mut String) {
+        let files = &self.files;
+        // Redis says -1 where there is nothing.
+        let seconds = |seconds: Option<u64>| seconds.map_or(-1, |s| i64::try_from(s).unwrap_or(i64::MAX));
         lines!(text;
-            "loading" 0,
+            "loading" u8::from(files.is_loading),
             "async_loading" 0,
             "current_cow_peak" 0,
             "current_cow_size" 0,
@@ -302,28 +307,41 @@ impl View<'_> {
             "current_save_keys_processed" 0,
             "current_save_keys_total" 0,
             "rdb_changes_since_last_save" 0,
-            "rdb_bgsave_in_progress" 0,
-            "rdb_last_save_time" self.began.unix_ms / 1000,
-            "rdb_last_bgsave_status" "ok",
-            "rdb_last_bgsave_time_sec" -1,
-            "rdb_current_bgsave_time_sec" -1,
-            "rdb_saves" 0,
+            "rdb_bgsave_in_progress" u8::from(files.saves_since_s.is_some()),
+            "rdb_last_save_time" files.saved_s,
+            "rdb_last_bgsave_status" files.save.status(),
+            "rdb_last_bgsave_time_sec" seconds(files.save.last_s),
+            "rdb_current_bgsave_time_sec" seconds(files.saves_since_s),
+            "rdb_saves" files.save.count,
             "rdb_last_cow_size" 0,
-            "rdb_last_load_keys_expired" 0,
-            "rdb_last_load_keys_loaded" 0,
-            "aof_enabled" 0,
-            "aof_rewrite_in_progress" 0,
+            "rdb_last_load_keys_expired" files.loaded.expired,
+            "rdb_last_load_keys_loaded" files.loaded.keys,
+            "aof_enabled" u8::from(files.has_log),
+            "aof_rewrite_in_progress" u8::from(files.rewrites_since_s.is_some()),
             "aof_rewrite_scheduled" 0,
-            "aof_last_rewrite_time_sec" -1,
-            "aof_current_rewrite_time_sec" -1,
-            "aof_last_bgrewrite_status" "ok",
-            "aof_rewrites" 0,
-            "aof_rewrites_consecutive_failures" 0,
-            "aof_last_write_status" "ok",
+            "aof_last_rewrite_time_sec" seconds(files.rewrite.last_s),
+            "aof_current_rewrite_time_sec" seconds(files.rewrites_since_s),
+            "aof_last_bgrewrite_status" files.rewrite.status(),
+            "aof_rewrites" files.rewrite.count,
+            "aof_rewrites_consecutive_failures" files.rewrite.failures,
+            "aof_last_write_status" if files.has_trouble { "err" } else { "ok" },
             "aof_last_cow_size" 0,
             "module_fork_in_progress" 0,
             "module_fork_last_cow_size" 0,
         );
+        if files.has_log {
+            lines!(text;
+                "aof_current_size" files.log_size,
+                "aof_base_size" files.base_size,
+                "aof_pending_rewrite" 0,
+                "aof_buffer_length" 0,
+                "aof_pending_bio_fsync" 0,
+                "aof_delayed_fsync" 0,
+            );
+        }
+        if files.is_loading {
+            lines!(text; "loading_start_time" files.loading_since_s,);
+        }
     }
 
     fn stats(&self, text: &mut String) {

@@ -14,6 +14,7 @@ mod answers;
 pub(crate) mod clients;
 mod config;
 mod debug;
+mod files;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod info;
@@ -49,6 +50,8 @@ use crate::pin::Queue;
 use crate::replies::Content;
 use crate::{Now, Settings};
 use config::Config;
+use files::Files;
+pub use files::{FileKind, FileNews, FileOrder, Loaded, Source};
 use latency::Delays;
 use monitors::Monitor;
 use queues::Learning;
@@ -94,6 +97,18 @@ pub trait Machine {
     fn warn(&mut self, line: &str);
     /// Writes a line to the log: something has happened as it should.
     fn note(&mut self, _line: &str) {}
+    /// Does something with files, without waiting for it. Only a machine that has some is told to.
+    fn write_file(&mut self, _order: FileOrder) {}
+    /// What has become of files, one thing after the other.
+    fn file_news(&mut self) -> Option<FileNews> {
+        None
+    }
+    /// Whether the process has been asked to end since this was last asked. [`Control::shutdown`] says when it may.
+    fn wants_end(&mut self) -> bool {
+        false
+    }
+    /// It can't: what is to be saved before can't be.
+    fn refuse_end(&mut self) {}
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -129,6 +144,9 @@ pub struct ControlSetup {
     pub identity: Identity,
     /// What CONFIG GET shows that is not the default: names of Redis' settings and their values.
     pub config: Vec<(String, String)>,
+    /// The machine has files; what is to be loaded from them first. The lanes begin closed for that
+    /// ([`Settings::is_loading`]).
+    pub files: Option<Option<Source>>,
     /// The instant at which the server began.
     pub now: Now,
 }
@@ -172,6 +190,7 @@ pub struct Control {
     learning: Learning,
     library: Library,
     replication: Replication,
+    files: Files,
     bells: Vec<u16>,
 }
 
@@ -201,6 +220,8 @@ enum Begun {
     Everywhere(Order),
     /// The client waits for the server's end.
     Ending,
+    /// Whoever answers later has kept who asks.
+    Kept,
     /// Who asks is answered later.
     Waits,
     /// The client's lane has to.
@@ -212,7 +233,8 @@ enum Begun {
 impl Control {
     /// From now on lanes that see the same board may ask.
     pub fn new(setup: ControlSetup) -> Control {
-        let ControlSetup { links, board, map, settings, identity, config, now } = setup;
+        let ControlSetup { links, board, map, settings, identity, config, files, now } = setup;
+        let config = Config::new(&config);
         board.attend();
         let mailbox = links.mailbox();
         let lane_count = u16::try_from(links.peers.len() - 1).expect("lanes are counted in 16 bits");
@@ -222,7 +244,8 @@ impl Control {
             board,
             map,
             settings,
-            config: Config::new(&config),
+            files: Files::new(files.is_some(), files.flatten(), config.value("appendonly") == "yes", now),
+            config,
             identity,
             began: now,
             lane_count,
@@ -255,6 +278,7 @@ impl Control {
             self.hear_questions(lane, now, machine);
         }
         self.learn_queues(now, machine);
+        self.tend_files(now, machine);
         self.tend_replicas(now, machine);
         // Orders reach a lane in the order in which they were given.
         let mut full = BTreeSet::new();
@@ -366,6 +390,7 @@ impl Control {
                 return self.took(asker, &question, now);
             }
             Begun::Ending => return self.enders.push(asker),
+            Begun::Kept => return,
             Begun::Waits => {
                 let Asker { lane, client, slot, charge, is_exec } = asker;
                 if !is_exec {

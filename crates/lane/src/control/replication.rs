@@ -16,7 +16,7 @@ use wire::command::Id;
 use wire::number::{format_i64, parse_i64};
 use wire::reply;
 
-use super::{Asker, Begun, Control, Machine};
+use super::{Asker, Begun, Control, FileKind, FileOrder, Machine};
 use crate::Now;
 use crate::admin::{Filter, Order, Portrait, Question, address};
 use crate::feed::{Record, Unit};
@@ -24,6 +24,7 @@ use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::replies::Content;
 use crate::request::Args;
 
+mod file;
 mod log;
 mod merge;
 mod seen;
@@ -62,8 +63,14 @@ enum Stage {
 }
 
 struct Replica {
+    /// Of a file the number that is the control thread's own.
     lane: u16,
+    /// Of a file its number.
     client: u64,
+    /// It is one.
+    file: Option<FileKind>,
+    /// The offset at which it ends.
+    ends_at: Option<u64>,
     /// Its number among clients.
     id: u64,
     ip: String,
@@ -92,6 +99,30 @@ struct Replica {
 }
 
 impl Replica {
+    fn new(lane: u16, client: u64, now: Now) -> Replica {
+        Replica {
+            lane,
+            client,
+            file: None,
+            ends_at: None,
+            id: 0,
+            ip: String::new(),
+            port: 0,
+            takes_any_length: false,
+            acknowledges: false,
+            wants_snapshot_only: false,
+            stage: Stage::Waits,
+            ahead: VecDeque::new(),
+            ahead_size: 0,
+            under_way: 0,
+            position: 0,
+            acked: 0,
+            acked_ns: now.mono_ns,
+            moved_ns: now.mono_ns,
+            lags_since_ns: None,
+        }
+    }
+
     /// Whether what the stream has had since its position is still to be sent to it.
     fn is_owed_stream(&self) -> bool {
         matches!(self.stage, Stage::Loads | Stage::Settles | Stage::Follows) && !self.wants_snapshot_only
@@ -229,25 +260,16 @@ impl Control {
         let args = Args::Owned(&question.request);
         let is_psync = question.command.id == Id::Psync;
         let mut replica = Replica {
-            lane: asker.lane,
-            client: asker.client,
             id: *id,
             ip: announced.ip.unwrap_or_else(|| host.to_owned()),
             port: announced.port,
             takes_any_length: announced.takes_any_length,
             acknowledges: is_psync,
             wants_snapshot_only: announced.wants_snapshot_only,
-            stage: Stage::Waits,
-            ahead: VecDeque::new(),
-            ahead_size: 0,
-            under_way: 0,
             position: self.replication.log.end(),
-            acked: 0,
-            acked_ns: now.mono_ns,
-            moved_ns: now.mono_ns,
-            lags_since_ns: None,
+            ..Replica::new(asker.lane, asker.client, now)
         };
-        let whom = format!("{}:{}", replica.ip, replica.port);
+        let whom = replica.whom();
         let wants_part = is_psync && args.flat(1) != b"?";
         if is_psync && let Some(offset) = self.continues_at(args) {
             self.replication.counts.partial += 1;
@@ -255,11 +277,11 @@ impl Control {
             replica.stage = Stage::Follows;
             replica.push(format!("+CONTINUE {}\r\n", self.settings.run_id).into_bytes());
             let left = self.replication.log.end() - offset;
-            machine.note(&format!("replica {whom} goes on where it was, {left} bytes behind"));
+            machine.note(&format!("{whom} goes on where it was, {left} bytes behind"));
         } else {
             self.replication.counts.full += 1;
             self.replication.counts.partial_refused += u64::from(wants_part);
-            machine.note(&format!("replica {whom} asks for a snapshot"));
+            machine.note(&format!("{whom} asks for a snapshot"));
         }
         if self.replication.replicas.is_empty() {
             self.replication.look_ns = now.mono_ns + LOOK_NS;
@@ -285,7 +307,7 @@ impl Control {
         if replicas.is_empty() {
             self.replication.alone_since_ns = now.mono_ns;
         }
-        machine.note(&format!("replica {}:{} has gone", gone.ip, gone.port));
+        machine.note(&format!("{} has gone", gone.whom()));
         if self.replication.syncing.as_ref().is_some_and(|syncing| syncing.client == Some((lane, client))) {
             self.abandon_snapshot();
         }
@@ -294,7 +316,10 @@ impl Control {
     /// Closes a replica's connection: it comes again, and begins anew.
     fn cut_replica(&mut self, lane: u16, client: u64, why: &str, now: Now, machine: &mut impl Machine) {
         let Some(replica) = self.replication.replica(lane, client) else { return };
-        machine.warn(&format!("replica {}:{} is disconnected: {why}", replica.ip, replica.port));
+        if replica.file.is_some() {
+            return self.cut_file(client, why, now, machine);
+        }
+        machine.warn(&format!("{} is disconnected: {why}", replica.whom()));
         self.close_replica(lane, client, now, machine);
     }
 
@@ -398,7 +423,7 @@ impl Control {
                     aside.into_iter().for_each(|unit| self.replication.write(vec![unit]));
                     self.replication.write(units);
                 }
-                Merged::Sync(sync) => self.cut(sync, now),
+                Merged::Sync(sync) => self.cut(sync, now, machine),
             }
         }
         self.bound_merger(now, machine);
@@ -412,8 +437,9 @@ impl Control {
         self.replication.log.seal();
         self.cut_slow_replicas(now, machine);
         for at in 0..self.replication.replicas.len() {
-            self.send_to_replica(at, now);
+            self.send_to_replica(at, now, machine);
         }
+        self.end_files(now, machine);
         let log = &mut self.replication.log;
         let backlog_size = self.config.value("repl-backlog-size").parse().unwrap_or(0);
         let owed = self.replication.replicas.iter().filter(|replica| replica.is_owed_stream());
@@ -437,7 +463,7 @@ impl Control {
     }
 
     /// Sends a replica what there is, as much as its window and the ring have room for.
-    fn send_to_replica(&mut self, at: usize, now: Now) {
+    fn send_to_replica(&mut self, at: usize, now: Now, machine: &mut impl Machine) {
         loop {
             let Replication { replicas, log, .. } = &mut self.replication;
             let replica = &mut replicas[at];
@@ -451,12 +477,16 @@ impl Control {
                 None => None,
             };
             let Some(piece) = piece else { return };
-            let (lane, size) = (replica.lane, piece.len());
-            let head = ControlHead { target: replica.client, round: 0, kind: ControlKind::Lines };
-            if !self.peer(lane).try_tell(head, &mut Some(Parcel::Lines(piece))) {
-                return;
+            let (lane, client, size) = (replica.lane, replica.client, piece.len());
+            if replica.file.is_some() {
+                machine.write_file(FileOrder::Piece { file: client, bytes: piece });
+            } else {
+                let head = ControlHead { target: client, round: 0, kind: ControlKind::Lines };
+                if !self.peer(lane).try_tell(head, &mut Some(Parcel::Lines(piece))) {
+                    return;
+                }
+                self.replication.sent_size += size as u64;
             }
-            self.replication.sent_size += size as u64;
             let replica = &mut self.replication.replicas[at];
             if replica.under_way == 0 {
                 replica.moved_ns = now.mono_ns;
@@ -490,13 +520,15 @@ impl Control {
             }
             return;
         }
-        if self.replication.ping_ns.saturating_add(ping_ns) <= now.mono_ns {
+        let has_remote = self.replication.replicas.iter().any(Replica::is_remote);
+        if has_remote && self.replication.ping_ns.saturating_add(ping_ns) <= now.mono_ns {
             self.replication.ping_ns = now.mono_ns;
             self.replication.log.write(|out| command(out, &[b"PING"]));
         }
         for replica in &mut self.replication.replicas {
             // As Redis does: an empty line says that its turn will come.
-            if matches!(replica.stage, Stage::Waits | Stage::Cuts) && replica.ahead.is_empty() {
+            let waits = matches!(replica.stage, Stage::Waits | Stage::Cuts);
+            if waits && replica.is_remote() && replica.ahead.is_empty() {
                 replica.push(b"\n".to_vec());
             }
         }
@@ -519,13 +551,13 @@ impl Control {
             .replication
             .replicas
             .iter()
-            .filter(|replica| is_silent(replica))
+            .filter(|replica| replica.is_remote() && is_silent(replica))
             .map(|replica| (replica.lane, replica.client))
             .collect();
         for (lane, client) in silent {
             self.cut_replica(lane, client, "nothing was heard of it for repl-timeout", now, machine);
         }
-        let done = self.replication.replicas.iter().filter(|replica| replica.stage == Stage::HasAll);
+        let done = self.replication.replicas.iter().filter(|it| it.is_remote() && it.stage == Stage::HasAll);
         let done: Vec<(u16, u64)> = done
             .filter(|replica| replica.ahead.is_empty() && replica.under_way == 0)
             .map(|replica| (replica.lane, replica.client))

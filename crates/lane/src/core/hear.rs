@@ -35,6 +35,8 @@ pub(crate) enum Reply<'a> {
 pub(crate) enum Told {
     /// A connection that another lane gives, and what is spoken on it.
     Handover(Box<net::Handover>, Dialect),
+    /// A connection of this program's own.
+    Inner(Box<net::Handover>),
     /// Lines for a client that monitors.
     Lines(u64, Arc<Vec<u8>>),
     /// The reply to a client's WAIT, and its place.
@@ -155,6 +157,7 @@ impl Core {
                     self.stats.pin_placed += head.target;
                     take(Told::Handover(handover, Dialect::from_bits(head.round)));
                 }
+                (ControlKind::Inner, Some(Parcel::Handover(handover))) => take(Told::Inner(handover)),
                 (ControlKind::Lines, Some(Parcel::Lines(lines))) => {
                     lines_left -= 1;
                     take(Told::Lines(head.target, lines));

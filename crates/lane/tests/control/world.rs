@@ -160,6 +160,7 @@ impl World {
                 backend: "epoll".to_owned(),
                 port: 6379,
             },
+            files: None,
             config: [("port", "6379")]
                 .iter()
                 .chain(config)

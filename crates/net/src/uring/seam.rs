@@ -141,8 +141,11 @@ impl Net for Uring {
 
     fn take(&mut self, handover: Handover) -> Option<ConnId> {
         let Handover { carrier, listener, peer, local } = handover;
-        let Carrier::Ring(Socket { fd }) = carrier else {
-            panic!("a connection moves between nets of one kind");
+        let fd = match carrier {
+            Carrier::Ring(Socket { fd }) => fd,
+            // This program has connected it.
+            Carrier::System(socket) => socket.into_fd(),
+            Carrier::Memory(_) => panic!("a connection moves between nets of one kind"),
         };
         Some(self.admit(fd, listener, peer, local))
     }

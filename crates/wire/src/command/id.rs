@@ -41,7 +41,7 @@ ids! {
     Restore Scan Touch Ttl Type Unlink Wait
 
     // Server
-    Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
+    Bgrewriteaof Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
     CommandInfo CommandList Config ConfigGet ConfigHelp ConfigResetstat ConfigRewrite ConfigSet Dbsize
     Debug Flushall Flushdb Info Lastsave Latency LatencyDoctor LatencyGraph LatencyHelp LatencyHistogram
     LatencyHistory LatencyLatest LatencyReset Lolwut Memory MemoryDoctor MemoryHelp MemoryMallocStats

@@ -8,6 +8,9 @@ use super::entry::entries;
 use super::keys::at;
 
 pub(super) const SERVER: &[Command] = entries! { Server:
+    Bgrewriteaof "bgrewriteaof" 1 since "1.0.0" [Admin Noscript NoAsyncLoading] [] [] Control, Constant, []
+        "O(1)" "Begins the log anew behind a snapshot, in the background"
+        ""
     Bgsave "bgsave" -1 since "1.0.0" [Admin Noscript NoAsyncLoading] [] [] Control, Constant, []
         "O(1)" "Writes a snapshot in the background"
         "[SCHEDULE]"

@@ -1,5 +1,5 @@
 //! Pieces of a snapshot, as Redis 7.0 writes it to its file and sends it to a replica (`rdbSaveRio` in its src/rdb.c;
-//! <https://rdb.fnordig.de/file_format.html>). They are written only; what reads them is a server of Redis.
+//! <https://rdb.fnordig.de/file_format.html>). What reads them is [`super::read`], or a server of Redis.
 //!
 //! ```text
 //! R E D I S 0 0 1 0                 the version

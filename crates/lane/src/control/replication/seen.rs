@@ -56,7 +56,11 @@ pub(in crate::control) struct Replicas {
 impl Control {
     fn good_count(&self, now: Now) -> u64 {
         let lag_s_max = self.config.value("min-replicas-max-lag").parse().unwrap_or(0);
-        let good = self.replication.replicas.iter().filter(|replica| replica.is_good(now, lag_s_max));
+        let good = self
+            .replication
+            .replicas
+            .iter()
+            .filter(|replica| replica.is_remote() && replica.is_good(now, lag_s_max));
         good.count() as u64
     }
 
@@ -122,7 +126,8 @@ impl Control {
                 asks = true;
             }
             let has = |replica: &&Replica| {
-                replica.stage == Stage::Follows && waiter.offset.is_some_and(|offset| offset <= replica.acked)
+                let is_acked = || waiter.offset.is_some_and(|offset| offset <= replica.acked);
+                replica.is_remote() && replica.stage == Stage::Follows && is_acked()
             };
             let count = replicas.iter().filter(has).count() as u64;
             let is_over = waiter.offset.is_some() && waiter.count <= count
@@ -132,7 +137,7 @@ impl Control {
             }
             !is_over
         });
-        if asks && !waiters.is_empty() && !replicas.is_empty() {
+        if asks && !waiters.is_empty() && replicas.iter().any(Replica::is_remote) {
             log.write(|out| command(out, &[b"REPLCONF", b"GETACK", b"*"]));
         }
         for (asker, count) in answers {
@@ -166,7 +171,7 @@ impl Control {
     /// ROLE: the offset, and replicas with theirs.
     pub(in crate::control) fn role(&self, out: &mut Vec<u8>) {
         let Replication { replicas, log, .. } = &self.replication;
-        let following = || replicas.iter().filter(|replica| replica.stage == Stage::Follows);
+        let following = || replicas.iter().filter(|it| it.is_remote() && it.stage == Stage::Follows);
         let offset = |offset: u64| i64::try_from(offset).unwrap_or(i64::MAX);
         reply::array(out, 3);
         reply::bulk(out, b"master");
@@ -186,7 +191,7 @@ impl Control {
         let held_size = syncing.as_ref().map_or(0, |syncing| syncing.held_size);
         Replicas {
             lines: self.replication_lines(now),
-            lanes: replicas.iter().map(|replica| replica.lane).collect(),
+            lanes: replicas.iter().filter(|it| it.is_remote()).map(|replica| replica.lane).collect(),
             counts: *counts,
             backlog_size: log.end() - log.start(),
             ahead_size: (replicas.iter().map(|replica| replica.ahead_size).sum::<usize>() + held_size) as u64,
@@ -209,11 +214,12 @@ impl Control {
             write!(text, "{name}:{value}\r\n").expect("a string takes all");
         };
         put(&mut text, "role", &"master");
-        put(&mut text, "connected_slaves", &replicas.len());
+        let remote = || replicas.iter().filter(|replica| replica.is_remote());
+        put(&mut text, "connected_slaves", &remote().count());
         if value("min-replicas-to-write") != "0" && value("min-replicas-max-lag") != "0" {
             put(&mut text, "min_slaves_good_slaves", &self.good_count(now));
         }
-        for (at, replica) in replicas.iter().enumerate() {
+        for (at, replica) in remote().enumerate() {
             let state = match replica.stage {
                 Stage::Waits | Stage::Cuts => "wait_bgsave",
                 Stage::Loads | Stage::Settles | Stage::HasAll => "send_bulk",

@@ -4,7 +4,7 @@ use wire::number::format_i64;
 use wire::rdb::crc::Crc64;
 use wire::rdb::file;
 
-use super::super::Control;
+use super::super::{Control, FileKind, Machine};
 use super::merge::Merger;
 use super::{Replication, Stage, flatten};
 use crate::Now;
@@ -58,7 +58,9 @@ impl Control {
         self.replication.sync_newest += 1;
         let (sync, epoch) = (self.replication.sync_newest, self.replication.epoch);
         let count = usize::from(self.lane_count);
-        let begun_by = self.give(lane..lane + 1, &Order::Sync { sync, epoch }, None);
+        // A file has no lane; any can begin.
+        let begins = lane % self.lane_count;
+        let begun_by = self.give(begins..begins + 1, &Order::Sync { sync, epoch }, None);
         self.replication.syncing = Some(Syncing {
             sync,
             begun_by,
@@ -75,7 +77,7 @@ impl Control {
     }
 
     /// All lanes have begun a snapshot: the stream goes on from here for its replica.
-    pub(super) fn cut(&mut self, sync: u64, now: Now) {
+    pub(super) fn cut(&mut self, sync: u64, now: Now, machine: &mut impl Machine) {
         let Replication { syncing, replicas, log, selected, .. } = &mut self.replication;
         let Some(syncing) = syncing.as_mut().filter(|syncing| syncing.sync == sync) else { return };
         syncing.has_begun = true;
@@ -91,12 +93,15 @@ impl Control {
         if replica.acknowledges {
             head.extend(format!("+FULLRESYNC {} {}\r\n", self.settings.run_id, log.end()).into_bytes());
         }
-        if replica.takes_any_length {
+        let file = replica.file;
+        if replica.takes_any_length && file.is_none() {
             // No snapshot ends like that by chance: nobody knows the run's name and the mark's number beforehand.
             syncing.mark = mark(&self.settings.run_id, sync, now);
             head.extend(format!("$EOF:{}\r\n", syncing.mark).into_bytes());
         }
-        replica.push(head);
+        if !head.is_empty() {
+            replica.push(head);
+        }
         let mut first = Vec::new();
         let (seconds, offset) = (now.unix_ms / 1000, log.end());
         file::put_head(
@@ -111,6 +116,9 @@ impl Control {
             ],
         );
         self.add_piece(first);
+        if file == Some(FileKind::Base) {
+            self.turn_log(client, now, machine);
+        }
     }
 
     /// Appends to the snapshot.

@@ -1,0 +1,466 @@
+//! Files of the data: what the control thread orders is written here, by a thread of its own, so that a slow disk keeps neither lanes
+//! nor the control thread waiting. docs/persistence.md is the lecture.
+//!
+//! ```text
+//! control ── orders ──▶ files ──▶ DIR/dump.rdb, DIR/appendonlydir/…
+//!    ▲                    │ starts
+//!    ├── news ────────────┤
+//!    └── news ────────── load ──▶ connections of its own, which the control thread gives to lanes
+//! ```
+//! A file takes its name when all of it is on disk, so that under its name it is whole or the one before.
+
+mod load;
+mod log;
+mod manifest;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use lane::{FileKind, FileNews, FileOrder, Source};
+
+use crate::control::{self, Level};
+use crate::settings::ServeSettings;
+pub(crate) use load::Lanes;
+use log::Logs;
+pub(crate) use manifest::Manifest;
+
+/// How long what was written may not be on disk (`appendfsync everysec`), and after how long a failed write is tried again.
+const SYNC: Duration = Duration::from_secs(1);
+/// Of a snapshot so much at most is not on disk: the end has little left to wait for.
+const UNSYNCED_SIZE_MAX: u64 = 32 << 20;
+
+/// Where files are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// `dir`
+    pub(crate) dir: PathBuf,
+    /// `dbfilename`
+    pub(crate) snapshot: String,
+    /// `appenddirname`
+    pub(crate) log_dir: String,
+    /// `appendfilename`
+    pub(crate) log: String,
+    /// `aof-load-truncated`
+    pub(crate) loads_truncated: bool,
+}
+
+impl Place {
+    /// Sees to it that a log can be written.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(crate) fn prepare(&self) -> Result<(), String> {
+        let path = self.log_path();
+        fs::create_dir_all(&path)
+            .map_err(|error| format!("no log can be written: {}; choose another --dir", said(&path, &error)))
+    }
+
+    fn snapshot_path(&self) -> PathBuf {
+        self.dir.join(&self.snapshot)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.join(&self.log_dir)
+    }
+
+    /// What is to be loaded at the start: the log, if there is one to go on with, else the snapshot.
+    ///
+    /// # Errors
+    /// A sentence: the log's manifest can't be read.
+    pub(crate) fn source(&self, has_log: bool) -> Result<Option<Source>, String> {
+        if has_log && Manifest::read(self)?.is_some() {
+            return Ok(Some(Source::Log));
+        }
+        Ok(self.snapshot_path().exists().then_some(Source::Snapshot))
+    }
+}
+
+/// Where the settings say that files are.
+pub(crate) fn place(settings: &ServeSettings) -> Place {
+    Place {
+        dir: settings.dir.clone(),
+        snapshot: settings.dbfilename.clone(),
+        log_dir: settings.appenddirname.clone(),
+        log: settings.appendfilename.clone(),
+        loads_truncated: settings.aof_load_truncated,
+    }
+}
+
+/// What is loaded, for the log.
+pub(crate) fn named(settings: &ServeSettings, source: Source) -> String {
+    let place = place(settings);
+    match source {
+        Source::Snapshot => format!("the snapshot {}", place.snapshot_path().display()),
+        Source::Log => format!("the log in {}", place.log_path().display()),
+    }
+}
+
+/// The way from this thread, and those that it starts, to the control thread.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    news: Sender<FileNews>,
+    control: Arc<OnceLock<Thread>>,
+}
+
+impl Teller {
+    fn tell(&self, news: FileNews) {
+        // Whoever ends the process hears nothing more.
+        let _ = self.news.send(news);
+        if let Some(control) = self.control.get() {
+            control.unpark();
+        }
+    }
+}
+
+/// The control thread's end.
+pub(crate) struct Desk {
+    orders: Sender<Task>,
+    news: Receiver<FileNews>,
+    control: Arc<OnceLock<Thread>>,
+}
+
+/// What this thread does.
+enum Task {
+    Order(FileOrder),
+    /// Sees to it that all that was written is on disk, and says so.
+    Settle(Sender<()>),
+}
+
+/// How `main` has files settled at the end.
+#[derive(Clone)]
+pub(crate) struct Settler(Sender<Task>);
+
+impl Settler {
+    /// Waits until all that was written is on disk, not for ever.
+    pub(crate) fn settle(&self, time_max: Duration) {
+        let (done, is_done) = mpsc::channel();
+        if self.0.send(Task::Settle(done)).is_ok() && is_done.recv_timeout(time_max).is_err() {
+            control::log(Level::Warn, "the disk is slow: the last second of the log may not be on it");
+        }
+    }
+}
+
+impl Desk {
+    pub(crate) fn order(&self, order: FileOrder) {
+        let _ = self.orders.send(Task::Order(order));
+    }
+
+    pub(crate) fn news(&self) -> Option<FileNews> {
+        self.news.try_recv().ok()
+    }
+
+    pub(crate) fn settler(&self) -> Settler {
+        Settler(self.orders.clone())
+    }
+
+    pub(crate) fn ears(&self) -> Ears {
+        Ears(Arc::clone(&self.control))
+    }
+}
+
+/// Who is woken by news.
+pub(crate) struct Ears(Arc<OnceLock<Thread>>);
+
+impl Ears {
+    pub(crate) fn is_heard_by(&self, control: Thread) {
+        let _ = self.0.set(control);
+    }
+}
+
+/// Starts the thread. `lane_of` says whose a key is; `syncs`: `appendfsync everysec`.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn start(
+    place: Place,
+    lanes: load::Lanes,
+    syncs: bool,
+    opened: impl FnOnce() + Send + 'static,
+) -> Result<Desk, String> {
+    let (orders, tasks) = mpsc::channel();
+    let (news, heard) = mpsc::channel();
+    let control = Arc::new(OnceLock::new());
+    let teller = Teller { news, control: Arc::clone(&control) };
+    let writer = Writer {
+        logs: Logs::new(place.clone()),
+        place,
+        lanes,
+        teller,
+        open: BTreeMap::new(),
+        syncs,
+        trouble: None,
+        opened: Some(Box::new(opened)),
+    };
+    thread::Builder::new()
+        .name("files".to_owned())
+        .spawn(move || writer.run(&tasks))
+        .map_err(|error| format!("the thread of the files can't be started: {error}"))?;
+    Ok(Desk { orders, news: heard, control })
+}
+
+/// A file that is being written.
+struct Open {
+    kind: FileKind,
+    /// What it is called until it is whole; a log's file is called what it is.
+    path: PathBuf,
+    file: File,
+    /// Bytes that are whole in it.
+    size: u64,
+    unsynced_size: u64,
+    /// What a log's file could not take.
+    waiting: VecDeque<Arc<Vec<u8>>>,
+}
+
+struct Writer {
+    place: Place,
+    logs: Logs,
+    lanes: load::Lanes,
+    teller: Teller,
+    open: BTreeMap<u64, Open>,
+    syncs: bool,
+    /// Why the log can't be written.
+    trouble: Option<String>,
+    opened: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Writer {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this thread is no lane: it waits for a disk, and for a second to be over"
+    )]
+    fn run(mut self, tasks: &Receiver<Task>) {
+        let mut sync_at = Instant::now() + SYNC;
+        loop {
+            match tasks.recv_timeout(sync_at.saturating_duration_since(Instant::now())) {
+                Ok(Task::Order(order)) => self.obey(order),
+                Ok(Task::Settle(done)) => {
+                    self.tend();
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if sync_at <= Instant::now() {
+                self.tend();
+                sync_at = Instant::now() + SYNC;
+            }
+        }
+    }
+
+    fn obey(&mut self, order: FileOrder) {
+        match order {
+            FileOrder::Begin { file, kind } => {
+                if let Err(why) = self.begin(file, kind) {
+                    self.fail(file, &why);
+                }
+            }
+            FileOrder::Piece { file, bytes } => self.take(file, bytes),
+            FileOrder::End { file } => {
+                if let Err(why) = self.end(file) {
+                    self.fail(file, &why);
+                } else {
+                    self.teller.tell(FileNews::Written { file });
+                }
+            }
+            FileOrder::Abandon { file } => self.abandon(file),
+            FileOrder::SyncEverySecond(syncs) => self.syncs = syncs,
+            FileOrder::Load(source) => {
+                if source == Source::Log {
+                    self.logs.note_loaded();
+                }
+                let (place, lanes, teller) = (self.place.clone(), self.lanes.clone(), self.teller.clone());
+                let load = move || {
+                    let result = load::load(&place, source, &lanes, &teller);
+                    teller.tell(FileNews::Loaded(result));
+                };
+                if let Err(error) = thread::Builder::new().name("load".to_owned()).spawn(load) {
+                    let why = format!("the thread that loads can't be started: {error}");
+                    self.teller.tell(FileNews::Loaded(Err(why)));
+                }
+            }
+            FileOrder::Opened => {
+                if let Some(opened) = self.opened.take() {
+                    opened();
+                }
+            }
+            FileOrder::GiveUp(why) => {
+                control::log(Level::Error, &format!("can't start without the data: {why}"));
+                std::process::exit(1);
+            }
+        }
+    }
+
+    fn begin(&mut self, file: u64, kind: FileKind) -> Result<(), String> {
+        let path = match kind {
+            FileKind::Snapshot => self.place.dir.join(format!("temp-{}.rdb", std::process::id())),
+            FileKind::Base => self.logs.begin_base()?,
+            FileKind::Log { base } => {
+                let goes_on = self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. }));
+                self.logs.begin_log(base, goes_on)?
+            }
+        };
+        let created = File::create(&path).map_err(|error| said(&path, &error))?;
+        let open = Open { kind, path, file: created, size: 0, unsynced_size: 0, waiting: VecDeque::new() };
+        self.open.insert(file, open);
+        if let FileKind::Log { .. } = kind {
+            self.logs.write_manifest()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, file: u64, bytes: Arc<Vec<u8>>) {
+        // What was abandoned, or has failed, may have pieces on their way.
+        let Some(open) = self.open.get_mut(&file) else { return };
+        let is_log = matches!(open.kind, FileKind::Log { .. });
+        if is_log {
+            open.waiting.push_back(bytes);
+            return self.write_waiting(file);
+        }
+        let size = bytes.len();
+        match open.write(&bytes) {
+            Ok(()) => self.teller.tell(FileNews::Taken { file, size }),
+            Err(error) => {
+                let why = said(&open.path, &error);
+                self.fail(file, &why);
+            }
+        }
+    }
+
+    /// Writes what a log's file has not taken yet. What fails is tried again: nothing may be missing in its middle.
+    fn write_waiting(&mut self, file: u64) {
+        let Some(open) = self.open.get_mut(&file) else { return };
+        while let Some(bytes) = open.waiting.front() {
+            let bytes = Arc::clone(bytes);
+            if let Err(error) = open.write(&bytes) {
+                let why = said(&open.path, &error);
+                return self.note_trouble(Some(why));
+            }
+            open.waiting.pop_front();
+            self.teller.tell(FileNews::Taken { file, size: bytes.len() });
+        }
+        self.note_trouble(None);
+    }
+
+    fn note_trouble(&mut self, trouble: Option<String>) {
+        if self.trouble == trouble {
+            return;
+        }
+        match &trouble {
+            Some(why) => {
+                let text = format!("the log can't be written and is tried again every second: {why}");
+                control::log(Level::Error, &text);
+            }
+            None => control::log(Level::Info, "the log can be written again"),
+        }
+        self.trouble.clone_from(&trouble);
+        self.teller.tell(FileNews::Trouble(trouble));
+    }
+
+    /// Once a second: what was written to logs is to be on disk, and what was not to be written.
+    fn tend(&mut self) {
+        let logs: Vec<u64> = self
+            .open
+            .iter()
+            .filter(|(_, open)| matches!(open.kind, FileKind::Log { .. }))
+            .map(|(file, _)| *file)
+            .collect();
+        for file in logs {
+            let open = self.open.get_mut(&file).expect("just seen");
+            if !open.waiting.is_empty() {
+                self.write_waiting(file);
+            }
+            let open = self.open.get_mut(&file).expect("just seen");
+            if self.syncs && open.unsynced_size > 0 {
+                match open.file.sync_data() {
+                    Ok(()) => open.unsynced_size = 0,
+                    Err(error) => {
+                        let why = said(&open.path, &error);
+                        self.note_trouble(Some(why));
+                    }
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, file: u64) -> Result<(), String> {
+        let Some(open) = self.open.get_mut(&file) else { return Err("it was given up before".to_owned()) };
+        while let Some(bytes) = open.waiting.pop_front() {
+            open.write(&bytes).map_err(|error| said(&open.path, &error))?;
+        }
+        open.file.sync_all().map_err(|error| said(&open.path, &error))?;
+        let Open { kind, path, .. } = self.open.remove(&file).expect("just seen");
+        match kind {
+            FileKind::Snapshot => {
+                let target = self.place.snapshot_path();
+                fs::rename(&path, &target).map_err(|error| said(&target, &error))?;
+                sync_dir(&self.place.dir)
+            }
+            FileKind::Base => self.logs.end_base(file, &path),
+            FileKind::Log { .. } => {
+                self.note_end_of_log();
+                Ok(())
+            }
+        }
+    }
+
+    fn note_end_of_log(&mut self) {
+        if !self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. })) {
+            self.logs.tear();
+        }
+    }
+
+    fn fail(&mut self, file: u64, why: &str) {
+        self.abandon(file);
+        self.teller.tell(FileNews::Failed { file, why: why.to_owned() });
+    }
+
+    fn abandon(&mut self, file: u64) {
+        let Some(Open { kind, path, .. }) = self.open.remove(&file) else { return };
+        match kind {
+            // What is in it is of use to the manifest that names it.
+            FileKind::Log { .. } => self.note_end_of_log(),
+            FileKind::Base => {
+                self.logs.abandon_base(file);
+                let _ = fs::remove_file(&path);
+            }
+            FileKind::Snapshot => {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+}
+
+impl Open {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(bytes) {
+            // Half a piece would have the next one begin in its middle.
+            use std::io::Seek;
+            let _ = self.file.set_len(self.size);
+            let _ = self.file.seek(io::SeekFrom::Start(self.size));
+            return Err(error);
+        }
+        self.size += bytes.len() as u64;
+        self.unsynced_size += bytes.len() as u64;
+        if !matches!(self.kind, FileKind::Log { .. }) && self.unsynced_size >= UNSYNCED_SIZE_MAX {
+            self.file.sync_data()?;
+            self.unsynced_size = 0;
+        }
+        Ok(())
+    }
+}
+
+/// An error with whose it is.
+fn said(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Names are on disk when their directory is.
+fn sync_dir(dir: &Path) -> Result<(), String> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| said(dir, &error))
+}

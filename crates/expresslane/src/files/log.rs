@@ -1,0 +1,211 @@
+//! The log's files: which are written, and which of them the manifest names.
+//!
+//! ```text
+//! manifest          base 1, incr 1
+//! a new base's cut  base 1, incr 1, incr 2        incr 1 ends here; all three together are all there is
+//! it is on disk     base 2, incr 2                base 1 and incr 1 go
+//! ```
+//! While there is no base, or nobody has written what changed between the last file and this one, what has changed alone says nothing:
+//! then the manifest is as it was until there is a base.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::manifest::{Manifest, Part};
+use super::{Place, said, sync_dir};
+
+/// See the top of this file.
+pub(super) struct Logs {
+    place: Place,
+    /// What the manifest is to be; nothing was read yet without one.
+    manifest: Option<Manifest>,
+    /// By the base at whose cut they began: those that have begun here, the oldest first.
+    begun: Vec<(u64, Part)>,
+    /// The files that the manifest names say all there was until the next one begins.
+    is_whole: bool,
+    /// Something is missing before the files that have begun since.
+    is_torn: bool,
+    base_seq: u64,
+    incr_seq: u64,
+}
+
+impl Logs {
+    pub(super) fn new(place: Place) -> Logs {
+        Logs {
+            place,
+            manifest: None,
+            begun: Vec::new(),
+            is_whole: false,
+            is_torn: false,
+            base_seq: 0,
+            incr_seq: 0,
+        }
+    }
+
+    /// What there is on disk, looked at once.
+    fn known(&mut self) -> Result<&mut Manifest, String> {
+        if self.manifest.is_none() {
+            let dir = self.place.log_path();
+            fs::create_dir_all(&dir).map_err(|error| said(&dir, &error))?;
+            let manifest = Manifest::read(&self.place)?.unwrap_or_default();
+            self.base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
+            self.incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
+            self.manifest = Some(manifest);
+        }
+        Ok(self.manifest.as_mut().expect("just read"))
+    }
+
+    /// Where a base is written until it is whole.
+    pub(super) fn begin_base(&mut self) -> Result<PathBuf, String> {
+        self.known()?;
+        Ok(self.place.log_path().join(format!("temp-rewriteaof-{}.rdb", std::process::id())))
+    }
+
+    /// What the manifest names has been loaded, and nothing has changed since.
+    pub(super) fn note_loaded(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// A file has ended, and no other goes on where it was.
+    pub(super) fn tear(&mut self) {
+        self.is_whole = false;
+    }
+
+    /// Where what changes from the cut of `base` on is written. `goes_on`: another file has had everything until there.
+    pub(super) fn begin_log(&mut self, base: u64, goes_on: bool) -> Result<PathBuf, String> {
+        self.known()?;
+        self.is_torn |= !goes_on && !std::mem::take(&mut self.is_whole);
+        self.incr_seq += 1;
+        let part =
+            Part { name: format!("{}.{}.incr.aof", self.place.log, self.incr_seq), seq: self.incr_seq };
+        let path = self.place.log_path().join(&part.name);
+        self.begun.push((base, part.clone()));
+        self.known()?.incr.push(part);
+        Ok(path)
+    }
+
+    /// The file that has begun is the log's from here on, if there is something before it.
+    pub(super) fn write_manifest(&mut self) -> Result<(), String> {
+        let (place, is_torn) = (self.place.clone(), self.is_torn);
+        let manifest = self.known()?;
+        if manifest.base.is_some() && !is_torn { manifest.write(&place) } else { sync_dir(&place.log_path()) }
+    }
+
+    /// A base is whole: all that is older goes.
+    pub(super) fn end_base(&mut self, base: u64, path: &Path) -> Result<(), String> {
+        let seq = self.base_seq + 1;
+        let part = Part { name: format!("{}.{seq}.base.rdb", self.place.log), seq };
+        let dir = self.place.log_path();
+        let target = dir.join(&part.name);
+        fs::rename(path, &target).map_err(|error| said(&target, &error))?;
+        self.begun.retain(|(since, _)| base <= *since);
+        let incr = self.begun.iter().map(|(_, part)| part.clone()).collect();
+        let fresh = Manifest { base: Some(part), incr, history: Vec::new() };
+        fresh.write(&self.place)?;
+        self.base_seq = seq;
+        self.is_torn = false;
+        let before = std::mem::replace(self.known()?, fresh);
+        let kept = self.known()?.clone();
+        let gone = before.base.into_iter().chain(before.incr).chain(before.history);
+        for part in gone.filter(|part| Some(part) != kept.base.as_ref() && !kept.incr.contains(part)) {
+            // One that can't be removed is in nobody's way but for its size.
+            let _ = fs::remove_file(dir.join(&part.name));
+        }
+        Ok(())
+    }
+
+    /// A base comes to nothing. What has changed since its cut goes on being the log's, behind what was before.
+    pub(super) fn abandon_base(&mut self, base: u64) {
+        let has_base = self.manifest.as_ref().is_some_and(|manifest| manifest.base.is_some());
+        if has_base && !self.is_torn {
+            return;
+        }
+        // It stands behind nothing.
+        let (gone, kept) = std::mem::take(&mut self.begun).into_iter().partition(|(since, _)| *since == base);
+        self.begun = kept;
+        let gone: Vec<(u64, Part)> = gone;
+        if let Some(manifest) = &mut self.manifest {
+            manifest.incr.retain(|part| !gone.iter().any(|(_, other)| other == part));
+        }
+        for (_, part) in gone {
+            let _ = fs::remove_file(self.place.log_path().join(&part.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manifest_names_what_is_whole_together_at_every_step() {
+        let dir = std::env::temp_dir().join(format!("expresslane-logs-{}", std::process::id()));
+        let place = Place {
+            dir: dir.clone(),
+            snapshot: "dump.rdb".to_owned(),
+            log_dir: "appendonlydir".to_owned(),
+            log: "appendonly.aof".to_owned(),
+            loads_truncated: true,
+        };
+        let text = || fs::read_to_string(place.log_path().join("appendonly.aof.manifest")).ok();
+        let names = |parts: &[&str]| {
+            let line = |part: &&str| {
+                let seq = part.split('.').nth(2).unwrap();
+                let kind = if part.ends_with("rdb") { 'b' } else { 'i' };
+                format!("file {part} seq {seq} type {kind}\n")
+            };
+            Some(parts.iter().map(line).collect::<String>())
+        };
+        let base = |logs: &mut Logs| {
+            let path = logs.begin_base().unwrap();
+            fs::write(&path, "base").unwrap();
+            path
+        };
+        let log = |logs: &mut Logs, since| {
+            let path = logs.begin_log(since, since > 1).unwrap();
+            fs::write(&path, "log").unwrap();
+            logs.write_manifest().unwrap();
+        };
+        let mut logs = Logs::new(place.clone());
+        let path = base(&mut logs);
+        log(&mut logs, 1);
+        assert_eq!(text(), None, "a log without a base is none");
+        logs.end_base(1, &path).unwrap();
+        assert_eq!(text(), names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof"]));
+
+        let path = base(&mut logs);
+        log(&mut logs, 3);
+        let three =
+            names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof", "appendonly.aof.2.incr.aof"]);
+        assert_eq!(text(), three);
+        logs.abandon_base(3);
+        assert_eq!(text(), three, "what has changed counts, base or not");
+        logs.end_base(3, &path).unwrap();
+        assert_eq!(text(), names(&["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof"]));
+
+        // Another process goes on: with what it has loaded, or with something else.
+        let mut logs = Logs::new(place.clone());
+        logs.note_loaded();
+        base(&mut logs);
+        log(&mut logs, 1);
+        let three =
+            names(&["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof", "appendonly.aof.3.incr.aof"]);
+        assert_eq!(text(), three);
+        let mut logs = Logs::new(place.clone());
+        let path = base(&mut logs);
+        log(&mut logs, 1);
+        assert_eq!(text(), three, "nobody knows what was before");
+        logs.end_base(1, &path).unwrap();
+        assert_eq!(text(), names(&["appendonly.aof.3.base.rdb", "appendonly.aof.4.incr.aof"]));
+        let mut left: Vec<String> = fs::read_dir(place.log_path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        assert_eq!(
+            left,
+            ["appendonly.aof.3.base.rdb", "appendonly.aof.4.incr.aof", "appendonly.aof.manifest"]
+        );
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

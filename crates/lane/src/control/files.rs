@@ -1,0 +1,711 @@
+//! What is kept in files: snapshots (SAVE, BGSAVE), the log (`appendonly`), and what is read at the start. docs/persistence.md is the lecture.
+//!
+//! A file is a replica without a connection: it gets the same bytes, from the control thread's own hand, and lanes do not know of it.
+//! ```text
+//! snapshot   waits ─▶ the cut ─▶ pieces of all lanes ─▶ END ─▶ written ─▶ SAVE is answered
+//! log        the same, of a base; at its cut the log's file begins, which gets the stream from there on, and the one before ends
+//! load       closed to clients ─▶ (what is to be read is written) ─▶ read ─▶ (a new log) ─▶ open
+//! ```
+//! Files themselves are the program's: it is told what to write ([`FileOrder`]) and says what has become of it ([`FileNews`]).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use net::Handover;
+use wire::command::Id;
+use wire::reply::{self, OK};
+
+use super::{Asker, Begun, Control, Machine, Shutdown};
+use crate::Now;
+use crate::admin::Order;
+use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::request::Args;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// All data at one point in time, by itself: `dbfilename`.
+    Snapshot,
+    /// The same, at the beginning of a log.
+    Base,
+    /// What changes from a base's point in time on.
+    Log {
+        /// The base's number.
+        base: u64,
+    },
+}
+
+/// Where data are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The snapshot's file.
+    Snapshot,
+    /// The log's.
+    Log,
+}
+
+/// What the program is to do with files. None of it is waited for.
+#[derive(Clone, Debug)]
+pub enum FileOrder {
+    /// Begin a file. No number comes twice.
+    Begin {
+        /// Its number.
+        file: u64,
+        /// What it is.
+        kind: FileKind,
+    },
+    /// Append to it.
+    Piece {
+        /// Whose.
+        file: u64,
+        /// What it has next.
+        bytes: Arc<Vec<u8>>,
+    },
+    /// That was all: it is to be on disk, and in its place.
+    End {
+        /// Which.
+        file: u64,
+    },
+    /// Nobody wants it any more.
+    Abandon {
+        /// Which.
+        file: u64,
+    },
+    /// From now on what is written to the log is on disk after a second (`appendfsync everysec`), or when the system likes (`no`).
+    SyncEverySecond(bool),
+    /// Put data where there are none: Redis' databases are closed to clients meanwhile.
+    Load(Source),
+    /// They are open.
+    Opened,
+    /// What there was at the start can't be loaded: the process ends.
+    GiveUp(String),
+}
+
+/// What has become of it.
+#[derive(Debug)]
+pub enum FileNews {
+    /// So many bytes of a file have been written.
+    Taken {
+        /// Which.
+        file: u64,
+        /// Bytes.
+        size: usize,
+    },
+    /// A file has ended, is on disk and in its place.
+    Written {
+        /// Which.
+        file: u64,
+    },
+    /// It could not be written. What there was of it is gone.
+    Failed {
+        /// Which.
+        file: u64,
+        /// In words.
+        why: String,
+    },
+    /// The log can't be written further, or can again.
+    Trouble(Option<String>),
+    /// A load has ended.
+    Loaded(Result<Loaded, String>),
+    /// A connection of the program's own, for a lane.
+    Inner {
+        /// Which.
+        lane: u16,
+        /// Its end.
+        handover: Handover,
+    },
+}
+
+/// What was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Keys that were stored.
+    pub keys: u64,
+    /// Keys whose time had come.
+    pub expired: u64,
+}
+
+/// How long after a failure the log is begun anew.
+const AGAIN_NS: u64 = 5_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A snapshot on its way.
+struct Saving {
+    file: u64,
+    began_ns: u64,
+    then: Then,
+}
+
+/// What waits for a snapshot.
+enum Then {
+    Nothing,
+    Answer(Asker),
+    /// The server ends.
+    End(Shutdown, Option<Asker>),
+    /// It is read.
+    Load,
+}
+
+/// A base on its way.
+struct Rewriting {
+    file: u64,
+    began_ns: u64,
+    /// Bytes of it, so far.
+    size: u64,
+}
+
+/// The log.
+#[derive(Default)]
+struct Log {
+    /// The file that gets the stream.
+    file: Option<u64>,
+    /// Something that is whole stands before it.
+    has_base: bool,
+    /// Bytes of that file, of all before it, and of the last base.
+    size: u64,
+    before_size: u64,
+    base_size: u64,
+}
+
+struct Loading {
+    asker: Option<Asker>,
+    source: Source,
+    began: Now,
+    step: LoadStep,
+}
+
+enum LoadStep {
+    /// Lanes are told to let no client in.
+    Closes(u64),
+    /// What is to be read is being written.
+    Writes,
+    Reads,
+    /// The log begins anew behind what was read.
+    Logs,
+    /// Lanes are told to let them in.
+    Opens(u64),
+}
+
+/// What the control thread knows of files.
+#[derive(Default)]
+pub(super) struct Files {
+    /// The program writes files.
+    is_there: bool,
+    file_newest: u64,
+    saving: Option<Saving>,
+    rewriting: Option<Rewriting>,
+    /// `appendonly yes`.
+    log: Option<Log>,
+    loading: Option<Loading>,
+    /// What a load came to.
+    load_failed: Option<String>,
+    loaded: Loaded,
+    /// When the log is begun anew.
+    again_ns: Option<u64>,
+    /// Why the log can't be written now.
+    trouble: Option<String>,
+    /// Connections of the program's own on their way to lanes.
+    inner: VecDeque<(u16, Box<Handover>)>,
+    /// Files that have ended and are not known to be on disk.
+    ending: BTreeSet<u64>,
+    save: Tried,
+    rewrite: Tried,
+    /// When the last snapshot was taken that was written, Unix time in seconds.
+    saved_s: i64,
+}
+
+/// What came of snapshots, or of bases.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tried {
+    /// Those that were written.
+    pub(super) count: u64,
+    /// Those in a row that were not.
+    pub(super) failures: u64,
+    /// How long the last one took.
+    pub(super) last_s: Option<u64>,
+}
+
+/// What INFO shows of files.
+pub(super) struct FilesShown {
+    pub(super) is_loading: bool,
+    /// Since when, Unix time in seconds.
+    pub(super) loading_since_s: i64,
+    pub(super) loaded: Loaded,
+    pub(super) saved_s: i64,
+    pub(super) save: Tried,
+    pub(super) saves_since_s: Option<u64>,
+    pub(super) rewrite: Tried,
+    pub(super) rewrites_since_s: Option<u64>,
+    pub(super) has_log: bool,
+    pub(super) has_trouble: bool,
+    pub(super) log_size: u64,
+    pub(super) base_size: u64,
+}
+
+impl Files {
+    /// `loads`: what there is to be read first, if the program has files at all.
+    pub(super) fn new(is_there: bool, loads: Option<Source>, has_log: bool, now: Now) -> Files {
+        let loading = loads.map(|source| Loading { asker: None, source, began: now, step: LoadStep::Writes });
+        Files {
+            is_there,
+            loading,
+            log: has_log.then(Log::default),
+            saved_s: now.unix_ms / 1000,
+            // A log behind nothing begins at once.
+            again_ns: (has_log && loads.is_none()).then_some(0),
+            ..Files::default()
+        }
+    }
+
+    /// When something is due that time alone brings about.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.again_ns
+    }
+
+    fn fresh(&mut self) -> u64 {
+        self.file_newest += 1;
+        self.file_newest
+    }
+}
+
+const NO_FILES: &str = "ERR this server keeps its data in memory only: there is no file to write or to read";
+const SAVES_ALREADY: &str = "ERR Background save already in progress";
+
+impl Control {
+    /// SAVE, BGSAVE, BGREWRITEAOF and LASTSAVE.
+    pub(super) fn begin_file_command(
+        &mut self,
+        asker: Asker,
+        id: Id,
+        args: Args<'_>,
+        now: Now,
+        machine: &mut impl Machine,
+        out: &mut Vec<u8>,
+    ) -> Begun {
+        match id {
+            Id::Lastsave => reply::integer(out, self.files.saved_s),
+            Id::Bgsave if args.len() > 1 && !args.flat(1).eq_ignore_ascii_case(b"schedule") => {
+                reply::error(out, "ERR syntax error");
+            }
+            _ if !self.files.is_there => reply::error(out, NO_FILES),
+            Id::Bgrewriteaof if self.files.rewriting.is_some() => {
+                reply::error(out, "ERR Background append only file rewriting already in progress");
+            }
+            Id::Bgrewriteaof => {
+                self.begin_base(now, machine);
+                reply::simple(out, "Background append only file rewriting started");
+            }
+            _ if self.files.saving.is_some() => reply::error(out, SAVES_ALREADY),
+            Id::Save => {
+                self.begin_save(Then::Answer(asker), now, machine);
+                return Begun::Kept;
+            }
+            _ => {
+                self.begin_save(Then::Nothing, now, machine);
+                reply::simple(out, "Background saving started");
+            }
+        }
+        Begun::Answered
+    }
+
+    /// Writes a snapshot first, and then ends the server.
+    pub(super) fn save_and_end(
+        &mut self,
+        asker: Option<Asker>,
+        how: Shutdown,
+        now: Now,
+        machine: &mut impl Machine,
+    ) -> Result<(), &'static str> {
+        match &mut self.files {
+            files if !files.is_there => Err(NO_FILES),
+            Files { saving: Some(Saving { then: then @ Then::Nothing, .. }), .. } => {
+                // What it holds is a little older: nothing is lost that a second one would have.
+                *then = Then::End(how, asker);
+                Ok(())
+            }
+            Files { saving: Some(_), .. } => Err(SAVES_ALREADY),
+            _ => {
+                self.begin_save(Then::End(how, asker), now, machine);
+                Ok(())
+            }
+        }
+    }
+
+    /// `save` says when a snapshot is due, and so one is written at the end, too.
+    pub(super) fn has_save_points(&self) -> bool {
+        self.files.is_there && !self.config.value("save").is_empty()
+    }
+
+    fn begin_save(&mut self, then: Then, now: Now, machine: &mut impl Machine) {
+        let file = self.files.fresh();
+        self.files.saving = Some(Saving { file, began_ns: now.mono_ns, then });
+        self.begin_file(file, FileKind::Snapshot, now, machine);
+    }
+
+    /// Begins a base, and with it, at its cut, the log's next file.
+    fn begin_base(&mut self, now: Now, machine: &mut impl Machine) {
+        let file = self.files.fresh();
+        self.files.rewriting = Some(Rewriting { file, began_ns: now.mono_ns, size: 0 });
+        self.begin_file(file, FileKind::Base, now, machine);
+    }
+
+    fn begin_file(&mut self, file: u64, kind: FileKind, now: Now, machine: &mut impl Machine) {
+        machine.write_file(FileOrder::Begin { file, kind });
+        self.follow_in_file(file, kind, now);
+    }
+
+    /// A base's point in time has come: whatever is in the stream from here on is the next file's.
+    pub(super) fn turn_log(&mut self, base: u64, now: Now, machine: &mut impl Machine) {
+        let Some(before) = self.files.log.as_ref().map(|log| log.file) else { return };
+        if let Some(before) = before {
+            self.end_stream_here(before);
+        }
+        let file = self.files.fresh();
+        let log = self.files.log.as_mut().expect("just seen");
+        log.file = Some(file);
+        log.before_size += std::mem::take(&mut log.size);
+        self.begin_file(file, FileKind::Log { base }, now, machine);
+    }
+
+    /// DEBUG RELOAD and DEBUG LOADAOF. They begin anew from what is in files.
+    pub(super) fn begin_load(&mut self, asker: Asker, source: Source, now: Now, out: &mut Vec<u8>) -> Begun {
+        let refusal = match &self.files {
+            files if !files.is_there => NO_FILES,
+            Files { loading: Some(_), .. } => "ERR data are being loaded already",
+            Files { saving: Some(_), .. } => SAVES_ALREADY,
+            _ if asker.is_exec => "ERR DEBUG RELOAD and LOADAOF are not allowed inside a transaction",
+            _ => {
+                let ticket = self.close_or_open(true);
+                let step = LoadStep::Closes(ticket);
+                self.files.loading = Some(Loading { asker: Some(asker), source, began: now, step });
+                return Begun::Kept;
+            }
+        };
+        reply::error(out, refusal);
+        Begun::Answered
+    }
+
+    /// Has lanes let clients into Redis' databases, or not.
+    fn close_or_open(&mut self, is_loading: bool) -> u64 {
+        self.settings.is_loading = is_loading;
+        self.give(0..self.lane_count, &Order::Settings(Arc::new(self.settings.clone())), None)
+    }
+
+    /// `appendonly` and `appendfsync` may have been set.
+    pub(super) fn heed_file_settings(&mut self, now: Now, machine: &mut impl Machine) {
+        if self.files.is_there {
+            machine.write_file(FileOrder::SyncEverySecond(self.config.value("appendfsync") != "no"));
+        }
+        let is_wanted = self.files.is_there && self.config.value("appendonly") == "yes";
+        match (&mut self.files.log, is_wanted) {
+            (None, true) => {
+                self.files.log = Some(Log::default());
+                // One that is under way without a log has none behind it.
+                self.abandon_base(machine);
+                self.begin_base(now, machine);
+            }
+            (Some(log), false) => {
+                let file = log.file.take();
+                self.files.log = None;
+                self.files.again_ns = None;
+                self.files.trouble = None;
+                self.abandon_base(machine);
+                if let Some(file) = file {
+                    self.end_stream_here(file);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn abandon_base(&mut self, machine: &mut impl Machine) {
+        if let Some(Rewriting { file, .. }) = self.files.rewriting.take() {
+            machine.write_file(FileOrder::Abandon { file });
+            self.forget_file(file);
+        }
+    }
+
+    /// Takes what has become of files, and goes on.
+    pub(super) fn tend_files(&mut self, now: Now, machine: &mut impl Machine) {
+        if machine.wants_end() && self.shutdown.is_none() {
+            match self.has_save_points() {
+                false => self.shutdown = Some(Shutdown::Drain),
+                true => {
+                    if self.save_and_end(None, Shutdown::Drain, now, machine).is_err() {
+                        machine.refuse_end();
+                    }
+                }
+            }
+        }
+        if !self.files.is_there {
+            return;
+        }
+        while let Some(news) = machine.file_news() {
+            self.hear_file(news, now, machine);
+        }
+        self.pass_inner();
+        self.go_on_loading(now, machine);
+        if self.files.again_ns.is_some_and(|again_ns| again_ns <= now.mono_ns) {
+            self.files.again_ns = None;
+            if self.files.rewriting.is_none() && self.files.log.is_some() {
+                self.begin_base(now, machine);
+            }
+        }
+        self.rewrite_if_grown(now, machine);
+    }
+
+    fn pass_inner(&mut self) {
+        while let Some((lane, handover)) = self.files.inner.pop_front() {
+            let head = ControlHead { target: 0, round: 0, kind: ControlKind::Inner };
+            let mut parcel = Some(Parcel::Handover(handover));
+            if !self.peer(lane).try_tell(head, &mut parcel)
+                && let Some(Parcel::Handover(handover)) = parcel
+            {
+                return self.files.inner.push_front((lane, handover));
+            }
+        }
+    }
+
+    fn hear_file(&mut self, news: FileNews, now: Now, machine: &mut impl Machine) {
+        match news {
+            FileNews::Taken { file, size } => self.hear_taken_by_file(file, size, now),
+            FileNews::Inner { lane, handover } => self.files.inner.push_back((lane, Box::new(handover))),
+            FileNews::Trouble(why) => self.files.trouble = why,
+            FileNews::Written { file } => self.hear_written(file, now, machine),
+            FileNews::Failed { file, why } => {
+                self.forget_file(file);
+                self.lose_file(file, &why, now, machine);
+            }
+            FileNews::Loaded(result) => self.hear_loaded(result, now, machine),
+        }
+    }
+
+    fn hear_taken_by_file(&mut self, file: u64, size: usize, now: Now) {
+        self.hear_taken(self.lane_count, file, size, now);
+        let size = size as u64;
+        let Files { rewriting, log, .. } = &mut self.files;
+        if let Some(rewriting) = rewriting.as_mut().filter(|rewriting| rewriting.file == file) {
+            rewriting.size += size;
+        }
+        if let Some(log) = log.as_mut().filter(|log| log.file == Some(file)) {
+            log.size += size;
+        }
+    }
+
+    /// Whether all of the log that there is is on disk, and nothing more is written to it.
+    fn is_log_written(&self) -> bool {
+        self.files.ending.is_empty() && !self.writes_log()
+    }
+
+    /// All of a file has been given.
+    pub(super) fn end_file(&mut self, file: u64, machine: &mut impl Machine) {
+        self.files.ending.insert(file);
+        machine.write_file(FileOrder::End { file });
+    }
+
+    fn hear_written(&mut self, file: u64, now: Now, machine: &mut impl Machine) {
+        self.files.ending.remove(&file);
+        if let Some(Saving { began_ns, then, .. }) = self.files.saving.take_if(|saving| saving.file == file) {
+            let seconds = (now.mono_ns - began_ns) / SECOND_NS;
+            self.files.saved_s = now.unix_ms / 1000;
+            self.files.save.succeeded(seconds);
+            machine.note("the snapshot is written");
+            self.follow_up(then, Ok(()), machine);
+        }
+        if let Some(Rewriting { size, began_ns, .. }) =
+            self.files.rewriting.take_if(|rewriting| rewriting.file == file)
+        {
+            self.files.rewrite.succeeded((now.mono_ns - began_ns) / SECOND_NS);
+            machine.note("the log has a new base");
+            if let Some(log) = &mut self.files.log {
+                log.has_base = true;
+                log.base_size = size;
+                log.before_size = size;
+            }
+        }
+    }
+
+    /// What waits for a snapshot.
+    fn follow_up(&mut self, then: Then, result: Result<(), &str>, machine: &mut impl Machine) {
+        match (then, result) {
+            (Then::Nothing, _) => {}
+            (Then::Answer(asker), Ok(())) => self.answer(asker, OK),
+            (Then::Answer(asker), Err(why)) => {
+                let mut out = Vec::new();
+                reply::error(&mut out, &format!("ERR the snapshot can't be written: {why}"));
+                self.answer(asker, &out);
+            }
+            (Then::End(how, asker), Ok(())) => {
+                self.shutdown = Some(how);
+                self.enders.extend(asker);
+            }
+            (Then::End(_, asker), Err(why)) => {
+                machine.warn(&format!("the server goes on: its snapshot can't be written: {why}"));
+                match asker {
+                    Some(asker) => self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"),
+                    None => machine.refuse_end(),
+                }
+            }
+            (Then::Load, Ok(())) => self.read(machine),
+            (Then::Load, Err(why)) => self.end_reading(Err(why.to_owned()), machine),
+        }
+    }
+
+    /// A file is no more that was to be one.
+    pub(super) fn lose_file(&mut self, file: u64, why: &str, now: Now, machine: &mut impl Machine) {
+        self.files.ending.remove(&file);
+        if let Some(Saving { then, .. }) = self.files.saving.take_if(|saving| saving.file == file) {
+            machine.warn(&format!("the snapshot can't be written: {why}"));
+            self.files.save.failures += 1;
+            self.follow_up(then, Err(why), machine);
+        }
+        let is_base = self.files.rewriting.take_if(|rewriting| rewriting.file == file).is_some();
+        let Some(log) = self.files.log.as_mut() else { return };
+        let is_log = log.file == Some(file);
+        if is_base || is_log {
+            machine.warn(&format!("the log can't be written, and is begun anew in 5 seconds: {why}"));
+            self.files.rewrite.failures += 1;
+            self.files.again_ns = Some(now.mono_ns + AGAIN_NS);
+        }
+        if is_log {
+            log.file = None;
+        }
+    }
+
+    /// As `auto-aof-rewrite-percentage` and `auto-aof-rewrite-min-size` say.
+    fn rewrite_if_grown(&mut self, now: Now, machine: &mut impl Machine) {
+        let Files { log: Some(log), rewriting: None, loading: None, again_ns: None, .. } = &self.files else {
+            return;
+        };
+        let number = |name: &str| self.config.value(name).parse::<u64>().unwrap_or(0);
+        let (percent, size_min) =
+            (number("auto-aof-rewrite-percentage"), number("auto-aof-rewrite-min-size"));
+        let size = log.size + log.before_size;
+        let grown = size.saturating_sub(log.base_size).saturating_mul(100) / log.base_size.max(1);
+        if log.file.is_some() && log.has_base && percent > 0 && size_min <= size && percent <= grown {
+            machine.note(&format!("the log has grown by {grown} %: it gets a new base"));
+            self.begin_base(now, machine);
+        }
+    }
+
+    // ---- reading
+
+    fn read(&mut self, machine: &mut impl Machine) {
+        let Some(loading) = &mut self.files.loading else { return };
+        loading.step = LoadStep::Reads;
+        machine.write_file(FileOrder::Load(loading.source));
+    }
+
+    fn hear_loaded(&mut self, result: Result<Loaded, String>, now: Now, machine: &mut impl Machine) {
+        match result {
+            Ok(loaded) => {
+                self.files.loaded = loaded;
+                let seconds =
+                    self.files.loading.as_ref().map_or(0, |it| now.mono_ns - it.began.mono_ns) / 1_000_000;
+                machine.note(&format!(
+                    "loaded {} keys, {} had expired, in {seconds} ms",
+                    loaded.keys, loaded.expired
+                ));
+                if self.files.log.is_some() {
+                    if let Some(loading) = &mut self.files.loading {
+                        loading.step = LoadStep::Logs;
+                    }
+                    return self.begin_base(now, machine);
+                }
+                self.end_reading(Ok(()), machine);
+            }
+            Err(why) => {
+                machine.warn(&format!("data can't be loaded: {why}"));
+                self.end_reading(Err(why), machine);
+            }
+        }
+    }
+
+    fn end_reading(&mut self, result: Result<(), String>, machine: &mut impl Machine) {
+        let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
+        if let (true, Err(why)) = (is_start, &result) {
+            return machine.write_file(FileOrder::GiveUp(why.clone()));
+        }
+        self.files.load_failed = result.err();
+        let ticket = self.close_or_open(false);
+        if let Some(loading) = &mut self.files.loading {
+            loading.step = LoadStep::Opens(ticket);
+        }
+    }
+
+    fn go_on_loading(&mut self, now: Now, machine: &mut impl Machine) {
+        let Some(Loading { step, source, asker, .. }) = &self.files.loading else { return };
+        match (step, source) {
+            // At the start nobody has been in yet.
+            (LoadStep::Writes, _) if asker.is_none() => self.read(machine),
+            (LoadStep::Closes(ticket), Source::Snapshot) if !self.gathers.contains_key(ticket) => {
+                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
+                self.begin_save(Then::Load, now, machine);
+            }
+            (LoadStep::Closes(ticket), Source::Log) if !self.gathers.contains_key(ticket) => {
+                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
+                // It ends here, and is begun anew behind what is read.
+                self.abandon_base(machine);
+                self.files.again_ns = None;
+                if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
+                    self.end_stream_here(file);
+                }
+            }
+            (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
+            (LoadStep::Logs, _) if self.files.log.as_ref().is_none_or(|log| log.file.is_some()) => {
+                self.end_reading(Ok(()), machine);
+            }
+            (LoadStep::Opens(ticket), _) if !self.gathers.contains_key(ticket) => self.end_load(machine),
+            _ => {}
+        }
+    }
+
+    fn end_load(&mut self, machine: &mut impl Machine) {
+        let Some(Loading { asker, source, .. }) = self.files.loading.take() else { return };
+        match (asker, self.files.load_failed.take()) {
+            (None, _) => machine.write_file(FileOrder::Opened),
+            (Some(asker), None) => self.answer(asker, OK),
+            (Some(asker), Some(_)) => self.answer(
+                asker,
+                match source {
+                    Source::Snapshot => {
+                        b"-ERR Error trying to load the RDB dump, check server logs\r\n".as_slice()
+                    }
+                    Source::Log => b"-ERR Error trying to load the AOF files, check server logs\r\n",
+                },
+            ),
+        }
+    }
+
+    pub(super) fn show_files(&self, now: Now) -> FilesShown {
+        let Files { saving, rewriting, log, loading, loaded, trouble, .. } = &self.files;
+        let since_s = |began_ns: u64| (now.mono_ns - began_ns) / SECOND_NS;
+        FilesShown {
+            is_loading: loading.is_some(),
+            loading_since_s: loading.as_ref().map_or(0, |it| it.began.unix_ms / 1000),
+            loaded: *loaded,
+            saved_s: self.files.saved_s,
+            save: self.files.save,
+            saves_since_s: saving.as_ref().map(|saving| since_s(saving.began_ns)),
+            rewrite: self.files.rewrite,
+            rewrites_since_s: rewriting.as_ref().map(|it| since_s(it.began_ns)),
+            has_log: log.is_some(),
+            has_trouble: trouble.is_some(),
+            log_size: log.as_ref().map_or(0, |log| log.size + log.before_size),
+            base_size: log.as_ref().map_or(0, |log| log.base_size),
+        }
+    }
+}
+
+impl Tried {
+    fn succeeded(&mut self, seconds: u64) {
+        self.count += 1;
+        self.failures = 0;
+        self.last_s = Some(seconds);
+    }
+
+    /// As INFO says it.
+    pub(super) fn status(&self) -> &'static str {
+        if self.failures == 0 { "ok" } else { "err" }
+    }
+}

@@ -1,0 +1,89 @@
+//! Files as replicas: what is written to them is what replicas are sent, and their place among them is the control thread's own.
+
+use super::super::{Control, FileKind, FileOrder, Machine};
+use super::{Replica, Replication, Stage};
+use crate::Now;
+
+impl Replica {
+    /// Whether it is one of Redis', and no file.
+    pub(super) fn is_remote(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// What it is called where it goes.
+    pub(super) fn whom(&self) -> String {
+        match self.file {
+            None => format!("replica {}:{}", self.ip, self.port),
+            Some(FileKind::Snapshot) => "the snapshot".to_owned(),
+            Some(FileKind::Base) => "the log's base".to_owned(),
+            Some(FileKind::Log { .. }) => "the log".to_owned(),
+        }
+    }
+}
+
+impl Control {
+    /// A file begins: with what there is at its cut, or, of a log, with what the stream has next.
+    pub(in crate::control) fn follow_in_file(&mut self, file: u64, kind: FileKind, now: Now) {
+        let is_log = matches!(kind, FileKind::Log { .. });
+        if self.replication.replicas.is_empty() {
+            self.replication.look_ns = now.mono_ns + super::LOOK_NS;
+        }
+        self.replication.replicas.push(Replica {
+            file: Some(kind),
+            takes_any_length: true,
+            wants_snapshot_only: !is_log,
+            stage: if is_log { Stage::Follows } else { Stage::Waits },
+            position: self.replication.log.end(),
+            ..Replica::new(self.lane_count, file, now)
+        });
+    }
+
+    /// A log's file gets nothing of what the stream has from here on.
+    pub(in crate::control) fn end_stream_here(&mut self, file: u64) {
+        self.replication.log.seal();
+        let (lane, end) = (self.lane_count, self.replication.log.end());
+        if let Some(replica) = self.replication.replica(lane, file) {
+            replica.ends_at = Some(end);
+        }
+    }
+
+    /// A file is no more. Whoever is to know of it knows.
+    pub(in crate::control) fn forget_file(&mut self, file: u64) {
+        let lane = self.lane_count;
+        let Replication { replicas, syncing, .. } = &mut self.replication;
+        replicas.retain(|replica| replica.lane != lane || replica.client != file);
+        if syncing.as_ref().is_some_and(|syncing| syncing.client == Some((lane, file))) {
+            self.abandon_snapshot();
+        }
+    }
+
+    /// Whether the log gets anything yet.
+    pub(in crate::control) fn writes_log(&self) -> bool {
+        let is_log = |replica: &Replica| matches!(replica.file, Some(FileKind::Log { .. }));
+        self.replication.replicas.iter().any(is_log)
+    }
+
+    /// Ends files that have been given all that is theirs.
+    pub(super) fn end_files(&mut self, now: Now, machine: &mut impl Machine) {
+        let has_all = |replica: &&Replica| {
+            let has_snapshot = replica.stage == Stage::HasAll && replica.ahead.is_empty();
+            replica.file.is_some() && (has_snapshot || replica.ends_at == Some(replica.position))
+        };
+        let ended: Vec<u64> =
+            self.replication.replicas.iter().filter(has_all).map(|replica| replica.client).collect();
+        for file in ended {
+            self.forget_file(file);
+            if self.replication.replicas.is_empty() {
+                self.replication.alone_since_ns = now.mono_ns;
+            }
+            self.end_file(file, machine);
+        }
+    }
+
+    /// Gives a file up.
+    pub(super) fn cut_file(&mut self, file: u64, why: &str, now: Now, machine: &mut impl Machine) {
+        self.forget_file(file);
+        machine.write_file(FileOrder::Abandon { file });
+        self.lose_file(file, why, now, machine);
+    }
+}
