@@ -166,7 +166,7 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
-            is_overseen: settings.is_strict || settings.lacks_replicas || settings.is_loading,
+            is_overseen: settings.is_strict || settings.writes_refused.is_some() || settings.is_loading,
             settings,
             map,
             board,

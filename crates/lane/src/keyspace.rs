@@ -87,8 +87,8 @@ pub(crate) struct Keyspace {
     pub(crate) deflate_left: usize,
     /// What the lane knows of scripts.
     pub(crate) scripts: Scripts,
-    /// See [`crate::Settings::lacks_replicas`].
-    pub(crate) lacks_replicas: bool,
+    /// See [`crate::Settings::writes_refused`].
+    pub(crate) writes_refused: Option<&'static str>,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
     /// While replicas are told what changes.
@@ -109,9 +109,6 @@ const PIECES_PER_TURN: usize = 512;
 
 /// The text of every refusal for want of memory.
 pub(crate) const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-
-/// Why nobody writes while replicas are wanted that are not there.
-pub(crate) const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
 
 impl Keyspace {
     pub(crate) fn new(
@@ -152,7 +149,7 @@ impl Keyspace {
             scripts: Scripts::default(),
             deflater: wire::aerospike::Deflater::default(),
             deflate_left: 0,
-            lacks_replicas: false,
+            writes_refused: None,
             started_ms: 0,
             feed: None,
             snapshot: None,

@@ -154,8 +154,9 @@ pub struct Settings {
     pub memory_size_max: u64,
     /// `maxmemory-policy`: what may go to stay within it.
     pub policy: Policy,
-    /// `min-replicas-to-write` asks for more replicas than there are: Redis' clients may not write.
-    pub lacks_replicas: bool,
+    /// Why Redis' clients may not write: `min-replicas-to-write` asks for more replicas than there are, or what was written can't be
+    /// kept in files as it should.
+    pub writes_refused: Option<&'static str>,
     /// Redis' databases are being loaded: clients have to wait.
     pub is_loading: bool,
     /// `rdbcompression`: whether DUMP compresses.
@@ -224,7 +225,7 @@ impl Default for Settings {
             clients_size_max: 0,
             memory_size_max: 0,
             policy: Policy::NoEviction,
-            lacks_replicas: false,
+            writes_refused: None,
             is_loading: false,
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,

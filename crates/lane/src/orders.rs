@@ -81,7 +81,7 @@ impl Lane {
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
                 self.core.space.bulk_size_max = settings.bulk_size_max;
-                self.core.space.lacks_replicas = settings.lacks_replicas;
+                self.core.space.writes_refused = settings.writes_refused;
                 self.core.space.dumping.compresses = settings.compresses_dumps;
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);

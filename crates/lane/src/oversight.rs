@@ -1,5 +1,5 @@
 //! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
-//! somebody monitors, the order over lanes is strict, or replicas are wanted that are not there. On a lane without any of this, one test in `dispatch` is all it costs.
+//! somebody monitors, the order over lanes is strict, nothing may be written, or data are being loaded. On a lane without any of this, one test in `dispatch` is all it costs.
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
@@ -10,7 +10,6 @@ use crate::admin::Pause;
 use crate::client::{Client, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
-use crate::keyspace::NO_REPLICAS;
 use crate::monitor;
 use crate::multi::is_queued;
 use crate::pubsub::{is_for_subscribers, subscribes};
@@ -19,8 +18,8 @@ use crate::request::Args;
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        let Settings { is_strict, lacks_replicas, is_loading, .. } = self.settings;
-        let is_asked = is_strict || lacks_replicas || is_loading;
+        let Settings { is_strict, writes_refused, is_loading, .. } = self.settings;
+        let is_asked = is_strict || writes_refused.is_some() || is_loading;
         self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
     }
 
@@ -179,13 +178,13 @@ impl Core {
                 command.name
             ));
         }
-        if self.settings.lacks_replicas
+        if let Some(why) = self.settings.writes_refused
             && let Ok(command) = resolved
             && caller.client.is_authenticated
             && !caller.client.is_inner
             && writes_for_redis(caller.client, command)
         {
-            return self.refuse_for_now(caller, command, NO_REPLICAS);
+            return self.refuse_for_now(caller, command, why);
         }
         self.dispatch_heard(caller, resolved, input)
     }

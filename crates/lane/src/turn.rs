@@ -131,7 +131,7 @@ impl Lane {
         space.documents.history = settings.history();
         space.record_size_max = settings.aerospike.record_size_max;
         space.started_ms = settings.map_epoch;
-        space.lacks_replicas = settings.lacks_replicas;
+        space.writes_refused = settings.writes_refused;
         space.scripts.set_memory_max(settings.script_memory_max);
         let mailbox = links.mailbox();
         Lane {

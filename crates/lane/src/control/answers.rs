@@ -234,7 +234,7 @@ impl Control {
         self.heed_file_settings(now, machine);
         if is_effective {
             self.config.apply(&mut self.settings);
-            self.settings.lacks_replicas = self.lacks_replicas(now);
+            self.settings.writes_refused = self.refusal_of_writes(now);
             return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
         }
         out.put(OK);

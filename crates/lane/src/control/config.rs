@@ -214,6 +214,9 @@ impl Config {
             };
             let refused = |why: &str| Err(refusal(name.as_bytes(), why));
             match parse(setting.kind, value, self.at(index)) {
+                Ok(value) if setting.name == "appendfsync" && value == "always" => {
+                    return refused("no reply waits for a disk here: everysec or no");
+                }
                 Ok(value) if setting.is_fixed && value != self.at(index) => return refused(setting.refusal),
                 Ok(value) => changed.insert(index, value),
                 Err(why) => return refused(&why),

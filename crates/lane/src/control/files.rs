@@ -269,6 +269,10 @@ impl Files {
 }
 
 const NO_FILES: &str = "ERR this server keeps its data in memory only: there is no file to write or to read";
+const MISCONF_SNAPSHOT: &str = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. \
+    Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB \
+    snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.";
+const MISCONF_LOG: &str = "MISCONF Errors writing to the AOF file: please check the server's log";
 const SAVES_ALREADY: &str = "ERR Background save already in progress";
 
 impl Control {
@@ -585,6 +589,18 @@ impl Control {
         if log.file.is_some() && log.has_base && percent > 0 && size_min <= size && percent <= grown {
             machine.note(&format!("the log has grown by {grown} %: it gets a new base"));
             self.begin_base(now, machine);
+        }
+    }
+
+    /// Why nobody may write: what is written could be lost, where it should be kept.
+    pub(super) fn refusal_for_files(&self) -> Option<&'static str> {
+        let fails_to_save = self.has_save_points()
+            && self.files.save.failures > 0
+            && self.config.value("stop-writes-on-bgsave-error") == "yes";
+        match () {
+            () if fails_to_save => Some(MISCONF_SNAPSHOT),
+            () if self.files.trouble.is_some() => Some(MISCONF_LOG),
+            () => None,
         }
     }
 

@@ -23,7 +23,7 @@ use super::{After, Phase, Plan, Planned, Surroundings, Transaction};
 use crate::client::Port;
 use crate::commands::{self, Progress};
 use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
-use crate::keyspace::{Call, Keyspace, NO_REPLICAS, OOM};
+use crate::keyspace::{Call, Keyspace, OOM};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
 use crate::part::Outcome;
@@ -299,8 +299,11 @@ impl Transaction {
             return Err(Reply::Error(text.into()));
         }
         let is_read_only = is_read_only(command) || flags.no_writes;
-        if space.lacks_replicas && flags.is_declared && !is_read_only {
-            return Err(Reply::Error(NO_REPLICAS.into()));
+        if let Some(why) = space.writes_refused
+            && flags.is_declared
+            && !is_read_only
+        {
+            return Err(Reply::Error(why.into()));
         }
         let words = words_of(args, keys.start, budget);
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
@@ -378,7 +381,12 @@ impl Transaction {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
                 Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
             }
-            Ok(command) if command.writes() && space.lacks_replicas => Err((NO_REPLICAS, Some(command))),
+            Ok(command)
+                if command.writes()
+                    && let Some(why) = space.writes_refused =>
+            {
+                Err((why, Some(command)))
+            }
             resolved => resolved,
         };
         let command = match resolved {

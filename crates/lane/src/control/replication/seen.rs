@@ -14,6 +14,8 @@ use crate::admin::{Order, Question};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
 
+const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+
 /// Who has said WAIT.
 pub(super) struct Waiter {
     asker: Asker,
@@ -64,8 +66,13 @@ impl Control {
         good.count() as u64
     }
 
-    /// Whether there are as many as `min-replicas-to-write` wants.
-    pub(in crate::control) fn lacks_replicas(&self, now: Now) -> bool {
+    /// Why nobody may write, if so.
+    pub(in crate::control) fn refusal_of_writes(&self, now: Now) -> Option<&'static str> {
+        self.refusal_for_files().or_else(|| self.lacks_replicas(now).then_some(NO_REPLICAS))
+    }
+
+    /// Whether there are fewer than `min-replicas-to-write` wants.
+    fn lacks_replicas(&self, now: Now) -> bool {
         let number = |name: &str| self.config.value(name).parse::<u64>().unwrap_or(0);
         let wanted = number("min-replicas-to-write");
         // As in Redis, a lag of 0 asks for none.
@@ -73,9 +80,9 @@ impl Control {
     }
 
     pub(super) fn judge_replicas(&mut self, now: Now) {
-        let lacks_replicas = self.lacks_replicas(now);
-        if lacks_replicas != self.settings.lacks_replicas {
-            self.settings.lacks_replicas = lacks_replicas;
+        let refused = self.refusal_of_writes(now);
+        if refused != self.settings.writes_refused {
+            self.settings.writes_refused = refused;
             let order = Order::Settings(Arc::new(self.settings.clone()));
             self.give(0..self.lane_count, &order, None);
         }
