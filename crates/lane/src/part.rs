@@ -588,6 +588,10 @@ impl Part {
                         }
                         generic::place(space, &call, *index, moved)
                     };
+                    if is_placed && matches!(command.id, Id::Rename | Id::Renamenx) {
+                        // What counts is that the source goes.
+                        space.shard.count_changes(-1);
+                    }
                     Outcome::Placed(is_placed)
                 }
                 Work::Watch { id, request } => {

@@ -301,7 +301,7 @@ impl View<'_> {
             "current_fork_perc" "0.00",
             "current_save_keys_processed" 0,
             "current_save_keys_total" 0,
-            "rdb_changes_since_last_save" 0,
+            "rdb_changes_since_last_save" self.sum(|census| census.stats.changes),
             "rdb_bgsave_in_progress" 0,
             "rdb_last_save_time" self.began.unix_ms / 1000,
             "rdb_last_bgsave_status" "ok",
