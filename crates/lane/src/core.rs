@@ -547,7 +547,7 @@ impl Core {
     /// The counters, with what is counted elsewhere.
     pub(crate) fn stats_now(&self) -> Stats {
         let keys = self.settings.databases().map(|db| self.space.shard.count(db)).sum();
-        Stats { keys, ..self.stats }
+        Stats { keys, changes: self.space.shard.change_count(), ..self.stats }
     }
 }
 

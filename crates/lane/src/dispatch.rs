@@ -11,7 +11,6 @@ use wire::route::Slot;
 
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
-use crate::commands::scan::parse_cursor;
 use crate::connection::{self, Around, Wish};
 use crate::core::{Core, Pending, Ran};
 use crate::documents;
@@ -440,7 +439,7 @@ impl Core {
         self.dispatch_transaction(caller, command, input)
     }
 
-    /// SCAN: the lane that owns the cursor's partition. CLUSTER's questions about a slot: the one that owns the slot.
+    /// SCAN goes from lane to lane. CLUSTER's questions about a slot: the lane that owns the slot.
     fn dispatch_partition(
         &mut self,
         caller: &mut Caller<'_>,
@@ -450,14 +449,13 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
-        let cursor = input.args().get(1).flat();
-        let partition = cursor.and_then(parse_cursor).map_or(0, |cursor| cursor >> 48);
-        let slot = match command.id {
-            Id::Scan => u16::try_from(partition).ok().and_then(Slot::new),
-            _ => cluster::slot(input.args().flat(2)),
-        };
+        let is_alone = caller.client.port == Port::Lane || self.lane_count == 1;
+        if command.id == Id::Scan && !is_alone {
+            return self.dispatch_transaction(caller, command, input);
+        }
+        let slot = if is_alone { None } else { cluster::slot(input.args().flat(2)) };
         let slot = slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"));
-        let owner = if caller.client.port == Port::Lane { self.id } else { self.map.owner(slot).0 };
+        let owner = if is_alone { self.id } else { self.map.owner(slot).0 };
         if owner == self.id {
             return self.run_all_here(caller, command, input);
         }

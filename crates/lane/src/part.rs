@@ -9,6 +9,7 @@ use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
+use crate::commands::scan::{self, Goal, Scanned};
 use crate::commands::text::Text;
 use crate::commands::{self, Progress, Step, bitop};
 use crate::feed::Whose;
@@ -100,6 +101,8 @@ pub(crate) enum Work {
     /// Combines the strings of BITOP's sources, which are the arguments from `first` on; the one before is the operation, or the
     /// destination.
     Combine { command: &'static Command, request: Request, first: usize },
+    /// Goes on with a SCAN on this lane.
+    Scan { command: &'static Command, request: Request, goal: Goal },
     /// Puts a copy at the key that is argument `index`.
     Place { command: &'static Command, request: Request, index: usize, moved: Moved },
     /// Watches all keys of the request.
@@ -110,6 +113,7 @@ pub(crate) enum Work {
 pub(crate) enum Outcome {
     Reply(Content),
     Fetched(Option<Moved>),
+    Scanned(Scanned),
     /// Whether there was memory for it.
     Placed(bool),
 }
@@ -346,6 +350,7 @@ impl Part {
             Work::Run { command, request, .. }
             | Work::Fetch { command, request, .. }
             | Work::Combine { command, request, .. }
+            | Work::Scan { command, request, .. }
             | Work::Place { command, request, .. } => Some((*command, Extent::of(request))),
             Work::Watch { .. } => None,
         }
@@ -556,6 +561,17 @@ impl Part {
                     self.progress = Progress::default();
                     Outcome::Fetched(Some(Moved { value: Text::Rope(rope), expiry: Expiry::None }))
                 }
+                Work::Scan { command, request, goal } => {
+                    let args = Args::Owned(request);
+                    let call =
+                        Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
+                    let Some(scanned) = scan::scan_share(space, &call, *goal, &mut self.progress, budget)
+                    else {
+                        return After::Again;
+                    };
+                    self.progress = Progress::default();
+                    Outcome::Scanned(scanned)
+                }
                 Work::Place { command, request, index, moved } => {
                     let args = Args::Owned(request);
                     let call =
@@ -572,6 +588,10 @@ impl Part {
                         }
                         generic::place(space, &call, *index, moved)
                     };
+                    if is_placed && matches!(command.id, Id::Rename | Id::Renamenx) {
+                        // What counts is that the source goes.
+                        space.shard.count_changes(-1);
+                    }
                     Outcome::Placed(is_placed)
                 }
                 Work::Watch { id, request } => {
@@ -610,6 +630,7 @@ impl Work {
             Work::Run { request, .. }
             | Work::Fetch { request, .. }
             | Work::Combine { request, .. }
+            | Work::Scan { request, .. }
             | Work::Watch { request, .. } => space.discard(request),
             Work::Place { request, moved, .. } => {
                 space.discard(request);

@@ -68,6 +68,8 @@ pub struct Stats {
     pub memory_max: u64,
     /// Keys now, over all databases, documents included.
     pub keys: u64,
+    /// See [`store::Shard::change_count`]. CONFIG RESETSTAT leaves it.
+    pub changes: u64,
     /// With auto-pin: connections whose packets arrive at this lane's queue or core, and that this lane serves.
     pub pin_placed: u64,
     /// Those let in here of which that is not known, or no lane's; they went by load.

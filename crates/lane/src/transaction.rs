@@ -41,6 +41,7 @@ mod combine;
 mod messages;
 mod plan;
 mod relay;
+mod scan;
 mod script;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
@@ -595,6 +596,13 @@ impl Transaction {
         let (watcher, database_count) = (self.watcher, self.database_count);
         let planned = &mut self.commands[index];
         let (command, db) = (planned.command, planned.db);
+        if let Some(work) = planned.scan_work() {
+            let at = match planned.plan {
+                Plan::Whole(lane) => self.lane_index(lane),
+                _ => planned.scan_lane(),
+            };
+            return self.lanes[at].jobs.push(Job { command: number, db, work });
+        }
         let work = |request: Request| match (command.id, watcher) {
             (Id::Watch, Some(id)) => Work::Watch { id, request },
             _ => Work::Run { command, request, route: None, is_inner: false },

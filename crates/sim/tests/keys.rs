@@ -181,6 +181,39 @@ fn scans_find_every_key() {
 }
 
 #[test]
+fn one_scan_goes_on_from_lane_to_lane_until_it_has_seen_enough() {
+    for lane_count in [1, 2, 4, 50] {
+        let mut talk = Talk::new(lane_count);
+        assert_eq!(talk.say("SCAN 0"), "*2\r\n$1\r\n0\r\n*0\r\n", "over {lane_count} lanes");
+        let names: BTreeSet<String> = (0..9).map(|number| format!("key:{number}")).collect();
+        names.iter().for_each(|name| assert_eq!(talk.say(&format!("SET {name} x")), "+OK\r\n"));
+        let seen = |reply: String| {
+            let mut found = texts(reply.as_bytes());
+            (found.remove(0), found.into_iter().collect::<BTreeSet<_>>())
+        };
+        assert_eq!(seen(talk.say("SCAN 0")), ("0".to_owned(), names.clone()), "over {lane_count} lanes");
+        assert_eq!(seen(talk.say("SCAN 0 MATCH *3")), ("0".to_owned(), ["key:3".to_owned()].into()));
+        assert_eq!(seen(talk.say("SCAN 0 TYPE list")), ("0".to_owned(), BTreeSet::new()));
+        // Also where its lanes take part from the beginning, with others that hold locks.
+        talk.say("MULTI");
+        for line in ["SET key:0 y", "SCAN 0", "SCAN 0 COUNT 2", "SCAN 0 FOO x", "GET key:8"] {
+            assert_eq!(talk.say(line), "+QUEUED\r\n");
+        }
+        let reply = talk.say("EXEC");
+        let found = texts(reply.as_bytes());
+        assert!(reply.contains("-ERR syntax error\r\n"), "{reply}");
+        assert_eq!(found[2..11].iter().cloned().collect::<BTreeSet<_>>(), names, "in MULTI: {found:?}");
+        assert_eq!(found[1], "0");
+        // What is looked at counts on all lanes together, whether it matches or not.
+        let (cursor, found) = seen(talk.say("SCAN 0 COUNT 3 MATCH none"));
+        assert!(cursor != "0" && found.is_empty(), "{cursor} {found:?}");
+        let (_, found) = seen(talk.say("SCAN 0 COUNT 3"));
+        assert!((3..7).contains(&found.len()), "{found:?}");
+        talk.rest();
+    }
+}
+
+#[test]
 fn scan_refuses_what_redis_refuses() {
     check(&[
         ("SCAN x", "-ERR invalid cursor\r\n"),

@@ -260,7 +260,7 @@ impl Shard {
                     Ok(count) => moved = count,
                     Err(NoRoom) => {
                         self.arena.free(handle);
-                        return Err(Full);
+                        return Err(self.full());
                     }
                 }
                 partition.count += 1;
@@ -382,7 +382,7 @@ impl Shard {
             return Ok(handle);
         }
         self.reap(&mut Budget::new(REAP_ON_FULL, u32::MAX));
-        self.arena.alloc(size).map_err(|NoRoom| Full)
+        self.arena.alloc(size).map_err(|NoRoom| self.full())
     }
 }
 

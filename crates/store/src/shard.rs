@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, SPAN_SIZE};
 use crate::database::{Database, Labelled};
-use crate::effect::{Change, Effect, Full, Key, Outcome, What};
+use crate::effect::{Change, Effect, Expiry, Full, Key, Outcome, What};
 use crate::entry::{Entry, Head};
 use crate::hash::Hasher;
 use crate::pile::Pile;
@@ -153,6 +153,11 @@ pub struct Shard {
     /// When housekeeping was done last, and whether something has changed since or was left to do.
     pub(crate) tended_ms: i64,
     pub(crate) is_stirred: bool,
+    /// Effects that were asked for, and how many of them there were at the last housekeeping.
+    pub(crate) effect_count: u64,
+    pub(crate) effect_count_tended: u64,
+    /// What those came to in Redis' eyes beyond one change each: less, or more.
+    changes_beyond: i64,
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
     /// Holds a key's bytes while the shard changes around it.
@@ -186,6 +191,9 @@ impl Shard {
             clock_ms: 0,
             tended_ms: 0,
             is_stirred: true,
+            effect_count: 0,
+            effect_count_tended: 0,
+            changes_beyond: 0,
             expired: 0,
             evicted: 0,
             scratch: Vec::new(),
@@ -265,7 +273,8 @@ impl Shard {
         {
             self.image_of(*key);
         }
-        self.is_stirred = true;
+        // It says as well that there is something to tend.
+        self.effect_count = self.effect_count.wrapping_add(1);
         match effect {
             Effect::Set { key, value, expiry } => {
                 let outcome = self.set(&key, value, None, expiry)?;
@@ -278,39 +287,49 @@ impl Shard {
                 Ok(outcome)
             }
             Effect::Mark { key, cas, bits } => {
-                let Some((_, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                let Some((_, head)) = self.find(&key) else { return Ok(self.nothing()) };
                 head.remark(&mut self.arena, cas, bits);
                 self.note(&key, What::Set);
                 Ok(Outcome { existed: true, elements: 1, ..Outcome::default() })
             }
             Effect::SetRange { key, offset, bytes } => {
                 let outcome = self.set_range(&key, offset, bytes)?;
-                if !bytes.is_empty() {
+                if bytes.is_empty() {
+                    self.changes_beyond -= 1;
+                } else {
                     self.note(&key, What::Set);
                 }
                 Ok(outcome)
             }
             Effect::Delete { key } => {
-                let Some((slot, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                let Some((slot, head)) = self.find(&key) else { return Ok(self.nothing()) };
                 let moved = self.delete(&key, slot, &head);
                 match removal {
                     What::Expired => self.expired += 1,
                     What::Evicted => self.evicted += 1,
                     What::Set | What::Expire | What::Delete => {}
                 }
-                if removal != What::Delete && self.gone.is_some() {
-                    self.note_gone(&key);
+                if removal != What::Delete {
+                    self.changes_beyond -= 1;
+                    if self.gone.is_some() {
+                        self.note_gone(&key);
+                    }
                 }
                 self.note(&key, removal);
                 Ok(Outcome { existed: true, elements: 1 + narrow(moved), ..Outcome::default() })
             }
             Effect::Expire { key, at } => {
-                let Some((slot, head)) = self.find(&key) else { return Ok(Outcome::default()) };
+                let Some((slot, head)) = self.find(&key) else { return Ok(self.nothing()) };
+                if at == Expiry::Keep || at == Expiry::None && !head.has_ttl() {
+                    self.changes_beyond -= 1;
+                }
                 let bytes = self.expire(&key, slot, head, at)?;
                 self.note(&key, What::Expire);
                 Ok(Outcome { existed: true, elements: 1, bytes, ..Outcome::default() })
             }
             Effect::FlushPartition { db, partition } => {
+                let flushed_count = self.count_partition(db, partition);
+                self.changes_beyond += i64::try_from(flushed_count).expect("keys are fewer than 2^63") - 1;
                 let existed = self.flush(db, partition);
                 if existed && let Some(changes) = &mut self.changes {
                     changes.push(Change::Flushed { db, partition });
@@ -327,6 +346,31 @@ impl Shard {
                 Ok(Outcome { existed: true, elements: 1, ..Outcome::default() })
             }
         }
+    }
+
+    /// An effect that found nothing to change.
+    #[cold]
+    fn nothing(&mut self) -> Outcome {
+        self.changes_beyond -= 1;
+        Outcome::default()
+    }
+
+    /// An effect for which there is no room.
+    #[cold]
+    pub(crate) fn full(&mut self) -> Full {
+        self.changes_beyond -= 1;
+        Full
+    }
+
+    /// What commands have changed since the start, as Redis counts it (`server.dirty`): one for each effect that changed something, and
+    /// for each key that was flushed. What goes because its time has come or to make room is no change.
+    pub fn change_count(&self) -> u64 {
+        self.effect_count.wrapping_add_signed(self.changes_beyond)
+    }
+
+    /// A command's effects come to so many changes more in Redis' eyes, or fewer.
+    pub fn count_changes(&mut self, beyond: i64) {
+        self.changes_beyond += beyond;
     }
 
     /// Keys in a database. Those whose time has come are counted until `tend` reaches them.

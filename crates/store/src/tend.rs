@@ -26,7 +26,9 @@ impl Shard {
     /// a millisecond later.
     pub fn tend(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> Tended {
         self.clock_ms = now_ms;
-        if !std::mem::take(&mut self.is_stirred) && self.tended_ms == now_ms {
+        let has_changed =
+            std::mem::replace(&mut self.effect_count_tended, self.effect_count) != self.effect_count;
+        if !(std::mem::take(&mut self.is_stirred) | has_changed) && self.tended_ms == now_ms {
             return Tended { more: false, next_at: self.next_expiry() };
         }
         self.tended_ms = now_ms;

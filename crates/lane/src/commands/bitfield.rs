@@ -129,6 +129,8 @@ pub(crate) struct Fields {
     count: usize,
     /// The last bit that is written, if any is.
     last_bit: Option<u64>,
+    /// The string has become longer for what is written.
+    has_grown: bool,
     /// What the operations have answered.
     replies: Content,
 }
@@ -201,10 +203,14 @@ impl Fields {
                         return Err(OOM);
                     }
                     space.commit(Effect::SetRange { key, offset, bytes: &[0] }).map_err(|_| OOM)?;
+                    // What is written then counts, though it be zero.
+                    space.shard.count_changes(-1);
+                    self.has_grown = true;
                 }
             }
         }
-        *self = Fields { runs: true, count: self.count, ..Fields::default() };
+        let has_grown = self.has_grown;
+        *self = Fields { runs: true, count: self.count, has_grown, ..Fields::default() };
         *at = 2;
         Ok(true)
     }
@@ -224,7 +230,9 @@ impl Fields {
             match self.next(space, call, at)? {
                 None => return Ok(true),
                 Some(Word::Overflow(overflow)) => self.overflow = overflow,
-                Some(Word::Operation(operation)) => operation.run(space, call, &mut self.replies)?,
+                Some(Word::Operation(operation)) => {
+                    operation.run(space, call, self.has_grown, &mut self.replies)?;
+                }
             }
             budget.spend(1, FIELD_SIZE_MAX);
         }
@@ -233,7 +241,13 @@ impl Fields {
 
 impl Operation {
     /// Carries it out and writes what it answers.
-    fn run(&self, space: &mut Keyspace, call: &Call<'_>, out: &mut Content) -> Result<(), &'static str> {
+    fn run(
+        &self,
+        space: &mut Keyspace,
+        call: &Call<'_>,
+        has_grown: bool,
+        out: &mut Content,
+    ) -> Result<(), &'static str> {
         let key = space.key(call, 1);
         let offset = byte_of(self.offset);
         let value = space.get(&key).map(|entry| entry.value());
@@ -258,6 +272,8 @@ impl Operation {
             let after = &word.to_be_bytes()[16 - FIELD_SIZE_MAX..];
             let bytes = &after[..=byte_of(self.last_bit()) - offset];
             space.commit(Effect::SetRange { key, offset, bytes }).map_err(|_| OOM)?;
+        } else if has_grown && self.act != Act::Get {
+            space.shard.count_changes(1);
         }
         let answer = if matches!(self.act, Act::Set(_)) { old } else { new };
         reply::integer(out, i64::try_from(answer).expect("an unsigned field has 63 bits at most"));

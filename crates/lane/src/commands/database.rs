@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use store::{Budget, Effect};
 use wire::command::Id;
 use wire::reply::{self, OK, Put};
-use wire::route::SLOTS;
+use wire::route::{SLOTS, Slot};
 
 use super::SYNTAX;
 use super::generic::swapped_databases;
@@ -109,6 +109,9 @@ pub(crate) fn swap(
             progress.at += 1;
         }
         space.shard.commit(Effect::SwapDatabases { a, b }).expect("exchanging takes no memory");
+        // One change, on however many lanes.
+        let has_first_slot = space.slots.contains(Slot::new(0).expect("there is a first slot"));
+        space.shard.count_changes(if has_first_slot { 0 } else { -1 });
         space.feed_swap(a, b);
     }
     sink.put(OK);

@@ -128,6 +128,8 @@ pub(crate) fn rename(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
         }
         let from = space.key(call, 1);
         space.commit(Effect::Delete { key: from }).expect("deleting takes no memory");
+        // Two effects, and one change.
+        space.shard.count_changes(-1);
     }
     put_renamed(sink, only_new);
 }
@@ -218,6 +220,7 @@ pub(crate) fn move_key(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_
         return reply::error(sink, OOM);
     }
     space.commit(Effect::Delete { key: from }).expect("deleting takes no memory");
+    space.shard.count_changes(-1);
     reply::integer(sink, 1);
 }
 

@@ -63,6 +63,8 @@ pub(crate) enum State {
     Writing(RopeBuilder),
     /// KEYS and SCAN.
     Walking(Walk),
+    /// SCAN over several lanes, on its client's.
+    Touring(scan::Scanning),
     /// LCS.
     Comparing(Lcs),
     /// BITCOUNT and BITPOS, and the string that they go over.

@@ -56,6 +56,10 @@ pub(crate) fn append(
         reply::error(sink, TOO_LONG);
         return Step::Done;
     }
+    if added.size() == 0 {
+        // Redis counts it though nothing is changed by it.
+        space.shard.count_changes(1);
+    }
     write(space, call, progress, sink, budget, size, added)
 }
 

@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use store::{Budget, Entry};
 use wire::glob::{Case, Match, Verdict};
 use wire::number::parse_i64;
-use wire::reply;
+use wire::reply::{self, Put};
 use wire::route::{SLOTS, Slot};
 
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, State, Step};
-use crate::client::Port;
 use crate::keyspace::{Call, Keyspace};
 use crate::replies::{Content, Sink};
+use crate::request::Args;
 
 /// A match that takes more looks at bytes than this goes on in later slices: pattern and key together can take
 /// millions.
@@ -167,7 +167,8 @@ pub(crate) fn keys(
     Step::Done
 }
 
-/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]
+/// SCAN cursor [MATCH pattern] [COUNT count] [TYPE type], of this lane alone. One over several lanes is a transaction, which asks one
+/// lane after the other for [`scan_share`].
 pub(crate) fn scan(
     space: &mut Keyspace,
     call: &Call<'_>,
@@ -175,41 +176,153 @@ pub(crate) fn scan(
     sink: &mut Sink<'_>,
     budget: &mut Budget,
 ) -> Step {
-    let (cursor, filter, count) = match scan_options(call) {
+    let (goal, filter) = match scan_options(call.args) {
         Ok(options) => options,
         Err(text) => {
             reply::error(sink, text);
             return Step::Done;
         }
     };
-    let step_count_max = WALK_COUNT_MIN.max(count.saturating_mul(WALK_FACTOR));
-    let is_enough = |walk: &Walk| walk.met_count >= count || walk.step_count >= step_count_max;
-    let walk = walk(progress, cursor);
-    if !walk.advance(space, call.db, &filter, budget, is_enough) {
+    let walk = walk(progress, goal.cursor);
+    if !walk.advance(space, call.db, &filter, budget, |walk| goal.is_reached(walk)) {
         return Step::More;
     }
-    // A cursor past the last partition, which no SCAN gave, is the end on every lane.
-    let is_past = cursor >> PARTITION_SHIFT >= u64::from(SLOTS);
-    let is_over = walk.cursor == 0 && call.port == Port::Shared && !is_past;
-    let next = if is_over { space.cursor_after } else { walk.cursor };
-    reply::array(sink, 2);
-    reply::bulk(sink, next.to_string().as_bytes());
-    reply::array(sink, walk.found_count);
-    sink.append(std::mem::take(&mut walk.found));
+    put_scanned(sink, walk.cursor, walk.found_count, std::mem::take(&mut walk.found));
     Step::Done
 }
 
-fn scan_options<'a>(call: &Call<'a>) -> Result<(u64, Filter<'a>, u64), &'static str> {
-    let cursor = parse_cursor(call.args.flat(1)).ok_or("ERR invalid cursor")?;
+/// From where a SCAN goes on, and after how much it has done enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Goal {
+    cursor: u64,
+    /// Keys to look at.
+    look_count: u64,
+    /// Buckets and runs of empty partitions to look at.
+    step_count: u64,
+}
+
+impl Goal {
+    fn is_reached(&self, walk: &Walk) -> bool {
+        self.look_count <= walk.met_count || self.step_count <= walk.step_count
+    }
+}
+
+/// What a lane has found for a SCAN over several.
+pub(crate) struct Scanned {
+    /// Where the SCAN goes on: here, on the next lane, or, 0, nowhere.
+    next: u64,
+    met_count: u64,
+    step_count: u64,
+    found: Content,
+    found_count: usize,
+}
+
+/// A SCAN over several lanes, as far as it has come.
+pub(crate) struct Scanning {
+    goal: Goal,
+    /// How many lanes have answered.
+    pub(crate) lane_count: usize,
+    found: Content,
+    found_count: usize,
+}
+
+impl Scanning {
+    /// Of a SCAN with these arguments; none if they are wrong, or its cursor is behind all keys, which no SCAN gave.
+    pub(crate) fn of(args: Args<'_>) -> Option<Scanning> {
+        let (goal, _) = scan_options(args).ok()?;
+        let is_past = goal.cursor >> PARTITION_SHIFT >= u64::from(SLOTS);
+        (!is_past).then(|| Scanning { goal, lane_count: 0, found: Content::default(), found_count: 0 })
+    }
+
+    /// What is left to do.
+    pub(crate) fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    /// The slot whose lane goes on with it.
+    pub(crate) fn slot(&self) -> Slot {
+        let number = u16::try_from(self.goal.cursor >> PARTITION_SHIFT).ok();
+        number.and_then(Slot::new).expect("a cursor is before the end or no cursor")
+    }
+
+    /// Takes what a lane has found; the reply is written if that is enough or all there is.
+    pub(crate) fn take(&mut self, scanned: Scanned, out: &mut Content) -> bool {
+        let Goal { cursor, look_count, step_count } = &mut self.goal;
+        *cursor = scanned.next;
+        *look_count = look_count.saturating_sub(scanned.met_count);
+        *step_count = step_count.saturating_sub(scanned.step_count);
+        let is_over = *cursor == 0 || *look_count == 0 || *step_count == 0;
+        self.lane_count += 1;
+        self.found_count += scanned.found_count;
+        self.found.append(scanned.found);
+        if is_over {
+            put_scanned(out, self.goal.cursor, self.found_count, std::mem::take(&mut self.found));
+        }
+        is_over
+    }
+}
+
+fn put_scanned(out: &mut impl Appends, next: u64, found_count: usize, found: Content) {
+    reply::array(out, 2);
+    reply::bulk(out, next.to_string().as_bytes());
+    reply::array(out, found_count);
+    out.append_all(found);
+}
+
+/// Where a reply goes that is partly written already.
+trait Appends: Put {
+    fn append_all(&mut self, content: Content);
+}
+
+impl Appends for Sink<'_> {
+    fn append_all(&mut self, content: Content) {
+        self.append(content);
+    }
+}
+
+impl Appends for Content {
+    fn append_all(&mut self, content: Content) {
+        self.append(content);
+    }
+}
+
+/// This lane's share of a SCAN over several, a run of buckets a step; none while there is more to do.
+pub(crate) fn scan_share(
+    space: &mut Keyspace,
+    call: &Call<'_>,
+    goal: Goal,
+    progress: &mut Progress,
+    budget: &mut Budget,
+) -> Option<Scanned> {
+    let (_, filter) = scan_options(call.args).expect("planning has found them right");
+    // Behind its own partitions a lane has none with keys, and the next lane's are there.
+    let cursor_after = space.cursor_after;
+    let is_behind = |cursor: u64| cursor == 0 || cursor_after > 0 && cursor >= cursor_after;
+    let is_enough = |walk: &Walk| goal.is_reached(walk) || walk.step_count > 0 && is_behind(walk.cursor);
+    let walk = walk(progress, goal.cursor);
+    if !walk.advance(space, call.db, &filter, budget, is_enough) {
+        return None;
+    }
+    Some(Scanned {
+        next: if is_behind(walk.cursor) { cursor_after } else { walk.cursor },
+        met_count: walk.met_count,
+        step_count: walk.step_count,
+        found: std::mem::take(&mut walk.found),
+        found_count: walk.found_count,
+    })
+}
+
+fn scan_options(args: Args<'_>) -> Result<(Goal, Filter<'_>), &'static str> {
+    let cursor = parse_cursor(args.flat(1)).ok_or("ERR invalid cursor")?;
     let mut filter = Filter { pattern: None, kind: None };
     let mut count = 10;
     let mut index = 2;
-    while index < call.args.len() {
-        let word = call.args.flat(index).to_ascii_lowercase();
-        if index + 1 == call.args.len() {
+    while index < args.len() {
+        let word = args.flat(index).to_ascii_lowercase();
+        if index + 1 == args.len() {
             return Err(SYNTAX);
         }
-        let value = call.args.flat(index + 1);
+        let value = args.flat(index + 1);
         match word.as_slice() {
             b"match" => filter.pattern = (value != b"*").then_some(value),
             b"count" => {
@@ -221,11 +334,12 @@ fn scan_options<'a>(call: &Call<'a>) -> Result<(u64, Filter<'a>, u64), &'static 
         }
         index += 2;
     }
-    Ok((cursor, filter, count))
+    let step_count = WALK_COUNT_MIN.max(count.saturating_mul(WALK_FACTOR));
+    Ok((Goal { cursor, look_count: count, step_count }, filter))
 }
 
 /// A cursor as C's `strtoul` reads it, which Redis uses: a sign may stand in front, and nothing at all is 0.
-pub(crate) fn parse_cursor(text: &[u8]) -> Option<u64> {
+fn parse_cursor(text: &[u8]) -> Option<u64> {
     let (is_negative, digits) = match text {
         [] => return Some(0),
         [b'-', digits @ ..] => (true, digits),

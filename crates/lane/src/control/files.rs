@@ -17,7 +17,7 @@ use wire::reply::{self, OK};
 
 use super::{Asker, Begun, Control, Machine, Shutdown};
 use crate::Now;
-use crate::admin::Order;
+use crate::admin::{Order, Report};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
 
@@ -133,6 +133,9 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct Saving {
     file: u64,
     began_ns: u64,
+    /// Changes until just before, and the order that counts them.
+    changes: u64,
+    counted_by: u64,
     then: Then,
 }
 
@@ -210,6 +213,15 @@ pub(super) struct Files {
     ending: BTreeSet<u64>,
     save: Tried,
     rewrite: Tried,
+    /// Changes since the start, as lanes last said, and those that the last snapshot holds.
+    changes: u64,
+    changes_saved: u64,
+    /// The order to count them.
+    counts: u64,
+    /// When `save` is looked at, if it says something.
+    look_ns: Option<u64>,
+    /// When the last snapshot was begun that could not be written.
+    failed_ns: u64,
     /// When the last snapshot was taken that was written, Unix time in seconds.
     saved_s: i64,
 }
@@ -232,6 +244,8 @@ pub(super) struct FilesShown {
     pub(super) loading_since_s: i64,
     pub(super) loaded: Loaded,
     pub(super) saved_s: i64,
+    /// Changes since the start that the last snapshot holds.
+    pub(super) changes_saved: u64,
     pub(super) save: Tried,
     pub(super) saves_since_s: Option<u64>,
     pub(super) rewrite: Tried,
@@ -251,6 +265,7 @@ impl Files {
             loading,
             log: has_log.then(Log::default),
             saved_s: now.unix_ms / 1000,
+            look_ns: Some(now.mono_ns),
             // A log behind nothing begins at once.
             again_ns: (has_log && loads.is_none()).then_some(0),
             ..Files::default()
@@ -259,7 +274,7 @@ impl Files {
 
     /// When something is due that time alone brings about.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.again_ns
+        self.again_ns.into_iter().chain(self.look_ns).min()
     }
 
     fn fresh(&mut self) -> u64 {
@@ -342,7 +357,10 @@ impl Control {
 
     fn begin_save(&mut self, then: Then, now: Now, machine: &mut impl Machine) {
         let file = self.files.fresh();
-        self.files.saving = Some(Saving { file, began_ns: now.mono_ns, then });
+        // Lanes do that before they begin the snapshot.
+        self.count_changes();
+        let Files { changes, counts: counted_by, .. } = self.files;
+        self.files.saving = Some(Saving { file, began_ns: now.mono_ns, changes, counted_by, then });
         self.begin_file(file, FileKind::Snapshot, now, machine);
     }
 
@@ -397,6 +415,7 @@ impl Control {
 
     /// `appendonly` and `appendfsync` may have been set.
     pub(super) fn heed_file_settings(&mut self, now: Now, machine: &mut impl Machine) {
+        self.files.look_ns = self.has_save_points().then_some(now.mono_ns);
         if self.files.is_there {
             machine.write_file(FileOrder::SyncEverySecond(self.config.value("appendfsync") != "no"));
         }
@@ -456,6 +475,54 @@ impl Control {
             }
         }
         self.rewrite_if_grown(now, machine);
+        if self.files.look_ns.is_some_and(|look_ns| look_ns <= now.mono_ns) {
+            self.files.look_ns = self.has_save_points().then_some(now.mono_ns + SECOND_NS);
+            if self.files.look_ns.is_none() {
+                return;
+            }
+            self.save_if_due(now, machine);
+            self.count_changes();
+        }
+    }
+
+    /// Has lanes count their changes, unless they are about to.
+    fn count_changes(&mut self) {
+        if !self.gathers.contains_key(&self.files.counts) {
+            self.files.counts = self.give(0..self.lane_count, &Order::Census, None);
+        }
+    }
+
+    /// Lanes have been counted, by order of `ticket` and for nobody who has asked.
+    pub(super) fn hear_counts(&mut self, ticket: u64, reports: &[(u16, Report)]) {
+        if ticket != self.files.counts {
+            return;
+        }
+        let changes =
+            |report: &Report| if let Report::Census(census) = report { census.stats.changes } else { 0 };
+        self.files.changes = reports.iter().map(|(_, report)| changes(report)).sum();
+        if let Some(saving) = self.files.saving.as_mut().filter(|saving| saving.counted_by == ticket) {
+            saving.changes = self.files.changes;
+        }
+    }
+
+    /// As `save` says.
+    fn save_if_due(&mut self, now: Now, machine: &mut impl Machine) {
+        let Files { saving: None, loading: None, changes, changes_saved, saved_s, failed_ns, save, .. } =
+            &self.files
+        else {
+            return;
+        };
+        let numbers: Vec<u64> =
+            self.config.value("save").split(' ').filter_map(|word| word.parse().ok()).collect();
+        let (age_s, changed) = (now.unix_ms / 1000 - saved_s, changes.saturating_sub(*changes_saved));
+        let point = numbers.chunks_exact(2).find(|point| {
+            i64::try_from(point[0]).is_ok_and(|seconds| seconds <= age_s) && point[1] <= changed
+        });
+        let has_failed_lately = save.failures > 0 && now.mono_ns < failed_ns + AGAIN_NS;
+        if let Some(point) = point.filter(|_| !has_failed_lately) {
+            machine.note(&format!("{} changes in {} seconds: saving", point[1], point[0]));
+            self.begin_save(Then::Nothing, now, machine);
+        }
     }
 
     fn pass_inner(&mut self) {
@@ -509,7 +576,10 @@ impl Control {
 
     fn hear_written(&mut self, file: u64, now: Now, machine: &mut impl Machine) {
         self.files.ending.remove(&file);
-        if let Some(Saving { began_ns, then, .. }) = self.files.saving.take_if(|saving| saving.file == file) {
+        if let Some(Saving { began_ns, changes, then, .. }) =
+            self.files.saving.take_if(|saving| saving.file == file)
+        {
+            self.files.changes_saved = changes;
             let seconds = (now.mono_ns - began_ns) / SECOND_NS;
             self.files.saved_s = now.unix_ms / 1000;
             self.files.save.succeeded(seconds);
@@ -561,6 +631,7 @@ impl Control {
         if let Some(Saving { then, .. }) = self.files.saving.take_if(|saving| saving.file == file) {
             machine.warn(&format!("the snapshot can't be written: {why}"));
             self.files.save.failures += 1;
+            self.files.failed_ns = now.mono_ns;
             self.follow_up(then, Err(why), machine);
         }
         let is_base = self.files.rewriting.take_if(|rewriting| rewriting.file == file).is_some();
@@ -701,6 +772,7 @@ impl Control {
             loading_since_s: loading.as_ref().map_or(0, |it| it.began.unix_ms / 1000),
             loaded: *loaded,
             saved_s: self.files.saved_s,
+            changes_saved: self.files.changes_saved,
             save: self.files.save,
             saves_since_s: saving.as_ref().map(|saving| since_s(saving.began_ns)),
             rewrite: self.files.rewrite,

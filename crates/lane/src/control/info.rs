@@ -306,7 +306,7 @@ impl View<'_> {
             "current_fork_perc" "0.00",
             "current_save_keys_processed" 0,
             "current_save_keys_total" 0,
-            "rdb_changes_since_last_save" 0,
+            "rdb_changes_since_last_save" self.sum(|census| census.stats.changes).saturating_sub(files.changes_saved),
             "rdb_bgsave_in_progress" u8::from(files.saves_since_s.is_some()),
             "rdb_last_save_time" files.saved_s,
             "rdb_last_bgsave_status" files.save.status(),

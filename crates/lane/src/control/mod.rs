@@ -445,6 +445,7 @@ impl Control {
             gather.reports.push((lane, report));
             gather.awaited -= 1;
             if gather.awaited == 0 {
+                let ticket = head.target;
                 let Gather { asked, mut reports, .. } = self.gathers.remove(&head.target).expect("just seen");
                 reports.sort_by_key(|(lane, _)| *lane);
                 if let Some((asker, question)) = asked {
@@ -455,6 +456,8 @@ impl Control {
                     self.conclude(&question, reports, now, machine, &mut out);
                     self.answer(asker, &out);
                     self.took(asker, &question, now);
+                } else {
+                    self.hear_counts(ticket, &reports);
                 }
             }
         }

@@ -29,6 +29,20 @@ impl Transaction {
             }
             budget.spend(1, 0);
             let planned = &mut self.commands[self.at.0];
+            match planned.hear_scan(&mut self.reply) {
+                None => {}
+                Some(true) => {
+                    self.count_command(self.at.0, space);
+                    self.at = (self.at.0 + 1, 0);
+                    continue;
+                }
+                // One of a MULTI or of a script has all the lanes already that it may come to.
+                Some(false) if matches!(planned.plan, Plan::Relay(_)) => return self.begin_stage(),
+                Some(false) => {
+                    self.plan_again();
+                    return After::Again;
+                }
+            }
             if let Plan::Relay(step) = planned.plan {
                 match planned.relay_step(step, space, self.proto, &mut self.reply, budget) {
                     Relayed::Next => return self.begin_stage(),
@@ -213,7 +227,7 @@ impl Planned {
     pub(super) fn replies(&mut self) -> impl Iterator<Item = Content> {
         self.outcomes.drain(..).filter_map(|(_, outcome)| match outcome {
             Outcome::Reply(content) => Some(content),
-            Outcome::Fetched(_) | Outcome::Placed(_) => None,
+            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) => None,
         })
     }
 

@@ -10,7 +10,6 @@ use super::{After, Phase, Plan, Planned, REFUSALS_MAX, STAGE_COUNT_MAX, Share, S
 use crate::client::Port;
 use crate::commands::bitop::Operation;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
-use crate::commands::scan::parse_cursor;
 use crate::connection;
 use crate::dispatch::{CROSSSLOT, keys_among};
 use crate::keyspace::Keyspace;
@@ -100,11 +99,7 @@ impl Transaction {
             Scope::Keys(_) if around.all.len() == 1 => Plan::Whole(0),
             Scope::Keys(Combine::Coordinator) => Plan::Relay(0),
             Scope::Keys(combine) => Plan::Scatter(combine),
-            Scope::Partition => {
-                let lane = self.lane_of_cursor(index, around);
-                self.join(lane);
-                Plan::Whole(lane)
-            }
+            Scope::Partition => self.plan_partition(index, around),
             Scope::Control if self.is_sync() => Plan::Scatter(Combine::AllOk),
             Scope::Control if command.id != Id::Monitor => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
@@ -150,17 +145,6 @@ impl Transaction {
     /// Whether it is the control thread's, which wants a snapshot of all lanes.
     pub(super) fn is_sync(&self) -> bool {
         matches!(self.origin, Origin::Control { .. })
-    }
-
-    /// The lane that goes on with a SCAN; the client's own for other commands of one partition.
-    pub(super) fn lane_of_cursor(&self, index: usize, around: &Surroundings<'_>) -> u16 {
-        let planned = &self.commands[index];
-        if planned.command.id != Id::Scan || self.port == Port::Lane {
-            return around.lane;
-        }
-        let cursor = planned.request.get(1).flat().and_then(parse_cursor).unwrap_or(0);
-        let slot = u16::try_from(cursor >> 48).ok().and_then(Slot::new);
-        around.map.owner(slot.unwrap_or_else(|| Slot::new(0).expect("there is a first slot"))).0
     }
 
     /// COPY with wrong options refuses itself too, and BITOP with a wrong operation.

@@ -74,6 +74,10 @@ fn what_a_script_calls_runs_where_the_keys_are() {
         redis.call('select', 1) return {seen, size, swapped, redis.call('dbsize'), redis.call('randomkey')}";
     let all = format!("#!lua flags=allow-undeclared-keys\n{all}");
     check(&all, &["3", "a", "b", "c"], "*5\r\n:3\r\n:3\r\n:0\r\n:0\r\n$-1\r\n");
+    // One call goes on from lane to lane.
+    let once = "#!lua flags=allow-undeclared-keys\nredis.call('mset', KEYS[1], 1, KEYS[2], 2, KEYS[3], 3)
+        local got = redis.call('scan', 0) return {got[1], #got[2], #redis.call('scan', 0, 'match', 'b')[2]}";
+    check(once, &["3", "a", "b", "c"], "*3\r\n$1\r\n0\r\n:3\r\n:1\r\n");
     check("return redis.call('ping')", &["0"], "+PONG\r\n");
     check("return redis.call('echo', ARGV[1])", &["0", ""], "$0\r\n\r\n");
     let info = "return string.find(redis.call('info', 'server'), 'redis_version:7.0.15', 1, true) ~= nil";
