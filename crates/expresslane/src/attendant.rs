@@ -36,18 +36,20 @@ pub(crate) fn start(
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
-    let (heard, shared) = (Arc::clone(&ending), desk.ears());
     let machine = ThisMachine { memory_size, signatures, config, cards, files_beside, desk, ending };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
         .name("control".to_owned())
         .stack_size(STACK_SIZE)
-        .spawn(move || attend(control, clock, &bells, machine))
+        .spawn(move || {
+            // Before the first turn, which may begin what brings news.
+            machine.desk.is_heard_by(thread::current());
+            machine.ending.is_heard_by(thread::current());
+            attend(control, clock, &bells, machine);
+        })
         .map_err(|error| format!("the control thread can't be started: {error}"))?;
     let control = thread.thread().clone();
-    shared.is_heard_by(control.clone());
-    heard.is_heard_by(control.clone());
     Cards::listen(links, changed, control.clone())?;
     Ok(control)
 }

@@ -51,16 +51,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Sees to it that a log can be written.
-    ///
-    /// # Errors
-    /// A sentence.
-    pub(crate) fn prepare(&self) -> Result<(), String> {
-        let path = self.log_path();
-        fs::create_dir_all(&path)
-            .map_err(|error| format!("no log can be written: {}; choose another --dir", said(&path, &error)))
-    }
-
     fn snapshot_path(&self) -> PathBuf {
         self.dir.join(&self.snapshot)
     }
@@ -159,36 +149,34 @@ impl Desk {
         Settler(self.orders.clone())
     }
 
-    pub(crate) fn ears(&self) -> Ears {
-        Ears(Arc::clone(&self.control))
-    }
-}
-
-/// Who is woken by news.
-pub(crate) struct Ears(Arc<OnceLock<Thread>>);
-
-impl Ears {
+    /// Who is woken by news.
     pub(crate) fn is_heard_by(&self, control: Thread) {
-        let _ = self.0.set(control);
+        let _ = self.control.set(control);
     }
 }
 
-/// Starts the thread. `lane_of` says whose a key is; `syncs`: `appendfsync everysec`.
+/// Starts the thread. `has_log`: there is to be one from the start, and it is an error if it can't be written. `syncs`: `appendfsync
+/// everysec`. When what is to be loaded at the start is there, `opened` is called.
 ///
 /// # Errors
 /// A sentence.
 pub(crate) fn start(
     place: Place,
     lanes: load::Lanes,
+    has_log: bool,
     syncs: bool,
     opened: impl FnOnce() + Send + 'static,
 ) -> Result<Desk, String> {
     let (orders, tasks) = mpsc::channel();
     let (news, heard) = mpsc::channel();
     let control = Arc::new(OnceLock::new());
+    let mut logs = Logs::new(place.clone());
+    if has_log {
+        logs.take_up().map_err(|why| format!("no log can be written: {why}; choose another --dir"))?;
+    }
     let teller = Teller { news, control: Arc::clone(&control) };
     let writer = Writer {
-        logs: Logs::new(place.clone()),
+        logs,
         place,
         lanes,
         teller,

@@ -77,9 +77,6 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
         .map_err(|allowed| plan::too_few_files(settings, &plan, allowed))?;
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
     let place = files::place(settings);
-    if settings.appendonly {
-        place.prepare()?;
-    }
     let source = place.source(settings.appendonly)?;
     let server = start(settings, &facts, &plan, home, place, source)?;
     control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
@@ -291,7 +288,7 @@ fn start(
     let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
     let lanes = files::Lanes(Arc::clone(&map));
     let syncs = settings.appendfsync != "no";
-    let desk = files::start(place, lanes, syncs, || {
+    let desk = files::start(place, lanes, settings.appendonly, syncs, || {
         control::log(Level::Info, "Redis' databases are open");
         control::notify("READY=1");
     })?;

@@ -112,7 +112,7 @@ pub(crate) fn table(
             unread.map_or_else(|| "any size".to_owned(), |size| Size(size).to_string())
         ),
     ));
-    rows.push(("durability", "memory only: the data ends with this process".to_owned()));
+    rows.push(("durability", durability(settings)));
     for note in plan.notes.iter().chain(&started.notes) {
         rows.push(("note", note.clone()));
     }
@@ -121,6 +121,25 @@ pub(crate) fn table(
         let _ = write!(text, "\n  {name:<width$}{}", wrapped(&value), width = INDENT - 2);
     }
     text
+}
+
+/// What becomes of the data when the process ends.
+fn durability(settings: &ServeSettings) -> String {
+    let log = settings.appendonly.then(|| {
+        let when = if settings.appendfsync == "no" { "when the system likes" } else { "every second" };
+        format!("a log in {}, on disk {when}", settings.dir.join(&settings.appenddirname).display())
+    });
+    let points: Vec<&str> = settings.save.split(' ').collect();
+    let points = points.chunks_exact(2).map(|point| format!("{} changes in {} s", point[1], point[0]));
+    let points = points.collect::<Vec<_>>().join(", ");
+    let path = settings.dir.join(&settings.dbfilename);
+    let snapshot = (!points.is_empty())
+        .then(|| format!("a snapshot in {} at the end and after {points}", path.display()));
+    let kept: Vec<String> = log.into_iter().chain(snapshot).collect();
+    match kept.is_empty() {
+        true => "memory only: what SAVE does not write ends with this process".to_owned(),
+        false => format!("{}; Redis' databases alone", kept.join("; ")),
+    }
 }
 
 /// What is added to the first port.
@@ -259,7 +278,7 @@ mod tests {
   backend     epoll (auto: io_uring has not been measured to cost less)
   memory      no limit, the machine has 8 GiB; a lane holds up to 8 GiB
   clients     at most 10000; commands up to 1 GiB, unread replies up to 1 GiB
-  durability  memory only: the data ends with this process
+  durability  memory only: what SAVE does not write ends with this process
   note        what could not be had is told in a sentence that is wider than a
               terminal has columns"
         );

@@ -9,6 +9,7 @@ use wire::reply::{self, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
+use crate::Now;
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
 use crate::connection::{self, Around, Wish};
@@ -568,7 +569,7 @@ impl Core {
             settings: &self.settings,
             map: &self.map,
             lane: self.id,
-            now: self.space.now,
+            now: Now { unix_ms: self.told_ms(), ..self.space.now },
             local: caller.client.local,
         };
         let was_authenticated = caller.client.is_authenticated;

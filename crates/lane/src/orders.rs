@@ -67,7 +67,8 @@ impl Lane {
             }
             Order::Inspect(db, key) => Some(self.inspect(db, &key).map_or(Report::Done, Report::Object)),
             Order::ActiveExpiry(is_on) => {
-                self.core.space.shard.set_active_expiry(is_on);
+                self.core.expires_actively = is_on;
+                self.core.space.shard.set_active_expiry(is_on && !self.core.settings.is_loading);
                 Some(Report::Done)
             }
             Order::Sleep(ns) => match self.obeying.sleeps_until_ns.take() {
@@ -85,6 +86,11 @@ impl Lane {
                 self.core.space.dumping.compresses = settings.compresses_dumps;
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
+                if self.core.settings.is_loading != settings.is_loading {
+                    let expires = self.core.expires_actively && !settings.is_loading;
+                    self.core.space.shard.set_active_expiry(expires);
+                    self.release_all();
+                }
                 self.core.settings = Settings { doors, ..(*settings).clone() };
                 self.core.oversee();
                 self.core.asks_for_queues = false;

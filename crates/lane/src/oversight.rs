@@ -5,7 +5,6 @@ use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::Proto;
 
-use crate::Settings;
 use crate::admin::Pause;
 use crate::client::{Client, Hush};
 use crate::core::Core;
@@ -14,6 +13,7 @@ use crate::monitor;
 use crate::multi::is_queued;
 use crate::pubsub::{is_for_subscribers, subscribes};
 use crate::request::Args;
+use crate::{Now, Settings};
 
 impl Core {
     /// What every client's next command is asked has changed.
@@ -21,6 +21,17 @@ impl Core {
         let Settings { is_strict, writes_refused, is_loading, .. } = self.settings;
         let is_asked = is_strict || writes_refused.is_some() || is_loading;
         self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
+    }
+
+    /// The instant of this turn. While data are loaded no key ends: a command of the log may be about one that has ended since.
+    pub(crate) fn set_now(&mut self, now: Now) {
+        self.wall_ms = now.unix_ms;
+        self.space.now = if self.settings.is_loading { Now { unix_ms: 0, ..now } } else { now };
+    }
+
+    /// Unix milliseconds as clients are told: in a transaction its own.
+    pub(crate) fn told_ms(&self) -> i64 {
+        if self.settings.is_loading { self.wall_ms } else { self.space.now.unix_ms }
     }
 
     /// Begins or ends a pause.
@@ -50,11 +61,16 @@ impl Core {
         if caller.client.is_inner {
             return self.dispatch_aside(caller, resolved, input);
         }
-        if self.settings.is_loading
-            && (caller.client.is_authenticated || command.flags.has(Flag::NoAuth))
-            && !may_run_while_loading(caller.client, command)
-        {
-            return self.refuse_for_now(caller, command, LOADING);
+        if self.settings.is_loading {
+            if command.is_of_a_dialect() {
+                // Its documents and records have ends, too, and no word for this state: it waits.
+                self.hold(caller.client);
+                return halt(input);
+            }
+            let may_be_told = caller.client.is_authenticated || command.flags.has(Flag::NoAuth);
+            if may_be_told && !may_run_while_loading(caller.client, command) {
+                return self.refuse_for_now(caller, command, LOADING);
+            }
         }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
             let may_write = || self.may_write(command, input.args());
@@ -193,12 +209,11 @@ impl Core {
 /// What clients are told while data come from a file, or from the server that this one follows.
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
-/// Whether a command may run while Redis' databases are loaded, as the table says: an EXEC as what it carries out, and those of other
-/// dialects, whose data are elsewhere, always.
+/// Whether a command may run while Redis' databases are loaded, as the table says; an EXEC if what it carries out may.
 fn may_run_while_loading(client: &Client, command: &Command) -> bool {
     match command.id {
         Id::Exec => client.multi.as_ref().is_none_or(|multi| !multi.queued.needs_data),
-        _ => command.flags.has(Flag::Loading) || command.is_of_a_dialect(),
+        _ => command.flags.has(Flag::Loading),
     }
 }
 

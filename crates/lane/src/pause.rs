@@ -44,6 +44,11 @@ impl Lane {
     /// Ends the pause. Those that it held back go on by [`Lane::release_held`].
     pub(crate) fn end_pause(&mut self) {
         self.core.set_pause(None);
+        self.release_all();
+    }
+
+    /// What clients were held back for is over. Who is to be held for something else is so again.
+    pub(crate) fn release_all(&mut self) {
         self.core.held.left = self.clients.place_count();
     }
 

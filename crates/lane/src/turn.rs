@@ -127,6 +127,7 @@ impl Lane {
         space.bulk_size_max = settings.bulk_size_max;
         space.dumping.compresses = settings.compresses_dumps;
         space.set_room(settings.memory_size_max, settings.policy);
+        space.shard.set_active_expiry(!settings.is_loading);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();
         space.record_size_max = settings.aerospike.record_size_max;
@@ -165,7 +166,7 @@ impl Lane {
             return Next::At(until_ns);
         }
         let began = meter.read();
-        self.core.space.now = now;
+        self.core.set_now(now);
         self.core.space.deflate_left = DEFLATE_PER_TURN;
         self.core.stats.turns += 1;
         self.core.begin_turn();

@@ -46,6 +46,8 @@ pub(super) fn load(place: &Place, source: Source, lanes: &Lanes, teller: &Teller
     let files: Result<Vec<File>, String> =
         parts.iter().map(|path| File::open(path).map_err(|error| said(path, &error))).collect();
     let mut target = Target::connect(lanes, teller)?;
+    // Of the log a later command may be about a key that has ended since, and lanes let none end until all of it is there.
+    target.drops_ended = source == Source::Snapshot;
     target.first().send(&[b"FLUSHALL"])?;
     target.first().settle()?;
     let last = parts.len() - 1;
@@ -62,6 +64,7 @@ struct Target {
     map: Arc<PartitionMap>,
     db: u64,
     loaded: Loaded,
+    drops_ended: bool,
     now_ms: i64,
 }
 
@@ -73,7 +76,7 @@ impl Target {
             (0..map.lanes()).map(|lane| Link::connect(lane, teller)).collect();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), now_ms })
+        Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: true, now_ms })
     }
 
     fn first(&mut self) -> &mut Link {
@@ -120,7 +123,7 @@ impl Target {
                 }
                 Item::Entry { key, value, expires_ms } => {
                     let key = key.bytes().map_err(|refusal| refusal.to_string())?;
-                    let is_over = expires_ms.is_some_and(|end_ms| end_ms <= self.now_ms);
+                    let is_over = self.drops_ended && expires_ms.is_some_and(|end_ms| end_ms <= self.now_ms);
                     let link = &mut self.links[usize::from(self.map.owner_of(&key).0)];
                     let counted = if is_over { &mut self.loaded.expired } else { &mut self.loaded.keys };
                     *counted += 1;
@@ -394,7 +397,7 @@ impl Link {
     fn set(&mut self, key: &[u8], value: &[u8], expires_ms: Option<i64>) -> Result<(), String> {
         match expires_ms {
             None => self.send(&[b"SET", key, value]),
-            Some(end_ms) => self.send(&[b"SET", key, value, b"PXAT", end_ms.to_string().as_bytes()]),
+            Some(end_ms) => self.send(&[b"SET", key, value, b"PXAT", end_ms.max(1).to_string().as_bytes()]),
         }
     }
 
@@ -411,7 +414,7 @@ impl Link {
     fn end_set(&mut self, expires_ms: Option<i64>) -> Result<(), String> {
         let mut end = b"\r\n".to_vec();
         if let Some(end_ms) = expires_ms {
-            let text = end_ms.to_string();
+            let text = end_ms.max(1).to_string();
             end.extend(format!("$4\r\nPXAT\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
         }
         self.write(&end)

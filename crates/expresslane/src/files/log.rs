@@ -8,7 +8,7 @@
 //! While there is no base, or nobody has written what changed between the last file and this one, what has changed alone says nothing:
 //! then the manifest is as it was until there is a base.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use super::manifest::{Manifest, Part};
@@ -17,6 +17,8 @@ use super::{Place, said, sync_dir};
 /// See the top of this file.
 pub(super) struct Logs {
     place: Place,
+    /// The directory, locked as long as this is open.
+    lock: Option<File>,
     /// What the manifest is to be; nothing was read yet without one.
     manifest: Option<Manifest>,
     /// By the base at whose cut they began: those that have begun here, the oldest first.
@@ -33,6 +35,7 @@ impl Logs {
     pub(super) fn new(place: Place) -> Logs {
         Logs {
             place,
+            lock: None,
             manifest: None,
             begun: Vec::new(),
             is_whole: false,
@@ -42,11 +45,24 @@ impl Logs {
         }
     }
 
-    /// What there is on disk, looked at once.
+    /// Sees to it that a log can be written.
+    pub(super) fn take_up(&mut self) -> Result<(), String> {
+        self.known().map(drop)
+    }
+
+    /// What there is on disk, looked at once, and nobody else's from then on: two servers would write each other's log.
     fn known(&mut self) -> Result<&mut Manifest, String> {
         if self.manifest.is_none() {
             let dir = self.place.log_path();
             fs::create_dir_all(&dir).map_err(|error| said(&dir, &error))?;
+            let lock = File::open(&dir).map_err(|error| said(&dir, &error))?;
+            match lock.try_lock() {
+                Ok(()) => self.lock = Some(lock),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(format!("{}: another server writes its log there", dir.display()));
+                }
+                Err(TryLockError::Error(error)) => return Err(said(&dir, &error)),
+            }
             let manifest = Manifest::read(&self.place)?.unwrap_or_default();
             self.base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
             self.incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
@@ -184,6 +200,10 @@ mod tests {
         assert_eq!(text(), names(&["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof"]));
 
         // Another process goes on: with what it has loaded, or with something else.
+        assert!(
+            Logs::new(place.clone()).take_up().unwrap_err().ends_with("another server writes its log there")
+        );
+        drop(logs);
         let mut logs = Logs::new(place.clone());
         logs.note_loaded();
         base(&mut logs);
@@ -191,6 +211,7 @@ mod tests {
         let three =
             names(&["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof", "appendonly.aof.3.incr.aof"]);
         assert_eq!(text(), three);
+        drop(logs);
         let mut logs = Logs::new(place.clone());
         let path = base(&mut logs);
         log(&mut logs, 1);

@@ -15,6 +15,7 @@ use net::Handover;
 use wire::command::Id;
 use wire::reply::{self, OK};
 
+use super::config::Config;
 use super::{Asker, Begun, Control, Machine, Shutdown};
 use crate::Now;
 use crate::admin::{Order, Report};
@@ -258,14 +259,16 @@ pub(super) struct FilesShown {
 
 impl Files {
     /// `loads`: what there is to be read first, if the program has files at all.
-    pub(super) fn new(is_there: bool, loads: Option<Source>, has_log: bool, now: Now) -> Files {
+    pub(super) fn new(is_there: bool, loads: Option<Source>, config: &Config, now: Now) -> Files {
+        let has_log = config.value("appendonly") == "yes";
+        let saves = is_there && !config.value("save").is_empty();
         let loading = loads.map(|source| Loading { asker: None, source, began: now, step: LoadStep::Writes });
         Files {
             is_there,
             loading,
             log: has_log.then(Log::default),
             saved_s: now.unix_ms / 1000,
-            look_ns: Some(now.mono_ns),
+            look_ns: saves.then_some(now.mono_ns),
             // A log behind nothing begins at once.
             again_ns: (has_log && loads.is_none()).then_some(0),
             ..Files::default()
@@ -712,6 +715,10 @@ impl Control {
         let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
         if let (true, Err(why)) = (is_start, &result) {
             return machine.write_file(FileOrder::GiveUp(why.clone()));
+        }
+        if result.is_err() && self.files.log.is_some() {
+            // Half of it may be there: a log that began with that would take the place of the whole one.
+            self.files.trouble = Some("what was to be loaded is not".to_owned());
         }
         self.files.load_failed = result.err();
         let ticket = self.close_or_open(false);

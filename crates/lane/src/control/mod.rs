@@ -244,7 +244,7 @@ impl Control {
             board,
             map,
             settings,
-            files: Files::new(files.is_some(), files.flatten(), config.value("appendonly") == "yes", now),
+            files: Files::new(files.is_some(), files.flatten(), &config, now),
             config,
             identity,
             began: now,

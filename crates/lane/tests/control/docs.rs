@@ -150,6 +150,7 @@ const REFUSED: [&str; 38] = [
     "replicaof word 1",
     "slaveof word 1",
     // There is nothing to write.
+    "bgrewriteaof",
     "bgsave",
     "bgsave SCHEDULE",
     "save",

@@ -7,6 +7,7 @@ mod changes;
 mod counting;
 mod debug;
 mod docs;
+mod files;
 mod follower;
 mod following;
 mod holding;

@@ -1,11 +1,12 @@
 //! A server in one thread with a control beside its lanes: clients in memory, one clock, a machine that is made up.
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Door, Identity, Lane, Machine, Meter, Now, Port, Queue, Settings, Setup,
-    Shutdown, Signature, mesh,
+    Board, Control, ControlSetup, Door, FileNews, FileOrder, Identity, Lane, Machine, Meter, Now, Port,
+    Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
 };
 use net::mem::{self, Mem};
 use net::{Limits, Net};
@@ -53,6 +54,12 @@ pub(crate) struct MadeUp {
     pub(crate) queues_asked: usize,
     pub(crate) links_changed: bool,
     pub(crate) client_count_max: usize,
+    /// What it was to do with files, and what it says of them.
+    pub(crate) orders: Vec<FileOrder>,
+    pub(crate) news: VecDeque<FileNews>,
+    /// Somebody asks the process to end, and was told that it can't.
+    pub(crate) wants_end: bool,
+    pub(crate) is_end_refused: bool,
 }
 
 impl Default for MadeUp {
@@ -65,6 +72,10 @@ impl Default for MadeUp {
             queues_asked: 0,
             links_changed: false,
             client_count_max: usize::MAX,
+            orders: Vec::new(),
+            news: VecDeque::new(),
+            wants_end: false,
+            is_end_refused: false,
         }
     }
 }
@@ -95,6 +106,18 @@ impl Machine for MadeUp {
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());
+    }
+    fn write_file(&mut self, order: FileOrder) {
+        self.orders.push(order);
+    }
+    fn file_news(&mut self) -> Option<FileNews> {
+        self.news.pop_front()
+    }
+    fn wants_end(&mut self) -> bool {
+        std::mem::take(&mut self.wants_end)
+    }
+    fn refuse_end(&mut self) {
+        self.is_end_refused = true;
     }
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String> {
         self.written = changed.to_vec();
@@ -133,6 +156,20 @@ impl World {
         config: &[(&str, &str)],
         change: impl FnOnce(&mut Settings),
     ) -> World {
+        World::made(lane_count, config, None, change)
+    }
+
+    /// The same on a machine that has files; what is to be loaded from them first.
+    pub(crate) fn with_files(lane_count: u16, config: &[(&str, &str)], loads: Option<Source>) -> World {
+        World::made(lane_count, config, Some(loads), |settings| settings.is_loading = loads.is_some())
+    }
+
+    fn made(
+        lane_count: u16,
+        config: &[(&str, &str)],
+        files: Option<Option<Source>>,
+        change: impl FnOnce(&mut Settings),
+    ) -> World {
         let map = Arc::new(PartitionMap::even(lane_count));
         let board = Arc::new(Board::new(lane_count));
         let mut settings = Settings {
@@ -160,7 +197,7 @@ impl World {
                 backend: "epoll".to_owned(),
                 port: 6379,
             },
-            files: None,
+            files,
             config: [("port", "6379")]
                 .iter()
                 .chain(config)

@@ -1,0 +1,246 @@
+//! Files, as the control thread has them written and read: what the machine is told, and what clients hear of it.
+
+use lane::{FileNews, FileOrder, Loaded, Shutdown, Source};
+
+use super::world::World;
+
+/// The orders since the last look, in short.
+fn orders(world: &mut World) -> Vec<String> {
+    let short = |order: FileOrder| match order {
+        FileOrder::Begin { file, kind } => format!("begin {file} {kind:?}"),
+        FileOrder::Piece { file, bytes } => {
+            let text = bytes.escape_ascii().to_string();
+            format!("piece {file} {}", if text.starts_with("REDIS") { "REDIS…" } else { &text })
+        }
+        FileOrder::End { file } => format!("end {file}"),
+        FileOrder::Abandon { file } => format!("abandon {file}"),
+        FileOrder::SyncEverySecond(_) => "sync".to_owned(),
+        FileOrder::Load(source) => format!("load {source:?}"),
+        FileOrder::Opened => "opened".to_owned(),
+        FileOrder::GiveUp(why) => format!("give up: {why}"),
+    };
+    world.machine.orders.drain(..).map(short).collect()
+}
+
+/// Some rounds, in which pieces are taken as they come.
+fn settle(world: &mut World) {
+    let mut taken = 0;
+    for _ in 0..30 {
+        for order in &world.machine.orders[taken..] {
+            if let FileOrder::Piece { file, bytes } = order {
+                world.machine.news.push_back(FileNews::Taken { file: *file, size: bytes.len() });
+            }
+        }
+        let orders = std::mem::take(&mut world.machine.orders);
+        world.round(1_000_000);
+        let fresh = std::mem::replace(&mut world.machine.orders, orders);
+        taken = world.machine.orders.len();
+        world.machine.orders.extend(fresh);
+    }
+}
+
+fn persistence(world: &mut World, name: &str) -> String {
+    let client = world.connect();
+    let info = world.ask(&client, "INFO persistence");
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_save_is_answered_when_its_file_is_on_disk_or_can_not_be() {
+    let mut world = World::with_files(2, &[], None);
+    let (client, other) = (world.connect(), world.connect());
+    world.ask(&client, "SET k v");
+    assert_eq!(world.ask(&client, "SAVE"), "", "not yet");
+    assert_eq!(world.ask(&other, "BGSAVE"), "-ERR Background save already in progress\r\n");
+    assert_eq!(world.ask(&other, "GET k"), "$1\r\nv\r\n", "nobody else waits");
+    let said = orders(&mut world);
+    assert_eq!(said.first().map(String::as_str), Some("begin 1 Snapshot"));
+    assert_eq!(said.get(1).map(String::as_str), Some("piece 1 REDIS…"));
+    assert_eq!(said.last().map(String::as_str), Some("end 1"));
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    world.round(0);
+    world.round(0);
+    assert_eq!(client.read_all(), b"+OK\r\n");
+    assert_eq!(persistence(&mut world, "rdb_changes_since_last_save"), "0");
+
+    assert_eq!(world.ask(&client, "SAVE"), "");
+    world.machine.news.push_back(FileNews::Failed { file: 2, why: "no room".to_owned() });
+    world.round(0);
+    world.round(0);
+    assert_eq!(client.read_all(), b"-ERR the snapshot can't be written: no room\r\n");
+    assert_eq!(persistence(&mut world, "rdb_last_bgsave_status"), "err");
+    assert_eq!(world.ask(&client, "SET k v"), "+OK\r\n", "without save points nobody relies on it");
+}
+
+#[test]
+fn the_log_goes_on_in_the_next_file_where_the_one_before_ends() {
+    let mut world = World::with_files(2, &[("appendonly", "yes")], None);
+    settle(&mut world);
+    let said = orders(&mut world);
+    assert!(said.contains(&"begin 2 Log { base: 1 }".to_owned()), "{said:?}");
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    let client = world.connect();
+    world.ask(&client, "SET k 1");
+    world.ask(&client, "BGREWRITEAOF");
+    world.ask(&client, "SET k 2");
+    settle(&mut world);
+    let said = orders(&mut world);
+    let pieces_of = |file: u64| -> String {
+        let front = format!("piece {file} ");
+        said.iter().filter_map(|order| order.strip_prefix(&front)).collect()
+    };
+    assert!(pieces_of(2).contains("SET") && pieces_of(2).contains("\\r\\n1\\r\\n"), "{said:?}");
+    assert!(!pieces_of(2).contains("\\r\\n2\\r\\n"), "{said:?}");
+    assert!(pieces_of(4).contains("SELECT") && pieces_of(4).contains("\\r\\n2\\r\\n"), "{said:?}");
+    assert!(said.contains(&"end 2".to_owned()) && said.contains(&"end 3".to_owned()), "{said:?}");
+    // What it can't take for a while keeps clients from writing more.
+    world.machine.news.push_back(FileNews::Trouble(Some("no room".to_owned())));
+    settle(&mut world);
+    let reply = world.ask(&client, "SET k 3");
+    assert_eq!(reply, "-MISCONF Errors writing to the AOF file: please check the server's log\r\n");
+    assert_eq!(world.ask(&client, "GET k"), "$1\r\n2\r\n");
+    assert_eq!(persistence(&mut world, "aof_last_write_status"), "err");
+    world.machine.news.push_back(FileNews::Trouble(None));
+    settle(&mut world);
+    assert_eq!(world.ask(&client, "SET k 3"), "+OK\r\n");
+    // A file that is lost is begun anew after a while.
+    world.machine.news.push_back(FileNews::Written { file: 3 });
+    world.machine.news.push_back(FileNews::Failed { file: 4, why: "no disk".to_owned() });
+    settle(&mut world);
+    orders(&mut world);
+    world.round(6_000_000_000);
+    settle(&mut world);
+    let said = orders(&mut world);
+    assert!(said.contains(&"begin 6 Log { base: 5 }".to_owned()), "{said:?}");
+    // Without a log from here on.
+    assert_eq!(world.ask(&client, "CONFIG SET appendonly no"), "+OK\r\n");
+    settle(&mut world);
+    let said = orders(&mut world);
+    assert!(said.contains(&"abandon 5".to_owned()) || said.contains(&"end 6".to_owned()), "{said:?}");
+    assert_eq!(persistence(&mut world, "aof_enabled"), "0");
+}
+
+#[test]
+fn clients_wait_outside_until_what_there_was_is_loaded() {
+    let mut world = World::with_files(2, &[("appendonly", "yes")], Some(Source::Log));
+    let client = world.connect();
+    let loading = "-LOADING Redis is loading the dataset in memory\r\n";
+    for command in ["GET k", "SET k v", "PING", "DBSIZE", "EVAL return(1) 0"] {
+        assert_eq!(world.ask(&client, command), loading, "{command}");
+    }
+    assert!(world.ask(&client, "INFO persistence").contains("loading:1\r\n"));
+    assert_eq!(
+        world.ask_all(&client, &["MULTI", "GET k", "EXEC"]),
+        format!("+OK\r\n{loading}-EXECABORT Transaction discarded because of previous errors.\r\n")
+    );
+    assert_eq!(orders(&mut world), ["load Log"]);
+    world.machine.news.push_back(FileNews::Loaded(Ok(Loaded { keys: 7, expired: 1 })));
+    settle(&mut world);
+    let said = orders(&mut world);
+    // Nothing changes between what was read and the log's next file.
+    let begun = said.iter().position(|order| order == "begin 2 Log { base: 1 }");
+    let opened = said.iter().position(|order| order == "opened");
+    assert!(begun.is_some() && begun < opened, "{said:?}");
+    assert_eq!(world.ask(&client, "GET k"), "$-1\r\n");
+    assert_eq!(persistence(&mut world, "rdb_last_load_keys_loaded"), "7");
+
+    let mut world = World::with_files(2, &[], Some(Source::Snapshot));
+    world.round(0);
+    world.machine.news.push_back(FileNews::Loaded(Err("damaged".to_owned())));
+    settle(&mut world);
+    assert_eq!(orders(&mut world), ["load Snapshot", "give up: damaged"]);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "GET k"), loading, "nobody sees half of it");
+}
+
+#[test]
+fn an_end_waits_for_the_snapshot_that_is_to_be_there() {
+    let mut world = World::with_files(1, &[("save", "3600 1")], None);
+    let client = world.connect();
+    world.machine.wants_end = true;
+    settle(&mut world);
+    assert_eq!(world.shutdown(), None);
+    assert!(orders(&mut world).contains(&"begin 1 Snapshot".to_owned()));
+    world.machine.news.push_back(FileNews::Failed { file: 1, why: "no room".to_owned() });
+    settle(&mut world);
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (None, true));
+    assert!(world.ask(&client, "SET k v").starts_with("-MISCONF Redis is configured to save RDB snapshots"));
+    world.machine.wants_end = true;
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 2 });
+    settle(&mut world);
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain));
+
+    let mut world = World::with_files(1, &[("save", "3600 1")], None);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SHUTDOWN NOSAVE"), "");
+    assert_eq!((world.shutdown(), orders(&mut world)), (Some(Shutdown::Drain), vec![]));
+    let mut world = World::with_files(1, &[], None);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SHUTDOWN SAVE"), "");
+    assert_eq!(world.shutdown(), None);
+    world.machine.news.push_back(FileNews::Failed { file: 1, why: "no room".to_owned() });
+    world.round(0);
+    world.round(0);
+    assert_eq!(client.read_all(), b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
+    world.machine.wants_end = true;
+    world.round(0);
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain), "nothing is to be saved");
+}
+
+#[test]
+fn a_snapshot_is_due_after_so_many_changes_in_so_many_seconds() {
+    let mut world = World::with_files(2, &[("save", "10 3 100 1")], None);
+    let client = world.connect();
+    world.ask_all(&client, &["SET a 1", "SET b 1"]);
+    for _ in 0..11 {
+        world.round(1_000_000_000);
+    }
+    assert!(orders(&mut world).is_empty(), "two changes are too few");
+    world.ask(&client, "SET c 1");
+    for _ in 0..3 {
+        world.round(1_000_000_000);
+    }
+    settle(&mut world);
+    assert_eq!(orders(&mut world).first().map(String::as_str), Some("begin 1 Snapshot"));
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    world.ask(&client, "SET d 1");
+    assert_eq!(persistence(&mut world, "rdb_changes_since_last_save"), "1");
+    for _ in 0..90 {
+        world.round(1_000_000_000);
+    }
+    assert!(orders(&mut world).is_empty());
+    for _ in 0..12 {
+        world.round(1_000_000_000);
+    }
+    assert_eq!(orders(&mut world).first().map(String::as_str), Some("begin 2 Snapshot"));
+}
+
+#[test]
+fn a_log_is_loaded_when_all_of_it_is_on_disk() {
+    let mut world = World::with_files(2, &[("appendonly", "yes"), ("enable-debug-command", "yes")], None);
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    settle(&mut world);
+    orders(&mut world);
+    let (client, other) = (world.connect(), world.connect());
+    assert_eq!(world.ask(&client, "DEBUG LOADAOF"), "");
+    assert_eq!(world.ask(&other, "DEBUG RELOAD"), "-ERR data are being loaded already\r\n");
+    settle(&mut world);
+    assert_eq!(orders(&mut world), ["end 2"]);
+    world.machine.news.push_back(FileNews::Written { file: 2 });
+    settle(&mut world);
+    assert_eq!(orders(&mut world), ["load Log"]);
+    world.machine.news.push_back(FileNews::Loaded(Err("gone".to_owned())));
+    settle(&mut world);
+    world.round(0);
+    assert_eq!(client.read_all(), b"-ERR Error trying to load the AOF files, check server logs\r\n");
+    assert_eq!(world.ask(&other, "PING"), "+PONG\r\n");
+    // Half of it may be there: nothing is written over the log's files.
+    assert!(world.ask(&other, "SET k v").starts_with("-MISCONF"));
+    world.round(9_000_000_000);
+    assert!(orders(&mut world).is_empty());
+    world.ask_all(&other, &["CONFIG SET appendonly no", "CONFIG SET appendonly yes"]);
+    assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
+}
