@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 38] = [
+const REFUSED: [&str; 39] = [
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",
