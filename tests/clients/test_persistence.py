@@ -108,7 +108,9 @@ class Snapshots(Files):
         server.stop()
         self.assertEqual(sorted(path.name for path in self.path().iterdir()), ["dump.rdb"])
         for lanes in (1, 4):
-            server = self.start(lanes=lanes)
+            server = self.start("--save", "1 1", lanes=lanes)
+            persistence = self.connect(server).info("persistence")
+            self.assertEqual((persistence["rdb_changes_since_last_save"], persistence["rdb_saves"]), ("0", "0"), "what was loaded is no change")
             check_kept(self, before, contents(server.port))
             server.stop()
 

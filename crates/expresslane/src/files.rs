@@ -412,7 +412,10 @@ impl Writer {
         let Some(Open { kind, path, .. }) = self.open.remove(&file) else { return };
         match kind {
             // What is in it is of use to the manifest that names it.
-            FileKind::Log { .. } => self.note_end_of_log(),
+            FileKind::Log { .. } => {
+                self.logs.lose(&path);
+                self.note_end_of_log();
+            }
             FileKind::Base => {
                 self.logs.abandon_base(file);
                 let _ = fs::remove_file(&path);

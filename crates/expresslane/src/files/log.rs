@@ -82,6 +82,20 @@ impl Logs {
         self.is_whole = true;
     }
 
+    /// A file lacks its end: what has begun behind it says nothing any more, until there is a base.
+    pub(super) fn lose(&mut self, path: &Path) {
+        self.is_torn = true;
+        let place = self.place.clone();
+        let Some(manifest) = &mut self.manifest else { return };
+        let is_lost = |part: &Part| path.file_name().is_some_and(|name| *name == *part.name);
+        let Some(at) = manifest.incr.iter().position(is_lost).filter(|_| manifest.base.is_some()) else {
+            return;
+        };
+        let kept = Manifest { incr: manifest.incr[..=at].to_vec(), ..manifest.clone() };
+        // If it can't be written, it is as it was, and so is what is wrong with the disk.
+        let _ = kept.write(&place);
+    }
+
     /// A file has ended, and no other goes on where it was.
     pub(super) fn tear(&mut self) {
         self.is_whole = false;
@@ -218,6 +232,18 @@ mod tests {
         assert_eq!(text(), three, "nobody knows what was before");
         logs.end_base(1, &path).unwrap();
         assert_eq!(text(), names(&["appendonly.aof.3.base.rdb", "appendonly.aof.4.incr.aof"]));
+        // The middle one of three lost its end.
+        let path = base(&mut logs);
+        log(&mut logs, 3);
+        log(&mut logs, 5);
+        logs.lose(&place.log_path().join("appendonly.aof.5.incr.aof"));
+        let three =
+            names(&["appendonly.aof.3.base.rdb", "appendonly.aof.4.incr.aof", "appendonly.aof.5.incr.aof"]);
+        assert_eq!(text(), three);
+        log(&mut logs, 7);
+        assert_eq!(text(), three, "what comes behind a gap says nothing");
+        logs.end_base(7, &path).unwrap();
+        assert_eq!(text(), names(&["appendonly.aof.4.base.rdb", "appendonly.aof.7.incr.aof"]));
         let mut left: Vec<String> = fs::read_dir(place.log_path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -225,7 +251,7 @@ mod tests {
         left.sort();
         assert_eq!(
             left,
-            ["appendonly.aof.3.base.rdb", "appendonly.aof.4.incr.aof", "appendonly.aof.manifest"]
+            ["appendonly.aof.4.base.rdb", "appendonly.aof.7.incr.aof", "appendonly.aof.manifest"]
         );
         fs::remove_dir_all(&dir).unwrap();
     }

@@ -217,8 +217,9 @@ pub(super) struct Files {
     /// Changes since the start, as lanes last said, and those that the last snapshot holds.
     changes: u64,
     changes_saved: u64,
-    /// The order to count them.
+    /// The orders to count them, and to count those of a load.
     counts: u64,
+    loaded_by: u64,
     /// When `save` is looked at, if it says something.
     look_ns: Option<u64>,
     /// When the last snapshot was begun that could not be written.
@@ -340,6 +341,12 @@ impl Control {
     ) -> Result<(), &'static str> {
         match &mut self.files {
             files if !files.is_there => Err(NO_FILES),
+            // Half of what there was would take the place of the whole.
+            Files { loading: Some(_), .. } => {
+                self.shutdown = Some(how);
+                self.enders.extend(asker);
+                Ok(())
+            }
             Files { saving: Some(Saving { then: then @ Then::Nothing, .. }), .. } => {
                 // What it holds is a little older: nothing is lost that a second one would have.
                 *then = Then::End(how, asker);
@@ -426,9 +433,12 @@ impl Control {
         match (&mut self.files.log, is_wanted) {
             (None, true) => {
                 self.files.log = Some(Log::default());
-                // One that is under way without a log has none behind it.
-                self.abandon_base(machine);
-                self.begin_base(now, machine);
+                // What is being loaded is its beginning, when all of it is there.
+                if self.files.loading.is_none() {
+                    // One that is under way without a log has none behind it.
+                    self.abandon_base(machine);
+                    self.begin_base(now, machine);
+                }
             }
             (Some(log), false) => {
                 let file = log.file.take();
@@ -484,27 +494,31 @@ impl Control {
                 return;
             }
             self.save_if_due(now, machine);
-            self.count_changes();
+            if !self.gathers.contains_key(&self.files.counts) {
+                self.count_changes();
+            }
         }
     }
 
-    /// Has lanes count their changes, unless they are about to.
+    /// Has lanes count their changes.
     fn count_changes(&mut self) {
-        if !self.gathers.contains_key(&self.files.counts) {
-            self.files.counts = self.give(0..self.lane_count, &Order::Census, None);
-        }
+        self.files.counts = self.give(0..self.lane_count, &Order::Census, None);
     }
 
     /// Lanes have been counted, by order of `ticket` and for nobody who has asked.
     pub(super) fn hear_counts(&mut self, ticket: u64, reports: &[(u16, Report)]) {
-        if ticket != self.files.counts {
+        let is_saving = self.files.saving.as_ref().is_some_and(|saving| saving.counted_by == ticket);
+        if ticket != self.files.counts && !is_saving {
             return;
         }
         let changes =
             |report: &Report| if let Report::Census(census) = report { census.stats.changes } else { 0 };
         self.files.changes = reports.iter().map(|(_, report)| changes(report)).sum();
-        if let Some(saving) = self.files.saving.as_mut().filter(|saving| saving.counted_by == ticket) {
+        if let Some(saving) = self.files.saving.as_mut().filter(|_| is_saving) {
             saving.changes = self.files.changes;
+        }
+        if self.files.loaded_by == ticket {
+            self.files.changes_saved = self.files.changes;
         }
     }
 
@@ -548,7 +562,7 @@ impl Control {
             FileNews::Written { file } => self.hear_written(file, now, machine),
             FileNews::Failed { file, why } => {
                 self.forget_file(file);
-                self.lose_file(file, &why, now, machine);
+                self.lose_file(file, &why, now.mono_ns + AGAIN_NS, now, machine);
             }
             FileNews::Loaded(result) => self.hear_loaded(result, now, machine),
         }
@@ -629,7 +643,14 @@ impl Control {
     }
 
     /// A file is no more that was to be one.
-    pub(super) fn lose_file(&mut self, file: u64, why: &str, now: Now, machine: &mut impl Machine) {
+    pub(super) fn lose_file(
+        &mut self,
+        file: u64,
+        why: &str,
+        again_ns: u64,
+        now: Now,
+        machine: &mut impl Machine,
+    ) {
         self.files.ending.remove(&file);
         if let Some(Saving { then, .. }) = self.files.saving.take_if(|saving| saving.file == file) {
             machine.warn(&format!("the snapshot can't be written: {why}"));
@@ -641,9 +662,9 @@ impl Control {
         let Some(log) = self.files.log.as_mut() else { return };
         let is_log = log.file == Some(file);
         if is_base || is_log {
-            machine.warn(&format!("the log can't be written, and is begun anew in 5 seconds: {why}"));
+            machine.warn(&format!("the log is given up, and begun anew: {why}"));
             self.files.rewrite.failures += 1;
-            self.files.again_ns = Some(now.mono_ns + AGAIN_NS);
+            self.files.again_ns = Some(again_ns);
         }
         if is_log {
             log.file = None;
@@ -690,6 +711,12 @@ impl Control {
         match result {
             Ok(loaded) => {
                 self.files.loaded = loaded;
+                // What was loaded is no change.
+                self.count_changes();
+                self.files.loaded_by = self.files.counts;
+                if self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none()) {
+                    self.give(0..self.lane_count, &Order::ResetStats, None);
+                }
                 let seconds =
                     self.files.loading.as_ref().map_or(0, |it| now.mono_ns - it.began.mono_ns) / 1_000_000;
                 machine.note(&format!(

@@ -155,6 +155,27 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
 }
 
 #[test]
+fn what_is_half_loaded_is_not_saved() {
+    let mut world = World::with_files(2, &[("save", "1 1"), ("appendonly", "no")], Some(Source::Snapshot));
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "CONFIG SET appendonly yes"), "+OK\r\n");
+    world.machine.wants_end = true;
+    settle(&mut world);
+    assert_eq!(
+        (world.shutdown(), orders(&mut world)),
+        (Some(Shutdown::Drain), vec!["load Snapshot".to_owned(), "sync".to_owned()])
+    );
+
+    let mut world = World::with_files(2, &[("save", "1 1")], Some(Source::Snapshot));
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SHUTDOWN SAVE"), "");
+    assert_eq!(
+        (world.shutdown(), orders(&mut world)),
+        (Some(Shutdown::Drain), vec!["load Snapshot".to_owned()])
+    );
+}
+
+#[test]
 fn an_end_waits_for_the_snapshot_that_is_to_be_there() {
     let mut world = World::with_files(1, &[("save", "3600 1")], None);
     let client = world.connect();

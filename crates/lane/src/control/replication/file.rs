@@ -84,6 +84,6 @@ impl Control {
     pub(super) fn cut_file(&mut self, file: u64, why: &str, now: Now, machine: &mut impl Machine) {
         self.forget_file(file);
         machine.write_file(FileOrder::Abandon { file });
-        self.lose_file(file, why, now, machine);
+        self.lose_file(file, why, now.mono_ns, now, machine);
     }
 }
