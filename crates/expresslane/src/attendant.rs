@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Control, ControlSetup, Identity, Machine, Now, Shutdown, Signature};
+use lane::{Control, ControlSetup, Identity, Machine, Now, Outgoing, Shutdown, Signature};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
 
 use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::machine;
+use crate::outgoing::Connections;
 use crate::pin::{self, Cards};
 use crate::serve::STACK_SIZE;
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
@@ -32,7 +33,14 @@ pub(crate) fn start(
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
-    let machine = ThisMachine { memory_size, signatures, config, cards, files_beside };
+    let machine = ThisMachine {
+        memory_size,
+        signatures,
+        config,
+        cards,
+        files_beside,
+        outgoing: Connections::default(),
+    };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -90,6 +98,7 @@ struct ThisMachine {
     cards: Cards,
     /// Open files beside the clients'.
     files_beside: u64,
+    outgoing: Connections,
 }
 
 impl Machine for ThisMachine {
@@ -134,6 +143,10 @@ impl Machine for ThisMachine {
         machine::allow_files(wanted).map_err(|allowed| {
             usize::try_from(allowed.saturating_sub(self.files_beside)).unwrap_or(usize::MAX)
         })
+    }
+
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        Some(&mut self.outgoing)
     }
 
     fn warn(&mut self, line: &str) {

@@ -44,6 +44,8 @@ pub(super) struct View<'a> {
     /// How many scripts it knows, and their bytes.
     pub(super) scripts: (usize, usize),
     pub(super) replicas: Replicas,
+    /// Connections that MIGRATE has made.
+    pub(super) link_count: usize,
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -360,7 +362,7 @@ impl View<'_> {
             "pubsubshard_channels" self.sum(|census| census.name_counts[2]),
             "latest_fork_usec" 0,
             "total_forks" 0,
-            "migrate_cached_sockets" 0,
+            "migrate_cached_sockets" self.link_count,
             "slave_expires_tracked_keys" 0,
             "active_defrag_hits" 0,
             "active_defrag_misses" 0,

@@ -20,8 +20,10 @@ mod info;
 mod lanes;
 mod latency;
 mod memcached;
+mod migrate;
 mod monitors;
 mod namespaces;
+mod outgoing;
 mod pages;
 mod pubsub;
 mod queues;
@@ -50,7 +52,9 @@ use crate::replies::Content;
 use crate::{Now, Settings};
 use config::Config;
 use latency::Delays;
+use migrate::{Migrating, Migrations};
 use monitors::Monitor;
+pub use outgoing::{Outgoing, Reached};
 use queues::Learning;
 use replication::Replication;
 use scripts::Library;
@@ -94,6 +98,10 @@ pub trait Machine {
     fn warn(&mut self, line: &str);
     /// Writes a line to the log: something has happened as it should.
     fn note(&mut self, _line: &str) {}
+    /// Connections that the server begins itself; none on a machine that has no network.
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        None
+    }
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -172,6 +180,7 @@ pub struct Control {
     learning: Learning,
     library: Library,
     replication: Replication,
+    migrations: Migrations,
     bells: Vec<u16>,
 }
 
@@ -203,6 +212,8 @@ enum Begun {
     Ending,
     /// Who asks is answered later.
     Waits,
+    /// The same, when keys are at another server.
+    Migrates(Box<Migrating>),
     /// The client's lane has to.
     AtHome(Order),
     /// So have the lanes that the client sees: on a lane's own port that one alone.
@@ -241,6 +252,7 @@ impl Control {
             learning: Learning::since(now),
             library: Library::default(),
             replication: Replication::default(),
+            migrations: Migrations::default(),
             bells: Vec::new(),
         }
     }
@@ -256,6 +268,7 @@ impl Control {
         }
         self.learn_queues(now, machine);
         self.tend_replicas(now, machine);
+        self.tend_migrations(now, machine);
         // Orders reach a lane in the order in which they were given.
         let mut full = BTreeSet::new();
         for (lane, ticket, order) in std::mem::take(&mut self.unsent) {
@@ -290,7 +303,7 @@ impl Control {
 
     /// Whether no question is under way.
     pub fn is_idle(&self) -> bool {
-        self.gathers.is_empty() && self.unsent.is_empty()
+        self.gathers.is_empty() && self.unsent.is_empty() && self.migrations.is_idle()
     }
 
     fn peer(&mut self, lane: u16) -> &mut Peer {
@@ -366,17 +379,10 @@ impl Control {
                 return self.took(asker, &question, now);
             }
             Begun::Ending => return self.enders.push(asker),
-            Begun::Waits => {
-                let Asker { lane, client, slot, charge, is_exec } = asker;
-                if !is_exec {
-                    self.peer(lane).put_off(AnswerHead {
-                        target: client,
-                        slot,
-                        charge,
-                        kind: AnswerKind::Later,
-                    });
-                }
-                return;
+            Begun::Waits => return self.put_off(asker),
+            Begun::Migrates(migrating) => {
+                self.put_off(asker);
+                return self.admit_migrate(asker, question, *migrating, now);
             }
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
@@ -384,6 +390,14 @@ impl Control {
             Begun::InSight(order) => (0..self.lane_count, order),
         };
         self.give(lanes, &order, Some((asker, question)));
+    }
+
+    /// Who asks is answered later.
+    fn put_off(&mut self, asker: Asker) {
+        let Asker { lane, client, slot, charge, is_exec } = asker;
+        if !is_exec {
+            self.peer(lane).put_off(AnswerHead { target: client, slot, charge, kind: AnswerKind::Later });
+        }
     }
 
     /// Orders something of lanes, for somebody who has asked or for nobody; gives the ticket.
@@ -413,6 +427,16 @@ impl Control {
                 Report::Piece { sync, content, is_over } => {
                     self.gathers.remove(&head.target);
                     self.hear_piece(lane, sync, content, is_over);
+                    continue;
+                }
+                Report::Departing(found) => {
+                    self.gathers.remove(&head.target);
+                    self.hear_read(lane, head.target, found);
+                    continue;
+                }
+                Report::Departed { is_changed } => {
+                    self.gathers.remove(&head.target);
+                    self.hear_deleted(lane, head.target, is_changed);
                     continue;
                 }
                 report => report,

@@ -52,7 +52,7 @@ impl Control {
 
     /// The instant of the monotonic clock at which a turn is due, be there mail or not. `None`: none is.
     pub fn next_ns(&self) -> Option<u64> {
-        self.learns_ns().into_iter().chain(self.replication.next_ns()).min()
+        self.learns_ns().into_iter().chain(self.replication.next_ns()).chain(self.migrations.next_ns()).min()
     }
 
     /// When the machine is to be asked for its queues.

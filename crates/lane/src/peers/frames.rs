@@ -146,6 +146,8 @@ pub(crate) enum ControlKind {
     WaiterGone = 22,
     /// So many replicas have what a client waits for; the round is the place of its reply.
     Waited = 23,
+    /// The reply to a command that was put off; likewise.
+    Answered = 24,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -325,6 +327,7 @@ impl ControlHead {
                 21 => ControlKind::ReplicaGone,
                 22 => ControlKind::WaiterGone,
                 23 => ControlKind::Waited,
+                24 => ControlKind::Answered,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

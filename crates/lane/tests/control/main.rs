@@ -10,6 +10,7 @@ mod follower;
 mod following;
 mod holding;
 mod latency;
+mod migrate;
 mod monitor;
 mod multi;
 mod pause;

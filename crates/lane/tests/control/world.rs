@@ -4,13 +4,15 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Door, Identity, Lane, Machine, Meter, Now, Port, Queue, Settings, Setup,
-    Shutdown, Signature, mesh,
+    Board, Control, ControlSetup, Door, Identity, Lane, Machine, Meter, Now, Outgoing, Port, Queue, Settings,
+    Setup, Shutdown, Signature, mesh,
 };
 use net::mem::{self, Mem};
 use net::{Limits, Net};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, Ports, Slot};
+
+use super::migrate::Wires;
 
 /// Every look at it is a microsecond later than the one before, but for one that a test has chosen.
 #[derive(Default)]
@@ -53,6 +55,7 @@ pub(crate) struct MadeUp {
     pub(crate) queues_asked: usize,
     pub(crate) links_changed: bool,
     pub(crate) client_count_max: usize,
+    pub(crate) wires: Wires,
 }
 
 impl Default for MadeUp {
@@ -65,6 +68,7 @@ impl Default for MadeUp {
             queues_asked: 0,
             links_changed: false,
             client_count_max: usize::MAX,
+            wires: Wires::default(),
         }
     }
 }
@@ -92,6 +96,9 @@ impl Machine for MadeUp {
     }
     fn allow_clients(&mut self, count: usize) -> Result<(), usize> {
         if count <= self.client_count_max { Ok(()) } else { Err(self.client_count_max) }
+    }
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        Some(&mut self.wires)
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());
