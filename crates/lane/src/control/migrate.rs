@@ -321,6 +321,11 @@ impl Control {
                 link.received(&bytes);
                 self.hear_said(number, machine);
             }
+            Reached::Refused => {
+                // Redis finds that out when it writes, and says so.
+                link.open_in_vain();
+                self.end_link(number, machine);
+            }
             Reached::Ended => self.end_link(number, machine),
         }
     }
@@ -383,7 +388,7 @@ impl Control {
             () if link.is_writing() => "writing to target instance",
             () => "reading to target instance",
         };
-        course.lose_link(doing, may_retry && link.is_open());
+        course.lose_link(doing, may_retry && link.has_been_there());
     }
 
     fn end_idle_links(&mut self, now: Now, machine: &mut impl Machine) {

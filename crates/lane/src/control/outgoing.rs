@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// See the top of this file. No call blocks. Connections have the numbers that their user gives them, each once.
 pub trait Outgoing {
-    /// Begins a connection to a host, by name or address: [`Reached::Connected`] or [`Reached::Ended`] comes of it, the latter at
-    /// the latest when the time is over.
+    /// Begins a connection to a host, by name or address: [`Reached::Connected`], [`Reached::Refused`] or [`Reached::Ended`] comes of
+    /// it, the last at the latest when the time is over.
     fn dial(&mut self, link: u64, host: &str, port: u16, timeout: Duration);
     /// Sends bytes behind those before; [`Reached::Sent`] says how many of them have left.
     fn send(&mut self, link: u64, bytes: Vec<u8>);
@@ -24,6 +24,8 @@ pub enum Reached {
     Sent(usize),
     /// These have come.
     Received(Vec<u8>),
-    /// It could not be made, or is no more.
+    /// It could not be made: where the name leads nobody listens.
+    Refused,
+    /// It could not be made for another reason, or is no more.
     Ended,
 }

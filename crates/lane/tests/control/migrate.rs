@@ -178,12 +178,15 @@ fn a_place_that_is_none_cannot_be_connected_to() {
         it.wires().is_silent = true;
         assert_eq!(it.say("MIGRATE there 7000 k 0 5000"), "");
         assert_eq!(it.reached(1, Reached::Ended), refused);
+        assert_eq!(it.say("MIGRATE there 7000 k 0 5000"), "");
+        let told = "-IOERR error or timeout writing to target instance\r\n";
+        assert_eq!(it.reached(2, Reached::Refused), told, "Redis notices when it writes");
         // Nobody picks up.
         assert_eq!(it.say("MIGRATE there 7000 k 0 100"), "");
         assert_eq!(it.rounds(100), refused);
-        assert_eq!(it.wires().hung_up.last(), Some(&2));
+        assert_eq!(it.wires().hung_up.last(), Some(&3));
         assert_eq!(it.ask("GET k"), "$1\r\nv\r\n");
-        assert!(it.ask("INFO errorstats").contains("errorstat_IOERR:count=4\r\n"));
+        assert!(it.ask("INFO errorstats").contains("errorstat_IOERR:count=5\r\n"));
     });
 }
 

@@ -46,6 +46,7 @@ pub(super) struct Link {
     /// When somebody used it last.
     pub(super) used_ns: u64,
     is_open: bool,
+    is_in_vain: bool,
     /// The database that is selected there, as far as one knows.
     pub(super) db: Option<i64>,
     out: Content,
@@ -62,6 +63,7 @@ impl Link {
             user: None,
             used_ns: 0,
             is_open: false,
+            is_in_vain: false,
             db: None,
             out: Content::default(),
             under_way: 0,
@@ -90,6 +92,16 @@ impl Link {
 
     pub(super) fn open(&mut self) {
         self.is_open = true;
+    }
+
+    /// Nobody is there.
+    pub(super) fn open_in_vain(&mut self) {
+        (self.is_open, self.is_in_vain) = (true, true);
+    }
+
+    /// Somebody is, or was.
+    pub(super) fn has_been_there(&self) -> bool {
+        self.is_open && !self.is_in_vain
     }
 
     pub(super) fn is_open(&self) -> bool {
