@@ -133,7 +133,7 @@ impl Course {
     /// Takes up as many keys as may be under way.
     pub(super) fn take_up(&mut self) {
         let count_max = if self.link.is_some() { KEYS_MAX } else { KEYS_MAX_UNCONNECTED };
-        let mut size: usize = self.items.values().map(|item| item.size).sum();
+        let size: usize = self.items.values().map(|item| item.size).sum();
         while self.next < self.words.keys.end && self.items.len() < count_max && size < WINDOW_SIZE {
             let item = Item {
                 stage: Stage::Waits,
@@ -145,8 +145,6 @@ impl Course {
             };
             self.items.insert(self.next, item);
             self.next += 1;
-            // However long it turns out to be: one that is known to be long stands alone.
-            size += 1;
         }
     }
 

@@ -12,6 +12,7 @@ const TIMEOUT_MS_DEFAULT: u64 = 1000;
 /// Longer names of hosts are none.
 const HOST_SIZE_MAX: usize = 255;
 const SYNTAX: &str = "ERR syntax error";
+const PASSWORD_TOO_LONG: &str = "ERR user and password are not longer than 32768 bytes";
 const NOT_INTEGER: &str = "ERR value is not an integer or out of range";
 
 /// Where keys go. A connection is used again by those alone who go to the same place and say the same password.
@@ -71,7 +72,8 @@ impl Words {
                 if args.len() < secrets.end {
                     return Err(SYNTAX);
                 }
-                auth = secrets.map(|secret| args.flat(secret).to_vec()).collect();
+                let secrets = secrets.map(|secret| args.get(secret).flat().map(<[u8]>::to_vec));
+                auth = secrets.collect::<Option<_>>().ok_or(PASSWORD_TOO_LONG)?;
             }
             index += 1 + secret_count;
         }
@@ -121,7 +123,7 @@ mod tests {
         );
         let words =
             parse("migrate h 1  0 -1 replace COPY auth2 keys auth KEYS a copy").ok().expect("it is right");
-        assert!(words.copies && words.replaces && words.keys == (11..13));
+        assert!(words.copies && words.replaces && words.keys == (12..14));
         assert_eq!(words.timeout_ns, 1_000_000_000);
         assert_eq!(words.place.expect("a place").auth, [b"keys".to_vec(), b"auth".to_vec()]);
         assert!(parse("migrate h 1  0 0 keys").is_ok_and(|words| words.keys.is_empty()));
