@@ -163,7 +163,11 @@ fn what_is_not_there_is_no_reason_to_call() {
         assert_eq!(it.say("MIGRATE there 7000 k 0 5000 KEYS a"), refused);
         assert_eq!(it.say("MIGRATE there 7000 k 0 5000 NOSUCH"), "-ERR syntax error\r\n");
         assert_eq!(it.say("MIGRATE there 7000 k 0 soon"), "-ERR value is not an integer or out of range\r\n");
-        assert!(it.ask("INFO commandstats").contains("cmdstat_migrate:calls=6,"));
+        let long = "k".repeat(store::KEY_SIZE_MAX + 1);
+        let refused = "-ERR key is longer than 32768 bytes\r\n";
+        assert_eq!(it.say(&format!("MIGRATE there 7000 {long} 0 5000")), refused);
+        assert_eq!(it.say(&format!("MIGRATE there 7000  0 5000 KEYS a {long}")), refused);
+        assert!(it.ask("INFO commandstats").contains("cmdstat_migrate:calls=8,"));
     });
 }
 
