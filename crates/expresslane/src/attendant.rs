@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use lane::{Control, ControlSetup, FileNews, FileOrder, Identity, Machine, Now, Shutdown, Signature};
+use lane::{
+    Control, ControlSetup, FileNews, FileOrder, Identity, Machine, Now, Outgoing, Shutdown, Signature,
+};
 use net::Bell;
 use signal_hook::consts::SIGTERM;
 
@@ -16,6 +18,7 @@ use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::files::Desk;
 use crate::machine;
+use crate::outgoing::Connections;
 use crate::pin::{self, Cards};
 use crate::serve::STACK_SIZE;
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
@@ -36,7 +39,9 @@ pub(crate) fn start(
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
-    let machine = ThisMachine { memory_size, signatures, config, cards, files_beside, desk, ending };
+    let outgoing = Connections::default();
+    let machine =
+        ThisMachine { memory_size, signatures, config, cards, files_beside, desk, ending, outgoing };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -170,6 +175,7 @@ struct ThisMachine {
     files_beside: u64,
     desk: Desk,
     ending: Arc<Ending>,
+    outgoing: Connections,
 }
 
 impl Machine for ThisMachine {
@@ -214,6 +220,10 @@ impl Machine for ThisMachine {
         machine::allow_files(wanted).map_err(|allowed| {
             usize::try_from(allowed.saturating_sub(self.files_beside)).unwrap_or(usize::MAX)
         })
+    }
+
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        Some(&mut self.outgoing)
     }
 
     fn warn(&mut self, line: &str) {

@@ -10,6 +10,7 @@ mod heap;
 mod lanes;
 mod machine;
 mod numa;
+mod outgoing;
 mod paging;
 mod pin;
 mod plan;

@@ -15,8 +15,9 @@ use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size
 const THREADS_ALL_LANES: usize = 4;
 /// See [`THREADS_ALL_LANES`].
 const THREADS_KEPT: usize = 2;
-/// Open files beside the clients: standard streams, signals, the reserve, and what libraries hold for a moment.
-const FILES_BESIDE: u64 = 32;
+/// Open files beside the clients: standard streams, signals, the reserve, what libraries hold for a moment, and MIGRATE's 64
+/// connections.
+const FILES_BESIDE: u64 = 32 + 66;
 /// Open files of one lane beside its clients and its listeners: epoll or the ring, the bell, and two to spare.
 const FILES_PER_LANE: u64 = 4;
 

@@ -9,6 +9,7 @@ use wire::reply::Proto;
 
 use crate::Settings;
 use crate::client::{Announced, Client, Port, Traits};
+use crate::departure::{Departing, Departure};
 use crate::documents;
 use crate::histogram::Histogram;
 use crate::pubsub::{KIND_COUNT, Name, Query};
@@ -63,6 +64,12 @@ pub(crate) enum Order {
     EndSnapshot { sync: u64 },
     /// Tell nothing any more of what changes.
     EndFeed { epoch: u64 },
+    /// MIGRATE: read a key.
+    Read(Departure),
+    /// Delete it, unless it has changed since it was read.
+    Delete(Departure),
+    /// Nobody wants to know any more whether the key of this watch has changed.
+    Forget(u64),
 }
 
 /// From a lane to the control thread, one for each order.
@@ -86,6 +93,12 @@ pub(crate) enum Report {
         sync: u64,
         content: Content,
         is_over: bool,
+    },
+    /// What is at a key that is read; nothing if there is none.
+    Departing(Option<Departing>),
+    /// Whether a key had changed, and so was not deleted.
+    Departed {
+        is_changed: bool,
     },
     Done,
 }

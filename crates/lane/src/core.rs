@@ -339,7 +339,7 @@ impl Core {
         if command.writes() && db < self.space.database_count { part.told() } else { part }
     }
 
-    fn admit(&mut self, part: Part) {
+    pub(crate) fn admit(&mut self, part: Part) {
         let handle = self.parts.insert(part);
         self.admit_at(handle);
     }
@@ -379,8 +379,12 @@ impl Core {
                 self.tell_transaction(origin, PartAnswer::Results(results));
             }
             PartAfter::Ended { outcomes, grant } => {
-                self.parts.remove(handle);
+                let part = self.parts.remove(handle);
                 match origin {
+                    Origin::Control { ticket, charge } => {
+                        let watcher = part.and_then(|part| part.watcher());
+                        self.report_departure((ticket, charge), watcher, outcomes, grant);
+                    }
                     Origin::Transaction { .. } => {
                         let results = Results { outcomes, grant, ended: true };
                         self.tell_transaction(origin, PartAnswer::Results(results));

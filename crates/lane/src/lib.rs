@@ -15,6 +15,7 @@
 //! * `namespaces`: what is behind Redis' databases;
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
+//! * `departure`: a key that MIGRATE moves to another server;
 //! * `pubsub`: messages to whoever listens, `subscribe`, who begins to listen, `spread`, how they get them;
 //! * `pin`: to which lane a new connection belongs;
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
@@ -34,6 +35,7 @@ mod connection;
 mod control;
 mod core;
 mod couchbase;
+mod departure;
 mod dispatch;
 mod documents;
 mod feed;
@@ -82,8 +84,8 @@ pub use client::{Dialect, Door, Port};
 #[cfg(any(test, fuzzing))]
 pub use control::fuzz;
 pub use control::{
-    Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine, Pages, Share,
-    Shutdown, Signature, Source, ThreadShares,
+    Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine, Outgoing,
+    Pages, Reached, Share, Shutdown, Signature, Source, ThreadShares,
 };
 pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use peers::{Links, mesh, mesh_placed};

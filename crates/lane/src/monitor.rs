@@ -251,6 +251,14 @@ mod tests {
             words(&[b"hello", b"3", b"AUTH", b"user", b"secret", b"setname", b"me"]),
             r#" "hello" "3" "AUTH" "(redacted)" "(redacted)" "setname" "me""#
         );
+        let migrate =
+            |more: &[&[u8]]| words(&[&[&b"migrate"[..], b"h", b"1", b"auth", b"0", b"9"], more].concat());
+        let shown = r#" "migrate" "h" "1" "auth" "0" "9""#;
+        assert_eq!(migrate(&[b"AUTH", b"secret", b"copy"]), format!(r#"{shown} "AUTH" "(redacted)" "copy""#));
+        assert_eq!(
+            migrate(&[b"auth2", b"keys", b"secret", b"keys", b"auth", b"k"]),
+            format!(r#"{shown} "auth2" "(redacted)" "(redacted)" "keys" "auth" "k""#)
+        );
     }
 
     #[test]

@@ -130,7 +130,8 @@ impl Core {
     ) -> Flow {
         let args = input.args();
         let stray;
-        let refusal = if command.flags.has(Flag::NoMulti) {
+        // A transaction would hold its locks while it waits for another server.
+        let refusal = if command.flags.has(Flag::NoMulti) || command.id == Id::Migrate {
             "ERR Command not allowed inside a transaction"
         } else if self.space.room_for(command, &args, caller.client.db, &self.locks) == Made::Nothing {
             OOM

@@ -125,6 +125,19 @@ impl Lane {
                 }
                 Some(Report::Done)
             }
+            // The report comes when the key's lock has.
+            Order::Read(departure) => {
+                self.core.orders.pop_front();
+                return self.core.read_departing(ticket, charge, &departure);
+            }
+            Order::Delete(departure) => {
+                self.core.orders.pop_front();
+                return self.core.end_departing(ticket, charge, &departure);
+            }
+            Order::Forget(watch) => {
+                self.core.forget_departure(watch);
+                Some(Report::Done)
+            }
             Order::EndFeed { epoch } => {
                 self.core.space.end_feed(epoch);
                 Some(Report::Done)

@@ -228,6 +228,24 @@ impl Part {
         }
     }
 
+    /// A part of the control thread's: jobs that are done, one behind the other, as soon as the locks are there.
+    pub(crate) fn of_order(origin: Origin, names: Names, before: Vec<Job>, last: Job) -> Part {
+        let mut part = Part::of_command(origin, Port::Shared, Proto::Resp2, names, None, last);
+        before.into_iter().rev().for_each(|job| part.jobs.push_front(job));
+        part
+    }
+
+    /// The same, whose jobs come to nothing if what this watcher watches has changed.
+    pub(crate) fn unless_changed(mut self, watcher: WatcherId) -> Part {
+        self.watcher = Some(watcher);
+        self
+    }
+
+    /// See [`Part::unless_changed`].
+    pub(crate) fn watcher(&self) -> Option<WatcherId> {
+        self.watcher
+    }
+
     /// The same, for a command whose first step is done: how far it came, and its reply so far.
     pub(crate) fn begun(mut self, progress: Progress, content: Content) -> Part {
         self.begun = progress;
@@ -465,9 +483,9 @@ impl Part {
 
     /// A job that comes to nothing; a single command is told why.
     fn refuse(&mut self, job: Job, space: &mut Keyspace) {
-        if let (Work::Run { command, request, route, .. }, false) =
-            (&job.work, matches!(self.origin, Origin::Transaction { .. }))
-        {
+        // Transactions and the control thread learn it from the grant.
+        let is_told = matches!(self.origin, Origin::Transaction { .. } | Origin::Control { .. });
+        if let (Work::Run { command, request, route, .. }, false) = (&job.work, is_told) {
             let mut content = Content::default();
             let args = Args::Owned(request);
             let call = Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };

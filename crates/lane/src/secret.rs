@@ -9,6 +9,8 @@ pub(crate) const REDACTED: &[u8] = b"(redacted)";
 /// Of one command, asked about its words one by one from the first on.
 pub(crate) struct Secrets {
     id: Id,
+    /// Only keys follow.
+    is_through: bool,
     /// So many of the next words are passwords.
     left: usize,
 }
@@ -16,7 +18,7 @@ pub(crate) struct Secrets {
 impl Secrets {
     pub(crate) fn of(command: &Command, args: Args<'_>) -> Secrets {
         let left = if command.id == Id::Auth { args.len() } else { 0 };
-        Secrets { id: command.id, left }
+        Secrets { id: command.id, is_through: false, left }
     }
 
     /// Whether the next word is a password; it is the one at `index`.
@@ -29,6 +31,10 @@ impl Secrets {
         match self.id {
             // HELLO version AUTH user password: the two behind the word.
             Id::Hello if index > 1 && is(b"auth") => self.left = 2,
+            Id::Migrate if index < 6 || self.is_through => {}
+            Id::Migrate if is(b"auth") => self.left = 1,
+            Id::Migrate if is(b"auth2") => self.left = 2,
+            Id::Migrate => self.is_through = is(b"keys"),
             Id::ConfigSet if index > 1 && (is(b"requirepass") || is(b"masterauth")) => self.left = 1,
             _ => {}
         }

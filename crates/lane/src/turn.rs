@@ -464,16 +464,15 @@ impl Lane {
             let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
             let mut post = Post { clients, stirred, net };
             core.hear_answers(lane, &mut post);
-            let mut waited = Vec::new();
+            let mut answered = Vec::new();
             let is_through = core.hear_control(lane, &mut |told| match told {
                 Told::Handover(handover, dialect) => handovers.push((*handover, Some(dialect))),
                 Told::Inner(handover) => handovers.push((*handover, None)),
                 Told::Lines(client, lines) => post.show(client, &lines),
-                Told::Waited(client, slot, count) => waited.push((client, slot, count)),
+                Told::Answered(client, slot, content) => answered.push((client, slot, content)),
             });
-            for (client, slot, count) in waited {
-                let reply = format!(":{count}\r\n");
-                post.deliver(core, lane, client, std::iter::once((slot, Reply::Bytes(reply.as_bytes()))));
+            for (client, slot, content) in answered {
+                post.deliver(core, lane, client, std::iter::once((slot, Reply::Content(content))));
             }
             let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
             ask_count += served_count as u64;

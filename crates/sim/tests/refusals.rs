@@ -42,7 +42,9 @@ fn wrong_numbers_of_arguments() {
 fn a_key_may_have_a_length_and_no_more() {
     let mut talk = Talk::new(2);
     let too_long = vec![b'k'; store::KEY_SIZE_MAX + 1];
-    for command in all_commands().filter(|command| command.keys.first > 0 && command.id != Id::Watch) {
+    // Of MIGRATE the control thread says so, which is not here.
+    let is_other = |command: &&Command| matches!(command.id, Id::Watch | Id::Migrate);
+    for command in all_commands().filter(|command| command.keys.first > 0 && !is_other(command)) {
         let least = usize::from(command.arity.unsigned_abs()).max(usize::from(command.keys.first) + 1);
         let mut words = call(command, least);
         words[usize::from(command.keys.first)] = &too_long;

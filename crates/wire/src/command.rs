@@ -29,7 +29,7 @@ mod string;
 
 pub use entry::{Category, Combine, Command, Docs, Flag, Group, Scope, Set, Work};
 pub use id::Id;
-pub use keys::{Begin, Find, KeyPositions, KeySpec, Positions, Range, Unknown};
+pub use keys::{Begin, Find, KeyPositions, KeySpec, Positions, Range, Unknown, keys_of_migrate};
 pub use lookup::lookup;
 pub use refusal::{Refusal, resolve};
 

@@ -89,6 +89,7 @@ fn every_key_is_of_a_specification_that_exists() {
     assert_eq!(specs(b"lcs"), [0, 0]);
     assert_eq!(specs(b"copy"), [0, 1]);
     assert_eq!(specs(b"bitop"), [0, 1]);
+    assert_eq!(specs(b"migrate"), [0, 1]);
 }
 
 #[test]

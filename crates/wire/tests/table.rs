@@ -22,6 +22,9 @@ fn describe(command: &Command) -> String {
         (Begin::Index(index), Find::KeyNum { index: at, first, step }) => {
             format!("{} {index} keynum {at}:{first}:{step}", spec.flags)
         }
+        (Begin::Keyword(word, from), Find::Range { last, step, limit }) => {
+            format!("{} {word} {from} {last}:{step}:{limit}", spec.flags)
+        }
         other => panic!("not in the vectors: {other:?}"),
     });
     [
@@ -66,6 +69,8 @@ fn entries_are_whole() {
             Scope::Keys(_) => {
                 assert!(command.keys.first > 0 && !one_key, "{} has several keys", command.name)
             }
+            // The control thread asks the lanes for them.
+            Scope::Control if command.id == Id::Migrate => assert!(one_key),
             // Sharded channels stand where keys would.
             Scope::Pubsub => assert!(!command.key_specs.iter().any(KeySpec::names_keys)),
             _ => assert_eq!(command.keys.first, 0, "{} has no keys", command.name),
@@ -123,6 +128,10 @@ fn keys_stand_where_the_table_says() {
         ("WATCH a b", &[1, 2]),
         ("EVAL s 2 a b c", &[3, 4]),
         ("EVALSHA s 0 a", &[]),
+        ("MIGRATE h 1 k 0 9 COPY", &[3]),
+        ("MIGRATE h 1 keys 0 9 AUTH keys", &[3]),
+        ("MIGRATE h 1  0 9 AUTH keys KEYS a b", &[9, 10]),
+        ("MIGRATE h 1  0 9 auth2 keys keys keys a", &[10]),
         ("PING", &[]),
         ("KEYS a*", &[]),
     ] {

@@ -76,6 +76,7 @@ impl Control {
             Id::Debug => return self.begin_debug(asker, question, now, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Sync | Id::Psync => return self.begin_replica(asker, question, out),
+            Id::Migrate => return self.begin_migrate(question, out),
             Id::Wait => return self.begin_wait(asker, question, now, out),
             Id::Role => self.role(out),
             Id::Replicaof | Id::Slaveof => refuse_to_follow(args, out),
@@ -334,6 +335,7 @@ impl Control {
             scripts: self.library.size(),
             replicas: self.show_replicas(now),
             files: self.show_files(now),
+            link_count: self.migrations.link_count(),
         }
     }
 }

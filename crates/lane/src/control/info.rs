@@ -46,6 +46,8 @@ pub(super) struct View<'a> {
     pub(super) scripts: (usize, usize),
     pub(super) replicas: Replicas,
     pub(super) files: FilesShown,
+    /// Connections that MIGRATE has made.
+    pub(super) link_count: usize,
 }
 
 /// Something a second: the mean since INFO was last asked for, if that is not too short ago.
@@ -378,7 +380,7 @@ impl View<'_> {
             "pubsubshard_channels" self.sum(|census| census.name_counts[2]),
             "latest_fork_usec" 0,
             "total_forks" 0,
-            "migrate_cached_sockets" 0,
+            "migrate_cached_sockets" self.link_count,
             "slave_expires_tracked_keys" 0,
             "active_defrag_hits" 0,
             "active_defrag_misses" 0,

@@ -21,8 +21,10 @@ mod info;
 mod lanes;
 mod latency;
 mod memcached;
+mod migrate;
 mod monitors;
 mod namespaces;
+mod outgoing;
 mod pages;
 mod pubsub;
 mod queues;
@@ -53,7 +55,9 @@ use config::Config;
 use files::Files;
 pub use files::{FileKind, FileNews, FileOrder, Loaded, Source};
 use latency::Delays;
+use migrate::{Migrating, Migrations};
 use monitors::Monitor;
+pub use outgoing::{Outgoing, Reached};
 use queues::Learning;
 use replication::Replication;
 use scripts::Library;
@@ -109,6 +113,10 @@ pub trait Machine {
     }
     /// It can't: what is to be saved before can't be.
     fn refuse_end(&mut self) {}
+    /// Connections that the server begins itself; none on a machine that has no network.
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        None
+    }
     /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
@@ -191,6 +199,7 @@ pub struct Control {
     library: Library,
     replication: Replication,
     files: Files,
+    migrations: Migrations,
     bells: Vec<u16>,
 }
 
@@ -224,6 +233,8 @@ enum Begun {
     Kept,
     /// Who asks is answered later.
     Waits,
+    /// The same, when keys are at another server.
+    Migrates(Box<Migrating>),
     /// The client's lane has to.
     AtHome(Order),
     /// So have the lanes that the client sees: on a lane's own port that one alone.
@@ -264,6 +275,7 @@ impl Control {
             learning: Learning::since(now),
             library: Library::default(),
             replication: Replication::default(),
+            migrations: Migrations::default(),
             bells: Vec::new(),
         }
     }
@@ -280,6 +292,7 @@ impl Control {
         self.learn_queues(now, machine);
         self.tend_files(now, machine);
         self.tend_replicas(now, machine);
+        self.tend_migrations(now, machine);
         // Orders reach a lane in the order in which they were given.
         let mut full = BTreeSet::new();
         for (lane, ticket, order) in std::mem::take(&mut self.unsent) {
@@ -314,7 +327,7 @@ impl Control {
 
     /// Whether no question is under way.
     pub fn is_idle(&self) -> bool {
-        self.gathers.is_empty() && self.unsent.is_empty()
+        self.gathers.is_empty() && self.unsent.is_empty() && self.migrations.is_idle()
     }
 
     fn peer(&mut self, lane: u16) -> &mut Peer {
@@ -391,17 +404,10 @@ impl Control {
             }
             Begun::Ending => return self.enders.push(asker),
             Begun::Kept => return,
-            Begun::Waits => {
-                let Asker { lane, client, slot, charge, is_exec } = asker;
-                if !is_exec {
-                    self.peer(lane).put_off(AnswerHead {
-                        target: client,
-                        slot,
-                        charge,
-                        kind: AnswerKind::Later,
-                    });
-                }
-                return;
+            Begun::Waits => return self.put_off(asker),
+            Begun::Migrates(migrating) => {
+                self.put_off(asker);
+                return self.admit_migrate(asker, question, *migrating, now);
             }
             Begun::Everywhere(order) => (0..self.lane_count, order),
             Begun::AtHome(order) => (asker.lane..asker.lane + 1, order),
@@ -409,6 +415,14 @@ impl Control {
             Begun::InSight(order) => (0..self.lane_count, order),
         };
         self.give(lanes, &order, Some((asker, question)));
+    }
+
+    /// Who asks is answered later.
+    fn put_off(&mut self, asker: Asker) {
+        let Asker { lane, client, slot, charge, is_exec } = asker;
+        if !is_exec {
+            self.peer(lane).put_off(AnswerHead { target: client, slot, charge, kind: AnswerKind::Later });
+        }
     }
 
     /// Orders something of lanes, for somebody who has asked or for nobody; gives the ticket.
@@ -438,6 +452,16 @@ impl Control {
                 Report::Piece { sync, content, is_over } => {
                     self.gathers.remove(&head.target);
                     self.hear_piece(lane, sync, content, is_over);
+                    continue;
+                }
+                Report::Departing(found) => {
+                    self.gathers.remove(&head.target);
+                    self.hear_read(lane, head.target, found);
+                    continue;
+                }
+                Report::Departed { is_changed } => {
+                    self.gathers.remove(&head.target);
+                    self.hear_deleted(lane, head.target, is_changed);
                     continue;
                 }
                 report => report,

@@ -52,7 +52,9 @@ impl Control {
 
     /// The instant of the monotonic clock at which a turn is due, be there mail or not. `None`: none is.
     pub fn next_ns(&self) -> Option<u64> {
-        self.learns_ns().into_iter().chain(self.replication.next_ns()).chain(self.files.next_ns()).min()
+        let (replication, files, migrations) =
+            (self.replication.next_ns(), self.files.next_ns(), self.migrations.next_ns());
+        self.learns_ns().into_iter().chain(replication).chain(files).chain(migrations).min()
     }
 
     /// When the machine is to be asked for its queues.

@@ -39,8 +39,8 @@ pub(crate) enum Told {
     Inner(Box<net::Handover>),
     /// Lines for a client that monitors.
     Lines(u64, Arc<Vec<u8>>),
-    /// The reply to a client's WAIT, and its place.
-    Waited(u64, u32, u64),
+    /// The reply to a client's command that was put off, and its place.
+    Answered(u64, u32, Content),
 }
 
 /// The words of an ask.
@@ -163,7 +163,12 @@ impl Core {
                     take(Told::Lines(head.target, lines));
                 }
                 (ControlKind::Waited, Some(Parcel::Offset(count))) => {
-                    take(Told::Waited(head.target, head.round, *count));
+                    let mut content = Content::default();
+                    content.put(format!(":{count}\r\n").as_bytes());
+                    take(Told::Answered(head.target, head.round, content));
+                }
+                (ControlKind::Answered, Some(Parcel::Content(content))) => {
+                    take(Told::Answered(head.target, head.round, *content));
                 }
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });

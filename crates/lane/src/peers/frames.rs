@@ -148,6 +148,8 @@ pub(crate) enum ControlKind {
     Waited = 23,
     /// A connection of this program's own.
     Inner = 24,
+    /// The reply to a command that was put off; likewise.
+    Answered = 25,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -328,6 +330,7 @@ impl ControlHead {
                 22 => ControlKind::WaiterGone,
                 23 => ControlKind::Waited,
                 24 => ControlKind::Inner,
+                25 => ControlKind::Answered,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

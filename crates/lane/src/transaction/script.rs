@@ -624,7 +624,8 @@ fn resolve_call(
         }
         Err(_) => return Err(("ERR Unknown Redis command called from script", None)),
     };
-    if command.flags.has(Flag::Noscript) || command.is_container() {
+    // MIGRATE has no such flag in Redis, and here no lock waits for another server.
+    if command.flags.has(Flag::Noscript) || command.is_container() || command.id == Id::Migrate {
         return Err(("ERR This Redis command is not allowed from script", Some(command)));
     }
     if is_read_only && (command.writes() || publishes(command)) {

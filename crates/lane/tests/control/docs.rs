@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 39] = [
+const REFUSED: [&str; 46] = [
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",
@@ -155,6 +155,14 @@ const REFUSED: [&str; 39] = [
     "bgsave SCHEDULE",
     "save",
     "shutdown SAVE",
+    // The other server says nothing, and a key stands where none may.
+    "migrate word 1 word 1 1",
+    "migrate word 1 word 1 1 AUTH word",
+    "migrate word 1 word 1 1 AUTH2 word word",
+    "migrate word 1 word 1 1 COPY",
+    "migrate word 1 word 1 1 REPLACE",
+    "migrate word 1 word 1 1 KEYS word",
+    "migrate word 1 word 1 1 KEYS word word",
     // The key is there, and the word is no number.
     "restore word word word",
     "restore word word word REPLACE",

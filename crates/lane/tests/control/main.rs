@@ -12,6 +12,7 @@ mod follower;
 mod following;
 mod holding;
 mod latency;
+mod migrate;
 mod monitor;
 mod multi;
 mod pause;

@@ -5,13 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Door, FileNews, FileOrder, Identity, Lane, Machine, Meter, Now, Port,
-    Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
+    Board, Control, ControlSetup, Door, FileNews, FileOrder, Identity, Lane, Machine, Meter, Now, Outgoing,
+    Port, Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
 };
 use net::mem::{self, Mem};
 use net::{Limits, Net};
 use store::{Config, Recency, Region, Shard};
 use wire::route::{PartitionMap, Ports, Slot};
+
+use super::migrate::Wires;
 
 /// Every look at it is a microsecond later than the one before, but for one that a test has chosen.
 #[derive(Default)]
@@ -60,6 +62,7 @@ pub(crate) struct MadeUp {
     /// Somebody asks the process to end, and was told that it can't.
     pub(crate) wants_end: bool,
     pub(crate) is_end_refused: bool,
+    pub(crate) wires: Wires,
 }
 
 impl Default for MadeUp {
@@ -76,6 +79,7 @@ impl Default for MadeUp {
             news: VecDeque::new(),
             wants_end: false,
             is_end_refused: false,
+            wires: Wires::default(),
         }
     }
 }
@@ -103,6 +107,9 @@ impl Machine for MadeUp {
     }
     fn allow_clients(&mut self, count: usize) -> Result<(), usize> {
         if count <= self.client_count_max { Ok(()) } else { Err(self.client_count_max) }
+    }
+    fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
+        Some(&mut self.wires)
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());

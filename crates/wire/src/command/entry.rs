@@ -280,7 +280,10 @@ impl Command {
 
     /// The positions of the keys in a call with these arguments. The arity is checked before.
     pub fn key_positions<'a>(&self, args: Args<'a>) -> Result<KeyPositions<'a>, Unknown> {
-        KeyPositions::new(self.key_specs, args)
+        match self.id {
+            Id::Migrate => KeyPositions::of_migrate(args),
+            _ => KeyPositions::new(self.key_specs, args),
+        }
     }
 
     /// Does it change data?

@@ -5,7 +5,7 @@ use super::Command;
 use super::Scope::{AllLanes, Connection, Control, Key, Keys, Partition};
 use super::Work::{Constant, Sliced};
 use super::entry::entries;
-use super::keys::{at, range};
+use super::keys::{at, behind, range};
 
 pub(super) const GENERIC: &[Command] = entries! { Generic:
     Copy "copy" -3 since "6.2.0" [Write Denyoom] [Keyspace]
@@ -40,6 +40,13 @@ pub(super) const GENERIC: &[Command] = entries! { Generic:
         [] AllLanes(Concat), Sliced, ["request_policy:all_shards", "nondeterministic_output_order"]
         "O(N) for N keys in the database" "The keys that match a pattern"
         "pattern"
+    Migrate "migrate" -6 since "2.6.0" [Write MovableKeys] [Keyspace Dangerous]
+        [at(3, "RW access delete"), behind("KEYS", -2, "RW access delete incomplete")]
+        Control, Constant, ["nondeterministic_output"]
+        "O(N) for N bytes of the values, which go over the network" "Moves keys to another server"
+        "host port:integer <key-selector: key | \"\"> destination-db timeout [COPY] [REPLACE] \
+         [authentication: AUTH auth=password | AUTH2 <auth2: username password>] [KEYS keys=key ...]"
+        [since "3.0.0" "`COPY` and `REPLACE`", since "3.0.6" "`KEYS`", since "4.0.7" "`AUTH`", since "6.0.0" "`AUTH2`"]
     Move "move" 3 since "1.0.0" [Write Fast] [Keyspace] [at(1, "RW access update")] Key, Constant, []
         "O(1)" "Moves a key to another database"
         "key db"

@@ -36,7 +36,7 @@ ids! {
     Bitcount Bitfield BitfieldRo Bitop Bitpos Getbit Setbit
 
     // Generic
-    Copy Del Dump Exists Expire Expireat Expiretime Keys Move Object ObjectEncoding ObjectFreq ObjectHelp
+    Copy Del Dump Exists Expire Expireat Expiretime Keys Migrate Move Object ObjectEncoding ObjectFreq ObjectHelp
     ObjectIdletime ObjectRefcount Persist Pexpire Pexpireat Pexpiretime Pttl Randomkey Rename Renamenx
     Restore Scan Touch Ttl Type Unlink Wait
 

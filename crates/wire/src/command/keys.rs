@@ -84,6 +84,12 @@ pub(super) const fn counted(index: u8, flags: &'static str) -> KeySpec {
     KeySpec { begin: Begin::Index(index), find, flags, notes: "" }
 }
 
+/// Keys from behind a word to the end; the search for it starts at argument `from`, or from the end if negative.
+pub(super) const fn behind(word: &'static str, from: i8, flags: &'static str) -> KeySpec {
+    let find = Find::Range { last: -1, step: 1, limit: 0 };
+    KeySpec { begin: Begin::Keyword(word, from), find, flags, notes: "" }
+}
+
 impl KeySpec {
     /// The same with a remark.
     pub const fn notes(mut self, notes: &'static str) -> KeySpec {
@@ -200,6 +206,16 @@ impl<'a> KeyPositions<'a> {
         Ok(KeyPositions { specs: specs.iter(), args, current: Positions::NONE, flags: "" })
     }
 
+    /// MIGRATE's, of which its specifications say too much: without an empty word where one key would be there are none
+    /// behind `KEYS`, and with it that is no key. A password may be such a word, too (`migrateGetKeys` of Redis).
+    pub(super) fn of_migrate(args: Args<'a>) -> Result<KeyPositions<'a>, Unknown> {
+        let positions = match keys_of_migrate(args.len(), |index| args.get(index)) {
+            Some(keys) if !keys.is_empty() => Positions { next: keys.start, end: keys.end, step: 1 },
+            _ => return Err(Unknown),
+        };
+        Ok(KeyPositions { specs: [].iter(), args, current: positions, flags: "RW access delete" })
+    }
+
     /// What happens to the key that came last.
     pub fn flags(&self) -> &'static str {
         self.flags
@@ -219,6 +235,25 @@ impl Iterator for KeyPositions<'_> {
             self.current = spec.positions(&self.args).unwrap_or(Positions::NONE);
         }
     }
+}
+
+/// The arguments of a MIGRATE that are keys, of so many; none if it has `KEYS` and a key before.
+pub fn keys_of_migrate<'a>(count: usize, arg: impl Fn(usize) -> &'a [u8]) -> Option<std::ops::Range<usize>> {
+    let mut index = 6;
+    while index < count {
+        let is = |word: &[u8]| arg(index).eq_ignore_ascii_case(word);
+        if is(b"keys") {
+            return arg(3).is_empty().then_some(index + 1..count);
+        }
+        index += if is(b"auth2") {
+            3
+        } else if is(b"auth") {
+            2
+        } else {
+            1
+        };
+    }
+    Some(3..4)
 }
 
 /// The old form of some specifications (`populateCommandLegacyRangeSpec` of Redis): plain ranges that follow one another.

@@ -5,6 +5,7 @@
 //! increment:double the same, of another type
 //! addr=ip:port     the same, shown as something else
 //! NX               a word to be written as it is
+//! ""               nothing, as a word of its own
 //! EX seconds       that word and an argument behind it
 //! [ … ]            need not be there
 //! < … >            belongs together
@@ -83,7 +84,7 @@ impl Kind {
     /// Of an argument whose type is not written.
     fn of(name: &str) -> Kind {
         match name {
-            "key" | "key1" | "key2" | "newkey" | "source" | "destination" | "destkey" => Kind::Key,
+            "key" | "key1" | "key2" | "keys" | "newkey" | "source" | "destination" | "destkey" => Kind::Key,
             "pattern" => Kind::Pattern,
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
             "bit" | "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db" | "end"
@@ -136,6 +137,7 @@ fn argument<'a>(words: &mut Peekable<impl Iterator<Item = &'a str>>) -> Result<A
     let mut argument = match words.next().unwrap_or_default() {
         "[" => Argument { optional: true, ..group(words, "]")? },
         "<" => group(words, ">")?,
+        "\"\"" => Argument { token: Some("\"\""), ..plain("empty-string", Kind::PureToken) },
         token if is_token(token) => match words.peek() {
             Some(next) if is_value(next) => match self::argument(words)? {
                 value if value.token.is_none() => Argument { token: Some(token), ..value },
@@ -204,7 +206,7 @@ fn plain<'a>(name: &str, kind: Kind) -> Argument<'a> {
 }
 
 fn is_token(word: &str) -> bool {
-    word.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'-'))
+    word.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'-'))
 }
 
 /// May it stand behind a token, as its value?

@@ -73,7 +73,7 @@ impl Page<'_> {
 
     fn argument(&mut self, out: &mut impl Put, argument: &Argument<'_>, outer: Option<&str>) {
         let holds_others = !argument.inside.is_empty();
-        let key_spec = (argument.kind == Kind::Key).then(|| self.key_spec());
+        let key_spec = (argument.kind == Kind::Key).then(|| self.key_spec(argument.token));
         let since = since(self.command.docs, argument).filter(|since| outer != Some(since));
         let flags = [
             ("optional", argument.optional),
@@ -113,9 +113,14 @@ impl Page<'_> {
         }
     }
 
-    /// Index of the specification of the key that stands at `place`: the last one that begins there or before.
-    fn key_spec(&self) -> i64 {
-        let begins = |spec: &KeySpec| matches!(spec.begin, Begin::Index(index) if index <= self.place);
+    /// Index of the specification of the key that stands at `place`: the one that begins with the word before it, or the last one
+    /// that begins there or before.
+    fn key_spec(&self, token: Option<&str>) -> i64 {
+        let begins = |spec: &KeySpec| match spec.begin {
+            Begin::Index(index) => index <= self.place,
+            Begin::Keyword(word, _) => token == Some(word),
+            Begin::Unknown => false,
+        };
         let index = self.command.key_specs.iter().rposition(begins).expect("a key has a specification");
         i64::try_from(index).expect("specifications are few")
     }
