@@ -20,6 +20,7 @@ mod replicas;
 mod scripts;
 mod seen;
 mod tally;
+mod tracking;
 mod world;
 
 use lane::Shutdown;
