@@ -284,6 +284,9 @@ pub(crate) struct ServeSettings {
     /// Close clients that have been idle for so many seconds; 0 never
     #[arg(long, help_heading = "Clients", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, u32::MAX))]
     pub(crate) timeout: u32,
+    /// Most keys, over all lanes, of which is remembered which clients have read them (CLIENT TRACKING); 0 is no limit
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 1_000_000, value_parser = whole::<u64>(0, i64::MAX.cast_unsigned()))]
+    pub(crate) tracking_table_max_keys: u64,
     /// Numbered databases
     #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 16, value_parser = whole::<u16>(1, DATABASES_MAX))]
     pub(crate) databases: u16,

@@ -20,6 +20,7 @@ use crate::scripts::ScriptOrder;
 use crate::stats::{Stats, Traffic};
 use crate::tally::Tally;
 use crate::timing::{Stall, Times};
+use crate::tracking::{Shown, Track, Tracking, Wishes};
 
 /// From the control thread to a lane.
 #[derive(Clone)]
@@ -70,6 +71,10 @@ pub(crate) enum Order {
     Delete(Departure),
     /// Nobody wants to know any more whether the key of this watch has changed.
     Forget(u64),
+    /// A client of the lane says CLIENT TRACKING.
+    Track(Arc<Track>),
+    /// Of which keys clients of a lane want to know.
+    Wishes { lane: u16, wishes: Arc<Wishes> },
 }
 
 /// From a lane to the control thread, one for each order.
@@ -100,6 +105,8 @@ pub(crate) enum Report {
     Departed {
         is_changed: bool,
     },
+    /// What CLIENT TRACKING has come to.
+    Tracking(Tracking),
     Done,
 }
 
@@ -181,6 +188,10 @@ impl Pause {
 #[derive(Clone)]
 pub(crate) struct Portrait {
     pub(crate) id: u64,
+    /// Its name on its lane; 0 unless that was asked.
+    pub(crate) handle: u64,
+    /// If it tracks keys, and if its lane was asked.
+    pub(crate) tracking: Option<Shown>,
     pub(crate) lane: u16,
     pub(crate) port: Port,
     pub(crate) peer: Address,
@@ -221,6 +232,8 @@ impl Portrait {
     pub(crate) fn of(client: &Client, lane: u16, (unread, unsent): (usize, usize)) -> Portrait {
         Portrait {
             id: client.id,
+            handle: 0,
+            tracking: None,
             lane,
             port: client.port,
             peer: client.peer,

@@ -153,6 +153,8 @@ pub(crate) struct Client {
     pub(crate) is_lagging: bool,
     /// It has subscribed to something.
     pub(crate) is_subscribed: bool,
+    /// It has said CLIENT TRACKING ON.
+    pub(crate) is_tracking: bool,
     /// Messages wait behind the reply of the command under way, which subscribes to something.
     pub(crate) holds_messages: bool,
     /// It sends nothing more; it is closed when it has all its replies.
@@ -340,6 +342,7 @@ impl Client {
             is_lagging: false,
             weighed: 0,
             is_subscribed: false,
+            is_tracking: false,
             holds_messages: false,
             has_ended: false,
             is_leaving: false,

@@ -15,6 +15,7 @@ use crate::records;
 use crate::replica;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args};
+use crate::tracking::Shown;
 use crate::{Now, Settings};
 use wire::glob::{self, Case};
 use wire::resp::ArgRanges;
@@ -54,6 +55,8 @@ pub(crate) struct Around<'a> {
     pub(crate) now: Now,
     /// Where the client connected to.
     pub(crate) local: Address,
+    /// If the client tracks keys.
+    pub(crate) tracking: Option<Shown>,
 }
 
 /// Runs a command of a client. Arity is checked.
@@ -99,6 +102,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         Id::ClientInfo => {
             let mut portrait = Portrait::of(client, around.lane, (0, 0));
             portrait.last = Some(call.command);
+            portrait.tracking = around.tracking;
             portrait.input_size = clients::frame_size(args);
             let line = clients::line(&portrait, around.now.mono_ns);
             reply::verbatim(sink, client.proto, b"txt", line.as_bytes());

@@ -22,7 +22,7 @@ use crate::locks::{LockName, Locks, Mode};
 use crate::monitor::Monitoring;
 use crate::part::{After as PartAfter, Job, NAMES_PER_STEP, Names, Origin, Outcome, Part, Work};
 use crate::pause::Held;
-use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Peer};
+use crate::peers::{AnswerHead, AnswerKind, AskKind, ControlHead, ControlKind, Peer};
 use crate::pubsub::PubSub;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -30,6 +30,7 @@ use crate::room::{self, Made, growth};
 use crate::slab::{Handle, Slab};
 use crate::stats::Stats;
 use crate::timing::{StretchKind, Timing};
+use crate::tracking::{By, Trackers};
 use crate::transaction::{Go, PartAnswer, Prepare, Results, Transaction, key_range};
 use crate::turn::Meter;
 use crate::watch::WatcherId;
@@ -95,6 +96,8 @@ pub(crate) struct Pending {
     pub(crate) command: &'static Command,
     pub(crate) request: Request,
     pub(crate) route: Option<Route>,
+    /// On behalf of whom it runs, if that is a client that tracks keys.
+    pub(crate) by: Option<By>,
 }
 
 /// See the top of this file.
@@ -140,6 +143,9 @@ pub(crate) struct Core {
     pub(crate) expires_actively: bool,
     pub(crate) monitoring: Monitoring,
     pub(crate) pubsub: PubSub,
+    pub(crate) tracking: Trackers,
+    /// How the command at hand is asked for of another lane, and what that is to know of its client, which may track keys.
+    pub(crate) asks_as: (AskKind, u8),
     /// What the clients hold, apart from what the net keeps for them.
     pub(crate) clients_size: u64,
     /// Clients that have not said the password, in the order in which they came, and since when. Those that have said it
@@ -196,6 +202,8 @@ impl Core {
             orders: VecDeque::new(),
             monitoring: Monitoring::default(),
             pubsub: PubSub::default(),
+            tracking: Trackers::default(),
+            asks_as: (AskKind::Inline, 0),
             clients_size: 0,
             strangers: VecDeque::new(),
             asks_for_queues: false,
@@ -221,6 +229,13 @@ impl Core {
             || !self.orders.is_empty()
             || self.held.are_released()
             || self.pubsub.has_work()
+            || self.tracks()
+    }
+
+    /// Whether something is to be done for clients that track keys.
+    #[inline]
+    pub(crate) fn tracks(&self) -> bool {
+        self.tracking.has_work() || self.space.tracked.has_work()
     }
 
     /// Nothing is under way: no part, no transaction, no lock.
@@ -239,6 +254,7 @@ impl Core {
         assert!(self.deliveries.is_empty() && self.untold.is_empty(), "everything was delivered and told");
         assert!(self.space.watches.is_empty(), "nobody watches who has gone");
         self.pubsub.audit();
+        assert!(self.tracking.count() == 0, "nobody tracks keys who has gone");
         for peer in self.peers.iter().flatten() {
             peer.audit();
         }
@@ -322,7 +338,7 @@ impl Core {
     }
 
     fn pending_part(&mut self, pending: Pending) -> Part {
-        let Pending { origin, port, proto, db, command, request, route } = pending;
+        let Pending { origin, port, proto, db, command, request, route, by } = pending;
         let mut names = Names::default();
         let mode = mode_of(command);
         let args = Args::Owned(&request);
@@ -335,7 +351,7 @@ impl Core {
         }
         let growth = growth(command, &args);
         let job = Job { command: 0, db, work: Work::Run { command, request, route, is_inner: false } };
-        let part = Part::of_command(origin, port, proto, names, growth, job);
+        let part = Part::of_command(origin, port, proto, names, growth, job).on_behalf_of(by);
         if command.writes() && db < self.space.database_count { part.told() } else { part }
     }
 
@@ -557,7 +573,17 @@ impl Core {
     /// The counters, with what is counted elsewhere.
     pub(crate) fn stats_now(&self) -> Stats {
         let keys = self.settings.databases().map(|db| self.space.shard.count(db)).sum();
-        Stats { keys, changes: self.space.shard.change_count(), ..self.stats }
+        let [tracked_keys, tracked_items, tracked_prefixes] =
+            self.space.tracked.counts().map(|count| count as u64);
+        Stats {
+            keys,
+            changes: self.space.shard.change_count(),
+            tracking_clients: self.tracking.count() as u64,
+            tracked_keys,
+            tracked_items,
+            tracked_prefixes,
+            ..self.stats
+        }
     }
 }
 

@@ -144,8 +144,10 @@ impl Core {
         if caller.client.dialect == Dialect::Aerospike {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
-        let is_apart = caller.client.hush != Hush::Heard || caller.client.is_subscribed;
-        let flow = if is_apart || self.is_overseen {
+        // One test for all of them.
+        let Client { hush, is_subscribed, is_tracking, .. } = *caller.client;
+        let is_apart = (hush != Hush::Heard) | is_subscribed | is_tracking | self.is_overseen;
+        let flow = if is_apart {
             self.dispatch_overseen(caller, resolved, input)
         } else {
             self.dispatch_heard(caller, resolved, input)
@@ -333,6 +335,7 @@ impl Core {
             command,
             route,
             request: input.take_request(),
+            by: self.space.by,
         };
         match ran {
             Ran::Begun(progress) => self.go_on(pending, progress, Content::default()),
@@ -365,6 +368,7 @@ impl Core {
         }
         let size = args.size();
         let answer = answer_size(command.id);
+        let (kind, tracked) = self.asks_as;
         let peer = self.peer(owner);
         let charge = peer.charge(answer);
         if caller.client.replies.slot_count() >= SLOTS_MAX || !peer.can_ask(args.len(), size, charge) {
@@ -377,8 +381,8 @@ impl Core {
             db: caller.client.db,
             id: u16::from(command.id as u8),
             key_slot: slot.number(),
-            proto: if caller.client.proto == Proto::Resp3 { 3 } else { 2 },
-            kind: AskKind::Inline,
+            proto: if caller.client.proto == Proto::Resp3 { 3 } else { 2 } | tracked,
+            kind,
         };
         match input {
             Input::Owned(request) => peer.ask_owned(head, std::mem::take(request)),
@@ -532,7 +536,8 @@ impl Core {
         }
         let (client, slot) = (caller.handle.to_bits(), caller.client.replies.open());
         let origin = Origin::Ask { lane: self.id, client, slot, charge };
-        let transaction = script_of(caller, origin, command, input);
+        let mut transaction = script_of(caller, origin, command, input);
+        transaction.by = self.space.by;
         let (id, kind) = (u16::from(command.id as u8), AskKind::Transaction);
         let head = AskHead { client, slot, charge, db: 0, id, key_slot: 0, proto: 0, kind };
         self.peer(owner).send(head, transaction);
@@ -549,6 +554,9 @@ impl Core {
         match command.id {
             Id::DocumentNode => return self.answer_node(caller, input.args()),
             Id::PageGet => return self.answer_page(caller, input),
+            Id::ClientCaching | Id::ClientGetredir | Id::ClientTrackinginfo => {
+                return self.answer_tracking(caller, command, input.args());
+            }
             _ => {}
         }
         let args = input.args();
@@ -571,6 +579,7 @@ impl Core {
             lane: self.id,
             now: Now { unix_ms: self.told_ms(), ..self.space.now },
             local: caller.client.local,
+            tracking: self.tracking.shown(caller.handle.to_bits()),
         };
         let was_authenticated = caller.client.is_authenticated;
         let wish = if command.id == Id::RecordInfo {
@@ -607,6 +616,7 @@ impl Core {
                 self.forget_watch(caller.client, caller.handle);
                 self.end_monitor(caller.client, caller.handle);
                 self.end_subscriptions(caller.client, caller.handle);
+                self.end_tracking(caller.client, caller.handle);
                 Flow::Next
             }
         }
@@ -618,6 +628,7 @@ impl Core {
         self.end_monitor(&mut client, handle);
         self.end_replica(&mut client, handle);
         self.end_subscriptions(&mut client, handle);
+        self.end_tracking(&mut client, handle);
         self.let_go(&mut client);
         if let Some(multi) = client.multi.take() {
             self.forget_queue(*multi);

@@ -389,12 +389,29 @@ impl Keyspace {
 
     /// Tells replicas of keys that have gone without a command.
     pub(crate) fn feed_gone(&mut self) {
-        let (Some(feed), database_count) = (self.feed.as_mut(), self.database_count) else { return };
+        if self.feed.is_some() {
+            self.hear_gone();
+        }
+    }
+
+    /// The same, and clients that track them.
+    pub(crate) fn hear_gone(&mut self) {
+        let mut feed = self.feed.as_deref_mut().filter(|feed| !feed.is_over);
         for (db, key) in self.shard.gone() {
-            if db < database_count {
-                feed.add_gone(db, &key);
+            if db < self.database_count {
+                if let Some(feed) = &mut feed {
+                    feed.add_gone(db, &key);
+                }
+                if self.tracked.is_on() {
+                    self.tracked.note(&key, None);
+                }
             }
         }
+    }
+
+    /// Whether replicas want to know what changes.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| !feed.is_over)
     }
 
     /// Somebody gets locks: what was changed before has a lower number than what comes of that.
@@ -555,7 +572,7 @@ impl Keyspace {
                 ready = last.ready;
             }
             self.feed = Some(Box::new(Feed::new(Arc::clone(self.room.board()), epoch, ready)));
-            self.shard.follow(true);
+            self.listen_to_all();
         }
         self.shard.begin_snapshot();
         self.snapshot = Some(Snapshot::new(sync));
@@ -568,7 +585,7 @@ impl Keyspace {
     pub(crate) fn end_feed(&mut self, epoch: u64) {
         if let Some(feed) = self.feed.as_mut().filter(|feed| feed.epoch == epoch && !feed.is_over) {
             feed.end();
-            self.shard.follow(false);
+            self.listen_to_all();
         }
     }
 
@@ -592,7 +609,6 @@ impl Core {
             // alone.
             if feed.is_torn || feed.ready_size > WAITING_SIZE_MAX {
                 feed.end();
-                self.space.shard.follow(false);
                 let (epoch, number) = (feed.epoch, feed.board.fresh_record());
                 feed.ready.push_front(Record { epoch, number, is_broken: true, ..Record::default() });
             }
@@ -611,5 +627,6 @@ impl Core {
             }
         }
         self.space.feed = (!feed.is_over || !feed.ready.is_empty()).then_some(feed);
+        self.space.listen_to_all();
     }
 }

@@ -25,6 +25,7 @@ use crate::scripts::Scripts;
 use crate::sets::Sets;
 use crate::snapshot::Snapshot;
 use crate::tally::Tally;
+use crate::tracking::{By, Tracked};
 use crate::watch::{Round, WatchName, WatcherId, Watches};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
@@ -51,6 +52,11 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Keyspace {
     pub(crate) shard: Shard,
     pub(crate) watches: Watches,
+    /// Replicas are told what changes, or clients of keys that do.
+    pub(crate) is_heard: bool,
+    pub(crate) tracked: Tracked,
+    /// On behalf of whom a command runs, if that is a client that tracks keys.
+    pub(crate) by: Option<By>,
     /// Requests too heavy to be dropped in one go.
     graves: VecDeque<Request>,
     /// Their pages.
@@ -128,6 +134,9 @@ impl Keyspace {
         Keyspace {
             shard,
             watches: Watches::default(),
+            is_heard: false,
+            tracked: Tracked::default(),
+            by: None,
             graves: VecDeque::new(),
             grave_pages: 0,
             queue_graves: VecDeque::new(),
@@ -250,8 +259,7 @@ impl Keyspace {
     /// The one way in which data changes. `Err` when there is no memory left: nothing has changed.
     #[inline(always)]
     pub(crate) fn commit(&mut self, effect: Effect<'_>) -> Result<bool, store::Full> {
-        let outcome =
-            if self.feed.is_some() { self.commit_fed(effect)? } else { self.shard.commit(effect)? };
+        let outcome = if self.is_heard { self.commit_heard(effect)? } else { self.shard.commit(effect)? };
         if !self.watches.is_empty() {
             self.tell_watchers();
         }

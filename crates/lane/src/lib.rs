@@ -75,6 +75,7 @@ mod snapshot;
 mod stats;
 mod tally;
 mod timing;
+mod tracking;
 mod transaction;
 mod turn;
 mod watch;
@@ -165,6 +166,8 @@ pub struct Settings {
     pub compresses_dumps: bool,
     /// `script-memory-limit`, bytes that scripts may hold on each lane.
     pub script_memory_max: usize,
+    /// `tracking-table-max-keys` of all lanes together; 0 is no limit.
+    pub tracked_count_max: usize,
     /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
     pub timeout_s: u64,
     /// `maxclients` over all lanes; one more is told so and closed.
@@ -231,6 +234,7 @@ impl Default for Settings {
             is_loading: false,
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
+            tracked_count_max: 1_000_000,
             timeout_s: 0,
             client_count_max: 10_000,
             doors: vec![Door::SHARED],

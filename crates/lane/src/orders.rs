@@ -84,6 +84,8 @@ impl Lane {
                 self.core.space.bulk_size_max = settings.bulk_size_max;
                 self.core.space.writes_refused = settings.writes_refused;
                 self.core.space.dumping.compresses = settings.compresses_dumps;
+                let lane_count = self.core.lane_count;
+                self.core.space.tracked.set_key_count_max(settings.tracked_count_max, lane_count);
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 if self.core.settings.is_loading != settings.is_loading {
@@ -136,6 +138,11 @@ impl Lane {
             }
             Order::Forget(watch) => {
                 self.core.forget_departure(watch);
+                Some(Report::Done)
+            }
+            Order::Track(track) => Some(Report::Tracking(self.core.track(&track, &mut self.clients))),
+            Order::Wishes { lane, wishes } => {
+                self.core.space.set_wishes(lane, &wishes);
                 Some(Report::Done)
             }
             Order::EndFeed { epoch } => {
@@ -213,10 +220,12 @@ impl Lane {
         let now_ns = self.core.space.now.mono_ns;
         let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
         for place in self.obeying.at..end {
-            let Some((_, client)) = self.clients.at(place) else { continue };
+            let Some((handle, client)) = self.clients.at(place) else { continue };
             if filter.covers(client, now_ns) {
                 let buffered = buffered(net, client.conn);
-                self.obeying.portraits.push(Portrait::of(client, self.core.id, buffered));
+                let (handle, tracking) = (handle.to_bits(), self.core.tracking.shown(handle.to_bits()));
+                let portrait = Portrait::of(client, self.core.id, buffered);
+                self.obeying.portraits.push(Portrait { handle, tracking, ..portrait });
             }
         }
         self.obeying.at = end;

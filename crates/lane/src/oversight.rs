@@ -202,7 +202,14 @@ impl Core {
         {
             return self.refuse_for_now(caller, command, why);
         }
-        self.dispatch_heard(caller, resolved, input)
+        let command = resolved.ok();
+        let reading =
+            if caller.client.is_tracking { self.begin_reading(caller, command, input) } else { None };
+        let flow = self.dispatch_heard(caller, resolved, input);
+        if let Some(reading) = reading {
+            self.end_reading(caller, command, reading, &flow);
+        }
+        flow
     }
 }
 

@@ -20,6 +20,7 @@ use crate::request::{Args, Request};
 use crate::room::{self, Made};
 use crate::slab::Handle;
 use crate::timing::Extent;
+use crate::tracking::By;
 use crate::transaction::{Go, Grant};
 use crate::watch::WatcherId;
 
@@ -151,6 +152,10 @@ pub(crate) struct Part {
     /// The stage of its transaction to which its jobs belong.
     stage: u32,
     watcher: Option<WatcherId>,
+    /// On behalf of whom it runs, if that is a client that tracks keys.
+    by: Option<By>,
+    /// The command at hand is over, and what it has read is being remembered.
+    is_remembering: bool,
     /// Bytes for which room has to be made first; `None`: there is enough, or it adds nothing.
     growth: Option<u64>,
     /// That is what its next job adds, a script's call; the transaction goes on without it.
@@ -212,6 +217,8 @@ impl Part {
             told_count: 0,
             stage: 0,
             watcher: None,
+            by: None,
+            is_remembering: false,
             growth,
             grows_by_call: false,
             vain_slices: 0,
@@ -254,6 +261,12 @@ impl Part {
         self
     }
 
+    /// The same, on behalf of a client that tracks keys.
+    pub(crate) fn on_behalf_of(mut self, by: Option<By>) -> Part {
+        self.by = by;
+        self
+    }
+
     /// The same, for a command that may change something of Redis' databases.
     pub(crate) fn told(mut self) -> Part {
         self.told_count = 1;
@@ -281,6 +294,8 @@ impl Part {
             told_count: prepare.told_count,
             stage: prepare.stage,
             watcher: prepare.watcher,
+            by: prepare.by,
+            is_remembering: false,
             growth: prepare.growth,
             grows_by_call: false,
             vain_slices: 0,
@@ -326,8 +341,8 @@ impl Part {
     pub(crate) fn go(&mut self, go: Go) {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
         assert!(self.grant.at_ms <= go.at_ms, "nobody sees a time at which the locks were not there");
-        let Go { jobs, releases, proto, growth, at_ms, stage } = go;
-        self.stage = stage;
+        let Go { jobs, releases, proto, growth, at_ms, by, stage } = go;
+        (self.stage, self.by) = (stage, by);
         self.proto = proto;
         self.goes = true;
         self.releases = releases;
@@ -417,7 +432,9 @@ impl Part {
                     if self.is_told() {
                         space.feed_enter(whose, (self.stage, 0));
                     }
+                    let before = std::mem::replace(&mut space.by, self.by);
                     let after = self.work_in_its_time(space, locks, whose, budget);
+                    space.by = before;
                     space.feed_leave();
                     after
                 } else {
@@ -534,6 +551,15 @@ impl Part {
                     reply::error(&mut content, OOM);
                     Outcome::Reply(content)
                 }
+                Work::Run { command, request, .. } if self.is_remembering => {
+                    let of = (*command, Args::Owned(request), job.db);
+                    if !space.remember_keys(self.by, of, &mut self.progress.at, budget) {
+                        return After::Again;
+                    }
+                    self.is_remembering = false;
+                    self.progress = Progress::default();
+                    Outcome::Reply(std::mem::take(&mut self.content))
+                }
                 Work::Run { command, request, route, is_inner } => {
                     let looks = space.tally.looks;
                     let args = Args::Owned(request);
@@ -561,13 +587,23 @@ impl Part {
                     if self.content.has_erred() && !matches!(self.origin, Origin::Transaction { .. }) {
                         space.tally.failed(command.id, self.content.take_errors());
                     }
+                    if self.by.is_some() && !*is_inner {
+                        self.is_remembering = true;
+                        continue;
+                    }
                     Outcome::Reply(std::mem::take(&mut self.content))
                 }
                 Work::Fetch { command, request, index } => {
                     let args = Args::Owned(request);
                     let call =
                         Call { command, args, db: job.db, proto: self.proto, route: None, port: self.port };
-                    Outcome::Fetched(generic::fetch(space, &call, *index))
+                    let fetched = generic::fetch(space, &call, *index);
+                    if let Some(by) = self.by
+                        && command.flags.has(Flag::Readonly)
+                    {
+                        space.remember(by, job.db, call.args.flat(*index));
+                    }
+                    Outcome::Fetched(fetched)
                 }
                 Work::Combine { command, request, first } => {
                     let args = Args::Owned(request);

@@ -24,7 +24,8 @@ use crate::transaction::{Grant, Prepare, Results, Transaction};
 
 use frames::{ANSWER_HEADER, ASK_HEADER, CONTROL_SIZE, args_size};
 pub(crate) use frames::{
-    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, decode_grant,
+    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, TRACKED_QUIET, TRACKED_READS,
+    decode_grant,
 };
 pub use mesh::{Links, mesh, mesh_placed};
 
@@ -125,7 +126,7 @@ impl Peer {
     /// As [`Peer::ask`], for a command that is owned and need not be copied.
     pub(crate) fn ask_owned(&mut self, mut head: AskHead, request: Request) {
         self.answer_credit -= usize::from(head.charge);
-        head.kind = AskKind::Request;
+        head.kind = if head.kind == AskKind::Tracked { AskKind::TrackedRequest } else { AskKind::Request };
         self.asks.push(&[&head.encode(0)], Some(Parcel::Request(Box::new(request))));
     }
 

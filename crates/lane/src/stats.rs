@@ -68,6 +68,14 @@ pub struct Stats {
     pub memory_max: u64,
     /// Keys now, over all databases, documents included.
     pub keys: u64,
+    /// Clients that track keys now, keys of this lane of which is known who has read them, and those who have.
+    pub tracking_clients: u64,
+    /// See `tracking_clients`.
+    pub tracked_keys: u64,
+    /// See `tracking_clients`.
+    pub tracked_items: u64,
+    /// Prefixes of which clients of any lane want to know now.
+    pub tracked_prefixes: u64,
     /// See [`store::Shard::change_count`]. CONFIG RESETSTAT leaves it.
     pub changes: u64,
     /// With auto-pin: connections whose packets arrive at this lane's queue or core, and that this lane serves.

@@ -35,6 +35,7 @@ use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::Extent;
+use crate::tracking::{self, By, Shown};
 use crate::watch::WatcherId;
 
 mod combine;
@@ -181,6 +182,8 @@ pub(crate) struct Transaction {
     pub(crate) local: Address,
     /// A copy of its client, for the commands of a MULTI that concern the connection or the control thread.
     pub(crate) stand_in: Option<Box<Client>>,
+    /// On behalf of whom it runs, if that is a client that tracks keys.
+    pub(crate) by: Option<By>,
     /// What MONITOR shows of it, if somebody looks.
     pub(crate) lines: Option<Box<ExecLines>>,
     proto: Proto,
@@ -247,6 +250,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) is_monitored: bool,
     /// The transaction's own name there.
     pub(crate) me: u64,
+    /// If its client tracks keys.
+    pub(crate) tracking: Option<Shown>,
 }
 
 impl Transaction {
@@ -270,6 +275,7 @@ impl Transaction {
             port: Port::Shared,
             local: Address::Unix,
             stand_in: None,
+            by: None,
             lines: None,
             proto,
             is_multi: false,
@@ -416,6 +422,7 @@ impl Transaction {
             jobs: std::mem::take(&mut part.jobs),
             goes,
             watcher: if self.is_multi { self.watcher } else { None },
+            by: self.by,
             growth: if has_begun { None } else { part.growth.take() },
             at_ms: self.grant.at_ms,
             told_count,
@@ -668,7 +675,8 @@ impl Transaction {
     }
 
     fn go(&self, jobs: Vec<Job>, releases: bool, growth: Option<u64>) -> Go {
-        Go { jobs, releases, proto: self.proto, growth, at_ms: self.grant.at_ms, stage: self.stage }
+        let (proto, at_ms, by, stage) = (self.proto, self.grant.at_ms, self.by, self.stage);
+        Go { jobs, releases, proto, growth, at_ms, by, stage }
     }
 
     /// What the control thread is asked, from the copy of its client: a command of a MULTI or of a script, or for a script.
@@ -685,6 +693,11 @@ impl Transaction {
     /// Whether what it asks is about pub/sub: then its lane answers, not the control thread.
     pub(crate) fn asks_pubsub(&self) -> bool {
         self.commands[self.position].command.scope == Scope::Pubsub
+    }
+
+    /// Whether it is about tracking what its client tracks: its lane answers, too.
+    pub(crate) fn asks_tracking(&self) -> bool {
+        tracking::is_answered_here(self.commands[self.position].command)
     }
 
     /// What it asks then, and for whom.

@@ -134,6 +134,7 @@ impl Lane {
         space.started_ms = settings.map_epoch;
         space.writes_refused = settings.writes_refused;
         space.scripts.set_memory_max(settings.script_memory_max);
+        space.tracked.set_key_count_max(settings.tracked_count_max, map.lanes());
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -201,6 +202,9 @@ impl Lane {
         }
         if self.core.space.feed.is_some() {
             self.core.tell_feed();
+        }
+        if self.core.tracks() || self.core.space.tracked.is_on() {
+            self.tend_tracking(net);
         }
         self.publish();
         net.flush();

@@ -112,7 +112,7 @@ pub enum Effect<'e> {
 impl<'e> Effect<'e> {
     /// The one key that it may change.
     #[inline(always)]
-    pub(crate) fn key(&self) -> Option<&Key<'e>> {
+    pub fn key(&self) -> Option<&Key<'e>> {
         match self {
             Effect::Set { key, .. }
             | Effect::SetDocument { key, .. }

@@ -42,6 +42,7 @@ pub(crate) fn flush(
     let step = flush_partitions(space, databases, progress, budget);
     if step == Step::Done {
         space.feed_flush(is_one.then_some(call.db), call.port);
+        space.track_flush(call.port);
         sink.put(OK);
     }
     step
@@ -113,6 +114,7 @@ pub(crate) fn swap(
         let has_first_slot = space.slots.contains(Slot::new(0).expect("there is a first slot"));
         space.shard.count_changes(if has_first_slot { 0 } else { -1 });
         space.feed_swap(a, b);
+        space.track_flush(call.port);
     }
     sink.put(OK);
     Step::Done

@@ -9,7 +9,7 @@ use super::config::refusal;
 use super::times::OwnTimes;
 use super::{
     Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, pubsub, scripts,
-    slowlog,
+    slowlog, tracking,
 };
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
@@ -61,6 +61,7 @@ impl Control {
                 Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
                 Err(text) => reply::error_bytes(out, &text),
             },
+            Id::ClientTracking => return tracking::begin(asker, question, out),
             Id::ClientPause => match clients::pause(args, now.mono_ns) {
                 Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
                 Err(text) => reply::error_bytes(out, &text),
@@ -183,6 +184,7 @@ impl Control {
                     portraits.iter().map(|portrait| clients::line(portrait, now.mono_ns)).collect();
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
+            Id::ClientTracking => tracking::conclude(&reports, out),
             Id::ClientKill => {
                 let count: u64 = reports
                     .iter()

@@ -15,7 +15,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={} watch={} lane={}\n",
+         user=default redir={} resp={} lib-name={} lib-ver={} watch={} lane={}\n",
         client.id,
         address(client.peer),
         address(client.local),
@@ -35,6 +35,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         client.output_size,
         client.total_size,
         client.last.map_or("NULL", |command| command.name),
+        client.tracking.map_or(-1, |it| i64::try_from(it.redirect).expect("ids grow from 1")),
         if client.proto == Proto::Resp3 { 3 } else { 2 },
         text(&client.library),
         text(&client.library_version),
@@ -50,7 +51,7 @@ pub(crate) fn frame_size(args: Args<'_>) -> usize {
     head_size(args.len()) + (0..args.len()).map(|index| bulk_size(args.get(index).size())).sum::<usize>()
 }
 
-/// Redis' letters: `P` has subscribed, `x` in a MULTI, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
+/// Redis' letters: `P` has subscribed, `x` in a MULTI, `t` tracks keys, `R` of that whoever it has named has gone, `B` whatever is read, `c` about to be closed, `r` reads from copies, `e` not evicted, `T` leaves no trace,
 /// `U` by a unix socket, `O` sees every command, `S` is a replica, `N` none of these.
 fn flags(client: &Portrait) -> String {
     let letters = [
@@ -58,6 +59,9 @@ fn flags(client: &Portrait) -> String {
         ('O', client.is_monitor),
         ('P', client.is_subscribed),
         ('x', client.multi.is_some()),
+        ('t', client.tracking.is_some()),
+        ('R', client.tracking.is_some_and(|it| it.is_broken)),
+        ('B', client.tracking.is_some_and(|it| it.is_broadcast)),
         ('c', client.is_leaving),
         ('r', client.traits.reads_copies),
         ('e', client.traits.is_kept),

@@ -258,6 +258,7 @@ impl Config {
         settings.timeout_s = number("timeout");
         settings.compresses_dumps = self.value("rdbcompression") == "yes";
         settings.script_memory_max = size("script-memory-limit");
+        settings.tracked_count_max = size("tracking-table-max-keys");
         let limits = self.value("client-output-buffer-limit");
         // Classes come in this order: normal, slave, pubsub. 0 is no limit.
         let limit =

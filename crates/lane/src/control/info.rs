@@ -228,7 +228,7 @@ impl View<'_> {
             "client_recent_max_input_buffer" self.largest(|census| census.buffers.input),
             "client_recent_max_output_buffer" self.largest(|census| census.buffers.output),
             "blocked_clients" self.sum(|census| census.blocked_count),
-            "tracking_clients" 0,
+            "tracking_clients" self.sum(|census| census.stats.tracking_clients),
             "clients_in_timeout_table" 0,
         );
     }
@@ -388,9 +388,10 @@ impl View<'_> {
             "active_defrag_key_misses" 0,
             "total_active_defrag_time" 0,
             "current_active_defrag_time" 0,
-            "tracking_total_keys" 0,
-            "tracking_total_items" 0,
-            "tracking_total_prefixes" 0,
+            "tracking_total_keys" self.sum(|census| census.stats.tracked_keys),
+            "tracking_total_items" self.sum(|census| census.stats.tracked_items),
+            "tracking_total_prefixes"
+                self.lanes.iter().map(|(_, census)| census.stats.tracked_prefixes).max().unwrap_or(0),
             "unexpected_error_replies" 0,
             "total_error_replies" self.sum(|census| census.tally.error_count),
             "dump_payload_sanitizations" 0,

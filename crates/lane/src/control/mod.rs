@@ -35,6 +35,7 @@ mod signature;
 mod slowlog;
 mod stalls;
 mod times;
+mod tracking;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -472,6 +473,7 @@ impl Control {
                 let ticket = head.target;
                 let Gather { asked, mut reports, .. } = self.gathers.remove(&head.target).expect("just seen");
                 reports.sort_by_key(|(lane, _)| *lane);
+                let asked = asked.and_then(|(asker, question)| self.track_further(asker, question, &reports));
                 if let Some((asker, question)) = asked {
                     let mut out = Vec::new();
                     if reports.iter().any(|(_, report)| matches!(report, Report::Replica(true))) {

@@ -186,7 +186,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("stream-node-max-bytes", Size(0, i64::MAX), "4096"),
     setting("zset-max-listpack-value", Size(0, i64::MAX), "64").alias("zset-max-ziplist-value"),
     setting("hll-sparse-max-bytes", Size(0, i64::MAX), "3000"),
-    setting("tracking-table-max-keys", Number(0, i64::MAX), "1000000"),
+    setting("tracking-table-max-keys", Number(0, i64::MAX), "1000000").effective(),
     setting("client-query-buffer-limit", Size(MIB, i64::MAX), "1073741824").effective(),
     setting("maxmemory-clients", SizeOrPercent, "0").effective(),
     setting("repl-backlog-ttl", Number(0, i64::MAX), "3600").effective(),

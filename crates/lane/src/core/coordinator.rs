@@ -19,7 +19,8 @@ impl Core {
     /// Begins a transaction, and goes on with it for a slice, unless it has to wait for others, or transactions have done enough of
     /// that in this turn: then a script begins when its turn comes among what takes several steps. What it comes to, if it is over
     /// by then; else that will come as a delivery.
-    pub(crate) fn begin_transaction(&mut self, transaction: Transaction) -> Option<Delivery> {
+    pub(crate) fn begin_transaction(&mut self, mut transaction: Transaction) -> Option<Delivery> {
+        transaction.by = transaction.by.or(self.space.by);
         self.stats.transactions += 1;
         let origin = transaction.origin;
         let runs_script = transaction.is_script();
@@ -82,8 +83,11 @@ impl Core {
             locks: &self.locks,
             is_monitored: self.monitoring.is_on,
             me: handle.to_bits(),
+            tracking: transaction.client().and_then(|client| self.tracking.shown(client.to_bits())),
         };
+        let before = std::mem::replace(&mut self.space.by, transaction.by);
         let after = transaction.step(&mut self.space, &around, budget);
+        self.space.by = before;
         let mut lines = std::mem::take(&mut transaction.script_lines);
         if let Some(exec) = &mut transaction.lines {
             exec.add(&std::mem::take(&mut lines));
@@ -125,6 +129,7 @@ impl Core {
                 self.peer(lane).give_back(head, transaction);
             }
             After::Ask if self.transaction(handle).asks_pubsub() => self.begin_pubsub(handle),
+            After::Ask if self.transaction(handle).asks_tracking() => self.answer_tracking_of(handle),
             After::Ask => {
                 self.questioners.push_back(handle);
                 self.ask_control();
@@ -156,6 +161,7 @@ impl Core {
                 }
                 match origin {
                     Origin::Client { client, slot } => {
+                        self.end_caching(client);
                         self.deliveries.push(Delivery { client, slot, content, db, watching, stand_in });
                     }
                     Origin::Ask { lane, client, slot, charge } => {

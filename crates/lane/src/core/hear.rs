@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use net::Net;
+use store::Budget;
 use wire::command::{COMMANDS, Scope};
 use wire::reply::{Proto, Put};
 use wire::route::Slot;
@@ -14,13 +15,15 @@ use crate::keyspace::{Call, Route};
 use crate::locks::Refusal;
 use crate::part::Origin;
 use crate::peers::{
-    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer, decode_grant,
+    AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, ControlKind, Parcel, Peer, TRACKED_QUIET,
+    TRACKED_READS, decode_grant,
 };
 use crate::post::Post;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::Handle;
 use crate::timing::{Extent, StretchKind};
+use crate::tracking::By;
 use crate::transaction::PartAnswer;
 use crate::turn::Meter;
 use crate::watch::WatcherId;
@@ -57,6 +60,14 @@ impl Words<'_> {
         match self {
             Words::Frame(args) => *args,
             Words::Owned(request) => Args::Owned(request),
+        }
+    }
+
+    /// The same once more.
+    fn lend(&mut self) -> Words<'_> {
+        match self {
+            Words::Frame(args) => Words::Frame(*args),
+            Words::Owned(request) => Words::Owned(request),
         }
     }
 
@@ -173,6 +184,7 @@ impl Core {
                 (ControlKind::Unwatch, None) => {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
                 }
+                (ControlKind::News, Some(Parcel::News(news))) => self.hear_news(lane, *news),
                 (ControlKind::Yield, None) => self.space.room.owe(lane, head.target, false),
                 (ControlKind::Need, None) => self.space.room.owe(lane, head.target, true),
                 (ControlKind::Lend, None) => {
@@ -225,6 +237,25 @@ impl Core {
                     if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
                     }
+                }
+                AskKind::Tracked => {
+                    let answer = self.serve_tracked(lane, &head, Words::Frame(args));
+                    peer.asks_in.pop();
+                    if let Some((head, content)) = answer {
+                        peer.answer(head, &self.reply, content);
+                    }
+                }
+                AskKind::TrackedRequest => {
+                    let Some(Parcel::Request(mut request)) = peer.asks_in.take_parcel() else {
+                        unreachable!("asks carry what their kind says")
+                    };
+                    peer.asks_in.pop();
+                    extent = Extent::of(&request);
+                    if let Some((head, content)) = self.serve_tracked(lane, &head, Words::Owned(&mut request))
+                    {
+                        peer.answer(head, &self.reply, content);
+                    }
+                    self.space.discard(*request);
                 }
                 AskKind::Request => {
                     let Some(Parcel::Request(mut request)) = peer.asks_in.take_parcel() else {
@@ -324,6 +355,30 @@ impl Core {
         Some(Route { slot, hash: self.space.shard.key(head.db, slot.number(), bytes).hash })
     }
 
+    /// As [`Core::serve_ask`], for a client that tracks keys. What has more keys than a step remembers becomes a part, which does.
+    #[cold]
+    fn serve_tracked(
+        &mut self,
+        lane: u16,
+        head: &AskHead,
+        mut words: Words<'_>,
+    ) -> Option<(AnswerHead, Content)> {
+        let (remembers, is_quiet) = (head.proto & TRACKED_READS > 0, head.proto & TRACKED_QUIET > 0);
+        let by = By { reader: (lane, head.client), remembers, is_quiet };
+        let head = AskHead { proto: head.proto & !(TRACKED_READS | TRACKED_QUIET), ..*head };
+        self.space.by = Some(by);
+        let answer = self.serve_ask(lane, &head, words.lend(), None);
+        self.space.by = None;
+        if answer.is_some() {
+            let command = &COMMANDS[usize::from(head.id)];
+            let of = (command, words.args(), head.db);
+            let is_whole =
+                self.space.remember_keys(Some(by), of, &mut 0, &mut Budget::new(u32::MAX, u32::MAX));
+            assert!(is_whole, "what runs at once has few keys");
+        }
+        answer
+    }
+
     /// Runs a command of another lane's client. The reply's bytes are in `self.reply`; without an answer it has to wait.
     #[inline]
     fn serve_ask(
@@ -339,7 +394,7 @@ impl Core {
         let args = words.args();
         let route = route.or_else(|| self.route_of(head, args));
         let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
-        let asker = (lane, head.client);
+        let (asker, by) = ((lane, head.client), self.space.by);
         let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
         let pending = |request: Request| Pending {
             origin,
@@ -349,6 +404,7 @@ impl Core {
             command,
             request,
             route,
+            by,
         };
         if let Some(line) = self.lines.get_mut(&asker) {
             line.push_back(pending(words.take()));

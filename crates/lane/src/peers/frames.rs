@@ -18,6 +18,7 @@ use crate::pubsub::Message;
 use crate::replies::Content;
 use crate::request::{Args, Request};
 use crate::timing::{Slow, Stall};
+use crate::tracking::News;
 use crate::transaction::{Go, Grant, Prepare, Results, Transaction};
 
 pub(super) const ASK_HEADER: usize = 24;
@@ -60,6 +61,8 @@ pub(crate) enum Parcel {
     Question(Box<Question>),
     /// What a lane has changed, for replicas.
     Record(Box<Record>),
+    /// Of keys that have changed, or that clients want to know of.
+    News(Box<News>),
     /// How far a replica has come, as an offset in the stream; or how many have come so far.
     Offset(Box<u64>),
 }
@@ -79,6 +82,10 @@ pub(crate) enum AskKind {
     Transaction = 6,
     /// A message of a client for a channel of the other lane.
     Publish = 7,
+    /// As `Inline`, on behalf of a client that tracks keys.
+    Tracked = 8,
+    /// As `Request`, likewise.
+    TrackedRequest = 9,
 }
 
 /// What an answer carries.
@@ -134,6 +141,8 @@ pub(crate) enum ControlKind {
     Publish = 16,
     /// So many clients have got it.
     Published = 17,
+    /// Of keys that clients track.
+    News = 30,
     /// What a lane has changed, for replicas.
     Record = 18,
     /// A replica has said how far it has come.
@@ -151,6 +160,11 @@ pub(crate) enum ControlKind {
     /// The reply to a command that was put off; likewise.
     Answered = 25,
 }
+
+/// In an ask's protocol, on behalf of a client that tracks keys: what it reads is remembered; what it changes it is not told.
+pub(crate) const TRACKED_READS: u8 = 0x80;
+/// See [`TRACKED_READS`].
+pub(crate) const TRACKED_QUIET: u8 = 0x40;
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
 #[inline]
@@ -231,6 +245,8 @@ impl AskHead {
                 5 => AskKind::ExecQuestion,
                 6 => AskKind::Transaction,
                 7 => AskKind::Publish,
+                8 => AskKind::Tracked,
+                9 => AskKind::TrackedRequest,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         };
@@ -323,6 +339,7 @@ impl ControlHead {
                 15 => ControlKind::Receivers,
                 16 => ControlKind::Publish,
                 17 => ControlKind::Published,
+                30 => ControlKind::News,
                 18 => ControlKind::Record,
                 19 => ControlKind::Acked,
                 20 => ControlKind::Taken,

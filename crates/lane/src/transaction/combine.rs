@@ -122,6 +122,7 @@ impl Transaction {
                     lane: around.lane,
                     now: Now { unix_ms: self.grant.at_ms, ..space.now },
                     local: self.local,
+                    tracking: around.tracking,
                 };
                 if let Some(client) = &mut self.stand_in {
                     client.db = planned.db;

@@ -13,6 +13,7 @@ use wire::reply::Proto;
 use crate::client::Port;
 use crate::locks::{Kind, Refusal};
 use crate::part::{Job, Names, Outcome};
+use crate::tracking::By;
 use crate::watch::WatcherId;
 
 /// What a lane is asked to take part in.
@@ -27,6 +28,8 @@ pub(crate) struct Prepare {
     pub(crate) jobs: Vec<Job>,
     pub(crate) goes: bool,
     pub(crate) watcher: Option<WatcherId>,
+    /// On behalf of whom, if that is a client that tracks keys.
+    pub(crate) by: Option<By>,
     /// Bytes for which there must be room before anything runs; `None`: it adds nothing.
     pub(crate) growth: Option<u64>,
     /// The time that it sees is not before this one, unix milliseconds.
@@ -85,6 +88,8 @@ pub(crate) struct Go {
     pub(crate) growth: Option<u64>,
     /// The time that all lanes see, unix milliseconds.
     pub(crate) at_ms: i64,
+    /// On behalf of whom: a command of the transaction may have made the client one that tracks keys.
+    pub(crate) by: Option<By>,
     /// Which stage of the transaction this is: what replicas are told stands in the order of stages.
     pub(crate) stage: u32,
 }

@@ -18,6 +18,7 @@ use crate::part::{NAMES_PER_STEP, Origin};
 use crate::request::{Arg, Args, Request};
 use crate::room::{growth_of, growth_of_all};
 use crate::scripts::{is_read_only, keys_of, named};
+use crate::tracking;
 
 /// What a piece of collecting scripts' garbage takes, in elements of a slice.
 const TIDY_ELEMENTS: usize = 128;
@@ -102,6 +103,7 @@ impl Transaction {
             Scope::Partition => self.plan_partition(index, around),
             Scope::Control if self.is_sync() => Plan::Scatter(Combine::AllOk),
             Scope::Control if command.id != Id::Monitor => Plan::Asked,
+            Scope::Connection if tracking::is_answered_here(command) => Plan::Asked,
             Scope::Connection | Scope::Control => Plan::Here,
             Scope::Pubsub => Plan::Asked,
             Scope::Script => Plan::Script,

@@ -143,6 +143,8 @@ enum Stage {
     Planning,
     /// It runs on this lane, and has come so far.
     Here(Progress),
+    /// It is over, and what it has read is being remembered: so many keys are.
+    Remembering(u64),
     /// Lanes run it, or the control thread.
     Away,
 }
@@ -459,6 +461,10 @@ impl Transaction {
                 let mut sink = Sink::Part(&mut self.reply);
                 match commands::run(space, &call, progress, &mut sink, budget) {
                     commands::Step::More => Some(After::Again),
+                    commands::Step::Done if self.by.is_some() => {
+                        called.stage = Stage::Remembering(0);
+                        self.go_on_with_call(space, around, budget)
+                    }
                     commands::Step::Done => {
                         budget.spend(0, self.reply.size());
                         self.count_command(index, space);
@@ -466,6 +472,17 @@ impl Transaction {
                         None
                     }
                 }
+            }
+            Stage::Remembering(at) => {
+                let planned = &self.commands[index];
+                let of = (planned.command, Args::Owned(&planned.request), planned.db);
+                if !space.remember_keys(self.by, of, at, budget) {
+                    return Some(After::Again);
+                }
+                budget.spend(0, self.reply.size());
+                self.count_command(index, space);
+                self.end_call(space);
+                None
             }
             Stage::Away => unreachable!("who is away is waited for"),
         }

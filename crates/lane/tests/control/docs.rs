@@ -120,7 +120,12 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 46] = [
+const REFUSED: [&str; 50] = [
+    // They ask for tracking, or for a mode of it.
+    "client caching NO",
+    "client caching YES",
+    "client tracking ON PREFIX word",
+    "client tracking ON PREFIX word PREFIX word",
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",

@@ -22,6 +22,7 @@ mod replicas;
 mod scripts;
 mod seen;
 mod tally;
+mod tracking;
 mod world;
 
 use lane::Shutdown;

@@ -15,9 +15,16 @@ pub(super) const CONNECTION: &[Command] = entries! { Connection:
         [since "6.0.0" "`username`"]
     Client "client" -2 since "2.4.0" [] [] [] Connection, Constant, []
         "Depends on the subcommand" "Groups commands about connections"
+    ClientCaching "client|caching" 3 since "6.0.0" [Noscript Loading Stale] [Connection]
+        [] Connection, Constant, []
+        "O(1)" "Says whether what the next command reads is tracked"
+        "<mode: YES | NO>"
     ClientGetname "client|getname" 2 since "2.6.9" [Noscript Loading Stale] [Connection]
         [] Connection, Constant, []
         "O(1)" "The connection's name"
+    ClientGetredir "client|getredir" 2 since "6.0.0" [Noscript Loading Stale] [Connection]
+        [] Connection, Constant, []
+        "O(1)" "The connection that gets this one's invalidations"
     ClientHelp "client|help" 2 since "5.0.0" [Loading Stale] [Connection] [] Connection, Constant, []
         "O(1)" "Lists the subcommands"
     ClientId "client|id" 2 since "5.0.0" [Noscript Loading Stale] [Connection] [] Connection, Constant, []
@@ -65,6 +72,13 @@ pub(super) const CONNECTION: &[Command] = entries! { Connection:
         [] Connection, Constant, []
         "O(1)" "Names the connection"
         "connection-name"
+    ClientTracking "client|tracking" -3 since "6.0.0" [Noscript Loading Stale] [Connection]
+        [] Control, Constant, []
+        "O(1), and O(P) for P prefixes" "Begins or ends to tell the connection which keys that it has read change"
+        "<status: ON | OFF> [REDIRECT client-id] [PREFIX prefix PREFIX ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]"
+    ClientTrackinginfo "client|trackinginfo" 2 since "6.2.0" [Noscript Loading Stale] [Connection]
+        [] Connection, Constant, []
+        "O(1)" "How the connection is told of keys that change"
     ClientUnpause "client|unpause" 2 since "6.2.0" [Admin Noscript Loading Stale] [Connection]
         [] Control, Constant, []
         "O(N) for N clients that wait" "Lets held back commands go on"

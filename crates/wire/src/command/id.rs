@@ -21,9 +21,9 @@ macro_rules! ids {
 
 ids! {
     // Connection
-    Auth Client ClientGetname ClientHelp ClientId ClientInfo ClientKill ClientList ClientNoEvict
-    ClientNoTouch ClientPause ClientReply ClientSetinfo ClientSetname ClientUnpause Echo Hello Ping Quit
-    Reset Select
+    Auth Client ClientCaching ClientGetname ClientGetredir ClientHelp ClientId ClientInfo ClientKill ClientList
+    ClientNoEvict ClientNoTouch ClientPause ClientReply ClientSetinfo ClientSetname ClientTracking
+    ClientTrackinginfo ClientUnpause Echo Hello Ping Quit Reset Select
 
     // Transactions
     Discard Exec Multi Unwatch Watch
