@@ -166,7 +166,7 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
-            is_overseen: settings.is_strict || settings.lacks_replicas,
+            is_overseen: settings.wants_oversight(),
             settings,
             map,
             board,

@@ -9,6 +9,8 @@ use wire::reply::{self, Proto, Put};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
+use crate::acl::{Context, Denial, UserId};
+use crate::admin::Portrait;
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
 use crate::commands::scan::parse_cursor;
@@ -144,7 +146,8 @@ impl Core {
         if caller.client.dialect == Dialect::Aerospike {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
-        let is_apart = caller.client.hush != Hush::Heard || caller.client.is_subscribed;
+        let client = &caller.client;
+        let is_apart = client.hush != Hush::Heard || client.is_subscribed || client.user != UserId::DEFAULT;
         let flow = if is_apart || self.is_overseen {
             self.dispatch_overseen(caller, resolved, input)
         } else {
@@ -474,7 +477,10 @@ impl Core {
             return halt(input);
         }
         let origin = caller.open();
-        let transaction = transaction_of(caller, origin, command, input);
+        let mut transaction = transaction_of(caller, origin, command, input);
+        if self.may_deny(caller.client) {
+            transaction.stand_in = Some(Box::new(caller.client.stand_in()));
+        }
         self.transact(caller, transaction)
     }
 
@@ -593,6 +599,11 @@ impl Core {
         self.scratch = bytes;
         match wish {
             Wish::Nothing => Flow::Next,
+            Wish::Stranger(at) => {
+                let from = Portrait::of(caller.client, self.id, (0, caller.output.len()));
+                self.tell_denial(Denial::of_login(Context::Toplevel, at, input.args(), from));
+                Flow::Next
+            }
             Wish::Acknowledge(offset) => {
                 self.tell_ack(caller.handle, offset);
                 Flow::Next

@@ -1,12 +1,12 @@
 //! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
-//! somebody monitors, the order over lanes is strict, or replicas are wanted that are not there. On a lane without any of this, one test in `dispatch` is all it costs.
+//! somebody monitors, the order over lanes is strict, replicas are wanted that are not there, or its user may not do everything. On a lane without any of this, one test in `dispatch` is all it costs.
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::Proto;
 
 use crate::admin::Pause;
-use crate::client::{Client, Hush};
+use crate::client::{Client, Dialect, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::keyspace::NO_REPLICAS;
@@ -18,8 +18,7 @@ use crate::request::Args;
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        let is_asked = self.settings.is_strict || self.settings.lacks_replicas;
-        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
+        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || self.settings.wants_oversight();
     }
 
     /// Begins or ends a pause.
@@ -45,6 +44,12 @@ impl Core {
         let Ok(command) = resolved else {
             return self.dispatch_muted(caller, resolved, input);
         };
+        if caller.client.dialect == Dialect::Redis
+            && caller.client.is_authenticated
+            && let Some(flow) = self.deny(caller, command, input.args())
+        {
+            return flow;
+        }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
             let may_write = || self.may_write(command, input.args());
             if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
@@ -97,8 +102,8 @@ impl Core {
         flow
     }
 
-    /// Replicas are wanted before anything is written. A command is refused and breaks its MULTI, EXEC ends it.
-    fn refuse_writing(&mut self, caller: &mut Caller<'_>, command: &Command) -> Flow {
+    /// Refuses a command beforehand, and breaks its MULTI; an EXEC ends it. As in Redis it was not called then.
+    pub(crate) fn reject(&mut self, caller: &mut Caller<'_>, command: &Command, text: &str) -> Flow {
         if command.id != Id::Exec {
             // Where it is counted as failed, that takes a call back.
             if !is_queued(caller.client, command.id) {
@@ -107,10 +112,10 @@ impl Core {
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;
             }
-            return caller.refuse(NO_REPLICAS);
+            return caller.refuse(text);
         }
         self.abort(caller);
-        caller.refuse(&format!("EXECABORT Transaction discarded because of: {NO_REPLICAS}"))
+        caller.refuse(&format!("EXECABORT Transaction discarded because of: {text}"))
     }
 
     /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
@@ -172,7 +177,7 @@ impl Core {
             && caller.client.is_authenticated
             && writes_for_redis(caller.client, command)
         {
-            return self.refuse_writing(caller, command);
+            return self.reject(caller, command, NO_REPLICAS);
         }
         self.dispatch_heard(caller, resolved, input)
     }

@@ -22,6 +22,7 @@ use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
 use crate::Settings;
+use crate::acl::{Denial, Denied, Vetting};
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::{State, record};
@@ -42,6 +43,7 @@ mod messages;
 mod plan;
 mod relay;
 mod script;
+mod vetting;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
@@ -140,6 +142,8 @@ enum Plan {
     Asked,
     /// By the client's lane, which runs a script that calls commands.
     Script,
+    /// Not at all: its user may not call it any more.
+    Denied(Denied),
 }
 
 impl Plan {
@@ -227,6 +231,10 @@ pub(crate) struct Transaction {
     stray: Option<Stray>,
     /// Lines for MONITOR of what its script has called.
     pub(crate) script_lines: Vec<u8>,
+    /// How far a look at whether its user may call the command at hand has come.
+    vetting: Vetting,
+    /// What that user may not.
+    pub(crate) denials: Vec<Denial>,
     /// What its script has said by redis.log: levels and texts.
     pub(crate) script_log: Vec<(u8, Vec<u8>)>,
     /// The database that SELECT inside a MULTI has chosen for the time after.
@@ -299,6 +307,8 @@ impl Transaction {
             holds_all: false,
             stray: None,
             script_lines: Vec::new(),
+            vetting: Vetting::default(),
+            denials: Vec::new(),
             script_log: Vec::new(),
             db_after: db,
         }
@@ -600,7 +610,7 @@ impl Transaction {
             _ => Work::Run { command, request, route: None, is_inner: false },
         };
         match planned.plan {
-            Plan::Here | Plan::Asked | Plan::Script => {}
+            Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => {}
             Plan::Whole(lane) => {
                 let request = std::mem::take(&mut planned.request);
                 let at = self.lane_index(lane);

@@ -10,6 +10,7 @@
 //! ```
 //! Each client has at most one question under way, so what waits here is bounded by the clients there are.
 
+mod acl;
 mod answers;
 pub(crate) mod clients;
 mod config;
@@ -48,6 +49,7 @@ use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, Contro
 use crate::pin::Queue;
 use crate::replies::Content;
 use crate::{Now, Settings};
+use acl::Acl;
 use config::Config;
 use latency::Delays;
 use monitors::Monitor;
@@ -90,11 +92,30 @@ pub trait Machine {
     fn allow_clients(&mut self, _count: usize) -> Result<(), usize> {
         Ok(())
     }
+    /// Fills a buffer with chance that nobody can guess.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn draw(&mut self, bytes: &mut [u8]) -> Result<(), String>;
+    /// What is in the file of users. The error says why it can't be had.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn read_users(&mut self) -> Result<Vec<u8>, String> {
+        Err("there is no such file".to_owned())
+    }
+    /// Puts something into its place, in one step.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn write_users(&mut self, _text: &[u8]) -> Result<(), String> {
+        Err("there is no such file".to_owned())
+    }
     /// Writes a line to the log: something is not as it should be.
     fn warn(&mut self, line: &str);
     /// Writes a line to the log: something has happened as it should.
     fn note(&mut self, _line: &str) {}
-    /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
+    /// Writes names and values to the configuration file, for CONFIG REWRITE. Of `user` each line is a value. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
 
@@ -171,6 +192,7 @@ pub struct Control {
     stalls: StallLog,
     learning: Learning,
     library: Library,
+    acl: Acl,
     replication: Replication,
     bells: Vec<u16>,
 }
@@ -240,6 +262,7 @@ impl Control {
             stalls: StallLog::default(),
             learning: Learning::since(now),
             library: Library::default(),
+            acl: Acl::default(),
             replication: Replication::default(),
             bells: Vec::new(),
         }
@@ -324,6 +347,7 @@ impl Control {
                 (ControlKind::Record, Some(Parcel::Record(record))) => {
                     self.hear_record(*record, now, machine)
                 }
+                (ControlKind::Denied, Some(Parcel::Denial(denial))) => self.note_denial(*denial, now),
                 (ControlKind::Acked, Some(Parcel::Offset(offset))) => {
                     self.hear_ack(lane, head.target, *offset, now);
                 }
@@ -332,7 +356,7 @@ impl Control {
                 (ControlKind::ReplicaGone, None) => self.hear_gone(lane, head.target, now, machine),
                 (ControlKind::WaiterGone, None) => self.forget_waiter(lane, head.target),
                 _ => unreachable!(
-                    "lanes tell the control thread of what took too long, monitoring, queues, scripts and replicas"
+                    "lanes tell the control thread of what took too long or was denied, monitoring, queues, scripts and replicas"
                 ),
             }
         }

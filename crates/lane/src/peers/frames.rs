@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use net::Handover;
 
+use crate::acl::Denial;
 use crate::admin::{Order, Question, Report};
 use crate::feed::Record;
 use crate::pubsub::Message;
@@ -54,6 +55,8 @@ pub(crate) enum Parcel {
     Stall(Box<Stall>),
     /// What a script has said by redis.log: the level and the text.
     Said(Box<(u8, Vec<u8>)>),
+    /// What a user may not do, for the control thread's log.
+    Denial(Box<Denial>),
     /// What is said on a channel.
     Message(Arc<Message>),
     /// A command for the control thread.
@@ -146,6 +149,8 @@ pub(crate) enum ControlKind {
     WaiterGone = 22,
     /// So many replicas have what a client waits for; the round is the place of its reply.
     Waited = 23,
+    /// A user may not do what a client wanted.
+    Denied = 24,
 }
 
 /// Bytes of an ask beside its head, with so many arguments of `size` bytes together.
@@ -325,6 +330,7 @@ impl ControlHead {
                 21 => ControlKind::ReplicaGone,
                 22 => ControlKind::WaiterGone,
                 23 => ControlKind::Waited,
+                24 => ControlKind::Denied,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

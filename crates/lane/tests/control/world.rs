@@ -53,6 +53,10 @@ pub(crate) struct MadeUp {
     pub(crate) queues_asked: usize,
     pub(crate) links_changed: bool,
     pub(crate) client_count_max: usize,
+    /// The file of users; without one nothing is read or written.
+    pub(crate) users: Option<Vec<u8>>,
+    /// The last byte of chance.
+    pub(crate) drawn: u8,
 }
 
 impl Default for MadeUp {
@@ -65,6 +69,8 @@ impl Default for MadeUp {
             queues_asked: 0,
             links_changed: false,
             client_count_max: usize::MAX,
+            users: None,
+            drawn: 0,
         }
     }
 }
@@ -92,6 +98,21 @@ impl Machine for MadeUp {
     }
     fn allow_clients(&mut self, count: usize) -> Result<(), usize> {
         if count <= self.client_count_max { Ok(()) } else { Err(self.client_count_max) }
+    }
+    fn draw(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        for byte in bytes {
+            self.drawn = self.drawn.wrapping_add(0x1f);
+            *byte = self.drawn;
+        }
+        Ok(())
+    }
+    fn read_users(&mut self) -> Result<Vec<u8>, String> {
+        self.users.clone().ok_or_else(|| "No such file or directory".to_owned())
+    }
+    fn write_users(&mut self, text: &[u8]) -> Result<(), String> {
+        let is_there = self.users.is_some();
+        self.users = is_there.then(|| text.to_vec());
+        if is_there { Ok(()) } else { Err("Read-only file system".to_owned()) }
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());
