@@ -246,7 +246,7 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Clients", value_name = "PATH")]
     pub(crate) aclfile: Option<PathBuf>,
     /// A user and what it may do, as ACL SETUSER has it: 'alice on >secret ~cache:* +@read'; not with aclfile
-    #[arg(long, help_heading = "Clients", value_name = "RULES", conflicts_with = "aclfile")]
+    #[arg(long, help_heading = "Clients", value_name = "RULES")]
     pub(crate) user: Vec<String>,
     /// Which channels a new user has
     #[arg(long, help_heading = "Clients", value_name = "allchannels|resetchannels", value_parser = ["allchannels", "resetchannels"], default_value = "resetchannels")]

@@ -21,6 +21,11 @@ pub(crate) fn of(settings: &ServeSettings, given: &Users) -> Result<Users, Strin
         return given.list(&settings.user, opens_channels).map_err(|why| format!("user: {why}"));
     };
     let file = path.display();
+    if !settings.user.is_empty() {
+        return Err(format!(
+            "users come from a file or from the settings, not from both: leave out aclfile ({file}), or user"
+        ));
+    }
     let text = fs::read(path).map_err(|error| {
         format!(
             "Error loading ACLs, opening file '{file}': {}; name a readable file with --aclfile, or an empty one",

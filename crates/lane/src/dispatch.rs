@@ -600,7 +600,10 @@ impl Core {
         match wish {
             Wish::Nothing => Flow::Next,
             Wish::Stranger(at) => {
-                let from = Portrait::of(caller.client, self.id, (0, caller.output.len()));
+                let from = Portrait {
+                    last: Some(command),
+                    ..Portrait::of(caller.client, self.id, (0, caller.output.len()))
+                };
                 self.tell_denial(Denial::of_login(Context::Toplevel, at, input.args(), from));
                 Flow::Next
             }

@@ -46,7 +46,7 @@ impl Core {
         };
         if caller.client.dialect == Dialect::Redis
             && caller.client.is_authenticated
-            && let Some(flow) = self.deny(caller, command, input.args())
+            && let Some(flow) = self.deny(caller, command, input)
         {
             return flow;
         }

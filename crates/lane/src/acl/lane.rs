@@ -4,19 +4,18 @@
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-use net::{Close, Net};
+use net::{Close, Net, Output};
 use wire::command::{Command, Flag};
 
 use super::vetting::may_hear;
 use super::{Context, Denial, UserId, Users, vet};
 use crate::admin::Portrait;
-use crate::client::{Client, Dialect};
+use crate::client::{Client, Dialect, Hush};
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow};
+use crate::dispatch::{Caller, Flow, Input, halt};
 use crate::multi::is_queued;
 use crate::peers::{ControlKind, Parcel};
 use crate::pubsub::{Kind, Name};
-use crate::request::Args;
 use crate::slab::Handle;
 use crate::turn::Lane;
 
@@ -140,25 +139,39 @@ impl Core {
         &mut self,
         caller: &mut Caller<'_>,
         command: &'static Command,
-        args: Args<'_>,
+        input: &mut Input<'_>,
     ) -> Option<Flow> {
         let Some(user) = self.settings.users.of(caller.client.user) else { return Some(Flow::Leave) };
         if user.is_unrestricted() {
             return None;
         }
-        let denied = vet(user, command, args).err()?;
+        let denied = vet(user, command, input.args()).err()?;
         // As in Redis that comes first.
         if is_queued(caller.client, command.id) && command.flags.has(Flag::NoMulti) {
             return None;
+        }
+        // Who hears no replies: what is in them then is this command's alone.
+        let hush = caller.client.hush;
+        if hush != Hush::Heard && !caller.client.replies.is_empty() {
+            return Some(halt(input));
         }
         let context = if caller.client.multi.is_some() { Context::Multi } else { Context::Toplevel };
         let from = Portrait {
             last: Some(command),
             ..Portrait::of(caller.client, self.id, (0, caller.output.len()))
         };
-        let denial = Denial::new(denied, context, user, command, args, from);
+        let denial = Denial::new(denied, context, user, command, input.args(), from);
         self.tell_denial(denial);
-        Some(self.reject(caller, command, &denied.text(command)))
+        let text = denied.text(command);
+        if hush == Hush::Heard {
+            return Some(self.reject(caller, command, &text));
+        }
+        let flow = self.reject(&mut caller.aside(&mut Output::new()), command, &text);
+        caller.client.replies.mute();
+        if hush == Hush::Next {
+            caller.client.hush = Hush::Heard;
+        }
+        Some(flow)
     }
 
     /// Tells the control thread's log what was denied.

@@ -64,7 +64,10 @@ impl Transaction {
                 match self.vet(around, budget) {
                     None => return After::Again,
                     Some(Err(denied)) if self.is_multi => {
-                        self.commands[self.at.0].plan = Plan::Denied(denied);
+                        let planned = &mut self.commands[self.at.0];
+                        planned.plan = Plan::Denied(denied);
+                        // Planned before, it was allowed then.
+                        planned.forget_shares(space);
                         self.at.0 += 1;
                         continue;
                     }
