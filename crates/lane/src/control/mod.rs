@@ -272,10 +272,15 @@ impl Control {
     /// in the mailbox. Nothing here is bounded in time as a lane's turn is: only other questions wait for it.
     pub fn turn(&mut self, now: Now, machine: &mut impl Machine) {
         self.mailbox.collect();
+        // What a lane has told before another lane asks is known when that is answered: so questions are taken first.
+        let mut questions = Vec::new();
+        (0..self.lane_count).for_each(|lane| self.hear_questions(lane, &mut questions));
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
             self.hear_notes(lane, now, machine);
-            self.hear_questions(lane, now, machine);
+        }
+        for (asker, question) in questions {
+            self.consider(asker, question, now, machine);
         }
         self.learn_queues(now, machine);
         self.tend_replicas(now, machine);
@@ -363,7 +368,7 @@ impl Control {
         self.peer(lane).control_in.release();
     }
 
-    fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
+    fn hear_questions(&mut self, lane: u16, questions: &mut Vec<(Asker, Question)>) {
         loop {
             let asks = &mut self.peer(lane).asks_in;
             let Some(frame) = asks.peek() else { break };
@@ -377,7 +382,7 @@ impl Control {
             };
             let is_exec = head.kind == AskKind::ExecQuestion;
             let asker = Asker { lane, client: head.client, slot: head.slot, charge: head.charge, is_exec };
-            self.consider(asker, *question, now, machine);
+            questions.push((asker, *question));
         }
         self.peer(lane).asks_in.release();
     }

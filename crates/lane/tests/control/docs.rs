@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 38] = [
+const REFUSED: [&str; 46] = [
     // No password is set, no transaction, no such client, event or shutdown.
     "auth word",
     "auth word word",
@@ -146,6 +146,15 @@ const REFUSED: [&str; 38] = [
     "script kill",
     "script debug YES",
     "script debug SYNC",
+    // There is no such user, no file of users, and the word is no rule and no number.
+    "acl dryrun word word",
+    "acl dryrun word word word",
+    "acl dryrun word word word word",
+    "acl genpass word",
+    "acl load",
+    "acl save",
+    "acl setuser word word",
+    "acl setuser word word word",
     // It follows nobody.
     "replicaof word 1",
     "slaveof word 1",
