@@ -80,7 +80,7 @@ fn any_set_of_commands_is_written_as_what_it_is() {
     for _ in 0..300 {
         let mut rules = String::new();
         for _ in 0..chance.next() % 12 {
-            let sign = if chance.next() % 2 == 0 { '+' } else { '-' };
+            let sign = if chance.next().is_multiple_of(2) { '+' } else { '-' };
             let at = |chance: &mut crate::chance::Chance, count: usize| {
                 usize::try_from(chance.next() % count as u64).expect("an index")
             };
