@@ -13,6 +13,7 @@
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ::script::Sha;
 use net::Address;
@@ -22,7 +23,7 @@ use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
 use crate::Settings;
-use crate::acl::{Denial, Denied, Vetting};
+use crate::acl::{Denial, Denied, User, Vetting};
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::{State, record};
@@ -231,8 +232,8 @@ pub(crate) struct Transaction {
     stray: Option<Stray>,
     /// Lines for MONITOR of what its script has called.
     pub(crate) script_lines: Vec<u8>,
-    /// How far a look at whether its user may call the command at hand has come.
-    vetting: Vetting,
+    /// How far a look at whether its user may call the command at hand has come, and the user as the look began.
+    vetting: Option<Box<(Arc<User>, Vetting)>>,
     /// What that user may not.
     pub(crate) denials: Vec<Denial>,
     /// What its script has said by redis.log: levels and texts.
@@ -307,7 +308,7 @@ impl Transaction {
             holds_all: false,
             stray: None,
             script_lines: Vec::new(),
-            vetting: Vetting::default(),
+            vetting: None,
             denials: Vec::new(),
             script_log: Vec::new(),
             db_after: db,

@@ -1,5 +1,7 @@
 //! SUBSCRIBE and its like: a client of this lane subscribes to names and ends subscriptions, so many a slice.
 
+use std::sync::Arc;
+
 use wire::command::{COMMANDS, Command, Id};
 use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
@@ -8,7 +10,7 @@ use store::Budget;
 
 use super::{Kind, Name, PubSub};
 use crate::SLICE;
-use crate::acl::{Context, Denial, Vetting, is_vetted_later};
+use crate::acl::{Context, Denial, User, Vetting, is_vetted_later};
 use crate::admin::Portrait;
 use crate::board::Board;
 use crate::client::{Client, Port};
@@ -71,8 +73,8 @@ pub(crate) struct Task {
     at: usize,
     /// On a lane's own port, names are of one slot: that of the first, and the next to look at.
     slot: Option<(Slot, usize)>,
-    /// Whether the client's user may hear all of them is looked at before the first.
-    vetting: Option<Box<Vetting>>,
+    /// Whether the client's user, as it was when this began, may hear all of them is looked at before the first.
+    vetting: Option<Box<(Arc<User>, Vetting)>>,
     content: Content,
 }
 
@@ -127,8 +129,9 @@ impl Core {
         let (args, proto) = (input.args(), caller.client.proto);
         let is_bound = caller.client.port == Port::Lane && command.keys.first > 0;
         let mut at = 1;
-        let is_vetted = !is_vetted_later(command, args.len()) || !self.may_deny(caller.client);
-        if is_vetted && (!is_bound || args.len() <= NAMES_PER_STEP) {
+        let is_long = is_vetted_later(command, args.len()) && self.may_deny(caller.client);
+        let user = self.settings.users.of(caller.client.user).filter(|_| is_long).cloned();
+        if user.is_none() && (!is_bound || args.len() <= NAMES_PER_STEP) {
             // What a client subscribes to is changed while its sink is borrowed from it, so confirmations are written to the side first.
             let mut bytes = std::mem::take(&mut self.scratch);
             bytes.clear();
@@ -149,7 +152,7 @@ impl Core {
         let (client, origin) = (caller.handle, caller.open());
         let mut task = Task::new(client, origin, command.id, input.take_request(), proto, port);
         task.at = at;
-        task.vetting = (!is_vetted).then(Box::default);
+        task.vetting = user.map(|user| Box::new((user, Vetting::default())));
         caller.client.holds_messages = true;
         self.pubsub.tasks.push_back(task);
         Flow::Block
@@ -195,15 +198,13 @@ impl Core {
 
     /// Whether a client may hear all that it names, as far as the budget goes; none while there are more. If not it is told so.
     fn may_subscribe(&mut self, task: &mut Task, client: &Client, budget: &mut Budget) -> Option<bool> {
-        let Some(vetting) = &mut task.vetting else { return Some(true) };
-        // One whose user is gone is about to be closed.
-        let Some(user) = self.settings.users.of(client.user) else { return Some(false) };
+        let Some((user, vetting)) = task.vetting.as_deref_mut() else { return Some(true) };
         let (command, args) = (&COMMANDS[task.id as usize], Args::Owned(&task.request));
         let verdict = vetting.go_on(user, command, args, budget)?;
-        task.vetting = None;
+        let (user, _) = *task.vetting.take().expect("just used");
         let Err(denied) = verdict else { return Some(true) };
         let from = Portrait::of(client, self.id, (0, 0));
-        self.tell_denial(Denial::new(denied, Context::Toplevel, user, command, args, from));
+        self.tell_denial(Denial::new(denied, Context::Toplevel, &user, command, args, from));
         reply::error(&mut task.content, &denied.text(command));
         Some(false)
     }

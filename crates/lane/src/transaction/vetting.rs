@@ -1,6 +1,8 @@
 //! Whether the user of a transaction's client may call its commands. It was looked at when they came; here again those of a MULTI, for the
 //! rules may have changed since; what a script calls; and what was too long to be looked at at once.
 
+use std::sync::Arc;
+
 use store::Budget;
 
 use super::{Surroundings, Transaction};
@@ -16,17 +18,21 @@ impl Transaction {
         budget: &mut Budget,
     ) -> Option<Result<(), Denied>> {
         let Some(client) = &self.stand_in else { return Some(Ok(())) };
-        let Some(user) = around.settings.users.of(client.user) else {
-            // Who has deleted the user closes its clients.
-            return Some(Err(Denied::Command));
-        };
-        if user.is_unrestricted() {
-            return Some(Ok(()));
+        if self.vetting.is_none() {
+            let Some(user) = around.settings.users.of(client.user) else {
+                // Who has deleted the user closes its clients.
+                return Some(Err(Denied::Command));
+            };
+            if user.is_unrestricted() {
+                return Some(Ok(()));
+            }
+            self.vetting = Some(Box::new((Arc::clone(user), Vetting::default())));
         }
+        let (user, vetting) = self.vetting.as_deref_mut().expect("just made, or before");
         let planned = &self.commands[self.at.0];
         let (command, args) = (planned.command, Args::Owned(&planned.request));
-        let verdict = self.vetting.go_on(user, command, args, budget)?;
-        self.vetting = Vetting::default();
+        let verdict = vetting.go_on(user, command, args, budget)?;
+        let (user, _) = *self.vetting.take().expect("just used");
         // Planned before, it was denied before.
         let is_told = matches!(planned.plan, super::Plan::Denied(_));
         if let Err(denied) = verdict
@@ -38,7 +44,7 @@ impl Transaction {
                 () => Context::Toplevel,
             };
             let from = Portrait::of(client, around.lane, (0, 0));
-            let denial = Denial::new(denied, context, user, command, args, from);
+            let denial = Denial::new(denied, context, &user, command, args, from);
             self.denials.push(denial);
         }
         Some(verdict)
