@@ -27,22 +27,24 @@ FILE_SECONDS_MAX = 300
 FILES = tuple(f"unit/{name}" for name in (
     "type/string", "type/incr", "bitops", "bitfield", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
     "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other", "pubsub", "pubsubshard",
-    "tracking"))
+    "tracking", "acl", "acl-v2"))
 # The suite keeps these for servers that it starts itself. All they need is a server of their own that obeys CONFIG SET,
 # and every file has that here, so the mark is taken off.
-UNMARKED = frozenset(("unit/info", "unit/limits", "unit/pubsubshard"))
+UNMARKED = frozenset(("unit/info", "unit/limits", "unit/pubsubshard", "unit/acl", "unit/acl-v2"))
 MARK = "external:skip"
-# Tests that need SAVE or gigabytes are left out, and encodings are an inner matter.
-TAGS = "-needs:save -large-memory"
-# They wait for what is never said: of keys what a script declares and does not read, and what is one table in Redis and a share of it on
+# But where they start it with what no CONFIG SET changes: users of its own, in a file or among the settings.
+OWN_START = ('"aclfile"', "overrides {user")
+# Tests that need gigabytes are left out, and encodings are an inner matter.
+TAGS = "-large-memory"
+# One has a second server follow the first, and here they are one. The others wait for what is never said: of keys what a script declares and does not read, and what is one table in Redis and a share of it on
 # each lane here.
-SKIPPED = "/^(Keyspace notifications|Tracking only occurs for scripts|Server is able to evacuate enough keys)"
+SKIPPED = "/^(Keyspace notifications|Tracking only occurs for scripts|Server is able to evacuate enough keys|setup replication for following tests)"
 
 # What a listed test may wait for. The first group is other data types; what else is served is measured without it.
 TYPES = frozenset(f"needs {name}" for name in (
     "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
-    "REPLICAOF", "functions", "persistence", "ACL", "MIGRATE"))
+    "REPLICAOF", "functions"))
 # Any other difference is said in words behind this.
 DIFFERS = "differs: "
 # A test that fails only in the wake of a listed one. It is run again without that one, and must pass.
@@ -87,7 +89,8 @@ def play(suite, file, logs, only=()):
     log = logs / (file.replace("/", "-") + ("-alone" if only else "") + ".log")
     if file in UNMARKED:
         tests = suite / "tests" / f"{file}.tcl"
-        tests.write_text(tests.read_text().replace(MARK, ""))
+        lines = tests.read_text().splitlines(keepends=True)
+        tests.write_text("".join(line if any(word in line for word in OWN_START) else line.replace(MARK, "") for line in lines))
     served = servers.expresslane_command(lanes=LANES_COUNT, extra=("--enable-debug-command", "yes"))
     with servers.Server("expresslane", served) as server, open(log, "w+b") as output:
         command = [

@@ -1,20 +1,31 @@
 //! What clients prove instead of sending the password: pure functions over bytes, without clocks, chance or sockets.
 //!
-//! Redis' clients and those of memcached send the password itself; [`is_same`] compares it. Couchbase's prove by SCRAM that they know
-//! it ([`scram`]), Aerospike's send a hash of it ([`aerospike_credential`]).
+//! Redis' clients and those of memcached send the password itself; [`is_same`] compares it, and what is kept of a user's is its [`digest`].
+//! Couchbase's prove by SCRAM that they know it ([`scram`]), Aerospike's send a hash of it ([`aerospike_credential`]).
 
 #![forbid(unsafe_code)]
 
 pub mod scram;
 
+use std::fmt::Write;
+
 use base64::Engine;
 use base64::alphabet::BCRYPT;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 /// Whether two secrets are the same, in a time that depends on their lengths alone.
 pub fn is_same(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
+}
+
+/// What Redis keeps of a user's password: SHA-256 in 64 lower hexadecimal digits.
+pub fn digest(password: &[u8]) -> String {
+    Sha256::digest(password).iter().fold(String::with_capacity(64), |mut digits, byte| {
+        write!(digits, "{byte:02x}").expect("memory can be written");
+        digits
+    })
 }
 
 /// The salt of every password, `7EqJtq98hPqEX7fNZaFWoO` in bcrypt's alphabet (`as_password.c` of Aerospike's C client).
@@ -51,6 +62,11 @@ mod tests {
         ] {
             assert_eq!(aerospike_credential(password), want);
         }
+    }
+
+    #[test]
+    fn a_digest_is_what_redis_keeps() {
+        assert_eq!(digest(b"passwd4"), "34344e4d60c2b6d639b7bd22e18f2b0b91bc34bf0ac5f9952744435093cfb4e6");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::pin::{self, Cards};
 use crate::serve::STACK_SIZE;
 use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
+use crate::users;
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
 pub(crate) fn start(
@@ -39,9 +40,11 @@ pub(crate) fn start(
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
+    let users = setup.config.iter().find(|(name, _)| name == "aclfile");
+    let users = users.map(|(_, path)| PathBuf::from(path)).unwrap_or_default();
     let outgoing = Connections::default();
     let machine =
-        ThisMachine { memory_size, signatures, config, cards, files_beside, desk, ending, outgoing };
+        ThisMachine { memory_size, signatures, config, users, cards, files_beside, desk, ending, outgoing };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -170,6 +173,8 @@ struct ThisMachine {
     signatures: Signatures,
     /// The configuration file; empty without one.
     config: PathBuf,
+    /// The file of users; empty without one.
+    users: PathBuf,
     cards: Cards,
     /// Open files beside the clients'.
     files_beside: u64,
@@ -224,6 +229,24 @@ impl Machine for ThisMachine {
 
     fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
         Some(&mut self.outgoing)
+    }
+
+    fn draw(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        for piece in bytes.chunks_mut(16) {
+            let words = machine::secret().map_err(|error| format!("no random bytes: {error}"))?;
+            let drawn = words.map(u64::to_ne_bytes);
+            piece.copy_from_slice(&drawn.as_flattened()[..piece.len()]);
+        }
+        Ok(())
+    }
+
+    fn read_users(&mut self) -> Result<Vec<u8>, String> {
+        fs::read(&self.users).map_err(|error| users::reason(&error))
+    }
+
+    fn write_users(&mut self, text: &[u8]) -> Result<(), String> {
+        settings::replace(&self.users, text)
+            .map_err(|error| format!("{}: {}", self.users.display(), users::reason(&error)))
     }
 
     fn warn(&mut self, line: &str) {
@@ -295,6 +318,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
     let limits = [("normal", &limits.normal), ("slave", &limits.replica), ("pubsub", &limits.pubsub)];
     let limits: Vec<String> = limits.iter().map(|(class, limit)| limit_text(class, limit)).collect();
     let dir = settings.dir.canonicalize().unwrap_or_else(|_| settings.dir.clone()).display().to_string();
+    let aclfile = settings.aclfile.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     let socket = settings.unixsocket.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     [
         ("bind", bind.join(" ")),
@@ -332,6 +356,9 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("client-output-buffer-limit", limits.join(" ")),
         ("slowlog-log-slower-than", settings.slowlog_log_slower_than.to_string()),
         ("slowlog-max-len", settings.slowlog_max_len.to_string()),
+        ("aclfile", aclfile),
+        ("acl-pubsub-default", settings.acl_pubsub_default.clone()),
+        ("acllog-max-len", settings.acllog_max_len.to_string()),
         ("auto-pin", settings.auto_pin.of_lanes().name().to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))

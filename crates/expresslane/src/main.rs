@@ -23,6 +23,7 @@ mod signature;
 mod stats;
 mod stop;
 mod table;
+mod users;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -47,6 +47,7 @@ use crate::region::{self, Reserved};
 use crate::settings::{self, BindAddress, ClientsMemory, Io, ServeSettings, Size};
 use crate::signature::Berthed;
 use crate::table::{Started, table};
+use crate::users;
 
 /// The version of Redis that clients are told and whose behaviour is followed.
 const REDIS_VERSION: &str = "7.0.15";
@@ -239,7 +240,7 @@ fn start(
     // From here on no change of a card goes unheard: what is learned next is no older.
     let cards = Cards::new(settings.auto_pin);
     let pinning = pin::begin(settings, plan, home);
-    let lane_settings = Settings {
+    let mut lane_settings = Settings {
         auto_pin: settings.auto_pin.of_lanes(),
         lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
@@ -247,6 +248,7 @@ fn start(
         is_loading: source.is_some(),
         ..lane_settings(settings, run_id, &clock)
     };
+    lane_settings.users = Arc::new(users::of(settings, &lane_settings.users)?);
     let mut doors = Doors {
         entrances: plan.entrances.clone(),
         bind: settings.bind.clone(),

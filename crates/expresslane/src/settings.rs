@@ -23,7 +23,7 @@ use wire::route::Ports;
 
 pub(crate) use file::{meant, not_toml};
 pub(crate) use namespaces::namespaces;
-pub(crate) use rewrite::rewrite;
+pub(crate) use rewrite::{replace, rewrite};
 
 pub(crate) use value::{
     AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,
@@ -275,6 +275,18 @@ pub(crate) struct ServeSettings {
     /// The password clients must give, empty for none. Other users of the machine see flags: prefer the file
     #[arg(long, help_heading = "Clients", value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,
+    /// The file of users and what they may do, which ACL LOAD reads and ACL SAVE writes
+    #[arg(long, help_heading = "Clients", value_name = "PATH")]
+    pub(crate) aclfile: Option<PathBuf>,
+    /// A user and what it may do, as ACL SETUSER has it: 'alice on >secret ~cache:* +@read'; not with aclfile
+    #[arg(long, help_heading = "Clients", value_name = "RULES")]
+    pub(crate) user: Vec<String>,
+    /// Which channels a new user has
+    #[arg(long, help_heading = "Clients", value_name = "allchannels|resetchannels", value_parser = ["allchannels", "resetchannels"], default_value = "resetchannels")]
+    pub(crate) acl_pubsub_default: String,
+    /// Entries that ACL LOG keeps; the oldest go
+    #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 128, value_parser = whole::<u32>(0, u32::MAX))]
+    pub(crate) acllog_max_len: u32,
     /// Refuse a public address without a password
     #[arg(long, help_heading = "Clients", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
     pub(crate) protected_mode: bool,
@@ -416,6 +428,7 @@ fn verb_of(command: clap::Command, arguments: &[OsString]) -> Result<Verb, clap:
         // Empty is none, as in Redis: an unset variable of a script must not look like a password.
         settings.requirepass.take_if(|password| password.is_empty());
         settings.announce_ip.take_if(|host| host.is_empty());
+        settings.aclfile.take_if(|path| path.as_os_str().is_empty());
     }
     Ok(verb)
 }

@@ -8,6 +8,7 @@ use wire::command::{Command, Id};
 use wire::reply::Proto;
 
 use crate::Settings;
+use crate::acl::{Change, UserId};
 use crate::client::{Announced, Client, Port, Traits};
 use crate::departure::{Departing, Departure};
 use crate::documents;
@@ -45,6 +46,8 @@ pub(crate) enum Order {
     ActiveExpiry(bool),
     /// Do nothing at all for so many nanoseconds.
     Sleep(u64),
+    /// From now on these are the users.
+    Users(Arc<Change>),
     /// From now on these are the settings.
     Settings(Arc<Settings>),
     /// Count from zero.
@@ -198,6 +201,7 @@ pub(crate) struct Portrait {
     pub(crate) local: Address,
     pub(crate) proto: Proto,
     pub(crate) db: u16,
+    pub(crate) user: UserId,
     pub(crate) name: Box<[u8]>,
     pub(crate) library: Box<[u8]>,
     pub(crate) library_version: Box<[u8]>,
@@ -240,6 +244,7 @@ impl Portrait {
             local: client.local,
             proto: client.proto,
             db: client.db,
+            user: client.user,
             name: client.name.clone(),
             library: client.library.clone(),
             library_version: client.library_version.clone(),
@@ -290,7 +295,7 @@ pub(crate) struct Filter {
     pub(crate) ids: Option<Vec<u64>>,
     pub(crate) peer: Option<String>,
     pub(crate) local: Option<String>,
-    pub(crate) user: Option<Vec<u8>>,
+    pub(crate) user: Option<UserId>,
     /// Of this type.
     pub(crate) kind: Option<ClientKind>,
     /// At least so old, seconds.
@@ -309,7 +314,7 @@ impl Filter {
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
             && self.peer.as_ref().is_none_or(|peer| *peer == address(client.peer))
             && self.local.as_ref().is_none_or(|local| *local == address(client.local))
-            && self.user.as_ref().is_none_or(|user| user == b"default")
+            && self.user.is_none_or(|user| user == client.user)
             && self.kind.is_none_or(|kind| kind == ClientKind::of(client))
             && self.age_s_min.is_none_or(|age_s_min| age_s_min <= age_s)
             && self.skipped_id != Some(client.id)

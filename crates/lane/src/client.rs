@@ -9,6 +9,7 @@ use wire::reply::Proto;
 use wire::resp::Decoder;
 use wire::route::Slot;
 
+use crate::acl::UserId;
 use crate::core::Delivery;
 use crate::couchbase::Session;
 use crate::language::Language;
@@ -161,6 +162,8 @@ pub(crate) struct Client {
     pub(crate) has_ended: bool,
     /// It broke the protocol or said QUIT: nothing more is read, and it is closed when it has all its replies.
     pub(crate) is_leaving: bool,
+    /// Who it is.
+    pub(crate) user: UserId,
     pub(crate) replies: Replies,
     /// What it speaks, and how far its next command has been read. RESP's is short.
     pub(crate) language: Language,
@@ -346,6 +349,7 @@ impl Client {
             holds_messages: false,
             has_ended: false,
             is_leaving: false,
+            user: UserId::DEFAULT,
         }
     }
 
@@ -366,6 +370,7 @@ impl Client {
             proto: self.proto,
             db: self.db,
             is_subscribed: self.is_subscribed,
+            user: self.user,
             ..Client::new(self.conn, door, ends, self.id, self.opened_ns, self.is_authenticated)
         }
     }
@@ -379,6 +384,7 @@ impl Client {
         self.name = stand_in.name;
         self.proto = stand_in.proto;
         self.is_authenticated = stand_in.is_authenticated;
+        self.user = stand_in.user;
     }
 
     /// The reply of a command that had its slot kept, and what the command has made of the client.

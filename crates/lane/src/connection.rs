@@ -1,9 +1,10 @@
 //! Commands that touch no data: the connection's own state, and what every lane knows by itself.
 
 use net::Address;
-use wire::command::{Command, Group, Id, print};
+use wire::command::{Category, Command, Group, Id, all_commands, print};
 use wire::reply::{self, OK, Proto, Put};
 
+use crate::acl::UserId;
 use crate::admin::Portrait;
 use crate::client::{Client, Hush, Traits};
 use crate::cluster;
@@ -44,6 +45,8 @@ pub(crate) enum Wish {
     Reset,
     /// A replica: that the control thread hears how far it has come.
     Acknowledge(u64),
+    /// That the control thread hears of a wrong password: the user's name is this argument, or none says it.
+    Stranger(usize),
 }
 
 /// What every lane knows by itself.
@@ -83,12 +86,13 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             client.name = Box::default();
             client.traits = Traits::default();
             client.hush = Hush::Heard;
-            client.is_authenticated = settings.password.is_none();
+            (client.user, client.is_authenticated) = (UserId::DEFAULT, settings.users.are_open());
             reply::simple(sink, "RESET");
             return Wish::Reset;
         }
-        Id::Auth => auth(client, call, settings, sink),
-        Id::Hello => hello(client, call, settings, sink),
+        Id::Auth => return auth(client, call, settings, sink),
+        Id::Hello => return hello(client, call, settings, sink),
+        Id::AclWhoami => reply::bulk(sink, settings.users.name_of(client.user)),
         Id::Ping if client.is_subscribed && call.proto == Proto::Resp2 && args.len() < 3 => {
             reply::array(sink, 2);
             reply::bulk(sink, b"pong");
@@ -104,7 +108,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             portrait.last = Some(call.command);
             portrait.tracking = around.tracking;
             portrait.input_size = clients::frame_size(args);
-            let line = clients::line(&portrait, around.now.mono_ns);
+            let line = clients::line(&portrait, &settings.users, around.now.mono_ns);
             reply::verbatim(sink, client.proto, b"txt", line.as_bytes());
         }
         Id::ClientReply => match args.flat(2).to_ascii_lowercase().as_slice() {
@@ -137,7 +141,7 @@ pub(crate) fn run_queued(
     stand_in: Option<&mut Client>,
     around: &Around<'_>,
     out: &mut Content,
-) {
+) -> Wish {
     match call.command.id {
         Id::Select => match database(call.args.get(1), around.settings.database_count) {
             Ok(_) => out.put(OK),
@@ -151,14 +155,16 @@ pub(crate) fn run_queued(
             None => run_anywhere(call, around, out),
             Some(client) => {
                 let size = out.size();
-                run(client, call, around, &mut Sink::Part(out));
+                let wish = run(client, call, around, &mut Sink::Part(out));
                 // CLIENT REPLY OFF has no reply, but EXEC's array has a place for it.
                 if out.size() == size {
                     reply::null(out, call.proto);
                 }
+                return wish;
             }
         },
     }
+    Wish::Nothing
 }
 
 fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
@@ -178,6 +184,7 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
         | Id::CommandList
         | Id::CommandGetkeys
         | Id::CommandGetkeysandflags => describe(call, out),
+        Id::AclCat => categories(args, out),
         Id::Time => {
             let us = around.now.unix_ms.rem_euclid(1000) * 1000;
             reply::array(out, 2);
@@ -316,6 +323,29 @@ fn list(args: Args<'_>, out: &mut impl Put) {
     }
 }
 
+/// ACL CAT: the categories, or the commands of one.
+fn categories(args: Args<'_>, out: &mut impl Put) {
+    let names: Vec<&str> = match args.len() {
+        2 => Category::ALL.iter().map(|category| category.name()).collect(),
+        3 => {
+            let name = args.flat(2);
+            let mut all = Category::ALL.iter();
+            let Some(of) = all.find(|it| it.name().as_bytes().eq_ignore_ascii_case(name)) else {
+                let shown = &name[..name.len().min(128)];
+                return reply::error_bytes(
+                    out,
+                    &[b"ERR Unknown category '", reply::quoted(shown), b"'"].concat(),
+                );
+            };
+            let commands = all_commands().filter(|command| command.categories.has(*of));
+            commands.map(|command| command.name).collect()
+        }
+        _ => return reply::error_bytes(out, &help::unknown_shape("ACL", args)),
+    };
+    reply::array(out, names.len());
+    names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
+}
+
 /// A bulk of an argument. Long ones are copied: no client needs an echo of more than it fits into memory.
 fn put_arg(arg: Arg<'_>, out: &mut impl Put) {
     match arg {
@@ -334,29 +364,37 @@ pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {
     reply::error(out, &format!("ERR wrong number of arguments for '{}' command", command.name));
 }
 
-fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) {
+/// AUTH [user] password
+fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
     let args = call.args;
     if args.len() > 3 {
-        return reply::error(sink, "ERR syntax error");
+        reply::error(sink, "ERR syntax error");
+        return Wish::Nothing;
     }
-    let (user, given) =
-        if args.len() == 3 { (args.flat(1), args.flat(2)) } else { (&b"default"[..], args.flat(1)) };
-    let Some(password) = &settings.password else {
-        if args.len() == 2 {
-            return reply::error(
-                sink,
-                "ERR AUTH <password> called without any password configured for the default user. \
-                 Are you sure your configuration is correct?",
-            );
-        }
-        return if user == b"default" { sink.put(OK) } else { wrong_pass(sink) };
-    };
-    if user == b"default" && auth::is_same(given, password) {
-        client.is_authenticated = true;
+    if args.len() == 2 && settings.users.default_user().takes_any_password() {
+        reply::error(
+            sink,
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        );
+        return Wish::Nothing;
+    }
+    let name = if args.len() == 3 { args.flat(1) } else { b"default" };
+    if log_in(client, name, args.get(args.len() - 1), settings) {
         sink.put(OK);
-    } else {
-        wrong_pass(sink);
+        return Wish::Nothing;
     }
+    wrong_pass(sink);
+    Wish::Stranger(args.len() - 2)
+}
+
+/// Whether a client is a user from now on; it stays who it was if the password is wrong. No password is longer than a key.
+fn log_in(client: &mut Client, name: &[u8], password: Arg<'_>, settings: &Settings) -> bool {
+    let user = settings.users.who(name, password.flat());
+    if let Some(user) = user {
+        (client.user, client.is_authenticated) = (user, true);
+    }
+    user.is_some()
 }
 
 fn wrong_pass(sink: &mut Sink<'_>) {
@@ -406,15 +444,19 @@ fn switch(to: &mut bool, word: &[u8], sink: &mut Sink<'_>) {
 }
 
 /// HELLO [protover [AUTH user password] [SETNAME name]]
-fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) {
+fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
     let args = call.args;
+    let refused = |sink: &mut Sink<'_>, text: &[u8]| {
+        reply::error_bytes(sink, text);
+        Wish::Nothing
+    };
     let mut proto = client.proto;
     if args.len() > 1 {
         proto = match wire::number::parse_i64(args.flat(1)) {
-            None => return reply::error(sink, "ERR Protocol version is not an integer or out of range"),
+            None => return refused(sink, b"ERR Protocol version is not an integer or out of range"),
             Some(2) => Proto::Resp2,
             Some(3) => Proto::Resp3,
-            Some(_) => return reply::error(sink, "NOPROTO unsupported protocol version"),
+            Some(_) => return refused(sink, b"NOPROTO unsupported protocol version"),
         };
     }
     // As in Redis what an option says holds though a later one is wrong.
@@ -423,27 +465,25 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
         let word = args.flat(index);
         let left = args.len() - index - 1;
         if word.eq_ignore_ascii_case(b"auth") && left >= 2 {
-            let (user, given) = (args.flat(index + 1), args.flat(index + 2));
-            let fits = settings.password.as_ref().is_none_or(|password| auth::is_same(given, password));
-            if user != b"default" || !fits {
-                return wrong_pass(sink);
+            if !log_in(client, args.flat(index + 1), args.get(index + 2), settings) {
+                wrong_pass(sink);
+                return Wish::Stranger(index + 1);
             }
-            client.is_authenticated = true;
             index += 3;
         } else if word.eq_ignore_ascii_case(b"setname") && left >= 1 {
             if let Err(text) = name_client(client, args.flat(index + 1)) {
-                return reply::error(sink, text);
+                return refused(sink, text.as_bytes());
             }
             index += 2;
         } else {
             let text = [b"ERR Syntax error in HELLO option '", reply::quoted(word), b"'"].concat();
-            return reply::error_bytes(sink, &text);
+            return refused(sink, &text);
         }
     }
     if !client.is_authenticated {
-        return reply::error(
+        return refused(
             sink,
-            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
+            b"NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> \
              <pass> option can be used to authenticate the client and select the RESP protocol version at the \
              same time",
         );
@@ -465,4 +505,5 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
     }
     reply::bulk(sink, b"modules");
     reply::array(sink, 0);
+    Wish::Nothing
 }

@@ -178,7 +178,7 @@ impl Core {
             lane_count: map.lanes(),
             wall_ms: 0,
             expires_actively: true,
-            is_overseen: settings.is_strict || settings.writes_refused.is_some() || settings.is_loading,
+            is_overseen: settings.wants_oversight(),
             settings,
             map,
             board,

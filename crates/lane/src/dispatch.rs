@@ -10,6 +10,8 @@ use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
 use crate::Now;
+use crate::acl::{Context, Denial, UserId};
+use crate::admin::Portrait;
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
 use crate::connection::{self, Around, Wish};
@@ -145,8 +147,9 @@ impl Core {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
         // One test for all of them.
-        let Client { hush, is_subscribed, is_tracking, .. } = *caller.client;
-        let is_apart = (hush != Hush::Heard) | is_subscribed | is_tracking | self.is_overseen;
+        let Client { hush, is_subscribed, is_tracking, user, .. } = *caller.client;
+        let is_apart = (hush != Hush::Heard) | is_subscribed | is_tracking | (user != UserId::DEFAULT);
+        let is_apart = is_apart | self.is_overseen;
         let flow = if is_apart {
             self.dispatch_overseen(caller, resolved, input)
         } else {
@@ -477,7 +480,10 @@ impl Core {
             return halt(input);
         }
         let origin = caller.open();
-        let transaction = transaction_of(caller, origin, command, input);
+        let mut transaction = transaction_of(caller, origin, command, input);
+        if self.may_deny(caller.client) {
+            transaction.stand_in = Some(Box::new(caller.client.stand_in()));
+        }
         self.transact(caller, transaction)
     }
 
@@ -601,6 +607,14 @@ impl Core {
         self.scratch = bytes;
         match wish {
             Wish::Nothing => Flow::Next,
+            Wish::Stranger(at) => {
+                let from = Portrait {
+                    last: Some(command),
+                    ..Portrait::of(caller.client, self.id, (0, caller.output.len()))
+                };
+                self.tell_denial(Denial::of_login(Context::Toplevel, at, input.args(), from));
+                Flow::Next
+            }
             Wish::Acknowledge(offset) => {
                 self.tell_ack(caller.handle, offset);
                 Flow::Next

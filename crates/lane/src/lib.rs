@@ -21,10 +21,12 @@
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
 //! * `language`: what a client speaks; `documents`, `records`: what other dialects than Redis' ask of the connection;
+//! * `acl`: users, and what they may do;
 //! * `control`: the peer that answers what no lane knows by itself; `admin`, `orders`: what it says to lanes.
 
 #![forbid(unsafe_code)]
 
+mod acl;
 mod admin;
 mod board;
 mod chance;
@@ -80,6 +82,7 @@ mod transaction;
 mod turn;
 mod watch;
 
+pub use acl::Users;
 pub use board::Board;
 pub use client::{Dialect, Door, Port};
 #[cfg(any(test, fuzzing))]
@@ -125,6 +128,8 @@ pub struct Settings {
     pub database_count: u16,
     /// `requirepass`.
     pub password: Option<Vec<u8>>,
+    /// Who Redis' clients may be, and what they may do.
+    pub users: Arc<Users>,
     /// The version of Redis whose behaviour is followed; clients gate features on it.
     pub redis_version: &'static str,
     /// `proto-max-bulk-len`, bytes.
@@ -214,6 +219,7 @@ impl Default for Settings {
         Settings {
             database_count: 16,
             password: None,
+            users: Arc::default(),
             redis_version: "7.0.15",
             bulk_size_max: 512 * 1024 * 1024,
             item_size_max: 1024 * 1024,
@@ -289,8 +295,8 @@ impl OutputLimits {
 }
 
 impl Settings {
-    /// Makes this the password, and what each mechanism keeps of it: milliseconds, unless it is the same as before. The salt is
-    /// this run's.
+    /// Makes this the password, the default user's too, and what each mechanism keeps of it: milliseconds, unless it is the same as
+    /// before. The salt is this run's.
     pub fn set_password(&mut self, password: Option<Vec<u8>>) {
         if self.password == password && self.verifiers.is_empty() == password.is_none() {
             return;
@@ -301,7 +307,16 @@ impl Settings {
         self.verifiers =
             password.iter().flat_map(|password| Mechanism::ALL.map(|of| verifier(of, password))).collect();
         self.aerospike.expect(password.as_deref());
+        self.users = Arc::new(self.users.with_password(password.as_deref()));
         self.password = password;
+    }
+
+    /// Whether commands are looked at one by one before they run, whoever's they are.
+    pub(crate) fn wants_oversight(&self) -> bool {
+        self.is_strict
+            || self.is_loading
+            || self.writes_refused.is_some()
+            || !self.users.default_user().is_unrestricted()
     }
 
     /// The history of changes that begins with this run, as mutation tokens name it: 48 bits, as Couchbase's.

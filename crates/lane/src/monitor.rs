@@ -246,6 +246,12 @@ mod tests {
 
     #[test]
     fn passwords_are_not_shown() {
+        let setuser =
+            wire::command::lookup(b"acl").and_then(|acl| acl.subcommand(b"setuser")).expect("a command");
+        let (mut request, mut line) = (Request::default(), Vec::new());
+        [&b"ACL"[..], b"SetUser", b"u", b">pw"].iter().for_each(|word| request.push(Arg::Flat(word)));
+        put_words(&mut line, setuser, Args::Owned(&request));
+        assert_eq!(line, br#" "ACL" "SetUser" "(redacted)" "(redacted)""#);
         assert_eq!(words(&[b"auth", b"user", b"secret"]), r#" "auth" "(redacted)" "(redacted)""#);
         assert_eq!(
             words(&[b"hello", b"3", b"AUTH", b"user", b"secret", b"setname", b"me"]),

@@ -94,7 +94,8 @@ impl Core {
         let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
         let watcher = (!names.is_empty()).then(|| client.watcher(self.id, caller.handle.to_bits()));
         client.watch.round = client.watch.round.wrapping_add(1);
-        let stand_in = multi.queued.concerns_client.then(|| Box::new(client.stand_in()));
+        let has_copy = multi.queued.concerns_client || self.may_deny(client);
+        let stand_in = has_copy.then(|| Box::new(client.stand_in()));
         let queued = multi.queued.commands;
         let (proto, db, origin) = (client.proto, client.db, caller.open());
         let mut transaction = Transaction::of_multi(origin, proto, db, queued, watcher, names);

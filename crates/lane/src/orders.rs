@@ -4,6 +4,7 @@ use net::{Close, Net};
 use wire::route::Slot;
 
 use crate::Settings;
+use crate::acl::Walk;
 use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::documents;
@@ -26,6 +27,7 @@ pub(crate) struct Obeying {
     portraits: Vec<Portrait>,
     killed_count: u64,
     found: Found,
+    pub(crate) users: Walk,
     /// DEBUG SLEEP: no turn does anything before.
     pub(crate) sleeps_until_ns: Option<u64>,
 }
@@ -79,6 +81,7 @@ impl Lane {
                 // A turn has come this far: the time is over.
                 Some(_) => Some(Report::Done),
             },
+            Order::Users(change) => self.change_users(&change, net).then_some(Report::Done),
             Order::Settings(settings) => {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
                 self.core.space.bulk_size_max = settings.bulk_size_max;

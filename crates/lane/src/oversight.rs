@@ -1,26 +1,24 @@
 //! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
-//! somebody monitors, the order over lanes is strict, nothing may be written, or data are being loaded. On a lane without any of this, one test in `dispatch` is all it costs.
+//! somebody monitors, the order over lanes is strict, nothing may be written, data are being loaded, or its user may not do everything. On a lane without any of this, one test in `dispatch` is all it costs.
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::Proto;
 
+use crate::Now;
 use crate::admin::Pause;
-use crate::client::{Client, Hush};
+use crate::client::{Client, Dialect, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::monitor;
 use crate::multi::is_queued;
 use crate::pubsub::{is_for_subscribers, subscribes};
 use crate::request::Args;
-use crate::{Now, Settings};
 
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        let Settings { is_strict, writes_refused, is_loading, .. } = self.settings;
-        let is_asked = is_strict || writes_refused.is_some() || is_loading;
-        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || is_asked;
+        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || self.settings.wants_oversight();
     }
 
     /// The instant of this turn. While data are loaded no key ends: a command of the log may be about one that has ended since.
@@ -61,6 +59,12 @@ impl Core {
         if caller.client.is_inner {
             return self.dispatch_aside(caller, resolved, input);
         }
+        if caller.client.dialect == Dialect::Redis
+            && caller.client.is_authenticated
+            && let Some(flow) = self.deny(caller, command, input)
+        {
+            return flow;
+        }
         if self.settings.is_loading {
             if command.is_of_a_dialect() {
                 // Its documents and records have ends, too, and no word for this state: it waits.
@@ -69,7 +73,7 @@ impl Core {
             }
             let may_be_told = caller.client.is_authenticated || command.flags.has(Flag::NoAuth);
             if may_be_told && !may_run_while_loading(caller.client, command) {
-                return self.refuse_for_now(caller, command, LOADING);
+                return self.reject(caller, command, LOADING);
             }
         }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
@@ -124,8 +128,8 @@ impl Core {
         flow
     }
 
-    /// The server is in no state for it. A command is refused and breaks its MULTI, EXEC ends it.
-    fn refuse_for_now(&mut self, caller: &mut Caller<'_>, command: &Command, why: &str) -> Flow {
+    /// Refuses a command beforehand, and breaks its MULTI; an EXEC ends it. As in Redis it was not called then.
+    pub(crate) fn reject(&mut self, caller: &mut Caller<'_>, command: &Command, text: &str) -> Flow {
         if command.id != Id::Exec {
             // Where it is counted as failed, that takes a call back.
             if !is_queued(caller.client, command.id) {
@@ -134,10 +138,10 @@ impl Core {
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;
             }
-            return caller.refuse(why);
+            return caller.refuse(text);
         }
         self.abort(caller);
-        caller.refuse(&format!("EXECABORT Transaction discarded because of: {why}"))
+        caller.refuse(&format!("EXECABORT Transaction discarded because of: {text}"))
     }
 
     /// A client that has said CLIENT REPLY OFF or SKIP. One command after the other: what is in its replies is this
@@ -200,7 +204,7 @@ impl Core {
             && !caller.client.is_inner
             && writes_for_redis(caller.client, command)
         {
-            return self.refuse_for_now(caller, command, why);
+            return self.reject(caller, command, why);
         }
         let command = resolved.ok();
         let reading =

@@ -29,6 +29,8 @@ impl Secrets {
         }
         let is = |name: &[u8]| args.flat(index).eq_ignore_ascii_case(name);
         match self.id {
+            // Whoever it is about, too.
+            Id::AclSetuser if index > 0 => self.left = args.len(),
             // HELLO version AUTH user password: the two behind the word.
             Id::Hello if index > 1 && is(b"auth") => self.left = 2,
             Id::Migrate if index < 6 || self.is_through => {}

@@ -50,6 +50,8 @@ pub struct Stats {
     pub clients_rejected: u64,
     /// Slow commands that the log has no room for.
     pub slow_dropped: u64,
+    /// What was denied to users and the log had no room for.
+    pub denials_dropped: u64,
     /// Lines for clients that monitor for which there was no room.
     pub monitor_dropped: u64,
     /// Turns over the limit of `stall-warn` in which the thread had the processor.

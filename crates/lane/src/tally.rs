@@ -38,7 +38,7 @@ impl ErrorCode {
 
     /// Whether it says that the command was not called at all, though whoever dispatched it counted a call.
     fn undoes_a_call(self) -> bool {
-        matches!(self.word(), b"OOM" | b"MOVED" | b"CROSSSLOT" | b"NOREPLICAS")
+        matches!(self.word(), b"OOM" | b"MOVED" | b"CROSSSLOT" | b"NOREPLICAS" | b"NOPERM")
     }
 }
 

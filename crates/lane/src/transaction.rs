@@ -13,6 +13,7 @@
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ::script::Sha;
 use net::Address;
@@ -22,6 +23,7 @@ use wire::reply::{self, Proto};
 use wire::route::PartitionMap;
 
 use crate::Settings;
+use crate::acl::{Denial, Denied, User, Vetting};
 use crate::admin::{Portrait, Question};
 use crate::client::{Client, Port};
 use crate::commands::{State, record};
@@ -44,6 +46,7 @@ mod plan;
 mod relay;
 mod scan;
 mod script;
+mod vetting;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
@@ -142,6 +145,8 @@ enum Plan {
     Asked,
     /// By the client's lane, which runs a script that calls commands.
     Script,
+    /// Not at all: its user may not call it any more.
+    Denied(Denied),
 }
 
 impl Plan {
@@ -231,6 +236,10 @@ pub(crate) struct Transaction {
     stray: Option<Stray>,
     /// Lines for MONITOR of what its script has called.
     pub(crate) script_lines: Vec<u8>,
+    /// How far a look at whether its user may call the command at hand has come, and the user as the look began.
+    vetting: Option<Box<(Arc<User>, Vetting)>>,
+    /// What that user may not.
+    pub(crate) denials: Vec<Denial>,
     /// What its script has said by redis.log: levels and texts.
     pub(crate) script_log: Vec<(u8, Vec<u8>)>,
     /// The database that SELECT inside a MULTI has chosen for the time after.
@@ -306,6 +315,8 @@ impl Transaction {
             holds_all: false,
             stray: None,
             script_lines: Vec::new(),
+            vetting: None,
+            denials: Vec::new(),
             script_log: Vec::new(),
             db_after: db,
         }
@@ -615,7 +626,7 @@ impl Transaction {
             _ => Work::Run { command, request, route: None, is_inner: false },
         };
         match planned.plan {
-            Plan::Here | Plan::Asked | Plan::Script => {}
+            Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => {}
             Plan::Whole(lane) => {
                 let request = std::mem::take(&mut planned.request);
                 let at = self.lane_index(lane);

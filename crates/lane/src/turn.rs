@@ -323,7 +323,10 @@ impl Lane {
 
     fn admit(&mut self, conn: ConnId, door: Door, ends: Ends) -> Handle<Client> {
         let id = self.core.board.next_client_id();
-        let is_authenticated = self.core.settings.password.is_none();
+        let is_authenticated = match door.dialect {
+            Dialect::Redis => self.core.settings.users.are_open(),
+            _ => self.core.settings.password.is_none(),
+        };
         let now_ns = self.core.space.now.mono_ns;
         let mut client = Client::new(conn, door, ends, id, now_ns, is_authenticated);
         client.db = self.core.settings.first_database(door.dialect);

@@ -40,6 +40,9 @@ impl Machine for Nothing {
     fn processor_us(&mut self) -> (u64, u64) {
         (0, 0)
     }
+    fn draw(&mut self, _: &mut [u8]) -> Result<(), String> {
+        Err("there is no chance".to_owned())
+    }
     fn warn(&mut self, _: &str) {}
     fn rewrite(&mut self, _: &[(String, String)]) -> Result<(), String> {
         Err("there is no file".to_owned())

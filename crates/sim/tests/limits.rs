@@ -128,7 +128,7 @@ fn clients_that_drip_are_served_beside_others() {
 
 #[test]
 fn a_stranger_is_not_owed_more_than_a_kilobyte() {
-    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut world = world(|settings| settings.set_password(Some(b"secret".to_vec())));
     let mut client = world.connect(0);
     assert_eq!(ask(&mut world, &mut client, &[b"GET", b"a"], 33), "-NOAUTH Authentication required.\r\n");
     client.send(&command(&[b"GET", b"a"]).repeat(100));
@@ -312,7 +312,7 @@ fn a_client_behind_its_reading_for_too_long_is_closed_and_one_that_catches_up_is
 
 #[test]
 fn a_stranger_that_says_no_password_in_ten_seconds_is_closed() {
-    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut world = world(|settings| settings.set_password(Some(b"secret".to_vec())));
     let mut friend = world.connect(0);
     assert_eq!(ask(&mut world, &mut friend, &[b"AUTH", b"secret"], 5), "+OK\r\n");
     let (silent, mut wrong) = (world.connect(0), world.connect(0));
@@ -341,7 +341,7 @@ fn a_stranger_that_says_no_password_in_ten_seconds_is_closed() {
 /// One that becomes a stranger over and over is one all the same: those who came later need not wait for it.
 #[test]
 fn who_becomes_a_stranger_often_is_one_stranger() {
-    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut world = world(|settings| settings.set_password(Some(b"secret".to_vec())));
     let mut often = world.connect(0);
     let both = [command(&[b"AUTH", b"secret"]), command(&[b"RESET"])].concat();
     assert_eq!(world.exchange(&mut often, &both.repeat(1000), 13_000, 300).len(), 13_000);
@@ -354,7 +354,7 @@ fn who_becomes_a_stranger_often_is_one_stranger() {
 
 #[test]
 fn a_stranger_has_its_time_from_when_it_became_one() {
-    let mut world = world(|settings| settings.password = Some(b"secret".to_vec()));
+    let mut world = world(|settings| settings.set_password(Some(b"secret".to_vec())));
     // Behind this one, which says nothing, the client stays noted when it has said the password.
     let silent = world.connect(0);
     world.round();

@@ -59,7 +59,8 @@ fn a_silent_client_is_closed_after_its_time_and_a_busy_one_is_not() {
 #[test]
 fn a_lane_that_sleeps_wakes_to_close_who_says_nothing() {
     let silence = Settings { timeout_s: 2, ..Settings::default() };
-    let strangers = Settings { password: Some(b"secret".to_vec()), ..Settings::default() };
+    let mut strangers = Settings::default();
+    strangers.set_password(Some(b"secret".to_vec()));
     for (settings, tenths_min) in [(silence, 20), (strangers, 100)] {
         let mut world = World::new(1, &settings, 1, Faults::default());
         let clients: Vec<_> = (0..200).map(|_| world.connect(0)).collect();

@@ -90,7 +90,7 @@ fn entries_are_whole() {
             assert_eq!(command.subcommand(name.to_ascii_uppercase().as_bytes()), Some(sub));
         }
     }
-    assert_eq!(command::commands().filter(|command| command.is_container()).count(), 11);
+    assert_eq!(command::commands().filter(|command| command.is_container()).count(), 12);
     assert!(lookup(b"GeT").is_some_and(|get| get.subcommands().is_empty() && get.subcommand(b"x").is_none()));
 }
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
-use toml_edit::{DocumentMut, Item, Table, Value};
+use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 use super::file::{self, TABLE};
 
@@ -29,7 +29,7 @@ pub(crate) fn rewrite(path: &Path, changed: &[(String, String)]) -> Result<Rewri
     let is_key = |name: &str| name != "config" && file::find(serve, name).is_some();
     let (known, left_out): (Vec<_>, Vec<_>) = changed.iter().partition(|(name, _)| is_key(name));
     let text = edit(&text, &known).map_err(|why| format!("{}: {why}", path.display()))?;
-    replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))?;
+    replace(path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(Rewritten { left_out: left_out.into_iter().map(|(name, _)| name.clone()).collect() })
 }
 
@@ -43,6 +43,10 @@ fn edit(text: &str, changed: &[&(String, String)]) -> Result<String, String> {
     for (name, text) in changed {
         if text.is_empty() {
             serve.remove(name);
+            continue;
+        }
+        if name == "user" {
+            serve.insert(name, Item::Value(text.lines().collect::<Array>().into()));
             continue;
         }
         let mut value = value_of(text);
@@ -70,12 +74,17 @@ fn value_of(text: &str) -> Value {
     }
 }
 
-/// Puts `text` in the place of the file at `path`, with its owner and its permissions: it may hold a password.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
+/// Puts `text` in the place of the file at `path`, with its owner and its permissions: it may hold a password. Where there is none, only
+/// the server's user may read the new one.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
     let draft = folder.join(format!(".{name}.{}.new", std::process::id()));
-    let written = write(&draft, text, &fs::metadata(path)?).and_then(|()| fs::rename(&draft, path));
+    let old = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        old => Some(old?),
+    };
+    let written = write(&draft, text, old.as_ref()).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         let _ = fs::remove_file(&draft);
     }
@@ -84,14 +93,16 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-fn write(draft: &Path, text: &str, old: &fs::Metadata) -> io::Result<()> {
+fn write(draft: &Path, text: &[u8], old: Option<&fs::Metadata>) -> io::Result<()> {
     // One that a crash has left behind is in nobody's way.
     let _ = fs::remove_file(draft);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft)?;
-    // Only the superuser gives files away; for others the owner is right already, or the server's from now on.
-    let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
-    file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
-    file.write_all(text.as_bytes())?;
+    if let Some(old) = old {
+        // Only the superuser gives files away; for others the owner is right already, or the server's from now on.
+        let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
+        file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o7777))?;
+    }
+    file.write_all(text)?;
     file.sync_all()
 }
 

@@ -57,7 +57,7 @@ impl Control {
                 Ok(filter) => return Begun::InSight(Order::List(Arc::new(filter))),
                 Err(text) => reply::error_bytes(out, &text),
             },
-            Id::ClientKill => match clients::kill_filter(args, &question.from) {
+            Id::ClientKill => match clients::kill_filter(args, &question.from, &self.settings.users) {
                 Ok((filter, _)) => return Begun::InSight(Order::Kill(Arc::new(filter))),
                 Err(text) => reply::error_bytes(out, &text),
             },
@@ -74,6 +74,16 @@ impl Control {
                 Ok(()) => out.put(OK),
                 Err(why) => reply::error(out, &format!("ERR {why}")),
             },
+            Id::AclDeluser
+            | Id::AclDryrun
+            | Id::AclGenpass
+            | Id::AclGetuser
+            | Id::AclList
+            | Id::AclLoad
+            | Id::AclLog
+            | Id::AclSave
+            | Id::AclSetuser
+            | Id::AclUsers => return self.begin_acl(question, now, machine, out),
             Id::Debug => return self.begin_debug(asker, question, now, out),
             Id::Monitor => return self.begin_monitor(asker, question.from.port),
             Id::Sync | Id::Psync => return self.begin_replica(asker, question, out),
@@ -137,6 +147,7 @@ impl Control {
                 let text = view.text(&sections);
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
+            Id::AclDeluser | Id::AclLoad | Id::AclSetuser => self.conclude_acl(question, out),
             Id::Debug => debug::conclude(args, reports, out),
             // What it gets comes in pieces.
             Id::Sync | Id::Psync => {}
@@ -180,8 +191,9 @@ impl Control {
                 if let Some(asker) = portraits.iter_mut().find(|portrait| portrait.id == question.from.id) {
                     asker.input_size = clients::frame_size(args);
                 }
-                let text: String =
-                    portraits.iter().map(|portrait| clients::line(portrait, now.mono_ns)).collect();
+                let users = &self.settings.users;
+                let lines = portraits.iter().map(|portrait| clients::line(portrait, users, now.mono_ns));
+                let text: String = lines.collect();
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }
             Id::ClientTracking => tracking::conclude(&reports, out),
@@ -236,7 +248,11 @@ impl Control {
         let is_effective = self.config.set(changes);
         self.heed_file_settings(now, machine);
         if is_effective {
+            let users = Arc::clone(&self.settings.users);
             self.config.apply(&mut self.settings);
+            if !Arc::ptr_eq(&users, &self.settings.users) {
+                self.tell_users(&users);
+            }
             self.settings.writes_refused = self.refusal_of_writes(now);
             return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
         }
@@ -248,7 +264,9 @@ impl Control {
         if self.identity.config_file.is_empty() {
             return Err("The server is running without a config file".to_owned());
         }
-        machine.rewrite(&self.config.changed()).map_err(|why| format!("Rewriting config file: {why}"))
+        let mut changed = self.config.changed();
+        changed.extend(self.users_to_write()?);
+        machine.rewrite(&changed).map_err(|why| format!("Rewriting config file: {why}"))
     }
 
     /// `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`

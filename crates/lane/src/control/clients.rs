@@ -2,12 +2,13 @@
 
 use wire::reply::{self, Proto};
 
+use crate::acl::Users;
 use crate::admin::{ClientKind, Filter, Pause, Portrait, address};
 use crate::help;
 use crate::request::Args;
 
 /// One line of CLIENT LIST: the fields of Redis 7.0 in their order, then those of later versions, and the lane.
-pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
+pub(crate) fn line(client: &Portrait, users: &Users, now_ns: u64) -> String {
     let seconds = |since_ns: u64| now_ns.saturating_sub(since_ns) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (queued_count, multi_size) =
@@ -15,7 +16,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} ssub={} multi={} qbuf={} \
          qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
-         user=default redir={} resp={} lib-name={} lib-ver={} watch={} lane={}\n",
+         user={} redir={} resp={} lib-name={} lib-ver={} watch={} lane={}\n",
         client.id,
         address(client.peer),
         address(client.local),
@@ -35,6 +36,7 @@ pub(crate) fn line(client: &Portrait, now_ns: u64) -> String {
         client.output_size,
         client.total_size,
         client.last.map_or("NULL", |command| command.name),
+        text(users.name_of(client.user)),
         client.tracking.map_or(-1, |it| i64::try_from(it.redirect).expect("ids grow from 1")),
         if client.proto == Proto::Resp3 { 3 } else { 2 },
         text(&client.library),
@@ -94,7 +96,11 @@ pub(super) fn list_filter(args: Args<'_>, asker: &Portrait) -> Result<Filter, Ve
 }
 
 /// CLIENT KILL address | option value …. True: the old form, whose reply says whether there was such a client.
-pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, bool), Vec<u8>> {
+pub(super) fn kill_filter(
+    args: Args<'_>,
+    asker: &Portrait,
+    users: &Users,
+) -> Result<(Filter, bool), Vec<u8>> {
     let mut filter = Filter { asker_id: asker.id, ..Filter::default() };
     if args.len() == 3 {
         filter.peer = Some(String::from_utf8_lossy(args.flat(2)).into_owned());
@@ -115,8 +121,12 @@ pub(super) fn kill_filter(args: Args<'_>, asker: &Portrait) -> Result<(Filter, b
             b"type" => filter.kind = Some(kind(value)?),
             b"addr" => filter.peer = Some(text()),
             b"laddr" => filter.local = Some(text()),
-            b"user" if value == b"default" => filter.user = Some(value.to_vec()),
-            b"user" => return Err([b"ERR No such user '", reply::quoted(value), b"'"].concat()),
+            b"user" => {
+                let user = users.named(value);
+                let user =
+                    user.ok_or_else(|| [b"ERR No such user '", reply::quoted(value), b"'"].concat())?;
+                filter.user = Some(user.id());
+            }
             b"skipme" if value.eq_ignore_ascii_case(b"yes") => skips_asker = true,
             b"skipme" if value.eq_ignore_ascii_case(b"no") => skips_asker = false,
             b"maxage" => {

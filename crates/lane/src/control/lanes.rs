@@ -24,7 +24,7 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
         let memory = census.memory.total();
         let commands = stats.commands();
         let per_command = thousandths(traffic.calls, commands.all);
-        let counts: [(&str, u64); 37] = [
+        let counts: [(&str, u64); 38] = [
             ("commands", commands.all),
             ("direct", commands.direct),
             ("forwarded", commands.forwarded),
@@ -54,6 +54,7 @@ pub(super) fn each_lane(view: &View<'_>, text: &mut String) {
             ("syscalls_receive", traffic.receives),
             ("syscalls_send", traffic.sends),
             ("slow_dropped", stats.slow_dropped),
+            ("denials_dropped", stats.denials_dropped),
             ("expired", census.memory.expired),
             ("evicted", census.memory.evicted),
             ("turns", stats.turns),

@@ -10,6 +10,7 @@
 //! ```
 //! Each client has at most one question under way, so what waits here is bounded by the clients there are.
 
+mod acl;
 mod answers;
 pub(crate) mod clients;
 mod config;
@@ -52,6 +53,7 @@ use crate::peers::{AnswerHead, AnswerKind, AskHead, AskKind, ControlHead, Contro
 use crate::pin::Queue;
 use crate::replies::Content;
 use crate::{Now, Settings};
+use acl::Acl;
 use config::Config;
 use files::Files;
 pub use files::{FileKind, FileNews, FileOrder, Loaded, Source};
@@ -98,6 +100,25 @@ pub trait Machine {
     fn allow_clients(&mut self, _count: usize) -> Result<(), usize> {
         Ok(())
     }
+    /// Fills a buffer with chance that nobody can guess.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn draw(&mut self, bytes: &mut [u8]) -> Result<(), String>;
+    /// What is in the file of users. The error says why it can't be had.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn read_users(&mut self) -> Result<Vec<u8>, String> {
+        Err("there is no such file".to_owned())
+    }
+    /// Puts something into its place, in one step.
+    ///
+    /// # Errors
+    /// A sentence.
+    fn write_users(&mut self, _text: &[u8]) -> Result<(), String> {
+        Err("there is no such file".to_owned())
+    }
     /// Writes a line to the log: something is not as it should be.
     fn warn(&mut self, line: &str);
     /// Writes a line to the log: something has happened as it should.
@@ -118,7 +139,7 @@ pub trait Machine {
     fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
         None
     }
-    /// Writes names and values to the configuration file, for CONFIG REWRITE. The error says why not.
+    /// Writes names and values to the configuration file, for CONFIG REWRITE. Of `user` each line is a value. The error says why not.
     fn rewrite(&mut self, changed: &[(String, String)]) -> Result<(), String>;
 }
 
@@ -198,6 +219,7 @@ pub struct Control {
     stalls: StallLog,
     learning: Learning,
     library: Library,
+    acl: Acl,
     replication: Replication,
     files: Files,
     migrations: Migrations,
@@ -275,6 +297,7 @@ impl Control {
             stalls: StallLog::default(),
             learning: Learning::since(now),
             library: Library::default(),
+            acl: Acl::default(),
             replication: Replication::default(),
             migrations: Migrations::default(),
             bells: Vec::new(),
@@ -285,10 +308,15 @@ impl Control {
     /// in the mailbox. Nothing here is bounded in time as a lane's turn is: only other questions wait for it.
     pub fn turn(&mut self, now: Now, machine: &mut impl Machine) {
         self.mailbox.collect();
+        // What a lane has told before another lane asks is known when that is answered: so questions are taken first.
+        let mut questions = Vec::new();
+        (0..self.lane_count).for_each(|lane| self.hear_questions(lane, &mut questions));
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
             self.hear_notes(lane, now, machine);
-            self.hear_questions(lane, now, machine);
+        }
+        for (asker, question) in questions {
+            self.consider(asker, question, now, machine);
         }
         self.learn_queues(now, machine);
         self.tend_files(now, machine);
@@ -362,6 +390,7 @@ impl Control {
                 (ControlKind::Record, Some(Parcel::Record(record))) => {
                     self.hear_record(*record, now, machine)
                 }
+                (ControlKind::Denied, Some(Parcel::Denial(denial))) => self.note_denial(*denial, now),
                 (ControlKind::Acked, Some(Parcel::Offset(offset))) => {
                     self.hear_ack(lane, head.target, *offset, now);
                 }
@@ -370,14 +399,14 @@ impl Control {
                 (ControlKind::ReplicaGone, None) => self.hear_gone(lane, head.target, now, machine),
                 (ControlKind::WaiterGone, None) => self.forget_waiter(lane, head.target),
                 _ => unreachable!(
-                    "lanes tell the control thread of what took too long, monitoring, queues, scripts and replicas"
+                    "lanes tell the control thread of what took too long or was denied, monitoring, queues, scripts and replicas"
                 ),
             }
         }
         self.peer(lane).control_in.release();
     }
 
-    fn hear_questions(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
+    fn hear_questions(&mut self, lane: u16, questions: &mut Vec<(Asker, Question)>) {
         loop {
             let asks = &mut self.peer(lane).asks_in;
             let Some(frame) = asks.peek() else { break };
@@ -391,7 +420,7 @@ impl Control {
             };
             let is_exec = head.kind == AskKind::ExecQuestion;
             let asker = Asker { lane, client: head.client, slot: head.slot, charge: head.charge, is_exec };
-            self.consider(asker, *question, now, machine);
+            questions.push((asker, *question));
         }
         self.peer(lane).asks_in.release();
     }

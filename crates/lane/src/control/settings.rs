@@ -114,7 +114,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("auto-pin", Word(&["none", "cpu", "numa", "adq"]), "none")
         .chosen_at_start("where connections belong is chosen at the start"),
     setting("oom-score-adj", Word(&["no", "yes", "relative", "absolute"]), "no"),
-    setting("acl-pubsub-default", Word(&["allchannels", "resetchannels"]), "resetchannels"),
+    setting("acl-pubsub-default", Word(&["allchannels", "resetchannels"]), "resetchannels").effective(),
     setting("sanitize-dump-payload", Word(&["no", "yes", "clients"]), "no"),
     setting("enable-protected-configs", Word(&["no", "yes", "local"]), "no").fixed(),
     setting("enable-debug-command", Word(&["no", "yes", "local"]), "no").fixed(),
@@ -168,7 +168,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     setting("socket-mark-id", Number(0, UINT), "0").fixed(),
     setting("active-defrag-max-scan-fields", Number(1, i64::MAX), "1000"),
     setting("slowlog-max-len", Number(0, i64::MAX), "128").effective(),
-    setting("acllog-max-len", Number(0, i64::MAX), "128"),
+    setting("acllog-max-len", Number(0, i64::MAX), "128").effective(),
     setting("busy-reply-threshold", Number(0, i64::MAX), "5000").alias("lua-time-limit").effective(),
     setting("cluster-node-timeout", Number(0, i64::MAX), "15000"),
     setting("slowlog-log-slower-than", Number(-1, i64::MAX), "10000").effective(),

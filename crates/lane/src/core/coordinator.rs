@@ -93,8 +93,12 @@ impl Core {
             exec.add(&std::mem::take(&mut lines));
         }
         let log = std::mem::take(&mut transaction.script_log);
+        let denials = std::mem::take(&mut transaction.denials);
         for said in log {
             self.tell_control(ControlKind::Said, Some(Parcel::Said(Box::new(said))));
+        }
+        for denial in denials {
+            self.tell_denial(denial);
         }
         lines.split_inclusive(|&byte| byte == b'\n').for_each(|line| self.show_line(line));
         self.follow(handle, after);

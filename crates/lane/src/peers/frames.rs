@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use net::Handover;
 
+use crate::acl::Denial;
 use crate::admin::{Order, Question, Report};
 use crate::feed::Record;
 use crate::pubsub::Message;
@@ -55,6 +56,8 @@ pub(crate) enum Parcel {
     Stall(Box<Stall>),
     /// What a script has said by redis.log: the level and the text.
     Said(Box<(u8, Vec<u8>)>),
+    /// What a user may not do, for the control thread's log.
+    Denial(Box<Denial>),
     /// What is said on a channel.
     Message(Arc<Message>),
     /// A command for the control thread.
@@ -159,6 +162,8 @@ pub(crate) enum ControlKind {
     Inner = 24,
     /// The reply to a command that was put off; likewise.
     Answered = 25,
+    /// A user may not do what a client wanted.
+    Denied = 26,
 }
 
 /// In an ask's protocol, on behalf of a client that tracks keys: what it reads is remembered; what it changes it is not told.
@@ -348,6 +353,7 @@ impl ControlHead {
                 23 => ControlKind::Waited,
                 24 => ControlKind::Inner,
                 25 => ControlKind::Answered,
+                26 => ControlKind::Denied,
                 _ => unreachable!("lanes send the kinds that there are"),
             },
         }

@@ -1,6 +1,8 @@
 //! SUBSCRIBE and its like: a client of this lane subscribes to names and ends subscriptions, so many a slice.
 
-use wire::command::{Command, Id};
+use std::sync::Arc;
+
+use wire::command::{COMMANDS, Command, Id};
 use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
@@ -8,6 +10,8 @@ use store::Budget;
 
 use super::{Kind, Name, PubSub};
 use crate::SLICE;
+use crate::acl::{Context, Denial, User, Vetting, is_vetted_later};
+use crate::admin::Portrait;
 use crate::board::Board;
 use crate::client::{Client, Port};
 use crate::core::{Core, Delivery};
@@ -69,6 +73,8 @@ pub(crate) struct Task {
     at: usize,
     /// On a lane's own port, names are of one slot: that of the first, and the next to look at.
     slot: Option<(Slot, usize)>,
+    /// Whether the client's user, as it was when this began, may hear all of them is looked at before the first.
+    vetting: Option<Box<(Arc<User>, Vetting)>>,
     content: Content,
 }
 
@@ -91,7 +97,7 @@ impl Task {
         let is_bound = port == Port::Lane && matches!(id, Id::Ssubscribe | Id::Sunsubscribe);
         let slot = (is_bound && request.len() > NAMES_PER_STEP)
             .then(|| (Slot::of(Args::Owned(&request).flat(1)), 1));
-        Task { client, origin, id, request, proto, at: 1, slot, content: Content::default() }
+        Task { client, origin, id, request, proto, at: 1, slot, vetting: None, content: Content::default() }
     }
 
     /// Whether all names are of one slot, as far as the budget goes; none while there are more.
@@ -123,7 +129,9 @@ impl Core {
         let (args, proto) = (input.args(), caller.client.proto);
         let is_bound = caller.client.port == Port::Lane && command.keys.first > 0;
         let mut at = 1;
-        if !is_bound || args.len() <= NAMES_PER_STEP {
+        let is_long = is_vetted_later(command, args.len()) && self.may_deny(caller.client);
+        let user = self.settings.users.of(caller.client.user).filter(|_| is_long).cloned();
+        if user.is_none() && (!is_bound || args.len() <= NAMES_PER_STEP) {
             // What a client subscribes to is changed while its sink is borrowed from it, so confirmations are written to the side first.
             let mut bytes = std::mem::take(&mut self.scratch);
             bytes.clear();
@@ -144,6 +152,7 @@ impl Core {
         let (client, origin) = (caller.handle, caller.open());
         let mut task = Task::new(client, origin, command.id, input.take_request(), proto, port);
         task.at = at;
+        task.vetting = user.map(|user| Box::new((user, Vetting::default())));
         caller.client.holds_messages = true;
         self.pubsub.tasks.push_back(task);
         Flow::Block
@@ -160,6 +169,14 @@ impl Core {
                 continue;
             };
             client.holds_messages = true;
+            match self.may_subscribe(&mut task, client, budget) {
+                None => return self.pubsub.tasks.push_front(task),
+                Some(false) => {
+                    self.end_task(task, client.is_subscribed);
+                    continue;
+                }
+                Some(true) => {}
+            }
             match task.is_of_one_slot(budget) {
                 None => return self.pubsub.tasks.push_front(task),
                 Some(false) => reply::error(&mut task.content, CROSSSLOT),
@@ -177,6 +194,19 @@ impl Core {
             let is_subscribed = client.is_subscribed;
             self.end_task(task, is_subscribed);
         }
+    }
+
+    /// Whether a client may hear all that it names, as far as the budget goes; none while there are more. If not it is told so.
+    fn may_subscribe(&mut self, task: &mut Task, client: &Client, budget: &mut Budget) -> Option<bool> {
+        let Some((user, vetting)) = task.vetting.as_deref_mut() else { return Some(true) };
+        let (command, args) = (&COMMANDS[task.id as usize], Args::Owned(&task.request));
+        let verdict = vetting.go_on(user, command, args, budget)?;
+        let (user, _) = *task.vetting.take().expect("just used");
+        let Err(denied) = verdict else { return Some(true) };
+        let from = Portrait::of(client, self.id, (0, 0));
+        self.tell_denial(Denial::new(denied, Context::Toplevel, &user, command, args, from));
+        reply::error(&mut task.content, &denied.text(command));
+        Some(false)
     }
 
     fn end_task(&mut self, task: Task, is_subscribed: bool) {

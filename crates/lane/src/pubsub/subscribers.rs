@@ -1,7 +1,7 @@
 //! Who subscribes to what on a lane: the lane's side, by name, and each client's own. A name is a channel, a pattern or a sharded channel.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::ops::Bound::{self, Excluded, Unbounded};
 use std::sync::Arc;
 
 use wire::route::Slot;
@@ -56,6 +56,11 @@ impl Subscriptions {
     /// Bytes that it holds.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// Its names of a kind from one on.
+    pub(crate) fn names_from(&self, kind: Kind, from: Bound<&[u8]>) -> impl Iterator<Item = &Name> {
+        self.names[kind as usize].range::<[u8], _>((from, Unbounded))
     }
 
     /// The first of its names of a kind.

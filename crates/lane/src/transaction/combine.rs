@@ -9,7 +9,9 @@ use wire::route::PartitionMap;
 use super::relay::Relayed;
 use super::{After, Go, LanePart, Phase, Plan, Planned, Surroundings, Transaction};
 use crate::Now;
-use crate::connection;
+use crate::acl::{Context, Denial};
+use crate::admin::Portrait;
+use crate::connection::{self, Wish};
 use crate::keyspace::{Call, Keyspace};
 use crate::part::Outcome;
 use crate::replies::Content;
@@ -106,6 +108,7 @@ impl Transaction {
         let reply = &mut self.reply;
         match planned.plan {
             Plan::Relay(_) | Plan::Script => {}
+            Plan::Denied(denied) => reply::error(reply, &denied.text_in_exec()),
             Plan::Here => {
                 let args = Args::Owned(&planned.request);
                 let call = Call {
@@ -127,7 +130,11 @@ impl Transaction {
                 if let Some(client) = &mut self.stand_in {
                     client.db = planned.db;
                 }
-                connection::run_queued(&call, self.stand_in.as_deref_mut(), &around, reply);
+                let wish = connection::run_queued(&call, self.stand_in.as_deref_mut(), &around, reply);
+                if let (Wish::Stranger(at), Some(client)) = (wish, &self.stand_in) {
+                    let from = Portrait::of(client, around.lane, (0, 0));
+                    self.denials.push(Denial::of_login(Context::Multi, at, args, from));
+                }
             }
             Plan::Whole(_) if planned.command.id == Id::Watch => reply.put(OK),
             Plan::Whole(_) | Plan::Asked => {

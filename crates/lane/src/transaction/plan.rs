@@ -61,7 +61,22 @@ impl Transaction {
             }
             budget.spend(1, 0);
             if self.at.1 == 0 {
-                self.plan_command(space, around);
+                match self.vet(around, budget) {
+                    None => return After::Again,
+                    Some(Err(denied)) if self.is_multi => {
+                        let planned = &mut self.commands[self.at.0];
+                        planned.plan = Plan::Denied(denied);
+                        // Planned before, it was allowed then.
+                        planned.forget_shares(space);
+                        self.at.0 += 1;
+                        continue;
+                    }
+                    Some(Err(denied)) => {
+                        let text = denied.text(self.commands[self.at.0].command);
+                        return self.refuse(&text);
+                    }
+                    Some(Ok(())) => self.plan_command(space, around),
+                }
             }
             if !self.plan_keys(space, around, budget) {
                 return self.refuse(CROSSSLOT);
@@ -266,7 +281,7 @@ impl Transaction {
                     planned.plan = Plan::Whole(lane);
                     0
                 }
-                Plan::Here | Plan::Asked | Plan::Script => 0,
+                Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => 0,
             };
             budget.spend(1, copied);
             key_index += step;

@@ -437,6 +437,14 @@ impl Transaction {
                         return Some(After::Again);
                     }
                     if self.at.1 == 0 {
+                        match self.vet(around, budget) {
+                            None => return Some(After::Again),
+                            Some(Err(denied)) => {
+                                self.refuse_call(denied.text_in_script(), space);
+                                return None;
+                            }
+                            Some(Ok(())) => {}
+                        }
                         self.look_at_scope(index);
                         if self.stray.is_none() {
                             self.plan_command(space, around);
@@ -597,6 +605,14 @@ impl Transaction {
             planned.forget_shares(space);
         }
         std::mem::replace(&mut self.reply, called.reply)
+    }
+
+    /// A call is refused, before it began.
+    fn refuse_call(&mut self, text: &'static str, space: &mut Keyspace) {
+        let command = self.commands[self.commands.len() - 1].command;
+        self.drop_call(space);
+        space.tally.rejected(Some(command.id), vec![ErrorCode::of(text.as_bytes())]);
+        self.script.as_mut().expect("it has called").answer = Some(Answer::error(text));
     }
 
     /// A call is about keys that are not held for it.

@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 50] = [
+const REFUSED: [&str; 58] = [
     // They ask for tracking, or for a mode of it.
     "client caching NO",
     "client caching YES",
@@ -151,6 +151,15 @@ const REFUSED: [&str; 50] = [
     "script kill",
     "script debug YES",
     "script debug SYNC",
+    // There is no such user, no file of users, and the word is no rule and no number.
+    "acl dryrun word word",
+    "acl dryrun word word word",
+    "acl dryrun word word word word",
+    "acl genpass word",
+    "acl load",
+    "acl save",
+    "acl setuser word word",
+    "acl setuser word word word",
     // It follows nobody.
     "replicaof word 1",
     "slaveof word 1",

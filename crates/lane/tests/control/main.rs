@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests say what they expect by failing")]
 
+mod acl;
 mod changes;
 #[path = "../counting/mod.rs"]
 mod counting;

@@ -63,6 +63,10 @@ pub(crate) struct MadeUp {
     pub(crate) wants_end: bool,
     pub(crate) is_end_refused: bool,
     pub(crate) wires: Wires,
+    /// The file of users; without one nothing is read or written.
+    pub(crate) users: Option<Vec<u8>>,
+    /// The last byte of chance.
+    pub(crate) drawn: u8,
 }
 
 impl Default for MadeUp {
@@ -80,6 +84,8 @@ impl Default for MadeUp {
             wants_end: false,
             is_end_refused: false,
             wires: Wires::default(),
+            users: None,
+            drawn: 0,
         }
     }
 }
@@ -110,6 +116,21 @@ impl Machine for MadeUp {
     }
     fn outgoing(&mut self) -> Option<&mut dyn Outgoing> {
         Some(&mut self.wires)
+    }
+    fn draw(&mut self, bytes: &mut [u8]) -> Result<(), String> {
+        for byte in bytes {
+            self.drawn = self.drawn.wrapping_add(0x1f);
+            *byte = self.drawn;
+        }
+        Ok(())
+    }
+    fn read_users(&mut self) -> Result<Vec<u8>, String> {
+        self.users.clone().ok_or_else(|| "No such file or directory".to_owned())
+    }
+    fn write_users(&mut self, text: &[u8]) -> Result<(), String> {
+        let is_there = self.users.is_some();
+        self.users = is_there.then(|| text.to_vec());
+        if is_there { Ok(()) } else { Err("Read-only file system".to_owned()) }
     }
     fn warn(&mut self, line: &str) {
         self.warned.push(line.to_owned());

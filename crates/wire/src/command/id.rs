@@ -41,6 +41,7 @@ ids! {
     Restore Scan Touch Ttl Type Unlink Wait
 
     // Server
+    Acl AclCat AclDeluser AclDryrun AclGenpass AclGetuser AclHelp AclList AclLoad AclLog AclSave AclSetuser AclUsers AclWhoami
     Bgrewriteaof Bgsave Command CommandCount CommandDocs CommandGetkeys CommandGetkeysandflags CommandHelp
     CommandInfo CommandList Config ConfigGet ConfigHelp ConfigResetstat ConfigRewrite ConfigSet Dbsize
     Debug Flushall Flushdb Info Lastsave Latency LatencyDoctor LatencyGraph LatencyHelp LatencyHistogram

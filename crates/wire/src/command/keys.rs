@@ -102,12 +102,25 @@ impl KeySpec {
         self.flags != NOT_KEY
     }
 
+    /// Whether the arguments say where its keys are, and not the command alone.
+    pub fn is_known(&self) -> bool {
+        self.begin != Begin::Unknown && self.find != Find::Unknown
+    }
+
     /// The arguments that are keys, for a call with these arguments.
     pub fn positions(&self, args: &Args<'_>) -> Result<Positions, Unknown> {
-        let count = args.len();
+        self.positions_among(args.len(), |index| args.get(index))
+    }
+
+    /// The same for a call with `count` arguments, of which `get` knows each.
+    pub fn positions_among<'a>(
+        &self,
+        count: usize,
+        get: impl Fn(usize) -> &'a [u8],
+    ) -> Result<Positions, Unknown> {
         let first = match self.begin {
             Begin::Index(index) => usize::from(index),
-            Begin::Keyword(word, from) => match keyword(word, from, args) {
+            Begin::Keyword(word, from) => match keyword(word, from, count, &get) {
                 Some(index) => index + 1,
                 None => return Ok(Positions::NONE),
             },
@@ -128,7 +141,8 @@ impl KeySpec {
                 Ok(Positions { next: first, end, step: usize::from(step) })
             }
             Find::KeyNum { index, first: offset, step } => {
-                let number = args_get(args, first + usize::from(index)).and_then(crate::number::parse_i64);
+                let at = first + usize::from(index);
+                let number = (at < count).then(|| get(at)).and_then(crate::number::parse_i64);
                 let keys = number.and_then(|keys| usize::try_from(keys).ok()).ok_or(Unknown)?;
                 let (start, step) = (first + usize::from(offset), usize::from(step));
                 // A number that lies about its keys is far larger than the arguments that are there.
@@ -146,16 +160,12 @@ impl KeySpec {
     }
 }
 
-fn args_get<'a>(args: &Args<'a>, index: usize) -> Option<&'a [u8]> {
-    (index < args.len()).then(|| args.get(index))
-}
-
-fn keyword(word: &str, from: i8, args: &Args<'_>) -> Option<usize> {
-    let is_word = |index: &usize| args.get(*index).eq_ignore_ascii_case(word.as_bytes());
+fn keyword<'a>(word: &str, from: i8, count: usize, get: impl Fn(usize) -> &'a [u8]) -> Option<usize> {
+    let is_word = |index: &usize| get(*index).eq_ignore_ascii_case(word.as_bytes());
     match usize::try_from(from) {
-        Ok(from) => (from..args.len()).find(is_word),
+        Ok(from) => (from..count).find(is_word),
         Err(_) => {
-            let last = args.len().checked_sub(usize::from(from.unsigned_abs()))?;
+            let last = count.checked_sub(usize::from(from.unsigned_abs()))?;
             (1..=last).rev().find(is_word)
         }
     }

@@ -63,31 +63,38 @@ pub fn keys(out: &mut impl Put, proto: Proto, args: Args<'_>, flags: bool) {
         }
         reply::bulk(out, args.get(index));
         if flags {
-            statuses(out, proto, "", flags_of(command, args, positions.flags()).split(' '));
+            let flags = key_flags(command, args.len(), |index| args.get(index), positions.flags());
+            statuses(out, proto, "", flags.split(' '));
         }
     }
 }
 
-/// What a command does with a key. Of two commands the arguments matter: SET reads what was there if GET is among its options
-/// (`setGetKeys` in Redis' db.c), and BITFIELD changes nothing if it only gets (`bitfieldGetKeys`).
-fn flags_of(command: &Command, args: Args<'_>, flags: &'static str) -> &'static str {
+/// What a command does with a key of a specification with these flags; it has `count` arguments, of which `get` knows each. Of two
+/// commands the arguments matter: SET reads what was there if GET is among its options (`setGetKeys` in Redis' db.c), and BITFIELD
+/// changes nothing if it only gets (`bitfieldGetKeys`).
+pub fn key_flags<'a>(
+    command: &Command,
+    count: usize,
+    get: impl Fn(usize) -> &'a [u8],
+    flags: &'static str,
+) -> &'static str {
     match command.id {
         Id::Set => {
-            let reads = (3..args.len()).any(|index| args.get(index).eq_ignore_ascii_case(b"get"));
+            let reads = (3..count).any(|index| get(index).eq_ignore_ascii_case(b"get"));
             if reads { "RW access update" } else { "OW update" }
         }
-        Id::Bitfield if only_gets(&args) => "RO access",
+        Id::Bitfield if only_gets(count, get) => "RO access",
         Id::Bitfield => "RW access update",
         _ => flags,
     }
 }
 
 /// Whether a call of BITFIELD changes nothing. One that is wrong may.
-fn only_gets(args: &Args<'_>) -> bool {
+fn only_gets<'a>(count: usize, get: impl Fn(usize) -> &'a [u8]) -> bool {
     let mut index = 2;
-    while index < args.len() {
-        let is = |name: &str| args.get(index).eq_ignore_ascii_case(name.as_bytes());
-        let more = args.len() - index - 1;
+    while index < count {
+        let is = |name: &str| get(index).eq_ignore_ascii_case(name.as_bytes());
+        let more = count - index - 1;
         index += match () {
             () if is("get") && more >= 2 => 3,
             () if is("overflow") && more >= 1 => 2,

@@ -8,6 +8,46 @@ use super::entry::entries;
 use super::keys::at;
 
 pub(super) const SERVER: &[Command] = entries! { Server:
+    Acl "acl" -2 since "6.0.0" [] [] [] Connection, Constant, []
+        "Depends on the subcommand" "Groups commands about users and what they may do"
+    AclCat "acl|cat" -2 since "6.0.0" [Noscript Loading Stale] []
+        [] Connection, Unbounded("the table has a fixed size"), []
+        "O(N) for N commands" "The categories of commands, or the commands of one"
+        "[category]"
+    AclDeluser "acl|deluser" -3 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Sliced, []
+        "O(N) for N connections" "Deletes users, and closes their connections"
+        "username ..."
+    AclDryrun "acl|dryrun" -4 since "7.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N keys and patterns" "Says whether a user may call a command, without calling it"
+        "username command [arg ...]"
+    AclGenpass "acl|genpass" -2 since "6.0.0" [Noscript Loading Stale] [] [] Control, Constant, []
+        "O(1)" "A password made of chance"
+        "[bits]"
+    AclGetuser "acl|getuser" 3 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N passwords and rules of the user" "What a user may do"
+        "username"
+        [since "6.2.0" "Patterns of channels",
+         since "7.0.0" "Selectors; patterns of keys and channels as rules, no longer as lists"]
+    AclHelp "acl|help" 2 since "6.0.0" [Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "Lists the subcommands"
+    AclList "acl|list" 2 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N users" "All users as lines of an ACL file"
+    AclLoad "acl|load" 2 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Sliced, []
+        "O(N) for N users and connections" "Takes all users anew from the ACL file"
+    AclLog "acl|log" -2 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N entries shown" "What was refused to whom of late"
+        "[<operation: count | RESET>]"
+        [since "7.2.0" "Entries have numbers and times of their own"]
+    AclSave "acl|save" 2 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N users" "Writes all users into the ACL file"
+    AclSetuser "acl|setuser" -3 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Sliced, []
+        "O(N) for N rules" "Makes a user, or changes what one may do"
+        "username [rule ...]"
+        [since "6.2.0" "Patterns of channels", since "7.0.0" "Selectors, and patterns of keys for reading and for writing"]
+    AclUsers "acl|users" 2 since "6.0.0" [Admin Noscript Loading Stale] [] [] Control, Constant, []
+        "O(N) for N users" "The names of all users"
+    AclWhoami "acl|whoami" 2 since "6.0.0" [Noscript Loading Stale] [] [] Connection, Constant, []
+        "O(1)" "The name of the connection's user"
     Bgrewriteaof "bgrewriteaof" 1 since "1.0.0" [Admin Noscript NoAsyncLoading] [] [] Control, Constant, []
         "O(1)" "Begins the log anew behind a snapshot, in the background"
         ""
