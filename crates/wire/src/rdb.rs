@@ -12,12 +12,13 @@
 //!             c0 n | c1 nn | c2 nnnn          digits of a number of 8, 16 or 32 bits, the lowest byte first
 //!             c3 compressed whole bytes…      LZF: both sizes as above, then so many bytes
 //! ```
-//! A snapshot is made of the same strings: [`mod@file`].
+//! A snapshot is made of the same strings: [`mod@file`]. So are libraries of functions: [`functions`].
 //!
 //! As in Redis, bytes may follow a string that it does not need, and a string may reach into the version and the checksum.
 
 pub mod crc;
 pub mod file;
+pub mod functions;
 pub mod lzf;
 
 use crate::number::parse_i64;
