@@ -37,6 +37,7 @@ mod couchbase;
 mod dispatch;
 mod documents;
 mod feed;
+mod functions;
 mod help;
 mod histogram;
 mod keyspace;

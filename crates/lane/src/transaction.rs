@@ -14,7 +14,6 @@
 
 use std::collections::BTreeMap;
 
-use ::script::Sha;
 use net::Address;
 use store::Budget;
 use wire::command::{Combine, Command, Id, Scope, lookup};
@@ -33,6 +32,7 @@ use crate::paged::Paged;
 use crate::part::{Job, Names, Origin, Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Args, Request};
+use crate::scripts::Named;
 use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::watch::WatcherId;
@@ -46,6 +46,7 @@ mod script;
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
 use script::{Scripted, Stray};
+pub(crate) use script::{Killed, RunningFunction};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
 /// they followed soon, there would always be some that do, and a race of clients would stay slow.
@@ -160,8 +161,8 @@ struct Planned {
     outcomes: Vec<(usize, Outcome)>,
     /// What the client's lane computes from what lanes have sent: LCS, BITOP.
     state: Option<Box<State>>,
-    /// The script that it runs.
-    sha: Option<Box<Sha>>,
+    /// The script or function that it runs.
+    named: Option<Box<Named>>,
 }
 
 struct Share {
@@ -734,7 +735,7 @@ impl Planned {
             shares: Vec::new(),
             outcomes: Vec::new(),
             state: None,
-            sha: None,
+            named: None,
         }
     }
 }

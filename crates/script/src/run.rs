@@ -12,7 +12,7 @@ use crate::engine::Seat;
 use crate::functions::{self, Registered};
 use crate::random::Random;
 use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
-use crate::{Engine, Library, Returned, Sha, program};
+use crate::{Engine, Function, Library, Returned, Sha, program};
 
 /// What a script needs to go on, or what it came to.
 #[derive(Debug)]
@@ -111,6 +111,14 @@ impl Run {
     /// The lists of a function.
     pub(crate) fn lists(&self) -> Option<&(Table, Table)> {
         self.seat().lists.as_ref()
+    }
+
+    /// The function that runs; none if it is a script.
+    pub fn function(&self) -> Option<&Function> {
+        match &self.subject {
+            Subject::Function { library, index, .. } => library.functions().get(*index),
+            Subject::Script(_) | Subject::Load => None,
+        }
     }
 
     /// What a library has registered.

@@ -14,6 +14,7 @@ mod answers;
 pub(crate) mod clients;
 mod config;
 mod debug;
+mod functions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod info;
@@ -49,6 +50,7 @@ use crate::pin::Queue;
 use crate::replies::Content;
 use crate::{Now, Settings};
 use config::Config;
+use functions::KnownFunctions;
 use latency::Delays;
 use monitors::Monitor;
 use queues::Learning;
@@ -171,6 +173,7 @@ pub struct Control {
     stalls: StallLog,
     learning: Learning,
     library: Library,
+    functions: KnownFunctions,
     replication: Replication,
     bells: Vec<u16>,
 }
@@ -240,6 +243,7 @@ impl Control {
             stalls: StallLog::default(),
             learning: Learning::since(now),
             library: Library::default(),
+            functions: KnownFunctions::default(),
             replication: Replication::default(),
             bells: Vec::new(),
         }

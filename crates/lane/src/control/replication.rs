@@ -18,12 +18,14 @@ use wire::reply;
 
 use super::{Asker, Begun, Control, Machine};
 use crate::Now;
+use crate::client::LeftOut;
 use crate::admin::{Filter, Order, Portrait, Question, address};
 use crate::feed::{Record, Unit};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::replies::Content;
 use crate::request::Args;
 
+mod functions;
 mod log;
 mod merge;
 mod seen;
@@ -75,6 +77,8 @@ struct Replica {
     acknowledges: bool,
     /// It wants what there is, and not what changes.
     wants_snapshot_only: bool,
+    /// What it does not want of the snapshot.
+    leaves_out: LeftOut,
     stage: Stage,
     /// What stands before the stream: the answer and the snapshot.
     ahead: VecDeque<Arc<Vec<u8>>>,
@@ -237,6 +241,7 @@ impl Control {
             takes_any_length: announced.takes_any_length,
             acknowledges: is_psync,
             wants_snapshot_only: announced.wants_snapshot_only,
+            leaves_out: announced.leaves_out,
             stage: Stage::Waits,
             ahead: VecDeque::new(),
             ahead_size: 0,

@@ -7,6 +7,7 @@ mod counting;
 mod debug;
 mod docs;
 mod follower;
+mod functions;
 mod following;
 mod holding;
 mod latency;

@@ -97,6 +97,7 @@ impl Control {
             head.extend(format!("$EOF:{}\r\n", syncing.mark).into_bytes());
         }
         replica.push(head);
+        let leaves_out = replica.leaves_out;
         let mut first = Vec::new();
         let (seconds, offset) = (now.unix_ms / 1000, log.end());
         file::put_head(
@@ -110,6 +111,9 @@ impl Control {
                 ("repl-offset", offset.to_string().as_bytes()),
             ],
         );
+        if !leaves_out.functions {
+            self.put_functions(&mut first);
+        }
         self.add_piece(first);
     }
 
@@ -146,7 +150,11 @@ impl Control {
         let is_whole = syncing.are_over.iter().all(|is_over| *is_over);
         let mut piece = Vec::with_capacity(content.size());
         flatten(&mut content, &mut piece);
-        self.add_piece(piece);
+        let client = syncing.client;
+        let replica = client.and_then(|(lane, client)| self.replication.replica(lane, client));
+        if replica.is_none_or(|replica| !replica.leaves_out.keys) {
+            self.add_piece(piece);
+        }
         if is_whole && self.replication.syncing.as_ref().is_some_and(|syncing| syncing.ending.is_none()) {
             self.end_snapshot();
         }
