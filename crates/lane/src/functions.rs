@@ -149,7 +149,8 @@ mod tests {
         assert_eq!(functions.size(), size);
         assert!(functions.libraries().all(|library| functions.has_number(library.number())));
         assert_eq!(functions.numbers.len(), functions.counts().0);
-        let names = functions.by_name.iter().map(|(name, (library, _))| format!("{name}{}", library.number()));
+        let names =
+            functions.by_name.iter().map(|(name, (library, _))| format!("{name}{}", library.number()));
         names.collect::<Vec<_>>().join(" ")
     }
 
@@ -172,7 +173,11 @@ mod tests {
         check(&[library(4, "c", &["x", "F"])], Policy::Replace, "ERR Function F already exists");
         // A function may move from a library to another if both come.
         check(&[library(5, "c", &["g"]), a.clone()], Policy::Replace, "f2 g5");
-        check(&[library(6, "c", &["g"]), library(7, "d", &["G"])], Policy::Flush, "ERR Function G already exists");
+        check(
+            &[library(6, "c", &["g"]), library(7, "d", &["G"])],
+            Policy::Flush,
+            "ERR Function G already exists",
+        );
         // Names of libraries are told apart by their case.
         check(&[library(8, "A", &["x"])], Policy::Append, "f1 g1 x8");
         check(&[a.clone(), a], Policy::Flush, "f2");
@@ -196,7 +201,9 @@ mod tests {
         let text = "x".repeat(200_000);
         let mut all = Functions::default();
         for number in 0.. {
-            let source = format!("#!lua name=l{number}\nredis.register_function('f{number}', function() return '{text}' end)");
+            let source = format!(
+                "#!lua name=l{number}\nredis.register_function('f{number}', function() return '{text}' end)"
+            );
             let header = Header::of(source.as_bytes()).expect("it has one");
             let mut engine = Engine::new(16 << 20);
             let library = Library::load(header, source.as_bytes(), number, &mut engine, &mut Vec::new());

@@ -45,8 +45,8 @@ mod script;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
-use script::{Scripted, Stray};
 pub(crate) use script::{Killed, RunningFunction};
+use script::{Scripted, Stray};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
 /// they followed soon, there would always be some that do, and a race of clients would stay slow.

@@ -309,8 +309,11 @@ impl Engine {
                 self.libraries.clear();
             }
             // Another call may have loaded it meanwhile. Its functions have to see the same variables.
-            let loaded =
-                self.libraries.entry(library.number()).or_insert(LoadedLibrary { env, callbacks, thread: None });
+            let loaded = self.libraries.entry(library.number()).or_insert(LoadedLibrary {
+                env,
+                callbacks,
+                thread: None,
+            });
             (seat.env, seat.function) = (loaded.env.clone(), loaded.callbacks[index].clone());
         }
         Some(opened)
@@ -324,8 +327,8 @@ impl Engine {
 
     /// Keeps the thread of a function's run that has come to its end.
     pub(crate) fn keep_thread(&mut self, library: &Library, seat: Seat) {
-        let is_cleared = self
-            .roomily(ITEM_SIZE, |engine| seat.thread.reset(engine.built.run_function.clone()).is_ok());
+        let is_cleared =
+            self.roomily(ITEM_SIZE, |engine| seat.thread.reset(engine.built.run_function.clone()).is_ok());
         if is_cleared && let Some(loaded) = self.libraries.get_mut(&library.number()) {
             loaded.thread = Some(seat.thread);
         }

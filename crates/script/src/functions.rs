@@ -9,14 +9,14 @@
 //! `redis.call` nor `math`, and its globals are empty and read-only. So it comes to the same functions everywhere, and an interpreter
 //! may forget it at any time and load it again. [`Library::load`] does it for those who only want to know its functions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use mlua::Function as Callback;
 use wire::client::Reply;
 
 use crate::program::{self, Flags, SOURCE_SIZE_MAX};
-use crate::{Engine, Step};
+use crate::{Engine, Step, portable};
 
 /// How the interpreter calls a library in its errors.
 pub(crate) const CHUNK: &str = "user_function";
@@ -29,8 +29,7 @@ const LOAD_FUEL_MAX: u32 = 1_000_000;
 /// Fuel of one go.
 const GO_FUEL: u32 = 10_000;
 
-const BAD_NAME: &str =
-    "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+const BAD_NAME: &str = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
 
 /// What a library's first line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,6 +110,7 @@ struct Inner {
     source: Vec<u8>,
     bytecode: Vec<u8>,
     functions: Vec<Function>,
+    is_portable: bool,
 }
 
 impl Library {
@@ -131,8 +131,9 @@ impl Library {
         }
         let bytecode = program::bytecode(&source[header.size..])
             .map_err(|text| format!("ERR Error compiling function: {CHUNK}{text}"))?;
-        let mut inner =
-            Inner { number, name: header.name, source: source.to_vec(), bytecode, functions: Vec::new() };
+        let name = header.name;
+        let (source, functions) = (source.to_vec(), Vec::new());
+        let mut inner = Inner { number, name, source, bytecode, functions, is_portable: false };
         let mut run = engine.begin_load(&inner.bytecode)?;
         let mut fuel_left = LOAD_FUEL_MAX;
         loop {
@@ -152,7 +153,18 @@ impl Library {
         if inner.functions.is_empty() {
             return Err("ERR No functions registered".into());
         }
+        // Of two names that differ in case alone a server of Redis forgets one, and ends when the library goes.
+        let names: BTreeSet<String> = inner.functions.iter().map(|it| it.name.to_ascii_lowercase()).collect();
+        let are_known = inner.functions.iter().all(|function| !function.flags.allow_undeclared_keys);
+        inner.is_portable = are_known
+            && names.len() == inner.functions.len()
+            && portable::is_lua51(&inner.source[header.size..]);
         Ok(Library { inner: Arc::new(inner) })
+    }
+
+    /// Whether a server of Redis can load it, as far as its text tells: it is Lua 5.1, and has no flag of ours.
+    pub fn is_portable(&self) -> bool {
+        self.inner.is_portable
     }
 
     /// By which it is told apart from others of the same name.
@@ -216,7 +228,9 @@ impl Registered {
         }
         self.text_size += name.len() + description.as_ref().map_or(0, Vec::len);
         if self.by_name.len() == COUNT_MAX || self.text_size > TEXT_SIZE_MAX {
-            return Err(format!("a library has more than {COUNT_MAX} functions, or {TEXT_SIZE_MAX} bytes of names and descriptions"));
+            return Err(format!(
+                "a library has more than {COUNT_MAX} functions, or {TEXT_SIZE_MAX} bytes of names and descriptions"
+            ));
         }
         let mut declared = Flags { is_declared: true, ..Flags::default() };
         for flag in flags.unwrap_or_default().split(|&byte| byte == b',') {

@@ -17,6 +17,7 @@
 //! | `sha` | names of scripts |
 //! | `program` | from source to bytecode, and the first line's flags |
 //! | `functions` | libraries of functions, which are loaded once and called often |
+//! | `portable` | whether a server of Redis can load a library |
 //! | `engine` | the interpreter, its limits, and what scripts get from the host |
 //! | `run` | a script under way |
 //! | `answer` | a command's reply to a value of Lua |
@@ -35,6 +36,7 @@ mod functions;
 pub mod fuzz;
 pub(crate) mod library;
 mod number;
+mod portable;
 mod program;
 mod random;
 mod returned;

@@ -46,7 +46,11 @@ pub enum Step {
 pub(crate) enum Subject {
     Script(Sha),
     /// A library, until it has registered its functions, then the one at `index` of them.
-    Function { library: Library, index: usize, is_loaded: bool },
+    Function {
+        library: Library,
+        index: usize,
+        is_loaded: bool,
+    },
     /// A library, for nothing but what it registers.
     Load,
 }
@@ -216,7 +220,8 @@ impl Run {
     /// A library has come to its end. The run goes on with the function that is called.
     fn loaded(&mut self, engine: &mut Engine) -> Step {
         let registered = self.host.talk().registered.take().unwrap_or_default();
-        let (Subject::Function { library, index, is_loaded }, Some(seat)) = (&mut self.subject, &mut self.seat)
+        let (Subject::Function { library, index, is_loaded }, Some(seat)) =
+            (&mut self.subject, &mut self.seat)
         else {
             self.registered = registered;
             return Step::Done(Reply::Null);

@@ -20,7 +20,9 @@ fn load_with(source: &str, number: u64, logged: &mut Vec<(u8, Vec<u8>)>) -> Resu
 /// What a library comes to whose lines these are, behind its header.
 fn check_load(body: &str, want: &str) {
     let got = match load(&format!("#!lua name=lib\n{body}")) {
-        Ok(library) => library.functions().iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(" "),
+        Ok(library) => {
+            library.functions().iter().map(|function| function.name.as_str()).collect::<Vec<_>>().join(" ")
+        }
         Err(text) => format!("-{text}"),
     };
     assert_eq!(got, want, "{body}");
@@ -36,7 +38,8 @@ struct Caller {
 
 impl Caller {
     fn of(body: &str, fuel: u32) -> Caller {
-        let library = load(&format!("#!lua name=lib\n{body}")).unwrap_or_else(|text| panic!("{body}: {text}"));
+        let library =
+            load(&format!("#!lua name=lib\n{body}")).unwrap_or_else(|text| panic!("{body}: {text}"));
         Caller { engine: Engine::new(MEMORY), server: Server::default(), library, fuel }
     }
 
@@ -57,7 +60,8 @@ impl Caller {
 /// What a function answers whose body this is, called twice; paused often, and never.
 fn check(body: &str, want: &str) {
     for fuel in [1, 7, 100_000] {
-        let mut caller = Caller::of(&format!("redis.register_function('f', function(keys, args)\n{body}\nend)"), fuel);
+        let mut caller =
+            Caller::of(&format!("redis.register_function('f', function(keys, args)\n{body}\nend)"), fuel);
         for _ in 0..2 {
             assert_eq!(show(&caller.call("f")).replace('\\', ""), want, "{body} with {fuel}");
         }
@@ -71,8 +75,7 @@ fn headers_are_read_as_by_redis() {
         let got = got.map_or_else(|text| String::from_utf8(text).unwrap(), |header| header.name);
         assert_eq!(got, want, "{source:?}");
     };
-    const BAD_NAME: &str =
-        "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
+    const BAD_NAME: &str = "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
     check("#!lua name=lib\n", "lib");
     check("#!LUA \t NAME=Lib_1 \r\nx", "Lib_1");
     check("#!lua name=\"lib\"\n", "lib");
@@ -126,7 +129,10 @@ fn what_is_registered_wrongly_is_refused_as_by_redis() {
     };
     check("()", "wrong number of arguments to redis.register_function");
     check("('f', f, 3)", "wrong number of arguments to redis.register_function");
-    check("('f')", "calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).");
+    check(
+        "('f')",
+        "calling redis.register_function with a single argument is only applicable to Lua table (representing named arguments).",
+    );
     check("(nil, f)", "first argument to redis.register_function must be a string");
     check("('f', 'g')", "second argument to redis.register_function must be a function");
     let names = "Library names can only contain letters, numbers, or underscores(_) and must be at least one character long";
@@ -137,7 +143,10 @@ fn what_is_registered_wrongly_is_refused_as_by_redis() {
     check("{function_name=f}", "function_name argument given to redis.register_function must be a string");
     check("{callback='f'}", "callback argument given to redis.register_function must be a function");
     check("{description={}}", "description argument given to redis.register_function must be a string");
-    check("{flags='no-writes'}", "flags argument to redis.register_function must be a table representing function flags");
+    check(
+        "{flags='no-writes'}",
+        "flags argument to redis.register_function must be a table representing function flags",
+    );
     check("{flags={'x'}}", "unknown flag given");
     check("{flags={f}}", "unknown flag given");
     check("{flags={'no-writes,allow-oom'}}", "unknown flag given");
@@ -157,8 +166,11 @@ fn what_is_registered_wrongly_is_refused_as_by_redis() {
 
 #[test]
 fn a_library_that_is_loaded_sees_nothing_but_what_registers() {
-    let check = |body: &str, want: &str| check_load(body, &format!("-ERR Error registering functions: ERR {want}"));
-    let absent = |name: &str| format!("user_function:2: Script attempted to access nonexistent global variable '{name}'");
+    let check =
+        |body: &str, want: &str| check_load(body, &format!("-ERR Error registering functions: ERR {want}"));
+    let absent = |name: &str| {
+        format!("user_function:2: Script attempted to access nonexistent global variable '{name}'")
+    };
     for (body, name) in [
         ("math.random()", "math"),
         ("error('x')", "error"),
@@ -178,7 +190,10 @@ fn a_library_that_is_loaded_sees_nothing_but_what_registers() {
     check("while true do end", "FUNCTION LOAD timeout");
     check("local x = nil\nreturn x.y", "user_function:3: attempt to index nil with 'y'");
     check_load("", "-ERR No functions registered");
-    check_load("bad script", "-ERR Error compiling function: user_function:2: Incomplete statement: expected assignment or a function call");
+    check_load(
+        "bad script",
+        "-ERR Error compiling function: user_function:2: Incomplete statement: expected assignment or a function call",
+    );
     let long = format!("#!lua name=lib\n--{}", "x".repeat(256 * 1024));
     assert_eq!(load(&long).unwrap_err(), "ERR a library is longer than 262144 bytes");
     let hoards = "local t = {} for i = 1, 100000 do t[i] = ('x'):rep(10000 + i) end";
@@ -199,17 +214,35 @@ fn functions_get_their_keys_and_arguments_and_have_the_globals_of_scripts() {
     check("return {keys, args}", "[[\"k1\"], [\"a1\", \"a2\"]]");
     check("keys[2] = 'more' return {#keys, #args}", "[2, 2]");
     check("redis.call('set', keys[1], args[2]) return redis.call('get', keys[1])", "\"a2\"");
-    check("return {type(_G), type(_G.redis), type(cjson), type(loadstring), type(redis.setresp)}", "[\"table\", \"table\", \"table\", \"function\", \"function\"]");
+    check(
+        "return {type(_G), type(_G.redis), type(cjson), type(loadstring), type(redis.setresp)}",
+        "[\"table\", \"table\", \"table\", \"function\", \"function\"]",
+    );
     check("return loadstring('return type(redis.call)')()", "\"function\"");
-    check("return KEYS", "-ERR user_function:3: Script attempted to access nonexistent global variable 'KEYS' @3.");
-    check("return ARGV[1]", "-ERR user_function:3: Script attempted to access nonexistent global variable 'ARGV' @3.");
+    check(
+        "return KEYS",
+        "-ERR user_function:3: Script attempted to access nonexistent global variable 'KEYS' @3.",
+    );
+    check(
+        "return ARGV[1]",
+        "-ERR user_function:3: Script attempted to access nonexistent global variable 'ARGV' @3.",
+    );
     check("x = 1", "-ERR user_function:3: Attempt to modify a readonly table @3.");
-    check("local mt = getmetatable(_G) mt.__index = nil", "-ERR user_function:3: Attempt to modify a readonly table @3.");
+    check(
+        "local mt = getmetatable(_G) mt.__index = nil",
+        "-ERR user_function:3: Attempt to modify a readonly table @3.",
+    );
     check("return redis.register_function", "nil");
     check("\nerror('boom')", "-ERR user_function:4: boom @4.");
     check("error({err = 'MY err'})", "-MY err @3.");
-    check("return redis.call('wrong')", "-WRONGTYPE Operation against a key holding the wrong kind of value @3.");
-    check("local ok, e = pcall(redis.call, 'wrong') return {tostring(ok), e}", "[\"false\", \"WRONGTYPE Operation against a key holding the wrong kind of value\"]");
+    check(
+        "return redis.call('wrong')",
+        "-WRONGTYPE Operation against a key holding the wrong kind of value @3.",
+    );
+    check(
+        "local ok, e = pcall(redis.call, 'wrong') return {tostring(ok), e}",
+        "[\"false\", \"WRONGTYPE Operation against a key holding the wrong kind of value\"]",
+    );
     check("local n = 0 for i = 1, 1000 do n = n + i end return n", "500500");
     check("local co = coroutine.wrap(function() coroutine.yield(redis.call('ping')) end) return 1", "1");
     check("redis.setresp(3) return redis.call('double')", ",1.5");
@@ -231,7 +264,11 @@ fn a_librarys_functions_share_what_it_defines() {
     assert_eq!(show(&caller.call("one")), "1");
     assert_eq!(show(&caller.call("ten")), "11");
     assert_eq!(show(&caller.call("one")), "12");
-    assert_eq!(show(&caller.call("late")), "-ERR redis.register_function can only be called on FUNCTION LOAD command @6.".replace("@6", &line(&mut caller, "late")));
+    assert_eq!(
+        show(&caller.call("late")),
+        "-ERR redis.register_function can only be called on FUNCTION LOAD command @6."
+            .replace("@6", &line(&mut caller, "late"))
+    );
     let text = show(&caller.call("alters"));
     assert!(text.contains("Attempt to modify a readonly table"), "{text}");
     // Another library has its own, be it the same text.
@@ -251,7 +288,10 @@ fn line(caller: &mut Caller, name: &str) -> String {
 
 #[test]
 fn calls_that_load_a_library_at_once_share_it() {
-    let mut caller = Caller::of("local n = 0 for i = 1, 50 do n = n + 1 end redis.register_function('f', function() n = n + 1 return n end)", 10);
+    let mut caller = Caller::of(
+        "local n = 0 for i = 1, 50 do n = n + 1 end redis.register_function('f', function() n = n + 1 return n end)",
+        10,
+    );
     let Caller { engine, server, library, .. } = &mut caller;
     let mut first = engine.begin_function(library, 0, false, &[], &[]).unwrap();
     let mut second = engine.begin_function(library, 0, false, &[], &[]).unwrap();
@@ -285,9 +325,15 @@ fn a_library_comes_back_after_memory_was_short() {
 
 #[test]
 fn a_library_that_comes_to_other_functions_is_refused() {
-    let mut caller = Caller::of("redis.register_function('f' .. ('%*'):format({}):sub(8), function() end)", 1000);
+    let mut caller =
+        Caller::of("redis.register_function('f' .. ('%*'):format({}):sub(8), function() end)", 1000);
     let name = caller.library.functions()[0].name.clone();
     // Tables lie elsewhere each time, if not always.
     let got = show(&caller.call(&name));
-    assert!(got == "nil" || got == "-ERR Error registering functions: ERR the library has come to other functions than before", "{got}");
+    assert!(
+        got == "nil"
+            || got
+                == "-ERR Error registering functions: ERR the library has come to other functions than before",
+        "{got}"
+    );
 }

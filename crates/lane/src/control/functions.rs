@@ -186,6 +186,12 @@ impl Control {
                 machine.warn(&line);
             }
         }
+        if let Some(library) = library.as_ref().ok().filter(|library| !library.is_portable()) {
+            let name = library.name();
+            machine.note(&format!(
+                "library {name} is kept from replicas: a server of Redis can't load what it uses of Luau or declares"
+            ));
+        }
         library
     }
 

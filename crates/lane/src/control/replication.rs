@@ -18,8 +18,8 @@ use wire::reply;
 
 use super::{Asker, Begun, Control, Machine};
 use crate::Now;
-use crate::client::LeftOut;
 use crate::admin::{Filter, Order, Portrait, Question, address};
+use crate::client::LeftOut;
 use crate::feed::{Record, Unit};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::replies::Content;

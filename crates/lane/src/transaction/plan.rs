@@ -134,10 +134,9 @@ impl Transaction {
         let args = Args::Owned(&planned.request);
         let named = named(planned.command, args);
         let declares_none = keys_of(args).is_ok_and(|keys| keys.is_empty());
-        self.holds_all |= named
-            .as_ref()
-            .is_some_and(|named| space.scripts.reaches_out(named, planned.command, args))
-            || self.is_multi && declares_none;
+        self.holds_all |=
+            named.as_ref().is_some_and(|named| space.scripts.reaches_out(named, planned.command, args))
+                || self.is_multi && declares_none;
         planned.named = named.map(Box::new);
         if self.holds_all {
             for lane in around.all.clone() {

@@ -8,8 +8,12 @@ use super::world::World;
 
 /// Sends a command and gives its reply.
 fn say(world: &mut World, client: &Client, words: &[&str]) -> String {
-    String::from_utf8_lossy(&say_bytes(world, client, &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>()))
-        .into_owned()
+    String::from_utf8_lossy(&say_bytes(
+        world,
+        client,
+        &words.iter().map(|word| word.as_bytes()).collect::<Vec<_>>(),
+    ))
+    .into_owned()
 }
 
 fn say_bytes(world: &mut World, client: &Client, words: &[&[u8]]) -> Vec<u8> {
@@ -51,7 +55,8 @@ const COUNTS: &str = "local calls = 0
 fn every_lane_knows_a_function_once_it_has_been_loaded() {
     for lanes in [1, 3] {
         let mut world = World::new(lanes);
-        let clients: Vec<_> = (0..lanes).map(|lane| world.connect_by(lane, Way::default())).collect();
+        let clients: Vec<_> =
+            (0..lanes).map(|lane| world.connect_by(usize::from(lane), Way::default())).collect();
         load(&mut world, &clients[0], "counts", COUNTS);
         let key = key_of(lanes - 1, lanes);
         for (client, want) in clients.iter().zip(1..) {
@@ -62,13 +67,18 @@ fn every_lane_knows_a_function_once_it_has_been_loaded() {
         let info = world.ask(client, "INFO memory");
         assert!(info.contains("number_of_functions:3\r\nnumber_of_libraries:1\r\n"), "{info}");
         // Of keys of several lanes, and of none.
-        let both = "redis.register_function('both', function(keys) return redis.call('mget', unpack(keys)) end)";
+        let both =
+            "redis.register_function('both', function(keys) return redis.call('mget', unpack(keys)) end)";
         load(&mut world, client, "more", both);
         let other = key_of(0, lanes);
         let got = say(&mut world, client, &["FCALL", "both", "2", &key, &other]);
         assert!(got.starts_with(&format!("*2\r\n$1\r\n{digits}\r\n")), "{got}");
         for client in &clients {
-            assert_eq!(say(&mut world, client, &["FCALL", "calls", "0"]), ":1\r\n", "a lane counts for itself");
+            assert_eq!(
+                say(&mut world, client, &["FCALL", "calls", "0"]),
+                ":1\r\n",
+                "a lane counts for itself"
+            );
         }
         assert_eq!(say(&mut world, client, &["FUNCTION", "DELETE", "counts"]), "+OK\r\n");
         for client in &clients {
@@ -100,10 +110,16 @@ fn a_library_that_is_replaced_begins_anew() {
     assert_eq!(say(&mut world, &client, &["FCALL", "calls", "0"]), ":1\r\n");
     // What fails changes nothing.
     for (code, want) in [
-        ("#!lua name=counts\nredis.register_function('f', function() end)", "-ERR Function f already exists\r\n"),
+        (
+            "#!lua name=counts\nredis.register_function('f', function() end)",
+            "-ERR Function f already exists\r\n",
+        ),
         ("#!lua name=counts\nbad", "-ERR Error compiling function: user_function:2: "),
         ("#!lua name=counts\n", "-ERR No functions registered\r\n"),
-        ("#!lua name=counts\nwhile true do end", "-ERR Error registering functions: ERR FUNCTION LOAD timeout\r\n"),
+        (
+            "#!lua name=counts\nwhile true do end",
+            "-ERR Error registering functions: ERR FUNCTION LOAD timeout\r\n",
+        ),
     ] {
         let got = say(&mut world, &client, &["FUNCTION", "LOAD", "REPLACE", code]);
         assert!(got.starts_with(want), "{code}: {got}");
@@ -128,16 +144,31 @@ fn what_is_asked_for_wrongly_is_refused_as_by_redis() {
         (&["FUNCTION", "LIST", "WITHCODE", "WITHCODE"], "-ERR Unknown argument WITHCODE\r\n"),
         (&["FUNCTION", "LIST", "LIBRARYNAME"], "-ERR library name argument was not given\r\n"),
         (&["FUNCTION", "RESTORE", "x"], "-ERR DUMP payload version or checksum are wrong\r\n"),
-        (&["FUNCTION", "RESTORE", "x", "y"], "-ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.\r\n"),
-        (&["FUNCTION", "RESTORE", "x", "y", "z"], "-ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.\r\n"),
+        (
+            &["FUNCTION", "RESTORE", "x", "y"],
+            "-ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.\r\n",
+        ),
+        (
+            &["FUNCTION", "RESTORE", "x", "y", "z"],
+            "-ERR unknown subcommand or wrong number of arguments for 'RESTORE'. Try FUNCTION HELP.\r\n",
+        ),
         (&["FCALL", "none", "x"], "-ERR Function not found\r\n"),
         (&["FCALL", "none", "0"], "-ERR Function not found\r\n"),
         (&["FCALL", "add", "x"], "-ERR Bad number of keys provided\r\n"),
         (&["FCALL", "add", "2", "k"], "-ERR Number of keys can't be greater than number of args\r\n"),
         (&["FCALL", "add", "-1"], "-ERR Number of keys can't be negative\r\n"),
-        (&["FCALL_RO", "add", "1", "k", "1"], "-ERR Can not execute a script with write flag using *_ro command.\r\n"),
-        (&["FCALL", "add", "1", "k", "x"], "-ERR value is not an integer or out of range script: add, on @user_function:3.\r\n"),
-        (&["EVAL", "return redis.call('fcall', 'add', 0)", "0"], "-ERR This Redis command is not allowed from script script: "),
+        (
+            &["FCALL_RO", "add", "1", "k", "1"],
+            "-ERR Can not execute a script with write flag using *_ro command.\r\n",
+        ),
+        (
+            &["FCALL", "add", "1", "k", "x"],
+            "-ERR value is not an integer or out of range script: add, on @user_function:3.\r\n",
+        ),
+        (
+            &["EVAL", "return redis.call('fcall', 'add', 0)", "0"],
+            "-ERR This Redis command is not allowed from script script: ",
+        ),
     ] {
         let got = say(&mut world, &client, words);
         assert!(got.starts_with(want), "{words:?}: {got}");
@@ -145,11 +176,17 @@ fn what_is_asked_for_wrongly_is_refused_as_by_redis() {
     let writes = "redis.register_function{function_name='w', callback=function(keys) return redis.call('set', keys[1], 1) end, flags={'no-writes'}}";
     load(&mut world, &client, "writes", writes);
     let got = say(&mut world, &client, &["FCALL", "w", "1", "k"]);
-    let want = "-ERR Write commands are not allowed from read-only scripts. script: w, on @user_function:2.\r\n";
+    let want =
+        "-ERR Write commands are not allowed from read-only scripts. script: w, on @user_function:2.\r\n";
     assert_eq!(got, want);
     // In MULTI it is found out when its turn comes.
     say(&mut world, &client, &["MULTI"]);
-    for words in [&["FCALL", "none", "0"][..], &["FCALL", "add", "x"], &["FUNCTION", "DELETE", "writes"], &["FCALL", "w", "1", "k"]] {
+    for words in [
+        &["FCALL", "none", "0"][..],
+        &["FCALL", "add", "x"],
+        &["FUNCTION", "DELETE", "writes"],
+        &["FCALL", "w", "1", "k"],
+    ] {
         assert_eq!(say(&mut world, &client, words), "+QUEUED\r\n");
     }
     let want = "*4\r\n-ERR Function not found\r\n-ERR Bad number of keys provided\r\n+OK\r\n-ERR Function not found\r\n";
@@ -199,7 +236,8 @@ fn a_function_without_end_keeps_its_keys_and_nobody_else() {
         let mut world = World::new(lanes);
         let [client, other, killer] = [0, 1, 2].map(|_| world.connect());
         world.ask(&other, "CONFIG SET busy-reply-threshold 100");
-        let body = "redis.register_function('loop', function(keys) if keys[2] then redis.call('set', keys[2], 1) end
+        let body =
+            "redis.register_function('loop', function(keys) if keys[2] then redis.call('set', keys[2], 1) end
             while redis.call('get', keys[1]) == false do end end)";
         load(&mut world, &other, "lib", body);
         send(&client, &[b"FCALL", b"LOOP", b"1", b"k"]);
@@ -214,7 +252,8 @@ fn a_function_without_end_keeps_its_keys_and_nobody_else() {
             $11\r\nduration_ms\r\n:";
         assert!(stats.starts_with(want), "{stats}");
         let got = say(&mut world, &killer, &["SCRIPT", "KILL"]);
-        let want = "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.\r\n";
+        let want =
+            "-BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.\r\n";
         assert_eq!(got, want);
         // It goes on though its library has gone.
         assert_eq!(say(&mut world, &killer, &["FUNCTION", "FLUSH"]), "+OK\r\n");
@@ -323,7 +362,11 @@ fn replicas_have_the_functions_of_the_server() {
     say(&mut world, &client, &["FUNCTION", "LOAD", "REPLACE", &code("c")]);
     say(&mut world, &client, &["FUNCTION", "DELETE", "c"]);
     say(&mut world, &client, &["FUNCTION", "DELETE", "nosuch"]);
-    say(&mut world, &client, &["FUNCTION", "LOAD", "REPLACE", &ours.replace("name=ours", "name=b").replace("'ours'", "'b'")]);
+    say(
+        &mut world,
+        &client,
+        &["FUNCTION", "LOAD", "REPLACE", &ours.replace("name=ours", "name=b").replace("'ours'", "'b'")],
+    );
     say_bytes(&mut world, &client, &[b"FUNCTION", b"RESTORE", &dump[start..dump.len() - 2], b"REPLACE"]);
     say(&mut world, &client, &["FUNCTION", "FLUSH"]);
     (0..3).for_each(|_| turn(&mut world, &mut follower));
@@ -357,5 +400,8 @@ fn who_wants_functions_alone_gets_no_keys() {
     }
     let got = say(&mut world, &client, &["REPLCONF", "rdb-filter-only", "functions keys"]);
     assert_eq!(got, "-ERR Unsupported rdb-filter-only option: keys\r\n");
-    assert_eq!(say(&mut world, &client, &["REPLCONF", "rdb-filter-only", "'"]), "-ERR Missing rdb-filter-only values\r\n");
+    assert_eq!(
+        say(&mut world, &client, &["REPLCONF", "rdb-filter-only", "'"]),
+        "-ERR Missing rdb-filter-only values\r\n"
+    );
 }

@@ -178,7 +178,9 @@ mod tests {
         check("f5 c3 03 05 006120", Wrong::TooLong);
         check("f5 c3 02 02 0061", Wrong::Library);
         check("f6 0161 034c5541", Wrong::Library);
-        for payload in [&b""[..], b"bad_payload", &bytes("0a005d9b5c400f7fa2db"), &bytes("0b005d9b5c400f7fa2da")] {
+        for payload in
+            [&b""[..], b"bad_payload", &bytes("0a005d9b5c400f7fa2db"), &bytes("0b005d9b5c400f7fa2da")]
+        {
             assert_eq!(read(payload, SIZE_MAX), Err(Wrong::Seal));
         }
     }

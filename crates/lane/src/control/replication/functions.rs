@@ -1,7 +1,6 @@
 //! Functions are data: replicas get them in front of the snapshot's keys, and are told of changes in the stream.
 //!
-//! A library that has a flag of ours (`allow-undeclared-keys`) is kept from them: a server of Redis would refuse it, and with it the
-//! snapshot.
+//! A library that a server of Redis can't load is kept from them ([`Library::is_portable`]): finding it in a snapshot, such a server ends.
 
 use script::Library;
 use wire::client::command;
@@ -10,15 +9,10 @@ use wire::rdb::functions::put_library;
 use super::super::Control;
 use crate::functions::Functions;
 
-/// Whether a server of Redis knows all that a library declares.
-fn is_portable(library: &Library) -> bool {
-    library.functions().iter().all(|function| !function.flags.allow_undeclared_keys)
-}
-
 impl Control {
     /// Appends what there is to a snapshot.
     pub(super) fn put_functions(&self, out: &mut Vec<u8>) {
-        for library in self.functions.libraries().filter(|library| is_portable(library)) {
+        for library in self.functions.libraries().filter(|library| library.is_portable()) {
             put_library(out, library.source(), None);
         }
     }
@@ -32,9 +26,10 @@ impl Control {
         let before = &self.functions;
         let is_new = |library: &&Library| !before.has_number(library.number());
         let come: Vec<&Library> =
-            functions.libraries().filter(|library| is_portable(library)).filter(is_new).collect();
-        let gone = before.libraries().filter(|library| is_portable(library));
-        let mut gone: Vec<&Library> = gone.filter(|library| !functions.has_number(library.number())).collect();
+            functions.libraries().filter(|library| library.is_portable() && is_new(library)).collect();
+        let gone = before.libraries().filter(|library| library.is_portable());
+        let mut gone: Vec<&Library> =
+            gone.filter(|library| !functions.has_number(library.number())).collect();
         if let ([come], [old]) = (&come[..], &gone[..])
             && come.name() == old.name()
         {
@@ -49,8 +44,10 @@ impl Control {
             if count > 1 {
                 command(out, &[b"MULTI"]);
             }
-            gone.iter().for_each(|library| command(out, &[b"FUNCTION", b"DELETE", library.name().as_bytes()]));
-            come.iter().for_each(|library| command(out, &[b"FUNCTION", b"LOAD", b"REPLACE", library.source()]));
+            gone.iter()
+                .for_each(|library| command(out, &[b"FUNCTION", b"DELETE", library.name().as_bytes()]));
+            come.iter()
+                .for_each(|library| command(out, &[b"FUNCTION", b"LOAD", b"REPLACE", library.source()]));
             if count > 1 {
                 command(out, &[b"EXEC"]);
             }
