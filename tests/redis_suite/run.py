@@ -26,7 +26,7 @@ LANES_COUNT = 2
 FILE_SECONDS_MAX = 300
 FILES = tuple(f"unit/{name}" for name in (
     "type/string", "type/incr", "bitops", "bitfield", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
-    "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other", "pubsub", "pubsubshard"))
+    "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other", "pubsub", "pubsubshard", "functions"))
 # The suite keeps these for servers that it starts itself. All they need is a server of their own that obeys CONFIG SET,
 # and every file has that here, so the mark is taken off.
 UNMARKED = frozenset(("unit/info", "unit/limits", "unit/pubsubshard"))

@@ -77,8 +77,9 @@ struct Known {
 pub(crate) struct Scripts {
     known: BTreeMap<Sha, Known>,
     functions: Arc<Functions>,
-    /// Functions that have used keys that were not declared: they get all there are from the beginning.
-    reaching: BTreeSet<Box<[u8]>>,
+    /// Functions that have used keys that were not declared, by the number of their library and their index in it: they get all there are
+    /// from the beginning.
+    reaching: BTreeSet<(u64, usize)>,
     engine: Option<Engine>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
@@ -105,7 +106,7 @@ impl Scripts {
                 if let Some(engine) = &mut self.engine {
                     engine.keep_libraries(|number| functions.has_number(number));
                 }
-                self.reaching.retain(|name| functions.find(name).is_some());
+                self.reaching.retain(|(number, _)| functions.has_number(*number));
                 self.functions = functions;
             }
         }
@@ -142,9 +143,11 @@ impl Scripts {
                 None => declared(command, args).allow_undeclared_keys,
             },
             Named::Function(name) => {
-                let found = self.functions.find(name);
-                let flags = found.map(|(library, index)| library.functions()[index].flags);
-                flags.is_some_and(|flags| flags.allow_undeclared_keys) || self.reaching.contains(name)
+                let reaches = |(library, index): (&Library, usize)| {
+                    library.functions()[index].flags.allow_undeclared_keys
+                        || self.reaching.contains(&(library.number(), index))
+                };
+                self.functions.find(name).is_some_and(reaches)
             }
         }
     }
@@ -158,10 +161,11 @@ impl Scripts {
                 }
             }
             // It may be gone meanwhile: then there is nothing to remember.
-            Named::Function(name) if self.functions.find(name).is_some() => {
-                self.reaching.insert(name.clone());
+            Named::Function(name) => {
+                if let Some((library, index)) = self.functions.find(name) {
+                    self.reaching.insert((library.number(), index));
+                }
             }
-            Named::Function(_) => {}
         }
     }
 

@@ -285,6 +285,9 @@ fn a_key_that_was_not_declared_has_everything_locked() {
     assert!(got.starts_with("-ERR Script attempted to access a key that is not among its KEYS"), "{got}");
     let got = say(&mut world, &client, &["FCALL", "LATE", "1", &keys[0], &keys[1]]);
     assert_eq!(got, ":1\r\n", "it is known for it");
+    load(&mut world, &client, "lib", body);
+    let got = say(&mut world, &client, &["FCALL", "late", "1", &keys[0], &keys[1]]);
+    assert!(got.starts_with("-ERR Script attempted"), "another is not: {got}");
     let says = "redis.register_function{function_name='says', flags={'allow-undeclared-keys'},
         callback=function(keys, args) redis.call('set', keys[1], 1) return redis.call('incr', args[1]) end}";
     load(&mut world, &client, "other", says);
