@@ -167,7 +167,7 @@ mod tests {
         let (a, b) = (library(2, "a", &["f"]), library(3, "b", &["h"]));
         check(&[b.clone(), a.clone()], Policy::Append, "ERR Library a already exists");
         check(&[b.clone(), a.clone()], Policy::Replace, "f2 h3");
-        check(&[b.clone()], Policy::Replace, "f1 g1 h3");
+        check(std::slice::from_ref(&b), Policy::Replace, "f1 g1 h3");
         check(&[b], Policy::Flush, "h3");
         check(&[], Policy::Flush, "");
         check(&[library(4, "c", &["x", "F"])], Policy::Replace, "ERR Function F already exists");

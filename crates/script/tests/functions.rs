@@ -1,4 +1,5 @@
 //! Libraries of functions: what they may register, and how they are called. Texts are those of redis-server 7.0.15, but for the interpreter's own.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
 use script::{Engine, Flags, Function, Header, Library};
 use wire::client::Reply;
