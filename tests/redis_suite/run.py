@@ -27,7 +27,7 @@ FILE_SECONDS_MAX = 300
 FILES = tuple(f"unit/{name}" for name in (
     "type/string", "type/incr", "bitops", "bitfield", "keyspace", "scan", "expire", "multi", "protocol", "info", "info-command",
     "introspection", "introspection-2", "slowlog", "latency-monitor", "pause", "limits", "quit", "other", "pubsub", "pubsubshard",
-    "tracking", "acl", "acl-v2"))
+    "tracking", "acl", "acl-v2", "functions"))
 # The suite keeps these for servers that it starts itself. All they need is a server of their own that obeys CONFIG SET,
 # and every file has that here, so the mark is taken off.
 UNMARKED = frozenset(("unit/info", "unit/limits", "unit/pubsubshard", "unit/acl", "unit/acl-v2"))
@@ -36,15 +36,16 @@ MARK = "external:skip"
 OWN_START = ('"aclfile"', "overrides {user")
 # Tests that need gigabytes are left out, and encodings are an inner matter.
 TAGS = "-large-memory"
-# One has a second server follow the first, and here they are one. The others wait for what is never said: of keys what a script declares and does not read, and what is one table in Redis and a share of it on
-# each lane here.
-SKIPPED = "/^(Keyspace notifications|Tracking only occurs for scripts|Server is able to evacuate enough keys|setup replication for following tests)"
+# One has a second server follow the first, and here they are one. The others wait for what is never said: of keys what a script
+# declares and does not read, and what is one table in Redis and a share of it on each lane here.
+SKIPPED = ("/^(Keyspace notifications|Tracking only occurs for scripts|Server is able to evacuate enough keys|"
+           "setup replication for following tests)")
 
 # What a listed test may wait for. The first group is other data types; what else is served is measured without it.
 TYPES = frozenset(f"needs {name}" for name in (
     "lists", "sets", "hashes", "sorted sets", "streams", "hyperloglogs"))
 PARTS = frozenset(f"needs {name}" for name in (
-    "REPLICAOF", "functions"))
+    "REPLICAOF",))
 # Any other difference is said in words behind this.
 DIFFERS = "differs: "
 # A test that fails only in the wake of a listed one. It is run again without that one, and must pass.

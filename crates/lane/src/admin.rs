@@ -22,6 +22,7 @@ use crate::stats::{Stats, Traffic};
 use crate::tally::Tally;
 use crate::timing::{Stall, Times};
 use crate::tracking::{Shown, Track, Tracking, Wishes};
+use crate::transaction::RunningFunction;
 
 /// From the control thread to a lane.
 #[derive(Clone)]
@@ -56,8 +57,10 @@ pub(crate) enum Order {
     Scripts(ScriptOrder),
     /// Say who has subscribed to what.
     Survey(Arc<Query>),
-    /// End scripts that have run since before this time, unless they have written. Nanoseconds of the monotonic clock.
-    KillScripts(u64),
+    /// End scripts, or functions, that have run since before this time, unless they have written. Nanoseconds of the monotonic clock.
+    KillScripts { before_ns: u64, are_functions: bool },
+    /// Say which function has run longest.
+    FindFunction,
     /// This client of the lane is a replica from now on.
     Replica { client: u64 },
     /// Begin snapshot `sync` on all lanes at one point in time, and tell what changes from there on.
@@ -92,8 +95,9 @@ pub(crate) enum Report {
     Names(Vec<Name>),
     /// How many clients have subscribed to each name asked about.
     Counts(Vec<u64>),
-    /// So many scripts were ended, and so many were not because they have written.
-    Scripts(u64, u64),
+    Scripts(KillCount),
+    /// The function that has run longest, if one runs.
+    Function(Option<Box<RunningFunction>>),
     /// Whether the client is still there.
     Replica(bool),
     /// A piece of snapshot `sync`, and whether it is the last of this lane.
@@ -111,6 +115,16 @@ pub(crate) enum Report {
     /// What CLIENT TRACKING has come to.
     Tracking(Tracking),
     Done,
+}
+
+/// What became of scripts that were to be ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KillCount {
+    pub(crate) killed: u64,
+    /// They have written, and go on.
+    pub(crate) writing: u64,
+    /// Functions where scripts were meant, or the other way round.
+    pub(crate) others: u64,
 }
 
 /// A command of a client that the lane cannot answer from what it knows.

@@ -218,6 +218,15 @@ pub(crate) struct Announced {
     pub(crate) takes_any_length: bool,
     /// It wants what there is, and not what changes.
     pub(crate) wants_snapshot_only: bool,
+    /// What it does not want of that.
+    pub(crate) leaves_out: LeftOut,
+}
+
+/// Parts of a snapshot that a replica does not want.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) keys: bool,
+    pub(crate) functions: bool,
 }
 
 /// Whether the client hears replies.

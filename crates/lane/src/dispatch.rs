@@ -487,7 +487,7 @@ impl Core {
         self.transact(caller, transaction)
     }
 
-    /// EVAL and its like.
+    /// EVAL, FCALL and their like.
     fn dispatch_script(
         &mut self,
         caller: &mut Caller<'_>,
@@ -498,7 +498,7 @@ impl Core {
             return halt(input);
         }
         if let Err(text) = scripts::keys_of(input.args()) {
-            return caller.refuse(text);
+            return caller.refuse(self.space.scripts.wrong_keys(command, input.args(), text));
         }
         if input.has_long_key(command) {
             return caller.refuse(KEY_TOO_LONG);

@@ -41,6 +41,7 @@ mod departure;
 mod dispatch;
 mod documents;
 mod feed;
+mod functions;
 mod help;
 mod histogram;
 mod keyspace;

@@ -114,7 +114,10 @@ impl Lane {
                     Query::Counts(..) => Report::Counts(counts),
                 }
             }),
-            Order::KillScripts(before_ns) => Some(self.core.kill_scripts(before_ns)),
+            Order::KillScripts { before_ns, are_functions } => {
+                Some(self.core.kill_scripts(before_ns, are_functions))
+            }
+            Order::FindFunction => Some(Report::Function(self.core.running_function().map(Box::new))),
             Order::Replica { client } => Some(Report::Replica(self.make_replica(client, net))),
             Order::Sync { sync, epoch } => {
                 self.core.orders.pop_front();

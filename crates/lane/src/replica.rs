@@ -7,7 +7,7 @@ use net::{Close, ConnId, Net};
 use wire::command::{Command, Id, lookup};
 use wire::reply::{self, OK, Proto, Put};
 
-use crate::client::{Announced, Client};
+use crate::client::{Announced, Client, LeftOut};
 use crate::commands::SYNTAX;
 use crate::connection::Wish;
 use crate::core::Core;
@@ -70,9 +70,16 @@ fn announce(announced: &mut Announced, option: &[u8], value: &[u8]) -> Result<()
             number @ (0 | 1) => announced.wants_snapshot_only = number == 1,
             _ => return Err("ERR value is out of range, value must between 0 and 1".into()),
         },
-        // There are no functions that a snapshot could have alone.
         b"rdb-filter-only" => {
-            return Err([b"ERR Unsupported rdb-filter-only option: ", reply::quoted(value)].concat());
+            let words = wire::resp::words(value).ok_or("ERR Missing rdb-filter-only values")?;
+            announced.leaves_out = LeftOut { keys: true, functions: true };
+            for word in words {
+                if !word.eq_ignore_ascii_case(b"functions") {
+                    let text: &[u8] = b"ERR Unsupported rdb-filter-only option: ";
+                    return Err([text, reply::quoted(&word)].concat());
+                }
+                announced.leaves_out.functions = false;
+            }
         }
         _ => return Err([b"ERR Unrecognized REPLCONF option: ", reply::quoted(option)].concat()),
     }

@@ -1,14 +1,16 @@
-//! What a lane knows of scripts: those that the control thread has told it, and an interpreter, made for the first that runs.
+//! What a lane knows of scripts and functions: those that the control thread has told it, and an interpreter, made for the first that runs.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
-use script::{Engine, Flags, Program, Sha};
+use script::{Engine, Flags, Library, Program, Run, Sha};
 use wire::command::{Command, Id, Scope};
 use wire::number::parse_i64;
 
 use crate::core::Core;
+use crate::functions::Functions;
 use crate::pubsub::publishes;
 use crate::request::{Arg, Args};
 
@@ -19,6 +21,48 @@ pub(crate) enum ScriptOrder {
     Know(Program, Vec<Sha>),
     /// To know none any more.
     Forget,
+    /// That these are all functions from now on.
+    Functions(Arc<Functions>),
+}
+
+/// What a command names that it wants to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    Script(Sha),
+    /// By its name in lower case.
+    Function(Box<[u8]>),
+}
+
+/// What runs.
+pub(crate) enum Code {
+    Script(Program),
+    /// The library's function at this index.
+    Function(Library, usize),
+}
+
+impl Code {
+    pub(crate) fn flags(&self) -> Flags {
+        match self {
+            Code::Script(program) => program.flags(),
+            Code::Function(library, index) => library.functions()[*index].flags,
+        }
+    }
+
+    /// As [`Engine::begin`].
+    pub(crate) fn begin(
+        &self,
+        engine: &mut Engine,
+        is_read_only: bool,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Run, String> {
+        match self {
+            Code::Script(program) => engine.begin(program, is_read_only, keys, args),
+            Code::Function(library, index) => {
+                engine.begin_function(library, *index, is_read_only, keys, args)
+            }
+        }
+    }
 }
 
 /// A script that the lane knows.
@@ -32,6 +76,10 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct Scripts {
     known: BTreeMap<Sha, Known>,
+    functions: Arc<Functions>,
+    /// Functions that have used keys that were not declared, by the number of their library and their index in it: they get all there are
+    /// from the beginning.
+    reaching: BTreeSet<(u64, usize)>,
     engine: Option<Engine>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
@@ -54,25 +102,70 @@ impl Scripts {
                 self.known.entry(*program.sha()).or_insert(Known { program, reaches_out: false });
             }
             ScriptOrder::Forget => self.known.clear(),
+            ScriptOrder::Functions(functions) => {
+                if let Some(engine) = &mut self.engine {
+                    engine.keep_libraries(|number| functions.has_number(number));
+                }
+                self.reaching.retain(|(number, _)| functions.has_number(*number));
+                self.functions = functions;
+            }
         }
     }
 
-    pub(crate) fn get(&self, sha: &Sha) -> Option<&Program> {
+    fn get(&self, sha: &Sha) -> Option<&Program> {
         self.known.get(sha).map(|known| &known.program)
     }
 
-    /// Whether the script of a command is known to use keys that it does not declare, or says so.
-    pub(crate) fn reaches_out(&self, sha: &Sha, command: &Command, args: Args<'_>) -> bool {
-        match self.known.get(sha) {
-            Some(known) => known.reaches_out || known.program.flags().allow_undeclared_keys,
-            None => declared(command, args).allow_undeclared_keys,
+    /// What is to run, if it is known.
+    pub(crate) fn code(&self, named: &Named) -> Option<Code> {
+        match named {
+            Named::Script(sha) => self.get(sha).cloned().map(Code::Script),
+            Named::Function(name) => {
+                self.functions.find(name).map(|(library, index)| Code::Function(library.clone(), index))
+            }
         }
     }
 
-    /// A script has used a key that it had not declared.
-    pub(crate) fn note_reach(&mut self, sha: &Sha) {
-        if let Some(known) = self.known.get_mut(sha) {
-            known.reaches_out = true;
+    /// What whoever wants to run something is told whose number of keys is wrong, for which [`keys_of`] has `text`.
+    pub(crate) fn wrong_keys(&self, command: &Command, args: Args<'_>, text: &'static str) -> &'static str {
+        match command.id {
+            Id::Fcall | Id::FcallRo if self.functions.find(args.flat(1)).is_none() => NO_FUNCTION,
+            Id::Fcall | Id::FcallRo if text == NOT_A_COUNT => "ERR Bad number of keys provided",
+            _ => text,
+        }
+    }
+
+    /// Whether what a command wants to run is known to use keys that it does not declare, or says so.
+    pub(crate) fn reaches_out(&self, named: &Named, command: &Command, args: Args<'_>) -> bool {
+        match named {
+            Named::Script(sha) => match self.known.get(sha) {
+                Some(known) => known.reaches_out || known.program.flags().allow_undeclared_keys,
+                None => declared(command, args).allow_undeclared_keys,
+            },
+            Named::Function(name) => {
+                let reaches = |(library, index): (&Library, usize)| {
+                    library.functions()[index].flags.allow_undeclared_keys
+                        || self.reaching.contains(&(library.number(), index))
+                };
+                self.functions.find(name).is_some_and(reaches)
+            }
+        }
+    }
+
+    /// Something has used a key that it had not declared.
+    pub(crate) fn note_reach(&mut self, named: &Named) {
+        match named {
+            Named::Script(sha) => {
+                if let Some(known) = self.known.get_mut(sha) {
+                    known.reaches_out = true;
+                }
+            }
+            // It may be gone meanwhile: then there is nothing to remember.
+            Named::Function(name) => {
+                if let Some((library, index)) = self.functions.find(name) {
+                    self.reaching.insert((library.number(), index));
+                }
+            }
         }
     }
 
@@ -126,9 +219,9 @@ impl Core {
         if command.scope != Scope::Script {
             return command.writes() || publishes(command);
         }
-        let program = || named(command, args).and_then(|sha| self.space.scripts.get(&sha));
+        let code = || named(command, args).and_then(|named| self.space.scripts.code(&named));
         let only_reads = || match command.id {
-            Id::Evalsha => program().is_some_and(|program| program.flags().no_writes),
+            Id::Evalsha | Id::Fcall => code().is_some_and(|code| code.flags().no_writes),
             _ => declared(command, args).no_writes,
         };
         !is_read_only(command) && !only_reads()
@@ -137,7 +230,7 @@ impl Core {
 
 /// Whether the script of a command may not write.
 pub(crate) fn is_read_only(command: &Command) -> bool {
-    matches!(command.id, Id::EvalRo | Id::EvalshaRo)
+    matches!(command.id, Id::EvalRo | Id::EvalshaRo | Id::FcallRo)
 }
 
 /// What a script says of itself that comes with its command.
@@ -148,20 +241,25 @@ fn declared(command: &Command, args: Args<'_>) -> Flags {
     }
 }
 
-/// Which script a command names; none if it is no digest of one.
-pub(crate) fn named(command: &Command, args: Args<'_>) -> Option<Sha> {
+/// What a command names; none if it is no digest of a script.
+pub(crate) fn named(command: &Command, args: Args<'_>) -> Option<Named> {
     match command.id {
-        Id::Eval | Id::EvalRo => Some(Sha::of(&bytes_of(args.get(1)))),
-        _ => Sha::parse(args.flat(1)),
+        Id::Eval | Id::EvalRo => Some(Named::Script(Sha::of(&bytes_of(args.get(1))))),
+        Id::Fcall | Id::FcallRo => Some(Named::Function(args.flat(1).to_ascii_lowercase().into())),
+        _ => Sha::parse(args.flat(1)).map(Named::Script),
     }
 }
+
+/// A function that is not known.
+pub(crate) const NO_FUNCTION: &str = "ERR Function not found";
+const NOT_A_COUNT: &str = "ERR value is not an integer or out of range";
 
 /// Which of a script's arguments are keys (`evalGenericCommand` of Redis).
 ///
 /// # Errors
 /// What Redis says of a number that is wrong.
 pub(crate) fn keys_of(args: Args<'_>) -> Result<Range<usize>, &'static str> {
-    let count = parse_i64(args.flat(2)).ok_or("ERR value is not an integer or out of range")?;
+    let count = parse_i64(args.flat(2)).ok_or(NOT_A_COUNT)?;
     let most = args.len().saturating_sub(3);
     match usize::try_from(count) {
         Err(_) => Err("ERR Number of keys can't be negative"),

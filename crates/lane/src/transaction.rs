@@ -15,7 +15,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ::script::Sha;
 use net::Address;
 use store::Budget;
 use wire::command::{Combine, Command, Id, Scope, lookup};
@@ -35,6 +34,7 @@ use crate::paged::Paged;
 use crate::part::{Job, Names, Origin, Outcome, Work};
 use crate::replies::Content;
 use crate::request::{Args, Request};
+use crate::scripts::Named;
 use crate::slab::Handle;
 use crate::timing::Extent;
 use crate::tracking::{self, By, Shown};
@@ -50,6 +50,7 @@ mod vetting;
 
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
+pub(crate) use script::{Killed, RunningFunction};
 use script::{Scripted, Stray};
 
 /// After so many refusals, or a lasting one, a transaction asks its lanes one after the other. Others are refused for it meanwhile: if
@@ -167,8 +168,8 @@ struct Planned {
     outcomes: Vec<(usize, Outcome)>,
     /// What the client's lane computes from what lanes have sent: LCS, BITOP.
     state: Option<Box<State>>,
-    /// The script that it runs.
-    sha: Option<Box<Sha>>,
+    /// The script or function that it runs.
+    named: Option<Box<Named>>,
 }
 
 struct Share {
@@ -766,7 +767,7 @@ impl Planned {
             shares: Vec::new(),
             outcomes: Vec::new(),
             state: None,
-            sha: None,
+            named: None,
         }
     }
 }

@@ -7,11 +7,12 @@ use mlua::chunk::ChunkMode;
 use mlua::{Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, Value, VmState};
 
 use crate::convert::Names;
-use crate::run::Run;
-use crate::sandbox::{self, Host};
-use crate::{Program, Sha};
+use crate::functions::{self, Registered};
+use crate::run::{Run, Subject};
+use crate::sandbox::{self, Built, Host};
+use crate::{Library, Program, Sha};
 
-/// Scripts that are kept loaded. With more all are forgotten, and loaded again when they run.
+/// Scripts, and libraries, that are kept loaded. With more all are forgotten, and loaded again when they run.
 const LOADED_COUNT_MAX: usize = 1000;
 /// Steps of the collector in one call of [`Engine::tidy`], of about two kilobytes each.
 const TIDY_STEPS: u32 = 32;
@@ -30,10 +31,10 @@ pub struct Engine {
     pub(crate) lua: Lua,
     pub(crate) names: Names,
     pub(crate) host: Arc<Host>,
-    globals: Table,
-    clone_table: Function,
-    run: Function,
+    built: Built,
     loaded: BTreeMap<Sha, Loaded>,
+    /// By their numbers.
+    libraries: BTreeMap<u64, LoadedLibrary>,
     memory_size_max: usize,
 }
 
@@ -41,6 +42,16 @@ struct Loaded {
     function: Function,
     /// Of its last run, for the next one.
     seat: Option<Seat>,
+}
+
+/// A library that is kept between the calls of its functions, with what these leave in its local variables. It may be forgotten at any time: the
+/// next call loads it again.
+struct LoadedLibrary {
+    env: Table,
+    /// In the order of the library's functions.
+    callbacks: Vec<Function>,
+    /// Of the last call that has ended, for the next one.
+    thread: Option<Thread>,
 }
 
 /// Where a run takes place. A run that has come to its end leaves it as it found it, since nothing but KEYS and ARGV can be changed by
@@ -52,6 +63,8 @@ pub(crate) struct Seat {
     pub(crate) env: Table,
     /// The script, which has these globals.
     pub(crate) function: Function,
+    /// The keys and arguments of a function, which are no globals.
+    pub(crate) lists: Option<(Table, Table)>,
 }
 
 /// Bytes as a string of Lua.
@@ -85,14 +98,14 @@ impl Engine {
         const OURS: &str = "the sandbox is ours and there is memory for it";
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new()).expect(OURS);
         let host = Arc::new(Host::default());
-        let (globals, run, clone_table) = sandbox::build(&lua, &host).expect(OURS);
+        let built = sandbox::build(&lua, &host).expect(OURS);
         let names = Names::new(&lua).expect(OURS);
         lua.set_interrupt({
             let host = Arc::clone(&host);
             move |lua| interrupt(lua, &host)
         });
-        let mut engine =
-            Engine { lua, names, host, globals, clone_table, run, loaded: BTreeMap::new(), memory_size_max };
+        let (loaded, libraries) = (BTreeMap::new(), BTreeMap::new());
+        let mut engine = Engine { lua, names, host, built, loaded, libraries, memory_size_max };
         engine.set_memory_max(memory_size_max);
         engine
     }
@@ -125,14 +138,48 @@ impl Engine {
         keys: &[&[u8]],
         args: &[&[u8]],
     ) -> Result<Run, String> {
-        let items = keys.iter().chain(args);
-        let size = RUN_SIZE + program.size() * 4 + items.map(|item| item.len() + ITEM_SIZE).sum::<usize>();
-        let prepared = self.roomily(size, |engine| engine.prepare(program, keys, args)).or_else(|_| {
+        let size = RUN_SIZE + program.size() * 4 + size_of_lists(keys, args);
+        let seat = self.try_twice(size, |engine| engine.prepare(program, keys, args))?;
+        Ok(Run::new(Subject::Script(*program.sha()), is_read_only, seat, Arc::clone(&self.host)))
+    }
+
+    /// Begins the function of a library at `index` of its functions, as [`Engine::begin`] does a script. If the library is not loaded the
+    /// run loads it first.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_function(
+        &mut self,
+        library: &Library,
+        index: usize,
+        is_read_only: bool,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Run, String> {
+        let size = RUN_SIZE + library.size() * 4 + size_of_lists(keys, args);
+        let (seat, is_loaded) =
+            self.try_twice(size, |engine| engine.prepare_function(library, index, keys, args))?;
+        let subject = Subject::Function { library: library.clone(), index, is_loaded };
+        Ok(Run::new(subject, is_read_only, seat, Arc::clone(&self.host)))
+    }
+
+    /// Begins to load a library, for nothing but what it registers.
+    pub(crate) fn begin_load(&mut self, bytecode: &[u8]) -> Result<Run, String> {
+        let size = RUN_SIZE + bytecode.len() * 4;
+        let seat = self.try_twice(size, |engine| engine.make_library_seat(bytecode))?;
+        Ok(Run::new(Subject::Load, true, seat, Arc::clone(&self.host)))
+    }
+
+    /// Does something that takes so many bytes, and if there is no memory for it once more, when what can be freed is free.
+    fn try_twice<R>(
+        &mut self,
+        size: usize,
+        mut f: impl FnMut(&mut Engine) -> mlua::Result<R>,
+    ) -> Result<R, String> {
+        self.roomily(size, &mut f).or_else(|_| {
             let text = self.out_of_memory();
-            // That has freed what there was to free.
-            self.prepare(program, keys, args).map_err(|_| text)
-        });
-        Ok(Run::new(*program.sha(), is_read_only, prepared?, Arc::clone(&self.host)))
+            f(self).map_err(|_| text)
+        })
     }
 
     /// Adds to the KEYS of a run that has not gone on yet, or to its ARGV: for those that are too many for one step.
@@ -143,8 +190,10 @@ impl Engine {
         self.host.note_garbage();
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
-            let name = if are_keys { &engine.names.keys } else { &engine.names.args };
-            let table: Table = run.env().raw_get(name)?;
+            let table: Table = match run.lists() {
+                Some((keys, args)) => if are_keys { keys } else { args }.clone(),
+                None => run.env().raw_get(if are_keys { &engine.names.keys } else { &engine.names.args })?,
+            };
             let count = table.raw_len();
             for (index, item) in items.iter().enumerate() {
                 table.raw_set(count + index + 1, engine.lua.create_string(item)?)?;
@@ -187,20 +236,108 @@ impl Engine {
             Some(loaded) => loaded.function.clone(),
             None => self.load(program)?,
         };
-        let env: Table = self.clone_table.call(&self.globals)?;
+        let env: Table = self.built.clone_table.call(&self.built.globals)?;
         env.raw_set("_G", &env)?;
         env.set_readonly(true);
         env.set_safeenv(true);
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
-        let thread = self.lua.create_thread(self.run.clone())?;
-        Ok(Seat { thread, env, function })
+        let thread = self.lua.create_thread(self.built.run.clone())?;
+        Ok(Seat { thread, env, function, lists: None })
+    }
+
+    /// A seat for a function, and whether its library is loaded already.
+    fn prepare_function(
+        &mut self,
+        library: &Library,
+        index: usize,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> mlua::Result<(Seat, bool)> {
+        let lists = Some((self.list(keys)?, self.list(args)?));
+        if let Some(loaded) = self.libraries.get_mut(&library.number()) {
+            let thread = match loaded.thread.take() {
+                Some(thread) => thread,
+                None => self.lua.create_thread(self.built.run_function.clone())?,
+            };
+            let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
+            return Ok((Seat { thread, env, function, lists }, true));
+        }
+        let seat = self.make_library_seat(library.bytecode())?;
+        Ok((Seat { lists, ..seat }, false))
+    }
+
+    /// Where a library is loaded. Its globals are empty until it is.
+    fn make_library_seat(&self, bytecode: &[u8]) -> mlua::Result<Seat> {
+        let function = self.chunk(bytecode, functions::CHUNK)?;
+        let env = self.lua.create_table()?;
+        env.set_metatable(Some(self.built.loading.clone()))?;
+        env.set_readonly(true);
+        function.set_environment(env.clone())?;
+        let thread = self.lua.create_thread(self.built.run.clone())?;
+        Ok(Seat { thread, env, function, lists: None })
+    }
+
+    /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
+    /// `index`; none if the library has registered others than before.
+    pub(crate) fn settle(
+        &mut self,
+        library: &Library,
+        index: usize,
+        seat: &mut Seat,
+        registered: Registered,
+    ) -> Option<mlua::Result<()>> {
+        let callbacks = registered.callbacks_of(library)?;
+        seat.function = callbacks[index].clone();
+        let env = seat.env.clone();
+        let opened = self.roomily(RUN_SIZE, |engine| {
+            let Built { globals, run_function, .. } = &engine.built;
+            env.set_readonly(false);
+            globals.for_each(|name: Value, value: Value| {
+                let is_of_run = name == Value::String(engine.names.keys.clone())
+                    || name == Value::String(engine.names.args.clone());
+                if is_of_run { Ok(()) } else { env.raw_set(name, value) }
+            })?;
+            env.raw_set("_G", &env)?;
+            env.set_metatable(globals.metatable())?;
+            env.set_readonly(true);
+            env.set_safeenv(true);
+            seat.thread.reset(run_function.clone())
+        });
+        if opened.is_ok() {
+            if self.libraries.len() >= LOADED_COUNT_MAX {
+                self.libraries.clear();
+            }
+            // Another call may have loaded it meanwhile. Its functions have to see the same variables.
+            let loaded = self.libraries.entry(library.number()).or_insert(LoadedLibrary {
+                env,
+                callbacks,
+                thread: None,
+            });
+            (seat.env, seat.function) = (loaded.env.clone(), loaded.callbacks[index].clone());
+        }
+        Some(opened)
+    }
+
+    /// Forgets libraries that are not among these.
+    pub fn keep_libraries(&mut self, are_kept: impl Fn(u64) -> bool) {
+        self.libraries.retain(|number, _| are_kept(*number));
+        self.host.note_garbage();
+    }
+
+    /// Keeps the thread of a function's run that has come to its end.
+    pub(crate) fn keep_thread(&mut self, library: &Library, seat: Seat) {
+        let is_cleared =
+            self.roomily(ITEM_SIZE, |engine| seat.thread.reset(engine.built.run_function.clone()).is_ok());
+        if is_cleared && let Some(loaded) = self.libraries.get_mut(&library.number()) {
+            loaded.thread = Some(seat.thread);
+        }
     }
 
     /// Keeps the seat of a run that has come to its end. Without memory for that it goes.
     pub(crate) fn keep(&mut self, sha: &Sha, seat: Seat) {
         let is_cleared = self.roomily(ITEM_SIZE, |engine| {
-            let reset = seat.thread.reset(engine.run.clone());
+            let reset = seat.thread.reset(engine.built.run.clone());
             reset.and_then(|()| seat.set_lists(&engine.names, false, false)).is_ok()
         });
         if is_cleared && let Some(loaded) = self.loaded.get_mut(sha) {
@@ -209,18 +346,22 @@ impl Engine {
     }
 
     fn load(&mut self, program: &Program) -> mlua::Result<Function> {
-        let function = self
-            .lua
-            .load(program.bytecode())
-            .set_name(format!("={}", crate::program::CHUNK))
-            .set_mode(ChunkMode::Binary)
-            .set_environment(self.globals.clone())
-            .into_function()?;
+        let function = self.chunk(program.bytecode(), crate::program::CHUNK)?;
         if self.loaded.len() >= LOADED_COUNT_MAX {
             self.loaded.clear();
         }
         self.loaded.insert(*program.sha(), Loaded { function: function.clone(), seat: None });
         Ok(function)
+    }
+
+    /// Bytecode as a function, which errors call by this name.
+    fn chunk(&self, bytecode: &[u8], name: &str) -> mlua::Result<Function> {
+        self.lua
+            .load(bytecode)
+            .set_name(format!("={name}"))
+            .set_mode(ChunkMode::Binary)
+            .set_environment(self.built.globals.clone())
+            .into_function()
     }
 
     fn list(&self, items: &[&[u8]]) -> mlua::Result<Table> {
@@ -242,9 +383,21 @@ impl Engine {
             // It is done at a cycle's end. A failure would be for lack of memory, and more is not to be had here then.
             if self.lua.gc_step().unwrap_or(true) {
                 self.host.note_cycle();
+                if !self.host.may_have_garbage() {
+                    self.forget_what_is_large();
+                }
             }
         }
         self.host.may_have_garbage()
+    }
+
+    /// All garbage is collected. When more than half of the memory is used all the same, what functions have left in their libraries' variables
+    /// may be the reason, and would have it collected in vain before each script.
+    fn forget_what_is_large(&mut self) {
+        if self.memory_size() > self.memory_size_max / 2 && !self.libraries.is_empty() {
+            self.libraries.clear();
+            self.host.note_garbage();
+        }
     }
 
     /// What a script returns may have as many bytes as the interpreter.
@@ -260,6 +413,7 @@ impl Engine {
             self.memory_size_max
         );
         self.loaded.clear();
+        self.libraries.clear();
         // Once for the cycle under way, once for what it has missed.
         for _ in 0..2 {
             // A failure would be that of an allocation, of which a collection has none.
@@ -267,6 +421,10 @@ impl Engine {
         }
         text
     }
+}
+
+fn size_of_lists(keys: &[&[u8]], args: &[&[u8]]) -> usize {
+    keys.iter().chain(args).map(|item| item.len() + ITEM_SIZE).sum()
 }
 
 /// What happens at each loop's turn, call and return.

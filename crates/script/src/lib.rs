@@ -1,7 +1,7 @@
 //! Programs in Lua that clients send, run in bounded steps.
 //!
-//! EVAL's language as Redis 7.0.15 has it (`src/script_lua.c`, `src/eval.c`): a [`Program`] is a script that has been compiled, an
-//! [`Engine`] a lane's interpreter, a [`Run`] a script under way. A run never waits and never does anything by itself: it goes on
+//! EVAL's language as Redis 7.0.15 has it (`src/script_lua.c`, `src/eval.c`): a [`Program`] is a script that has been compiled, a [`Library`] one of
+//! functions, an [`Engine`] a lane's interpreter, a [`Run`] a script under way. A run never waits and never does anything by itself: it goes on
 //! for as long as its caller allows and says in a [`Step`] what it needs next, most of all a command and its reply. So a lane
 //! serves others between two steps, and ends a script by dropping its run.
 //!
@@ -16,6 +16,8 @@
 //! |---|---|
 //! | `sha` | names of scripts |
 //! | `program` | from source to bytecode, and the first line's flags |
+//! | `functions` | libraries of functions, which are loaded once and called often |
+//! | `portable` | whether a server of Redis can load a library |
 //! | `engine` | the interpreter, its limits, and what scripts get from the host |
 //! | `run` | a script under way |
 //! | `answer` | a command's reply to a value of Lua |
@@ -29,10 +31,12 @@
 mod answer;
 mod convert;
 mod engine;
+mod functions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub(crate) mod library;
 mod number;
+mod portable;
 mod program;
 mod random;
 mod returned;
@@ -42,6 +46,7 @@ mod sha;
 
 pub use answer::Answer;
 pub use engine::Engine;
+pub use functions::{Function, Header, Library};
 pub use program::{Flags, Program, SOURCE_SIZE_MAX};
 pub use returned::{Part, Returned};
 pub use run::{Run, Step};

@@ -88,12 +88,13 @@ impl Program {
 /// Compiles a chunk. Its error begins at the colon behind the chunk's name.
 pub(crate) fn bytecode(source: &[u8]) -> Result<Vec<u8>, String> {
     // Each run has its own KEYS, ARGV and _G, so that these are looked up each time; and what the sandbox has put in the place of
-    // Luau's own is not to be bypassed.
+    // Luau's own is not to be bypassed. A builtin is called before its name is looked up: `getmetatable(_G)` is to complain of what a library
+    // lacks first while it is loaded.
     Compiler::new()
         .set_optimization_level(1)
         .set_debug_level(1)
         .set_mutable_globals(["KEYS", "ARGV", "_G"])
-        .set_disabled_builtins(["tostring", "unpack"])
+        .set_disabled_builtins(["tostring", "unpack", "getmetatable"])
         .compile(source)
         .map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => format!(":{message}"),
@@ -137,7 +138,25 @@ impl Flags {
         shebang(source).map_or(Flags::default(), |(flags, _)| flags)
     }
 
-    fn named(&mut self, name: &[u8]) -> Option<&mut bool> {
+    /// The names of those that are set, in Redis' order.
+    pub fn names(self) -> Vec<&'static str> {
+        let all = [
+            (self.no_writes, "no-writes"),
+            (self.allow_oom, "allow-oom"),
+            (self.allow_stale, "allow-stale"),
+            (self.no_cluster, "no-cluster"),
+            (self.allow_cross_slot_keys, "allow-cross-slot-keys"),
+            (self.allow_undeclared_keys, "allow-undeclared-keys"),
+        ];
+        all.into_iter().filter_map(|(is_set, name)| is_set.then_some(name)).collect()
+    }
+
+    /// Whether there is a flag of this name.
+    pub(crate) fn is_name(name: &[u8]) -> bool {
+        Flags::default().named(&name.to_ascii_lowercase()).is_some()
+    }
+
+    pub(crate) fn named(&mut self, name: &[u8]) -> Option<&mut bool> {
         Some(match name {
             b"no-writes" => &mut self.no_writes,
             b"allow-oom" => &mut self.allow_oom,

@@ -9,9 +9,10 @@ use wire::client::Reply;
 use crate::answer::{Answer, Whole};
 use crate::convert::{self, text, with_code};
 use crate::engine::Seat;
+use crate::functions::{self, Registered};
 use crate::random::Random;
 use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
-use crate::{Engine, Returned, Sha, program};
+use crate::{Engine, Function, Library, Returned, Sha, program};
 
 /// What a script needs to go on, or what it came to.
 #[derive(Debug)]
@@ -40,9 +41,23 @@ pub enum Step {
     Return(Returned),
 }
 
-/// A script under way. Dropping it ends it. There may be many in one engine, and they may be resumed in turns.
+/// What runs.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    Script(Sha),
+    /// A library, until it has registered its functions, then the one at `index` of them.
+    Function {
+        library: Library,
+        index: usize,
+        is_loaded: bool,
+    },
+    /// A library, for nothing but what it registers.
+    Load,
+}
+
+/// A script under way, or a function of a library. Dropping it ends it. There may be many in one engine, and they may be resumed in turns.
 pub struct Run {
-    sha: Sha,
+    subject: Subject,
     is_read_only: bool,
     /// Until it ends.
     seat: Option<Seat>,
@@ -50,12 +65,14 @@ pub struct Run {
     is_waiting_for_reply: bool,
     proto: Proto,
     seeded: Option<Random>,
+    /// What a library has registered so far.
+    registered: Registered,
     host: Arc<Host>,
 }
 
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Run").field("sha", &self.sha).finish_non_exhaustive()
+        f.debug_struct("Run").field("subject", &self.subject).finish_non_exhaustive()
     }
 }
 
@@ -73,15 +90,16 @@ enum Next {
 }
 
 impl Run {
-    pub(crate) fn new(sha: Sha, is_read_only: bool, seat: Seat, host: Arc<Host>) -> Run {
+    pub(crate) fn new(subject: Subject, is_read_only: bool, seat: Seat, host: Arc<Host>) -> Run {
         Run {
-            sha,
+            subject,
             is_read_only,
             seat: Some(seat),
             has_begun: false,
             is_waiting_for_reply: false,
             proto: Proto::Resp2,
             seeded: None,
+            registered: Registered::default(),
             host,
         }
     }
@@ -94,9 +112,26 @@ impl Run {
         self.seat.as_ref().expect("a run that has ended is not asked for more")
     }
 
-    /// The script's name.
-    pub fn sha(&self) -> &Sha {
-        &self.sha
+    /// The lists of a function.
+    pub(crate) fn lists(&self) -> Option<&(Table, Table)> {
+        self.seat().lists.as_ref()
+    }
+
+    /// The function that runs; none if it is a script.
+    pub fn function(&self) -> Option<&Function> {
+        match &self.subject {
+            Subject::Function { library, index, .. } => library.functions().get(*index),
+            Subject::Script(_) | Subject::Load => None,
+        }
+    }
+
+    /// What a library has registered.
+    pub(crate) fn registered(&mut self) -> Registered {
+        std::mem::take(&mut self.registered)
+    }
+
+    fn is_loading(&self) -> bool {
+        matches!(self.subject, Subject::Load | Subject::Function { is_loaded: false, .. })
     }
 
     /// As it was begun: commands that write are to be refused.
@@ -126,19 +161,24 @@ impl Run {
             let mut talk = self.host.talk();
             (talk.proto, talk.seeded, talk.env) = (self.proto, self.seeded, Some(self.env().clone()));
         }
+        if self.is_loading() {
+            let registered = self.registered();
+            self.host.talk().registered = Some(registered);
+        }
         let step = self.go_on(engine, answer);
         {
             let mut talk = self.host.talk();
             (self.proto, self.seeded, talk.env) = (talk.proto, talk.seeded, None);
+            if let Some(registered) = talk.registered.take() {
+                self.registered = registered;
+            }
         }
         step
     }
 
     fn go_on(&mut self, engine: &mut Engine, answer: Option<Answer>) -> Step {
         let mut input = match answer {
-            None if !std::mem::replace(&mut self.has_begun, true) => {
-                MultiValue::from_iter([Value::Function(self.seat().function.clone())])
-            }
+            None if !std::mem::replace(&mut self.has_begun, true) => self.first_input(),
             None => MultiValue::new(),
             Some(answer) => match heard(engine, answer) {
                 Ok(input) => input,
@@ -167,6 +207,35 @@ impl Run {
         }
     }
 
+    /// What its thread gets to begin with.
+    fn first_input(&self) -> MultiValue {
+        let seat = self.seat();
+        let mut input = vec![Value::Function(seat.function.clone())];
+        if let Some((keys, args)) = seat.lists.as_ref().filter(|_| !self.is_loading()) {
+            input.extend([Value::Table(keys.clone()), Value::Table(args.clone())]);
+        }
+        MultiValue::from_vec(input)
+    }
+
+    /// A library has come to its end. The run goes on with the function that is called.
+    fn loaded(&mut self, engine: &mut Engine) -> Step {
+        let registered = self.host.talk().registered.take().unwrap_or_default();
+        let (Subject::Function { library, index, is_loaded }, Some(seat)) =
+            (&mut self.subject, &mut self.seat)
+        else {
+            self.registered = registered;
+            return Step::Done(Reply::Null);
+        };
+        match engine.settle(library, *index, seat, registered) {
+            Some(Ok(())) => {
+                (*is_loaded, self.has_begun) = (true, false);
+                Step::More
+            }
+            Some(Err(_)) => self.fail(engine.out_of_memory(), None),
+            None => self.fail("ERR the library has come to other functions than before", None),
+        }
+    }
+
     fn next(&mut self, engine: &Engine, output: &[Value]) -> mlua::Result<Next> {
         let refuse = |text: &str| {
             let error = engine.names.error(&engine.lua, format!("ERR {text}").as_bytes())?;
@@ -183,6 +252,10 @@ impl Run {
                 Err(text) => refuse(text),
             },
             Some(Mark::Log) => match log(args) {
+                // It was logged when the library came; each interpreter that loads it need not say it again.
+                Ok(_) if matches!(self.subject, Subject::Function { is_loaded: false, .. }) => {
+                    Ok(Next::Answer(MultiValue::new()))
+                }
                 Ok((level, text)) => Ok(Next::Step(Step::Log { level, text })),
                 Err(text) => refuse(text),
             },
@@ -196,10 +269,17 @@ impl Run {
         if output.first() != Some(&Value::Boolean(true)) {
             return self.failed(engine, value);
         }
+        if self.is_loading() {
+            return self.loaded(engine);
+        }
         let proto = self.host.talk().proto;
         let mut budget = engine.reply_size_max();
         if let Some(seat) = self.seat.take() {
-            engine.keep(&self.sha, seat);
+            match &self.subject {
+                Subject::Script(sha) => engine.keep(sha, seat),
+                Subject::Function { library, .. } => engine.keep_thread(library, seat),
+                Subject::Load => {}
+            }
         }
         if let Value::Table(table) = value
             && !engine.names.is_special(table)
@@ -256,10 +336,19 @@ impl Run {
 
     fn fail(&self, text: impl Into<Vec<u8>>, line: Option<i64>) -> Step {
         let mut text = wire::reply::quoted(&text.into()).to_vec();
-        if let Some(line) = line {
-            let tail = format!(" script: {}, on @{}:{line}.", self.sha, program::CHUNK);
-            text.extend_from_slice(tail.as_bytes());
-        }
+        let tail = match (&self.subject, line) {
+            _ if self.is_loading() => {
+                text.splice(0..0, *b"ERR Error registering functions: ");
+                return Step::Done(Reply::Error(text));
+            }
+            (Subject::Script(sha), Some(line)) => format!(" script: {sha}, on @{}:{line}.", program::CHUNK),
+            (Subject::Function { library, index, .. }, Some(line)) => {
+                let name = &library.functions()[*index].name;
+                format!(" script: {name}, on @{}:{line}.", functions::CHUNK)
+            }
+            _ => String::new(),
+        };
+        text.extend_from_slice(tail.as_bytes());
         Step::Done(Reply::Error(text))
     }
 }

@@ -12,8 +12,9 @@ use mlua::{Function, LightUserData, Lua, MultiValue, Table, Thread, Value, VmSta
 use wire::Proto;
 
 use crate::convert::{self, with_code};
+use crate::functions::Registered;
 use crate::random::Random;
-use crate::{Sha, number, program};
+use crate::{Flags, Sha, functions, number, program};
 
 /// Interrupts that a script may go on for in a place where it cannot be stopped (a metamethod, an error's handler, a pattern) once its
 /// fuel is spent. Then it is ended: some tenths of a second.
@@ -162,11 +163,13 @@ pub(crate) struct Talk {
     pub(crate) proto: Proto,
     /// The run's globals.
     pub(crate) env: Option<Table>,
+    /// What the library that is being loaded has registered.
+    pub(crate) registered: Option<Registered>,
 }
 
 impl Default for Talk {
     fn default() -> Talk {
-        Talk { random: Random::START, seeded: None, proto: Proto::Resp2, env: None }
+        Talk { random: Random::START, seeded: None, proto: Proto::Resp2, env: None, registered: None }
     }
 }
 
@@ -194,29 +197,42 @@ impl Host {
     }
 }
 
-/// Makes the globals. Returns them, the function under which scripts run, and one that clones tables.
-pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<(Table, Function, Function)> {
+/// What the sandbox has for an engine.
+pub(crate) struct Built {
+    /// The globals, read-only.
+    pub(crate) globals: Table,
+    /// The function under which scripts run.
+    pub(crate) run: Function,
+    pub(crate) clone_table: Function,
+    /// The one under which functions of libraries do.
+    pub(crate) run_function: Function,
+    /// What stands behind the globals of a library that is being loaded, which are empty.
+    pub(crate) loading: Table,
+}
+
+/// Makes the globals.
+pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Built> {
     // Without line numbers the errors of what the sandbox calls do not begin with a place in the sandbox.
     let bytecode =
         Compiler::new().set_optimization_level(1).set_debug_level(0).compile(include_str!("sandbox.luau"))?;
-    let built: (Table, Function, Function) = lua
+    let (globals, run, clone_table, run_function, loading): (Table, _, _, _, _) = lua
         .load(bytecode)
         .set_mode(ChunkMode::Binary)
         .set_name("=sandbox")
         .into_function()?
-        .call(functions(lua, host)?)?;
-    let (globals, ..) = &built;
+        .call(offered(lua, host)?)?;
     globals.set_readonly(true);
     globals.set_safeenv(true);
-    Ok(built)
+    Ok(Built { globals, run, clone_table, run_function, loading })
 }
 
-fn functions(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
+fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (name, mark) in Mark::ALL {
         table.raw_set(name, mark.value())?;
     }
     table.raw_set("CHUNK", program::CHUNK)?;
+    table.raw_set("FUNCTION_CHUNK", functions::CHUNK)?;
     table.raw_set("redis", redis(lua, host)?)?;
     table.raw_set(
         "install",
@@ -293,7 +309,35 @@ fn functions(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
         })?,
     )?;
     table.raw_set("load", with(load)?)?;
+    table.raw_set("is_flag", with(is_flag)?)?;
+    table.raw_set("is_loading", with(is_loading)?)?;
+    table.raw_set("register", with(register)?)?;
     Ok(table)
+}
+
+/// Whether a text is a flag of a function.
+fn is_flag(_: &Host, _: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
+    let is_flag = matches!(args.front(), Some(Value::String(name)) if Flags::is_name(&name.as_bytes()));
+    Ok(MultiValue::from_iter([Value::Boolean(is_flag)]))
+}
+
+/// Whether a library is being loaded.
+fn is_loading(host: &Host, _: &Lua, _: MultiValue) -> mlua::Result<MultiValue> {
+    Ok(MultiValue::from_iter([Value::Boolean(host.talk().registered.is_some())]))
+}
+
+/// Registers a function of the library that is being loaded: its name, itself, nil or what is said of it, nil or its flags. Returns why not.
+fn register(host: &Host, lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
+    let mut args = args.into_iter();
+    let (name, callback, description, flags) = (args.next(), args.next(), args.next(), args.next());
+    let mut talk = host.talk();
+    let (Some(Value::Function(callback)), Some(registered)) = (callback, &mut talk.registered) else {
+        return Err(mlua::Error::runtime("a function is expected"));
+    };
+    let text = |value: Option<Value>| value.as_ref().and_then(convert::text);
+    let refused = registered.add(&text(name).unwrap_or_default(), callback, text(description), text(flags));
+    let refusal = refused.err().map(|text| lua.create_string(text).map(Value::String)).transpose()?;
+    Ok(MultiValue::from_iter(refusal))
 }
 
 /// Compiles a text for a script: a function, or nil and an error.
@@ -485,9 +529,11 @@ pub(crate) fn explain(error: &Value) -> String {
 
 /// `user_script:3: ` of a traceback's line.
 fn place_of(line: &str) -> Option<String> {
-    let rest = line.trim_start().strip_prefix(program::CHUNK)?.strip_prefix(':')?;
-    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
-    (!digits.is_empty()).then(|| format!("{}:{digits}: ", program::CHUNK))
+    [program::CHUNK, functions::CHUNK].into_iter().find_map(|chunk| {
+        let rest = line.trim_start().strip_prefix(chunk)?.strip_prefix(':')?;
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+        (!digits.is_empty()).then(|| format!("{chunk}:{digits}: "))
+    })
 }
 
 /// Luau's text where memory was refused.

@@ -13,11 +13,13 @@
 //!             c3 compressed whole bytes…      LZF: both sizes as above, then so many bytes
 //! ```
 //! A snapshot is made of the same strings: [`mod@file`] writes one, [`mod@read`] reads one.
+//! So are libraries of functions: [`functions`].
 //!
 //! As in Redis, bytes may follow a string that it does not need, and a string may reach into the version and the checksum.
 
 pub mod crc;
 pub mod file;
+pub mod functions;
 pub mod lzf;
 pub mod read;
 

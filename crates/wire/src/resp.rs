@@ -29,6 +29,7 @@ mod inline;
 mod shape;
 mod token;
 
+pub use inline::words;
 pub use shape::Shape;
 
 /// Largest frame that is served as a view. A larger one is [`Step::Large`].

@@ -48,6 +48,7 @@ pub(super) fn load(place: &Place, source: Source, lanes: &Lanes, teller: &Teller
     let mut target = Target::connect(lanes, teller)?;
     // Of the log a later command may be about a key that has ended since, and lanes let none end until all of it is there.
     target.drops_ended = source == Source::Snapshot;
+    target.first().send(&[b"FUNCTION", b"FLUSH"])?;
     target.first().send(&[b"FLUSHALL"])?;
     target.first().settle()?;
     let last = parts.len() - 1;

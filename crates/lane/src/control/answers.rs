@@ -13,7 +13,6 @@ use super::{
 };
 use crate::Now;
 use crate::admin::{Census, Order, Question, Report};
-use crate::help;
 use crate::request::Args;
 use crate::stats::Traffic;
 
@@ -99,14 +98,14 @@ impl Control {
             Id::ScriptExists | Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
                 return self.begin_script(question, now, out);
             }
-            Id::FunctionFlush => match args.len() {
-                2 => out.put(OK),
-                3 if [&b"sync"[..], b"async"].iter().any(|word| args.flat(2).eq_ignore_ascii_case(word)) => {
-                    out.put(OK);
-                }
-                3 => reply::error(out, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option"),
-                _ => reply::error_bytes(out, &help::unknown_shape("FUNCTION", args)),
-            },
+            Id::FunctionDelete
+            | Id::FunctionDump
+            | Id::FunctionFlush
+            | Id::FunctionKill
+            | Id::FunctionList
+            | Id::FunctionLoad
+            | Id::FunctionRestore
+            | Id::FunctionStats => return self.begin_function(question, now, machine, out),
             Id::MemoryMallocStats => {
                 reply::verbatim(
                     out,
@@ -156,9 +155,14 @@ impl Control {
             | Id::PubsubNumsub
             | Id::PubsubShardchannels
             | Id::PubsubShardnumsub => pubsub::conclude(question, reports, out),
-            Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
+            Id::ScriptFlush | Id::ScriptKill | Id::FunctionKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
                 scripts::conclude(question, &reports, out);
             }
+            Id::FunctionLoad
+            | Id::FunctionDelete
+            | Id::FunctionFlush
+            | Id::FunctionRestore
+            | Id::FunctionStats => self.conclude_function(question, &reports, now, out),
             Id::DocumentStats => memcached::put(args, &self.view(question, &reports, now, machine), out),
             Id::PageStatus => {
                 let map = Arc::clone(&self.map);
@@ -353,6 +357,7 @@ impl Control {
             processor_us: machine.processor_us(),
             lines_dropped: self.lines_dropped,
             scripts: self.library.size(),
+            functions: &self.functions,
             replicas: self.show_replicas(now),
             files: self.show_files(now),
             link_count: self.migrations.link_count(),

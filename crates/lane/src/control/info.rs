@@ -12,6 +12,7 @@ use wire::reply::{self, Proto};
 use super::Identity;
 use super::config::Config;
 use super::files::FilesShown;
+use super::functions::KnownFunctions;
 use super::replication::Replicas;
 use super::signature::Signature;
 use super::times::OwnTimes;
@@ -44,6 +45,7 @@ pub(super) struct View<'a> {
     pub(super) lines_dropped: u64,
     /// How many scripts it knows, and their bytes.
     pub(super) scripts: (usize, usize),
+    pub(super) functions: &'a KnownFunctions,
     pub(super) replicas: Replicas,
     pub(super) files: FilesShown,
     /// Connections that MIGRATE has made.
@@ -240,6 +242,8 @@ impl View<'_> {
         let maxmemory = self.config.value("maxmemory");
         let vm_size = self.sum(|census| census.scripts_size);
         let (scripts_count, scripts_size) = (self.scripts.0 as u64, self.scripts.1 as u64);
+        let (libraries_count, functions_count) = self.functions.counts();
+        let functions_size = self.functions.size() as u64;
         lines!(text;
             "used_memory" used,
             "used_memory_human" human(used),
@@ -262,14 +266,14 @@ impl View<'_> {
             "used_memory_lua_human" human(vm_size),
             "used_memory_scripts_eval" scripts_size,
             "number_of_cached_scripts" scripts_count,
-            "number_of_functions" 0,
-            "number_of_libraries" 0,
+            "number_of_functions" functions_count as u64,
+            "number_of_libraries" libraries_count as u64,
             "used_memory_vm_functions" 0,
             "used_memory_vm_total" vm_size,
             "used_memory_vm_total_human" human(vm_size),
-            "used_memory_functions" 0,
-            "used_memory_scripts" scripts_size,
-            "used_memory_scripts_human" human(scripts_size),
+            "used_memory_functions" functions_size,
+            "used_memory_scripts" scripts_size + functions_size,
+            "used_memory_scripts_human" human(scripts_size + functions_size),
             "maxmemory" maxmemory,
             "maxmemory_human" human(maxmemory.parse().unwrap_or(0)),
             "maxmemory_policy" self.config.value("maxmemory-policy"),

@@ -16,6 +16,7 @@ pub(crate) mod clients;
 mod config;
 mod debug;
 mod files;
+mod functions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod info;
@@ -57,6 +58,7 @@ use acl::Acl;
 use config::Config;
 use files::Files;
 pub use files::{FileKind, FileNews, FileOrder, Loaded, Source};
+use functions::KnownFunctions;
 use latency::Delays;
 use migrate::{Migrating, Migrations};
 use monitors::Monitor;
@@ -220,6 +222,7 @@ pub struct Control {
     learning: Learning,
     library: Library,
     acl: Acl,
+    functions: KnownFunctions,
     replication: Replication,
     files: Files,
     migrations: Migrations,
@@ -298,6 +301,7 @@ impl Control {
             learning: Learning::since(now),
             library: Library::default(),
             acl: Acl::default(),
+            functions: KnownFunctions::default(),
             replication: Replication::default(),
             migrations: Migrations::default(),
             bells: Vec::new(),

@@ -19,12 +19,14 @@ use wire::reply;
 use super::{Asker, Begun, Control, FileKind, FileOrder, Machine};
 use crate::Now;
 use crate::admin::{Filter, Order, Portrait, Question, address};
+use crate::client::LeftOut;
 use crate::feed::{Record, Unit};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::replies::Content;
 use crate::request::Args;
 
 mod file;
+mod functions;
 mod log;
 mod merge;
 mod seen;
@@ -82,6 +84,8 @@ struct Replica {
     acknowledges: bool,
     /// It wants what there is, and not what changes.
     wants_snapshot_only: bool,
+    /// What it does not want of the snapshot.
+    leaves_out: LeftOut,
     stage: Stage,
     /// What stands before the stream: the answer and the snapshot.
     ahead: VecDeque<Arc<Vec<u8>>>,
@@ -111,6 +115,7 @@ impl Replica {
             takes_any_length: false,
             acknowledges: false,
             wants_snapshot_only: false,
+            leaves_out: LeftOut::default(),
             stage: Stage::Waits,
             ahead: VecDeque::new(),
             ahead_size: 0,
@@ -266,6 +271,7 @@ impl Control {
             takes_any_length: announced.takes_any_length,
             acknowledges: is_psync,
             wants_snapshot_only: announced.wants_snapshot_only,
+            leaves_out: announced.leaves_out,
             position: self.replication.log.end(),
             ..Replica::new(asker.lane, asker.client, now)
         };

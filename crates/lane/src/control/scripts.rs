@@ -9,7 +9,7 @@ use wire::reply::{self, OK, Put};
 
 use super::{Begun, Control};
 use crate::Now;
-use crate::admin::{Order, Question, Report};
+use crate::admin::{KillCount, Order, Question, Report};
 use crate::request::Args;
 use crate::scripts::{ScriptOrder, bytes_of};
 
@@ -89,11 +89,7 @@ impl Control {
                 }
                 _ => reply::error(out, "ERR SCRIPT FLUSH only support SYNC|ASYNC option"),
             },
-            Id::ScriptKill => {
-                let busy_ms = self.config.value("busy-reply-threshold").parse().unwrap_or(0);
-                let busy_ns = u64::saturating_mul(busy_ms, 1_000_000);
-                return Begun::Everywhere(Order::KillScripts(now.mono_ns.saturating_sub(busy_ns)));
-            }
+            Id::ScriptKill => return self.kill_scripts(false, now),
             id => {
                 let is_kept = id == Id::ScriptLoad;
                 match Program::compile(&bytes_of(args.get(if is_kept { 2 } else { 1 }))) {
@@ -108,6 +104,14 @@ impl Control {
             }
         }
         Begun::Answered
+    }
+
+    /// SCRIPT KILL and FUNCTION KILL.
+    pub(super) fn kill_scripts(&self, are_functions: bool, now: Now) -> Begun {
+        let busy_ms = self.config.value("busy-reply-threshold").parse().unwrap_or(0);
+        let busy_ns = u64::saturating_mul(busy_ms, 1_000_000);
+        let before_ns = now.mono_ns.saturating_sub(busy_ns);
+        Begun::Everywhere(Order::KillScripts { before_ns, are_functions })
     }
 
     fn forget_scripts(&mut self) -> Begun {
@@ -132,17 +136,24 @@ pub(super) fn conclude(question: &Question, reports: &[(u16, Report)], out: &mut
             let source = bytes_of(question.request.get(2));
             reply::bulk(out, Sha::of(&source).as_ref());
         }
-        Id::ScriptKill => {
-            let sum = |of: fn(&(u64, u64)) -> u64| -> u64 {
+        Id::ScriptKill | Id::FunctionKill => {
+            let sum = |of: fn(&KillCount) -> u64| -> u64 {
                 let counts = reports.iter().filter_map(|(_, report)| match report {
-                    Report::Scripts(killed, writing) => Some((*killed, *writing)),
+                    Report::Scripts(count) => Some(of(count)),
                     _ => None,
                 });
-                counts.map(|counts| of(&counts)).sum()
+                counts.sum()
             };
-            match (sum(|counts| counts.0), sum(|counts| counts.1)) {
-                (0, 0) => reply::error(out, "NOTBUSY No scripts in execution right now."),
-                (0, _) => reply::error(
+            let others = if question.command.id == Id::ScriptKill { "FUNCTION" } else { "SCRIPT" };
+            match (sum(|count| count.killed), sum(|count| count.writing), sum(|count| count.others)) {
+                (0, 0, 0) => reply::error(out, "NOTBUSY No scripts in execution right now."),
+                (0, 0, _) => {
+                    let text = format!(
+                        "BUSY Redis is busy running a script. You can only call {others} KILL or SHUTDOWN NOSAVE."
+                    );
+                    reply::error(out, &text);
+                }
+                (0, ..) => reply::error(
                     out,
                     "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the \
                      script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command.",

@@ -7,13 +7,13 @@ use store::Budget;
 
 use super::{Core, Delivery, Runnable};
 use crate::SLICE;
-use crate::admin::Report;
+use crate::admin::{KillCount, Report};
 use crate::client::Port;
 use crate::dispatch::{Caller, Flow};
 use crate::part::Origin;
 use crate::peers::{AnswerHead, AnswerKind, ControlHead, ControlKind, Parcel};
 use crate::slab::Handle;
-use crate::transaction::{After, Go, PartAnswer, Surroundings, Transaction};
+use crate::transaction::{After, Go, Killed, PartAnswer, RunningFunction, Surroundings, Transaction};
 
 impl Core {
     /// Begins a transaction, and goes on with it for a slice, unless it has to wait for others, or transactions have done enough of
@@ -192,19 +192,26 @@ impl Core {
         }
     }
 
-    /// SCRIPT KILL: how many scripts were ended, and how many have written.
-    pub(crate) fn kill_scripts(&mut self, before_ns: u64) -> Report {
-        let (mut killed_count, mut writing_count) = (0, 0);
+    /// SCRIPT KILL and FUNCTION KILL.
+    pub(crate) fn kill_scripts(&mut self, before_ns: u64, are_functions: bool) -> Report {
+        let mut count = KillCount::default();
         for place in 0..self.transactions.place_count() {
             let Some(handle) = self.transactions.at(place).map(|(handle, _)| handle) else { continue };
             let transaction = self.transactions.get_mut(handle).expect("just seen");
-            match transaction.kill_script(before_ns) {
-                Some(true) => killed_count += 1,
-                Some(false) => writing_count += 1,
+            match transaction.kill_script(before_ns, are_functions) {
+                Some(Killed::Yes) => count.killed += 1,
+                Some(Killed::HasWritten) => count.writing += 1,
+                Some(Killed::NotMeant) => count.others += 1,
                 None => {}
             }
         }
-        Report::Scripts(killed_count, writing_count)
+        Report::Scripts(count)
+    }
+
+    /// FUNCTION STATS: the function that has run longest.
+    pub(crate) fn running_function(&self) -> Option<RunningFunction> {
+        let all = (0..self.transactions.place_count()).filter_map(|place| self.transactions.at(place));
+        all.filter_map(|(_, transaction)| transaction.running_function()).min_by_key(|it| it.began_ns)
     }
 
     fn end_transaction(&mut self, handle: Handle<Transaction>) {

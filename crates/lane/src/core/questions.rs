@@ -4,14 +4,16 @@
 //! It waits for the control thread alone, and that waits for nobody who waits: what it orders of lanes they do in their
 //! turns whatever is locked, and its credit comes back with every answer.
 
-use wire::command::{Command, Id};
+use wire::command::{Command, Flag, Id};
 use wire::reply;
 
 use super::Core;
 use crate::admin::{Portrait, Question};
 use crate::dispatch::{Caller, Flow, Input, halt};
+use crate::keyspace::OOM;
 use crate::peers::{AnswerSize, AskHead, AskKind};
 use crate::replies::Content;
+use crate::room::Made;
 use crate::slab::Handle;
 use crate::transaction::Transaction;
 
@@ -34,6 +36,11 @@ impl Core {
             let text =
                 format!("ERR '{}' needs the control thread, and this server runs without", command.name);
             return caller.refuse(&text);
+        }
+        if command.flags.has(Flag::Denyoom)
+            && self.space.room_for(command, &input.args(), caller.client.db, &self.locks) == Made::Nothing
+        {
+            return caller.refuse(OOM);
         }
         let control = self.lane_count;
         let charge = self.peer(control).charge(AnswerSize::Short);

@@ -144,11 +144,12 @@ impl Transaction {
     fn plan_script(&mut self, space: &Keyspace, around: &Surroundings<'_>) {
         let planned = &mut self.commands[self.at.0];
         let args = Args::Owned(&planned.request);
-        let sha = named(planned.command, args);
-        planned.sha = sha.map(Box::new);
+        let named = named(planned.command, args);
         let declares_none = keys_of(args).is_ok_and(|keys| keys.is_empty());
-        self.holds_all |= sha.is_some_and(|sha| space.scripts.reaches_out(&sha, planned.command, args))
-            || self.is_multi && declares_none;
+        self.holds_all |=
+            named.as_ref().is_some_and(|named| space.scripts.reaches_out(named, planned.command, args))
+                || self.is_multi && declares_none;
+        planned.named = named.map(Box::new);
         if self.holds_all {
             for lane in around.all.clone() {
                 let at = self.join(lane);

@@ -31,7 +31,7 @@ use crate::pubsub::publishes;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::room::Made;
-use crate::scripts::{bytes_of, is_read_only, keys_of};
+use crate::scripts::{NO_FUNCTION, bytes_of, is_read_only, keys_of};
 use crate::tally::ErrorCode;
 
 /// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
@@ -41,7 +41,28 @@ const LINES_SIZE_MAX: usize = 64 * 1024;
 
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
-/// A script under way.
+/// Arguments that FUNCTION STATS shows of a call, and bytes of each, at most.
+const SHOWN_COUNT_MAX: usize = 32;
+const SHOWN_SIZE_MAX: usize = 128;
+
+/// What KILL has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Killed {
+    Yes,
+    HasWritten,
+    /// It is a function where scripts are meant, or the other way round.
+    NotMeant,
+}
+
+/// A function that runs.
+pub(crate) struct RunningFunction {
+    pub(crate) name: String,
+    /// The command, as far as it is shown.
+    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) began_ns: u64,
+}
+
+/// A script under way, or a function.
 pub(super) struct Scripted {
     run: Run,
     /// It runs even when there is no room for what it writes.
@@ -285,13 +306,20 @@ impl Transaction {
         }
         let command = planned.command;
         let args = Args::Owned(&planned.request);
-        let keys = keys_of(args).map_err(|text| Reply::Error(text.into()))?;
-        let Some(sha) = planned.sha.as_deref().copied() else { return Err(Reply::Error(NOSCRIPT.into())) };
-        let Some(program) = space.scripts.get(&sha).cloned() else {
-            let is_whole = matches!(command.id, Id::Eval | Id::EvalRo);
-            return if is_whole { Ok(false) } else { Err(Reply::Error(NOSCRIPT.into())) };
+        let keys = keys_of(args);
+        let keys = keys.map_err(|text| Reply::Error(space.scripts.wrong_keys(command, args, text).into()))?;
+        let Some(code) = planned.named.as_deref().and_then(|named| space.scripts.code(named)) else {
+            return match command.id {
+                Id::Eval | Id::EvalRo => Ok(false),
+                Id::Fcall | Id::FcallRo => Err(Reply::Error(NO_FUNCTION.into())),
+                _ => Err(Reply::Error(NOSCRIPT.into())),
+            };
         };
-        let flags = program.flags();
+        let flags = code.flags();
+        if flags.no_cluster && self.port == Port::Lane {
+            let text = "ERR Can not run script on cluster, 'no-cluster' flag is set.";
+            return Err(Reply::Error(text.into()));
+        }
         if is_read_only(command) && flags.is_declared && !flags.no_writes {
             let text = "ERR Can not execute a script with write flag using *_ro command.";
             return Err(Reply::Error(text.into()));
@@ -310,7 +338,7 @@ impl Transaction {
         let words = words_of(args, keys.start, budget);
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
         let (first, others) = words.split_at(keys.len().min(words.len()));
-        let begun = space.scripts.engine().begin(&program, is_read_only, first, others);
+        let begun = code.begin(space.scripts.engine(), is_read_only, first, others);
         let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
         self.script = Some(Box::new(Scripted {
             run,
@@ -364,12 +392,28 @@ impl Transaction {
         }
     }
 
-    /// SCRIPT KILL: ends a script that has run since before `before_ns`. None if there is no such script here, false if it has
-    /// written.
-    pub(crate) fn kill_script(&mut self, before_ns: u64) -> Option<bool> {
+    /// SCRIPT KILL and FUNCTION KILL: ends a script, or a function, that has run since before `before_ns`. None if there is no such thing
+    /// here.
+    pub(crate) fn kill_script(&mut self, before_ns: u64, are_functions: bool) -> Option<Killed> {
         let script = self.script.as_mut().filter(|script| script.began_ns <= before_ns)?;
+        if script.run.function().is_some() != are_functions {
+            return Some(Killed::NotMeant);
+        }
         script.is_killed |= !script.has_written;
-        Some(script.is_killed)
+        Some(if script.is_killed { Killed::Yes } else { Killed::HasWritten })
+    }
+
+    /// The function that runs, as FUNCTION STATS shows it.
+    pub(crate) fn running_function(&self) -> Option<RunningFunction> {
+        let script = self.script.as_ref()?;
+        let name = script.run.function()?.name.clone();
+        let position = script.call.as_ref().map_or(self.position, |called| called.position);
+        let request = &self.commands[position].request;
+        let words = (0..request.len().min(SHOWN_COUNT_MAX)).map(|index| {
+            let word = request.get(index).flat().unwrap_or_default();
+            word[..word.len().min(SHOWN_SIZE_MAX)].to_vec()
+        });
+        Some(RunningFunction { name, words: words.collect(), began_ns: script.began_ns })
     }
 
     // ---- what it calls
@@ -624,7 +668,9 @@ impl Transaction {
             script.answer = Some(Answer::error(text));
             return None;
         };
-        space.scripts.note_reach(script.run.sha());
+        if let Some(named) = self.commands[self.position].named.as_deref() {
+            space.scripts.note_reach(named);
+        }
         if script.has_written || script.has_published || self.position > 0 {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));

@@ -120,7 +120,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 58] = [
+const REFUSED: [&str; 72] = [
     // They ask for tracking, or for a mode of it.
     "client caching NO",
     "client caching YES",
@@ -160,6 +160,21 @@ const REFUSED: [&str; 58] = [
     "acl save",
     "acl setuser word word",
     "acl setuser word word word",
+    // There are no functions, and the word is no library.
+    "fcall word 0",
+    "fcall word 0 word",
+    "fcall word 0 word word",
+    "fcall_ro word 0",
+    "fcall_ro word 0 word",
+    "fcall_ro word 0 word word",
+    "function delete word",
+    "function kill",
+    "function load word",
+    "function load REPLACE word",
+    "function restore word",
+    "function restore word FLUSH",
+    "function restore word APPEND",
+    "function restore word REPLACE",
     // It follows nobody.
     "replicaof word 1",
     "slaveof word 1",

@@ -20,6 +20,8 @@ pub(super) struct Follower {
     pub(super) offset: u64,
     pub(super) databases: BTreeMap<u16, BTreeMap<Vec<u8>, Value>>,
     db: u16,
+    /// Sources of the libraries in the snapshot.
+    pub(super) functions: Vec<String>,
     /// Commands since MULTI.
     queued: Option<Vec<Words>>,
     /// All that it has carried out, transactions in one piece.
@@ -45,6 +47,7 @@ impl Follower {
             offset: 0,
             databases: BTreeMap::new(),
             db: 0,
+            functions: Vec::new(),
             queued: None,
             log: Vec::new(),
             has_loaded: false,
@@ -134,6 +137,10 @@ impl Follower {
                     let (bytes, behind) = rest.split_first_chunk().unwrap();
                     (expires_at, rest) = (Some(i64::from_le_bytes(*bytes)), behind);
                 }
+                0xf5 => {
+                    assert!(db.is_none(), "functions come before keys");
+                    self.functions.push(String::from_utf8(string(&mut rest)).expect("text"));
+                }
                 0 => {
                     let (key, value) = (string(&mut rest), string(&mut rest));
                     let database = self.databases.entry(db.expect("a database comes first")).or_default();
@@ -212,7 +219,7 @@ impl Follower {
                 self.databases.insert(a, second.unwrap_or_default());
                 self.databases.insert(b, first.unwrap_or_default());
             }
-            b"PUBLISH" | b"SPUBLISH" | b"PING" => {}
+            b"PUBLISH" | b"SPUBLISH" | b"PING" | b"FUNCTION" => {}
             b"REPLCONF" => self.acknowledge(),
             other => panic!("a replica is not sent {}", String::from_utf8_lossy(other)),
         }

@@ -11,6 +11,7 @@ mod docs;
 mod files;
 mod follower;
 mod following;
+mod functions;
 mod holding;
 mod latency;
 mod migrate;

@@ -50,7 +50,8 @@ ids! {
     Slowlog SlowlogGet SlowlogHelp SlowlogLen SlowlogReset Swapdb Sync Time
 
     // Scripting
-    Eval EvalRo Evalsha EvalshaRo Function FunctionFlush FunctionHelp Script ScriptDebug ScriptExists ScriptFlush
+    Eval EvalRo Evalsha EvalshaRo Fcall FcallRo Function FunctionDelete FunctionDump FunctionFlush FunctionHelp
+    FunctionKill FunctionList FunctionLoad FunctionRestore FunctionStats Script ScriptDebug ScriptExists ScriptFlush
     ScriptHelp ScriptKill ScriptLoad
 
     // Pubsub

@@ -54,6 +54,18 @@ fn split(line: &[u8], args: &mut ArgRanges, limits: &Limits) -> Result<(), Proto
     Ok(())
 }
 
+/// The words of a line, unquoted; none if a quote is not closed.
+pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii_start_c();
+    while !rest.is_empty() {
+        let mut out = Vec::new();
+        rest = word(rest, &mut out).ok()?.trim_ascii_start_c();
+        words.push(out);
+    }
+    Some(words)
+}
+
 /// Appends the first word of `rest` to `out` and returns what is behind it. A word may be partly quoted (`a"b c"`);
 /// a closing quote ends it.
 fn word<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8], ProtocolError> {

@@ -102,6 +102,7 @@ impl Control {
         if !head.is_empty() {
             replica.push(head);
         }
+        let leaves_out = replica.leaves_out;
         let mut first = Vec::new();
         let (seconds, offset) = (now.unix_ms / 1000, log.end());
         file::put_head(
@@ -115,6 +116,9 @@ impl Control {
                 ("repl-offset", offset.to_string().as_bytes()),
             ],
         );
+        if !leaves_out.functions {
+            self.put_functions(&mut first);
+        }
         self.add_piece(first);
         if file == Some(FileKind::Base) {
             self.turn_log(client, now, machine);
@@ -154,7 +158,11 @@ impl Control {
         let is_whole = syncing.are_over.iter().all(|is_over| *is_over);
         let mut piece = Vec::with_capacity(content.size());
         flatten(&mut content, &mut piece);
-        self.add_piece(piece);
+        let client = syncing.client;
+        let replica = client.and_then(|(lane, client)| self.replication.replica(lane, client));
+        if replica.is_none_or(|replica| !replica.leaves_out.keys) {
+            self.add_piece(piece);
+        }
         if is_whole && self.replication.syncing.as_ref().is_some_and(|syncing| syncing.ending.is_none()) {
             self.end_snapshot();
         }
