@@ -505,3 +505,27 @@ fn replies_that_are_under_way_come_first_and_silence_does_not_hold_it_back() {
     assert_eq!(world.ask(&client, "CLIENT REPLY on"), "+OK\r\n");
     audit(world, vec![other, client]);
 }
+
+#[test]
+fn a_change_does_not_overtake_what_was_read_before_it() {
+    let mut world = World::new(3);
+    let (client, other) = (tracker(&mut world, 0, "on"), world.connect_at(2));
+    let names = keys(3);
+    let (near, far) = (&names[1], &names[2]);
+    world.ask(&other, &format!("MSET {near} 1 {far} 2"));
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"MGET", near.as_bytes(), far.as_bytes()]);
+    client.write(&bytes);
+    // Both lanes give their locks; then one of them is late with what it has read, and the other's key changes.
+    world.round(1_000_000);
+    (0..4).for_each(|_| world.round_of(1_000_000, |lane| lane != 1));
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"SET", far.as_bytes(), b"3"]);
+    other.write(&bytes);
+    (0..10).for_each(|_| world.round_of(1_000_000, |lane| lane != 1));
+    assert_eq!(String::from_utf8_lossy(&other.read_all()), "+OK\r\n");
+    assert_eq!(String::from_utf8_lossy(&client.read_all()), "", "its reply comes first");
+    let want = array(&["1", "2"]) + &invalid(&[far]);
+    assert_eq!(heard(&mut world, &client), want);
+    audit(world, vec![other, client]);
+}
