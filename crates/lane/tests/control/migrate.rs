@@ -163,6 +163,8 @@ fn what_is_not_there_is_no_reason_to_call() {
         assert_eq!(it.say("MIGRATE there 7000 k 0 5000 KEYS a"), refused);
         assert_eq!(it.say("MIGRATE there 7000 k 0 5000 NOSUCH"), "-ERR syntax error\r\n");
         assert_eq!(it.say("MIGRATE there 7000 k 0 soon"), "-ERR value is not an integer or out of range\r\n");
+        it.client.cut();
+        it.client = it.world.connect_small(0, 1 << 20);
         let long = "k".repeat(store::KEY_SIZE_MAX + 1);
         let refused = "-ERR key is longer than 32768 bytes\r\n";
         assert_eq!(it.say(&format!("MIGRATE there 7000 {long} 0 5000")), refused);

@@ -115,14 +115,14 @@ mod tests {
 
     #[test]
     fn options_are_read_as_by_redis() {
-        let words = parse("migrate h 6379 key 9 5000").ok().expect("it is right");
+        let Ok(words) = parse("migrate h 6379 key 9 5000") else { panic!("it is right") };
         assert!(!words.copies && !words.replaces && words.db == 9 && words.keys == (3..4));
         assert_eq!(words.timeout_ns, 5_000_000_000);
         assert!(
             words.place.is_some_and(|place| place.host == "h" && place.port == 6379 && place.auth.is_empty())
         );
-        let words =
-            parse("migrate h 1  0 -1 replace COPY auth2 keys auth KEYS a copy").ok().expect("it is right");
+        let line = "migrate h 1  0 -1 replace COPY auth2 keys auth KEYS a copy";
+        let Ok(words) = parse(line) else { panic!("{line} is right") };
         assert!(words.copies && words.replaces && words.keys == (12..14));
         assert_eq!(words.timeout_ns, 1_000_000_000);
         assert_eq!(words.place.expect("a place").auth, [b"keys".to_vec(), b"auth".to_vec()]);
