@@ -25,18 +25,23 @@ use crate::settings::{self, ClientsMemory, Io, OutputLimit, ServeSettings};
 use crate::signature::{Berthed, Signatures};
 use crate::users;
 
+/// What the thread has to do with beside the control itself.
+pub(crate) struct Surroundings {
+    pub(crate) clock: Clock,
+    /// The lanes' own.
+    pub(crate) bells: Vec<Bell>,
+    pub(crate) memory_size: u64,
+    pub(crate) lanes: Vec<Berthed>,
+    pub(crate) cards: Cards,
+    /// Open files beside the clients'.
+    pub(crate) files_beside: u64,
+    pub(crate) desk: Desk,
+    pub(crate) ending: Arc<Ending>,
+}
+
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
-pub(crate) fn start(
-    setup: ControlSetup,
-    clock: Clock,
-    bells: Vec<Bell>,
-    memory_size: u64,
-    lanes: Vec<Berthed>,
-    mut cards: Cards,
-    files_beside: u64,
-    desk: Desk,
-    ending: Arc<Ending>,
-) -> Result<Thread, String> {
+pub(crate) fn start(setup: ControlSetup, around: Surroundings) -> Result<Thread, String> {
+    let Surroundings { clock, bells, memory_size, lanes, mut cards, files_beside, desk, ending } = around;
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();

@@ -15,11 +15,12 @@ use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size
 const THREADS_ALL_LANES: usize = 4;
 /// See [`THREADS_ALL_LANES`].
 const THREADS_KEPT: usize = 2;
-/// Open files beside the clients: standard streams, signals, the reserve, what libraries hold for a moment, and MIGRATE's 64
-/// connections.
+/// Open files beside the clients: standard streams, signals, the reserve, what libraries hold for a moment, MIGRATE's 64
+/// connections, and files of the data.
 const FILES_BESIDE: u64 = 32 + 66;
-/// Open files of one lane beside its clients and its listeners: epoll or the ring, the bell, and two to spare.
-const FILES_PER_LANE: u64 = 4;
+/// Open files of one lane beside its clients and its listeners: epoll or the ring, the bell, three of the connection over which data
+/// are loaded, and two to spare.
+const FILES_PER_LANE: u64 = 7;
 
 /// What will be started.
 #[derive(Clone, Debug, PartialEq)]
@@ -360,15 +361,15 @@ mod tests {
     fn files_are_counted_for_clients_and_lanes() {
         let settings = settings(&["--maxclients", "1000", "--lanes", "2"]);
         let plan = plan(&settings, &machine(0..8, None)).unwrap();
-        assert_eq!(plan.files_beside, 32 + 2 * (4 + 2 * 2));
+        assert_eq!(plan.files_beside, 98 + 2 * (7 + 2 * 2));
         let more = super::plan(
             &self::settings(&["--maxclients", "1000", "--lanes", "2", "--memcached"]),
             &machine(0..8, None),
         );
-        assert_eq!(more.unwrap().files_beside, 32 + 2 * (4 + 3 * 2));
-        let problem = too_few_files(&settings, &plan, 548);
+        assert_eq!(more.unwrap().files_beside, 98 + 2 * (7 + 3 * 2));
+        let problem = too_few_files(&settings, &plan, 620);
         assert!(
-            problem.contains("ulimit -n 1048") && problem.contains("lower --maxclients to 500"),
+            problem.contains("ulimit -n 1120") && problem.contains("lower --maxclients to 500"),
             "{problem}"
         );
         assert!(!too_few_files(&settings, &plan, 20).contains("lower"));

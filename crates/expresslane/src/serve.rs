@@ -31,7 +31,7 @@ use net::{Bell, Limits};
 use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
-use crate::attendant::{self, Ending};
+use crate::attendant::{self, Ending, Surroundings};
 use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
@@ -306,17 +306,17 @@ fn start(
         now: clock.now(),
     };
     let berthed = readies.iter().map(|ready| ready.berthed.clone()).collect();
-    let control = attendant::start(
-        setup,
+    let around = Surroundings {
         clock,
-        bells.to_vec(),
-        facts.memory_size,
-        berthed,
+        bells: bells.to_vec(),
+        memory_size: facts.memory_size,
+        lanes: berthed,
         cards,
-        plan.files_beside,
+        files_beside: plan.files_beside,
         desk,
-        Arc::clone(&ending),
-    )?;
+        ending: Arc::clone(&ending),
+    };
+    let control = attendant::start(setup, around)?;
     for start in starts {
         start.send((Arc::clone(&bells), control.clone())).expect("a lane that is ready waits for the bells");
     }

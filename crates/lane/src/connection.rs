@@ -364,7 +364,7 @@ pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {
     reply::error(out, &format!("ERR wrong number of arguments for '{}' command", command.name));
 }
 
-/// AUTH [user] password
+/// `AUTH [user] password`
 fn auth(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut Sink<'_>) -> Wish {
     let args = call.args;
     if args.len() > 3 {

@@ -336,7 +336,7 @@ fn put_selector(selector: &Selector, out: &mut Vec<u8>) {
     }
 }
 
-/// ACL GENPASS [bits]
+/// `ACL GENPASS [bits]`
 fn generate(args: Args<'_>, machine: &mut impl Machine, out: &mut Vec<u8>) {
     let bits = match args.len() {
         2 => GENPASS_BITS,

@@ -9,11 +9,14 @@
 //! Files themselves are the program's: it is told what to write ([`FileOrder`]) and says what has become of it ([`FileNews`]).
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use net::Handover;
 use wire::command::Id;
 use wire::reply::{self, OK};
+
+mod loading;
+mod shown;
+mod told;
 
 use super::config::Config;
 use super::{Asker, Begun, Control, Machine, Shutdown};
@@ -21,110 +24,10 @@ use crate::Now;
 use crate::admin::{Order, Report};
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
-
-/// What a file is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileKind {
-    /// All data at one point in time, by itself: `dbfilename`.
-    Snapshot,
-    /// The same, at the beginning of a log.
-    Base,
-    /// What changes from a base's point in time on.
-    Log {
-        /// The base's number.
-        base: u64,
-    },
-}
-
-/// Where data are read from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// The snapshot's file.
-    Snapshot,
-    /// The log's.
-    Log,
-}
-
-/// What the program is to do with files. None of it is waited for.
-#[derive(Clone, Debug)]
-pub enum FileOrder {
-    /// Begin a file. No number comes twice.
-    Begin {
-        /// Its number.
-        file: u64,
-        /// What it is.
-        kind: FileKind,
-    },
-    /// Append to it.
-    Piece {
-        /// Whose.
-        file: u64,
-        /// What it has next.
-        bytes: Arc<Vec<u8>>,
-    },
-    /// That was all: it is to be on disk, and in its place.
-    End {
-        /// Which.
-        file: u64,
-    },
-    /// Nobody wants it any more.
-    Abandon {
-        /// Which.
-        file: u64,
-    },
-    /// From now on what is written to the log is on disk after a second (`appendfsync everysec`), or when the system likes (`no`).
-    SyncEverySecond(bool),
-    /// Put data where there are none: Redis' databases are closed to clients meanwhile.
-    Load(Source),
-    /// They are open.
-    Opened,
-    /// What there was at the start can't be loaded: the process ends.
-    GiveUp(String),
-}
-
-/// What has become of it.
-#[derive(Debug)]
-pub enum FileNews {
-    /// So many bytes of a file have been written.
-    Taken {
-        /// Which.
-        file: u64,
-        /// Bytes.
-        size: usize,
-    },
-    /// A file has ended, is on disk and in its place.
-    Written {
-        /// Which.
-        file: u64,
-    },
-    /// It could not be written. What there was of it is gone.
-    Failed {
-        /// Which.
-        file: u64,
-        /// In words.
-        why: String,
-    },
-    /// The log can't be written further, or can again.
-    Trouble(Option<String>),
-    /// A load has ended.
-    Loaded(Result<Loaded, String>),
-    /// A connection of the program's own, for a lane.
-    Inner {
-        /// Which.
-        lane: u16,
-        /// Its end.
-        handover: Handover,
-    },
-}
-
-/// What was loaded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Loaded {
-    /// Keys that were stored.
-    pub keys: u64,
-    /// Keys whose time had come.
-    pub expired: u64,
-}
+use loading::{LoadStep, Loading};
+pub(super) use shown::FilesShown;
+use shown::Tried;
+pub use told::{FileKind, FileNews, FileOrder, Loaded, Source};
 
 /// How long after a failure the log is begun anew.
 const AGAIN_NS: u64 = 5_000_000_000;
@@ -171,25 +74,6 @@ struct Log {
     base_size: u64,
 }
 
-struct Loading {
-    asker: Option<Asker>,
-    source: Source,
-    began: Now,
-    step: LoadStep,
-}
-
-enum LoadStep {
-    /// Lanes are told to let no client in.
-    Closes(u64),
-    /// What is to be read is being written.
-    Writes,
-    Reads,
-    /// The log begins anew behind what was read.
-    Logs,
-    /// Lanes are told to let them in.
-    Opens(u64),
-}
-
 /// What the control thread knows of files.
 #[derive(Default)]
 pub(super) struct Files {
@@ -226,36 +110,6 @@ pub(super) struct Files {
     failed_ns: u64,
     /// When the last snapshot was taken that was written, Unix time in seconds.
     saved_s: i64,
-}
-
-/// What came of snapshots, or of bases.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Tried {
-    /// Those that were written.
-    pub(super) count: u64,
-    /// Those in a row that were not.
-    pub(super) failures: u64,
-    /// How long the last one took.
-    pub(super) last_s: Option<u64>,
-}
-
-/// What INFO shows of files.
-pub(super) struct FilesShown {
-    pub(super) is_loading: bool,
-    /// Since when, Unix time in seconds.
-    pub(super) loading_since_s: i64,
-    pub(super) loaded: Loaded,
-    pub(super) saved_s: i64,
-    /// Changes since the start that the last snapshot holds.
-    pub(super) changes_saved: u64,
-    pub(super) save: Tried,
-    pub(super) saves_since_s: Option<u64>,
-    pub(super) rewrite: Tried,
-    pub(super) rewrites_since_s: Option<u64>,
-    pub(super) has_log: bool,
-    pub(super) has_trouble: bool,
-    pub(super) log_size: u64,
-    pub(super) base_size: u64,
 }
 
 impl Files {
@@ -397,30 +251,6 @@ impl Control {
         log.file = Some(file);
         log.before_size += std::mem::take(&mut log.size);
         self.begin_file(file, FileKind::Log { base }, now, machine);
-    }
-
-    /// DEBUG RELOAD and DEBUG LOADAOF. They begin anew from what is in files.
-    pub(super) fn begin_load(&mut self, asker: Asker, source: Source, now: Now, out: &mut Vec<u8>) -> Begun {
-        let refusal = match &self.files {
-            files if !files.is_there => NO_FILES,
-            Files { loading: Some(_), .. } => "ERR data are being loaded already",
-            Files { saving: Some(_), .. } => SAVES_ALREADY,
-            _ if asker.is_exec => "ERR DEBUG RELOAD and LOADAOF are not allowed inside a transaction",
-            _ => {
-                let ticket = self.close_or_open(true);
-                let step = LoadStep::Closes(ticket);
-                self.files.loading = Some(Loading { asker: Some(asker), source, began: now, step });
-                return Begun::Kept;
-            }
-        };
-        reply::error(out, refusal);
-        Begun::Answered
-    }
-
-    /// Has lanes let clients into Redis' databases, or not.
-    fn close_or_open(&mut self, is_loading: bool) -> u64 {
-        self.settings.is_loading = is_loading;
-        self.give(0..self.lane_count, &Order::Settings(Arc::new(self.settings.clone())), None)
     }
 
     /// `appendonly` and `appendfsync` may have been set.
@@ -697,137 +527,5 @@ impl Control {
             () if self.files.trouble.is_some() => Some(MISCONF_LOG),
             () => None,
         }
-    }
-
-    // ---- reading
-
-    fn read(&mut self, machine: &mut impl Machine) {
-        let Some(loading) = &mut self.files.loading else { return };
-        loading.step = LoadStep::Reads;
-        machine.write_file(FileOrder::Load(loading.source));
-    }
-
-    fn hear_loaded(&mut self, result: Result<Loaded, String>, now: Now, machine: &mut impl Machine) {
-        match result {
-            Ok(loaded) => {
-                self.files.loaded = loaded;
-                // What was loaded is no change.
-                self.count_changes();
-                self.files.loaded_by = self.files.counts;
-                if self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none()) {
-                    self.give(0..self.lane_count, &Order::ResetStats, None);
-                }
-                let seconds =
-                    self.files.loading.as_ref().map_or(0, |it| now.mono_ns - it.began.mono_ns) / 1_000_000;
-                machine.note(&format!(
-                    "loaded {} keys, {} had expired, in {seconds} ms",
-                    loaded.keys, loaded.expired
-                ));
-                if self.files.log.is_some() {
-                    if let Some(loading) = &mut self.files.loading {
-                        loading.step = LoadStep::Logs;
-                    }
-                    return self.begin_base(now, machine);
-                }
-                self.end_reading(Ok(()), machine);
-            }
-            Err(why) => {
-                machine.warn(&format!("data can't be loaded: {why}"));
-                self.end_reading(Err(why), machine);
-            }
-        }
-    }
-
-    fn end_reading(&mut self, result: Result<(), String>, machine: &mut impl Machine) {
-        let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
-        if let (true, Err(why)) = (is_start, &result) {
-            return machine.write_file(FileOrder::GiveUp(why.clone()));
-        }
-        if result.is_err() && self.files.log.is_some() {
-            // Half of it may be there: a log that began with that would take the place of the whole one.
-            self.files.trouble = Some("what was to be loaded is not".to_owned());
-        }
-        self.files.load_failed = result.err();
-        let ticket = self.close_or_open(false);
-        if let Some(loading) = &mut self.files.loading {
-            loading.step = LoadStep::Opens(ticket);
-        }
-    }
-
-    fn go_on_loading(&mut self, now: Now, machine: &mut impl Machine) {
-        let Some(Loading { step, source, asker, .. }) = &self.files.loading else { return };
-        match (step, source) {
-            // At the start nobody has been in yet.
-            (LoadStep::Writes, _) if asker.is_none() => self.read(machine),
-            (LoadStep::Closes(ticket), Source::Snapshot) if !self.gathers.contains_key(ticket) => {
-                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
-                self.begin_save(Then::Load, now, machine);
-            }
-            (LoadStep::Closes(ticket), Source::Log) if !self.gathers.contains_key(ticket) => {
-                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
-                // It ends here, and is begun anew behind what is read.
-                self.abandon_base(machine);
-                self.files.again_ns = None;
-                if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
-                    self.end_stream_here(file);
-                }
-            }
-            (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
-            (LoadStep::Logs, _) if self.files.log.as_ref().is_none_or(|log| log.file.is_some()) => {
-                self.end_reading(Ok(()), machine);
-            }
-            (LoadStep::Opens(ticket), _) if !self.gathers.contains_key(ticket) => self.end_load(machine),
-            _ => {}
-        }
-    }
-
-    fn end_load(&mut self, machine: &mut impl Machine) {
-        let Some(Loading { asker, source, .. }) = self.files.loading.take() else { return };
-        match (asker, self.files.load_failed.take()) {
-            (None, _) => machine.write_file(FileOrder::Opened),
-            (Some(asker), None) => self.answer(asker, OK),
-            (Some(asker), Some(_)) => self.answer(
-                asker,
-                match source {
-                    Source::Snapshot => {
-                        b"-ERR Error trying to load the RDB dump, check server logs\r\n".as_slice()
-                    }
-                    Source::Log => b"-ERR Error trying to load the AOF files, check server logs\r\n",
-                },
-            ),
-        }
-    }
-
-    pub(super) fn show_files(&self, now: Now) -> FilesShown {
-        let Files { saving, rewriting, log, loading, loaded, trouble, .. } = &self.files;
-        let since_s = |began_ns: u64| (now.mono_ns - began_ns) / SECOND_NS;
-        FilesShown {
-            is_loading: loading.is_some(),
-            loading_since_s: loading.as_ref().map_or(0, |it| it.began.unix_ms / 1000),
-            loaded: *loaded,
-            saved_s: self.files.saved_s,
-            changes_saved: self.files.changes_saved,
-            save: self.files.save,
-            saves_since_s: saving.as_ref().map(|saving| since_s(saving.began_ns)),
-            rewrite: self.files.rewrite,
-            rewrites_since_s: rewriting.as_ref().map(|it| since_s(it.began_ns)),
-            has_log: log.is_some(),
-            has_trouble: trouble.is_some(),
-            log_size: log.as_ref().map_or(0, |log| log.size + log.before_size),
-            base_size: log.as_ref().map_or(0, |log| log.base_size),
-        }
-    }
-}
-
-impl Tried {
-    fn succeeded(&mut self, seconds: u64) {
-        self.count += 1;
-        self.failures = 0;
-        self.last_s = Some(seconds);
-    }
-
-    /// As INFO says it.
-    pub(super) fn status(&self) -> &'static str {
-        if self.failures == 0 { "ok" } else { "err" }
     }
 }

@@ -209,11 +209,13 @@ impl Reader {
                 return Ok(Item::Nothing);
             }
             0xfb => {
-                (bytes.length()?, bytes.length()?);
+                bytes.length()?;
+                bytes.length()?;
                 Item::Nothing
             }
             0xfa => {
-                (bytes.text()?, bytes.text()?);
+                bytes.text()?;
+                bytes.text()?;
                 Item::Nothing
             }
             0xf9 => {
@@ -227,7 +229,9 @@ impl Reader {
             0xf7 => return Err(Refusal::Type("data of modules").into()),
             0xf5 => Item::Library(bytes.text()?),
             0xf4 => {
-                (bytes.length()?, bytes.length()?, bytes.length()?);
+                bytes.length()?;
+                bytes.length()?;
+                bytes.length()?;
                 Item::Nothing
             }
             super::TYPE_STRING => {

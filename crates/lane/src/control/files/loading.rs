@@ -1,0 +1,163 @@
+//! Data come from files: at the start, and for DEBUG RELOAD and LOADAOF. Clients stay outside until all of them are there.
+
+use std::sync::Arc;
+
+use wire::reply::{self, OK};
+
+use super::super::{Asker, Begun, Control, Machine};
+use super::{FileOrder, Files, Loaded, NO_FILES, SAVES_ALREADY, Source, Then};
+use crate::Now;
+use crate::admin::Order;
+
+pub(super) struct Loading {
+    pub(super) asker: Option<Asker>,
+    pub(super) source: Source,
+    pub(super) began: Now,
+    pub(super) step: LoadStep,
+}
+
+pub(super) enum LoadStep {
+    /// Lanes are told to let no client in.
+    Closes(u64),
+    /// What is to be read is being written.
+    Writes,
+    Reads,
+    /// The log begins anew behind what was read.
+    Logs,
+    /// Lanes are told to let them in.
+    Opens(u64),
+}
+
+impl Control {
+    /// DEBUG RELOAD and DEBUG LOADAOF. They begin anew from what is in files.
+    pub(in crate::control) fn begin_load(
+        &mut self,
+        asker: Asker,
+        source: Source,
+        now: Now,
+        out: &mut Vec<u8>,
+    ) -> Begun {
+        let refusal = match &self.files {
+            files if !files.is_there => NO_FILES,
+            Files { loading: Some(_), .. } => "ERR data are being loaded already",
+            Files { saving: Some(_), .. } => SAVES_ALREADY,
+            _ if asker.is_exec => "ERR DEBUG RELOAD and LOADAOF are not allowed inside a transaction",
+            _ => {
+                let ticket = self.close_or_open(true);
+                let step = LoadStep::Closes(ticket);
+                self.files.loading = Some(Loading { asker: Some(asker), source, began: now, step });
+                return Begun::Kept;
+            }
+        };
+        reply::error(out, refusal);
+        Begun::Answered
+    }
+
+    /// Has lanes let clients into Redis' databases, or not.
+    fn close_or_open(&mut self, is_loading: bool) -> u64 {
+        self.settings.is_loading = is_loading;
+        self.give(0..self.lane_count, &Order::Settings(Arc::new(self.settings.clone())), None)
+    }
+
+    pub(super) fn read(&mut self, machine: &mut impl Machine) {
+        let Some(loading) = &mut self.files.loading else { return };
+        loading.step = LoadStep::Reads;
+        machine.write_file(FileOrder::Load(loading.source));
+    }
+
+    pub(super) fn hear_loaded(
+        &mut self,
+        result: Result<Loaded, String>,
+        now: Now,
+        machine: &mut impl Machine,
+    ) {
+        match result {
+            Ok(loaded) => {
+                self.files.loaded = loaded;
+                // What was loaded is no change.
+                self.count_changes();
+                self.files.loaded_by = self.files.counts;
+                if self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none()) {
+                    self.give(0..self.lane_count, &Order::ResetStats, None);
+                }
+                let ms =
+                    self.files.loading.as_ref().map_or(0, |it| now.mono_ns - it.began.mono_ns) / 1_000_000;
+                machine.note(&format!(
+                    "loaded {} keys, {} had expired, in {ms} ms",
+                    loaded.keys, loaded.expired
+                ));
+                if self.files.log.is_some() {
+                    if let Some(loading) = &mut self.files.loading {
+                        loading.step = LoadStep::Logs;
+                    }
+                    return self.begin_base(now, machine);
+                }
+                self.end_reading(Ok(()), machine);
+            }
+            Err(why) => {
+                machine.warn(&format!("data can't be loaded: {why}"));
+                self.end_reading(Err(why), machine);
+            }
+        }
+    }
+
+    pub(super) fn end_reading(&mut self, result: Result<(), String>, machine: &mut impl Machine) {
+        let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
+        if let (true, Err(why)) = (is_start, &result) {
+            return machine.write_file(FileOrder::GiveUp(why.clone()));
+        }
+        if result.is_err() && self.files.log.is_some() {
+            // Half of it may be there: a log that began with that would take the place of the whole one.
+            self.files.trouble = Some("what was to be loaded is not".to_owned());
+        }
+        self.files.load_failed = result.err();
+        let ticket = self.close_or_open(false);
+        if let Some(loading) = &mut self.files.loading {
+            loading.step = LoadStep::Opens(ticket);
+        }
+    }
+
+    pub(super) fn go_on_loading(&mut self, now: Now, machine: &mut impl Machine) {
+        let Some(Loading { step, source, asker, .. }) = &self.files.loading else { return };
+        match (step, source) {
+            // At the start nobody has been in yet.
+            (LoadStep::Writes, _) if asker.is_none() => self.read(machine),
+            (LoadStep::Closes(ticket), Source::Snapshot) if !self.gathers.contains_key(ticket) => {
+                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
+                self.begin_save(Then::Load, now, machine);
+            }
+            (LoadStep::Closes(ticket), Source::Log) if !self.gathers.contains_key(ticket) => {
+                self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
+                // It ends here, and is begun anew behind what is read.
+                self.abandon_base(machine);
+                self.files.again_ns = None;
+                if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
+                    self.end_stream_here(file);
+                }
+            }
+            (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
+            (LoadStep::Logs, _) if self.files.log.as_ref().is_none_or(|log| log.file.is_some()) => {
+                self.end_reading(Ok(()), machine);
+            }
+            (LoadStep::Opens(ticket), _) if !self.gathers.contains_key(ticket) => self.end_load(machine),
+            _ => {}
+        }
+    }
+
+    fn end_load(&mut self, machine: &mut impl Machine) {
+        let Some(Loading { asker, source, .. }) = self.files.loading.take() else { return };
+        match (asker, self.files.load_failed.take()) {
+            (None, _) => machine.write_file(FileOrder::Opened),
+            (Some(asker), None) => self.answer(asker, OK),
+            (Some(asker), Some(_)) => self.answer(
+                asker,
+                match source {
+                    Source::Snapshot => {
+                        b"-ERR Error trying to load the RDB dump, check server logs\r\n".as_slice()
+                    }
+                    Source::Log => b"-ERR Error trying to load the AOF files, check server logs\r\n",
+                },
+            ),
+        }
+    }
+}
