@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a replica costs those who are served: redis-server and this server, each as the primary of a redis-server that follows it.
+"""What a replica and files cost those who are served: redis-server and this server, each as the primary of a redis-server that follows it.
 
 In each round a server is filled with keys. A client says GET once a millisecond and waits for each answer: while nothing else happens, then while a
-replica gets its snapshot (a backup by `redis-cli --rdb`, which stores it and loads nothing, so that the replica's own work is small). Then
-redis-benchmark says SET with a pipeline, without a replica and with one that follows, and the CPU time of all the server's threads for each SET is
-taken. Servers take turns and are started anew for each round.
+replica gets its snapshot (a backup by `redis-cli --rdb`, which stores it and loads nothing, so that the replica's own work is small), then while
+BGSAVE writes one. Then redis-benchmark says SET with a pipeline, without a replica, with a log (appendonly), and with a replica that follows, and the
+CPU time of all the server's threads for each SET is taken. Servers take turns and are started anew for each round.
 """
 
 import argparse
@@ -71,7 +71,13 @@ def measure(server, options):
         if backup.returncode != 0:
             raise Unavailable(f"redis-cli --rdb ended with {backup.returncode} against {server.name}")
         found["snapshot"]["took_s"] = time.monotonic() - began
+        ask(server.port, "BGSAVE")
+        found["bgsave"] = waits(server, lambda: b"rdb_bgsave_in_progress:0" in ask(server.port, "INFO", "persistence"))
         found["us_alone"] = microseconds_a_set(server, options)
+        ask(server.port, "CONFIG", "SET", "appendonly", "yes")
+        wait_until(lambda: b"aof_rewrite_in_progress:0" in ask(server.port, "INFO", "persistence"), "a log that has begun")
+        found["us_logged"] = microseconds_a_set(server, options)
+        ask(server.port, "CONFIG", "SET", "appendonly", "no")
         with Server("redis", servers.redis_command, None) as replica:
             ask(replica.port, "REPLICAOF", "127.0.0.1", str(server.port))
             wait_until(lambda: b"master_link_status:up" in ask(replica.port, "INFO", "replication"), "a replica that follows")
@@ -126,11 +132,12 @@ def show(facts, rounds, options):
     print("\nanswers to a client: ms; the snapshot: s; CPU time: µs a SET at pipeline 16; median of the rounds (range)")
     for name in ("redis", "expresslane"):
         runs = [run for run in rounds if run["server"] == name]
-        for phase in ("alone", "snapshot"):
+        for phase in ("alone", "snapshot", "bgsave"):
             cells = [f"{key} {machine.spread([run[phase][key] / 1000 for run in runs])}" for key in (*QUANTILES, "max")]
             print(f"{name:<12} {phase:<9} " + "  ".join(cells))
         print(f"{name:<12} the snapshot took {machine.spread([run['snapshot']['took_s'] for run in runs])} s; a SET "
-              f"{machine.spread([run['us_alone'] for run in runs])} µs, with a replica {machine.spread([run['us_followed'] for run in runs])} µs")
+              f"{machine.spread([run['us_alone'] for run in runs])} µs, with a log {machine.spread([run['us_logged'] for run in runs])} µs, "
+              f"with a replica {machine.spread([run['us_followed'] for run in runs])} µs")
 
 
 if __name__ == "__main__":
