@@ -103,7 +103,7 @@ CLIENT KILL [TYPE_pubsub|TYPE_v|ID_n|ADDR_v|LADDR_v|USER_v|SKIPME_yes|SKIPME_x]
 COMMAND GETKEYS c
 COMMAND GETKEYSANDFLAGS c
 CONFIG GET (save|dir*nosuch|HZ|appendonly|maxclients|[h]z|slowlog-*|\\x)
-CONFIG SET (Hz|LFU-log-factor|slowlog-max-len|Tcp-backlog|DIR|nosuch|appendfsync) (v|n|yes|10|always) [hz_n|nosuch_1]
+CONFIG SET (Hz|LFU-log-factor|slowlog-max-len|Tcp-backlog|DIR|nosuch|appendfsync) (v|n|yes|10|everysec) [hz_n|nosuch_1]
 CONFIG (NOSUCH|GET|SET|REWRITE_x)
 LATENCY (NOSUCH|HISTORY_x|HISTOGRAM_nosuch|GRAPH_v)
 SLOWLOG (GET_0|GET_x|GET_-2|NOSUCH|GET_-1_1)
