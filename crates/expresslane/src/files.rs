@@ -258,13 +258,13 @@ impl Writer {
             }
             FileOrder::Abandon { file } => self.abandon(file),
             FileOrder::SyncEverySecond(syncs) => self.syncs = syncs,
-            FileOrder::Load(source) => {
+            FileOrder::Load(source, beside) => {
                 if source == Source::Log {
                     self.logs.note_loaded();
                 }
                 let (place, lanes, teller) = (self.place.clone(), self.lanes.clone(), self.teller.clone());
                 let load = move || {
-                    let result = load::load(&place, source, &lanes, &teller);
+                    let result = load::load(&place, source, beside, &lanes, &teller);
                     teller.tell(FileNews::Loaded(result));
                 };
                 if let Err(error) = thread::Builder::new().name("load".to_owned()).spawn(load) {

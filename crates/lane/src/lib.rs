@@ -89,8 +89,8 @@ pub use client::{Dialect, Door, Port};
 #[cfg(any(test, fuzzing))]
 pub use control::fuzz;
 pub use control::{
-    Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine, Outgoing,
-    Pages, Reached, Share, Shutdown, Signature, Source, ThreadShares,
+    Beside, Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine,
+    Outgoing, Pages, Reached, Share, Shutdown, Signature, Source, ThreadShares,
 };
 pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use peers::{Links, mesh, mesh_placed};

@@ -13,9 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lane::{FileNews, Loaded, Source};
+use lane::{Beside, FileNews, Loaded, Source};
 use net::{Address, Handover};
-use wire::client::{Counter, Element, command};
+use wire::client::{Counter, Element, Outcome, command};
 use wire::rdb::read::{Item, Reader, Value};
 use wire::route::PartitionMap;
 
@@ -32,7 +32,13 @@ const LINE_SIZE_MAX: usize = 64;
 pub(crate) struct Lanes(pub(crate) Arc<PartitionMap>);
 
 /// Empties Redis' databases and loads what there is.
-pub(super) fn load(place: &Place, source: Source, lanes: &Lanes, teller: &Teller) -> Result<Loaded, String> {
+pub(super) fn load(
+    place: &Place,
+    source: Source,
+    beside: Beside,
+    lanes: &Lanes,
+    teller: &Teller,
+) -> Result<Loaded, String> {
     let parts = match source {
         Source::Snapshot => vec![place.snapshot_path()],
         Source::Log => {
@@ -45,12 +51,14 @@ pub(super) fn load(place: &Place, source: Source, lanes: &Lanes, teller: &Teller
     // Nothing is emptied for files that can't be opened.
     let files: Result<Vec<File>, String> =
         parts.iter().map(|path| File::open(path).map_err(|error| said(path, &error))).collect();
-    let mut target = Target::connect(lanes, teller)?;
+    let mut target = Target::connect(lanes, beside == Beside::Kept, teller)?;
     // Of the log a later command may be about a key that has ended since, and lanes let none end until all of it is there.
     target.drops_ended = source == Source::Snapshot;
-    target.first().send(&[b"FUNCTION", b"FLUSH"])?;
-    target.first().send(&[b"FLUSHALL"])?;
-    target.first().settle()?;
+    if beside == Beside::Emptied {
+        target.first().send(&[b"FUNCTION", b"FLUSH"])?;
+        target.first().send(&[b"FLUSHALL"])?;
+        target.first().settle()?;
+    }
     let last = parts.len() - 1;
     for (index, (path, file)) in parts.iter().zip(files?).enumerate() {
         let may_be_cut = index == last && place.loads_truncated;
@@ -71,10 +79,10 @@ struct Target {
 
 impl Target {
     #[expect(clippy::disallowed_methods, reason = "keys whose time has come are not loaded")]
-    fn connect(lanes: &Lanes, teller: &Teller) -> Result<Target, String> {
+    fn connect(lanes: &Lanes, is_only_new: bool, teller: &Teller) -> Result<Target, String> {
         let map = Arc::clone(&lanes.0);
         let links: Result<Vec<Link>, String> =
-            (0..map.lanes()).map(|lane| Link::connect(lane, teller)).collect();
+            (0..map.lanes()).map(|lane| Link::connect(lane, is_only_new, teller)).collect();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: true, now_ms })
@@ -120,7 +128,11 @@ impl Target {
                 }
                 Item::Library(code) => {
                     let code = code.bytes().map_err(|refusal| refusal.to_string())?;
-                    self.links[0].send(&[b"FUNCTION", b"LOAD", b"REPLACE", &code])?;
+                    let link = &mut self.links[0];
+                    match link.is_only_new {
+                        true => link.send(&[b"FUNCTION", b"LOAD", &code])?,
+                        false => link.send(&[b"FUNCTION", b"LOAD", b"REPLACE", &code])?,
+                    }
                 }
                 Item::Entry { key, value, expires_ms } => {
                     let key = key.bytes().map_err(|refusal| refusal.to_string())?;
@@ -310,6 +322,8 @@ struct Link {
     output: BufWriter<UnixStream>,
     /// Commands that were sent.
     sent: u64,
+    /// What is there already is not replaced.
+    is_only_new: bool,
     answers: Arc<Answers>,
     reader: JoinHandle<()>,
 }
@@ -359,7 +373,7 @@ impl Answers {
 }
 
 impl Link {
-    fn connect(lane: u16, teller: &Teller) -> Result<Link, String> {
+    fn connect(lane: u16, is_only_new: bool, teller: &Teller) -> Result<Link, String> {
         let failed = |error: io::Error| format!("no connection to lane {lane}: {error}");
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         theirs.set_nonblocking(true).map_err(failed)?;
@@ -369,9 +383,9 @@ impl Link {
         let (input, heard) = (ours.try_clone().map_err(failed)?, Arc::clone(&answers));
         let reader = thread::Builder::new()
             .name(format!("loads {lane}"))
-            .spawn(move || hear(input, &heard))
+            .spawn(move || hear(input, is_only_new, &heard))
             .map_err(failed)?;
-        Ok(Link { output: BufWriter::with_capacity(PIECE_SIZE, ours), sent: 0, answers, reader })
+        Ok(Link { output: BufWriter::with_capacity(PIECE_SIZE, ours), sent: 0, is_only_new, answers, reader })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -396,15 +410,18 @@ impl Link {
     }
 
     fn set(&mut self, key: &[u8], value: &[u8], expires_ms: Option<i64>) -> Result<(), String> {
-        match expires_ms {
+        let end = expires_ms.map(|end_ms| end_ms.max(1).to_string());
+        match &end {
+            None if self.is_only_new => self.send(&[b"SET", key, value, b"NX"]),
+            Some(end) if self.is_only_new => self.send(&[b"SET", key, value, b"NX", b"PXAT", end.as_bytes()]),
             None => self.send(&[b"SET", key, value]),
-            Some(end_ms) => self.send(&[b"SET", key, value, b"PXAT", end_ms.max(1).to_string().as_bytes()]),
+            Some(end) => self.send(&[b"SET", key, value, b"PXAT", end.as_bytes()]),
         }
     }
 
     /// [`Link::set`] of a value whose bytes are written afterwards, up to [`Link::end_set`].
     fn begin_set(&mut self, key: &[u8], size: u64, expires_ms: Option<i64>) -> Result<(), String> {
-        let count = if expires_ms.is_some() { 5 } else { 3 };
+        let count = 3 + 2 * usize::from(expires_ms.is_some()) + usize::from(self.is_only_new);
         let head = format!("*{count}\r\n$3\r\nSET\r\n${}\r\n", key.len());
         self.sent += 1;
         self.write(head.as_bytes())?;
@@ -414,6 +431,9 @@ impl Link {
 
     fn end_set(&mut self, expires_ms: Option<i64>) -> Result<(), String> {
         let mut end = b"\r\n".to_vec();
+        if self.is_only_new {
+            end.extend(b"$2\r\nNX\r\n");
+        }
         if let Some(end_ms) = expires_ms {
             let text = end_ms.max(1).to_string();
             end.extend(format!("$4\r\nPXAT\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
@@ -437,7 +457,7 @@ impl Link {
 }
 
 /// Takes a lane's answers until it closes the connection.
-fn hear(mut input: UnixStream, answers: &Answers) {
+fn hear(mut input: UnixStream, is_only_new: bool, answers: &Answers) {
     let (mut counter, mut buffer, mut held) = (Counter::default(), vec![0; PIECE_SIZE], Vec::new());
     loop {
         let size = match input.read(&mut buffer) {
@@ -457,8 +477,12 @@ fn hear(mut input: UnixStream, answers: &Answers) {
             match counter.next_seen(&held[at..], &mut see) {
                 Ok((outcome, size)) => {
                     at += size;
-                    if outcome.is_none() {
-                        break;
+                    match outcome {
+                        None => break,
+                        Some(Outcome::Null) if is_only_new => {
+                            error.get_or_insert_with(|| "a key is there already".to_owned());
+                        }
+                        Some(_) => {}
                     }
                     count += 1;
                 }

@@ -60,7 +60,9 @@ impl Server {
         // A server that was here before has left its own.
         let _ = std::fs::remove_file(&name);
         let manager = UnixDatagram::bind(&name).unwrap();
-        let child = command.env("NOTIFY_SOCKET", &name).spawn().unwrap();
+        // What it writes, it writes there.
+        let child =
+            command.env("NOTIFY_SOCKET", &name).env("EXPRESSLANE_DIR", folder.path("")).spawn().unwrap();
         let server = Server { child, manager };
         assert_eq!(server.state(), "READY=1");
         server

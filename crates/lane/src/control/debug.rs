@@ -24,7 +24,7 @@ const REFUSAL: &str = "ERR DEBUG command not allowed. If the enable-debug-comman
 const NO_PROTOCOL: &str = "ERR Wrong protocol type name. Please use one of the following: \
                            string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false";
 
-const HELP: [&str; 22] = [
+const HELP: [&str; 24] = [
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "ERROR <string>",
     "    Return a Redis protocol error with <string> as message. Useful for clients",
@@ -37,8 +37,10 @@ const HELP: [&str; 22] = [
     "    Reply with a test value of the specified type. <type> can be: string,",
     "    integer, double, bignum, null, array, set, map, attrib, push, verbatim,",
     "    true, false.",
-    "RELOAD",
-    "    Writes a snapshot, empties all databases and loads it.",
+    "RELOAD [option ...]",
+    "    Writes a snapshot, empties all databases and loads it. NOSAVE loads what",
+    "    was written before; NOFLUSH empties nothing, and what is there already is an",
+    "    error, or, with MERGE, replaced.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Setting it to 0 leaves keys whose time has come where they are, unseen, until",
     "    a command takes their place or deletes them. Setting it to 1 reenables back",
@@ -82,8 +84,11 @@ impl Control {
             },
             (b"protocol", 3) => put_example(args.flat(2), question.from.proto, out),
             (b"error", 3) => reply::error_bytes(out, args.flat(2)),
-            (b"reload", 2) => return self.begin_load(asker, Source::Snapshot, now, out),
-            (b"loadaof", 2) => return self.begin_load(asker, Source::Log, now, out),
+            (b"reload", _) => {
+                let options: Vec<&[u8]> = (2..args.len()).map(|index| args.flat(index)).collect();
+                return self.begin_load(asker, Source::Snapshot, &options, now, out);
+            }
+            (b"loadaof", 2) => return self.begin_load(asker, Source::Log, &[], now, out),
             (b"help", 2) => {
                 reply::array(out, HELP.len());
                 HELP.iter().for_each(|line| reply::simple(out, line));

@@ -27,7 +27,7 @@ use crate::request::Args;
 use loading::{LoadStep, Loading};
 pub(super) use shown::FilesShown;
 use shown::Tried;
-pub use told::{FileKind, FileNews, FileOrder, Loaded, Source};
+pub use told::{Beside, FileKind, FileNews, FileOrder, Loaded, Source};
 
 /// How long after a failure the log is begun anew.
 const AGAIN_NS: u64 = 5_000_000_000;
@@ -117,7 +117,14 @@ impl Files {
     pub(super) fn new(is_there: bool, loads: Option<Source>, config: &Config, now: Now) -> Files {
         let has_log = config.value("appendonly") == "yes";
         let saves = is_there && !config.value("save").is_empty();
-        let loading = loads.map(|source| Loading { asker: None, source, began: now, step: LoadStep::Writes });
+        let loading = loads.map(|source| Loading {
+            asker: None,
+            source,
+            beside: Beside::Emptied,
+            is_as_it_lies: true,
+            began: now,
+            step: LoadStep::Writes,
+        });
         Files {
             is_there,
             loading,

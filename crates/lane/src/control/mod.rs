@@ -57,7 +57,7 @@ use crate::{Now, Settings};
 use acl::Acl;
 use config::Config;
 use files::Files;
-pub use files::{FileKind, FileNews, FileOrder, Loaded, Source};
+pub use files::{Beside, FileKind, FileNews, FileOrder, Loaded, Source};
 use functions::KnownFunctions;
 use latency::Delays;
 use migrate::{Migrating, Migrations};

@@ -18,7 +18,7 @@ fn nobody_may_debug_unless_the_server_was_started_for_it() {
     assert!(world.ask(&client, "CONFIG SET enable-debug-command yes").contains("can't set immutable config"));
     let mut world = debuggable(1);
     let client = world.connect();
-    assert!(world.ask(&client, "DEBUG HELP").starts_with("*22\r\n+DEBUG <subcommand>"));
+    assert!(world.ask(&client, "DEBUG HELP").starts_with("*24\r\n+DEBUG <subcommand>"));
     assert_eq!(
         world.ask(&client, "DEBUG NOSUCH"),
         "-ERR unknown subcommand or wrong number of arguments for 'NOSUCH'. Try DEBUG HELP.\r\n"

@@ -53,7 +53,9 @@ fn command_info_takes_no_more_names_than_there_are_commands() {
     let reply = world.ask(&client, &ask(Id::COUNT));
     assert!(reply.starts_with(&format!("*{}\r\n*10\r\n", Id::COUNT)), "{reply}");
     let text = format!("-ERR too many names, at most {} are described in one call\r\n", Id::COUNT);
-    assert_eq!(world.ask(&client, &ask(Id::COUNT + 1)), text);
+    // The first one may have more to come.
+    let other = world.connect();
+    assert_eq!(world.ask(&other, &ask(Id::COUNT + 1)), text);
 }
 
 /// A word for an argument.

@@ -15,7 +15,7 @@ fn orders(world: &mut World) -> Vec<String> {
         FileOrder::End { file } => format!("end {file}"),
         FileOrder::Abandon { file } => format!("abandon {file}"),
         FileOrder::SyncEverySecond(_) => "sync".to_owned(),
-        FileOrder::Load(source) => format!("load {source:?}"),
+        FileOrder::Load(source, beside) => format!("load {source:?} {beside:?}"),
         FileOrder::Opened => "opened".to_owned(),
         FileOrder::GiveUp(why) => format!("give up: {why}"),
     };
@@ -134,7 +134,7 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
         world.ask_all(&client, &["MULTI", "GET k", "EXEC"]),
         format!("+OK\r\n{loading}-EXECABORT Transaction discarded because of previous errors.\r\n")
     );
-    assert_eq!(orders(&mut world), ["load Log"]);
+    assert_eq!(orders(&mut world), ["load Log Emptied"]);
     world.machine.news.push_back(FileNews::Loaded(Ok(Loaded { keys: 7, expired: 1 })));
     settle(&mut world);
     let said = orders(&mut world);
@@ -149,7 +149,7 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
     world.round(0);
     world.machine.news.push_back(FileNews::Loaded(Err("damaged".to_owned())));
     settle(&mut world);
-    assert_eq!(orders(&mut world), ["load Snapshot", "give up: damaged"]);
+    assert_eq!(orders(&mut world), ["load Snapshot Emptied", "give up: damaged"]);
     let client = world.connect();
     assert_eq!(world.ask(&client, "GET k"), loading, "nobody sees half of it");
 }
@@ -163,7 +163,7 @@ fn what_is_half_loaded_is_not_saved() {
     settle(&mut world);
     assert_eq!(
         (world.shutdown(), orders(&mut world)),
-        (Some(Shutdown::Drain), vec!["load Snapshot".to_owned(), "sync".to_owned()])
+        (Some(Shutdown::Drain), vec!["load Snapshot Emptied".to_owned(), "sync".to_owned()])
     );
 
     let mut world = World::with_files(2, &[("save", "1 1")], Some(Source::Snapshot));
@@ -171,8 +171,36 @@ fn what_is_half_loaded_is_not_saved() {
     assert_eq!(world.ask(&client, "SHUTDOWN SAVE"), "");
     assert_eq!(
         (world.shutdown(), orders(&mut world)),
-        (Some(Shutdown::Drain), vec!["load Snapshot".to_owned()])
+        (Some(Shutdown::Drain), vec!["load Snapshot Emptied".to_owned()])
     );
+}
+
+#[test]
+fn a_reload_does_as_its_options_say() {
+    for (call, saves, beside) in [
+        ("DEBUG RELOAD", true, "Emptied"),
+        ("DEBUG RELOAD NOSAVE", false, "Emptied"),
+        ("DEBUG RELOAD NOFLUSH", true, "Kept"),
+        ("DEBUG RELOAD nosave noflush merge", false, "Merged"),
+    ] {
+        let mut world = World::with_files(2, &[("enable-debug-command", "yes")], None);
+        let client = world.connect();
+        assert_eq!(world.ask(&client, call), "", "{call}");
+        if saves {
+            world.machine.news.push_back(FileNews::Written { file: 1 });
+        }
+        settle(&mut world);
+        let said = orders(&mut world);
+        assert_eq!(said.contains(&"begin 1 Snapshot".to_owned()), saves, "{call}: {said:?}");
+        assert_eq!(said.last(), Some(&format!("load Snapshot {beside}")), "{call}");
+        world.machine.news.push_back(FileNews::Loaded(Ok(Loaded::default())));
+        settle(&mut world);
+        assert_eq!(client.read_all(), b"+OK\r\n", "{call}");
+    }
+    let mut world = World::with_files(1, &[("enable-debug-command", "yes")], None);
+    let client = world.connect();
+    let reply = world.ask(&client, "DEBUG RELOAD NOW");
+    assert_eq!(reply, "-ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.\r\n");
 }
 
 #[test]
@@ -252,7 +280,7 @@ fn a_log_is_loaded_when_all_of_it_is_on_disk() {
     assert_eq!(orders(&mut world), ["end 2"]);
     world.machine.news.push_back(FileNews::Written { file: 2 });
     settle(&mut world);
-    assert_eq!(orders(&mut world), ["load Log"]);
+    assert_eq!(orders(&mut world), ["load Log Emptied"]);
     world.machine.news.push_back(FileNews::Loaded(Err("gone".to_owned())));
     settle(&mut world);
     world.round(0);

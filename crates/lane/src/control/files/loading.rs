@@ -5,13 +5,16 @@ use std::sync::Arc;
 use wire::reply::{self, OK};
 
 use super::super::{Asker, Begun, Control, Machine};
-use super::{FileOrder, Files, Loaded, NO_FILES, SAVES_ALREADY, Source, Then};
+use super::{Beside, FileOrder, Files, Loaded, NO_FILES, SAVES_ALREADY, Source, Then};
 use crate::Now;
 use crate::admin::Order;
 
 pub(super) struct Loading {
     pub(super) asker: Option<Asker>,
     pub(super) source: Source,
+    pub(super) beside: Beside,
+    /// What is read is not written before.
+    pub(super) is_as_it_lies: bool,
     pub(super) began: Now,
     pub(super) step: LoadStep,
 }
@@ -34,9 +37,30 @@ impl Control {
         &mut self,
         asker: Asker,
         source: Source,
+        options: &[&[u8]],
         now: Now,
         out: &mut Vec<u8>,
     ) -> Begun {
+        let (mut is_as_it_lies, mut is_kept, mut is_merged) = (false, false, false);
+        for option in options {
+            match option.to_ascii_lowercase().as_slice() {
+                b"nosave" => is_as_it_lies = true,
+                b"noflush" => is_kept = true,
+                b"merge" => is_merged = true,
+                _ => {
+                    reply::error(
+                        out,
+                        "ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.",
+                    );
+                    return Begun::Answered;
+                }
+            }
+        }
+        let beside = match (is_kept, is_merged) {
+            (false, _) => Beside::Emptied,
+            (true, false) => Beside::Kept,
+            (true, true) => Beside::Merged,
+        };
         let refusal = match &self.files {
             files if !files.is_there => NO_FILES,
             Files { loading: Some(_), .. } => "ERR data are being loaded already",
@@ -45,7 +69,8 @@ impl Control {
             _ => {
                 let ticket = self.close_or_open(true);
                 let step = LoadStep::Closes(ticket);
-                self.files.loading = Some(Loading { asker: Some(asker), source, began: now, step });
+                self.files.loading =
+                    Some(Loading { asker: Some(asker), source, beside, is_as_it_lies, began: now, step });
                 return Begun::Kept;
             }
         };
@@ -62,7 +87,7 @@ impl Control {
     pub(super) fn read(&mut self, machine: &mut impl Machine) {
         let Some(loading) = &mut self.files.loading else { return };
         loading.step = LoadStep::Reads;
-        machine.write_file(FileOrder::Load(loading.source));
+        machine.write_file(FileOrder::Load(loading.source, loading.beside));
     }
 
     pub(super) fn hear_loaded(
@@ -118,11 +143,14 @@ impl Control {
     }
 
     pub(super) fn go_on_loading(&mut self, now: Now, machine: &mut impl Machine) {
-        let Some(Loading { step, source, asker, .. }) = &self.files.loading else { return };
+        let Some(Loading { step, source, asker, is_as_it_lies, .. }) = &self.files.loading else { return };
         match (step, source) {
             // At the start nobody has been in yet.
             (LoadStep::Writes, _) if asker.is_none() => self.read(machine),
             (LoadStep::Closes(ticket), Source::Snapshot) if !self.gathers.contains_key(ticket) => {
+                if *is_as_it_lies {
+                    return self.read(machine);
+                }
                 self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
                 self.begin_save(Then::Load, now, machine);
             }

@@ -27,6 +27,17 @@ pub enum Source {
     Log,
 }
 
+/// What becomes of data that are there when others are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// They are deleted before.
+    Emptied,
+    /// They stay, and a name that is there already ends the load.
+    Kept,
+    /// They stay, but for names that are loaded.
+    Merged,
+}
+
 /// What the program is to do with files. None of it is waited for.
 #[derive(Clone, Debug)]
 pub enum FileOrder {
@@ -57,7 +68,7 @@ pub enum FileOrder {
     /// From now on what is written to the log is on disk after a second (`appendfsync everysec`), or when the system likes (`no`).
     SyncEverySecond(bool),
     /// Put data where there are none: Redis' databases are closed to clients meanwhile.
-    Load(Source),
+    Load(Source, Beside),
     /// They are open.
     Opened,
     /// What there was at the start can't be loaded: the process ends.
