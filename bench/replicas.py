@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import machine
@@ -71,8 +72,7 @@ def measure(server, options):
         if backup.returncode != 0:
             raise Unavailable(f"redis-cli --rdb ended with {backup.returncode} against {server.name}")
         found["snapshot"]["took_s"] = time.monotonic() - began
-        ask(server.port, "BGSAVE")
-        found["bgsave"] = waits(server, lambda: b"rdb_bgsave_in_progress:0" in ask(server.port, "INFO", "persistence"))
+        found["bgsave"] = waits(server, background_save(server))
         found["us_alone"] = microseconds_a_set(server, options)
         ask(server.port, "CONFIG", "SET", "appendonly", "yes")
         wait_until(lambda: b"aof_rewrite_in_progress:0" in ask(server.port, "INFO", "persistence"), "a log that has begun")
@@ -102,6 +102,20 @@ def waits(server, is_over):
             time.sleep(PAUSE_S)
     ordered = sorted(times) or [0.0]
     return {name: ordered[int(share * len(ordered))] for name, share in QUANTILES.items()} | {"max": ordered[-1]}
+
+
+def background_save(server):
+    """Has BGSAVE said in a moment, by another client, and tells whether it is over: seldom, for asking is work, too."""
+    threading.Timer(0.1, ask, (server.port, "BGSAVE")).start()
+    look = [time.monotonic() + 0.3]
+
+    def is_over():
+        if time.monotonic() < look[0]:
+            return False
+        look[0] = time.monotonic() + 0.05
+        return b"rdb_bgsave_in_progress:0" in ask(server.port, "INFO", "persistence")
+
+    return is_over
 
 
 def microseconds_a_set(server, options):
