@@ -247,7 +247,7 @@ pub(crate) struct ServeSettings {
     /// The snapshot: written by SAVE, BGSAVE and --save, loaded at the start if it is there
     #[arg(long, help_heading = "Files", value_name = "NAME", default_value = "dump.rdb", value_parser = value::file_name)]
     pub(crate) dbfilename: String,
-    /// Write a snapshot after so many seconds if there were so many changes, as in \"3600 1 300 100\", and at the end; empty for never
+    /// Write a snapshot after so many seconds if there were so many changes, as in "3600 1 300 100", and at the end; empty for never
     #[arg(long, help_heading = "Files", value_name = "SECONDS CHANGES …", default_value = "", value_parser = value::save_points)]
     pub(crate) save: String,
     /// Write every change to a log, too, and load that at the start
