@@ -278,7 +278,12 @@ impl Writer {
                 }
             }
             FileOrder::GiveUp(why) => {
-                control::log(Level::Error, &format!("can't start without the data: {why}"));
+                control::log(
+                    Level::Error,
+                    &format!(
+                        "can't start without the data: {why}; to start without, move the file away or choose another --dir"
+                    ),
+                );
                 std::process::exit(1);
             }
         }

@@ -163,6 +163,15 @@ impl Logs {
     }
 }
 
+impl Drop for Logs {
+    /// A process that another thread has just forked has the lock open, too, until it runs its own program.
+    fn drop(&mut self) {
+        if let Some(lock) = &self.lock {
+            let _ = lock.unlock();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
