@@ -272,6 +272,8 @@ fn play(served: &Served, friend: &mut Talk, dice: &mut Dice, steps: usize) {
     assert_eq!(friend.say("CLIENT UNPAUSE"), "+OK");
     friend.wait_for("connected_clients", 1);
     assert_eq!(friend.info("blocked_clients"), 0);
+    // A snapshot goes on without who ordered it, and its file is open until it is whole.
+    friend.wait_for("rdb_bgsave_in_progress", 0);
     let listed = friend.say("CLIENT LIST");
     assert_eq!(listed.lines().count(), 1, "{listed}");
     for word in ["FLUSHALL", "SELECT 1", "SELECT 0"] {

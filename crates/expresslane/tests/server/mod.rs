@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Whatever a test waits for has happened by then, or never will.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -288,7 +288,8 @@ impl Talk {
 
     /// Asks for a field of INFO until it is `want`: what a client did last may still be under way.
     pub(crate) fn wait_for(&mut self, field: &str, want: u64) {
-        for _ in 0..10_000 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if self.info(field) == want {
                 return;
             }
