@@ -9,7 +9,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use lane::{
-    Control, ControlSetup, FileNews, FileOrder, Identity, Machine, Now, Outgoing, Shutdown, Signature,
+    Control, ControlSetup, FileNews, FileOrder, FollowNews, FollowOrder, Identity, Machine, Now, Outgoing,
+    Shutdown, Signature,
 };
 use net::Bell;
 use signal_hook::consts::SIGTERM;
@@ -17,6 +18,7 @@ use signal_hook::consts::SIGTERM;
 use crate::clock::Clock;
 use crate::control::{self, Level};
 use crate::files::Desk;
+use crate::follow::Follower;
 use crate::machine;
 use crate::outgoing::Connections;
 use crate::pin::{self, Cards};
@@ -36,20 +38,32 @@ pub(crate) struct Surroundings {
     /// Open files beside the clients'.
     pub(crate) files_beside: u64,
     pub(crate) desk: Desk,
+    pub(crate) follower: Follower,
     pub(crate) ending: Arc<Ending>,
 }
 
 /// Starts the thread. The handle wakes it: `unpark` is its bell.
 pub(crate) fn start(setup: ControlSetup, around: Surroundings) -> Result<Thread, String> {
-    let Surroundings { clock, bells, memory_size, lanes, mut cards, files_beside, desk, ending } = around;
+    let Surroundings { clock, bells, memory_size, lanes, mut cards, files_beside, desk, follower, ending } =
+        around;
     let signatures = Signatures::new(lanes, clock.now().mono_ns);
     let config = PathBuf::from(&setup.identity.config_file);
     let (links, changed) = cards.ears();
     let users = setup.config.iter().find(|(name, _)| name == "aclfile");
     let users = users.map(|(_, path)| PathBuf::from(path)).unwrap_or_default();
     let outgoing = Connections::default();
-    let machine =
-        ThisMachine { memory_size, signatures, config, users, cards, files_beside, desk, ending, outgoing };
+    let machine = ThisMachine {
+        memory_size,
+        signatures,
+        config,
+        users,
+        cards,
+        files_beside,
+        desk,
+        follower,
+        ending,
+        outgoing,
+    };
     // From here on lanes pass questions on: none of the first clients is told that nobody answers.
     let control = Control::new(setup);
     let thread = thread::Builder::new()
@@ -58,6 +72,7 @@ pub(crate) fn start(setup: ControlSetup, around: Surroundings) -> Result<Thread,
         .spawn(move || {
             // Before the first turn, which may begin what brings news.
             machine.desk.is_heard_by(thread::current());
+            machine.follower.is_heard_by(thread::current());
             machine.ending.is_heard_by(thread::current());
             attend(control, clock, &bells, machine);
         })
@@ -184,6 +199,7 @@ struct ThisMachine {
     /// Open files beside the clients'.
     files_beside: u64,
     desk: Desk,
+    follower: Follower,
     ending: Arc<Ending>,
     outgoing: Connections,
 }
@@ -268,6 +284,14 @@ impl Machine for ThisMachine {
 
     fn file_news(&mut self) -> Option<FileNews> {
         self.desk.news()
+    }
+
+    fn follow(&mut self, order: FollowOrder) -> bool {
+        self.follower.order(order)
+    }
+
+    fn follow_news(&mut self) -> Option<FollowNews> {
+        self.follower.news()
     }
 
     fn wants_end(&mut self) -> bool {
@@ -364,6 +388,10 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("aclfile", aclfile),
         ("acl-pubsub-default", settings.acl_pubsub_default.clone()),
         ("acllog-max-len", settings.acllog_max_len.to_string()),
+        ("replicaof", settings.replicaof.clone()),
+        ("masterauth", settings.masterauth.clone()),
+        ("masteruser", settings.masteruser.clone()),
+        ("replica-serve-stale-data", yes_no(settings.replica_serve_stale_data)),
         ("auto-pin", settings.auto_pin.of_lanes().name().to_owned()),
     ]
     .map(|(name, value)| (name.to_owned(), value))

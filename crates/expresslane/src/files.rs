@@ -9,7 +9,7 @@
 //! ```
 //! A file takes its name when all of it is on disk, so that under its name it is whole or the one before.
 
-mod load;
+pub(crate) mod load;
 mod log;
 mod manifest;
 
@@ -17,14 +17,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use lane::{FileKind, FileNews, FileOrder, Source};
 
 use crate::control::{self, Level};
+use crate::news::{Teller, channel};
 use crate::settings::ServeSettings;
 pub(crate) use load::Lanes;
 use log::Logs;
@@ -91,28 +92,11 @@ pub(crate) fn named(settings: &ServeSettings, source: Source) -> String {
     }
 }
 
-/// The way from this thread, and those that it starts, to the control thread.
-#[derive(Clone)]
-pub(crate) struct Teller {
-    news: Sender<FileNews>,
-    control: Arc<OnceLock<Thread>>,
-}
-
-impl Teller {
-    fn tell(&self, news: FileNews) {
-        // Whoever ends the process hears nothing more.
-        let _ = self.news.send(news);
-        if let Some(control) = self.control.get() {
-            control.unpark();
-        }
-    }
-}
-
 /// The control thread's end.
 pub(crate) struct Desk {
     orders: Sender<Task>,
     news: Receiver<FileNews>,
-    control: Arc<OnceLock<Thread>>,
+    teller: Teller<FileNews>,
 }
 
 /// What this thread does.
@@ -151,7 +135,7 @@ impl Desk {
 
     /// Who is woken by news.
     pub(crate) fn is_heard_by(&self, control: Thread) {
-        let _ = self.control.set(control);
+        self.teller.is_heard_by(control);
     }
 }
 
@@ -168,18 +152,16 @@ pub(crate) fn start(
     opened: impl FnOnce() + Send + 'static,
 ) -> Result<Desk, String> {
     let (orders, tasks) = mpsc::channel();
-    let (news, heard) = mpsc::channel();
-    let control = Arc::new(OnceLock::new());
+    let (teller, news) = channel();
     let mut logs = Logs::new(place.clone());
     if has_log {
         logs.take_up().map_err(|why| format!("no log can be written: {why}; choose another --dir"))?;
     }
-    let teller = Teller { news, control: Arc::clone(&control) };
     let writer = Writer {
         logs,
         place,
         lanes,
-        teller,
+        teller: teller.clone(),
         open: BTreeMap::new(),
         syncs,
         trouble: None,
@@ -189,7 +171,7 @@ pub(crate) fn start(
         .name("files".to_owned())
         .spawn(move || writer.run(&tasks))
         .map_err(|error| format!("the thread of the files can't be started: {error}"))?;
-    Ok(Desk { orders, news: heard, control })
+    Ok(Desk { orders, news, teller })
 }
 
 /// A file that is being written.
@@ -209,7 +191,7 @@ struct Writer {
     place: Place,
     logs: Logs,
     lanes: load::Lanes,
-    teller: Teller,
+    teller: Teller<FileNews>,
     open: BTreeMap<u64, Open>,
     syncs: bool,
     /// Why the log can't be written.
@@ -264,7 +246,11 @@ impl Writer {
                 }
                 let (place, lanes, teller) = (self.place.clone(), self.lanes.clone(), self.teller.clone());
                 let load = move || {
-                    let result = load::load(&place, source, beside, &lanes, &teller);
+                    let usher = {
+                        let teller = teller.clone();
+                        move |lane, handover| teller.tell(FileNews::Inner { lane, handover })
+                    };
+                    let result = load::load(&place, source, beside, &lanes, &usher);
                     teller.tell(FileNews::Loaded(result));
                 };
                 if let Err(error) = thread::Builder::new().name("load".to_owned()).spawn(load) {

@@ -22,7 +22,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use lane::{
-    Aerospike, Board, ControlSetup, Door, Lane, Links, Next, Port, Settings, Setup, Source, mesh_placed,
+    Aerospike, Board, ControlSetup, Door, Following, Lane, Links, Next, Port, Settings, Setup, Source,
+    mesh_placed,
 };
 use net::epoll::{Epoll, Keepalive, Share, TcpOptions};
 use net::sockets::Sockets;
@@ -36,6 +37,7 @@ use crate::clock::{self, Clock, LaneClock, Ticks};
 use crate::control::{self, Level, Stop};
 use crate::doors::Entrance;
 use crate::files::{self, Settler};
+use crate::follow::Follower;
 use crate::heap;
 use crate::machine::{self, Facts};
 use crate::numa;
@@ -240,12 +242,15 @@ fn start(
     // From here on no change of a card goes unheard: what is learned next is no older.
     let cards = Cards::new(settings.auto_pin);
     let pinning = pin::begin(settings, plan, home);
+    let follows = !settings.replicaof.is_empty();
     let mut lane_settings = Settings {
         auto_pin: settings.auto_pin.of_lanes(),
         lane_cpus: plan.cpus.iter().copied().collect(),
         queues: pinning.queues,
         namespaces: plan.namespaces.clone(),
         is_loading: source.is_some(),
+        follows: follows.then_some(Following::Serves),
+        writes_refused: follows.then_some(lane::READONLY),
         ..lane_settings(settings, run_id, &clock)
     };
     lane_settings.users = Arc::new(users::of(settings, &lane_settings.users)?);
@@ -290,6 +295,7 @@ fn start(
     let bells: Bells = readies.iter().map(|ready| ready.bell.clone()).collect();
     let lanes = files::Lanes(Arc::clone(&map));
     let syncs = settings.appendfsync != "no";
+    let follower = Follower::new(lanes.clone());
     let desk = files::start(place, lanes, settings.appendonly, syncs, || {
         control::log(Level::Info, "Redis' databases are open");
         control::notify("READY=1");
@@ -314,6 +320,7 @@ fn start(
         cards,
         files_beside: plan.files_beside,
         desk,
+        follower,
         ending: Arc::clone(&ending),
     };
     let control = attendant::start(setup, around)?;

@@ -272,6 +272,19 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Files", value_name = "SIZE", default_value = "64mb")]
     pub(crate) auto_aof_rewrite_min_size: Size,
 
+    /// Follow this server: take what it has, and what changes there. Clients only read here
+    #[arg(long, help_heading = "Replication", value_name = "HOST PORT", default_value = "", value_parser = value::primary)]
+    pub(crate) replicaof: String,
+    /// The password to give there, empty for none
+    #[arg(long, help_heading = "Replication", value_name = "PASSWORD", default_value = "")]
+    pub(crate) masterauth: String,
+    /// Whose password that is, empty for the default user's
+    #[arg(long, help_heading = "Replication", value_name = "NAME", default_value = "")]
+    pub(crate) masteruser: String,
+    /// Answer from what there is while that server is away
+    #[arg(long, help_heading = "Replication", value_name = "yes|no", value_parser = value::yes_no, default_value = "yes", action = clap::ArgAction::Set)]
+    pub(crate) replica_serve_stale_data: bool,
+
     /// The password clients must give, empty for none. Other users of the machine see flags: prefer the file
     #[arg(long, help_heading = "Clients", value_name = "PASSWORD")]
     pub(crate) requirepass: Option<String>,

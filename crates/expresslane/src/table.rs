@@ -113,6 +113,9 @@ pub(crate) fn table(
         ),
     ));
     rows.push(("durability", durability(settings)));
+    if !settings.replicaof.is_empty() {
+        rows.push(("follows", format!("{}, and clients only read", settings.replicaof.replace(' ', ":"))));
+    }
     for note in plan.notes.iter().chain(&started.notes) {
         rows.push(("note", note.clone()));
     }

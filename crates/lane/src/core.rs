@@ -302,20 +302,27 @@ impl Core {
                 return Ran::Done;
             }
         }
+        if self.space.is_accompanied {
+            return self.run_accompanied(call, sink);
+        }
         let mut progress = Progress::default();
-        if self.space.feed.is_some() {
-            self.space.feed_begins_command();
+        let step = commands::run(&mut self.space, call, &mut progress, sink, &mut SLICE.clone());
+        ran(call, step, progress)
+    }
+
+    /// The same where something goes with each command.
+    #[inline(never)]
+    fn run_accompanied(&mut self, call: &Call<'_>, sink: &mut Sink<'_>) -> Ran {
+        let space = &mut self.space;
+        if space.feed.is_some() {
+            space.feed_begins_command();
         }
-        match commands::run(&mut self.space, call, &mut progress, sink, &mut SLICE.clone()) {
-            Step::Done => Ran::Done,
-            Step::More => {
-                assert!(
-                    call.command.work != Cost::Constant,
-                    "a command of constant cost ends in its first step"
-                );
-                Ran::Begun(progress)
-            }
-        }
+        let now_ms = space.now.unix_ms;
+        space.now.unix_ms = space.time_of(call.command, call.db, now_ms);
+        let mut progress = Progress::default();
+        let step = commands::run(space, call, &mut progress, sink, &mut SLICE.clone());
+        space.now.unix_ms = now_ms;
+        ran(call, step, progress)
     }
 
     /// Begins a command that has to wait for its keys or for others.
@@ -590,6 +597,16 @@ impl Core {
 /// How a command of one or more keys holds them.
 pub(crate) fn mode_of(command: &Command) -> Mode {
     if command.writes() { Mode::Exclusive } else { Mode::Shared }
+}
+
+fn ran(call: &Call<'_>, step: Step, progress: Progress) -> Ran {
+    match step {
+        Step::Done => Ran::Done,
+        Step::More => {
+            assert!(call.command.work != Cost::Constant, "a command of constant cost ends in its first step");
+            Ran::Begun(progress)
+        }
+    }
 }
 
 fn after_is_in_line(after: &PartAfter) -> bool {

@@ -95,6 +95,10 @@ pub(crate) struct Keyspace {
     pub(crate) scripts: Scripts,
     /// See [`crate::Settings::writes_refused`].
     pub(crate) writes_refused: Option<&'static str>,
+    /// Another server says what Redis' databases hold ([`crate::Settings::follows`]).
+    pub(crate) follows: bool,
+    /// Something goes with each command: a feed, or that another server is followed.
+    pub(crate) is_accompanied: bool,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
     /// While replicas are told what changes.
@@ -159,6 +163,8 @@ impl Keyspace {
             deflater: wire::aerospike::Deflater::default(),
             deflate_left: 0,
             writes_refused: None,
+            follows: false,
+            is_accompanied: false,
             started_ms: 0,
             feed: None,
             snapshot: None,
@@ -276,9 +282,30 @@ impl Keyspace {
     /// Housekeeping takes keys out at their time; while a test has stopped it, whoever looks does, as in Redis.
     #[inline]
     fn lapse_if_nobody_else(&mut self, key: &Key<'_>) {
-        if !self.shard.expires_actively() {
+        if !self.shard.expires_actively() && !self.keeps(key.db) {
             self.lapse(key);
         }
+    }
+
+    /// Another server is followed, or none any more: its DEL takes out keys whose time has come.
+    pub(crate) fn set_following(&mut self, follows: bool) {
+        if self.follows != follows {
+            self.follows = follows;
+            self.is_accompanied = follows || self.feed.is_some();
+            self.shard.keep_before(if follows { self.database_count } else { 0 });
+        }
+    }
+
+    /// Whether keys of a database go when another server says so.
+    fn keeps(&self, db: u16) -> bool {
+        self.follows && db < self.database_count
+    }
+
+    /// At what time a command runs, unix milliseconds, where the lane's, or its transaction's, is `at_ms`. What another server has done
+    /// it has done before the time of its keys had come, whenever that is heard of here: for what writes no key has ended.
+    #[inline]
+    pub(crate) fn time_of(&self, command: &Command, db: u16, at_ms: i64) -> i64 {
+        if self.keeps(db) && command.writes() { 0 } else { at_ms }
     }
 
     /// Hands the changes that the shard has noted to those who watch. Called after whatever may have made some.
@@ -320,7 +347,7 @@ impl Keyspace {
     /// still see it, and then it may count as one.
     pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8], locks: &Locks) {
         let key = self.shard.key(db, self.slot(db, bytes).number(), bytes);
-        if !locks.covers(db, key.hash) {
+        if !locks.covers(db, key.hash) && !self.keeps(db) {
             self.lapse(&key);
         }
         self.watches.watch(

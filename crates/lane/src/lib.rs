@@ -89,10 +89,12 @@ pub use client::{Dialect, Door, Port};
 #[cfg(any(test, fuzzing))]
 pub use control::fuzz;
 pub use control::{
-    Beside, Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, Identity, Loaded, Machine,
-    Outgoing, Pages, Reached, Share, Shutdown, Signature, Source, ThreadShares,
+    Beside, Control, ControlSetup, CpuShares, FileKind, FileNews, FileOrder, FollowNews, FollowOrder,
+    Followed, Identity, Loaded, Machine, Outgoing, Pages, Primary, Reached, Share, Shutdown, Signature,
+    Source, Terms, ThreadShares,
 };
 pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
+pub use oversight::READONLY;
 pub use peers::{Links, mesh, mesh_placed};
 pub use pin::{AutoPin, Dealt, QUEUE_COUNT_MAX, Queue, QueueTable};
 pub use records::Aerospike;
@@ -168,6 +170,8 @@ pub struct Settings {
     pub writes_refused: Option<&'static str>,
     /// Redis' databases are being loaded: clients have to wait.
     pub is_loading: bool,
+    /// They are what another server has said.
+    pub follows: Option<Following>,
     /// `rdbcompression`: whether DUMP compresses.
     pub compresses_dumps: bool,
     /// `script-memory-limit`, bytes that scripts may hold on each lane.
@@ -239,6 +243,7 @@ impl Default for Settings {
             policy: Policy::NoEviction,
             writes_refused: None,
             is_loading: false,
+            follows: None,
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
             tracked_count_max: 1_000_000,
@@ -262,6 +267,17 @@ impl Default for Settings {
             verifiers: Arc::default(),
         }
     }
+}
+
+/// How far a server is that follows another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Following {
+    /// It has all, or serves what it has.
+    Serves,
+    /// All that the other one has is on its way.
+    Loads,
+    /// The other one is not there, and what is old is not served (`replica-serve-stale-data no`).
+    IsStale,
 }
 
 /// How much may wait for a client that does not take it; 0 is no limit.
@@ -316,6 +332,7 @@ impl Settings {
     pub(crate) fn wants_oversight(&self) -> bool {
         self.is_strict
             || self.is_loading
+            || self.follows.is_some()
             || self.writes_refused.is_some()
             || !self.users.default_user().is_unrestricted()
     }

@@ -28,6 +28,8 @@ pub(crate) struct Queue {
     pub(crate) has_writer: bool,
     /// One of them may not run while data are loaded.
     pub(crate) needs_data: bool,
+    /// One of them may not run while they may be old.
+    pub(crate) needs_news: bool,
     /// One of them concerns the connection or the control thread.
     concerns_client: bool,
 }
@@ -37,6 +39,7 @@ impl Queue {
         self.writes |= may_write;
         self.has_writer |= command.writes();
         self.needs_data |= !command.flags.has(Flag::Loading);
+        self.needs_news |= !command.flags.has(Flag::Stale);
         self.concerns_client |=
             matches!(command.scope, Scope::Connection | Scope::Control | Scope::Script | Scope::Pubsub);
         self.commands.push((command, request));

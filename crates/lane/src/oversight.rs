@@ -5,7 +5,6 @@ use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::Proto;
 
-use crate::Now;
 use crate::admin::Pause;
 use crate::client::{Client, Dialect, Hush};
 use crate::core::Core;
@@ -14,6 +13,7 @@ use crate::monitor;
 use crate::multi::is_queued;
 use crate::pubsub::{is_for_subscribers, subscribes};
 use crate::request::Args;
+use crate::{Following, Now};
 
 impl Core {
     /// What every client's next command is asked has changed.
@@ -75,6 +75,12 @@ impl Core {
             if may_be_told && !may_run_while_loading(caller.client, command) {
                 return self.reject(caller, command, LOADING);
             }
+        }
+        if let Some(following) = self.settings.follows
+            && caller.client.is_authenticated
+            && let Some(why) = refusal_of_follower(following, caller.client, command)
+        {
+            return self.reject(caller, command, why);
         }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
             let may_write = || self.may_write(command, input.args());
@@ -217,8 +223,29 @@ impl Core {
     }
 }
 
+/// What clients that would write are told while another server says what is written.
+pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// What clients are told while data come from a file, or from the server that this one follows.
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+
+const MASTERDOWN: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+
+/// Why a server that follows another one refuses a command, in Redis' order.
+fn refusal_of_follower(following: Following, client: &Client, command: &Command) -> Option<&'static str> {
+    match following {
+        _ if command.is_of_a_dialect() => None,
+        Following::Serves => None,
+        _ if writes_for_redis(client, command) => Some(READONLY),
+        Following::IsStale => {
+            let may_run = match command.id {
+                Id::Exec => client.multi.as_ref().is_none_or(|multi| !multi.queued.needs_news),
+                _ => command.flags.has(Flag::Stale),
+            };
+            (!may_run).then_some(MASTERDOWN)
+        }
+        Following::Loads => (!may_run_while_loading(client, command)).then_some(LOADING),
+    }
+}
 
 /// Whether a command may run while Redis' databases are loaded, as the table says; an EXEC if what it carries out may.
 fn may_run_while_loading(client: &Client, command: &Command) -> bool {

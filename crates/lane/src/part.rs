@@ -533,6 +533,7 @@ impl Part {
 
     /// Runs jobs until the budget or the jobs are spent.
     fn work(&mut self, space: &mut Keyspace, locks: &Locks, whose: Whose, budget: &mut Budget) -> After {
+        let at_ms = space.now.unix_ms;
         while let Some(job) = self.jobs.front_mut() {
             if budget.is_spent() {
                 return After::Again;
@@ -542,6 +543,9 @@ impl Part {
                 let job = self.jobs.pop_front().expect("just looked at");
                 self.refuse(job, space);
                 continue;
+            }
+            if let Some(command) = job.work.command().filter(|_| space.follows) {
+                space.now.unix_ms = space.time_of(command, job.db, at_ms);
             }
             space.feed_moves_to((self.stage, job.command));
             let outcome = match &mut job.work {
@@ -678,6 +682,18 @@ impl Part {
 }
 
 impl Work {
+    /// Whose work it is; a watch is nobody's.
+    fn command(&self) -> Option<&'static Command> {
+        match self {
+            Work::Run { command, .. }
+            | Work::Fetch { command, .. }
+            | Work::Combine { command, .. }
+            | Work::Scan { command, .. }
+            | Work::Place { command, .. } => Some(command),
+            Work::Watch { .. } => None,
+        }
+    }
+
     /// Drops what it carried, long values and many arguments in paced steps.
     fn discard(self, space: &mut Keyspace) {
         match self {

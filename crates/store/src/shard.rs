@@ -127,6 +127,8 @@ pub struct Shard {
     pub(crate) wheel: Wheel,
     /// Keys are taken out when their time has come, not only when somebody looks.
     pub(crate) expires_actively: bool,
+    /// Keys of databases below this one stay until they are deleted, though their time has come.
+    pub(crate) kept_before: u16,
     pub(crate) graveyard: Graveyard,
     /// Trees of flushed partitions, to be taken apart.
     pub(crate) doomed: Pile<u32>,
@@ -176,6 +178,7 @@ impl Shard {
             shelf: Shelf::default(),
             wheel: Wheel::new(),
             expires_actively: true,
+            kept_before: 0,
             graveyard: Graveyard::new(),
             doomed: Pile::default(),
             databases: (0..config.database_count()).map(Database::new).collect(),
@@ -451,6 +454,12 @@ impl Shard {
     pub fn set_active_expiry(&mut self, is_on: bool) {
         self.is_stirred = true;
         self.expires_actively = is_on;
+    }
+
+    /// From now on keys of databases below `db` are not taken out when their time has come: somebody else says when they go.
+    pub fn keep_before(&mut self, db: u16) {
+        self.is_stirred = true;
+        self.kept_before = db;
     }
 
     /// Whether it does.

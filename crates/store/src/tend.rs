@@ -15,6 +15,9 @@ pub struct Tended {
     pub next_at: Option<i64>,
 }
 
+/// How long one that is kept though its time has come is left alone, milliseconds.
+const KEPT_MS: u64 = 10_000;
+
 impl Shard {
     /// Does the shard's housekeeping until it is done or the budget is spent: takes out keys whose time has come at
     /// `now_ms` (unix), frees flushed partitions and dropped ropes, moves objects out of sparse
@@ -81,9 +84,10 @@ impl Shard {
     fn take_out(&mut self, handle: u32, hold: &dyn Fn(u16, u64) -> bool) {
         let mut bytes = std::mem::take(&mut self.scratch);
         match self.owner(handle, &mut bytes) {
-            Some((key, _)) if hold(key.db, key.hash) => {
+            Some((key, _)) if key.db < self.kept_before || hold(key.db, key.hash) => {
+                let wait_ms = if key.db < self.kept_before { KEPT_MS } else { 1 };
                 self.wheel.unlink(&mut self.arena, handle);
-                self.wheel.link(&mut self.arena, handle, self.wheel.now + 1);
+                self.wheel.link(&mut self.arena, handle, self.wheel.now + wait_ms);
             }
             Some((key, _)) => {
                 self.commit_because(Effect::Delete { key }, What::Expired).expect("removing needs no room");

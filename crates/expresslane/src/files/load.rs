@@ -1,26 +1,22 @@
 //! Reads what was saved into lanes that are empty, as their client: each key goes to the lane that owns it, over a connection of that
 //! lane's, and commands of the log go over one, in their order.
 //!
-//! Whatever a lane answers is read by another thread meanwhile, so that neither side waits for the other; the first error ends the load.
+//! The first error ends the load.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::UnixStream;
+use std::io::{self, Read};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lane::{Beside, FileNews, Loaded, Source};
-use net::{Address, Handover};
-use wire::client::{Counter, Element, Outcome, command};
+use lane::{Beside, Loaded, Source};
+use wire::command::Id;
 use wire::rdb::read::{Item, Reader, Value};
 use wire::route::PartitionMap;
 
-use super::{Manifest, Place, Teller, said};
+use super::{Manifest, Place, said};
 use crate::control::{self, Level};
+use crate::inner::{Link, Usher};
 
 /// Bytes that are read at a time.
 const PIECE_SIZE: usize = 256 * 1024;
@@ -37,7 +33,7 @@ pub(super) fn load(
     source: Source,
     beside: Beside,
     lanes: &Lanes,
-    teller: &Teller,
+    usher: &Usher,
 ) -> Result<Loaded, String> {
     let parts = match source {
         Source::Snapshot => vec![place.snapshot_path()],
@@ -51,13 +47,11 @@ pub(super) fn load(
     // Nothing is emptied for files that can't be opened.
     let files: Result<Vec<File>, String> =
         parts.iter().map(|path| File::open(path).map_err(|error| said(path, &error))).collect();
-    let mut target = Target::connect(lanes, beside == Beside::Kept, teller)?;
+    let mut target = Target::connect(lanes, beside == Beside::Kept, usher)?;
     // Of the log a later command may be about a key that has ended since, and lanes let none end until all of it is there.
     target.drops_ended = source == Source::Snapshot;
     if beside == Beside::Emptied {
-        target.first().send(&[b"FUNCTION", b"FLUSH"])?;
-        target.first().send(&[b"FLUSHALL"])?;
-        target.first().settle()?;
+        target.empty()?;
     }
     let last = parts.len() - 1;
     for (index, (path, file)) in parts.iter().zip(files?).enumerate() {
@@ -68,7 +62,7 @@ pub(super) fn load(
 }
 
 /// Connections to all lanes.
-struct Target {
+pub(crate) struct Target {
     links: Vec<Link>,
     map: Arc<PartitionMap>,
     db: u64,
@@ -79,10 +73,10 @@ struct Target {
 
 impl Target {
     #[expect(clippy::disallowed_methods, reason = "keys whose time has come are not loaded")]
-    fn connect(lanes: &Lanes, is_only_new: bool, teller: &Teller) -> Result<Target, String> {
+    pub(crate) fn connect(lanes: &Lanes, is_only_new: bool, usher: &Usher) -> Result<Target, String> {
         let map = Arc::clone(&lanes.0);
         let links: Result<Vec<Link>, String> =
-            (0..map.lanes()).map(|lane| Link::connect(lane, is_only_new, teller)).collect();
+            (0..map.lanes()).map(|lane| Link::connect(lane, is_only_new, usher)).collect();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
         Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: true, now_ms })
@@ -92,19 +86,25 @@ impl Target {
         &mut self.links[0]
     }
 
+    /// Deletes all keys of Redis' databases, and all functions.
+    pub(crate) fn empty(&mut self) -> Result<(), String> {
+        self.first().send(&[b"FUNCTION", b"FLUSH"])?;
+        self.first().send(&[b"FLUSHALL"])?;
+        self.first().settle()
+    }
+
     /// Reads a file: a snapshot, commands, or a snapshot and commands behind it.
     fn read(&mut self, path: &Path, file: File, may_be_cut: bool) -> Result<(), String> {
-        let mut input = Input { file, held: Vec::new(), at: 0 };
+        let mut input = Input::new(file);
         input.fetch(5)?;
         if input.rest().starts_with(b"REDIS") {
             self.read_snapshot(&mut input)?;
-            // What follows may be about what has just been sent elsewhere.
-            self.links.iter_mut().try_for_each(Link::settle)?;
         }
         self.read_commands(&mut input, path, may_be_cut)
     }
 
-    fn read_snapshot(&mut self, input: &mut Input) -> Result<(), String> {
+    /// Reads a snapshot, up to its end and not further; lanes have all of it then.
+    pub(crate) fn read_snapshot(&mut self, input: &mut Input<impl Read>) -> Result<(), String> {
         let mut reader = Reader::default();
         loop {
             let Some((item, size)) = reader.next(input.rest()).map_err(|refusal| refusal.to_string())? else {
@@ -117,8 +117,9 @@ impl Target {
             match item {
                 Item::Nothing => {}
                 Item::End => {
-                    input.at += size;
-                    return Ok(());
+                    input.pass(size);
+                    // What follows may be about what has just been sent elsewhere.
+                    return self.links.iter_mut().try_for_each(Link::settle);
                 }
                 Item::Database(db) => {
                     if std::mem::replace(&mut self.db, db) != db {
@@ -150,7 +151,7 @@ impl Target {
                     }
                 }
             }
-            input.at += size;
+            input.pass(size);
             if let Some((key, size, is_over, expires_ms)) = follows {
                 let link = &mut self.links[usize::from(self.map.owner_of(&key).0)];
                 if !is_over {
@@ -168,7 +169,8 @@ impl Target {
                         link.write(piece)?;
                     }
                     left -= piece.len() as u64;
-                    input.at += piece.len();
+                    let size = piece.len();
+                    input.pass(size);
                 }
                 if !is_over {
                     link.end_set(expires_ms)?;
@@ -178,7 +180,12 @@ impl Target {
     }
 
     /// Commands as a client sends them, each of them whole, and remarks.
-    fn read_commands(&mut self, input: &mut Input, path: &Path, may_be_cut: bool) -> Result<(), String> {
+    fn read_commands(
+        &mut self,
+        input: &mut Input<File>,
+        path: &Path,
+        may_be_cut: bool,
+    ) -> Result<(), String> {
         // The stream begins in no database, and says so before its first command.
         if std::mem::take(&mut self.db) != 0 {
             self.first().send(&[b"SELECT", b"0"])?;
@@ -186,8 +193,8 @@ impl Target {
         loop {
             let size = match frame_size(input.rest())? {
                 Frame::Command(size) => {
-                    let frame = &input.held[input.at..input.at + size];
-                    if !is_between_servers(frame) {
+                    let frame = &input.rest()[..size];
+                    if Meant::by(frame)? == Meant::Change {
                         self.links[0].forward(frame)?;
                     }
                     size
@@ -212,33 +219,41 @@ impl Target {
                     return Ok(());
                 }
             };
-            input.at += size;
+            input.pass(size);
         }
     }
 
     /// Whether lanes have taken it all.
-    fn end(self) -> Result<Loaded, String> {
-        for link in self.links {
-            link.end()?;
-        }
+    pub(crate) fn end(mut self) -> Result<Loaded, String> {
+        self.links.iter_mut().try_for_each(Link::settle)?;
         Ok(self.loaded)
     }
 }
 
-/// A file, as far as it has been read.
-struct Input {
-    file: File,
+/// What is read, as far as it has been.
+pub(crate) struct Input<R> {
+    pub(crate) from: R,
     held: Vec<u8>,
     at: usize,
 }
 
-impl Input {
-    fn rest(&self) -> &[u8] {
+impl<R: Read> Input<R> {
+    pub(crate) fn new(from: R) -> Input<R> {
+        Input { from, held: Vec::new(), at: 0 }
+    }
+
+    /// What has been read and not passed.
+    pub(crate) fn rest(&self) -> &[u8] {
         &self.held[self.at..]
     }
 
+    /// Goes over so many bytes of that.
+    pub(crate) fn pass(&mut self, size: usize) {
+        self.at += size;
+    }
+
     /// Reads on; false at the end.
-    fn fetch_more(&mut self) -> Result<bool, String> {
+    pub(crate) fn fetch_more(&mut self) -> Result<bool, String> {
         self.held.drain(..self.at);
         self.at = 0;
         let before = self.held.len();
@@ -246,7 +261,7 @@ impl Input {
         let piece_size = PIECE_SIZE.max(before);
         self.held.resize(before + piece_size, 0);
         let read = loop {
-            match self.file.read(&mut self.held[before..]) {
+            match self.from.read(&mut self.held[before..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
@@ -256,7 +271,8 @@ impl Input {
         Ok(size > 0)
     }
 
-    fn fetch(&mut self, size: usize) -> Result<(), String> {
+    /// Reads on until so many bytes are there, if there are.
+    pub(crate) fn fetch(&mut self, size: usize) -> Result<(), String> {
         while self.rest().len() < size && self.fetch_more()? {}
         Ok(())
     }
@@ -264,7 +280,7 @@ impl Input {
 
 /// What stands at the beginning of some input.
 #[derive(Debug, PartialEq, Eq)]
-enum Frame {
+pub(crate) enum Frame {
     /// A whole command of so many bytes.
     Command(usize),
     /// A line that is none (`#TS:…`).
@@ -273,7 +289,7 @@ enum Frame {
     More,
 }
 
-fn frame_size(input: &[u8]) -> Result<Frame, String> {
+pub(crate) fn frame_size(input: &[u8]) -> Result<Frame, String> {
     let Some(first) = input.first() else { return Ok(Frame::More) };
     if *first == b'#' {
         return Ok(match input.iter().position(|byte| *byte == b'\n') {
@@ -282,6 +298,9 @@ fn frame_size(input: &[u8]) -> Result<Frame, String> {
         });
     }
     let Some((count, mut at)) = number_line(input, 0, b'*')? else { return Ok(Frame::More) };
+    if count == 0 {
+        return Err("a command has no words".to_owned());
+    }
     for _ in 0..count {
         let Some((size, begin)) = number_line(input, at, b'$')? else { return Ok(Frame::More) };
         at = begin.checked_add(size).and_then(|end| end.checked_add(2)).ok_or("a length is too large")?;
@@ -295,10 +314,55 @@ fn frame_size(input: &[u8]) -> Result<Frame, String> {
     Ok(Frame::Command(at))
 }
 
-/// Whether a command is a word from server to server, which tells nothing of data: a stream has some where replicas listen, too.
-fn is_between_servers(frame: &[u8]) -> bool {
-    let name = frame.split(|byte| *byte == b'\n').nth(2).unwrap_or_default();
-    [&b"ping\r"[..], b"replconf\r"].iter().any(|word| name.eq_ignore_ascii_case(word))
+/// What a command of a stream means for data.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Meant {
+    /// It is to be carried out.
+    Change,
+    /// Nothing: it is a word from server to server.
+    Nothing,
+    /// How far this server is, is asked.
+    GetAck,
+}
+
+impl Meant {
+    /// What a whole command means.
+    ///
+    /// # Errors
+    /// It is none that tells of data.
+    pub(crate) fn by(frame: &[u8]) -> Result<Meant, String> {
+        let name = word(frame, 0);
+        let Some(command) = wire::command::lookup(name) else {
+            let shown = name[..name.len().min(64)].escape_ascii();
+            return Err(format!("{shown} is a command that this server does not have"));
+        };
+        match command.id {
+            Id::Ping => Ok(Meant::Nothing),
+            Id::Replconf if word(frame, 1).eq_ignore_ascii_case(b"getack") => Ok(Meant::GetAck),
+            Id::Replconf => Ok(Meant::Nothing),
+            Id::Multi | Id::Exec | Id::Select | Id::Publish | Id::Spublish | Id::Function => {
+                Ok(Meant::Change)
+            }
+            _ if command.writes() => Ok(Meant::Change),
+            _ => Err(format!("{} is no change of data", command.name)),
+        }
+    }
+}
+
+/// A word of a whole command; empty where there is none.
+fn word(frame: &[u8], nth: usize) -> &[u8] {
+    let mut at = match number_line(frame, 0, b'*') {
+        Ok(Some((_, at))) => at,
+        _ => return &[],
+    };
+    for index in 0.. {
+        let Ok(Some((size, begin))) = number_line(frame, at, b'$') else { break };
+        if index == nth {
+            return frame.get(begin..begin + size).unwrap_or_default();
+        }
+        at = begin + size + 2;
+    }
+    &[]
 }
 
 /// The number behind `mark` at a place, and where the line has ended; none if it has not.
@@ -317,187 +381,10 @@ fn number_line(input: &[u8], at: usize, mark: u8) -> Result<Option<(usize, usize
     Ok(Some((number, at + end + 1)))
 }
 
-/// A connection to a lane.
-struct Link {
-    output: BufWriter<UnixStream>,
-    /// Commands that were sent.
-    sent: u64,
-    /// What is there already is not replaced.
-    is_only_new: bool,
-    answers: Arc<Answers>,
-    reader: JoinHandle<()>,
-}
-
-/// What a lane has answered.
-#[derive(Default)]
-struct Answers {
-    seen: Mutex<Seen>,
-    changed: Condvar,
-    /// `seen` has an error: a look at it that costs nothing.
-    has_failed: AtomicBool,
-}
-
-#[derive(Default)]
-struct Seen {
-    count: u64,
-    /// The first error.
-    error: Option<String>,
-    /// Nothing more comes.
-    is_over: bool,
-}
-
-impl Answers {
-    fn note(&self, count: u64, error: Option<String>, is_over: bool) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.count += count;
-        seen.is_over |= is_over;
-        if seen.error.is_none() && error.is_some() {
-            seen.error = error;
-            self.has_failed.store(true, Ordering::Release);
-        }
-        self.changed.notify_all();
-    }
-
-    /// Waits until so many answers are there, or there is an error.
-    fn wait_for(&self, count: u64) -> Result<(), String> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match &*seen {
-                Seen { error: Some(error), .. } => return Err(error.clone()),
-                Seen { count: there, .. } if count <= *there => return Ok(()),
-                Seen { is_over: true, .. } => return Err("the lane has closed the connection".to_owned()),
-                _ => seen = self.changed.wait(seen).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-}
-
-impl Link {
-    fn connect(lane: u16, is_only_new: bool, teller: &Teller) -> Result<Link, String> {
-        let failed = |error: io::Error| format!("no connection to lane {lane}: {error}");
-        let (ours, theirs) = UnixStream::pair().map_err(failed)?;
-        theirs.set_nonblocking(true).map_err(failed)?;
-        let handover = Handover::connected(theirs.into(), Address::Unix, Address::Unix);
-        teller.tell(FileNews::Inner { lane, handover });
-        let answers = Arc::new(Answers::default());
-        let (input, heard) = (ours.try_clone().map_err(failed)?, Arc::clone(&answers));
-        let reader = thread::Builder::new()
-            .name(format!("loads {lane}"))
-            .spawn(move || hear(input, is_only_new, &heard))
-            .map_err(failed)?;
-        Ok(Link { output: BufWriter::with_capacity(PIECE_SIZE, ours), sent: 0, is_only_new, answers, reader })
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
-        if self.answers.has_failed.load(Ordering::Acquire) {
-            return self.answers.wait_for(0);
-        }
-        let written = self.output.write_all(bytes);
-        // Why the lane has closed it says more than that it has.
-        written.map_err(|error| self.answers.wait_for(u64::MAX).err().unwrap_or_else(|| error.to_string()))
-    }
-
-    /// A whole command as it is.
-    fn forward(&mut self, frame: &[u8]) -> Result<(), String> {
-        self.sent += 1;
-        self.write(frame)
-    }
-
-    fn send(&mut self, args: &[&[u8]]) -> Result<(), String> {
-        let mut bytes = Vec::new();
-        command(&mut bytes, args);
-        self.forward(&bytes)
-    }
-
-    fn set(&mut self, key: &[u8], value: &[u8], expires_ms: Option<i64>) -> Result<(), String> {
-        let end = expires_ms.map(|end_ms| end_ms.max(1).to_string());
-        match &end {
-            None if self.is_only_new => self.send(&[b"SET", key, value, b"NX"]),
-            Some(end) if self.is_only_new => self.send(&[b"SET", key, value, b"NX", b"PXAT", end.as_bytes()]),
-            None => self.send(&[b"SET", key, value]),
-            Some(end) => self.send(&[b"SET", key, value, b"PXAT", end.as_bytes()]),
-        }
-    }
-
-    /// [`Link::set`] of a value whose bytes are written afterwards, up to [`Link::end_set`].
-    fn begin_set(&mut self, key: &[u8], size: u64, expires_ms: Option<i64>) -> Result<(), String> {
-        let count = 3 + 2 * usize::from(expires_ms.is_some()) + usize::from(self.is_only_new);
-        let head = format!("*{count}\r\n$3\r\nSET\r\n${}\r\n", key.len());
-        self.sent += 1;
-        self.write(head.as_bytes())?;
-        self.write(key)?;
-        self.write(format!("\r\n${size}\r\n").as_bytes())
-    }
-
-    fn end_set(&mut self, expires_ms: Option<i64>) -> Result<(), String> {
-        let mut end = b"\r\n".to_vec();
-        if self.is_only_new {
-            end.extend(b"$2\r\nNX\r\n");
-        }
-        if let Some(end_ms) = expires_ms {
-            let text = end_ms.max(1).to_string();
-            end.extend(format!("$4\r\nPXAT\r\n${}\r\n{text}\r\n", text.len()).into_bytes());
-        }
-        self.write(&end)
-    }
-
-    /// Waits until all that was sent is done.
-    fn settle(&mut self) -> Result<(), String> {
-        self.output.flush().map_err(|error| error.to_string())?;
-        self.answers.wait_for(self.sent)
-    }
-
-    fn end(mut self) -> Result<(), String> {
-        self.settle()?;
-        // A transaction that was cut off is dropped with its connection.
-        let _ = self.output.get_ref().shutdown(Shutdown::Both);
-        let _ = self.reader.join();
-        Ok(())
-    }
-}
-
-/// Takes a lane's answers until it closes the connection.
-fn hear(mut input: UnixStream, is_only_new: bool, answers: &Answers) {
-    let (mut counter, mut buffer, mut held) = (Counter::default(), vec![0; PIECE_SIZE], Vec::new());
-    loop {
-        let size = match input.read(&mut buffer) {
-            Ok(0) => return answers.note(0, None, true),
-            Ok(size) => size,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return answers.note(0, Some(error.to_string()), true),
-        };
-        held.extend_from_slice(&buffer[..size]);
-        let (mut at, mut count, mut error) = (0, 0, None);
-        loop {
-            let mut see = |element: &Element<'_>| {
-                if let Element::Error(text) = element {
-                    error.get_or_insert_with(|| String::from_utf8_lossy(text).into_owned());
-                }
-            };
-            match counter.next_seen(&held[at..], &mut see) {
-                Ok((outcome, size)) => {
-                    at += size;
-                    match outcome {
-                        None => break,
-                        Some(Outcome::Null) if is_only_new => {
-                            error.get_or_insert_with(|| "a key is there already".to_owned());
-                        }
-                        Some(_) => {}
-                    }
-                    count += 1;
-                }
-                Err(wrong) => {
-                    return answers.note(count, Some(format!("an answer is none: {wrong:?}")), true);
-                }
-            }
-        }
-        held.drain(..at);
-        answers.note(count, error, false);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use wire::client::command;
+
     use super::*;
 
     #[test]
@@ -508,17 +395,49 @@ mod tests {
         for end in 0..set.len() {
             assert_eq!(frame_size(&set[..end]), Ok(Frame::More), "{end}");
         }
-        for wrong in [&b"SET a b\r\n"[..], b"*x\r\n", b"*1\r\n:1\r\n", b"*1\n", b"*1\r\n$1\r\nab\r\n"] {
+        for wrong in [
+            &b"SET a b\r\n"[..],
+            b"*x\r\n",
+            b"*1\r\n:1\r\n",
+            b"*1\n",
+            b"*1\r\n$1\r\nab\r\n",
+            b"*0\r\n",
+            b"*-1\r\n",
+        ] {
             assert!(frame_size(wrong).is_err(), "{}", wrong.escape_ascii());
         }
         assert!(frame_size(&[b'*'; 100]).is_err());
     }
 
     #[test]
-    fn words_between_servers_are_not_data() {
-        let name = |frame: &[u8]| is_between_servers(frame);
-        assert!(name(b"*1\r\n$4\r\nPING\r\n"));
-        assert!(name(b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"));
-        assert!(!name(b"*2\r\n$3\r\nDEL\r\n$4\r\nPING\r\n"));
+    fn what_is_no_change_is_not_carried_out() {
+        let meant = |words: &[&[u8]]| {
+            let mut frame = Vec::new();
+            command(&mut frame, words);
+            Meant::by(&frame)
+        };
+        assert_eq!(meant(&[b"ping"]), Ok(Meant::Nothing));
+        assert_eq!(meant(&[b"REPLCONF", b"getack", b"*"]), Ok(Meant::GetAck));
+        assert_eq!(meant(&[b"replconf", b"ack", b"1"]), Ok(Meant::Nothing));
+        assert_eq!(meant(&[b"replconf"]), Ok(Meant::Nothing));
+        for change in [
+            &[&b"SET"[..], b"PING", b"REPLCONF"][..],
+            &[b"set", b"\r\nPING\r\n", b"v"],
+            &[b"MULTI"],
+            &[b"FUNCTION", b"FLUSH"],
+            &[b"FLUSHALL"],
+        ] {
+            assert_eq!(meant(change), Ok(Meant::Change), "{change:?}");
+        }
+        // Some of them would never be answered as often as they are sent.
+        for other in [
+            &[&b"LPUSH"[..], b"k", b"v"][..],
+            &[b"CLIENT", b"REPLY", b"OFF"],
+            &[b"SUBSCRIBE", b"a"],
+            &[b"GET", b"k"],
+            &[b""],
+        ] {
+            assert!(meant(other).is_err(), "{other:?}");
+        }
     }
 }

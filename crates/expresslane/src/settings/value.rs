@@ -497,6 +497,17 @@ pub(super) fn save_points(text: &str) -> Result<String, String> {
     }
 }
 
+/// `replicaof`: who is followed, or nobody.
+pub(super) fn primary(text: &str) -> Result<String, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    match words.as_slice() {
+        [] => Ok(String::new()),
+        [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => Ok(String::new()),
+        [host, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(format!("{host} {port}")),
+        _ => Err("a host and a port in one, such as \"10.0.0.1 6379\", or nothing".to_owned()),
+    }
+}
+
 /// `appendfsync`, but for what is not to be had.
 pub(super) fn fsync(text: &str) -> Result<String, String> {
     match text {

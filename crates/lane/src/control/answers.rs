@@ -88,8 +88,14 @@ impl Control {
             Id::Sync | Id::Psync => return self.begin_replica(asker, question, out),
             Id::Migrate => return self.begin_migrate(question, out),
             Id::Wait => return self.begin_wait(asker, question, now, out),
-            Id::Role => self.role(out),
-            Id::Replicaof | Id::Slaveof => refuse_to_follow(args, out),
+            Id::Role => {
+                if !self.led_role(out) {
+                    self.role(out);
+                }
+            }
+            Id::Replicaof | Id::Slaveof => {
+                return self.begin_following(asker, question, now, machine, out);
+            }
             id @ (Id::Save | Id::Bgsave | Id::Bgrewriteaof | Id::Lastsave) => {
                 return self.begin_file_command(asker, id, args, now, machine, out);
             }
@@ -257,7 +263,7 @@ impl Control {
             if !Arc::ptr_eq(&users, &self.settings.users) {
                 self.tell_users(&users);
             }
-            self.settings.writes_refused = self.refusal_of_writes(now);
+            self.heed_leader_settings(now, machine);
             return Begun::Everywhere(Order::Settings(Arc::new(self.settings.clone())));
         }
         out.put(OK);
@@ -362,15 +368,5 @@ impl Control {
             files: self.show_files(now),
             link_count: self.migrations.link_count(),
         }
-    }
-}
-
-/// REPLICAOF host port, REPLICAOF NO ONE.
-fn refuse_to_follow(args: Args<'_>, out: &mut Vec<u8>) {
-    let is_no_one = args.flat(1).eq_ignore_ascii_case(b"no") && args.flat(2).eq_ignore_ascii_case(b"one");
-    if is_no_one {
-        out.put(OK);
-    } else {
-        reply::error(out, "ERR this server has replicas and is none: it follows no other server");
     }
 }

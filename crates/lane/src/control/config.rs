@@ -183,6 +183,13 @@ impl Config {
         changed.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    /// Another command has set it.
+    pub(super) fn note(&mut self, name: &str, value: String) {
+        let index = find(name.as_bytes()).expect("asked for by a name that is in the table");
+        self.touched.insert(index);
+        self.values.insert(index, value);
+    }
+
     /// What CONFIG SET would change: all of the names and values, or none. As in Redis names are looked at before values, and one
     /// whose value is wrong is said as Redis writes it.
     pub(super) fn check(&self, pairs: &[(&[u8], &[u8])]) -> Result<Changes, Refusal> {

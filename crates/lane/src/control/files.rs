@@ -8,9 +8,8 @@
 //! ```
 //! Files themselves are the program's: it is told what to write ([`FileOrder`]) and says what has become of it ([`FileNews`]).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
-use net::Handover;
 use wire::command::Id;
 use wire::reply::{self, OK};
 
@@ -22,7 +21,6 @@ use super::config::Config;
 use super::{Asker, Begun, Control, Machine, Shutdown};
 use crate::Now;
 use crate::admin::{Order, Report};
-use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
 use loading::{LoadStep, Loading};
 pub(super) use shown::FilesShown;
@@ -92,8 +90,6 @@ pub(super) struct Files {
     again_ns: Option<u64>,
     /// Why the log can't be written now.
     trouble: Option<String>,
-    /// Connections of the program's own on their way to lanes.
-    inner: VecDeque<(u16, Box<Handover>)>,
     /// Files that have ended and are not known to be on disk.
     ending: BTreeSet<u64>,
     save: Tried,
@@ -379,22 +375,10 @@ impl Control {
         }
     }
 
-    fn pass_inner(&mut self) {
-        while let Some((lane, handover)) = self.files.inner.pop_front() {
-            let head = ControlHead { target: 0, round: 0, kind: ControlKind::Inner };
-            let mut parcel = Some(Parcel::Handover(handover));
-            if !self.peer(lane).try_tell(head, &mut parcel)
-                && let Some(Parcel::Handover(handover)) = parcel
-            {
-                return self.files.inner.push_front((lane, handover));
-            }
-        }
-    }
-
     fn hear_file(&mut self, news: FileNews, now: Now, machine: &mut impl Machine) {
         match news {
             FileNews::Taken { file, size } => self.hear_taken_by_file(file, size, now),
-            FileNews::Inner { lane, handover } => self.files.inner.push_back((lane, Box::new(handover))),
+            FileNews::Inner { lane, handover } => self.inner.push_back((lane, Box::new(handover))),
             FileNews::Trouble(why) => self.files.trouble = why,
             FileNews::Written { file } => self.hear_written(file, now, machine),
             FileNews::Failed { file, why } => {
@@ -415,6 +399,11 @@ impl Control {
         if let Some(log) = log.as_mut().filter(|log| log.file == Some(file)) {
             log.size += size;
         }
+    }
+
+    /// Whether data are being read from files.
+    pub(super) fn is_loading(&self) -> bool {
+        self.files.loading.is_some()
     }
 
     /// Whether all of the log that there is is on disk, and nothing more is written to it.

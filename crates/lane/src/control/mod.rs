@@ -16,6 +16,7 @@ pub(crate) mod clients;
 mod config;
 mod debug;
 mod files;
+mod following;
 mod functions;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -43,6 +44,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use net::Handover;
 use ring::Mailbox;
 use wire::reply::Put;
 use wire::route::PartitionMap;
@@ -58,6 +60,8 @@ use acl::Acl;
 use config::Config;
 use files::Files;
 pub use files::{Beside, FileKind, FileNews, FileOrder, Loaded, Source};
+use following::Leaders;
+pub use following::{FollowNews, FollowOrder, Followed, Primary, Terms};
 use functions::KnownFunctions;
 use latency::Delays;
 use migrate::{Migrating, Migrations};
@@ -129,6 +133,14 @@ pub trait Machine {
     fn write_file(&mut self, _order: FileOrder) {}
     /// What has become of files, one thing after the other.
     fn file_news(&mut self) -> Option<FileNews> {
+        None
+    }
+    /// Does something about the server that is followed, without waiting for it; false on a machine that can follow nobody.
+    fn follow(&mut self, _order: FollowOrder) -> bool {
+        false
+    }
+    /// What has become of it, one thing after the other.
+    fn follow_news(&mut self) -> Option<FollowNews> {
         None
     }
     /// Whether the process has been asked to end since this was last asked. [`Control::shutdown`] says when it may.
@@ -226,6 +238,9 @@ pub struct Control {
     replication: Replication,
     files: Files,
     migrations: Migrations,
+    leaders: Leaders,
+    /// Connections of the program's own on their way to lanes.
+    inner: VecDeque<(u16, Box<Handover>)>,
     bells: Vec<u16>,
 }
 
@@ -304,6 +319,8 @@ impl Control {
             functions: KnownFunctions::default(),
             replication: Replication::default(),
             migrations: Migrations::default(),
+            leaders: Leaders::default(),
+            inner: VecDeque::new(),
             bells: Vec::new(),
         }
     }
@@ -324,6 +341,7 @@ impl Control {
         }
         self.learn_queues(now, machine);
         self.tend_files(now, machine);
+        self.tend_following(now, machine);
         self.tend_replicas(now, machine);
         self.tend_migrations(now, machine);
         // Orders reach a lane in the order in which they were given.
@@ -365,6 +383,18 @@ impl Control {
 
     fn peer(&mut self, lane: u16) -> &mut Peer {
         self.peers[usize::from(lane)].as_mut().expect("the control thread has a peer for every lane")
+    }
+
+    fn pass_inner(&mut self) {
+        while let Some((lane, handover)) = self.inner.pop_front() {
+            let head = ControlHead { target: 0, round: 0, kind: ControlKind::Inner };
+            let mut parcel = Some(Parcel::Handover(handover));
+            if !self.peer(lane).try_tell(head, &mut parcel)
+                && let Some(Parcel::Handover(handover)) = parcel
+            {
+                return self.inner.push_front((lane, handover));
+            }
+        }
     }
 
     /// What lanes tell without being asked.

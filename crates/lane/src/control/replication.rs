@@ -240,6 +240,10 @@ impl Control {
             reply::error(out, "ERR PSYNC FAILOVER can't be sent to a master.");
             return Begun::Answered;
         }
+        if self.leaders.lacks_link() {
+            reply::error(out, "NOMASTERLINK Can't SYNC while not connected with my master");
+            return Begun::Answered;
+        }
         if question.from.output_size > 0 {
             reply::error(out, "ERR SYNC and PSYNC are invalid with pending output");
             return Begun::Answered;

@@ -313,6 +313,7 @@ impl Keyspace {
     /// Whoever listens to changes, or none, has changed.
     pub(crate) fn listen_to_all(&mut self) {
         self.is_heard = self.feed.is_some() || self.tracked.is_on;
+        self.is_accompanied = self.feed.is_some() || self.follows;
         self.shard.follow(self.is_fed() || self.tracked.is_on);
     }
 

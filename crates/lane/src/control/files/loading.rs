@@ -65,6 +65,7 @@ impl Control {
             files if !files.is_there => NO_FILES,
             Files { loading: Some(_), .. } => "ERR data are being loaded already",
             Files { saving: Some(_), .. } => SAVES_ALREADY,
+            _ if self.leaders.is_led() => "ERR data come from the server that this one follows",
             _ if asker.is_exec => "ERR DEBUG RELOAD and LOADAOF are not allowed inside a transaction",
             _ => {
                 let ticket = self.close_or_open(true);

@@ -11,10 +11,14 @@ use super::super::{Asker, Begun, Control};
 use super::{Replica, Replication, Stage};
 use crate::Now;
 use crate::admin::{Order, Question};
+use crate::oversight::READONLY;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
 
 const NO_REPLICAS: &str = "NOREPLICAS Not enough good replicas to write.";
+
+const WAIT_OF_FOLLOWER: &str = "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 if a replica is \
+    configured to be writable (which is not the default) writes to replicas are just local and are not propagated.";
 
 /// Who has said WAIT.
 pub(super) struct Waiter {
@@ -68,7 +72,12 @@ impl Control {
 
     /// Why nobody may write, if so.
     pub(in crate::control) fn refusal_of_writes(&self, now: Now) -> Option<&'static str> {
-        self.refusal_for_files().or_else(|| self.lacks_replicas(now).then_some(NO_REPLICAS))
+        // Of those that only read none has to be told.
+        self.leaders
+            .is_led()
+            .then_some(READONLY)
+            .or_else(|| self.refusal_for_files())
+            .or_else(|| self.lacks_replicas(now).then_some(NO_REPLICAS))
     }
 
     /// Whether there are fewer than `min-replicas-to-write` wants.
@@ -117,6 +126,10 @@ impl Control {
             (false, 0) => None,
             (false, ms) => Some(now.mono_ns.saturating_add(ms.saturating_mul(1_000_000))),
         };
+        if self.leaders.is_led() {
+            reply::error(out, WAIT_OF_FOLLOWER);
+            return Begun::Answered;
+        }
         let count = u64::try_from(count).unwrap_or(0);
         let number = self.board.newest_record();
         self.replication.waiters.push(Waiter { asker, count, number, offset: None, until_ns });
@@ -220,7 +233,10 @@ impl Control {
         let put = |text: &mut String, name: &str, value: &dyn std::fmt::Display| {
             write!(text, "{name}:{value}\r\n").expect("a string takes all");
         };
-        put(&mut text, "role", &"master");
+        match self.leader_lines(now) {
+            Some(lines) => text.push_str(&lines),
+            None => put(&mut text, "role", &"master"),
+        }
         let remote = || replicas.iter().filter(|replica| replica.is_remote());
         put(&mut text, "connected_slaves", &remote().count());
         if value("min-replicas-to-write") != "0" && value("min-replicas-max-lag") != "0" {
