@@ -69,7 +69,9 @@ pub(super) struct Leaders {
 impl Leaders {
     /// Whether the data are another server's, and how far it is away.
     pub(super) fn following(&self, serves_stale: bool) -> Option<Following> {
-        Some(match self.now.as_ref()?.state {
+        // One that is on its way out may have something on its way in.
+        let Some(leader) = &self.now else { return self.is_led().then_some(Following::Serves) };
+        Some(match leader.state {
             State::Closes(_) | State::Loads => Following::Loads,
             State::Opens(_) | State::InStep => Following::Serves,
             _ if serves_stale => Following::Serves,
@@ -82,9 +84,9 @@ impl Leaders {
         self.now.as_ref().is_some_and(|leader| leader.state != State::InStep)
     }
 
-    /// Whether somebody is.
+    /// Whether somebody is, or was just now.
     pub(super) fn is_led(&self) -> bool {
-        self.now.is_some()
+        self.now.is_some() || !self.leaving.is_empty()
     }
 }
 

@@ -122,7 +122,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 72] = [
+const REFUSED: [&str; 70] = [
     // They ask for tracking, or for a mode of it.
     "client caching NO",
     "client caching YES",
@@ -177,9 +177,6 @@ const REFUSED: [&str; 72] = [
     "function restore word FLUSH",
     "function restore word APPEND",
     "function restore word REPLACE",
-    // It follows nobody.
-    "replicaof word 1",
-    "slaveof word 1",
     // There is nothing to write.
     "bgrewriteaof",
     "bgsave",

@@ -14,6 +14,7 @@ mod following;
 mod functions;
 mod holding;
 mod latency;
+mod leader;
 mod migrate;
 mod monitor;
 mod multi;

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lane::{
-    Board, Control, ControlSetup, Door, FileNews, FileOrder, Identity, Lane, Machine, Meter, Now, Outgoing,
-    Port, Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
+    Board, Control, ControlSetup, Door, FileNews, FileOrder, FollowNews, FollowOrder, Identity, Lane,
+    Machine, Meter, Now, Outgoing, Port, Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
 };
 use net::mem::{self, Mem};
 use net::{Limits, Net};
@@ -62,6 +62,10 @@ pub(crate) struct MadeUp {
     /// Somebody asks the process to end, and was told that it can't.
     pub(crate) wants_end: bool,
     pub(crate) is_end_refused: bool,
+    /// What it was to do about the server that is followed, whether it can, and what it says of it.
+    pub(crate) follow_orders: Vec<FollowOrder>,
+    pub(crate) can_follow: bool,
+    pub(crate) follow_news: VecDeque<FollowNews>,
     pub(crate) wires: Wires,
     /// The file of users; without one nothing is read or written.
     pub(crate) users: Option<Vec<u8>>,
@@ -83,6 +87,9 @@ impl Default for MadeUp {
             news: VecDeque::new(),
             wants_end: false,
             is_end_refused: false,
+            follow_orders: Vec::new(),
+            can_follow: true,
+            follow_news: VecDeque::new(),
             wires: Wires::default(),
             users: None,
             drawn: 0,
@@ -140,6 +147,13 @@ impl Machine for MadeUp {
     }
     fn file_news(&mut self) -> Option<FileNews> {
         self.news.pop_front()
+    }
+    fn follow(&mut self, order: FollowOrder) -> bool {
+        self.follow_orders.push(order);
+        self.can_follow || self.follow_orders.pop().is_none()
+    }
+    fn follow_news(&mut self) -> Option<FollowNews> {
+        self.follow_news.pop_front()
     }
     fn wants_end(&mut self) -> bool {
         std::mem::take(&mut self.wants_end)
