@@ -1,7 +1,8 @@
 """A primary under test, Debian's redis-servers that follow it, and whether they hold the same; what tests of that begin with.
 
 The primary is this server, or redis-server itself where REPLICATION_PRIMARY=redis is in the environment: what is asked of ours is first
-asked of Redis. A replica is always an unmodified redis-server. Every wait here polls and has one deadline, for a machine may be slow.
+asked of Redis. A Replica is always an unmodified redis-server. The other way round, a Follower is the server under test, or redis-server where
+REPLICATION_REPLICA=redis is in the environment. Every wait here polls and has one deadline, for a machine may be slow.
 """
 
 import collections
@@ -18,6 +19,7 @@ import unittest
 from servers import Server, expresslane_command, redis_command, request
 
 OURS = os.environ.get("REPLICATION_PRIMARY", "expresslane") != "redis"
+FOLLOWER_IS_OURS = os.environ.get("REPLICATION_REPLICA", "expresslane") != "redis"
 LANES_COUNT = 3
 SECONDS_MAX = 30
 DATABASES = 16
@@ -146,7 +148,12 @@ def primary(extra=()):
     """The server under test, started."""
     if OURS:
         return Server("primary", expresslane_command(lanes=LANES_COUNT, extra=extra))
-    return Server("primary", lambda port, at: [*redis_command(port, at), "--repl-diskless-sync-delay", "0", *extra])
+    return redis_primary(*extra)
+
+
+def redis_primary(*settings, port=None):
+    """A redis-server that begins a snapshot as soon as somebody wants one."""
+    return Server("primary", lambda own, at: [*redis_command(own, at), "--repl-diskless-sync-delay", "0", *settings], port=port)
 
 
 class Replica(Server):
@@ -175,6 +182,22 @@ class Replica(Server):
         """Commands of its primary that it could not carry out: each is a difference that nobody is told of."""
         with Client(self.port) as client:
             return int(client.info("stats")["unexpected_error_replies"])
+
+
+class Follower(Replica):
+    """The server under test, which follows the server on a port, or nobody until it is told."""
+
+    def __init__(self, primary_port=None, *settings, port=None):
+        # Ours is told in one word, and Redis in two.
+        whom = () if primary_port is None else (f"127.0.0.1 {primary_port}",) if FOLLOWER_IS_OURS else ("127.0.0.1", str(primary_port))
+        extra = ("--replicaof", *whom, *settings) if whom else settings
+
+        def command(own, at):
+            if FOLLOWER_IS_OURS:
+                return expresslane_command(lanes=LANES_COUNT, extra=extra)(own, at)
+            return [*redis_command(own, at), "--repl-diskless-sync-delay", "0", *extra]
+
+        Server.__init__(self, "follower", command, port=port)
 
 
 @contextlib.contextmanager
@@ -330,3 +353,24 @@ class WithPrimary(unittest.TestCase):
             for _ in range(16):
                 self.client("SET", f"flood:{number % 20}", value)
                 number += 1
+
+
+class WithFollower(WithPrimary):
+    """Each test has a redis-server as its primary, a client of that, and followers as it likes."""
+
+    PRIMARY_SETTINGS = ("--enable-debug-command", "yes")
+
+    def setUp(self):
+        self.stack = self.enterContext(contextlib.ExitStack())
+        self.primary = self.stack.enter_context(redis_primary(*self.PRIMARY_SETTINGS))
+        self.client = self.connect()
+
+    def follower(self, *settings, of=None, is_up=True):
+        follower = self.stack.enter_context(Follower((of or self.primary).port, *settings))
+        if is_up:
+            follower.wait_until_up()
+        return follower
+
+    def alone(self, *settings):
+        """A server under test that follows nobody yet."""
+        return self.stack.enter_context(Follower(None, *settings))

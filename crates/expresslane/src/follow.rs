@@ -31,6 +31,8 @@ use crate::news::{Teller, channel};
 
 /// How often a primary hears of this replica, and after how long one that is not there is tried again.
 const BEAT: Duration = Duration::from_secs(1);
+/// The same of one that was followed until just now: its stream is kept for as long as there is room.
+const AGAIN: Duration = Duration::from_millis(100);
 /// After how long one is that sends what can't be taken: it sends all that it has once more.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// How long a connection may take to come about.
@@ -39,8 +41,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const LINE_SIZE_MAX: usize = 4096;
 /// The largest command of a stream, bytes: an argument of 512 MB, and others.
 const COMMAND_SIZE_MAX: usize = 1 << 30;
-/// Bytes of the mark at the end of a snapshot whose length is not known before.
-const MARK_SIZE: usize = 40;
+/// What a snapshot begins with.
+const SNAPSHOT_HEAD: &[u8] = b"REDIS";
+/// Bytes of a stream's name, and of the mark at the end of a snapshot whose length is not known before.
+const NAME_SIZE: usize = 40;
 /// Of what a primary has said the log has so many bytes.
 const SHOWN_SIZE_MAX: usize = 200;
 
@@ -143,7 +147,7 @@ impl Follower {
     }
 }
 
-fn run(shared: &Shared, lanes: &Lanes, teller: &Teller<FollowNews>) {
+fn run(shared: &Arc<Shared>, lanes: &Lanes, teller: &Teller<FollowNews>) {
     let mut number = 0;
     loop {
         let (primary, ends) = {
@@ -157,7 +161,18 @@ fn run(shared: &Shared, lanes: &Lanes, teller: &Teller<FollowNews>) {
             teller.tell(FollowNews::Of(ended, Followed::Ended));
         }
         if let Some(primary) = primary.filter(|_| number != 0) {
-            Following { number, primary, shared, lanes, teller, link: None, place: None }.run();
+            Following {
+                number,
+                primary,
+                shared,
+                lanes,
+                teller,
+                link: None,
+                place: None,
+                open_size: None,
+                was_in_step: false,
+            }
+            .run();
         }
     }
 }
@@ -178,13 +193,16 @@ fn gone(why: &impl ToString) -> Trouble {
 struct Following<'a> {
     number: u64,
     primary: Primary,
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
     lanes: &'a Lanes,
     teller: &'a Teller<FollowNews>,
     /// Where what changes goes.
     link: Option<Link>,
-    /// The stream's name, and how much of it has been taken.
+    /// The stream's name, and how much of it has been taken: up to the end of a command, or of a transaction.
     place: Option<(String, u64)>,
+    /// Bytes of a transaction that is not all there.
+    open_size: Option<u64>,
+    was_in_step: bool,
 }
 
 impl Following<'_> {
@@ -196,14 +214,16 @@ impl Following<'_> {
                 Err(trouble) => trouble,
             };
             if let Some(link) = &mut self.link {
+                if self.open_size.take().is_some() {
+                    // It comes again from its beginning.
+                    let _ = link.send(&[b"DISCARD"]);
+                }
                 // All that has come whole is done.
                 let _ = link.settle();
             }
-            if self.shared.lock().number != self.number {
-                return;
-            }
+            let was_in_step = std::mem::take(&mut self.was_in_step);
             let (why, pause) = match trouble {
-                Trouble::Gone(why) => (why, BEAT),
+                Trouble::Gone(why) => (why, if was_in_step { AGAIN } else { BEAT }),
                 Trouble::Refused(why) => {
                     // What comes behind it makes no sense.
                     (self.link, self.place) = (None, None);
@@ -211,6 +231,9 @@ impl Following<'_> {
                 }
             };
             self.tell(Followed::Gone(why));
+            if self.shared.lock().number != self.number {
+                return;
+            }
             self.shared.rest(self.number, pause);
         }
     }
@@ -226,22 +249,20 @@ impl Following<'_> {
         let reply = self.greet(&mut input)?;
         let words: Vec<&str> = reply.split(' ').collect();
         match (words.as_slice(), &mut self.place) {
-            (["+FULLRESYNC", name, offset], _) => {
+            (["+FULLRESYNC", name, offset], _) if name.len() == NAME_SIZE => {
                 let offset = offset.parse().map_err(|_| said_instead("an offset", &reply))?;
                 let place = ((*name).to_owned(), offset);
                 (self.link, self.place) = (None, None);
                 self.load(&mut input)?;
                 self.place = Some(place);
             }
-            (["+CONTINUE", rest @ ..], Some((name, _))) => {
-                if let [new] = rest {
-                    (*new).clone_into(name);
-                }
-            }
+            (["+CONTINUE"], Some(_)) => {}
+            (["+CONTINUE", new], Some((name, _))) if new.len() == NAME_SIZE => (*new).clone_into(name),
             _ => return Err(said_instead("a stream", &reply)),
         }
         let (_, offset) = *self.place.as_ref().expect("just begun, or gone on with");
         self.tell(Followed::InStep { offset });
+        self.was_in_step = true;
         self.take_changes(&mut input)
     }
 
@@ -266,7 +287,7 @@ impl Following<'_> {
                         return Err(gone(&"it is not wanted any more"));
                     }
                     wanted.stream = Some(other);
-                    return Ok(Wire::new(stream, timeout, self.number, self.teller.clone()));
+                    return Ok(Wire::new(stream, Arc::clone(self.shared), self.number, self.teller.clone()));
                 }
             }
         }
@@ -314,19 +335,12 @@ impl Following<'_> {
 
     /// Takes all that there is.
     fn load(&self, input: &mut Input<Wire>) -> Result<(), Trouble> {
-        self.tell(Followed::Sends);
-        {
-            let is_waiting =
-                |wanted: &mut Wanted| wanted.number == self.number && wanted.may_load != self.number;
-            let wanted = self.shared.changed.wait_while(self.shared.lock(), is_waiting);
-            let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
-            wanted.may_load = 0;
-        }
+        self.tell(Followed::Prepares);
         input.from.beat = Beat::Newline;
         let head = line(input)?;
         let end = match head.strip_prefix('$') {
             Some(size) if size.parse::<u64>().is_ok() => End::Size(size.parse().expect("just seen")),
-            Some(mark) if mark.strip_prefix("EOF:").is_some_and(|mark| mark.len() == MARK_SIZE) => {
+            Some(mark) if mark.strip_prefix("EOF:").is_some_and(|mark| mark.len() == NAME_SIZE) => {
                 End::Mark(mark.as_bytes()["EOF:".len()..].to_vec())
             }
             _ => return Err(said_instead("a snapshot", &head)),
@@ -334,8 +348,14 @@ impl Following<'_> {
         if let End::Size(size) = end {
             input.from.total = Some(size);
         }
-        let before = input.rest().len() as u64;
-        input.from.size = before;
+        input.from.size = input.rest().len() as u64;
+        // Up to here clients see what there was.
+        input.fetch(SNAPSHOT_HEAD.len()).map_err(|why| gone(&why))?;
+        if !input.rest().starts_with(SNAPSHOT_HEAD) {
+            let head = &input.rest()[..input.rest().len().min(SNAPSHOT_HEAD.len())];
+            return Err(said_instead("a snapshot", &String::from_utf8_lossy(head)));
+        }
+        self.close_lanes()?;
         let usher = self.usher();
         let target = Target::connect(self.lanes, false, &usher).map_err(|why| gone(&why))?;
         let result = fill(target, input, &end);
@@ -347,6 +367,16 @@ impl Following<'_> {
             true => gone(&format!("its snapshot was cut off: {why}")),
             false => Trouble::Refused(format!("its snapshot can't be loaded: {why}")),
         })
+    }
+
+    /// Waits until lanes let no client in.
+    fn close_lanes(&self) -> Result<(), Trouble> {
+        self.tell(Followed::Sends);
+        let is_waiting = |wanted: &mut Wanted| wanted.number == self.number && wanted.may_load != self.number;
+        let wanted = self.shared.changed.wait_while(self.shared.lock(), is_waiting);
+        let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
+        wanted.may_load = 0;
+        if wanted.number == self.number { Ok(()) } else { Err(gone(&"it is not wanted any more")) }
     }
 
     fn usher(&self) -> impl Fn(u16, net::Handover) + Send + Sync + use<> {
@@ -364,11 +394,20 @@ impl Following<'_> {
         input.from.beat = Beat::Ack(*offset);
         input.from.beat_now().map_err(|error| gone(&error))?;
         loop {
+            // An empty line keeps the connection, and counts.
+            if let [b'\n', ..] = input.rest() {
+                input.pass(1);
+                *self.open_size.as_mut().unwrap_or(offset) += 1;
+                continue;
+            }
             match frame_size(input.rest()).map_err(Trouble::Refused)? {
                 Frame::Command(size) => {
                     let frame = &input.rest()[..size];
-                    match Meant::by(frame).map_err(Trouble::Refused)? {
-                        Meant::Change => link.forward(frame).map_err(|why| refused(frame, &why))?,
+                    let meant = Meant::by(frame).map_err(Trouble::Refused)?;
+                    match meant {
+                        Meant::Change | Meant::Begin | Meant::Commit => {
+                            link.forward(frame).map_err(|why| refused(frame, &why))?;
+                        }
                         Meant::Nothing => {}
                         Meant::GetAck => {
                             link.settle().map_err(|why| refused(b"what came last", &why))?;
@@ -377,7 +416,14 @@ impl Following<'_> {
                         }
                     }
                     input.pass(size);
-                    *offset += size as u64;
+                    // Half a transaction is none.
+                    let before = self.open_size.take();
+                    let is_open = meant == Meant::Begin || before.is_some() && meant != Meant::Commit;
+                    let size = before.unwrap_or(0) + size as u64;
+                    match is_open {
+                        true => self.open_size = Some(size),
+                        false => *offset += size,
+                    }
                 }
                 Frame::Remark(_) => return Err(Trouble::Refused("a remark is no change".to_owned())),
                 Frame::More if input.rest().len() > COMMAND_SIZE_MAX => {
@@ -481,8 +527,8 @@ enum Beat {
 /// The connection to the primary.
 struct Wire {
     stream: TcpStream,
-    /// How long it may be silent.
-    timeout: Duration,
+    /// For how long it may be silent.
+    shared: Arc<Shared>,
     heard: Instant,
     beat: Beat,
     beaten: Instant,
@@ -496,11 +542,11 @@ struct Wire {
 }
 
 impl Wire {
-    fn new(stream: TcpStream, timeout: Duration, number: u64, teller: Teller<FollowNews>) -> Wire {
+    fn new(stream: TcpStream, shared: Arc<Shared>, number: u64, teller: Teller<FollowNews>) -> Wire {
         let now = Instant::now();
         Wire {
             stream,
-            timeout,
+            shared,
             heard: now,
             beat: Beat::Nothing,
             beaten: now,
@@ -548,9 +594,9 @@ impl Read for Wire {
                     return Ok(size);
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    if now.duration_since(self.heard) >= self.timeout {
+                    let seconds = self.shared.lock().terms.timeout_s.max(1);
+                    if now.duration_since(self.heard).as_secs() >= seconds {
                         self.has_ended = true;
-                        let seconds = self.timeout.as_secs();
                         return Err(io::Error::new(
                             ErrorKind::TimedOut,
                             format!("it has said nothing for {seconds} s"),

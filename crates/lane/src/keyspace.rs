@@ -9,7 +9,6 @@ use wire::command::Command;
 use wire::reply::{self, Proto, Put};
 use wire::route::{Slot, SlotSet};
 
-use crate::Now;
 use crate::chance::Chance;
 use crate::client::Port;
 use crate::commands::dump::Dumping;
@@ -27,6 +26,7 @@ use crate::snapshot::Snapshot;
 use crate::tally::Tally;
 use crate::tracking::{By, Tracked};
 use crate::watch::{Round, WatchName, WatcherId, Watches};
+use crate::{Following, Now};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +97,8 @@ pub(crate) struct Keyspace {
     pub(crate) writes_refused: Option<&'static str>,
     /// Another server says what Redis' databases hold ([`crate::Settings::follows`]).
     pub(crate) follows: bool,
+    /// It is not there, and what is old is not to be served.
+    pub(crate) is_stale: bool,
     /// Something goes with each command: a feed, or that another server is followed.
     pub(crate) is_accompanied: bool,
     /// Unix milliseconds before which there was no server, and nothing in it.
@@ -164,6 +166,7 @@ impl Keyspace {
             deflate_left: 0,
             writes_refused: None,
             follows: false,
+            is_stale: false,
             is_accompanied: false,
             started_ms: 0,
             feed: None,
@@ -288,7 +291,9 @@ impl Keyspace {
     }
 
     /// Another server is followed, or none any more: its DEL takes out keys whose time has come.
-    pub(crate) fn set_following(&mut self, follows: bool) {
+    pub(crate) fn set_following(&mut self, following: Option<Following>) {
+        self.is_stale = following == Some(Following::IsStale);
+        let follows = following.is_some();
         if self.follows != follows {
             self.follows = follows;
             self.is_accompanied = follows || self.feed.is_some();

@@ -86,7 +86,7 @@ impl Lane {
                 self.core.space.set_room(settings.memory_size_max, settings.policy);
                 self.core.space.bulk_size_max = settings.bulk_size_max;
                 self.core.space.writes_refused = settings.writes_refused;
-                self.core.space.set_following(settings.follows.is_some());
+                self.core.space.set_following(settings.follows);
                 self.core.space.dumping.compresses = settings.compresses_dumps;
                 let lane_count = self.core.lane_count;
                 self.core.space.tracked.set_key_count_max(settings.tracked_count_max, lane_count);

@@ -228,7 +228,8 @@ pub const READONLY: &str = "READONLY You can't write against a read only replica
 /// What clients are told while data come from a file, or from the server that this one follows.
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
-const MASTERDOWN: &str = "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
+pub(crate) const MASTERDOWN: &str =
+    "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";
 
 /// Why a server that follows another one refuses a command, in Redis' order.
 fn refusal_of_follower(following: Following, client: &Client, command: &Command) -> Option<&'static str> {
@@ -243,6 +244,8 @@ fn refusal_of_follower(following: Following, client: &Client, command: &Command)
             };
             (!may_run).then_some(MASTERDOWN)
         }
+        // Who is in the middle of it may change his mind.
+        Following::Loads if matches!(command.id, Id::Replicaof | Id::Slaveof) => None,
         Following::Loads => (!may_run_while_loading(client, command)).then_some(LOADING),
     }
 }

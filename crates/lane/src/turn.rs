@@ -133,7 +133,7 @@ impl Lane {
         space.record_size_max = settings.aerospike.record_size_max;
         space.started_ms = settings.map_epoch;
         space.writes_refused = settings.writes_refused;
-        space.set_following(settings.follows.is_some());
+        space.set_following(settings.follows);
         space.scripts.set_memory_max(settings.script_memory_max);
         space.tracked.set_key_count_max(settings.tracked_count_max, map.lanes());
         let mailbox = links.mailbox();

@@ -194,7 +194,7 @@ impl Target {
             let size = match frame_size(input.rest())? {
                 Frame::Command(size) => {
                     let frame = &input.rest()[..size];
-                    if Meant::by(frame)? == Meant::Change {
+                    if !matches!(Meant::by(frame)?, Meant::Nothing | Meant::GetAck) {
                         self.links[0].forward(frame)?;
                     }
                     size
@@ -319,6 +319,10 @@ pub(crate) fn frame_size(input: &[u8]) -> Result<Frame, String> {
 pub(crate) enum Meant {
     /// It is to be carried out.
     Change,
+    /// So is it, and a transaction begins with it.
+    Begin,
+    /// And it ends with this one.
+    Commit,
     /// Nothing: it is a word from server to server.
     Nothing,
     /// How far this server is, is asked.
@@ -340,9 +344,9 @@ impl Meant {
             Id::Ping => Ok(Meant::Nothing),
             Id::Replconf if word(frame, 1).eq_ignore_ascii_case(b"getack") => Ok(Meant::GetAck),
             Id::Replconf => Ok(Meant::Nothing),
-            Id::Multi | Id::Exec | Id::Select | Id::Publish | Id::Spublish | Id::Function => {
-                Ok(Meant::Change)
-            }
+            Id::Multi => Ok(Meant::Begin),
+            Id::Exec => Ok(Meant::Commit),
+            Id::Select | Id::Publish | Id::Spublish | Id::Function => Ok(Meant::Change),
             _ if command.writes() => Ok(Meant::Change),
             _ => Err(format!("{} is no change of data", command.name)),
         }
@@ -423,12 +427,13 @@ mod tests {
         for change in [
             &[&b"SET"[..], b"PING", b"REPLCONF"][..],
             &[b"set", b"\r\nPING\r\n", b"v"],
-            &[b"MULTI"],
             &[b"FUNCTION", b"FLUSH"],
             &[b"FLUSHALL"],
         ] {
             assert_eq!(meant(change), Ok(Meant::Change), "{change:?}");
         }
+        assert_eq!(meant(&[b"Multi"]), Ok(Meant::Begin));
+        assert_eq!(meant(&[b"EXEC"]), Ok(Meant::Commit));
         // Some of them would never be answered as often as they are sent.
         for other in [
             &[&b"LPUSH"[..], b"k", b"v"][..],

@@ -3,7 +3,7 @@
 //! ```text
 //!                      ┌───────────────────────────────── gone ─────────────────────────────────┐
 //! nobody ─ REPLICAOF ─▶ connects ─▶ greets ─▶ (lanes close) ─▶ all it has ─▶ (lanes open) ─▶ in step
-//!                                       └──────────── where it was ─────────────────────────────▲
+//!                                           └────────── where it was ───────────────────────────▲
 //! ```
 //! The connection is the program's ([`FollowOrder`], [`FollowNews`]), and what comes over it goes to lanes as commands of connections of
 //! its own. Clients only read meanwhile. The lanes end no key: the other server says which are gone.
@@ -45,6 +45,8 @@ enum State {
     Waits,
     Connects,
     Greets,
+    /// What it has comes soon.
+    Awaits,
     /// Lanes are told to let no client in.
     Closes(u64),
     Loads,
@@ -62,6 +64,8 @@ pub(super) struct Leaders {
     leaving: Vec<(u64, Asker)>,
     /// Lanes are told that nobody is followed.
     freeing: Vec<(u64, Asker)>,
+    /// Whose snapshot is on its way into the lanes: what they hold is not all of anything.
+    loading: Option<u64>,
     /// `replicaof` was looked at.
     has_begun: bool,
 }
@@ -69,13 +73,13 @@ pub(super) struct Leaders {
 impl Leaders {
     /// Whether the data are another server's, and how far it is away.
     pub(super) fn following(&self, serves_stale: bool) -> Option<Following> {
-        // One that is on its way out may have something on its way in.
-        let Some(leader) = &self.now else { return self.is_led().then_some(Following::Serves) };
-        Some(match leader.state {
-            State::Closes(_) | State::Loads => Following::Loads,
-            State::Opens(_) | State::InStep => Following::Serves,
-            _ if serves_stale => Following::Serves,
-            _ => Following::IsStale,
+        Some(match &self.now {
+            _ if self.loading.is_some() => Following::Loads,
+            Some(Leader { state: State::Opens(_) | State::InStep, .. }) => Following::Serves,
+            Some(_) if !serves_stale => Following::IsStale,
+            Some(_) => Following::Serves,
+            // One that is on its way out may have something on its way in.
+            None => return self.is_led().then_some(Following::Serves),
         })
     }
 
@@ -244,12 +248,18 @@ impl Control {
             return;
         };
         let (_, asker) = self.leaders.leaving.remove(at);
+        self.leaders.loading.take_if(|loading| *loading == number);
         // Somebody else may be followed by now.
         let ticket = self.tell_lanes(now);
         self.leaders.freeing.push((ticket, asker));
     }
 
     fn hear_leader(&mut self, number: u64, followed: Followed, now: Now, machine: &mut impl Machine) {
+        if matches!(followed, Followed::InStep { .. } | Followed::Gone(_))
+            && self.leaders.loading.take_if(|loading| *loading == number).is_some()
+        {
+            self.tell_lanes(now);
+        }
         let Some(leader) = self.leaders.now.as_mut().filter(|leader| leader.number == number) else { return };
         let name = format!("{}:{}", leader.primary.host, leader.primary.port);
         let was_in_step = matches!(leader.state, State::InStep | State::Opens(_));
@@ -259,11 +269,10 @@ impl Control {
         match followed {
             Followed::Connects => leader.state = State::Connects,
             Followed::Greets => leader.state = State::Greets,
+            Followed::Prepares => (leader.state, leader.read) = (State::Awaits, (0, None)),
             Followed::Sends => {
                 machine.note(&format!("{name} sends all that it has"));
-                leader.read = (0, None);
-                // Its ticket is known when lanes are told.
-                leader.state = State::Loads;
+                self.leaders.loading = Some(number);
                 let ticket = self.tell_lanes(now);
                 self.leaders.now.as_mut().expect("just seen").state = State::Closes(ticket);
             }
@@ -300,7 +309,7 @@ impl Control {
             State::Waits => "connect",
             State::Connects => "connecting",
             State::Greets => "handshake",
-            State::Closes(_) | State::Loads | State::Opens(_) => "sync",
+            State::Awaits | State::Closes(_) | State::Loads | State::Opens(_) => "sync",
             State::InStep => "connected",
         };
         let offset = offset.filter(|_| *state == State::InStep).and_then(|it| i64::try_from(it).ok());
@@ -319,7 +328,7 @@ impl Control {
         let Leader { primary, state, offset, heard_ns, gone_ns, read: (size, total), .. } = leader;
         let seconds = |since_ns: u64| now.mono_ns.saturating_sub(since_ns) / 1_000_000_000;
         let is_up = *state == State::InStep;
-        let loads = matches!(state, State::Closes(_) | State::Loads | State::Opens(_));
+        let loads = matches!(state, State::Awaits | State::Closes(_) | State::Loads | State::Opens(_));
         let heard_s = if is_up { i64::try_from(seconds(*heard_ns)).unwrap_or(i64::MAX) } else { -1 };
         // Redis begins at 1.
         let offset = offset.unwrap_or(1);

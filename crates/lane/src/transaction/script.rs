@@ -26,6 +26,7 @@ use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
 use crate::keyspace::{Call, Keyspace, OOM};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
+use crate::oversight::MASTERDOWN;
 use crate::part::Outcome;
 use crate::pubsub::publishes;
 use crate::replies::{Content, Sink};
@@ -39,6 +40,8 @@ const FUEL_PER_ELEMENT: u32 = 4;
 /// Bytes of MONITOR's lines that one script has at most.
 const LINES_SIZE_MAX: usize = 64 * 1024;
 
+const STALE: &str = "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
+    set on the script.";
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// Arguments that FUNCTION STATS shows of a call, and bytes of each, at most.
@@ -328,6 +331,9 @@ impl Transaction {
             let text = "ERR the arguments of this script are larger than script-memory-limit";
             return Err(Reply::Error(text.into()));
         }
+        if space.is_stale && !flags.allow_stale {
+            return Err(Reply::Error(if flags.is_declared { STALE } else { MASTERDOWN }.into()));
+        }
         let is_read_only = is_read_only(command) || flags.no_writes;
         if let Some(why) = space.writes_refused
             && flags.is_declared
@@ -426,6 +432,9 @@ impl Transaction {
         let resolved = match resolve_call(&request, script.run.is_read_only()) {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
                 Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
+            }
+            Ok(command) if space.is_stale && !command.flags.has(Flag::Stale) => {
+                Err(("ERR Can not execute the command on a stale replica", Some(command)))
             }
             Ok(command)
                 if command.writes()

@@ -66,6 +66,9 @@ fn the_way_to_a_primary_is_seen_from_outside() {
     assert_eq!(field(&mut world, &client, "master_link_down_since_seconds"), "-1");
     // What was there is served until it is replaced.
     assert_eq!(world.ask(&client, "GET own"), "$1\r\n1\r\n");
+    hear(&mut world, 1, Followed::Prepares);
+    assert_eq!(state(&mut world, &client), "sync");
+    assert_eq!(world.ask(&client, "GET own"), "$1\r\n1\r\n");
     assert!(orders(&mut world).is_empty());
     hear(&mut world, 1, Followed::Sends);
     assert_eq!(orders(&mut world), ["load 1"], "lanes are closed first");
@@ -209,10 +212,22 @@ fn nobody_is_followed_when_nothing_more_is_on_its_way() {
     for followed in [Followed::Sends, Followed::InStep { offset: 7 }] {
         hear(&mut world, 2, followed);
     }
+    // In the middle of a snapshot, too; what there is of it is not seen.
+    hear(&mut world, 2, Followed::Gone("it was cut off".to_owned()));
+    hear(&mut world, 2, Followed::Sends);
+    assert_eq!(world.ask(&client, "REPLICAOF third 7003"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "GET k"), LOADING);
+    assert_eq!(world.ask(&client, "REPLICAOF second 7002"), "+OK\r\n");
+    hear(&mut world, 2, Followed::Gone("it is not wanted any more".to_owned()));
+    assert_eq!(world.ask(&client, "GET k"), "$-1\r\n");
+    assert_eq!(orders(&mut world).join(" ").matches("begin").count(), 2);
+    for followed in [Followed::Sends, Followed::InStep { offset: 7 }] {
+        hear(&mut world, 4, followed);
+    }
     assert_eq!(world.ask(&client, "replicaof no one"), "");
-    assert_eq!(orders(&mut world), ["load 2", "end 2"]);
+    assert_eq!(orders(&mut world), ["load 4", "end 4"]);
     assert_eq!(world.ask(&other, "SET k v"), READONLY);
-    hear(&mut world, 2, Followed::Ended);
+    hear(&mut world, 4, Followed::Ended);
     assert_eq!(client.read_all(), b"+OK\r\n");
     assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
     assert!(world.ask(&other, "ROLE").starts_with("*3\r\n$6\r\nmaster\r\n"));

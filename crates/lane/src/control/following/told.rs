@@ -18,7 +18,7 @@ pub struct Terms {
     pub user: String,
     /// `masterauth`; empty for none.
     pub password: String,
-    /// `repl-timeout`: one that says nothing for so many seconds is given up.
+    /// `repl-timeout`: one that says nothing for so many seconds is given up. This holds at once.
     pub timeout_s: u64,
     /// `replica-announce-ip`; empty for the connection's own.
     pub announce_ip: String,
@@ -65,6 +65,8 @@ pub enum Followed {
     Connects,
     /// It is there, and is told who this is.
     Greets,
+    /// It gets ready to send all that it has.
+    Prepares,
     /// It is about to send all that it has: lanes are to be closed to clients, which [`FollowOrder::Load`] answers.
     Sends,
     /// So much of that has been read.
