@@ -187,6 +187,8 @@ class Asking(WithFollower):
 
 class Switching(WithFollower):
     def test_one_that_is_cut_off_goes_on_where_it_was(self):
+        # Writers write more than a MiB before a replica is there again.
+        self.client("CONFIG", "SET", "repl-backlog-size", 64 << 20)
         follower = self.follower()
         self.wait_for_online(1)
         before = self.client.info("stats")
@@ -303,7 +305,8 @@ class Switching(WithFollower):
             self.assertEqual(replies[-1][3], 1)
             self.assertEqual((other.to_the_end(), listener.to_the_end()), (b"", b""))
             other, listener = self.connect(follower), self.connect(follower)
-            other("PING")
+            # Be it that it loads.
+            other.reply("PING")
             listener("SUBSCRIBE", "c")
             if whom[0] != "NO":
                 check_same(self.primary, follower)

@@ -32,9 +32,11 @@ use crate::news::{Teller, channel};
 /// How often a primary hears of this replica, and after how long one that is not there is tried again.
 const BEAT: Duration = Duration::from_secs(1);
 /// The same of one that was followed until just now: its stream is kept for as long as there is room.
-const AGAIN: Duration = Duration::from_millis(100);
-/// After how long one is that sends what can't be taken: it sends all that it has once more.
-const REFUSED_PAUSE: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_millis(20);
+/// One that sends what can't be taken has to send all that it has once more: it is tried again after a second, and then after twice as
+/// long each time, up to a minute; one that has done so for an hour is as new.
+const REFUSED_PAUSE_MAX: Duration = Duration::from_secs(60);
+const FORGIVEN: Duration = Duration::from_secs(3600);
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The longest line of a greeting, bytes.
@@ -171,6 +173,7 @@ fn run(shared: &Arc<Shared>, lanes: &Lanes, teller: &Teller<FollowNews>) {
                 place: None,
                 open_size: None,
                 was_in_step: false,
+                refused: None,
             }
             .run();
         }
@@ -203,6 +206,8 @@ struct Following<'a> {
     /// Bytes of a transaction that is not all there.
     open_size: Option<u64>,
     was_in_step: bool,
+    /// How long it was let alone when it had last sent what can't be taken, and when that was.
+    refused: Option<(Duration, Instant)>,
 }
 
 impl Following<'_> {
@@ -221,13 +226,19 @@ impl Following<'_> {
                 // All that has come whole is done.
                 let _ = link.settle();
             }
+            // It is not to wait for this server.
+            self.shared.lock().interrupt();
             let was_in_step = std::mem::take(&mut self.was_in_step);
             let (why, pause) = match trouble {
                 Trouble::Gone(why) => (why, if was_in_step { AGAIN } else { BEAT }),
                 Trouble::Refused(why) => {
                     // What comes behind it makes no sense.
                     (self.link, self.place) = (None, None);
-                    (why, REFUSED_PAUSE)
+                    let now = Instant::now();
+                    let last = self.refused.filter(|(_, at)| now.duration_since(*at) < FORGIVEN);
+                    let pause = last.map_or(BEAT, |(pause, _)| (pause * 2).min(REFUSED_PAUSE_MAX));
+                    self.refused = Some((pause, now));
+                    (why, pause)
                 }
             };
             self.tell(Followed::Gone(why));

@@ -143,6 +143,10 @@ const COMMANDS: &[&str] = &[
     "CLUSTER SLOTS",
     "CLUSTER COUNTKEYSINSLOT n",
     "SAVE",
+    "REPLICAOF 127.0.0.1 1",
+    "REPLICAOF NO ONE",
+    "SLAVEOF NO ONE",
+    "ROLE",
     "TIME",
     "LOLWUT",
     "NOSUCH k v",
@@ -276,6 +280,7 @@ fn play(served: &Served, friend: &mut Talk, dice: &mut Dice, steps: usize) {
     friend.wait_for("rdb_bgsave_in_progress", 0);
     let listed = friend.say("CLIENT LIST");
     assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert_eq!(friend.say("REPLICAOF NO ONE"), "+OK");
     for word in ["FLUSHALL", "SELECT 1", "SELECT 0"] {
         assert_eq!(friend.say(word), "+OK");
     }

@@ -16,7 +16,7 @@ pub struct Tended {
 }
 
 /// How long one that is kept though its time has come is left alone, milliseconds.
-const KEPT_MS: u64 = 10_000;
+const KEPT_MS: u64 = 5_000;
 
 impl Shard {
     /// Does the shard's housekeeping until it is done or the budget is spent: takes out keys whose time has come at

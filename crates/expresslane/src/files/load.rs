@@ -48,7 +48,7 @@ pub(super) fn load(
     let files: Result<Vec<File>, String> =
         parts.iter().map(|path| File::open(path).map_err(|error| said(path, &error))).collect();
     let mut target = Target::connect(lanes, beside == Beside::Kept, usher)?;
-    // Of the log a later command may be about a key that has ended since, and lanes let none end until all of it is there.
+    // A later command of the log may be about a key that has ended since, and lanes let none end until all of it is there.
     target.drops_ended = source == Source::Snapshot;
     if beside == Beside::Emptied {
         target.empty()?;
@@ -67,6 +67,7 @@ pub(crate) struct Target {
     map: Arc<PartitionMap>,
     db: u64,
     loaded: Loaded,
+    /// Of keys whose time has come nobody speaks any more.
     drops_ended: bool,
     now_ms: i64,
 }
@@ -79,7 +80,7 @@ impl Target {
             (0..map.lanes()).map(|lane| Link::connect(lane, is_only_new, usher)).collect();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: true, now_ms })
+        Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: false, now_ms })
     }
 
     fn first(&mut self) -> &mut Link {

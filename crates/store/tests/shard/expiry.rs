@@ -73,6 +73,34 @@ fn held_keys_do_not_expire() {
     assert_eq!(world.shard.count(2), 0);
 }
 
+/// Keys of databases of which somebody else says when they go stay, and hold nothing up; the others expire. From then on that nobody says
+/// so any more they go, too.
+#[test]
+fn kept_keys_wait_to_be_deleted() {
+    let mut world = World::new(5, 1, 8 << 20);
+    world.drain();
+    let at = world.now_ms + 5;
+    for db in [0, 1, 2] {
+        for bytes in [&b"h1"[..], b"h2"] {
+            let key = world.shard.key(db, 63, bytes);
+            world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry: Expiry::At(at) });
+        }
+    }
+    world.shard.keep_before(2);
+    let mut budget = Budget::new(100, 1 << 20);
+    let tended = world.shard.tend(at, &mut budget, &|_, _| false);
+    assert_eq!([0, 1, 2].map(|db| world.shard.count(db)), [2, 2, 0]);
+    let next_at = tended.next_at.expect("they are looked at again");
+    assert!(!tended.more && next_at > at + 1000, "but not soon");
+    let key = world.shard.key(0, 63, b"h1");
+    assert!(world.shard.get(&key, at).is_none() && world.shard.get(&key, 0).is_some());
+    let deleted = world.commit(Effect::Delete { key });
+    assert!(deleted.existed);
+    world.shard.keep_before(0);
+    world.shard.tend(next_at + 10_000, &mut Budget::new(100, 1 << 20), &|_, _| false);
+    assert_eq!([0, 1].map(|db| world.shard.count(db)), [0, 0]);
+}
+
 /// Flushed keys that are due do not keep those behind them from expiring.
 #[test]
 fn flushed_keys_hold_nothing_up() {
