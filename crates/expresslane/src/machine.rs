@@ -358,6 +358,21 @@ pub(crate) fn list_of(cpus: &[usize]) -> String {
     CpuList(cpus.to_vec()).to_string()
 }
 
+unsafe extern "C" {
+    /// The first byte of this program in memory, and the first behind its code. Both are the linker's.
+    static __executable_start: u8;
+    static etext: u8;
+}
+
+/// What of this program only its start has needed is not mapped any more, and so is no part of what it takes: reading flags, files and
+/// the machine are most of its code. What is needed again comes back from the file, a few pages at a time.
+pub(crate) fn forget_start() {
+    let (first, end) = (&raw const __executable_start, &raw const etext);
+    let size = end.addr().saturating_sub(first.addr()) & !4095;
+    // SAFETY: what lies there is read and executed, and never written: dropped pages come back as they were.
+    unsafe { libc::madvise(first.cast_mut().cast(), size, libc::MADV_DONTNEED) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -83,6 +83,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     let source = place.source(settings.appendonly)?;
     let server = start(settings, &facts, &plan, home, place, source)?;
     control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
+    machine::forget_start();
     match source {
         Some(source) => control::log(Level::Info, &format!("loading {}", files::named(settings, source))),
         None => control::notify("READY=1"),
