@@ -288,7 +288,7 @@ impl Following<'_> {
                 Ok(stream) => {
                     let set_up = || {
                         stream.set_nodelay(true)?;
-                        stream.set_read_timeout(Some(BEAT))?;
+                        stream.set_read_timeout(Some(BEAT / 2))?;
                         stream.set_write_timeout(Some(timeout))?;
                         stream.try_clone()
                     };
