@@ -4,7 +4,8 @@
 In each round a server is filled with keys. A client says GET once a millisecond and waits for each answer: while nothing else happens, then while a
 replica gets its snapshot (a backup by `redis-cli --rdb`, which stores it and loads nothing, so that the replica's own work is small), then while
 BGSAVE writes one. Then redis-benchmark says SET with a pipeline, without a replica, with a log (appendonly), and with a replica that follows, and the
-CPU time of all the server's threads for each SET is taken. Servers take turns and are started anew for each round.
+CPU time of all the server's threads for each SET is taken. At last the server itself follows a redis-server with as many keys: how long it takes to
+be in step, and its CPU time for each SET that it is told. Servers take turns and are started anew for each round.
 """
 
 import argparse
@@ -84,9 +85,28 @@ def measure(server, options):
             found["us_followed"] = microseconds_a_set(server, options)
             ask(server.port, "WAIT", "1", str(SECONDS_MAX * 1000))
             found["lag_kept"] = ask(server.port, "DBSIZE") == ask(replica.port, "DBSIZE")
+        with Server("redis", servers.redis_command, None) as primary:
+            found |= follow(server, primary, options)
     if not found["lag_kept"]:
         raise Unavailable(f"{server.name} and its replica do not hold the same number of keys")
     return found | span.end((server.cpu_ns() - cpu_ns) / 1e9 + server.reaped_seconds() + sum(os.times()[:4]) - own)
+
+
+def follow(server, primary, options):
+    """How long the server takes to be in step with a primary, in seconds, and what each SET costs it then, in microseconds."""
+    ask(primary.port, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+    ask(primary.port, "CONFIG", "SET", "client-output-buffer-limit", "replica 0 0 0")
+    servers.load(primary.port, servers.set_batches(0, options.keys, VALUE_SIZE))
+    began = time.monotonic()
+    ask(server.port, "REPLICAOF", "127.0.0.1", str(primary.port))
+    wait_until(lambda: b"master_link_status:up" in ask(server.port, "INFO", "replication"), "a replica that follows")
+    took_s, cpu_ns = time.monotonic() - began, server.cpu_ns()
+    say_sets(primary.port, options)
+    ask(primary.port, "WAIT", "1", str(SECONDS_MAX * 1000))
+    spent_us = (server.cpu_ns() - cpu_ns) / 1000
+    if ask(server.port, "DBSIZE") != ask(primary.port, "DBSIZE"):
+        raise Unavailable(f"{server.name} and its primary do not hold the same number of keys")
+    return {"sync_s": took_s, "us_told": spent_us / options.sets}
 
 
 def waits(server, is_over):
@@ -120,10 +140,14 @@ def background_save(server):
 
 def microseconds_a_set(server, options):
     before = server.cpu_ns()
-    load = [servers.tool("redis-benchmark", "redis-tools"), "-p", str(server.port), "-t", "set", "-n", str(options.sets), "-r", "10000",
+    say_sets(server.port, options)
+    return (server.cpu_ns() - before) / 1000 / options.sets
+
+
+def say_sets(port, options):
+    load = [servers.tool("redis-benchmark", "redis-tools"), "-p", str(port), "-t", "set", "-n", str(options.sets), "-r", "10000",
             "-d", str(VALUE_SIZE), "-P", "16", "-q"]
     subprocess.run(["taskset", "-c", "1", *load], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True, timeout=SECONDS_MAX)
-    return (server.cpu_ns() - before) / 1000 / options.sets
 
 
 def ask(port, *words):
@@ -151,7 +175,8 @@ def show(facts, rounds, options):
             print(f"{name:<12} {phase:<9} " + "  ".join(cells))
         print(f"{name:<12} the snapshot took {machine.spread([run['snapshot']['took_s'] for run in runs])} s; a SET "
               f"{machine.spread([run['us_alone'] for run in runs])} µs, with a log {machine.spread([run['us_logged'] for run in runs])} µs, "
-              f"with a replica {machine.spread([run['us_followed'] for run in runs])} µs")
+              f"with a replica {machine.spread([run['us_followed'] for run in runs])} µs; as a replica it is in step after "
+              f"{machine.spread([run['sync_s'] for run in runs])} s, and a SET costs {machine.spread([run['us_told'] for run in runs])} µs")
 
 
 if __name__ == "__main__":
