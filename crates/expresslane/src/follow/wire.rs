@@ -1,0 +1,190 @@
+//! The connection to a server that is followed: what is read and said there, and what is wrong with it.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this thread is no lane: it counts how long another server is silent"
+)]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::{FollowNews, Followed};
+use wire::client::command;
+
+use super::Shared;
+use crate::files::load::Input;
+use crate::news::Teller;
+
+/// How often a primary hears of this replica, and after how long one that is not there is tried again.
+pub(super) const BEAT: Duration = Duration::from_secs(1);
+/// The longest line of a greeting, bytes.
+const LINE_SIZE_MAX: usize = 4096;
+/// Of what a primary has said the log has so many bytes.
+const SHOWN_SIZE_MAX: usize = 200;
+
+/// Why a primary is not followed further.
+pub(super) enum Trouble {
+    /// It is not there.
+    Gone(String),
+    /// It has sent something that this server can't take.
+    Refused(String),
+}
+
+pub(super) fn gone(why: &impl ToString) -> Trouble {
+    Trouble::Gone(why.to_string())
+}
+
+pub(super) fn said_instead(wanted: &str, reply: &str) -> Trouble {
+    gone(&format!("it should have said {wanted}, and said: {}", shown(reply.as_bytes())))
+}
+
+/// The beginning of something that another server has sent, fit for a log.
+pub(super) fn shown(bytes: &[u8]) -> String {
+    let text = bytes[..bytes.len().min(SHOWN_SIZE_MAX)].escape_ascii().to_string();
+    if bytes.len() > SHOWN_SIZE_MAX { format!("{text}…") } else { text }
+}
+
+pub(super) fn ask(input: &mut Input<Wire>, words: &[&str]) -> Result<String, Trouble> {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let mut frame = Vec::new();
+    command(&mut frame, &words);
+    input.from.stream.write_all(&frame).map_err(|error| gone(&error))?;
+    line(input)
+}
+
+/// The next line without its end. Empty ones are there to keep the connection, and are passed over.
+pub(super) fn line(input: &mut Input<Wire>) -> Result<String, Trouble> {
+    loop {
+        if let Some(end) = input.rest().iter().take(LINE_SIZE_MAX).position(|byte| *byte == b'\n') {
+            let text = String::from_utf8_lossy(&input.rest()[..end]).trim_end_matches('\r').to_owned();
+            input.pass(end + 1);
+            if text.is_empty() {
+                continue;
+            }
+            return Ok(text);
+        }
+        if input.rest().len() >= LINE_SIZE_MAX {
+            return Err(said_instead("a line", &String::from_utf8_lossy(input.rest())));
+        }
+        if !input.fetch_more().map_err(|why| gone(&why))? {
+            return Err(gone(&"it has closed the connection"));
+        }
+    }
+}
+
+/// What the primary hears each second while it says nothing.
+#[derive(Clone, Copy)]
+pub(super) enum Beat {
+    Nothing,
+    /// That this server is still there.
+    Newline,
+    /// How far it is.
+    Ack(u64),
+}
+
+/// The connection to the primary.
+pub(super) struct Wire {
+    pub(super) stream: TcpStream,
+    /// For how long it may be silent.
+    shared: Arc<Shared>,
+    heard: Instant,
+    pub(super) beat: Beat,
+    beaten: Instant,
+    number: u64,
+    teller: Teller<FollowNews>,
+    /// Bytes read since the snapshot began, and all that it has.
+    pub(super) size: u64,
+    pub(super) total: Option<u64>,
+    /// Nothing more comes.
+    pub(super) has_ended: bool,
+}
+
+impl Wire {
+    pub(super) fn new(
+        stream: TcpStream,
+        shared: Arc<Shared>,
+        number: u64,
+        teller: Teller<FollowNews>,
+    ) -> Wire {
+        let now = Instant::now();
+        Wire {
+            stream,
+            shared,
+            heard: now,
+            beat: Beat::Nothing,
+            beaten: now,
+            number,
+            teller,
+            size: 0,
+            total: None,
+            has_ended: false,
+        }
+    }
+
+    pub(super) fn beat_now(&mut self) -> io::Result<()> {
+        self.beaten = Instant::now();
+        let followed = match self.beat {
+            Beat::Nothing => return Ok(()),
+            Beat::Newline => {
+                self.stream.write_all(b"\n")?;
+                Followed::Read { size: self.size, total: self.total }
+            }
+            Beat::Ack(offset) => {
+                let mut frame = Vec::new();
+                command(&mut frame, &[b"REPLCONF", b"ACK", offset.to_string().as_bytes()]);
+                self.stream.write_all(&frame)?;
+                Followed::Offset(offset)
+            }
+        };
+        self.teller.tell(FollowNews::Of(self.number, followed));
+        Ok(())
+    }
+}
+
+impl Read for Wire {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.stream.read(buffer);
+            let now = Instant::now();
+            if now.duration_since(self.beaten) >= BEAT {
+                self.beat_now().inspect_err(|_| self.has_ended = true)?;
+            }
+            match read {
+                Ok(size) => {
+                    self.heard = now;
+                    self.size += size as u64;
+                    self.has_ended |= size == 0;
+                    return Ok(size);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    let seconds = self.shared.lock().terms.timeout_s.max(1);
+                    if now.duration_since(self.heard).as_secs() >= seconds {
+                        self.has_ended = true;
+                        return Err(io::Error::new(
+                            ErrorKind::TimedOut,
+                            format!("it has said nothing for {seconds} s"),
+                        ));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.has_ended = true;
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_has_no_more_than_the_beginning_of_what_was_sent() {
+        assert_eq!(shown(b"a\r\n\xff"), "a\\r\\n\\xff");
+        assert_eq!(shown(&[b'x'; 1000]).chars().count(), SHOWN_SIZE_MAX + 1);
+    }
+}
