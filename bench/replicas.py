@@ -102,11 +102,17 @@ def follow(server, primary, options):
     wait_until(lambda: b"master_link_status:up" in ask(server.port, "INFO", "replication"), "a replica that follows")
     took_s, cpu_ns = time.monotonic() - began, server.cpu_ns()
     say_sets(primary.port, options)
-    ask(primary.port, "WAIT", "1", str(SECONDS_MAX * 1000))
+    end = offset(primary, "master_repl_offset")
+    wait_until(lambda: offset(server, "slave_repl_offset") >= end, "a replica that has all")
     spent_us = (server.cpu_ns() - cpu_ns) / 1000
     if ask(server.port, "DBSIZE") != ask(primary.port, "DBSIZE"):
         raise Unavailable(f"{server.name} and its primary do not hold the same number of keys")
     return {"sync_s": took_s, "us_told": spent_us / options.sets}
+
+
+def offset(server, name):
+    lines = ask(server.port, "INFO", "replication").decode().split("\r\n")
+    return int(next(line.partition(":")[2] for line in lines if line.startswith(f"{name}:")))
 
 
 def waits(server, is_over):

@@ -147,7 +147,6 @@ impl<'a> Following<'a> {
                 Ok(stream) => {
                     let set_up = || {
                         stream.set_nodelay(true)?;
-                        stream.set_read_timeout(Some(BEAT / 2))?;
                         stream.set_write_timeout(Some(timeout))?;
                         stream.try_clone()
                     };
@@ -261,8 +260,7 @@ impl<'a> Following<'a> {
         }
         let link = self.link.as_mut().expect("just made sure of");
         let (_, offset) = self.place.as_mut().expect("a stream has begun");
-        input.from.beat = Beat::Ack(*offset);
-        input.from.beat_now().map_err(|error| gone(&error))?;
+        input.from.begin_stream(*offset).map_err(|error| gone(&error))?;
         loop {
             // An empty line keeps the connection, and counts.
             if let [b'\n', ..] = input.rest() {

@@ -19,6 +19,9 @@ use crate::news::Teller;
 
 /// How often a primary hears of this replica, and after how long one that is not there is tried again.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
+/// How soon after the last word of a primary it hears how far this server is, and how often it is told the same at first.
+const SOON: Duration = Duration::from_millis(50);
+const URGENT_COUNT: u32 = 40;
 /// The longest line of a greeting, bytes.
 const LINE_SIZE_MAX: usize = 4096;
 /// Of what a primary has said the log has so many bytes.
@@ -92,6 +95,12 @@ pub(super) struct Wire {
     heard: Instant,
     pub(super) beat: Beat,
     beaten: Instant,
+    /// What it has heard last.
+    acked: Option<u64>,
+    /// So many times more it hears the same again soon: a primary takes no notice of a replica while it tidies up after the snapshot.
+    urgent_count: u32,
+    /// After so long without a word from it the beat is looked at.
+    patience: Duration,
     number: u64,
     teller: Teller<FollowNews>,
     /// Bytes read since the snapshot began, and all that it has.
@@ -115,12 +124,35 @@ impl Wire {
             heard: now,
             beat: Beat::Nothing,
             beaten: now,
+            acked: None,
+            urgent_count: 0,
+            patience: Duration::ZERO,
             number,
             teller,
             size: 0,
             total: None,
             has_ended: false,
         }
+    }
+
+    /// From here on the primary sends what changes, as soon as it hears that this server has the rest.
+    pub(super) fn begin_stream(&mut self, offset: u64) -> io::Result<()> {
+        (self.beat, self.urgent_count) = (Beat::Ack(offset), URGENT_COUNT);
+        self.beat_now()
+    }
+
+    /// Whether it should hear something as soon as it is silent.
+    fn is_urgent(&self) -> bool {
+        self.urgent_count > 0 || matches!(self.beat, Beat::Ack(offset) if self.acked != Some(offset))
+    }
+
+    fn set_patience(&mut self) -> io::Result<()> {
+        let patience = if self.is_urgent() { SOON } else { BEAT / 2 };
+        if self.patience != patience {
+            self.stream.set_read_timeout(Some(patience))?;
+            self.patience = patience;
+        }
+        Ok(())
     }
 
     pub(super) fn beat_now(&mut self) -> io::Result<()> {
@@ -135,6 +167,7 @@ impl Wire {
                 let mut frame = Vec::new();
                 command(&mut frame, &[b"REPLCONF", b"ACK", offset.to_string().as_bytes()]);
                 self.stream.write_all(&frame)?;
+                self.acked = Some(offset);
                 Followed::Offset(offset)
             }
         };
@@ -146,14 +179,17 @@ impl Wire {
 impl Read for Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
+            self.set_patience()?;
             let read = self.stream.read(buffer);
             let now = Instant::now();
-            if now.duration_since(self.beaten) >= BEAT {
+            let is_silent = read.is_err();
+            if now.duration_since(self.beaten) >= BEAT || is_silent && self.is_urgent() {
+                self.urgent_count = self.urgent_count.saturating_sub(1);
                 self.beat_now().inspect_err(|_| self.has_ended = true)?;
             }
             match read {
                 Ok(size) => {
-                    self.heard = now;
+                    (self.heard, self.urgent_count) = (now, 0);
                     self.size += size as u64;
                     self.has_ended |= size == 0;
                     return Ok(size);
