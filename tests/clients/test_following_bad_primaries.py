@@ -305,6 +305,16 @@ class Stream(WithPlayed):
             link.send(data[index:index + 1])
         self.wait_for([b"vw", b"2", b"x"], "MGET", "k", "n", "last")
 
+    def test_lives_are_counted_from_now_on(self):
+        """Redis says when a key ends; others may say how long it lives."""
+        link = self.follow().sync(rdb((b"k", b"v")))
+        link.send(b"".join(request(*words) for words in (
+            ("SELECT", 0), ("EXPIRE", "k", 100), ("SET", "set", 1, "EX", 100), ("SETEX", "setex", 100, 1), ("PSETEX", "psetex", 100_000, 1),
+            ("MULTI",), ("SET", "multi", 1, "PX", 100_000), ("EXEC",), ("SET", "last", "x"))))
+        self.wait_for(b"x", "GET", "last")
+        lives = [self.client("TTL", name) for name in ("k", "set", "setex", "psetex", "multi")]
+        self.assertTrue(all(50 < life <= 100 for life in lives), lives)
+
     def test_half_a_transaction_is_none(self):
         link = self.follow().sync(rdb((b"k", b"v")))
         link.send(b"".join(request(*words) for words in (("SELECT", 0), ("SET", "before", "v"), ("MULTI",), ("SET", "k", "w"), ("DEL", "before"))))

@@ -361,5 +361,40 @@ class Passwords(WithFollower):
         self.assertEqual(client("GET", "k"), b"v")
 
 
+class Alone(WithFollower):
+    """What a replica's own settings say is for its own clients."""
+
+    def test_its_primary_may_do_what_its_clients_may_not(self):
+        follower = self.alone()
+        client = self.connect(follower)
+        client("ACL", "SETUSER", "owner", "on", "nopass", "~*", "&*", "+@all")
+        client("AUTH", "owner", "x")
+        client("ACL", "SETUSER", "default", "-@all", "+ping")
+        self.client("MSET", "k", "v", "l", "w")
+        client("REPLICAOF", "127.0.0.1", self.primary.port)
+        wait_until(lambda: client.info()["master_link_status"] == "up", lambda: f"it follows; it said:\n{follower.tail()}")
+        self.client.replies([("MULTI",), ("SET", "k", 1), ("RENAME", "l", "m"), ("EXEC",), ("SWAPDB", 0, 1), ("BITOP", "NOT", "n", "k"),
+                             ("SWAPDB", 0, 1), ("FLUSHDB",), ("FUNCTION", "FLUSH"), ("MSET", "a", 1, "b", 2), ("COPY", "a", "c"), ("SET", "last", "x")])
+        self.check_wait(1)
+        self.assertEqual(int(self.client.info("stats")["sync_full"]), 1)
+        client("ACL", "SETUSER", "default", "+@all")
+        check_same(self.primary, follower)
+
+    @unittest.skipIf(not FOLLOWER_IS_OURS, "Redis takes long strings from nobody but its primary, too, but its limit is another one")
+    def test_strings_are_as_long_as_they_are_over_there(self):
+        self.client("SET", "long", "x" * (3 << 20))
+        follower = self.alone("--proto-max-bulk-len", "1mb")
+        client = self.connect(follower)
+        client("REPLICAOF", "127.0.0.1", self.primary.port)
+        follower.wait_until_up()
+        self.client("SET", "longer", "y" * (5 << 20))
+        self.client("APPEND", "longer", "z" * (2 << 20))
+        self.client("SETRANGE", "long", 4 << 20, "end")
+        self.check_wait(1)
+        check_same(self.primary, follower)
+        client("REPLICAOF", "NO", "ONE")
+        self.assertIn("exceeds maximum", str(client.reply("APPEND", "long", "x")))
+
+
 if __name__ == "__main__":
     unittest.main()

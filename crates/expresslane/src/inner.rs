@@ -59,6 +59,12 @@ impl Answers {
         self.changed.notify_all();
     }
 
+    /// Waits until nothing more comes.
+    fn wait_for_end(&self) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(seen, |seen| !seen.is_over));
+    }
+
     /// Waits until so many answers are there, or there is an error.
     fn wait_for(&self, count: u64) -> Result<(), String> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,6 +188,15 @@ impl Link {
     pub(crate) fn settle(&mut self) -> Result<(), String> {
         self.flush()?;
         self.answers.wait_for(self.sent)
+    }
+}
+
+impl Link {
+    /// Ends the connection, and waits until the lane has done what has come whole over it: afterwards nothing of it comes late.
+    pub(crate) fn close(mut self) {
+        let _ = self.output.flush();
+        let _ = self.output.get_ref().shutdown(Shutdown::Write);
+        self.answers.wait_for_end();
     }
 }
 

@@ -490,6 +490,7 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
     }
     client.proto = proto;
     let mode = if client.port == crate::Port::Lane { "cluster" } else { "standalone" };
+    let role = if settings.follows.is_some() { "replica" } else { "master" };
     reply::map(sink, proto, 7);
     for (field, value) in [("server", "redis"), ("version", settings.redis_version)] {
         reply::bulk(sink, field.as_bytes());
@@ -499,7 +500,7 @@ fn hello(client: &mut Client, call: &Call<'_>, settings: &Settings, sink: &mut S
     reply::integer(sink, if proto == Proto::Resp3 { 3 } else { 2 });
     reply::bulk(sink, b"id");
     reply::integer(sink, i64::try_from(client.id).expect("ids grow from 1"));
-    for (field, value) in [("mode", mode), ("role", "master")] {
+    for (field, value) in [("mode", mode), ("role", role)] {
         reply::bulk(sink, field.as_bytes());
         reply::bulk(sink, value.as_bytes());
     }

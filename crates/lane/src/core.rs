@@ -137,8 +137,6 @@ pub(crate) struct Core {
     pub(crate) orders: VecDeque<Ordered>,
     /// Each client's next command is looked at before it runs: see `oversight`.
     pub(crate) is_overseen: bool,
-    /// Unix milliseconds, which [`Keyspace::now`] is not while data are loaded.
-    pub(crate) wall_ms: i64,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub(crate) expires_actively: bool,
     pub(crate) monitoring: Monitoring,
@@ -176,7 +174,6 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
-            wall_ms: 0,
             expires_actively: true,
             is_overseen: settings.wants_oversight(),
             settings,

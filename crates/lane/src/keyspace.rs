@@ -97,6 +97,8 @@ pub(crate) struct Keyspace {
     pub(crate) writes_refused: Option<&'static str>,
     /// Another server says what Redis' databases hold ([`crate::Settings::follows`]).
     pub(crate) follows: bool,
+    /// The clock at the turn's beginning, unix milliseconds.
+    pub(crate) wall_ms: i64,
     /// It is not there, and what is old is not to be served.
     pub(crate) is_stale: bool,
     /// Something goes with each command: a feed, or that another server is followed.
@@ -166,6 +168,7 @@ impl Keyspace {
             deflate_left: 0,
             writes_refused: None,
             follows: false,
+            wall_ms: 0,
             is_stale: false,
             is_accompanied: false,
             started_ms: 0,
@@ -277,6 +280,9 @@ impl Keyspace {
 
     /// Makes a key whose time has come absent for a command that builds on its old state.
     pub(crate) fn lapse(&mut self, key: &Key<'_>) {
+        if self.keeps(key.db) {
+            return;
+        }
         if self.shard.lapse(key, self.now.unix_ms) && !self.watches.is_empty() {
             self.tell_watchers();
         }
@@ -285,7 +291,7 @@ impl Keyspace {
     /// Housekeeping takes keys out at their time; while a test has stopped it, whoever looks does, as in Redis.
     #[inline]
     fn lapse_if_nobody_else(&mut self, key: &Key<'_>) {
-        if !self.shard.expires_actively() && !self.keeps(key.db) {
+        if !self.shard.expires_actively() {
             self.lapse(key);
         }
     }
@@ -302,8 +308,14 @@ impl Keyspace {
     }
 
     /// Whether keys of a database go when another server says so.
-    fn keeps(&self, db: u16) -> bool {
+    pub(crate) fn keeps(&self, db: u16) -> bool {
         self.follows && db < self.database_count
+    }
+
+    /// From what time on a life is counted that is given as a length, unix milliseconds: also where no key has ended.
+    #[inline]
+    pub(crate) fn birth_ms(&self) -> i64 {
+        if self.now.unix_ms == 0 { self.wall_ms } else { self.now.unix_ms }
     }
 
     /// At what time a command runs, unix milliseconds, where the lane's, or its transaction's, is `at_ms`. What another server has done
@@ -352,7 +364,7 @@ impl Keyspace {
     /// still see it, and then it may count as one.
     pub(crate) fn watch(&mut self, id: WatcherId, db: u16, bytes: &[u8], locks: &Locks) {
         let key = self.shard.key(db, self.slot(db, bytes).number(), bytes);
-        if !locks.covers(db, key.hash) && !self.keeps(db) {
+        if !locks.covers(db, key.hash) {
             self.lapse(&key);
         }
         self.watches.watch(

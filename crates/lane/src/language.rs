@@ -36,7 +36,7 @@ pub(crate) struct Limits<'s> {
 impl Limits<'_> {
     fn resp(self) -> resp::Limits {
         resp::Limits {
-            bulk_size_max: self.settings.bulk_size_max,
+            bulk_size_max: self.settings.string_size_max(),
             authenticated: self.is_authenticated,
             ..resp::Limits::default()
         }

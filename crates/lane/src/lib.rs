@@ -328,6 +328,12 @@ impl Settings {
         self.password = password;
     }
 
+    /// How long strings may be, bytes: those that are brought from elsewhere were as long there.
+    pub(crate) fn string_size_max(&self) -> u64 {
+        let is_brought = self.is_loading || self.follows.is_some();
+        if is_brought { self.bulk_size_max.max(store::ROPE_SIZE_MAX as u64) } else { self.bulk_size_max }
+    }
+
     /// Whether commands are looked at one by one before they run, whoever's they are.
     pub(crate) fn wants_oversight(&self) -> bool {
         self.is_strict

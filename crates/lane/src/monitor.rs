@@ -124,7 +124,7 @@ impl Core {
 
     /// `+seconds.microseconds [database address]`; the clock of a turn has milliseconds.
     fn head(&self, client: &Client, db: u16) -> Vec<u8> {
-        let unix_ms = self.wall_ms;
+        let unix_ms = self.space.wall_ms;
         let (seconds, ms) = (unix_ms.div_euclid(1000), unix_ms.rem_euclid(1000));
         let peer = match client.peer {
             net::Address::Unix => "unix:unixsocket".to_owned(),

@@ -23,13 +23,13 @@ impl Core {
 
     /// The instant of this turn. While data are loaded no key ends: a command of the log may be about one that has ended since.
     pub(crate) fn set_now(&mut self, now: Now) {
-        self.wall_ms = now.unix_ms;
+        self.space.wall_ms = now.unix_ms;
         self.space.now = if self.settings.is_loading { Now { unix_ms: 0, ..now } } else { now };
     }
 
     /// Unix milliseconds as clients are told: in a transaction its own.
     pub(crate) fn told_ms(&self) -> i64 {
-        if self.settings.is_loading { self.wall_ms } else { self.space.now.unix_ms }
+        if self.settings.is_loading { self.space.wall_ms } else { self.space.now.unix_ms }
     }
 
     /// Begins or ends a pause.
@@ -226,7 +226,7 @@ impl Core {
 /// What clients that would write are told while another server says what is written.
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// What clients are told while data come from a file, or from the server that this one follows.
-const LOADING: &str = "LOADING Redis is loading the dataset in memory";
+pub(crate) const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 pub(crate) const MASTERDOWN: &str =
     "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.";

@@ -307,7 +307,7 @@ impl Core {
         }
         let slow = Slow {
             command,
-            unix_s: self.wall_ms / 1000,
+            unix_s: self.space.wall_ms / 1000,
             us,
             args: words,
             peer: address(client.peer),

@@ -124,7 +124,7 @@ impl Lane {
         let room = Room::unlimited(Arc::clone(&board), id);
         let (now, slots) = (Now::default(), map.slots(LaneId(id)));
         let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, room, slots);
-        space.bulk_size_max = settings.bulk_size_max;
+        space.bulk_size_max = settings.string_size_max();
         space.dumping.compresses = settings.compresses_dumps;
         space.set_room(settings.memory_size_max, settings.policy);
         space.shard.set_active_expiry(!settings.is_loading);

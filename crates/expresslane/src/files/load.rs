@@ -20,6 +20,8 @@ use crate::inner::{Link, Usher};
 
 /// Bytes that are read at a time.
 const PIECE_SIZE: usize = 256 * 1024;
+/// What is kept of the memory that a long string took.
+const HELD_SIZE_MAX: usize = 4 << 20;
 /// The longest line that says how many arguments or bytes follow.
 const LINE_SIZE_MAX: usize = 64;
 
@@ -224,6 +226,11 @@ impl Target {
         }
     }
 
+    /// Gives it up: what lanes have not done by now they will not do.
+    pub(crate) fn close(self) {
+        self.links.into_iter().for_each(Link::close);
+    }
+
     /// Whether lanes have taken it all.
     pub(crate) fn end(mut self) -> Result<Loaded, String> {
         self.links.iter_mut().try_for_each(Link::settle)?;
@@ -234,18 +241,20 @@ impl Target {
 /// What is read, as far as it has been.
 pub(crate) struct Input<R> {
     pub(crate) from: R,
+    /// What is between `at` and `end` has been read and not passed.
     held: Vec<u8>,
     at: usize,
+    end: usize,
 }
 
 impl<R: Read> Input<R> {
     pub(crate) fn new(from: R) -> Input<R> {
-        Input { from, held: Vec::new(), at: 0 }
+        Input { from, held: Vec::new(), at: 0, end: 0 }
     }
 
     /// What has been read and not passed.
     pub(crate) fn rest(&self) -> &[u8] {
-        &self.held[self.at..]
+        &self.held[self.at..self.end]
     }
 
     /// Goes over so many bytes of that.
@@ -255,20 +264,25 @@ impl<R: Read> Input<R> {
 
     /// Reads on; false at the end.
     pub(crate) fn fetch_more(&mut self) -> Result<bool, String> {
-        self.held.drain(..self.at);
-        self.at = 0;
-        let before = self.held.len();
-        // What is read in one piece grows with what has come: a long string does not take as many reads as it has pieces.
-        let piece_size = PIECE_SIZE.max(before);
-        self.held.resize(before + piece_size, 0);
+        self.held.copy_within(self.at..self.end, 0);
+        (self.at, self.end) = (0, self.end - self.at);
+        // What is read in one piece grows with what has come: a long string does not take as many reads as it has pieces. When that has
+        // passed its memory goes, too.
+        let wanted = self.end + PIECE_SIZE.max(self.end);
+        if self.held.len() > HELD_SIZE_MAX.max(wanted) {
+            self.held.truncate(wanted);
+            self.held.shrink_to_fit();
+        } else if self.held.len() < wanted {
+            self.held.resize(wanted, 0);
+        }
         let read = loop {
-            match self.from.read(&mut self.held[before..]) {
+            match self.from.read(&mut self.held[self.end..]) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
         let size = read.map_err(|error| error.to_string())?;
-        self.held.truncate(before + size);
+        self.end += size;
         Ok(size > 0)
     }
 

@@ -226,8 +226,9 @@ impl<'a> Following<'a> {
         }
         self.close_lanes()?;
         let usher = self.usher();
-        let target = Target::connect(self.lanes, false, &usher).map_err(|why| gone(&why))?;
-        let result = fill(target, input, &end);
+        let mut target = Target::connect(self.lanes, false, &usher).map_err(|why| gone(&why))?;
+        let result = fill(&mut target, input, &end);
+        target.close();
         if result.is_err() {
             // Half of it is worse than nothing.
             let _ = Target::connect(self.lanes, false, &usher).and_then(|mut target| target.empty());
@@ -319,7 +320,7 @@ enum End {
     Mark(Vec<u8>),
 }
 
-fn fill(mut target: Target, input: &mut Input<Wire>, end: &End) -> Result<(), String> {
+fn fill(target: &mut Target, input: &mut Input<Wire>, end: &End) -> Result<(), String> {
     target.empty()?;
     target.read_snapshot(input)?;
     match end {
@@ -337,7 +338,7 @@ fn fill(mut target: Target, input: &mut Input<Wire>, end: &End) -> Result<(), St
             input.pass(mark.len());
         }
     }
-    target.end().map(|_| ())
+    Ok(())
 }
 
 fn refused(frame: &[u8], why: &str) -> Trouble {

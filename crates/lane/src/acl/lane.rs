@@ -128,9 +128,10 @@ fn hears_too_much(
 }
 
 impl Core {
-    /// Whether anything may be denied to a client.
+    /// Whether anything may be denied to a client. What this program does itself was allowed when it was written.
     pub(crate) fn may_deny(&self, client: &Client) -> bool {
         client.dialect == Dialect::Redis
+            && !client.is_inner
             && self.settings.users.of(client.user).is_none_or(|user| !user.is_unrestricted())
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn expire(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
         Id::Expireat => UNIX_SECONDS,
         _ => UNIX_MILLISECONDS,
     };
-    let Some(deadline) = unit.instant(number, space.now.unix_ms) else {
+    let Some(deadline) = unit.instant(number, space.birth_ms()) else {
         return reply::error(sink, &invalid(call.command.name));
     };
     let key = space.key(call, 1);

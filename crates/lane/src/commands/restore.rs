@@ -339,7 +339,7 @@ impl Options {
         }
         let now_ms = space.now.unix_ms;
         // One beyond the end of time has passed, as in Redis.
-        let at_ms = if is_absolute { ttl } else { ttl.wrapping_add(now_ms) };
+        let at_ms = if is_absolute { ttl } else { ttl.wrapping_add(space.birth_ms()) };
         let expiry = if ttl == 0 { Expiry::None } else { Expiry::At(at_ms) };
         Ok(Options { expiry, is_over: ttl != 0 && at_ms <= now_ms, brought })
     }

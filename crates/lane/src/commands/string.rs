@@ -75,7 +75,7 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
         space.tally.looked(false);
         return reply::null(sink, call.proto);
     }
-    let life = match options.life.expiry(call, space.now.unix_ms) {
+    let life = match options.life.expiry(call, space.birth_ms()) {
         Ok(life) => life,
         Err(text) => {
             space.tally.looked(true);
@@ -196,7 +196,7 @@ fn set_with_options(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
         Ok(options) => options,
         Err(text) => return reply::error(sink, text),
     };
-    let expiry = match options.life.expiry(call, space.now.unix_ms) {
+    let expiry = match options.life.expiry(call, space.birth_ms()) {
         Ok(expiry) => expiry,
         Err(text) => return reply::error(sink, &text),
     };
@@ -234,7 +234,7 @@ pub(crate) fn setnx(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
 
 /// SETEX and PSETEX.
 pub(crate) fn setex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>, unit: Unit) {
-    let at = match unit.deadline(call.args.flat(2), space.now.unix_ms, call.command.name) {
+    let at = match unit.deadline(call.args.flat(2), space.birth_ms(), call.command.name) {
         Ok(at) => at,
         Err(text) => return reply::error(sink, &text),
     };

@@ -199,7 +199,8 @@ impl Control {
         match &mut self.files {
             files if !files.is_there => Err(NO_FILES),
             // Half of what there was would take the place of the whole.
-            Files { loading: Some(_), .. } => {
+            Files { loading, .. } if loading.is_some() || self.leaders.lacks_data() => {
+                machine.warn("nothing is saved: not all data are here");
                 self.shutdown = Some(how);
                 self.enders.extend(asker);
                 Ok(())
@@ -287,6 +288,23 @@ impl Control {
         }
     }
 
+    /// The log ends here, until it is begun anew.
+    pub(super) fn hold_log(&mut self, machine: &mut impl Machine) {
+        self.abandon_base(machine);
+        self.files.again_ns = None;
+        if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
+            self.end_stream_here(file);
+        }
+    }
+
+    /// It begins anew, if it was held.
+    pub(super) fn resume_log(&mut self, now: Now, machine: &mut impl Machine) {
+        let is_held = self.files.log.as_ref().is_some_and(|log| log.file.is_none());
+        if is_held && self.files.rewriting.is_none() {
+            self.begin_base(now, machine);
+        }
+    }
+
     fn abandon_base(&mut self, machine: &mut impl Machine) {
         if let Some(Rewriting { file, .. }) = self.files.rewriting.take() {
             machine.write_file(FileOrder::Abandon { file });
@@ -316,7 +334,7 @@ impl Control {
         self.go_on_loading(now, machine);
         if self.files.again_ns.is_some_and(|again_ns| again_ns <= now.mono_ns) {
             self.files.again_ns = None;
-            if self.files.rewriting.is_none() && self.files.log.is_some() {
+            if !self.leaders.lacks_data() && self.files.rewriting.is_none() && self.files.log.is_some() {
                 self.begin_base(now, machine);
             }
         }
@@ -357,6 +375,9 @@ impl Control {
 
     /// As `save` says.
     fn save_if_due(&mut self, now: Now, machine: &mut impl Machine) {
+        if self.leaders.lacks_data() {
+            return;
+        }
         let Files { saving: None, loading: None, changes, changes_saved, saved_s, failed_ns, save, .. } =
             &self.files
         else {

@@ -18,6 +18,7 @@ mod told;
 
 use super::{Asker, Begun, Control, Machine};
 use crate::admin::{Order, Question};
+use crate::oversight::LOADING;
 use crate::request::Args;
 use crate::{Following, Now};
 pub use told::{FollowNews, FollowOrder, Followed, Primary, Terms};
@@ -66,6 +67,8 @@ pub(super) struct Leaders {
     freeing: Vec<(u64, Asker)>,
     /// Whose snapshot is on its way into the lanes: what they hold is not all of anything.
     loading: Option<u64>,
+    /// So it is, or was: what is in files is all there is.
+    lacks_data: bool,
     /// `replicaof` was looked at.
     has_begun: bool,
 }
@@ -86,6 +89,16 @@ impl Leaders {
     /// Whether somebody is followed, and what it has not all here.
     pub(super) fn lacks_link(&self) -> bool {
         self.now.as_ref().is_some_and(|leader| leader.state != State::InStep)
+    }
+
+    /// Whether half of a snapshot is in the lanes.
+    pub(super) fn loads(&self) -> bool {
+        self.loading.is_some()
+    }
+
+    /// Whether lanes hold less than files may: a snapshot is on its way into them, or the last one was cut off.
+    pub(super) fn lacks_data(&self) -> bool {
+        self.lacks_data
     }
 
     /// Whether somebody is, or was just now.
@@ -118,8 +131,15 @@ impl Control {
             return Begun::Answered;
         };
         let primary = Primary { host, port };
-        if self.leaders.now.as_ref().is_some_and(|leader| leader.primary == primary) {
+        let is_same = |leader: &Leader| {
+            leader.primary.host.eq_ignore_ascii_case(&primary.host) && leader.primary.port == primary.port
+        };
+        if self.leaders.now.as_ref().is_some_and(is_same) {
             reply::simple(out, "OK Already connected to specified master");
+            return Begun::Answered;
+        }
+        if self.is_loading() {
+            reply::error(out, LOADING);
             return Begun::Answered;
         }
         if !self.follow(primary, now, machine) {
@@ -154,6 +174,13 @@ impl Control {
 
     fn follow_nobody(&mut self, asker: Asker, machine: &mut impl Machine, out: &mut Vec<u8>) -> Begun {
         let Some(Leader { number, primary, .. }) = self.leaders.now.take() else {
+            let Leaders { leaving, freeing, .. } = &mut self.leaders;
+            // It may not be over for who has asked before.
+            let before = if leaving.is_empty() { freeing } else { leaving };
+            if let Some((of, _)) = before.last() {
+                before.push((*of, asker));
+                return Begun::Kept;
+            }
             out.put(OK);
             return Begun::Answered;
         };
@@ -217,24 +244,28 @@ impl Control {
         while let Some(news) = machine.follow_news() {
             match news {
                 FollowNews::Inner { lane, handover } => self.inner.push_back((lane, Box::new(handover))),
-                FollowNews::Of(number, Followed::Ended) => self.end_leader(number, now),
+                FollowNews::Of(number, Followed::Ended) => self.end_leader(number, now, machine),
                 FollowNews::Of(number, followed) => self.hear_leader(number, followed, now, machine),
             }
         }
         self.pass_inner();
-        let is_done = |ticket: &u64| !self.gathers.contains_key(ticket);
         if let Some(leader) = &mut self.leaders.now {
             match leader.state {
-                State::Closes(ticket) if is_done(&ticket) => {
+                State::Closes(ticket) if !self.gathers.contains_key(&ticket) => {
                     leader.state = State::Loads;
-                    machine.follow(FollowOrder::Load(leader.number));
+                    let number = leader.number;
+                    self.leaders.lacks_data = true;
+                    // What is on disk stays what it is until all of the other is here.
+                    self.hold_log(machine);
+                    machine.follow(FollowOrder::Load(number));
                 }
-                State::Opens(ticket) if is_done(&ticket) => leader.state = State::InStep,
+                State::Opens(ticket) if !self.gathers.contains_key(&ticket) => leader.state = State::InStep,
                 _ => {}
             }
         }
-        let (freed, freeing) =
-            std::mem::take(&mut self.leaders.freeing).into_iter().partition(|(ticket, _)| is_done(ticket));
+        let (freed, freeing) = std::mem::take(&mut self.leaders.freeing)
+            .into_iter()
+            .partition(|(ticket, _)| !self.gathers.contains_key(ticket));
         self.leaders.freeing = freeing;
         let freed: Vec<(u64, Asker)> = freed;
         for (_, asker) in freed {
@@ -243,15 +274,18 @@ impl Control {
     }
 
     /// Nothing more comes of one that was followed.
-    fn end_leader(&mut self, number: u64, now: Now) {
-        let Some(at) = self.leaders.leaving.iter().position(|(leaving, _)| *leaving == number) else {
-            return;
-        };
-        let (_, asker) = self.leaders.leaving.remove(at);
+    fn end_leader(&mut self, number: u64, now: Now, machine: &mut impl Machine) {
+        let askers: Vec<Asker> =
+            self.leaders.leaving.extract_if(.., |(leaving, _)| *leaving == number).map(|it| it.1).collect();
         self.leaders.loading.take_if(|loading| *loading == number);
         // Somebody else may be followed by now.
         let ticket = self.tell_lanes(now);
-        self.leaders.freeing.push((ticket, asker));
+        self.leaders.freeing.extend(askers.into_iter().map(|asker| (ticket, asker)));
+        if self.leaders.now.is_none() {
+            // What there is, be it nothing, is this server's own from here on.
+            self.leaders.lacks_data = false;
+            self.resume_log(now, machine);
+        }
     }
 
     fn hear_leader(&mut self, number: u64, followed: Followed, now: Now, machine: &mut impl Machine) {
@@ -282,6 +316,8 @@ impl Control {
                 (leader.offset, leader.gone_ns) = (Some(offset), None);
                 leader.why.clear();
                 leader.state = State::InStep;
+                self.leaders.lacks_data = false;
+                self.resume_log(now, machine);
                 let ticket = self.tell_lanes(now);
                 self.leaders.now.as_mut().expect("just seen").state = State::Opens(ticket);
             }

@@ -345,7 +345,7 @@ impl View<'_> {
                 "aof_delayed_fsync" 0,
             );
         }
-        if files.is_loading {
+        if files.loading_since_s > 0 {
             lines!(text; "loading_start_time" files.loading_since_s,);
         }
     }

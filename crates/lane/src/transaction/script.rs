@@ -40,8 +40,6 @@ const FUEL_PER_ELEMENT: u32 = 4;
 /// Bytes of MONITOR's lines that one script has at most.
 const LINES_SIZE_MAX: usize = 64 * 1024;
 
-const STALE: &str = "MASTERDOWN Link with MASTER is down, replica-serve-stale-data is set to 'no' and 'allow-stale' flag is not \
-    set on the script.";
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// Arguments that FUNCTION STATS shows of a call, and bytes of each, at most.
@@ -331,15 +329,15 @@ impl Transaction {
             let text = "ERR the arguments of this script are larger than script-memory-limit";
             return Err(Reply::Error(text.into()));
         }
-        if space.is_stale && !flags.allow_stale {
-            return Err(Reply::Error(if flags.is_declared { STALE } else { MASTERDOWN }.into()));
-        }
         let is_read_only = is_read_only(command) || flags.no_writes;
         if let Some(why) = space.writes_refused
             && flags.is_declared
             && !is_read_only
         {
             return Err(Reply::Error(why.into()));
+        }
+        if space.is_stale && !flags.allow_stale {
+            return Err(Reply::Error(MASTERDOWN.into()));
         }
         let words = words_of(args, keys.start, budget);
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();

@@ -1,6 +1,6 @@
 //! REPLICAOF, as the control thread has it: what the machine is told, what lanes let clients do, and what is shown of it.
 
-use lane::{FollowNews, FollowOrder, Followed, Following, Primary};
+use lane::{FileNews, FileOrder, FollowNews, FollowOrder, Followed, Following, Primary, Shutdown};
 use net::mem::Client;
 
 use super::world::World;
@@ -268,4 +268,89 @@ fn lanes_may_begin_as_those_of_a_replica() {
     world.round_of(0, |number| number < 2);
     world.round_of(0, |number| number < 2);
     assert_eq!(client.read_all(), READONLY.as_bytes());
+}
+
+#[test]
+fn looking_takes_no_key_out() {
+    let mut world = World::with(2, &[("enable-debug-command", "yes")]);
+    let client = world.connect();
+    world.ask_all(&client, &["SET a 1 PX 500", "SET b 2 PX 500"]);
+    led(&mut world, &client);
+    assert_eq!(world.ask(&client, "DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    world.round(2_000_000_000);
+    for look in
+        ["RANDOMKEY", "KEYS *", "SCAN 0", "GET a", "EXISTS a b", "OBJECT ENCODING a", "WATCH a b", "DUMP a"]
+    {
+        let reply = world.ask(&client, look);
+        assert!(!reply.contains("\r\na\r\n") && !reply.is_empty(), "{look}: {reply}");
+    }
+    assert_eq!(world.ask(&client, "DBSIZE"), ":2\r\n");
+}
+
+#[test]
+fn nobody_may_write_before_the_last_one_has_gone() {
+    let mut world = World::new(2);
+    let (client, other) = (world.connect(), world.connect());
+    led(&mut world, &client);
+    assert!(world.ask_all(&client, &["HELLO 2"]).contains("role\r\n$7\r\nreplica\r\n"));
+    assert_eq!(world.ask(&client, "REPLICAOF NO ONE"), "");
+    assert_eq!(world.ask(&other, "REPLICAOF NO ONE"), "", "it is not over for this one either");
+    hear(&mut world, 1, Followed::Ended);
+    assert_eq!((client.read_all(), other.read_all()), (b"+OK\r\n".to_vec(), b"+OK\r\n".to_vec()));
+    assert!(world.ask(&client, "HELLO 2").contains("role\r\n$6\r\nmaster\r\n"));
+    assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
+}
+
+/// The orders about files since the last look, without their bytes.
+fn files(world: &mut World) -> Vec<String> {
+    let orders = world.machine.orders.drain(..);
+    let short = orders.filter_map(|order| match order {
+        FileOrder::Begin { file, kind } => Some(format!("begin {file} {kind:?}")),
+        FileOrder::End { file } => Some(format!("end {file}")),
+        FileOrder::Load(..) => Some("load".to_owned()),
+        FileOrder::Piece { .. } | FileOrder::SyncEverySecond(_) => None,
+        other => Some(format!("{other:?}")),
+    });
+    short.collect()
+}
+
+#[test]
+fn half_a_snapshot_takes_the_place_of_nothing() {
+    let mut world = World::with_files(2, &[("appendonly", "yes"), ("save", "1 1")], None);
+    let client = world.connect();
+    let rounds = |world: &mut World, count| (0..count).for_each(|_| world.round(100_000_000));
+    rounds(&mut world, 10);
+    assert_eq!(files(&mut world), ["begin 1 Base", "begin 2 Log { base: 1 }", "end 1"]);
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    led(&mut world, &client);
+    hear(&mut world, 1, Followed::Sends);
+    assert_eq!(orders(&mut world), ["load 1"]);
+    assert_eq!(files(&mut world), ["end 2"], "the log is what it was");
+    assert!(world.ask(&client, "INFO persistence").contains("\r\nloading:1\r\n"));
+    rounds(&mut world, 100);
+    hear(&mut world, 1, Followed::Gone("it was cut off".to_owned()));
+    rounds(&mut world, 100);
+    assert!(files(&mut world).is_empty(), "neither a log nor what a save point wants");
+    hear(&mut world, 1, Followed::Sends);
+    hear(&mut world, 1, Followed::InStep { offset: 1 });
+    rounds(&mut world, 5);
+    assert_eq!(files(&mut world), ["begin 3 Base", "begin 4 Log { base: 3 }", "end 3"]);
+    // At the end, too.
+    hear(&mut world, 1, Followed::Sends);
+    files(&mut world);
+    world.machine.wants_end = true;
+    rounds(&mut world, 2);
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain));
+    assert!(files(&mut world).is_empty());
+}
+
+#[test]
+fn what_is_read_from_files_is_read_first() {
+    let mut world = World::with_files(1, &[("enable-debug-command", "yes")], None);
+    let (client, other) = (world.connect(), world.connect());
+    client.write(b"*2\r\n$5\r\nDEBUG\r\n$6\r\nRELOAD\r\n");
+    other.write(b"*3\r\n$9\r\nREPLICAOF\r\n$1\r\nh\r\n$1\r\n1\r\n");
+    (0..6).for_each(|_| world.round(1_000_000));
+    assert_eq!(other.read_all(), LOADING.as_bytes());
+    assert!(orders(&mut world).is_empty());
 }

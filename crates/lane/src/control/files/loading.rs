@@ -157,12 +157,8 @@ impl Control {
             }
             (LoadStep::Closes(ticket), Source::Log) if !self.gathers.contains_key(ticket) => {
                 self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
-                // It ends here, and is begun anew behind what is read.
-                self.abandon_base(machine);
-                self.files.again_ns = None;
-                if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
-                    self.end_stream_here(file);
-                }
+                // It is begun anew behind what is read.
+                self.hold_log(machine);
             }
             (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
             (LoadStep::Logs, _) if self.files.log.as_ref().is_none_or(|log| log.file.is_some()) => {

@@ -39,7 +39,7 @@ impl Control {
         let Files { saving, rewriting, log, loading, loaded, trouble, .. } = &self.files;
         let since_s = |began_ns: u64| (now.mono_ns - began_ns) / SECOND_NS;
         FilesShown {
-            is_loading: loading.is_some(),
+            is_loading: loading.is_some() || self.leaders.loads(),
             loading_since_s: loading.as_ref().map_or(0, |it| it.began.unix_ms / 1000),
             loaded: *loaded,
             saved_s: self.files.saved_s,
