@@ -310,7 +310,7 @@ class Logs(Files):
         self.assertLess(client("OBJECT", "IDLETIME", "kept"), 60)
 
     def test_a_log_is_loaded_whatever_clients_may_do(self):
-        users = ("--user", "default on nopass ~* -@all +ping", "--user", "owner on nopass ~* &* +@all")
+        users = ("--user", "default on nopass ~* -@all +ping +info", "--user", "owner on nopass ~* &* +@all")
         server = self.start("--appendonly", "yes", *users)
         client = self.connect(server)
         client("AUTH", "owner", "x")
