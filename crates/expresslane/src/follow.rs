@@ -46,8 +46,8 @@ struct Wanted {
     number: u64,
     primary: Option<Primary>,
     terms: Terms,
-    /// For whom lanes are closed.
-    may_load: u64,
+    /// For whom lanes are closed, or open again.
+    may_go_on: u64,
     /// Those whose end is to be told.
     ends: Vec<u64>,
     /// The connection that is waited for.
@@ -109,7 +109,7 @@ impl Follower {
                 wanted.interrupt();
             }
             FollowOrder::Heed(terms) => wanted.terms = terms,
-            FollowOrder::Load(number) => wanted.may_load = number,
+            FollowOrder::Load(number) | FollowOrder::Serve(number) => wanted.may_go_on = number,
             FollowOrder::End(number) => {
                 wanted.ends.push(number);
                 if wanted.number == number {

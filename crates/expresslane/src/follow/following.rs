@@ -131,7 +131,8 @@ impl<'a> Following<'a> {
             _ => return Err(said_instead("a stream", &reply)),
         }
         let (_, offset) = *self.place.as_ref().expect("just begun, or gone on with");
-        self.tell(Followed::InStep { offset });
+        // What the primary is told that is here clients see.
+        self.have_lanes_told(Followed::InStep { offset })?;
         self.was_in_step = true;
         self.take_changes(&mut input)
     }
@@ -224,7 +225,7 @@ impl<'a> Following<'a> {
             let head = &input.rest()[..input.rest().len().min(SNAPSHOT_HEAD.len())];
             return Err(said_instead("a snapshot", &String::from_utf8_lossy(head)));
         }
-        self.close_lanes()?;
+        self.have_lanes_told(Followed::Sends)?;
         let usher = self.usher();
         let mut target = Target::connect(self.lanes, false, &usher).map_err(|why| gone(&why))?;
         let result = fill(&mut target, input, &end);
@@ -239,13 +240,14 @@ impl<'a> Following<'a> {
         })
     }
 
-    /// Waits until lanes let no client in.
-    fn close_lanes(&self) -> Result<(), Trouble> {
-        self.tell(Followed::Sends);
-        let is_waiting = |wanted: &mut Wanted| wanted.number == self.number && wanted.may_load != self.number;
+    /// Waits until lanes let no client in, or do so again.
+    fn have_lanes_told(&self, followed: Followed) -> Result<(), Trouble> {
+        self.tell(followed);
+        let is_waiting =
+            |wanted: &mut Wanted| wanted.number == self.number && wanted.may_go_on != self.number;
         let wanted = self.shared.changed.wait_while(self.shared.lock(), is_waiting);
         let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
-        wanted.may_load = 0;
+        wanted.may_go_on = 0;
         if wanted.number == self.number { Ok(()) } else { Err(gone(&"it is not wanted any more")) }
     }
 

@@ -268,7 +268,7 @@ impl Control {
             (None, true) => {
                 self.files.log = Some(Log::default());
                 // What is being loaded is its beginning, when all of it is there.
-                if self.files.loading.is_none() {
+                if self.files.loading.is_none() && !self.leaders.lacks_data() {
                     // One that is under way without a log has none behind it.
                     self.abandon_base(machine);
                     self.begin_base(now, machine);

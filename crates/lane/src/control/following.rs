@@ -259,7 +259,10 @@ impl Control {
                     self.hold_log(machine);
                     machine.follow(FollowOrder::Load(number));
                 }
-                State::Opens(ticket) if !self.gathers.contains_key(&ticket) => leader.state = State::InStep,
+                State::Opens(ticket) if !self.gathers.contains_key(&ticket) => {
+                    leader.state = State::InStep;
+                    machine.follow(FollowOrder::Serve(leader.number));
+                }
                 _ => {}
             }
         }

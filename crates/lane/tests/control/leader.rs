@@ -19,6 +19,7 @@ fn orders(world: &mut World) -> Vec<String> {
             format!("heed {:?} {:?} {}", terms.user, terms.password, terms.announce_port)
         }
         FollowOrder::Load(number) => format!("load {number}"),
+        FollowOrder::Serve(number) => format!("serve {number}"),
         FollowOrder::End(number) => format!("end {number}"),
     };
     world.machine.follow_orders.drain(..).map(short).collect()
@@ -103,7 +104,7 @@ fn the_way_to_a_primary_is_seen_from_outside() {
     // Once, however often it is tried.
     hear(&mut world, 1, Followed::Gone("it was switched off".to_owned()));
     assert_eq!(world.machine.warned.len(), 1, "{:?}", world.machine.warned);
-    assert!(orders(&mut world).is_empty());
+    assert_eq!(orders(&mut world), ["serve 1"], "when lanes are open");
 }
 
 #[test]
@@ -225,7 +226,7 @@ fn nobody_is_followed_when_nothing_more_is_on_its_way() {
         hear(&mut world, 4, followed);
     }
     assert_eq!(world.ask(&client, "replicaof no one"), "");
-    assert_eq!(orders(&mut world), ["load 4", "end 4"]);
+    assert_eq!(orders(&mut world), ["load 4", "serve 4", "end 4"]);
     assert_eq!(world.ask(&other, "SET k v"), READONLY);
     hear(&mut world, 4, Followed::Ended);
     assert_eq!(client.read_all(), b"+OK\r\n");

@@ -40,6 +40,8 @@ pub enum FollowOrder {
     Heed(Terms),
     /// Empty the lanes and put into them what there is: they are closed to clients.
     Load(u64),
+    /// Go on with what changes: lanes let clients in.
+    Serve(u64),
     /// Follow nobody. What has come whole is done first.
     End(u64),
 }
@@ -76,7 +78,7 @@ pub enum Followed {
         /// All of them, if that is known.
         total: Option<u64>,
     },
-    /// Lanes have all of it, or what came last; from here on they get what changes.
+    /// Lanes have all of it, or what came last: they are to let clients in, which [`FollowOrder::Serve`] answers.
     InStep {
         /// Where in its stream.
         offset: u64,
