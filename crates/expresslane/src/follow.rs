@@ -77,7 +77,7 @@ impl Wanted {
 }
 
 impl Follower {
-    /// `teller` and `news` are the two ends of one way to the control thread.
+    /// Of nobody yet; its thread begins with the first order.
     pub(crate) fn new(lanes: Lanes) -> Follower {
         let (teller, news) = channel();
         Follower { shared: Arc::default(), lanes, teller, news, has_thread: false }

@@ -544,8 +544,9 @@ impl Part {
                 self.refuse(job, space);
                 continue;
             }
-            if let Some(command) = job.work.command().filter(|_| space.follows) {
-                space.now.unix_ms = space.time_of(command, job.db, at_ms);
+            if space.follows {
+                let time_of = |command| space.time_of(command, job.db, at_ms);
+                space.now.unix_ms = job.work.command().map_or(at_ms, time_of);
             }
             space.feed_moves_to((self.stage, job.command));
             let outcome = match &mut job.work {
