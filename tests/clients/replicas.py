@@ -210,6 +210,29 @@ def loaded(rdb):
             yield client
 
 
+def fill_with_every_shape(client, chance):
+    """Strings of every form that Redis keeps or sends them in, in all databases, with ends and without."""
+    # Redis compresses what becomes smaller, writes integers as such, and refers back over short and long ways.
+    values = [b"", b"0", b"-1", b"127", b"128", b"-129", b"32768", b"2147483648", b"-9223372036854775808", b"9223372036854775807", b"007", b"x",
+              b"a" * 20, b"a" * 21, b"ab" * 40, chance.randbytes(100), b"y" * 100, chance.randbytes(16_384), b"z" * 16_385, chance.randbytes(100_000),
+              b"abcd" * 25_000, bytes(range(256)), chance.randbytes(5000) * 3, b"".join(chance.choice((b"ha", b"hoho", b"\0\xff")) for _ in range(30_000))]
+    for database in range(DATABASES):
+        client("SELECT", database)
+        names = [b"k:%d" % number for number in range(len(values))]
+        names[:8] = [b"", b"12345", b"-1", b"\0\r\n\xff", chance.randbytes(70), b"k" * 20_000, b"{tag}1", chance.randbytes(32_768)]
+        for name, value in zip(names, values):
+            client("SET", name, value)
+            if chance.random() < 0.3:
+                client("PEXPIRE", name, chance.randrange(100_000, 10**12))
+            client("SET", b"int:" + name[:50], chance.randrange(-2**40, 2**40), "EX", chance.randrange(100, 10**6))
+        client("SET", "soon", "gone", "PX", chance.randrange(1, 3000))
+    client("SET", "20 MB", chance.randbytes(1 << 20) * 20)
+    client("SET", "20 MB of one byte", b"x" * (20 << 20), "EX", 1000)
+    client("APPEND", "12345", "678")
+    client("SETRANGE", "hole", 70_000, "end")
+    client("INCR", "counter")
+
+
 def wait_until(condition, what):
     """Polls until `condition()`; `what` is said, or called for what is said, if that takes too long."""
     until = time.monotonic() + SECONDS_MAX

@@ -12,7 +12,8 @@ import time
 import unittest
 
 from replicas import (
-    DATABASES, FOLLOWER_IS_OURS, LANES_COUNT, Client, Follower, Refused, WithFollower, check_same, contents, loaded, wait_until)
+    DATABASES, FOLLOWER_IS_OURS, LANES_COUNT, Client, Follower, Refused, WithFollower, check_same, contents, fill_with_every_shape, loaded,
+    wait_until)
 from servers import Server, expresslane_command
 from test_replication import Transfers
 from writers import Writer, Writes
@@ -36,26 +37,7 @@ class RedisWriter(Writer):
 
 class Snapshots(WithFollower):
     def test_one_has_every_shape(self):
-        chance = random.Random(3)
-        # Redis compresses what becomes smaller, writes integers as such, and refers back over short and long ways.
-        values = [b"", b"0", b"-1", b"127", b"128", b"-129", b"32768", b"2147483648", b"-9223372036854775808", b"9223372036854775807", b"007", b"x",
-                  b"a" * 20, b"a" * 21, b"ab" * 40, chance.randbytes(100), b"y" * 100, chance.randbytes(16_384), b"z" * 16_385, chance.randbytes(100_000),
-                  b"abcd" * 25_000, bytes(range(256)), chance.randbytes(5000) * 3, b"".join(chance.choice((b"ha", b"hoho", b"\0\xff")) for _ in range(30_000))]
-        for database in range(DATABASES):
-            self.client("SELECT", database)
-            names = [b"k:%d" % number for number in range(len(values))]
-            names[:8] = [b"", b"12345", b"-1", b"\0\r\n\xff", chance.randbytes(70), b"k" * 20_000, b"{tag}1", chance.randbytes(32_768)]
-            for name, value in zip(names, values):
-                self.client("SET", name, value)
-                if chance.random() < 0.3:
-                    self.client("PEXPIRE", name, chance.randrange(100_000, 10**12))
-                self.client("SET", b"int:" + name[:50], chance.randrange(-2**40, 2**40), "EX", chance.randrange(100, 10**6))
-            self.client("SET", "soon", "gone", "PX", chance.randrange(1, 3000))
-        self.client("SET", "20 MB", chance.randbytes(1 << 20) * 20)
-        self.client("SET", "20 MB of one byte", b"x" * (20 << 20), "EX", 1000)
-        self.client("APPEND", "12345", "678")
-        self.client("SETRANGE", "hole", 70_000, "end")
-        self.client("INCR", "counter")
+        fill_with_every_shape(self.client, random.Random(3))
         # With a mark for its end, and with its length first; compressed, and as it is.
         for diskless, compression in (("yes", "yes"), ("no", "yes"), ("yes", "no")):
             self.client("CONFIG", "SET", "repl-diskless-sync", diskless)

@@ -16,7 +16,8 @@ import time
 import unittest
 
 from replicas import (
-    BALLAST_VALUES, DATABASES, NOT_AN_INTEGER, OURS, SECONDS_MAX, Client, Refused, Replica, WithPrimary, check_same, loaded, wait_until)
+    BALLAST_VALUES, DATABASES, NOT_AN_INTEGER, OURS, SECONDS_MAX, Client, Refused, Replica, WithPrimary, check_same,
+    fill_with_every_shape, loaded, wait_until)
 from servers import request, tool
 from writers import Writer
 
@@ -25,27 +26,7 @@ NOT_ENOUGH = "NOREPLICAS Not enough good replicas to write."
 
 class Following(WithPrimary):
     def test_a_snapshot_has_every_shape(self):
-        chance = random.Random(3)
-        values = [b"", b"0", b"-1", b"127", b"128", b"-129", b"32768", b"2147483648", b"-9223372036854775808", b"9223372036854775807", b"007", b"x",
-                  b"a" * 20, b"a" * 21, b"ab" * 40, chance.randbytes(100), b"y" * 100, chance.randbytes(16_384), b"z" * 16_385, chance.randbytes(100_000),
-                  b"abcd" * 25_000, bytes(range(256))]
-        for database in range(DATABASES):
-            self.client("SELECT", database)
-            names = [b"k:%d" % number for number in range(len(values))]
-            names[:7] = [b"", b"12345", b"-1", b"\0\r\n\xff", chance.randbytes(70), b"k" * 20_000, b"{tag}1"]
-            for name, value in zip(names, values):
-                self.client("SET", name, value)
-                if chance.random() < 0.3:
-                    self.client("PEXPIRE", name, chance.randrange(100_000, 10**12))
-                self.client("SET", b"int:" + name[:50], chance.randrange(-2**40, 2**40), "EX", chance.randrange(100, 10**6))
-            self.client("SET", "soon", "gone", "PX", chance.randrange(1, 3000))
-        self.client("SET", "20 MB", chance.randbytes(1 << 20) * 20)
-        self.client("SET", "20 MB of one byte", b"x" * (20 << 20), "EX", 1000)
-        # Changed in place, so that Redis and others keep them in another form.
-        self.client("APPEND", "20 MB", "end")
-        self.client("APPEND", "12345", "678")
-        self.client("SETRANGE", "hole", 70_000, "end")
-        self.client("INCR", "counter")
+        fill_with_every_shape(self.client, random.Random(3))
         # A file first, or from the socket into memory.
         replicas = [self.replica(*settings, is_up=False) for settings in ((), ("--repl-diskless-load", "swapdb"), ("--repl-diskless-load", "on-empty-db"))]
         check_same(self.primary, *replicas)
