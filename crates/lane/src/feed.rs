@@ -284,6 +284,7 @@ impl Feed {
                 let (mut rope, mut split) = (None, None);
                 match value {
                     NewValue::Bytes(bytes) => bulk(out, bytes),
+                    NewValue::Int(number) => bulk(out, format_i64(*number).as_bytes()),
                     NewValue::Rope(long) => {
                         bulk_header(out, long.len());
                         (rope, split) = (Some(long.clone()), Some(out.len()));

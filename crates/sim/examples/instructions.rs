@@ -1,7 +1,7 @@
-//! So many GETs or SETs through a lane over memory, sixteen at a time, of one client or (`single-get`) of as many, so that callgrind can count instructions: the
+//! So many GETs, SETs or INCRs through a lane over memory, sixteen at a time, of one client or (`single-get`) of as many, so that callgrind can count instructions: the
 //! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
 //!
-//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get COUNT`
+//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT`
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -16,6 +16,9 @@ use wire::memcached::{Framing, client};
 const DEPTH: usize = 16;
 const KEYS: usize = 1000;
 const VALUE: [u8; 100] = [b'v'; 100];
+
+/// Where counters begin: however often a run counts on, its replies stay as long.
+const COUNTER: &[u8] = b"1000000000";
 
 /// Requests of a dialect, and how long each reply is.
 struct Speech {
@@ -32,6 +35,13 @@ const REDIS: Speech = Speech {
     set_reply_size: "+OK\r\n".len(),
     get: |out, key| wire::client::command(out, &[b"GET", key]),
     get_reply_size: "$100\r\n\r\n".len() + VALUE.len(),
+};
+/// INCR in the place of GET.
+const COUNTING: Speech = Speech {
+    set: |out, key| wire::client::command(out, &[b"SET", key, COUNTER]),
+    get: |out, key| wire::client::command(out, &[b"INCR", key]),
+    get_reply_size: ":\r\n".len() + COUNTER.len(),
+    ..REDIS
 };
 const TEXT: Speech = Speech {
     dialect: Dialect::Memcached,
@@ -86,7 +96,9 @@ fn digest(key: &[u8]) -> [u8; 20] {
 fn main() {
     let mut args = std::env::args().skip(1);
     let (Some(kind), Some(count)) = (args.next(), args.next()) else {
-        println!("usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get COUNT");
+        println!(
+            "usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT"
+        );
         return;
     };
     let count: usize = count.parse().expect("COUNT is a number");
@@ -95,6 +107,7 @@ fn main() {
         Some(("aerospike", operation)) => (AEROSPIKE, operation),
         Some(("single", _)) => (REDIS, "single"),
         Some((_, operation)) => (BINARY, operation),
+        None if kind == "incr" => (COUNTING, "get"),
         None => (REDIS, kind.as_str()),
     };
     let doors = vec![Door { port: Port::Shared, dialect: speech.dialect }];

@@ -16,6 +16,7 @@ use crate::width::narrow;
 const REAP_ON_FULL: u32 = 64;
 
 impl Shard {
+    #[inline]
     pub(crate) fn set(
         &mut self,
         key: &Key<'_>,
@@ -23,37 +24,58 @@ impl Shard {
         mark: Option<Mark>,
         expiry: Expiry,
     ) -> Result<Outcome, Full> {
-        match value {
+        let number = match value {
             NewValue::Bytes(bytes) => match canonical_int(bytes) {
-                Some(number) => self.put(key, Encoding::Int, &number.to_le_bytes(), None, mark, expiry),
+                Some(number) => number,
                 None if fits_inline(key.bytes.len(), bytes.len()) => {
-                    self.put(key, Encoding::Bytes, bytes, None, mark, expiry)
+                    return self.put(key, Encoding::Bytes, bytes, None, mark, expiry);
                 }
                 None => {
                     let mut builder = RopeBuilder::new();
                     builder.push(bytes);
-                    self.put(key, Encoding::Rope, &[0; 4], Some(builder.finish()), mark, expiry)
+                    return self.put_rope(key, builder.finish(), mark, expiry);
                 }
             },
-            NewValue::Rope(rope) if fits_inline(key.bytes.len(), rope.len()) => {
-                let mut bytes = vec![0; rope.len()];
-                rope.copy_to(0, &mut bytes);
-                self.graveyard.push(rope);
-                self.set(key, NewValue::Bytes(&bytes), mark, expiry)
-            }
-            NewValue::Rope(rope) => {
-                let done = self.put(key, Encoding::Rope, &[0; 4], Some(rope.clone()), mark, expiry);
-                if done.is_err() {
-                    // Refused, but not dropped in one go.
-                    self.graveyard.push(rope);
-                }
-                done
-            }
+            NewValue::Int(number) => number,
+            NewValue::Rope(rope) => return self.set_rope(key, rope, mark, expiry),
+        };
+        self.put(key, Encoding::Int, &number.to_le_bytes(), None, mark, expiry)
+    }
+
+    /// As `set`, of a long string or of one that has become short.
+    fn set_rope(
+        &mut self,
+        key: &Key<'_>,
+        rope: Rope,
+        mark: Option<Mark>,
+        expiry: Expiry,
+    ) -> Result<Outcome, Full> {
+        if fits_inline(key.bytes.len(), rope.len()) {
+            let mut bytes = vec![0; rope.len()];
+            rope.copy_to(0, &mut bytes);
+            self.graveyard.push(rope);
+            return self.set(key, NewValue::Bytes(&bytes), mark, expiry);
         }
+        let done = self.put_rope(key, rope.clone(), mark, expiry);
+        if done.is_err() {
+            // Refused, but not dropped in one go.
+            self.graveyard.push(rope);
+        }
+        done
+    }
+
+    fn put_rope(
+        &mut self,
+        key: &Key<'_>,
+        rope: Rope,
+        mark: Option<Mark>,
+        expiry: Expiry,
+    ) -> Result<Outcome, Full> {
+        self.put(key, Encoding::Rope, &[0; 4], Some(rope), mark, expiry)
     }
 
     /// Makes the key hold `value`, or the rope instead.
-    #[inline]
+    #[inline(never)]
     fn put(
         &mut self,
         key: &Key<'_>,

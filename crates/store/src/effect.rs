@@ -21,6 +21,8 @@ pub struct Key<'k> {
 pub enum NewValue<'v> {
     /// A string in one piece; copied. A canonical integer is kept as a number.
     Bytes(&'v [u8]),
+    /// The string that is this number in decimal.
+    Int(i64),
     /// A long string; kept as it is. A short one (at most `INLINE_SIZE_MAX` bytes) is copied into one piece.
     Rope(Rope),
 }

@@ -31,17 +31,18 @@ pub(crate) fn add(
         Ok(step) => step,
         Err(text) => return reply::error(sink, text),
     };
-    space.lapse(&key);
     let old = match space.read(&key).map(|entry| number(entry.value())) {
-        None => 0,
+        None => {
+            space.lapse(&key);
+            0
+        }
         Some(Some(number)) => number,
         Some(None) => return reply::error(sink, NOT_AN_INTEGER),
     };
     let Some(new) = old.checked_add(step) else {
         return reply::error(sink, "ERR increment or decrement would overflow");
     };
-    let text = format_i64(new);
-    match space.commit(Effect::Set { key, value: NewValue::Bytes(text.as_bytes()), expiry: Expiry::Keep }) {
+    match space.commit(Effect::Set { key, value: NewValue::Int(new), expiry: Expiry::Keep }) {
         Ok(_) => reply::integer(sink, new),
         Err(_) => reply::error(sink, OOM),
     }

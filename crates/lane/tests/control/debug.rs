@@ -96,6 +96,31 @@ fn keys_whose_time_has_come_may_be_left_where_they_are() {
     assert_eq!(world.ask(&client, "DBSIZE"), ":1\r\n");
 }
 
+/// What builds on a key's old state begins with nothing once its time has come, and does not inherit its end.
+#[test]
+fn what_builds_on_a_key_whose_time_has_come_begins_anew() {
+    let mut world = debuggable(2);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "DEBUG SET-ACTIVE-EXPIRE 0"), "+OK\r\n");
+    for (command, reply, value) in [
+        ("INCR key", ":1\r\n", "1"),
+        ("DECRBY key 5", ":-5\r\n", "-5"),
+        ("INCRBYFLOAT key 1.5", "$3\r\n1.5\r\n", "1.5"),
+        ("APPEND key new", ":3\r\n", "new"),
+        ("SETRANGE key 2 x", ":3\r\n", "\0\0x"),
+        ("SETBIT key 1 1", ":0\r\n", "@"),
+        ("BITFIELD key INCRBY u8 0 65", "*1\r\n:65\r\n", "A"),
+        ("SET key new KEEPTTL", "+OK\r\n", "new"),
+        ("SET key new NX", "+OK\r\n", "new"),
+    ] {
+        assert_eq!(world.ask(&client, "SET key 4711 PX 5"), "+OK\r\n");
+        assert_eq!(world.ask(&client, "DBSIZE"), ":1\r\n", "{command}: it is still there");
+        assert_eq!(world.ask(&client, command), reply, "{command}");
+        assert_eq!(world.ask(&client, "TTL key"), ":-1\r\n", "{command}");
+        assert_eq!(world.ask(&client, "GET key"), format!("${}\r\n{value}\r\n", value.len()), "{command}");
+    }
+}
+
 #[test]
 fn a_lane_that_sleeps_answers_afterwards_and_the_others_meanwhile() {
     let mut world = debuggable(2);

@@ -140,7 +140,11 @@ impl World {
                 }
                 held.value.clone_from(&value);
                 let as_rope = value.len() > 60_000 || self.random.below(8) == 0;
-                let value = if as_rope {
+                let text = std::str::from_utf8(&value).unwrap_or_default();
+                let number = text.parse().ok().filter(|number: &i64| number.to_string() == text);
+                let value = if let Some(number) = number.filter(|_| self.random.below(2) == 0) {
+                    NewValue::Int(number)
+                } else if as_rope {
                     let mut builder = RopeBuilder::new();
                     let cut = self.random.below(1 + value.len() as u64) as usize;
                     builder.push(&value[..cut]);
