@@ -24,11 +24,12 @@ use crate::region::HUGE_PAGE_SIZE;
 
 /// Ranges that one lane has lent at a time.
 const LENT_COUNT_MAX: usize = 16;
-/// Pages are there so far ahead of a lane's frontier: a thirty-second of what it has, within these bounds, in bytes. So an
-/// empty lane costs one huge page, and a full one at most a few hundredths.
-const AHEAD_MIN: usize = 1 << 20;
+/// Pages are there so far ahead of a lane's frontier: a sixty-fourth of what it has, within these bounds, in bytes. So an
+/// empty lane costs one huge page, and one that has something that share and the rest of a huge page. A lane that grows by 100 MB
+/// a second leaves the thread milliseconds for what takes it a few tenths of one.
+const AHEAD_MIN: usize = 256 << 10;
 const AHEAD_MAX: usize = 64 << 20;
-const AHEAD_SHARE: usize = 32;
+const AHEAD_SHARE: usize = 64;
 
 /// Something to be done with a range of a lane's memory, in bytes from its start.
 #[derive(Debug)]
@@ -233,13 +234,16 @@ mod tests {
         check(1, 2, None);
         check(2, 2, Some(2..4));
         check(3, 4, None);
-        // A share of what there is, and not more than so much.
-        check(63, 64, Some(64..66));
-        check(640, 640, Some(640..660));
-        check(640, 660, None);
-        check(1900, 1900, Some(1900..1960));
+        // A little at least, a share of what there is, and not more than so much.
+        assert_eq!(ahead(2 * MIB - AHEAD_MIN, 2 * MIB, 2048 * MIB), None);
+        assert_eq!(ahead(2 * MIB - AHEAD_MIN + 1, 2 * MIB, 2048 * MIB), Some(2 * MIB..4 * MIB));
+        check(63, 64, None);
+        check(640, 640, Some(640..650));
+        check(640, 650, None);
+        check(1900, 1900, Some(1900..1930));
+        assert_eq!(ahead(8192 * MIB, 8192 * MIB, 9000 * MIB), Some(8192 * MIB..8256 * MIB));
         // A lane that was faster; and at its end there is no more.
-        check(101, 20, Some(100..106));
+        check(101, 20, Some(100..104));
         check(2047, 2048, None);
         check(2046, 2046, Some(2046..2048));
         check(2048, 2046, None);
