@@ -49,7 +49,7 @@ class Cell:
         self.requests = requests
         # Payload of the floor's bulk, so that its reply has as many bytes as the real one.
         self.reply_size = reply_size
-        # What this server promises: {peer: largest ratio of CPU time per request}, with the default load and number of keys.
+        # What this server promises, by either load: {peer: largest ratio of CPU time per request}, with the default number of keys.
         self.bounds = bounds
 
 
@@ -245,8 +245,7 @@ def show(report, cells):
                   f"{spread(ratios.get('floor')):<22} {spread(ratios.get('redis')):<22}".rstrip())
             if name != "expresslane":
                 continue
-            is_promised = report["keys"] <= KEYS_COUNT and report["load"] == "redis-benchmark"
-            over += broken(cell, ratios) if is_promised else []
+            over += broken(cell, ratios) if report["keys"] <= KEYS_COUNT else []
     print("req/wake: requests between two sleeps of that side; few mean that waking up is a part of what is measured")
     return over
 
