@@ -19,6 +19,9 @@ use crate::{
 /// would still slow each other down.
 pub(crate) const LINE_SIZE: usize = 128;
 
+/// The smallest page that Linux has.
+const PAGE_SIZE: usize = 4096;
+
 type Slot<P> = UnsafeCell<MaybeUninit<P>>;
 
 /// See the module. Freed by [`free`](Self::free), once.
@@ -46,6 +49,11 @@ impl<P> Memory<P> {
         // SAFETY: the layout is not empty, as `ring` asserts RING_SIZE_MIN <= size.
         let bytes = unsafe { alloc_zeroed(layout) };
         let Some(bytes) = NonNull::new(bytes) else { handle_alloc_error(layout) };
+        // An allocator that knows these pages to be new leaves the zeroing, and so the first touch, to whoever needs them.
+        for at in (0..size).step_by(PAGE_SIZE) {
+            // SAFETY: inside of what was just allocated, where nobody else looks yet.
+            unsafe { bytes.add(at).write_volatile(0) };
+        }
         let slots: Box<[Slot<P>]> =
             (0..slot_count(parcels)).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect();
         Self {

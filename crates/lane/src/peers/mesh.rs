@@ -9,6 +9,11 @@ use super::{Lengths, Peer, SHORT_SIZE};
 
 /// Bytes of all pairs' rings together, slots included, as long as the smallest rings allow it.
 const RINGS_SIZE_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of the rings that a lane reads of the others', which are there from the start: an empty server holds at most 8 MiB and 4 for each
+/// lane, of which its first page of keys takes half.
+const READ_SIZE_MAX: usize = 1190 * 1024;
+/// What a pair's rings take beside them, in bytes: slots, positions, and what an allocator rounds up.
+const READ_SIZE_BESIDE: usize = 8 * 1024;
 /// Nothing is gained by a larger ring: this is more than the asks that a turn's budget of commands can make.
 const ASKS_SIZE_MAX: usize = 128 * 1024;
 /// The same where one of the two is the control thread, which is asked far less: what a lane holds when it is empty is mostly rings.
@@ -49,14 +54,23 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// The largest that stay within [`RINGS_SIZE_MAX`] for all pairs together, the control thread's included.
+    /// The largest that stay within [`RINGS_SIZE_MAX`] for all pairs together, the control thread's included, and within
+    /// [`READ_SIZE_MAX`] for each lane.
     fn of_server(lane_count: usize) -> Sizes {
         let pair_count = (lane_count + 1) * lane_count;
+        let is_too_much = |sizes: &Sizes| {
+            RINGS_SIZE_MAX < sizes.memory() * pair_count || READ_SIZE_MAX < sizes.read() * (lane_count - 1)
+        };
         let mut sizes = Sizes::of_pair(ASKS_SIZE_MAX);
-        while ASKS_SIZE_MIN < sizes.asks && RINGS_SIZE_MAX < sizes.memory() * pair_count {
+        while ASKS_SIZE_MIN < sizes.asks && is_too_much(&sizes) {
             sizes = Sizes::of_pair(sizes.asks / 2);
         }
         sizes
+    }
+
+    /// Bytes that are there from the start for one pair.
+    fn read(&self) -> usize {
+        self.asks + self.answers + self.control + READ_SIZE_BESIDE
     }
 
     /// Those to and from the control thread.
@@ -166,12 +180,14 @@ mod tests {
         for lanes in 1..=LANES_AFFORDABLE {
             assert!(of_server(lanes) <= RINGS_SIZE_MAX, "{lanes} lanes: {} bytes", of_server(lanes));
         }
-        let asks = [1, 8, 16, 32, 64, 94, 96, 251].map(|lanes| Sizes::of_server(lanes).asks);
-        assert_eq!(asks, [131_072, 131_072, 32_768, 8192, 2048, 1024, 512, 512]);
-        let memory = [256, 64, 16, 4, 2, 1].map(|asks| Sizes::of_pair(asks * 512).memory());
+        let asks =
+            [1, 4, 5, 6, 7, 12, 13, 20, 21, 34, 64, 94, 96, 251].map(|lanes| Sizes::of_server(lanes).asks);
+        let want = [128, 128, 64, 64, 32, 32, 16, 16, 8, 8, 2, 1].map(|kib| kib * 1024);
+        assert_eq!(asks, [&want[..], &[512, 512]].concat()[..]);
+        let memory = [256, 128, 64, 32, 16, 4, 2, 1].map(|asks| Sizes::of_pair(asks * 512).memory());
         assert_eq!(
             memory,
-            [533_632, 140_416, 42_112, 13_440, 7_296, 5_248],
+            [533_632, 271_488, 140_416, 74_880, 42_112, 13_440, 7_296, 5_248],
             "docs/rings.md tells these numbers"
         );
         assert_eq!(of_server(251) >> 20, 316, "and this one");
