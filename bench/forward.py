@@ -171,7 +171,7 @@ def show(report, options):
         print("The load had no core of its own: requests per second are the machine's, CPU per request is the server's.")
     by_kind = {kind: [run for run in runs if run["kind"] == kind] for kind in dict.fromkeys(run["kind"] for run in runs)}
     if BUSY not in by_kind:
-        print("The load may not go before the lanes here (root may): the bells are those of lanes that sleep at times.")
+        print("The load may not go before the lanes here (root may): bells are not judged, for lanes sleep at times.")
     print(f"\n{'load':<13} {'CPU µs/request':<22} {'÷ lane ports':<19} {'requests/s':>10} {'req/wake':>9} "
           f"{'cores busy':>10}  bells/100 asks")
     for kind, rows in by_kind.items():
@@ -197,8 +197,7 @@ def broken(by_kind, still):
     cost = statistics.median(forwarded(by_kind))
     if cost > COST_RATIO_MAX:
         yield f"forwarded {cost:.2f} × direct, promised {COST_RATIO_MAX:.2f}"
-    bells = middle(by_kind.get(BUSY, by_kind[SHARED]), "bells_per_100_asks")
-    if bells >= BELLS_PER_100_ASKS_MAX:
+    if BUSY in by_kind and (bells := middle(by_kind[BUSY], "bells_per_100_asks")) >= BELLS_PER_100_ASKS_MAX:
         yield f"{bells:.2f} bells per 100 asks, promised fewer than {BELLS_PER_100_ASKS_MAX:.0f}"
     for lane, bells in enumerate(still["bells"]):
         if bells > still["batches"] * IDLE_BELLS_PER_BATCH_MAX + BELLS_OF_INFO_MAX:

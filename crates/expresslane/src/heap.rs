@@ -24,8 +24,8 @@ static HEAP: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SEGMENT_SIZE: usize = 32 << 20;
 /// More than a machine has: what is asked for is never touched. Lanes share 128 TiB of addresses.
 const HEAP_SIZE_MAX: u64 = 1 << 40;
-/// Of all threads that are no lanes, and of lanes until they have their own: a segment for each of more than there may be.
-const SHARED_SIZE: usize = 512 * SEGMENT_SIZE;
+/// Of all threads that are no lanes: as much as the allocator takes at a time by itself.
+const SHARED_SIZE: usize = 1 << 30;
 
 // Numbers of options in mimalloc 2 (`mi_option_e`), which the crate has names for in part. The tests compare them with what they
 // are by default.
@@ -52,8 +52,16 @@ extern "C" fn prepare() {
         sys::mi_option_set(PURGE_DELAY, -1);
         sys::mi_option_set(GENERIC_COLLECT, GENERIC_COLLECT_MAX);
     }
-    // Where addresses are scarce fewer will do; beyond those, the allocator finds some itself.
-    let _ = arena(SHARED_SIZE, None, false).or_else(|| arena(SHARED_SIZE / 16, None, false));
+    // Where addresses are scarce, and beyond these, the allocator finds some itself.
+    arena(SHARED_SIZE, None, false);
+}
+
+/// Gives threads that are no lanes, and lanes until they have settled, more of a range if so many lanes would use it up: a segment
+/// each. What the allocator finds itself lies on huge pages, 2 MiB for a kilobyte.
+pub(crate) fn make_room(lane_count: usize) {
+    if lane_count * SEGMENT_SIZE > SHARED_SIZE / 2 {
+        arena(lane_count * SEGMENT_SIZE, None, false);
+    }
 }
 
 /// Gives the calling thread a heap in a range of its own, as large as the machine's memory, whose pages come from `node` while it has

@@ -26,7 +26,8 @@ use crate::region::HUGE_PAGE_SIZE;
 const LENT_COUNT_MAX: usize = 16;
 /// Pages are there so far ahead of a lane's frontier: a sixty-fourth of what it has, within these bounds, in bytes. So an
 /// empty lane costs one huge page, and one that has something that share and the rest of a huge page. A lane that grows by 100 MB
-/// a second leaves the thread milliseconds for what takes it a few tenths of one.
+/// a second leaves the thread milliseconds for what takes it a few tenths of one; one that grows by all that a turn may bring in each
+/// of its turns may find small pages while it has little.
 const AHEAD_MIN: usize = 256 << 10;
 const AHEAD_MAX: usize = 64 << 20;
 const AHEAD_SHARE: usize = 64;

@@ -220,6 +220,7 @@ fn start(
     place: files::Place,
     source: Option<Source>,
 ) -> Result<Server, String> {
+    heap::make_room(plan.cpus.len());
     let lanes_count = u16::try_from(plan.cpus.len()).expect("lanes are few");
     let has_nodes = numa::has_several();
     let chance = || machine::secret().map_err(|error| format!("the kernel gives no random bytes: {error}"));

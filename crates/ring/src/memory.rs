@@ -50,7 +50,7 @@ impl<P> Memory<P> {
         let bytes = unsafe { alloc_zeroed(layout) };
         let Some(bytes) = NonNull::new(bytes) else { handle_alloc_error(layout) };
         // An allocator that knows these pages to be new leaves the zeroing, and so the first touch, to whoever needs them.
-        for at in (0..size).step_by(PAGE_SIZE) {
+        for at in (0..size).step_by(PAGE_SIZE).chain([size - 1]) {
             // SAFETY: inside of what was just allocated, where nobody else looks yet.
             unsafe { bytes.add(at).write_volatile(0) };
         }

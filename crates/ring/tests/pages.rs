@@ -1,5 +1,5 @@
 //! The thread that makes a ring touches its pages: where it runs, there they lie.
-#![cfg(all(not(loom), target_os = "linux"))]
+#![cfg(all(not(loom), not(miri), target_os = "linux"))]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
