@@ -5,7 +5,7 @@ Each server is pinned to one core and the load to another; servers that are not 
 redis-benchmark, at which servers wait and sleep, or `bench run`, which costs half as much, so that they do not.
 What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
 is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
-machine hits all alike. The floor answers each request with a constant of the same number of bytes (crates/load).
+machine hits all alike; servers are started anew after every three. The floor answers each request with a constant of the same number of bytes (crates/load).
 
 Behind them come the cells of the other protocols that have a promise, as memcached.py and records.py measure them: by `bench
 run`, beside memcached and beside the floor.
@@ -33,6 +33,9 @@ CONNECTIONS_COUNT = 50
 VALUE_SIZE = 100
 KEYS_COUNT = 10_000
 MGET_COUNT = 10
+# Where its pages happen to lie makes a server some 10 % faster or slower as long as it runs, so none is judged by one start. Those with
+# more keys than fit the processor's caches are started once.
+ROUNDS_PER_START = 3
 
 
 class Cell:
@@ -87,11 +90,13 @@ def main():
     facts = machine.describe()
     rounds, missing = [], []
     if cells:
-        with contextlib.ExitStack() as stack:
-            groups, missing = start(stack, cells, options)
-            for server in {id(s): s for group in groups.values() for s in group.values()}.values():
-                server.pause()
-            rounds = measure(cells, groups, options)
+        per_start = ROUNDS_PER_START if options.keys <= KEYS_COUNT else options.rounds
+        for first in range(0, options.rounds, per_start):
+            with contextlib.ExitStack() as stack:
+                groups, missing = start(stack, cells, options)
+                for server in {id(s): s for group in groups.values() for s in group.values()}.values():
+                    server.pause()
+                rounds += measure(cells, groups, range(first, min(first + per_start, options.rounds)), options)
     report = {"machine": facts, "keys": options.keys, "load": options.load, "rounds": rounds, "missing": missing}
     over = show(report, cells) if cells else []
     try:
@@ -157,9 +162,9 @@ def counters(count):
     yield b"".join(request("SET", b"counter:%012d" % n, "0") for n in range(count)), count
 
 
-def measure(cells, groups, options):
+def measure(cells, groups, numbers, options):
     rounds = []
-    for number in range(options.rounds):
+    for number in numbers:
         for cell in cells:
             names = list(groups[cell.name])
             # Each server comes first, in the middle and last equally often.
