@@ -5,7 +5,8 @@ Each server is pinned to one core and the load to another; servers that are not 
 redis-benchmark, at which servers wait and sleep, or `bench run`, which costs half as much, so that they do not.
 What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
 is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
-machine hits all alike; servers are started anew after every three. The floor answers each request with a constant of the same number of bytes (crates/load).
+machine hits all alike; servers are started anew after every three. The floor answers each request with a constant of the
+same number of bytes (crates/load).
 
 Behind them come the cells of the other protocols that have a promise, as memcached.py and records.py measure them: by `bench
 run`, beside memcached and beside the floor.
