@@ -33,7 +33,7 @@ impl Shard {
                 None => {
                     let mut builder = RopeBuilder::new();
                     builder.push(bytes);
-                    return self.put_rope(key, builder.finish(), mark, expiry);
+                    return self.set_rope(key, builder.finish(), mark, expiry);
                 }
             },
             NewValue::Int(number) => number,
@@ -56,22 +56,12 @@ impl Shard {
             self.graveyard.push(rope);
             return self.set(key, NewValue::Bytes(&bytes), mark, expiry);
         }
-        let done = self.put_rope(key, rope.clone(), mark, expiry);
+        let done = self.put(key, Encoding::Rope, &[0; 4], Some(rope.clone()), mark, expiry);
         if done.is_err() {
             // Refused, but not dropped in one go.
             self.graveyard.push(rope);
         }
         done
-    }
-
-    fn put_rope(
-        &mut self,
-        key: &Key<'_>,
-        rope: Rope,
-        mark: Option<Mark>,
-        expiry: Expiry,
-    ) -> Result<Outcome, Full> {
-        self.put(key, Encoding::Rope, &[0; 4], Some(rope), mark, expiry)
     }
 
     /// Makes the key hold `value`, or the rope instead.
