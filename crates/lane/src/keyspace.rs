@@ -202,7 +202,7 @@ impl Keyspace {
     pub(crate) fn key<'k>(&self, call: &Call<'k>, index: usize) -> Key<'k> {
         let bytes = call.args.flat(index);
         match call.route {
-            Some(Route { slot, hash }) => Key { db: call.db, partition: slot.number(), hash, bytes },
+            Some(Route { slot, hash }) => Key::with_hash(call.db, slot.number(), hash, bytes),
             None => self.shard.key(call.db, self.slot(call.db, bytes).number(), bytes),
         }
     }
@@ -218,6 +218,13 @@ impl Keyspace {
     pub(crate) fn read(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         let draw = self.draw();
         self.shard.read(key, self.now.unix_ms, draw)
+    }
+
+    /// As [`Keyspace::read`], for a command that may change what it finds: an effect that carries the key need not look it up again.
+    #[inline]
+    pub(crate) fn read_to_change(&mut self, key: &mut Key<'_>) -> Option<Entry<'_>> {
+        let draw = self.draw();
+        self.shard.read_to_change(key, self.now.unix_ms, draw)
     }
 
     /// As [`Keyspace::read`], for a command whose purpose is to look: it counts as a hit or a miss.
@@ -383,7 +390,7 @@ impl Keyspace {
             return i64::MAX;
         }
         let end_of = |(name, bytes, since_ms): (WatchName, &[u8], i64)| {
-            let key = Key { db: name.db, partition: name.partition, hash: name.hash, bytes };
+            let key = Key::with_hash(name.db, name.partition, name.hash, bytes);
             let end_ms = self.shard.get(&key, i64::MIN).and_then(|entry| entry.expires_at());
             end_ms.filter(|end_ms| since_ms < *end_ms)
         };

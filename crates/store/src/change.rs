@@ -36,10 +36,31 @@ impl Shard {
                     return self.set_rope(key, builder.finish(), mark, expiry);
                 }
             },
-            NewValue::Int(number) => number,
+            NewValue::Int(number) => {
+                if mark.is_none()
+                    && expiry == Expiry::Keep
+                    && let Some(done) = self.renumber(key, number)
+                {
+                    return Ok(done);
+                }
+                number
+            }
             NewValue::Rope(rope) => return self.set_rope(key, rope, mark, expiry),
         };
         self.put(key, Encoding::Int, &number.to_le_bytes(), None, mark, expiry)
+    }
+
+    /// Makes a number that is there another one, where it stands; `None`, with nothing changed, if the key holds no number.
+    #[inline(never)]
+    fn renumber(&mut self, key: &Key<'_>, number: i64) -> Option<Outcome> {
+        let (_, old) = self.find(key)?;
+        if old.is_document() || old.encoding() != Encoding::Int {
+            return None;
+        }
+        let stamp = self.first_use(Some(old.word)) | self.age;
+        old.set_stamp(&mut self.arena, stamp);
+        *self.arena.array_mut(old.handle, old.value().start) = number.to_le_bytes();
+        Some(Outcome { existed: true, elements: 1, bytes: narrow(old.size()), len: 0 })
     }
 
     /// As `set`, of a long string or of one that has become short.

@@ -2,6 +2,7 @@
 
 use crate::entry::Mark;
 use crate::rope::Rope;
+use crate::table::Slot;
 
 /// A key with all that is known about where it belongs, made by `Shard::key`.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,23 @@ pub struct Key<'k> {
     pub hash: u64,
     /// The key.
     pub bytes: &'k [u8],
+    /// Where its entry was when it was looked up to be changed (`Shard::read_to_change`).
+    pub(crate) found: Option<Found>,
+}
+
+impl<'k> Key<'k> {
+    /// A key whose hash is known: the one that `Shard::key` gives.
+    #[inline]
+    pub fn with_hash(db: u16, partition: u16, hash: u64, bytes: &'k [u8]) -> Key<'k> {
+        Key { db, partition, hash, bytes, found: None }
+    }
+}
+
+/// The slot that owns a key's entry, as long as the shard is in this state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) slot: Slot,
+    pub(crate) state: u64,
 }
 
 /// A value on its way into the shard.

@@ -277,6 +277,13 @@ impl Head {
         arena.set_u32(self.handle, 0, self.word & !AGE | age);
     }
 
+    /// Gives an entry that changes where it stands another memory of its use, and age; it counts as made anew.
+    #[inline]
+    pub(crate) fn set_stamp(&self, arena: &mut Arena, stamp: u32) {
+        let kept = self.word & !(RECENCY | AGE | ALTERED);
+        arena.set_u32(self.handle, 0, kept | stamp & (RECENCY | AGE));
+    }
+
     pub(crate) fn is_altered(&self) -> bool {
         self.word & ALTERED != 0
     }

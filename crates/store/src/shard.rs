@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, SPAN_SIZE};
 use crate::database::{Database, Labelled};
-use crate::effect::{Change, Effect, Expiry, Full, Key, Outcome, What};
+use crate::effect::{Change, Effect, Expiry, Found, Full, Key, Outcome, What};
 use crate::entry::{Entry, Head};
 use crate::hash::Hasher;
 use crate::pile::Pile;
@@ -155,6 +155,8 @@ pub struct Shard {
     /// When housekeeping was done last, and whether something has changed since or was left to do.
     pub(crate) tended_ms: i64,
     pub(crate) is_stirred: bool,
+    /// Another one after whatever may have moved slots: where keys were found before means nothing any more.
+    pub(crate) state: u64,
     /// Effects that were asked for, and how many of them there were at the last housekeeping.
     pub(crate) effect_count: u64,
     pub(crate) effect_count_tended: u64,
@@ -194,6 +196,7 @@ impl Shard {
             clock_ms: 0,
             tended_ms: 0,
             is_stirred: true,
+            state: 0,
             effect_count: 0,
             effect_count_tended: 0,
             changes_beyond: 0,
@@ -206,7 +209,7 @@ impl Shard {
     /// A key of database `db`, in the partition that the namespace's function gives for it.
     #[inline]
     pub fn key<'k>(&self, db: u16, partition: u16, bytes: &'k [u8]) -> Key<'k> {
-        Key { db, partition, hash: self.hasher.hash(bytes), bytes }
+        Key::with_hash(db, partition, self.hasher.hash(bytes), bytes)
     }
 
     /// The key's entry; one whose time has come at `now_ms` (unix) counts as absent.
@@ -224,6 +227,23 @@ impl Shard {
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
         let (_, handle) = self.locate(key)?;
+        let head = self.use_at(handle, now_ms, draw)?;
+        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
+    }
+
+    /// As `read`, for a command that goes on to change what it finds: the key remembers where that is, and an effect that carries it
+    /// looks it up again only if the shard has changed meanwhile.
+    #[inline]
+    pub fn read_to_change(&mut self, key: &mut Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
+        let (slot, handle) = self.locate(key)?;
+        let head = self.use_at(handle, now_ms, draw)?;
+        key.found = Some(Found { slot, state: self.state });
+        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
+    }
+
+    /// Notes a use of an entry, unless its time has come.
+    #[inline(always)]
+    fn use_at(&mut self, handle: u32, now_ms: i64, draw: u64) -> Option<Head> {
         let head = Head::read(&self.arena, handle);
         if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
             return None;
@@ -233,7 +253,7 @@ impl Shard {
         if recency != head.word & crate::entry::RECENCY {
             self.arena.array_mut::<3>(head.handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
         }
-        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
+        Some(head)
     }
 
     /// Writes what the key's entry remembers of its use, if it is there.
@@ -271,6 +291,13 @@ impl Shard {
     /// Within its callers, who know which effect it is: as a function it would read back from memory what they have just written.
     #[inline(always)]
     pub(crate) fn commit_because(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
+        let done = self.carry_out(effect, removal);
+        self.state = self.state.wrapping_add(1);
+        done
+    }
+
+    #[inline(always)]
+    fn carry_out(&mut self, effect: Effect<'_>, removal: What) -> Result<Outcome, Full> {
         if self.walk.is_some()
             && let Some(key) = effect.key()
         {
@@ -533,6 +560,11 @@ impl Shard {
 
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
+        if let Some(Found { slot, state }) = key.found
+            && state == self.state
+        {
+            return Some((slot, Head::read(&self.arena, slot.entry(&self.arena))));
+        }
         let (slot, handle) = self.locate(key)?;
         // Read again, which costs less than to bring it out of the loop in which keys are compared.
         Some((slot, Head::read(&self.arena, handle)))

@@ -202,7 +202,7 @@ impl Shard {
         budget: &mut Budget,
         each: &mut dyn FnMut(u16, &Entry<'_>),
     ) {
-        for index in 0..table::entries(&self.arena, bucket).count() {
+        for index in (0..).take(table::entries(&self.arena, bucket).count()) {
             let entry = self.entry(Slot { bucket, index }.entry(&self.arena));
             let head = entry.head;
             let mut shown = 0;

@@ -17,6 +17,7 @@
 //! Splitting asks for the entries' hashes again: 12 keys hashed for about 7 new ones, no byte spent on keeping them.
 
 use crate::arena::{Arena, NODE_SIZE, NoRoom};
+use crate::width::narrow;
 
 /// Entries of a bucket.
 pub(crate) const BUCKET_COUNT: usize = 12;
@@ -40,16 +41,16 @@ const MARK: usize = 14;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) bucket: u32,
-    pub(crate) index: usize,
+    pub(crate) index: u32,
 }
 
 impl Slot {
     pub(crate) fn entry(self, arena: &Arena) -> u32 {
-        arena.u32(self.bucket, 16 + 4 * self.index)
+        arena.u32(self.bucket, 16 + 4 * self.index as usize)
     }
 
     pub(crate) fn set_entry(self, arena: &mut Arena, entry: u32) {
-        arena.set_u32(self.bucket, 16 + 4 * self.index, entry);
+        arena.set_u32(self.bucket, 16 + 4 * self.index as usize, entry);
     }
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn find<T>(
                 break;
             }
             if let Some(found) = is_it(handle(node, index)) {
-                return Some((Slot { bucket: link, index }, found));
+                return Some((Slot { bucket: link, index: narrow(index) }, found));
             }
             candidates &= candidates - 1;
         }
@@ -256,8 +257,9 @@ fn split(
 pub(crate) fn remove(arena: &mut Arena, root: &mut u32, hash: u64, slot: Slot) -> usize {
     let node: &mut [u8; NODE_SIZE] = arena.array_mut(slot.bucket, 0);
     let last = usize::from(node[COUNT]) - 1;
-    node[slot.index] = node[last];
-    node.copy_within(16 + 4 * last..20 + 4 * last, 16 + 4 * slot.index);
+    let index = slot.index as usize;
+    node[index] = node[last];
+    node.copy_within(16 + 4 * last..20 + 4 * last, 16 + 4 * index);
     node[COUNT] -= 1;
     if node[COUNT] <= MERGE_COUNT_MAX { shrink(arena, root, hash) } else { 0 }
 }

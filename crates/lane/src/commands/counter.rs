@@ -26,12 +26,12 @@ pub(crate) fn add(
     sink: &mut Sink<'_>,
     step: Result<i64, &'static str>,
 ) {
-    let key = space.key(call, 1);
+    let mut key = space.key(call, 1);
     let step = match step {
         Ok(step) => step,
         Err(text) => return reply::error(sink, text),
     };
-    let old = match space.read(&key).map(|entry| number(entry.value())) {
+    let old = match space.read_to_change(&mut key).map(|entry| number(entry.value())) {
         None => {
             space.lapse(&key);
             0
@@ -58,10 +58,10 @@ fn number(value: Value<'_>) -> Option<i64> {
 
 /// INCRBYFLOAT. The work of the sum is bounded by `extended::TEXT_SIZE_MAX`: a longer text is no number.
 pub(crate) fn add_float(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
-    let key = space.key(call, 1);
+    let mut key = space.key(call, 1);
     space.lapse(&key);
     let step = call.args.flat(2);
-    let sum = match space.read(&key).map(|entry| entry.value()) {
+    let sum = match space.read_to_change(&mut key).map(|entry| entry.value()) {
         None => extended::add(b"0", step),
         Some(Value::Int(number)) => extended::add(format_i64(number).as_bytes(), step),
         Some(Value::Bytes(bytes)) => extended::add(bytes, step),

@@ -69,8 +69,8 @@ pub(crate) fn expire(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
     let Some(deadline) = unit.instant(number, space.birth_ms()) else {
         return reply::error(sink, &invalid(call.command.name));
     };
-    let key = space.key(call, 1);
-    let Some(entry) = space.read(&key) else { return reply::integer(sink, 0) };
+    let mut key = space.key(call, 1);
+    let Some(entry) = space.read_to_change(&mut key) else { return reply::integer(sink, 0) };
     if !condition.admits(entry.expires_at(), deadline) {
         return reply::integer(sink, 0);
     }

@@ -35,7 +35,7 @@ pub(crate) fn mget(
     if start == 1 {
         reply::array(sink, call.args.len() - 1);
     }
-    let nothing = Key { db: call.db, partition: 0, hash: 0, bytes: &[] };
+    let nothing = Key::with_hash(call.db, 0, 0, &[]);
     let mut index = start;
     while index < stop {
         // Their cache misses overlap.

@@ -105,15 +105,6 @@ fn delete(world: &mut World, db: u16, bytes: &[u8]) {
     world.model[usize::from(db)].remove(bytes);
 }
 
-/// The model learns what went without a command.
-fn forget_gone(world: &mut World) {
-    let gone: Vec<_> = world.shard.gone().collect();
-    for (db, key) in gone {
-        assert!(db < BESIDE, "only Redis' databases are followed");
-        world.model[usize::from(db)].remove(&key[..]);
-    }
-}
-
 /// A step of a random program: one effect, or what many of them or little memory bring about.
 fn step(world: &mut World) {
     let db = world.random.below(u64::from(BESIDE)) as u16;
@@ -138,7 +129,7 @@ fn step(world: &mut World) {
         }
         _ => world.step(),
     }
-    forget_gone(world);
+    world.forget_gone();
 }
 
 /// Random programs during snapshots, one after the other, some of which are abandoned half way.

@@ -91,8 +91,8 @@ impl World {
             0 => 250 + self.random.below(12),
             1 => 32_000 + self.random.below(2_000),
             2 => 65_536 + self.random.below(140_000),
-            3 => return (self.random.next() as i64).to_string().into_bytes(),
-            4 => 600 + self.random.below(9_000),
+            3..9 => return (self.random.next() as i64).to_string().into_bytes(),
+            9 => 600 + self.random.below(9_000),
             _ => self.random.below(90),
         };
         let fill = self.random.next() as u8;
@@ -125,7 +125,15 @@ impl World {
     pub(crate) fn step(&mut self) {
         let db = self.random.below(u64::from(DATABASES)) as u16;
         let bytes = self.key_bytes();
-        let key = self.shard.key(db, partition_of(db, &bytes), &bytes);
+        let mut key = self.shard.key(db, partition_of(db, &bytes), &bytes);
+        if self.random.below(2) == 0 {
+            self.shard.read_to_change(&mut key, self.now_ms, 0);
+            // What was found may be anywhere by now.
+            if self.random.below(3) == 0 {
+                self.step();
+                self.forget_gone();
+            }
+        }
         self.lapse(&key);
         let model = usize::from(db);
         let known = self.model[model].contains_key(&bytes);
@@ -248,6 +256,15 @@ impl World {
         assert!(due || !lapsed, "only what is due lapses");
         let told = self.shard.gone().all(|(_, gone)| lapsed && *gone == *key.bytes);
         assert!(told, "who follows is told of the key and no other");
+    }
+
+    /// The model learns what went without a command.
+    pub(crate) fn forget_gone(&mut self) {
+        let gone: Vec<_> = self.shard.gone().collect();
+        for (db, key) in gone {
+            assert!(db < BESIDE, "only Redis' databases are followed");
+            self.model[usize::from(db)].remove(&key[..]);
+        }
     }
 
     pub(crate) fn compare(&mut self) {
