@@ -1,5 +1,5 @@
-//! A script: it runs on the lane that owns its keys, or its client's, a slice at a time, and what it calls is planned and run as a command
-//! of a MULTI is, under the locks of the keys that it has declared. Where nobody holds those it begins without.
+//! A script: it runs on the lane that owns its keys, or its client's, a slice at a time, and what it calls (`call`) is planned and run as a
+//! command of a MULTI is, under the locks of the keys that it has declared. Where nobody holds those it begins without.
 //!
 //! ```text
 //! resume ──▶ a call ──▶ its keys are of this lane   run at once, in slices if it is long
@@ -11,34 +11,29 @@
 //! that it holds everything from the beginning the next time.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use script::{Answer, Part, Returned, Run, Step};
 use store::Budget;
 use wire::client::Reply;
-use wire::command::{Command, Flag, Id, Refusal, Scope};
+use wire::command::Id;
 use wire::reply::{self, Proto};
 
-use super::{After, Phase, Plan, Planned, Surroundings, Transaction};
+use super::{After, Phase, Surroundings, Transaction};
 use crate::client::Port;
-use crate::commands::{self, Progress};
-use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
-use crate::keyspace::{Call, Keyspace, OOM};
-use crate::locks::{LockName, Mode};
-use crate::monitor::put_words;
+use crate::keyspace::Keyspace;
 use crate::oversight::MASTERDOWN;
 use crate::part::Outcome;
-use crate::pubsub::publishes;
-use crate::replies::{Content, Sink};
+use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::room::Made;
 use crate::scripts::{NO_FUNCTION, bytes_of, is_read_only, keys_of};
-use crate::tally::ErrorCode;
+
+mod call;
+
+use call::Called;
+pub(super) use call::Stray;
 
 /// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
 const FUEL_PER_ELEMENT: u32 = 4;
-/// Bytes of MONITOR's lines that one script has at most.
-const LINES_SIZE_MAX: usize = 64 * 1024;
 
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
@@ -152,39 +147,7 @@ impl Returning {
     }
 }
 
-/// What a script calls, the last one of the transaction's commands meanwhile; and what the transaction was about when it called.
-struct Called {
-    reply: Content,
-    proto: Proto,
-    db_after: u16,
-    position: usize,
-    stage: Stage,
-}
-
-enum Stage {
-    Planning,
-    /// It runs on this lane, and has come so far.
-    Here(Progress),
-    /// It is over, and what it has read is being remembered: so many keys are.
-    Remembering(u64),
-    /// Lanes run it, or the control thread.
-    Away,
-}
-
-/// What stands against a call.
-pub(super) enum Stray {
-    /// A key that the script has not declared, or all of them.
-    Undeclared(Vec<u8>),
-    /// On a lane's own port, a key of another lane.
-    Elsewhere,
-}
-
 impl Transaction {
-    /// Whether the command at hand is a call of a script.
-    pub(super) fn is_calling(&self) -> bool {
-        self.script.as_ref().is_some_and(|script| script.call.is_some())
-    }
-
     /// Another slice of the script at hand. It sees one time from its first call to its last, as parts do.
     pub(super) fn run_script(
         &mut self,
@@ -419,308 +382,6 @@ impl Transaction {
         });
         Some(RunningFunction { name, words: words.collect(), began_ns: script.began_ns })
     }
-
-    // ---- what it calls
-
-    /// The script calls a command: refused at once, or the last of the transaction's commands from now on.
-    fn call(&mut self, words: Vec<Vec<u8>>, proto: Proto, space: &mut Keyspace, around: &Surroundings<'_>) {
-        let script = self.script.as_mut().expect("a script calls");
-        let request = Request::of_words(&words);
-        let args = Args::Owned(&request);
-        let resolved = match resolve_call(&request, script.run.is_read_only()) {
-            Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
-                Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
-            }
-            Ok(command) if space.is_stale && !command.flags.has(Flag::Stale) => {
-                Err(("ERR Can not execute the command on a stale replica", Some(command)))
-            }
-            Ok(command)
-                if command.writes()
-                    && let Some(why) = space.writes_refused =>
-            {
-                Err((why, Some(command)))
-            }
-            resolved => resolved,
-        };
-        let command = match resolved {
-            Ok(command) => command,
-            Err((text, command)) => {
-                space.tally.rejected(command.map(|command| command.id), vec![ErrorCode::of(text.as_bytes())]);
-                script.answer = Some(Answer::error(text));
-                return;
-            }
-        };
-        if around.is_monitored && !command.flags.has(Flag::Admin) && self.script_lines.len() < LINES_SIZE_MAX
-        {
-            let (seconds, ms) = (space.now.unix_ms.div_euclid(1000), space.now.unix_ms.rem_euclid(1000));
-            let mut line = String::new();
-            write!(line, "+{seconds}.{ms:03}000 [{} lua]", script.db).expect("memory can be written");
-            self.script_lines.extend_from_slice(line.as_bytes());
-            put_words(&mut self.script_lines, command, args);
-            self.script_lines.extend_from_slice(b"\r\n");
-        }
-        let index = self.commands.len();
-        self.commands.push(Planned::new(command, request, script.db));
-        script.call = Some(Called {
-            reply: std::mem::take(&mut self.reply),
-            proto: std::mem::replace(&mut self.proto, proto),
-            db_after: std::mem::replace(&mut self.db_after, script.db),
-            position: self.position,
-            stage: Stage::Planning,
-        });
-        self.at = (index, 0);
-        self.lanes.iter_mut().for_each(|part| part.growth = None);
-    }
-
-    /// Another slice of what is called; none when it is answered.
-    fn go_on_with_call(
-        &mut self,
-        space: &mut Keyspace,
-        around: &Surroundings<'_>,
-        budget: &mut Budget,
-    ) -> Option<After> {
-        let index = self.commands.len() - 1;
-        let called = self.script.as_mut().and_then(|script| script.call.as_mut()).expect("it calls");
-        match &mut called.stage {
-            Stage::Planning => {
-                while self.at.0 == index {
-                    if budget.is_spent() {
-                        return Some(After::Again);
-                    }
-                    if self.at.1 == 0 {
-                        match self.vet(around, budget) {
-                            None => return Some(After::Again),
-                            Some(Err(denied)) => {
-                                self.refuse_call(denied.text_in_script(), space);
-                                return None;
-                            }
-                            Some(Ok(())) => {}
-                        }
-                        self.look_at_scope(index);
-                        if self.stray.is_none() {
-                            self.plan_command(space, around);
-                        }
-                    }
-                    if self.stray.is_none() {
-                        self.plan_keys(space, around, budget);
-                    }
-                    if let Some(stray) = self.stray.take() {
-                        return self.went_astray(stray, space);
-                    }
-                }
-                let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
-                self.commands[index].settle(&order, space);
-                self.start_call(index, space, around)
-            }
-            Stage::Here(progress) => {
-                let planned = &self.commands[index];
-                let args = Args::Owned(&planned.request);
-                let (command, db, proto) = (planned.command, planned.db, self.proto);
-                let call = Call { command, args, db, proto, route: None, port: self.port };
-                let mut sink = Sink::Part(&mut self.reply);
-                match commands::run(space, &call, progress, &mut sink, budget) {
-                    commands::Step::More => Some(After::Again),
-                    commands::Step::Done if self.by.is_some() => {
-                        called.stage = Stage::Remembering(0);
-                        self.go_on_with_call(space, around, budget)
-                    }
-                    commands::Step::Done => {
-                        budget.spend(0, self.reply.size());
-                        self.count_command(index, space);
-                        self.end_call(space);
-                        None
-                    }
-                }
-            }
-            Stage::Remembering(at) => {
-                let planned = &self.commands[index];
-                let of = (planned.command, Args::Owned(&planned.request), planned.db);
-                if !space.remember_keys(self.by, of, at, budget) {
-                    return Some(After::Again);
-                }
-                budget.spend(0, self.reply.size());
-                self.count_command(index, space);
-                self.end_call(space);
-                None
-            }
-            Stage::Away => unreachable!("who is away is waited for"),
-        }
-    }
-
-    /// A command over all keys, or over those of a partition, needs all of them declared.
-    fn look_at_scope(&mut self, index: usize) {
-        let command = self.commands[index].command;
-        if matches!(command.scope, Scope::AllLanes(_) | Scope::Partition) && !self.holds_all {
-            self.stray = Some(Stray::Undeclared(b"*".to_vec()));
-        }
-    }
-
-    /// Whether a script may use a key like that.
-    pub(super) fn may_use(&self, name: LockName, mode: Mode) -> bool {
-        let is_declared = |&is_exclusive: &bool| is_exclusive || mode == Mode::Shared;
-        self.holds_all || self.declared.get(&name).is_some_and(is_declared)
-    }
-
-    /// All keys of a call are where they may be.
-    fn start_call(&mut self, index: usize, space: &mut Keyspace, around: &Surroundings<'_>) -> Option<After> {
-        let planned = &self.commands[index];
-        let command = planned.command;
-        self.stage += 1;
-        space.feed_moves_to((self.stage, 0));
-        let script = self.script.as_mut().expect("it calls");
-        script.has_written |= command.writes();
-        script.has_published |= publishes(command);
-        let called = script.call.as_mut().expect("it calls");
-        match planned.plan {
-            Plan::Here => {
-                self.at = (index, 0);
-                self.combine_command(space, around, &mut crate::SLICE.clone());
-                self.count_command(index, space);
-                self.end_call(space);
-                None
-            }
-            // Keys that are not locked may go when room is made.
-            Plan::Whole(_) if self.is_unlocked && space.may_make_room(command, planned.db) => {
-                Some(After::Again)
-            }
-            Plan::Whole(lane) if lane == around.lane => {
-                let args = Args::Owned(&planned.request);
-                let made = match script.allows_oom {
-                    true => Made::Enough,
-                    false => {
-                        space.feed_gone();
-                        let made = space.room_for(command, &args, planned.db, around.locks);
-                        space.feed_evicted();
-                        made
-                    }
-                };
-                match made {
-                    Made::Enough => called.stage = Stage::Here(Progress::default()),
-                    Made::More | Made::Held | Made::Short(_) => return Some(self.send_call(index)),
-                    Made::Nothing => {
-                        reply::error(&mut self.reply, OOM);
-                        self.count_command(index, space);
-                        self.end_call(space);
-                    }
-                }
-                None
-            }
-            _ => Some(self.send_call(index)),
-        }
-    }
-
-    fn send_call(&mut self, index: usize) -> After {
-        if self.is_unlocked {
-            return After::Again;
-        }
-        let script = self.script.as_mut().expect("it calls");
-        script.call.as_mut().expect("it calls").stage = Stage::Away;
-        if script.allows_oom {
-            self.lanes.iter_mut().for_each(|part| part.growth = None);
-        }
-        self.position = index;
-        self.begin_stage()
-    }
-
-    /// The lanes' answers to a call have become its reply.
-    pub(super) fn hear_call(&mut self, space: &mut Keyspace) -> After {
-        self.end_call(space);
-        self.phase = Phase::Scripting;
-        After::Again
-    }
-
-    /// The reply of a call is whole: the script hears it next.
-    fn end_call(&mut self, space: &mut Keyspace) {
-        let proto = self.proto;
-        let content = self.drop_call(space);
-        let script = self.script.as_mut().expect("it has called");
-        if content.size() > space.scripts.memory_size_max() {
-            space.discard_content(content);
-            script.answer = Some(Answer::error("ERR the reply is larger than script-memory-limit"));
-        } else {
-            script.unread = content;
-            script.answer = Some(Answer::new(proto));
-        }
-    }
-
-    /// The transaction is about the script again. Gives the reply of what it called.
-    fn drop_call(&mut self, space: &mut Keyspace) -> Content {
-        let script = self.script.as_mut().expect("it has called");
-        let called = script.call.take().expect("it has called");
-        script.db = std::mem::replace(&mut self.db_after, called.db_after);
-        self.proto = called.proto;
-        self.position = called.position;
-        self.stage_end = self.position + 1;
-        if let Some(mut planned) = self.commands.pop() {
-            space.discard(std::mem::take(&mut planned.request));
-            planned.forget_shares(space);
-        }
-        std::mem::replace(&mut self.reply, called.reply)
-    }
-
-    /// A call is refused, before it began.
-    fn refuse_call(&mut self, text: &'static str, space: &mut Keyspace) {
-        let command = self.commands[self.commands.len() - 1].command;
-        self.drop_call(space);
-        space.tally.rejected(Some(command.id), vec![ErrorCode::of(text.as_bytes())]);
-        self.script.as_mut().expect("it has called").answer = Some(Answer::error(text));
-    }
-
-    /// A call is about keys that are not held for it.
-    fn went_astray(&mut self, stray: Stray, space: &mut Keyspace) -> Option<After> {
-        self.drop_call(space);
-        let script = self.script.as_mut().expect("it has called");
-        let Stray::Undeclared(key) = stray else {
-            let text = "ERR Script attempted to access a non local key in a cluster node";
-            script.answer = Some(Answer::error(text));
-            return None;
-        };
-        if let Some(named) = self.commands[self.position].named.as_deref() {
-            space.scripts.note_reach(named);
-        }
-        if script.has_written || script.has_published || self.position > 0 {
-            let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
-            text.extend_from_slice(reply::quoted(&key));
-            text.extend_from_slice(b"'. It holds all keys the next time it is called");
-            script.answer = Some(Answer::error(text));
-            return None;
-        }
-        self.drop_script(space);
-        self.holds_all = true;
-        let live: Vec<usize> = (0..self.lanes.len()).filter(|&index| self.lanes[index].is_live).collect();
-        if live.is_empty() {
-            self.plan_again();
-            return Some(After::Again);
-        }
-        self.phase = Phase::Withdrawing { awaited: live.len() };
-        Some(After::Withdraw(live))
-    }
-}
-
-/// Which command a script calls, or why it may not, in the words of `scriptCall` of Redis.
-fn resolve_call(
-    request: &Request,
-    is_read_only: bool,
-) -> Result<&'static Command, (&'static str, Option<&'static Command>)> {
-    let args = Args::Owned(request);
-    let command = match resolve_name(args.flat(0), args) {
-        Ok(command) => command,
-        Err(Refusal::WrongArity(command)) => {
-            return Err(("ERR Wrong number of args calling Redis command from script", Some(command)));
-        }
-        Err(_) => return Err(("ERR Unknown Redis command called from script", None)),
-    };
-    // MIGRATE has no such flag in Redis, and here no lock waits for another server.
-    if command.flags.has(Flag::Noscript) || command.is_container() || command.id == Id::Migrate {
-        return Err(("ERR This Redis command is not allowed from script", Some(command)));
-    }
-    if is_read_only && (command.writes() || publishes(command)) {
-        return Err(("ERR Write commands are not allowed from read-only scripts.", Some(command)));
-    }
-    if has_long_key(request, command) {
-        return Err((KEY_TOO_LONG, Some(command)));
-    }
-    Ok(command)
 }
 
 /// So many of the arguments from one on as a slice has room for: one at least, if there is one.
