@@ -5,28 +5,28 @@ use std::ops::Range;
 use net::Output;
 use wire::aerospike::HEAD;
 use wire::command::{Command, Flag, Group, Id, Refusal, Scope, lookup};
-use wire::reply::{self, Proto, Put};
+use wire::reply::{self, Proto};
 use wire::resp::{ArgRanges, is_http};
 use wire::route::Slot;
 
-use crate::Now;
-use crate::acl::{Context, Denial, UserId};
-use crate::admin::Portrait;
+use crate::acl::UserId;
 use crate::client::{Client, Dialect, Hush, Port};
 use crate::cluster;
-use crate::connection::{self, Around, Wish};
 use crate::core::{Core, Pending, Ran};
 use crate::documents;
 use crate::keyspace::{Call, Route};
 use crate::multi::is_queued;
 use crate::part::{NAMES_PER_STEP, Origin};
-use crate::peers::{AnswerSize, AskHead, AskKind};
+use crate::peers::{AnswerSize, AskHead};
 use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Request};
 use crate::scripts;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, key_range};
+
+mod connection;
+mod script;
 
 /// Commands of one client whose replies have not left; the next one stays unread.
 pub(crate) const SLOTS_MAX: usize = 64;
@@ -486,172 +486,6 @@ impl Core {
         }
         self.transact(caller, transaction)
     }
-
-    /// EVAL, FCALL and their like.
-    fn dispatch_script(
-        &mut self,
-        caller: &mut Caller<'_>,
-        command: &'static Command,
-        input: &mut Input<'_>,
-    ) -> Flow {
-        if !caller.client.is_even() {
-            return halt(input);
-        }
-        if let Err(text) = scripts::keys_of(input.args()) {
-            return caller.refuse(self.space.scripts.wrong_keys(command, input.args(), text));
-        }
-        if input.has_long_key(command) {
-            return caller.refuse(KEY_TOO_LONG);
-        }
-        if let Some(text) = self.stray(caller.client, command, &input.args()) {
-            return caller.refuse(&text);
-        }
-        if let Some(lane) = self.lane_of_script(caller.client, input.args()) {
-            return self.send_script(caller, lane, command, input);
-        }
-        let origin = caller.open();
-        let transaction = script_of(caller, origin, command, input);
-        self.transact(caller, transaction)
-    }
-
-    /// The other lane that owns all keys of a script, if there is one. Who monitors sees what a script calls behind the script, as its
-    /// client's lane has it.
-    fn lane_of_script(&self, client: &Client, args: Args<'_>) -> Option<u16> {
-        if self.lane_count == 1 || client.port == Port::Lane || self.monitoring.is_on {
-            return None;
-        }
-        // Planning looks at what is behind these.
-        let keys = scripts::keys_of(args).ok().filter(|keys| keys.len() <= NAMES_PER_STEP)?;
-        let mut owners = keys.map(|index| self.map.owner_of(args.flat(index)).0);
-        let owner = owners.next().filter(|&owner| owner != self.id)?;
-        owners.all(|other| other == owner).then_some(owner)
-    }
-
-    /// A script runs on the lane of its keys, where each of its calls is no further than that.
-    fn send_script(
-        &mut self,
-        caller: &mut Caller<'_>,
-        owner: u16,
-        command: &'static Command,
-        input: &mut Input<'_>,
-    ) -> Flow {
-        let peer = self.peer(owner);
-        let charge = peer.charge(answer_size(command.id));
-        if !peer.can_ask(0, 0, charge) {
-            return halt(input);
-        }
-        let (client, slot) = (caller.handle.to_bits(), caller.client.replies.open());
-        let origin = Origin::Ask { lane: self.id, client, slot, charge };
-        let mut transaction = script_of(caller, origin, command, input);
-        transaction.by = self.space.by;
-        let (id, kind) = (u16::from(command.id as u8), AskKind::Transaction);
-        let head = AskHead { client, slot, charge, db: 0, id, key_slot: 0, proto: 0, kind };
-        self.peer(owner).send(head, transaction);
-        self.stats.dialects[caller.client.dialect as usize].forwarded += 1;
-        Flow::Block
-    }
-
-    pub(crate) fn dispatch_connection(
-        &mut self,
-        caller: &mut Caller<'_>,
-        command: &'static Command,
-        input: &mut Input<'_>,
-    ) -> Flow {
-        match command.id {
-            Id::DocumentNode => return self.answer_node(caller, input.args()),
-            Id::PageGet => return self.answer_page(caller, input),
-            Id::ClientCaching | Id::ClientGetredir | Id::ClientTrackinginfo => {
-                return self.answer_tracking(caller, command, input.args());
-            }
-            _ => {}
-        }
-        let args = input.args();
-        let call = Call {
-            command,
-            args,
-            db: caller.client.db,
-            proto: caller.client.proto,
-            route: None,
-            port: caller.client.port,
-        };
-        // Connection commands change the client that their sink borrows from, so they write to the side first.
-        let mut bytes = std::mem::take(&mut self.scratch);
-        bytes.clear();
-        let mut content = Content::default();
-        let mut sink = Sink::Ask { bytes: &mut bytes, content: &mut content };
-        let around = Around {
-            settings: &self.settings,
-            map: &self.map,
-            lane: self.id,
-            now: Now { unix_ms: self.told_ms(), ..self.space.now },
-            local: caller.client.local,
-            tracking: self.tracking.shown(caller.handle.to_bits()),
-        };
-        let was_authenticated = caller.client.is_authenticated;
-        let wish = if command.id == Id::RecordInfo {
-            let node = records::Node {
-                around: &around,
-                shard: &self.space.shard,
-                sets: &self.space.sets,
-                stats: &self.stats,
-            };
-            records::info(&node, &call, &mut sink);
-            Wish::Nothing
-        } else {
-            connection::run(caller.client, &call, &around, &mut sink)
-        };
-        for code in content.take_errors() {
-            caller.client.replies.note_error(code);
-        }
-        caller.sink().put(&bytes);
-        self.scratch = bytes;
-        match wish {
-            Wish::Nothing => Flow::Next,
-            Wish::Stranger(at) => {
-                let from = Portrait {
-                    last: Some(command),
-                    ..Portrait::of(caller.client, self.id, (0, caller.output.len()))
-                };
-                self.tell_denial(Denial::of_login(Context::Toplevel, at, input.args(), from));
-                Flow::Next
-            }
-            Wish::Acknowledge(offset) => {
-                self.tell_ack(caller.handle, offset);
-                Flow::Next
-            }
-            Wish::Leave => Flow::Leave,
-            Wish::Reset => {
-                if was_authenticated && !caller.client.is_authenticated {
-                    self.note_stranger(caller.client, caller.handle);
-                }
-                if let Some(multi) = caller.client.multi.take() {
-                    self.forget_queue(*multi);
-                }
-                self.forget_watch(caller.client, caller.handle);
-                self.end_monitor(caller.client, caller.handle);
-                self.end_subscriptions(caller.client, caller.handle);
-                self.end_tracking(caller.client, caller.handle);
-                Flow::Next
-            }
-        }
-    }
-
-    /// Frees what a client that has gone leaves behind.
-    pub(crate) fn forget_client(&mut self, mut client: Client, handle: Handle<Client>) {
-        self.forget_watch(&mut client, handle);
-        self.end_monitor(&mut client, handle);
-        self.end_replica(&mut client, handle);
-        self.end_subscriptions(&mut client, handle);
-        self.end_tracking(&mut client, handle);
-        self.let_go(&mut client);
-        if let Some(multi) = client.multi.take() {
-            self.forget_queue(*multi);
-        }
-        if let Some(gather) = client.gather.take() {
-            self.space.discard(gather.abandon());
-        }
-        client.replies.into_contents().for_each(|content| self.space.discard_content(content));
-    }
 }
 
 /// A client's command as a transaction.
@@ -666,18 +500,6 @@ fn transaction_of(
     let mut transaction = Transaction::of_command(origin, client.proto, command, request, client.db);
     transaction.port = client.port;
     transaction.local = client.local;
-    transaction
-}
-
-/// The same of a script, which may call commands that concern the connection.
-fn script_of(
-    caller: &Caller<'_>,
-    origin: Origin,
-    command: &'static Command,
-    input: &mut Input<'_>,
-) -> Transaction {
-    let mut transaction = transaction_of(caller, origin, command, input);
-    transaction.stand_in = Some(Box::new(caller.client.stand_in()));
     transaction
 }
 
