@@ -63,8 +63,17 @@ impl Place {
     /// What is to be loaded at the start: the log, if there is one to go on with, else the snapshot.
     ///
     /// # Errors
-    /// A sentence: the log's manifest can't be read.
+    /// A sentence: there is no such directory, which a server that begins empty should not find out by its first snapshot, or the log's manifest
+    /// can't be read.
     pub(crate) fn source(&self, has_log: bool) -> Result<Option<Source>, String> {
+        let dir = self.dir.display();
+        match std::fs::metadata(&self.dir) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Err(format!("--dir {dir} is no directory: name one")),
+            Err(error) => {
+                return Err(format!("--dir {dir}: {error}; make that directory, or name another one"));
+            }
+        }
         if has_log && Manifest::read(self)?.is_some() {
             return Ok(Some(Source::Log));
         }

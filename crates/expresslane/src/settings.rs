@@ -497,6 +497,33 @@ mod tests {
         program().debug_assert();
     }
 
+    /// What the list of verbs says of one is what its own help begins with. A doc comment on the settings of a verb that is deferred would
+    /// stand in its place.
+    #[test]
+    fn the_help_of_a_verb_says_what_it_does() {
+        fn check(command: &clap::Command, listed: &str) {
+            let said = command.get_long_about().or(command.get_about()).map(ToString::to_string);
+            let said = said.unwrap_or_default();
+            assert!(
+                said.starts_with(listed) && !said.contains("ettings of"),
+                "{}: {said}",
+                command.get_name()
+            );
+        }
+        let mut program = program();
+        let mut verb_count = 0;
+        for verb in program.get_subcommands() {
+            check(verb, &verb.get_about().expect("it is listed").to_string());
+        }
+        program.build();
+        for verb in program.get_subcommands().flat_map(clap::Command::get_subcommands) {
+            let listed = verb.get_about().expect("it is listed").to_string();
+            check(verb, &listed);
+            verb_count += 1;
+        }
+        assert!(verb_count > 15, "{verb_count} verbs of bench and lanes");
+    }
+
     #[test]
     fn defaults_are_those_of_redis() {
         let settings = parse_with(&[], "").unwrap();

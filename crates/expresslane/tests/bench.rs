@@ -135,7 +135,7 @@ fn a_result_is_told_again() {
     std::fs::write(&result, &whole[..whole.len() / 2]).unwrap();
     assert!(done(&["report", &result]).contains("cut"));
     std::fs::write(&result, "hello\n").unwrap();
-    refused(&["report", &result], 1, "line 1 is no line of a result");
+    refused(&["report", &result], 1, "it is no result: its first line is none that --result writes");
     refused(&["report", &folder.path("nothing")], 1, "name a file that --result has written");
 }
 
@@ -326,6 +326,8 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     refused(&["run", "nowhere:0"], 2, "is no address");
     refused(&["run", &address, "--operations", "got"], 2, "'got' is no operation");
     refused(&["run", &address, "--rate", "0"], 2, "above zero");
+    refused(&["run", &address, "--duration", "0s"], 2, "a load takes some time");
+    refused(&["run", &address, "--preload", "--operations", "get,incr"], 2, "leave one of them out");
     refused(&["run", &address, "--cpus", "8000"], 2, "may not run on cpu 8000");
     refused(&["run", &address, "--result", "/no/such/folder"], 1, "name another file");
     for flag in ["--html", "--csv", "--runs-csv", "--hgrm"] {

@@ -66,6 +66,12 @@ fn what_is_wrong_ends_start_up_with_a_sentence() {
     );
     refusal(&run(&["--bind", "0.0.0.0", "--requirepass", ""]), Some(1), "there is no password");
     refusal(&run(&["--bind", "192.0.2.1", "--requirepass", "x"]), Some(1), "has no address 192.0.2.1");
+    let none = folder.path("none");
+    let make = format!("--dir {none}: No such file or directory (os error 2); make that directory");
+    refusal(&run(&["--dir", &none]), Some(1), &make);
+    refusal(&run(&["--dir", &none, "--appendonly", "yes"]), Some(1), &make);
+    assert!(!std::fs::exists(&none).unwrap(), "a directory that was not there is not made");
+    refusal(&run(&["--dir", &file]), Some(1), "lanes.toml is no directory: name one");
 }
 
 /// The variable is the flag's; a flag still wins.

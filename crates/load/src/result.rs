@@ -248,6 +248,9 @@ pub fn read_runs(mut file: impl BufRead, mut each: impl FnMut(&mut Run)) -> Resu
         let line = match serde_json::from_slice::<Line>(&text) {
             Ok(line) => line,
             Err(_) if text.last() != Some(&b'\n') => break,
+            Err(_) if number == 1 => {
+                return Err("it is no result: its first line is none that --result writes".to_owned());
+            }
             Err(error) => return Err(format!("line {number} is no line of a result: {error}")),
         };
         if (number == 1) != matches!(line, Line::Head(_)) {
@@ -372,7 +375,7 @@ mod tests {
         let head = written(&lines()[..1]);
         for (file, want) in [
             (b"".to_vec(), "empty"),
-            (b"hello\n".to_vec(), "line 1 "),
+            (b"hello\n".to_vec(), "it is no result"),
             (written(&[newer]), "of form 2"),
             (written(&lines()[1..]), "line 1 stands"),
             (written(&[&lines()[..1], &lines()[3..]].concat()), "line 2: run 0 has not begun"),

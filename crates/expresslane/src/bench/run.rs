@@ -168,6 +168,13 @@ pub(super) fn order(
         return Err(format!("--warm-up {seconds} leaves nothing of --duration {duration}"));
     }
     let workload = settings.workload.workload();
+    if settings.workload.preload
+        && workload.operations.0.iter().any(|(operation, _)| *operation == Operation::Incr)
+    {
+        return Err("--preload sets texts, which incr can't count: leave one of them out (of Redis' protocol a counter begins with its first \
+                    incr)"
+            .to_owned());
+    }
     let login = settings.target.login();
     let is_cluster = settings.target.cluster || login.dialect.has_map();
     load::protocol::check(login.dialect, is_cluster, *pipeline, &workload)?;

@@ -25,6 +25,15 @@ pub(crate) const PIPELINE_MAX: u32 = 10_000;
 /// Requests a second of one load at most.
 pub(crate) const RATE_MAX: f64 = 1e9;
 
+/// A time that is not none.
+fn some_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(Duration::ZERO) => Err("a load takes some time, such as 10s".to_owned()),
+        Ok(time) => Ok(time),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// What `bench` is asked to do.
 #[derive(Clone, Debug, Subcommand)]
 #[command(defer = true)]
@@ -38,7 +47,7 @@ pub(crate) enum BenchVerb {
     /// Compare two set-ups fairly, in pairs of runs
     #[command(long_about = COMPARE_LONG, after_long_help = COMPARE_EXAMPLE)]
     Compare(Box<CompareSettings>),
-    /// Load on behalf of a coordinator on another machine
+    /// Load servers on behalf of a coordinator on another machine
     #[command(long_about = AGENT_LONG, after_long_help = AGENT_EXAMPLES)]
     Agent(AgentSettings),
     /// Check this instrument against answers that are known
@@ -72,7 +81,7 @@ Made-up servers freeze, queue, lose, repeat, spoil, cut and babble: in memory, w
 
 Exit codes: 0 all came out as expected, 1 something did not: don't trust what this program measures here.";
 
-/// All settings of `expresslane bench self-test`.
+// All settings of `expresslane bench self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SelfTestSettings {
     /// Fewer and shorter: seconds instead of a minute
@@ -137,10 +146,12 @@ A file:
 Exit codes: 0 the claims hold, or without claims a verdict was reached; 1 it can't be run (one sentence says what to do); 2 a flag or \
 the file is wrong; 3 it can't be told; 4 a claim fails; 130 stopped by Ctrl-C.";
 
-const REPORT_LONG: &str = "Tell a saved result again.
+const REPORT_LONG: &str = "Tell a saved result again: as text, as a page for a browser, as tables.
 
 Everything is computed from the file alone, so a report can be made years later and says what the screen said. A file that was \
-cut, by Ctrl-C or a full disk, is told up to there, and marked so.";
+cut, by Ctrl-C or a full disk, is told up to there, and marked so.
+
+Exit codes: 0 told, 1 the file can't be read or what is wanted can't be written (one sentence says why), 2 a flag is wrong.";
 
 const RUN_LONG: &str = "Load one server and show how it answers.
 
@@ -287,7 +298,7 @@ pub(crate) struct PaceSettings {
     #[arg(long, help_heading = "Load", value_enum, default_value_t = Arrivals::Poisson, requires = "rate")]
     pub(crate) arrivals: Arrivals,
     /// How long requests are begun, the warm-up included
-    #[arg(short, long, help_heading = "Load", value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(short, long, help_heading = "Load", value_name = "TIME", default_value = "10s", value_parser = some_time)]
     pub(crate) duration: Duration,
     /// Ends after so many requests, if that is earlier
     #[arg(short = 'n', long, help_heading = "Load", value_name = "COUNT", value_parser = whole::<u64>(1, u64::MAX))]
@@ -354,7 +365,7 @@ pub(crate) struct Wanted {
     pub(crate) runs_csv: Option<PathBuf>,
 }
 
-/// All settings of `expresslane bench report`.
+// All settings of `expresslane bench report`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReportSettings {
     /// A file that --result has written; one that was cut is read up to there
@@ -417,7 +428,7 @@ pub(crate) const PAIRS: u32 = 10;
 /// See [`METRIC`].
 pub(crate) const FLOOR_PAIRS: u32 = 4;
 
-/// All settings of `expresslane bench compare`.
+// All settings of `expresslane bench compare`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(mut_args(beside_addresses))]
 pub(crate) struct CompareSettings {
@@ -463,7 +474,7 @@ fn beside_addresses(arg: clap::Arg) -> clap::Arg {
     if is_of_both || is_of_all { arg } else { arg.requires("b") }
 }
 
-/// All settings of `expresslane bench search`.
+// All settings of `expresslane bench search`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SearchSettings {
     /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH
@@ -486,7 +497,7 @@ pub(crate) struct SearchSettings {
     pub(crate) output: OutputSettings,
 }
 
-/// All settings of `expresslane bench run`.
+// All settings of `expresslane bench run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunSettings {
     /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH

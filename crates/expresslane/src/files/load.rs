@@ -199,6 +199,7 @@ impl Target {
                     let frame = &input.rest()[..size];
                     if !matches!(Meant::by(frame)?, Meant::Nothing | Meant::GetAck) {
                         self.links[0].forward(frame)?;
+                        self.loaded.commands += 1;
                     }
                     size
                 }

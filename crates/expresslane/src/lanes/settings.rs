@@ -22,7 +22,7 @@ pub(crate) enum LanesVerb {
     /// Show what would be done, step by step, and what undoes it
     #[command(long_about = PLAN_LONG, after_long_help = PLAN_EXAMPLES)]
     Plan(PlanSettings),
-    /// Do it
+    /// Do what `plan` shows
     #[command(long_about = APPLY_LONG, after_long_help = APPLY_EXAMPLES)]
     Apply(ApplySettings),
     /// Keep what `apply --confirm` did
@@ -102,7 +102,7 @@ Each is ok, off or not available here, with what it costs and the command that m
 
 Exit codes: 0 nothing is off, 1 something is, 2 the file or a flag is wrong.";
 
-/// Where journals are kept.
+// Where journals are kept.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StateSettings {
     /// Directory of the journal
@@ -110,7 +110,7 @@ pub(crate) struct StateSettings {
     pub(crate) state_dir: PathBuf,
 }
 
-/// All settings of `lanes facts`.
+// All settings of `lanes facts`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FactsSettings {
     /// A wish: its lanes are drawn, and its processes and sysctls are read, too; without one the lanes in force are drawn
@@ -123,7 +123,7 @@ pub(crate) struct FactsSettings {
     pub(crate) state: StateSettings,
 }
 
-/// All settings of `lanes plan`.
+// All settings of `lanes plan`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PlanSettings {
     /// The wish
@@ -140,7 +140,7 @@ pub(crate) struct PlanSettings {
     pub(crate) json: bool,
 }
 
-/// All settings of `lanes check`.
+// All settings of `lanes check`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CheckSettings {
     /// The wish; without one the machine alone
@@ -154,7 +154,7 @@ pub(crate) struct CheckSettings {
     pub(crate) json: bool,
 }
 
-/// All settings of `lanes apply`.
+// All settings of `lanes apply`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ApplySettings {
     /// The wish
@@ -170,7 +170,7 @@ pub(crate) struct ApplySettings {
     pub(crate) state: StateSettings,
 }
 
-/// All settings of `lanes revert`.
+// All settings of `lanes revert`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RevertSettings {
     /// Also what somebody else changed since
@@ -180,7 +180,7 @@ pub(crate) struct RevertSettings {
     pub(crate) state: StateSettings,
 }
 
-/// All settings of `lanes status`.
+// All settings of `lanes status`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusSettings {
     /// The wish; without it the one that was applied last
@@ -199,7 +199,7 @@ pub(crate) struct StatusSettings {
     pub(crate) state: StateSettings,
 }
 
-/// All settings of `lanes guard`.
+// All settings of `lanes guard`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct GuardSettings {
     /// Look at least so often
@@ -209,7 +209,7 @@ pub(crate) struct GuardSettings {
     pub(crate) state: StateSettings,
 }
 
-/// All settings of `lanes example`.
+// All settings of `lanes example`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExampleSettings {
     /// redis, aerospike, memcached or serve

@@ -135,7 +135,7 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
         format!("+OK\r\n{loading}-EXECABORT Transaction discarded because of previous errors.\r\n")
     );
     assert_eq!(orders(&mut world), ["load Log Emptied"]);
-    world.machine.news.push_back(FileNews::Loaded(Ok(Loaded { keys: 7, expired: 1 })));
+    world.machine.news.push_back(FileNews::Loaded(Ok(Loaded { keys: 7, expired: 1, commands: 3 })));
     settle(&mut world);
     let said = orders(&mut world);
     // Nothing changes between what was read and the log's next file.

@@ -25,7 +25,7 @@ const COLUMN_A_B: usize = 9;
 /// Lines of a table of runs.
 const RUNS_MAX: usize = 60;
 /// What is not parted from the number before it.
-const UNITS: [&str; 5] = ["%", "ns", "µs", "ms", "requests/s"];
+const UNITS: [&str; 6] = ["%", "ns", "µs", "ms", "requests/s", "cpus"];
 /// A space that breaks no line.
 const HELD: char = '\u{a0}';
 /// Instead of a percentile that too few requests tell.
@@ -127,7 +127,9 @@ fn one(text: &mut Text, run: &Placed<'_>) {
         None => number::plain(run.in_flight()),
     };
     text.line(&format!("in flight {in_flight} (Little: rate × mean service)"));
-    super::agents::lines(run).iter().for_each(|line| text.line(line));
+    for line in super::agents::lines(run) {
+        if line.chars().count() > WIDTH { text.named("", line.trim_start()) } else { text.line(&line) }
+    }
     if let Some(used) = run.thread_use_max() {
         text.line(&format!("client    {} of a core, its busiest thread", number::percent(used)));
     }

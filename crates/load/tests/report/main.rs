@@ -438,6 +438,18 @@ fn what_a_hosts_kernel_counted_is_shown() {
     assert_eq!(column("h1:7411/replies")[..4], ["0", "7", "0", ""]);
     assert_eq!(column("h1:7411/send_lag_p99_ns")[..4], ["", "4001", "", ""]);
     assert!(!table.contains("h2:7411"), "it told nothing");
+    // What has no room in a line goes on in the next.
+    let wide = [
+        ("cpu_softirq", 0.0293),
+        ("context_switches", 11_475.0),
+        ("tcp_retransmits", 6.02),
+        ("cpu_steal", 0.0),
+    ];
+    let wide = wide.map(|(name, value)| (name.to_owned(), value)).into();
+    let wide = AgentSecond::of(&Reported { second: Second::new(std::iter::empty()), counters: wide });
+    saved.runs[0].end.as_mut().unwrap().agents[0].seconds = vec![wide; 3];
+    let text = summary(&saved);
+    assert!(text.contains("retransmits 6.02/s, steal\n          0 cpus\n"), "{text}");
 }
 
 #[test]

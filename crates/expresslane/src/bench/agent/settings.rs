@@ -31,7 +31,7 @@ pub(crate) const AGENT_EXAMPLES: &str = "Examples:
 
 Exit codes: 1 it can't listen there, 2 a flag is wrong; otherwise it runs until it is ended.";
 
-/// All settings of `expresslane bench agent`.
+// All settings of `expresslane bench agent`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct AgentSettings {
     /// Where coordinators reach it; port 0 is any that is free

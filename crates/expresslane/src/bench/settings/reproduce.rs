@@ -34,7 +34,7 @@ pub(crate) const EXAMPLES: &str = "Examples:
 Exit codes: 0 done, and something can be told; 1 it can't be run, or a server died (one sentence says what to do); 2 a flag is wrong; \
 3 done, and nothing can be told (the quick form never can); 130 stopped by Ctrl-C, with what there is until then.";
 
-/// All settings of `expresslane bench reproduce`.
+// All settings of `expresslane bench reproduce`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReproduceSettings {
     /// E1, E2, E3, E4, E5 or all

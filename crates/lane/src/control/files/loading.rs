@@ -108,10 +108,12 @@ impl Control {
                 }
                 let ms =
                     self.files.loading.as_ref().map_or(0, |it| now.mono_ns - it.began.mono_ns) / 1_000_000;
-                machine.note(&format!(
-                    "loaded {} keys, {} had expired, in {ms} ms",
-                    loaded.keys, loaded.expired
-                ));
+                let Loaded { keys, expired, commands } = loaded;
+                let of_log = match commands {
+                    0 => String::new(),
+                    _ => format!(", and {commands} commands behind them"),
+                };
+                machine.note(&format!("loaded {keys} keys, {expired} had expired{of_log}, in {ms} ms"));
                 if self.files.log.is_some() {
                     if let Some(loading) = &mut self.files.loading {
                         loading.step = LoadStep::Logs;

@@ -117,4 +117,6 @@ pub struct Loaded {
     pub keys: u64,
     /// Keys whose time had come.
     pub expired: u64,
+    /// Commands of the log behind those.
+    pub commands: u64,
 }

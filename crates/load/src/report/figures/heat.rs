@@ -172,8 +172,8 @@ fn strips(drawing: &mut Drawing, map: &Map<'_, '_>, top: f64) {
         path += &format!("V{}Z", Short(bottom));
         drawing.path("area strip", &path);
         drawing.line("grid", (LEFT, bottom), (RIGHT, bottom));
-        drawing.text("tick minor", (LEFT, bottom - STRIP + 14.0), Anchor::Start, &called(name));
-        drawing.text("tick minor", (RIGHT, bottom - STRIP + 14.0), Anchor::End, &number::short(most));
+        drawing.text("tick strip-name", (LEFT, bottom - STRIP + 14.0), Anchor::Start, &called(name));
+        drawing.text("tick strip-name", (RIGHT, bottom - STRIP + 14.0), Anchor::End, &number::short(most));
     }
 }
 
