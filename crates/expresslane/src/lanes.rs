@@ -21,6 +21,9 @@ use host::kernel::live::Live;
 pub(crate) use settings::{LanesVerb, STATE_DIR};
 pub(crate) use wish::{TABLE, Wanted};
 
+/// What `status` ends with when it can't tell, as monitoring plugins do.
+pub(crate) const EXIT_UNKNOWN: u8 = host::status::Verdict::Unknown.exit_code();
+
 /// Why a verb did not do what was asked, in sentences of a line each, and what the program's exit code says.
 pub(crate) struct Trouble {
     /// What was wrong and what to do.

@@ -57,10 +57,9 @@ fn main() -> ExitCode {
             say(&stopped.problem);
             return ExitCode::from(stopped.code);
         }
-        // A wrong flag must not look like an exit code of the program that was to be run.
-        Err(Refusal::Usage(error)) if error.use_stderr() && is_run(std::env::args_os()) => {
+        Err(Refusal::Usage(error)) if error.use_stderr() => {
             let _ = error.print();
-            return ExitCode::from(run::EXIT_OURS);
+            return ExitCode::from(code_of_usage(std::env::args_os()));
         }
         Err(Refusal::Usage(error)) => error.exit(),
         Err(Refusal::File(problem)) => Err(problem).inspect_err(|problem| log(problem)),
@@ -68,9 +67,17 @@ fn main() -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether these arguments, the program's name first, ask for `run`.
-fn is_run(mut arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
-    arguments.nth(1).is_some_and(|verb| verb == "run")
+/// What is answered to arguments, the program's name first, of which a flag is wrong.
+fn code_of_usage(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
+    let verbs: Vec<_> = arguments.skip(1).take(2).collect();
+    let verbs: Vec<_> = verbs.iter().map(|verb| verb.to_str().unwrap_or_default()).collect();
+    match verbs[..] {
+        // It must not look like an exit code of the program that was to be run,
+        ["run", ..] => run::EXIT_OURS,
+        // nor like something that is wrong with the machine.
+        ["lanes", "status"] => lanes::EXIT_UNKNOWN,
+        _ => 2,
+    }
 }
 
 /// A server's last words belong to its log.

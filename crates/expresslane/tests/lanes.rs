@@ -53,6 +53,15 @@ fn an_example_is_planned_for_a_machine_that_is_elsewhere() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+/// For a monitor what it can't ask is unknown, and not critical.
+#[test]
+fn a_wrong_flag_of_status_is_unknown() {
+    for (words, code) in [(["status", "--foo"], 3), (["status", "--sample=abc"], 3), (["plan", "--foo"], 2)] {
+        let output = Command::new(PROGRAM).arg("lanes").args(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_line() {
     let directory = std::env::temp_dir().join(format!("xll{}-wrong", std::process::id()));

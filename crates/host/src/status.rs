@@ -131,7 +131,7 @@ pub enum Verdict {
 impl Verdict {
     /// As monitoring plugins end: 0 ok, 1 warning, 2 critical, 3 unknown.
     #[must_use]
-    pub fn exit_code(self) -> u8 {
+    pub const fn exit_code(self) -> u8 {
         match self {
             Verdict::Ok => 0,
             Verdict::Warning => 1,

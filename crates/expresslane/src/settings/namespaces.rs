@@ -102,7 +102,7 @@ fn listed(table: &Table) -> Result<Listed, String> {
         None | Some("owned") => {}
         Some("copied") => {
             return Err(wrong(format!(
-                "`{PLACEMENT}` \"copied\" comes with replication, which there is not yet; \"owned\" is what is served"
+                "`{PLACEMENT}` \"copied\" is not served yet: no namespace has copies; leave it out, or say \"owned\""
             )));
         }
         Some(other) => return Err(wrong(format!("`{PLACEMENT}` is \"owned\", not \"{other}\""))),
@@ -279,10 +279,7 @@ mod tests {
                 ONE.replace("aerospike", "couchbase").replace("users", "a/b"),
                 "a bucket's name has 1 to 100 letters",
             ),
-            (
-                with("placement = \"copied\""),
-                "`placement` \"copied\" comes with replication, which there is not yet",
-            ),
+            (with("placement = \"copied\""), "`placement` \"copied\" is not served yet"),
             (with("placement = \"here\""), "`placement` is \"owned\", not \"here\""),
             (with("default-ttl = -1"), "`default-ttl` is a whole number of seconds from 0 to 315360000"),
             (with("memory-share = 0"), "`memory-share` is a whole percentage of maxmemory from 1 to 100"),
