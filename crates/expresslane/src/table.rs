@@ -128,14 +128,16 @@ pub(crate) fn table(
 
 /// What becomes of the data when the process ends.
 fn durability(settings: &ServeSettings) -> String {
+    // Wherever the server was started from.
+    let dir = settings.dir.canonicalize().unwrap_or_else(|_| settings.dir.clone());
     let log = settings.appendonly.then(|| {
         let when = if settings.appendfsync == "no" { "when the system likes" } else { "every second" };
-        format!("a log in {}, on disk {when}", settings.dir.join(&settings.appenddirname).display())
+        format!("a log in {}, on disk {when}", dir.join(&settings.appenddirname).display())
     });
     let points: Vec<&str> = settings.save.split(' ').collect();
     let points = points.chunks_exact(2).map(|point| format!("{} changes in {} s", point[1], point[0]));
     let points = points.collect::<Vec<_>>().join(", ");
-    let path = settings.dir.join(&settings.dbfilename);
+    let path = dir.join(&settings.dbfilename);
     let snapshot = (!points.is_empty())
         .then(|| format!("a snapshot in {} at the end and after {points}", path.display()));
     let kept: Vec<String> = log.into_iter().chain(snapshot).collect();

@@ -18,7 +18,11 @@ pub(crate) fn of(settings: &ServeSettings, given: &Users) -> Result<Users, Strin
         if settings.user.is_empty() {
             return Ok(given.clone());
         }
-        return given.list(&settings.user, opens_channels).map_err(|why| format!("user: {why}"));
+        return given.list(&settings.user, opens_channels).map_err(|why| {
+            // No rules were there before.
+            let why = why.split("WARNING: ACL errors").next().unwrap_or_default();
+            format!("--user: {} A user is a name and rules as ACL SETUSER takes them", why.trim_end())
+        });
     };
     let file = path.display();
     if !settings.user.is_empty() {

@@ -351,6 +351,10 @@ fn what_cannot_be_done_is_said_in_a_sentence() {
     let served = Served::start("bench-words", &["--lanes", "1", "--requirepass", "secret"]);
     let port = format!(":{}", served.port());
     refused(&["run", &port, "-a", "wrong"], 1, "WRONGPASS");
+    // It says why, and no table of zeros before it.
+    let other =
+        refused(&["run", &port, "--protocol", "memcached"], 1, "; say what it speaks with --protocol");
+    assert!(other.stdout.is_empty(), "{other:?}");
     let output = refused(&["run", &port, "--requests", "10", "-q"], 3, "can't be trusted");
     assert!(String::from_utf8_lossy(&output.stdout).contains("NOAUTH"), "{output:?}");
     let full = ["run", &port, "-a", "secret", "--requests", "10", "-q", "--result", "/dev/full"];

@@ -148,7 +148,7 @@ fn whoever_stops_a_search_gets_what_there_is() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(130) && text.contains("stopped by hand"), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text, "Stopped before its end. No rate was found that keeps p50<1000000us.\n");
+    assert_eq!(text, "Stopped before its end. No rate was found that keeps p50<1000ms.\n");
     assert_eq!((saved.runs.len(), saved.is_complete), (1, true));
     let end = saved.runs[0].end.as_ref().unwrap();
     assert!(end.was_stopped && end.answered > 0);

@@ -76,7 +76,8 @@ impl FromStr for Bound {
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = NAMED.iter().find(|(_, quantile)| *quantile == self.quantile).map_or("", |(name, _)| name);
-        write!(f, "{name}<{}us", float(self.below_ns) / 1e3)
+        let (unit, size) = if self.below_ns >= 1_000_000 { ("ms", 1e6) } else { ("us", 1e3) };
+        write!(f, "{name}<{}{unit}", float(self.below_ns) / size)
     }
 }
 

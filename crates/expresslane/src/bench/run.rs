@@ -69,7 +69,10 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
     journal.put(Line::RunEnd(end));
     machines(&hosts, "end", &mut journal, &mut live);
     let (saved, broken) = journal.end();
-    report::tell(&saved, settings.output.json);
+    // Where nothing came back, why is all that there is to say.
+    if outcome.failure.is_none() || settings.output.json || saved.runs[0].seconds.iter().any(has_replies) {
+        report::tell(&saved, settings.output.json);
+    }
     report::write_after(broken, &saved, &settings.output.wanted)?;
     if let Some(failure) = outcome.failure {
         return Err(Trouble::load(format!("{}: {failure}", order.endpoint)));
@@ -85,6 +88,10 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
         });
     }
     Ok(())
+}
+
+fn has_replies(second: &SavedSecond) -> bool {
+    second.second.faults() > 0 || second.second.operations.iter().any(|asked| !asked.response.is_empty())
 }
 
 /// The machines of agents into the journal, and on the terminal those that are busy with something else.

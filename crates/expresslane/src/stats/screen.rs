@@ -169,15 +169,15 @@ fn head(report: &Report) -> String {
     };
     let share = |share: Option<f64>| or_nothing(share.map(|share| format!("{share:.0}%")));
     format!(
-        "{name} {}  process {}  up {}  {}\n{} ops/s  {} clients  {} keys  {} used{limit}  {} resident\n\
+        "{name} {}  process {}  up {}  {}\n{} ops/s  {}  {}  {} used{limit}  {} resident\n\
          {} us + {} sy of a cpu; {span}\n",
         or_nothing(server.version.clone()),
         or_nothing(server.process_id.map(|id| id.to_string())),
         or_nothing(server.uptime_s.map(uptime)),
         or_nothing(server.backend.clone()),
         or_nothing(total.commands_per_s.map(count)),
-        or_nothing(total.clients.map(whole)),
-        whole(total.keys),
+        or_nothing(total.clients.map(|count| counted(count, "client"))),
+        counted(total.keys, "key"),
         or_nothing(total.bytes.map(bytes)),
         or_nothing(total.resident_bytes.map(bytes)),
         share(total.cpu_us),
@@ -254,6 +254,11 @@ fn scaled(number: f64, step: f64, units: &[&str]) -> String {
 /// A rate.
 fn count(number: f64) -> String {
     if number < 999.5 { format!("{number:.0}") } else { scaled(number, 1000.0, &["", "k", "M", "G", "T"]) }
+}
+
+/// So many of what has a name.
+fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", whole(number), if number == 1 { "" } else { "s" })
 }
 
 /// A number of things.

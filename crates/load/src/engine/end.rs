@@ -55,7 +55,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Lost(why) => write!(f, "the server closed a connection ({why}): look into its log"),
-            Failure::Nonsense(why) => write!(f, "the server does not speak this protocol: {why}"),
+            Failure::Nonsense(why) => write!(
+                f,
+                "the server does not speak this protocol: {why}; say what it speaks with --protocol"
+            ),
             Failure::Unasked => f.write_str("the server answers what was not asked"),
             Failure::Silent => {
                 write!(

@@ -301,7 +301,7 @@ fn each_kind_of_result_has_its_figures() {
 fn a_search_says_what_holds_and_what_failed_beyond() {
     let page = check(&made_up::search(4));
     let headline = headline(&page);
-    assert!(headline.contains("is the highest rate at which p99&lt;2000us surely holds"), "{headline}");
+    assert!(headline.contains("is the highest rate at which p99&lt;2ms surely holds"), "{headline}");
     assert!(headline.contains("; at 8") && headline.contains(" the bound was not kept"), "{headline}");
     assert!(headline.contains("there lies between 4"), "the steps that failed are not in it: {headline}");
     assert!(!page.contains("<li class=\"red\">"), "a rate that was not answered is no doubt here");
