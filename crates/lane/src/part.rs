@@ -9,14 +9,14 @@ use wire::reply::{self, Proto};
 
 use crate::client::{Client, Port};
 use crate::commands::generic::{self, Moved};
-use crate::commands::scan::{self, Goal, Scanned};
+use crate::commands::scan;
 use crate::commands::text::Text;
 use crate::commands::{self, Progress, Step, bitop};
 use crate::feed::Whose;
-use crate::keyspace::{Call, Keyspace, OOM, Route};
-use crate::locks::{Kind, LockName, Locks, Mode, Refusal};
+use crate::keyspace::{Call, Keyspace, OOM};
+use crate::locks::{Kind, Locks, Refusal};
 use crate::replies::{Content, Sink};
-use crate::request::{Args, Request};
+use crate::request::Args;
 use crate::room::{self, Made};
 use crate::slab::Handle;
 use crate::timing::Extent;
@@ -24,52 +24,15 @@ use crate::tracking::By;
 use crate::transaction::{Go, Grant};
 use crate::watch::WatcherId;
 
-/// Names entered or given back in one step.
-pub(crate) const NAMES_PER_STEP: usize = 256;
+mod job;
+mod names;
+
+pub(crate) use job::{Job, Outcome, Work};
+pub(crate) use names::{NAMES_PER_STEP, Names};
 
 /// Slices of looking for something to evict, in which only keys were seen that others have locked, before a command is
 /// refused: a few thousand keys.
 const VAIN_SLICES_MAX: u32 = 16;
-
-/// Locks to take, in pages of [`NAMES_PER_STEP`].
-#[derive(Default)]
-pub(crate) struct Names {
-    pages: VecDeque<Vec<(LockName, Mode)>>,
-    count: usize,
-}
-
-impl Names {
-    pub(crate) fn push(&mut self, name: LockName, mode: Mode) {
-        self.count += 1;
-        match self.pages.back_mut() {
-            Some(page) if page.len() < NAMES_PER_STEP => page.push((name, mode)),
-            _ => self.pages.push_back(vec![(name, mode)]),
-        }
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    fn is_short(&self) -> bool {
-        self.count <= NAMES_PER_STEP
-    }
-
-    /// Whether all can be had in one step, and nobody has any of them or waits for it.
-    pub(crate) fn are_free(&self, locks: &Locks) -> bool {
-        self.is_short()
-            && (locks.is_empty()
-                || !self.first_page().iter().any(|&(name, mode)| locks.conflicts(name, mode)))
-    }
-
-    fn next_page(&mut self) -> Option<Vec<(LockName, Mode)>> {
-        self.pages.pop_front()
-    }
-
-    fn first_page(&self) -> &[(LockName, Mode)] {
-        self.pages.front().map_or(&[], Vec::as_slice)
-    }
-}
 
 /// Who hears how it went.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,41 +45,6 @@ pub(crate) enum Origin {
     Transaction { lane: u16, transaction: u64 },
     /// An order of the control thread, which waits for the report.
     Control { ticket: u64, charge: u16 },
-}
-
-/// One thing to do under the locks.
-pub(crate) struct Job {
-    /// Which command of the transaction it belongs to.
-    pub(crate) command: u32,
-    pub(crate) db: u16,
-    pub(crate) work: Work,
-}
-
-/// What a job does.
-pub(crate) enum Work {
-    /// Runs a command whose keys are all here; the outcome is its reply. An inner one is a step of another command: what
-    /// it looks at counts for nobody.
-    Run { command: &'static Command, request: Request, route: Option<Route>, is_inner: bool },
-    /// Copies what is at the key that is argument `index`.
-    Fetch { command: &'static Command, request: Request, index: usize },
-    /// Combines the strings of BITOP's sources, which are the arguments from `first` on; the one before is the operation, or the
-    /// destination.
-    Combine { command: &'static Command, request: Request, first: usize },
-    /// Goes on with a SCAN on this lane.
-    Scan { command: &'static Command, request: Request, goal: Goal },
-    /// Puts a copy at the key that is argument `index`.
-    Place { command: &'static Command, request: Request, index: usize, moved: Moved },
-    /// Watches all keys of the request.
-    Watch { id: WatcherId, request: Request },
-}
-
-/// What a job came to.
-pub(crate) enum Outcome {
-    Reply(Content),
-    Fetched(Option<Moved>),
-    Scanned(Scanned),
-    /// Whether there was memory for it.
-    Placed(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -679,34 +607,5 @@ impl Part {
             return After::Again;
         }
         After::Results { outcomes: std::mem::take(&mut self.outcomes), grant: self.grant }
-    }
-}
-
-impl Work {
-    /// Whose work it is; a watch is nobody's.
-    fn command(&self) -> Option<&'static Command> {
-        match self {
-            Work::Run { command, .. }
-            | Work::Fetch { command, .. }
-            | Work::Combine { command, .. }
-            | Work::Scan { command, .. }
-            | Work::Place { command, .. } => Some(command),
-            Work::Watch { .. } => None,
-        }
-    }
-
-    /// Drops what it carried, long values and many arguments in paced steps.
-    fn discard(self, space: &mut Keyspace) {
-        match self {
-            Work::Run { request, .. }
-            | Work::Fetch { request, .. }
-            | Work::Combine { request, .. }
-            | Work::Scan { request, .. }
-            | Work::Watch { request, .. } => space.discard(request),
-            Work::Place { request, moved, .. } => {
-                space.discard(request);
-                moved.value.retire(&mut |rope| space.shard.retire(rope));
-            }
-        }
     }
 }
