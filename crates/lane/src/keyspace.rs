@@ -4,7 +4,10 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use store::{Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Rope, Shard, Value};
+use store::{
+    Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Recency, Rope, Shard, Use,
+    Value,
+};
 use wire::command::Command;
 use wire::reply::{self, Proto, Put};
 use wire::route::{Slot, SlotSet};
@@ -246,6 +249,15 @@ impl Keyspace {
         let found = self.shard.get(key, self.now.unix_ms);
         self.tally.looked(found.is_some());
         found
+    }
+
+    /// How often a key has been used, where that is counted.
+    pub(crate) fn frequency(&self, key: &Key<'_>) -> Option<Use> {
+        if !matches!(self.shard.recency(), Recency::Lfu { .. }) {
+            return None;
+        }
+        let counter = self.shard.frequency(&self.get(key)?);
+        Some(Use::Frequency(u8::try_from(counter).unwrap_or(u8::MAX)))
     }
 
     /// The next random number.

@@ -398,7 +398,11 @@ impl Part {
         let db = self.jobs.front().map_or(0, |job| job.db);
         match space.make_room(locks, db, size, budget) {
             Made::More => return false,
-            Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => return false,
+            Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => {
+                // Nothing comes before the next turn.
+                budget.spend(budget.elements as usize, 0);
+                return false;
+            }
             // Who holds them may wait for this one.
             Made::Held if self.vain_slices < VAIN_SLICES_MAX => {
                 self.vain_slices += 1;
@@ -546,7 +550,8 @@ impl Part {
                         return After::Again;
                     };
                     self.progress = Progress::default();
-                    Outcome::Fetched(Some(Moved { value: Text::Rope(rope), expiry: Expiry::None }))
+                    let value = Text::Rope(rope);
+                    Outcome::Fetched(Some(Moved { value, expiry: Expiry::None, used: None }))
                 }
                 Work::Scan { command, request, goal } => {
                     let args = Args::Owned(request);

@@ -226,17 +226,19 @@ impl Lane {
             return Next::Again;
         }
         let space = &self.core.space;
-        let expiry = space
-            .shard
-            .next_expiry()
-            .into_iter()
-            .chain(space.documents.flush_at_ms.values().copied())
-            .min()
-            .map(|at_ms| {
-                let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
-                now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
-            });
         let pause = self.core.pause.map(|pause| pause.until_ns);
+        // Until a pause is over nothing ends.
+        let end_ms = match pause {
+            None => {
+                let ends = space.shard.next_expiry().into_iter();
+                ends.chain(space.documents.flush_at_ms.values().copied()).min()
+            }
+            Some(_) => None,
+        };
+        let expiry = end_ms.map(|at_ms| {
+            let in_ms = u64::try_from(at_ms.saturating_sub(now.unix_ms)).unwrap_or(0);
+            now.mono_ns.saturating_add(in_ms.saturating_mul(1_000_000))
+        });
         // Nobody says when the ring to the control thread has room again.
         let feed = space.feeds_late().then(|| now.mono_ns + FEED_AGAIN_NS);
         expiry.into_iter().chain(self.watch_at()).chain(pause).chain(feed).min().map_or(Next::Idle, Next::At)

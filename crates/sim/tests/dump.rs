@@ -141,6 +141,28 @@ fn frequencies_are_brought_along_where_they_are_counted() {
     assert_ne!(talk.say("OBJECT FREQ k"), ":0\r\n");
 }
 
+/// To another name, lane or database; a copy is a new value.
+#[test]
+fn frequencies_move_with_their_keys() {
+    let settings = Settings { policy: store::Policy::AllKeysLfu, ..Settings::default() };
+    for lanes in [1, 4] {
+        let mut talk = Talk::with(World::new(lanes, &settings, 1, Faults::default()));
+        let hello = sealed(b"\0\x05hello");
+        assert_eq!(restored(&mut talk, b"a", &[b"0", &hello, b"freq", b"100"]), "+OK\r\n");
+        let names = ["b", "c", "d", "e", "f"];
+        for (from, to) in std::iter::once(&"a").chain(&names).zip(&names) {
+            talk.say(&format!("RENAME {from} {to}"));
+            assert_eq!(talk.say(&format!("OBJECT FREQ {to}")), ":100\r\n", "{from} to {to}, {lanes} lanes");
+        }
+        talk.say("RENAMENX f g");
+        talk.say("COPY g h");
+        assert_eq!(talk.say("OBJECT FREQ h"), ":5\r\n");
+        talk.say("MOVE g 1");
+        talk.say("SELECT 1");
+        assert_eq!(talk.say("OBJECT FREQ g"), ":100\r\n");
+    }
+}
+
 #[test]
 fn what_is_no_string_is_refused_and_leaves_the_key() {
     let mut talk = Talk::new(1);

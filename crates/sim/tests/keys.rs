@@ -83,6 +83,12 @@ fn times_to_live() {
         ("EXPIRETIME a", ":-1\r\n"),
         ("EXPIRE a -1", ":1\r\n"),
         ("EXISTS a", ":0\r\n"),
+        // The last instant that there is.
+        ("SET a 1 PXAT 9223372036854775807", "+OK\r\n"),
+        ("PEXPIRETIME a", ":9223372036854775807\r\n"),
+        ("EXPIRETIME a", ":9223372036854776\r\n"),
+        ("PEXPIREAT a 9223372036854775499", ":1\r\n"),
+        ("EXPIRETIME a", ":9223372036854775\r\n"),
     ]);
 }
 

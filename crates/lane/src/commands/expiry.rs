@@ -133,13 +133,18 @@ pub(crate) fn ttl(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
         None => -2,
         Some(None) => -1,
         Some(Some(at)) => match call.command.id {
-            Id::Ttl => ((at - now_ms).max(0) + 500) / 1000,
+            Id::Ttl => rounded((at - now_ms).max(0)),
             Id::Pttl => (at - now_ms).max(0),
-            Id::Expiretime => (at + 500) / 1000,
+            Id::Expiretime => rounded(at),
             _ => at,
         },
     };
     reply::integer(sink, number);
+}
+
+/// Milliseconds as whole seconds. An end may be the last instant there is.
+fn rounded(ms: i64) -> i64 {
+    ms / 1000 + i64::from(ms % 1000 >= 500)
 }
 
 pub(crate) fn persist(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {

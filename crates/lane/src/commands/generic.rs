@@ -1,6 +1,6 @@
 //! Keys of any type.
 
-use store::{Budget, Effect, Expiry, NewValue};
+use store::{Budget, Effect, Expiry, NewValue, Use};
 use wire::command::{Command, Id};
 use wire::number::parse_i64;
 use wire::reply::{self, OK, Put};
@@ -77,6 +77,8 @@ pub(crate) fn type_of(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>
 pub(crate) struct Moved {
     pub(crate) value: Text,
     pub(crate) expiry: Expiry,
+    /// What it takes along of its use; a copy is a new value.
+    pub(crate) used: Option<Use>,
 }
 
 impl Moved {
@@ -99,7 +101,9 @@ pub(crate) fn fetch(space: &mut Keyspace, call: &Call<'_>, index: usize) -> Opti
     let found = if moves { space.read(&key) } else { space.look_up(&key) };
     let entry = found?;
     let expiry = entry.expires_at().map_or(Expiry::None, Expiry::At);
-    Some(Moved { value: Text::of(Some(entry.value())), expiry })
+    let value = Text::of(Some(entry.value()));
+    let used = moves.then(|| space.frequency(&key)).flatten();
+    Some(Moved { value, expiry, used })
 }
 
 /// Puts it at the key that is argument `index`; false when there is no memory for it.
@@ -109,7 +113,11 @@ pub(crate) fn place(space: &mut Keyspace, call: &Call<'_>, index: usize, moved: 
         Text::Bytes(bytes) => NewValue::Bytes(bytes),
         Text::Rope(rope) => NewValue::Rope(rope.clone()),
     };
-    space.commit(Effect::Set { key, value, expiry: moved.expiry }).is_ok()
+    let is_placed = space.commit(Effect::Set { key, value, expiry: moved.expiry }).is_ok();
+    if let Some(used) = moved.used.filter(|_| is_placed) {
+        space.shard.remember(&key, space.now.unix_ms, used);
+    }
+    is_placed
 }
 
 /// RENAME and RENAMENX with both keys on this lane.

@@ -71,10 +71,10 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
         Err(text) => return reply::error(sink, text),
     };
     let key = space.key(call, 1);
-    if space.get(&key).is_none() {
+    let Some(end) = space.get(&key).map(|entry| entry.expires_at()) else {
         space.tally.looked(false);
         return reply::null(sink, call.proto);
-    }
+    };
     let life = match options.life.expiry(call, space.birth_ms()) {
         Ok(life) => life,
         Err(text) => {
@@ -84,6 +84,8 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
     };
     match (options.life, life) {
         (Life::Default, _) => {}
+        // It stays as it is, and nobody who watches it need know.
+        (_, Expiry::None) if end.is_none() => {}
         (_, Expiry::At(at)) if at <= space.now.unix_ms => return getdel(space, call, sink),
         (_, at) => {
             if space.commit(Effect::Expire { key, at }).is_err() {

@@ -35,6 +35,8 @@ impl Core {
         let (heard_count, runnable_count) = (self.heard.len(), self.runnable.len());
         self.step_transaction(handle, &mut budget);
         while !budget.is_spent() && !self.at_once_left.is_spent() {
+            // Also one that finds nothing to do yet is a step.
+            budget.spend(1, 0);
             if self.heard.len() > heard_count
                 && let Some((handle, answer)) = self.heard.pop_back()
             {

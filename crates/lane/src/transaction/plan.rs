@@ -211,11 +211,12 @@ impl Transaction {
         let is_calling = self.is_calling();
         if command.scope == Scope::Pubsub {
             // Sharded channels stand where keys would. A script's only one is its SPUBLISH's.
-            let channel = self.commands[index].request.get(1).flat().unwrap_or_default();
-            let is_bound = is_calling && command.keys.first > 0;
-            if is_bound && !around.all.contains(&around.map.owner_of(channel).0) {
-                self.stray = Some(Stray::Elsewhere);
-                return true;
+            if is_calling && command.keys.first > 0 {
+                let channel = self.commands[index].request.get(1).flat().unwrap_or_default();
+                if !around.all.contains(&around.map.owner_of(channel).0) {
+                    self.stray = Some(Stray::Elsewhere);
+                    return true;
+                }
             }
             self.at = (index + 1, 0);
             return true;

@@ -227,7 +227,7 @@ impl Planned {
                 None => {
                     let value = Text::Rope(combination.finish(space));
                     if combination.size() > 0 {
-                        let moved = Moved { value, expiry: Expiry::None };
+                        let moved = Moved { value, expiry: Expiry::None, used: None };
                         self.outcomes.push((0, Outcome::Fetched(Some(moved))));
                     }
                     return Relayed::Next;

@@ -76,6 +76,24 @@ fn a_watched_key_that_has_changed_leaves_settings_alone() {
     assert_eq!(world.ask(&client, "CLIENT GETNAME"), "$-1\r\n");
 }
 
+/// GETEX changes what it is told to change, and PERSIST is nothing for a key without an end.
+#[test]
+fn a_watched_key_has_changed_if_it_has() {
+    let mut world = World::new(1);
+    let (client, other) = (world.connect(), world.connect());
+    for (set, command, runs) in [
+        ("SET k v", "GETEX k PERSIST", true),
+        ("SET k v EX 100", "GETEX k PERSIST", false),
+        ("SET k v", "GETEX k EX 100", false),
+        ("SET k v", "GETEX k", true),
+    ] {
+        world.ask_all(&client, &[set, "WATCH k"]);
+        world.ask(&other, command);
+        let reply = world.ask_all(&client, &["MULTI", "PING", "EXEC"]);
+        assert_eq!(reply.ends_with("*1\r\n+PONG\r\n"), runs, "{set}, {command}: {reply}");
+    }
+}
+
 #[test]
 fn the_connection_is_changed_in_order() {
     check(

@@ -1,6 +1,6 @@
 //! CLIENT PAUSE: whom it holds back, and how they go on when it is over.
 
-use lane::{Dialect, Door, Port};
+use lane::{Dialect, Door, Next, Port};
 
 use super::world::World;
 
@@ -63,6 +63,9 @@ fn what_time_would_remove_stays_while_writes_are_held_back() {
     assert_eq!(world.ask(&client, "SET k v PX 1000"), "+OK\r\n");
     assert_eq!(world.ask(&client, "CLIENT PAUSE 1000000 WRITE"), "+OK\r\n");
     world.round(2_000_000_000);
+    // Nor is it waited for: the lane sleeps.
+    let now_ns = world.now.mono_ns;
+    assert!(matches!(world.turn(0), Next::At(at_ns) if at_ns > now_ns + 900_000_000_000));
     for (command, keys) in [("PING", 2), ("CLIENT UNPAUSE", 0)] {
         world.ask(&client, command);
         assert_eq!(world.lanes[0].stats().keys, keys, "after {command}");

@@ -83,6 +83,28 @@ fn who_has_subscribed_in_resp2_says_little_else() {
     ]);
 }
 
+#[test]
+fn a_transaction_may_end_subscriptions_that_nobody_has() {
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        let commands =
+            ["MULTI", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "SUBSCRIBE a", "UNSUBSCRIBE", "EXEC"];
+        let replies = world.ask_all(&client, &commands);
+        let none = |kind: &str| format!("*3\r\n${}\r\n{kind}\r\n$-1\r\n:0\r\n", kind.len());
+        let three =
+            |kind: &str, count: &str| format!("*3\r\n${}\r\n{kind}\r\n$1\r\na\r\n{count}\r\n", kind.len());
+        let want = [
+            none("unsubscribe"),
+            none("punsubscribe"),
+            none("sunsubscribe"),
+            three("subscribe", ":1"),
+            three("unsubscribe", ":0"),
+        ];
+        assert!(replies.ends_with(&format!("*5\r\n{}", want.concat())), "{replies}");
+    }
+}
+
 /// Everything is allowed in RESP3, and a client's own message comes before the number of those who got it.
 #[test]
 fn in_resp3_messages_are_pushes_between_replies() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lane::{
     Board, Control, ControlSetup, Door, FileNews, FileOrder, FollowNews, FollowOrder, Identity, Lane,
-    Machine, Meter, Now, Outgoing, Port, Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
+    Machine, Meter, Next, Now, Outgoing, Port, Queue, Settings, Setup, Shutdown, Signature, Source, mesh,
 };
 use net::mem::{self, Mem};
 use net::{Limits, Net};
@@ -321,6 +321,11 @@ impl World {
     /// When the control has to take a turn in any case.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.control.next_ns()
+    }
+
+    /// A lane takes a turn, and says when the next is due.
+    pub(crate) fn turn(&mut self, lane: usize) -> Next {
+        self.lanes[lane].turn(self.now, &self.meter, &mut self.nets[lane])
     }
 
     /// Everybody takes a turn; then so many nanoseconds pass.
