@@ -50,6 +50,11 @@ impl Names {
         text(&table.raw_get(&self.err).ok()?)
     }
 
+    /// Whether an error's table is one that a command of the script was answered with, as it was made.
+    pub(crate) fn is_counted(&self, table: &Table) -> bool {
+        table.raw_get::<Value>(&self.ignore).is_ok_and(|value| value == Value::Boolean(true))
+    }
+
     /// An error as a table.
     pub(crate) fn error(&self, lua: &Lua, text: &[u8]) -> Result<Value> {
         let table = lua.create_table_with_capacity(0, 2)?;

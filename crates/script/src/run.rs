@@ -67,6 +67,8 @@ pub struct Run {
     seeded: Option<Random>,
     /// What a library has registered so far.
     registered: Registered,
+    /// It has ended with an error of a command that it has called.
+    is_counted: bool,
     host: Arc<Host>,
 }
 
@@ -100,8 +102,14 @@ impl Run {
             proto: Proto::Resp2,
             seeded: None,
             registered: Registered::default(),
+            is_counted: false,
             host,
         }
+    }
+
+    /// Whether it has ended with the error of a command that it has called, which has been counted with that command.
+    pub fn is_error_counted(&self) -> bool {
+        self.is_counted
     }
 
     pub(crate) fn env(&self) -> &Table {
@@ -281,6 +289,7 @@ impl Run {
                 Subject::Load => {}
             }
         }
+        self.is_counted = matches!(value, Value::Table(table) if engine.names.is_counted(table));
         if let Value::Table(table) = value
             && !engine.names.is_special(table)
         {
@@ -293,7 +302,7 @@ impl Run {
     }
 
     /// The script has failed by itself: with an error's value, and where.
-    fn failed(&self, engine: &mut Engine, report: &Value) -> Step {
+    fn failed(&mut self, engine: &mut Engine, report: &Value) -> Step {
         let Value::Table(report) = report else {
             // There was no memory for the report, or the stack had no room for it.
             let text = text(report).unwrap_or_default();
@@ -305,6 +314,7 @@ impl Run {
         };
         let error: Value = report.raw_get(1).unwrap_or_default();
         let line = report.raw_get::<Value>(2).ok().and_then(|line| line.as_i64());
+        self.is_counted = matches!(&error, Value::Table(error) if engine.names.is_counted(error));
         let text = match &error {
             Value::Table(error) => match engine.names.error_text(error) {
                 Some(text) => text,

@@ -119,8 +119,17 @@ fn how_values_are_kept() {
 fn a_use_ends_idleness_and_a_look_does_not() {
     for lane_count in [1, 4] {
         let mut talk = Talk::new(lane_count);
-        let uses =
-            ["GET a", "MGET a", "GETRANGE a 0 0", "STRLEN a", "TOUCH a", "GETEX a", "APPEND a 1", "INCR a"];
+        let uses = [
+            "GET a",
+            "MGET a",
+            "GETRANGE a 0 0",
+            "STRLEN a",
+            "TOUCH a",
+            "GETEX a",
+            "APPEND a 1",
+            "INCR a",
+            "PERSIST a",
+        ];
         let looks = ["EXISTS a", "TTL a", "TYPE a", "OBJECT ENCODING a"];
         talk.say("SET a 1");
         for line in looks.into_iter().chain(uses) {

@@ -148,8 +148,8 @@ fn rounded(ms: i64) -> i64 {
 }
 
 pub(crate) fn persist(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
-    let key = space.key(call, 1);
-    let had_one = space.get(&key).is_some_and(|entry| entry.expires_at().is_some());
+    let mut key = space.key(call, 1);
+    let had_one = space.read_to_change(&mut key).is_some_and(|entry| entry.expires_at().is_some());
     if had_one && space.commit(Effect::Expire { key, at: Expiry::None }).is_err() {
         return reply::error(sink, crate::keyspace::OOM);
     }

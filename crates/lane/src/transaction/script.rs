@@ -250,7 +250,11 @@ impl Transaction {
                     self.call(words, proto, space, around);
                 }
                 Step::Done(reply) => {
-                    let reply = content_of(&reply, self.proto);
+                    let is_counted = script.run.is_error_counted();
+                    let mut reply = content_of(&reply, self.proto);
+                    if is_counted {
+                        reply.take_errors();
+                    }
                     return self.end_script(reply, space, around, budget);
                 }
                 Step::Return(returned) => {
