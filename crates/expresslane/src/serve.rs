@@ -9,14 +9,17 @@
 //!                 ◀──────── their bells ─────────────────
 //!  all bells to all ───────────────────▶ serve: turn, ring, sleep, …
 //!  wait for a signal
-//!  phase Draining, ring all ───────────▶ listen no more, finish what has begun, say so
+//!  phase Draining, ring all ───────────▶ listen no more, take up no command, finish what has begun, say so
+//!  (what they have told is in the log)
+//!  phase Ended, ring all ──────────────▶ do nothing any more, say so
+//!  all of the log is on disk
 //!  end of the process
 //! ```
 //! Everything a lane touches is made on its own thread, which begins on the lane's cpu, so that it lies on the lane's own node.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -55,6 +58,8 @@ use crate::users;
 const REDIS_VERSION: &str = "7.0.15";
 /// What has begun is given so long to finish when the process is asked to end; then it ends all the same.
 const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
+/// Lanes that are not through by then are given so long to stop, and the control thread to pass on what they have told.
+const STOP_DURATION_MAX: Duration = Duration::from_millis(100);
 /// What was written to the log is to be on disk for certain; not for longer than this.
 const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Between two looks at whether all lanes have finished.
@@ -126,26 +131,41 @@ struct Server {
 /// What lanes and the control thread share beside rings. Read each turn, written at the end only.
 struct Shared {
     phase: AtomicU8,
-    /// By lane: nothing is under way there, and nobody listens.
-    quiet: Vec<AtomicBool>,
+    /// By lane: the phase that it has gone through. It is [`DRAINING`] while nothing is under way there and nothing begins any more.
+    reached: Vec<AtomicU8>,
 }
 
 /// [`Shared::phase`]: clients come and are served.
 const SERVING: u8 = 0;
-/// [`Shared::phase`]: nobody listens, what has begun is finished.
+/// [`Shared::phase`]: nobody listens, no command is taken up, what has begun is finished.
 const DRAINING: u8 = 1;
+/// [`Shared::phase`]: nobody does anything, and so nobody is answered what is not in the log.
+const ENDED: u8 = 2;
 
 impl Server {
-    /// Lets lanes finish what they have begun, and replicas be sent it, for a bounded time.
+    /// Lets lanes finish what they have begun, and replicas and the log be sent it, for a bounded time; then lanes do nothing any more.
+    /// Whatever clients have been answered is the files' by then.
     fn drain(&self) {
-        self.shared.phase.store(DRAINING, Ordering::SeqCst);
+        let is_through = self.reach(DRAINING, DRAIN_DURATION_MAX);
+        let is_quiet = self.has_reached(DRAINING);
+        self.reach(ENDED, STOP_DURATION_MAX);
+        if !is_through {
+            let what = match is_quiet {
+                true => "a replica has not been sent all that was written",
+                false => "some commands had not finished and are cut off",
+            };
+            control::log(Level::Warn, what);
+        }
+    }
+
+    /// Has lanes go over to a phase, and waits until all of them say so and what they have told is where it is to be.
+    fn reach(&self, phase: u8, duration_max: Duration) -> bool {
+        self.shared.phase.store(phase, Ordering::SeqCst);
         self.bells.iter().for_each(Bell::ring);
-        let looks = DRAIN_DURATION_MAX.as_millis() / DRAIN_LOOK.as_millis();
-        let mut is_quiet = false;
-        for _ in 0..looks {
-            is_quiet = self.shared.quiet.iter().all(|quiet| quiet.load(Ordering::SeqCst));
-            if is_quiet && self.board.is_replicated() {
-                return;
+        for _ in 0..duration_max.as_millis() / DRAIN_LOOK.as_millis() {
+            // In this order: a lane that is quiet has numbered all that it has to tell.
+            if self.has_reached(phase) && self.board.is_replicated() {
+                return true;
             }
             #[expect(
                 clippy::disallowed_methods,
@@ -153,11 +173,11 @@ impl Server {
             )]
             thread::sleep(DRAIN_LOOK);
         }
-        let what = match is_quiet {
-            true => "a replica has not been sent all that was written",
-            false => "some commands had not finished and are cut off",
-        };
-        control::log(Level::Warn, what);
+        false
+    }
+
+    fn has_reached(&self, phase: u8) -> bool {
+        self.shared.reached.iter().all(|reached| reached.load(Ordering::SeqCst) == phase)
     }
 }
 
@@ -229,7 +249,7 @@ fn start(
     let control_links = links.pop().expect("the control thread's links come last");
     let shared = Arc::new(Shared {
         phase: AtomicU8::new(SERVING),
-        quiet: plan.cpus.iter().map(|_| AtomicBool::new(false)).collect(),
+        reached: plan.cpus.iter().map(|_| AtomicU8::new(SERVING)).collect(),
     });
     // What this thread starts from here on stays there, but for lanes, which are pinned.
     let beside = plan.cpus_beside(facts);
@@ -629,17 +649,23 @@ impl<N: Sockets> Runner<N> {
                     None => control.unpark(),
                 }
             }
-            if self.shared.phase.load(Ordering::Relaxed) == DRAINING {
-                if !is_draining {
-                    self.net.stop_listening();
-                    is_draining = true;
+            match self.shared.phase.load(Ordering::Relaxed) {
+                DRAINING => {
+                    if !is_draining {
+                        self.net.stop_listening();
+                        self.lane.drain();
+                        is_draining = true;
+                    }
+                    let is_quiet = self.lane.has_drained();
+                    if is_quiet {
+                        // Over io_uring the last replies go with a wait.
+                        self.net.wait(Some(0));
+                    }
+                    let reached = if is_quiet { DRAINING } else { SERVING };
+                    self.shared.reached[self.id].store(reached, Ordering::SeqCst);
                 }
-                let is_quiet = self.lane.is_idle();
-                if is_quiet {
-                    // The process may end at once, and over io_uring the last replies go with a wait.
-                    self.net.wait(Some(0));
-                }
-                self.shared.quiet[self.id].store(is_quiet, Ordering::SeqCst);
+                ENDED => self.end(),
+                _ => {}
             }
             let timeout_ns = match next {
                 Next::Again => continue,
@@ -651,6 +677,15 @@ impl<N: Sockets> Runner<N> {
                 self.net.wait(timeout_ns);
                 self.lane.mailbox().wake();
             }
+        }
+    }
+
+    /// The process is about to end, and this thread with it.
+    fn end(&mut self) -> ! {
+        self.net.wait(Some(0));
+        self.shared.reached[self.id].store(ENDED, Ordering::SeqCst);
+        loop {
+            thread::park();
         }
     }
 }

@@ -37,6 +37,9 @@ pub(crate) enum Order {
     Pause(Pause),
     /// Let them go on.
     Unpause,
+    /// Hold what writes back, for the snapshot of the end is about to be taken; report when nothing is under way that clients of this lane
+    /// have begun. Or let it go on: there is no end after all.
+    HoldWrites(bool),
     /// This client of this lane wants to see every command from now on.
     Monitor { lane: u16, client: u64 },
     /// Nobody wants to any more.
@@ -187,6 +190,9 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
+    /// All that writes, whatever the time.
+    pub(crate) const OF_WRITES: Pause = Pause { until_ns: u64::MAX, is_for_all: false };
+
     /// Whether a client's command has to wait, which may write or not.
     pub(crate) fn holds(self, command: &Command, may_write: bool, client: &Client) -> bool {
         let queued = client.multi.as_ref().filter(|_| command.id == Id::Exec);

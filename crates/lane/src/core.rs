@@ -153,6 +153,8 @@ pub(crate) struct Core {
     pub(crate) asks_for_queues: bool,
     /// CLIENT PAUSE, and the clients whose next command it holds back.
     pub(crate) pause: Option<Pause>,
+    /// The server is about to end: what would write is held back.
+    pub(crate) holds_writes: bool,
     pub(crate) held: Held,
     /// How long commands took, and turns.
     pub(crate) timing: Timing,
@@ -205,6 +207,7 @@ impl Core {
             strangers: VecDeque::new(),
             asks_for_queues: false,
             pause: None,
+            holds_writes: false,
             held: Held::default(),
             timing,
             maps: Maps::default(),
@@ -242,6 +245,11 @@ impl Core {
             && self.locks.is_empty()
             && self.lines.is_empty()
             && self.pubsub.is_idle()
+    }
+
+    /// Whether other lanes have answered all that they were asked here.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.peers.iter().take(usize::from(self.lane_count)).flatten().all(Peer::is_even)
     }
 
     /// See [`crate::Lane::audit`].

@@ -32,6 +32,13 @@ pub(crate) struct Obeying {
     pub(crate) sleeps_until_ns: Option<u64>,
 }
 
+/// An order that is reported when what clients of this lane have begun is over. It keeps no other order waiting.
+#[derive(Clone, Copy)]
+pub(crate) struct OrderOfHold {
+    ticket: u64,
+    charge: u16,
+}
+
 impl Lane {
     /// Carries out the next order, or a turn's share of it.
     pub(crate) fn obey<N: Net>(&mut self, net: &mut N) {
@@ -51,6 +58,18 @@ impl Lane {
             }
             Order::Unpause => {
                 self.end_pause();
+                Some(Report::Done)
+            }
+            Order::HoldWrites(true) => {
+                self.core.orders.pop_front();
+                self.core.set_holds_writes(true);
+                self.holding = Some(OrderOfHold { ticket, charge });
+                return;
+            }
+            Order::HoldWrites(false) => {
+                self.core.set_holds_writes(false);
+                self.release_all();
+                self.report_hold();
                 Some(Report::Done)
             }
             Order::Monitor { lane, client } => {
@@ -170,6 +189,14 @@ impl Lane {
             self.core.orders.pop_front();
             let control = self.core.lane_count;
             self.core.peer(control).report(ticket, charge, report);
+        }
+    }
+
+    /// What writes is held back here; with [`Lane::holding`] it is to be said now.
+    pub(crate) fn report_hold(&mut self) {
+        if let Some(OrderOfHold { ticket, charge }) = self.holding.take() {
+            let control = self.core.lane_count;
+            self.core.peer(control).report(ticket, charge, Report::Done);
         }
     }
 

@@ -18,7 +18,8 @@ use crate::{Following, Now};
 impl Core {
     /// What every client's next command is asked has changed.
     pub(crate) fn oversee(&mut self) {
-        self.is_overseen = self.pause.is_some() || self.monitoring.is_on || self.settings.wants_oversight();
+        let holds = self.pause.is_some() || self.holds_writes;
+        self.is_overseen = holds || self.monitoring.is_on || self.settings.wants_oversight();
     }
 
     /// The instant of this turn. While data are loaded no key ends: a command of the log may be about one that has ended since.
@@ -35,6 +36,12 @@ impl Core {
     /// Begins or ends a pause.
     pub(crate) fn set_pause(&mut self, pause: Option<Pause>) {
         self.pause = pause;
+        self.oversee();
+    }
+
+    /// What would write is held back, or not any more.
+    pub(crate) fn set_holds_writes(&mut self, holds: bool) {
+        self.holds_writes = holds;
         self.oversee();
     }
 
@@ -83,8 +90,9 @@ impl Core {
             return self.reject(caller, command, why);
         }
         if caller.client.is_authenticated || command.flags.has(Flag::NoAuth) {
+            let end = self.holds_writes.then_some(Pause::OF_WRITES);
             let may_write = || self.may_write(command, input.args());
-            if self.pause.is_some_and(|pause| pause.holds(command, may_write(), caller.client)) {
+            if self.pause.into_iter().chain(end).any(|it| it.holds(command, may_write(), caller.client)) {
                 self.hold(caller.client);
                 return halt(input);
             }

@@ -178,6 +178,11 @@ impl Peer {
         self.control_credit += 1;
     }
 
+    /// Whether all that was asked there is answered, and all parts there are over.
+    pub(crate) fn is_even(&self) -> bool {
+        self.answer_credit == self.answer_credit_max && self.control_credit == self.control_credit_max
+    }
+
     /// Asserts that all credit has come back, as it has when nothing is under way.
     pub(crate) fn audit(&self) {
         assert!(self.answer_credit == self.answer_credit_max, "an answer brings its credit back");

@@ -14,7 +14,7 @@ use crate::commands::record::DEFLATE_PER_TURN;
 use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
 use crate::limits::Watchman;
-use crate::orders::Obeying;
+use crate::orders::{Obeying, OrderOfHold};
 use crate::peers::{Links, Peer};
 use crate::post::Post;
 use crate::replies::{OUTPUT_HIGH, Spent};
@@ -102,6 +102,10 @@ pub struct Lane {
     handovers: Vec<(Handover, Option<Dialect>)>,
     bells: Vec<u16>,
     pub(crate) obeying: Obeying,
+    /// Whom to tell that what writes is held back and nothing is under way.
+    pub(crate) holding: Option<OrderOfHold>,
+    /// No command is taken up any more.
+    is_draining: bool,
     /// Clients that are replicas.
     pub(crate) replicas: Vec<Handle<Client>>,
     /// What had gone through the connections when counting last began from zero.
@@ -153,6 +157,8 @@ impl Lane {
             handovers: Vec::new(),
             bells: Vec::new(),
             obeying: Obeying::default(),
+            holding: None,
+            is_draining: false,
             replicas: Vec::new(),
             traffic_then: Traffic::default(),
             parched: Vec::new(),
@@ -182,7 +188,7 @@ impl Lane {
             self.end_pause();
         }
         self.release_held();
-        let command_count = self.serve_clients(meter, net);
+        let command_count = if self.is_draining { self.hold_ready() } else { self.serve_clients(meter, net) };
         if self.core.pubsub.has_work() {
             self.tend_pubsub(net);
         }
@@ -190,6 +196,9 @@ impl Lane {
         self.obey(net);
         let slice_count = self.core.work(meter) as u64;
         self.deliver(net);
+        if self.holding.is_some() && self.has_ended_all() {
+            self.report_hold();
+        }
         // By the clock, whatever a transaction saw: what it takes out is gone for good.
         self.core.space.now = now;
         // Nothing changes while clients are paused, by time neither.
@@ -260,9 +269,25 @@ impl Lane {
         Stats { clients: self.clients.len() as u64, ..self.core.stats_now() }
     }
 
-    /// Whether nothing is under way, in this lane's part of the server: for tests and for draining.
+    /// From now on no client's next command is taken up, be it here already: nothing is answered that is not under way. What is goes on to its
+    /// end, and [`Lane::has_drained`] says when it is over; once that is so of all lanes that drain, nothing more is done for clients.
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Whether nothing is under way, in this lane's part of the server: for tests.
     pub fn is_idle(&self) -> bool {
         self.core.is_idle() && self.ready.is_empty() && !self.core.has_work()
+    }
+
+    /// Whether nothing is under way here, nor has this lane asked anything of others that they have not answered: for draining.
+    pub fn has_drained(&self) -> bool {
+        self.is_idle() && self.core.is_answered()
+    }
+
+    /// Whether nothing is under way but commands that have not begun.
+    fn has_ended_all(&self) -> bool {
+        self.core.is_idle() && self.core.is_answered()
     }
 
     /// Asserts what must hold when nothing is under way and every client has gone: no lock, no credit and no watcher is
@@ -413,6 +438,16 @@ impl Lane {
             }
         }
         (COMMANDS_PER_TURN - commands_left) as u64
+    }
+
+    /// Draining: whoever is to be served is not. Held back like that nobody has the lane turn, and input that comes stays where it is.
+    fn hold_ready(&mut self) -> u64 {
+        for handle in self.parched.drain(..).chain(self.ready.drain(..)) {
+            let Some(client) = self.clients.get_mut(handle) else { continue };
+            client.is_queued = false;
+            self.core.hold(client);
+        }
+        0
     }
 
     /// Hands out replies that have become ready, and lets their clients go on.

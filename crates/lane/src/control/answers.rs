@@ -99,7 +99,7 @@ impl Control {
             id @ (Id::Save | Id::Bgsave | Id::Bgrewriteaof | Id::Lastsave) => {
                 return self.begin_file_command(asker, id, args, now, machine, out);
             }
-            Id::Shutdown => return self.begin_shutdown(asker, args, now, machine, out),
+            Id::Shutdown => return self.begin_shutdown(asker, args, machine, out),
             Id::MemoryPurge => out.put(OK),
             Id::ScriptExists | Id::ScriptFlush | Id::ScriptKill | Id::ScriptLoad | Id::Eval | Id::EvalRo => {
                 return self.begin_script(question, now, out);
@@ -284,7 +284,6 @@ impl Control {
         &mut self,
         asker: Asker,
         args: Args<'_>,
-        now: Now,
         machine: &mut impl Machine,
         out: &mut Vec<u8>,
     ) -> Begun {
@@ -308,14 +307,19 @@ impl Control {
                 reply::error(out, "ERR No shutdown in progress.");
                 return Begun::Answered;
             }
+            self.release_writes();
             for asker in std::mem::take(&mut self.enders) {
                 self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
             }
             out.put(OK);
             return Begun::Answered;
         }
+        // At once is not before what was answered is in the log.
+        if self.keeps_log() {
+            how = Shutdown::Drain;
+        }
         if saves || !spares && self.has_save_points() {
-            return match self.save_and_end(Some(asker), how, now, machine) {
+            return match self.save_and_end(Some(asker), how, machine) {
                 Ok(()) => Begun::Kept,
                 Err(why) => {
                     reply::error(out, why);

@@ -51,6 +51,14 @@ enum Then {
     Load,
 }
 
+/// The end of the server, which waits until no client writes any more: then its snapshot is taken.
+struct LastSave {
+    how: Shutdown,
+    asker: Option<Asker>,
+    /// The order to lanes to hold back what writes.
+    held_by: u64,
+}
+
 /// A base on its way.
 struct Rewriting {
     file: u64,
@@ -79,6 +87,7 @@ pub(super) struct Files {
     is_there: bool,
     file_newest: u64,
     saving: Option<Saving>,
+    last_save: Option<LastSave>,
     rewriting: Option<Rewriting>,
     /// `appendonly yes`.
     log: Option<Log>,
@@ -193,7 +202,6 @@ impl Control {
         &mut self,
         asker: Option<Asker>,
         how: Shutdown,
-        now: Now,
         machine: &mut impl Machine,
     ) -> Result<(), &'static str> {
         match &mut self.files {
@@ -205,17 +213,41 @@ impl Control {
                 self.enders.extend(asker);
                 Ok(())
             }
-            Files { saving: Some(Saving { then: then @ Then::Nothing, .. }), .. } => {
-                // What it holds is a little older: nothing is lost that a second one would have.
-                *then = Then::End(how, asker);
-                Ok(())
-            }
-            Files { saving: Some(_), .. } => Err(SAVES_ALREADY),
-            _ => {
-                self.begin_save(Then::End(how, asker), now, machine);
+            Files { last_save: Some(_), .. }
+            | Files { saving: Some(Saving { then: Then::End(..), .. }), .. } => Err(SAVES_ALREADY),
+            files => {
+                // One that was begun before lacks what has been answered since. Whoever waits for it gets it first.
+                let is_nobodys = |saving: &mut Saving| matches!(saving.then, Then::Nothing);
+                if let Some(Saving { file, .. }) = files.saving.take_if(is_nobodys) {
+                    machine.write_file(FileOrder::Abandon { file });
+                    self.forget_file(file);
+                }
+                let held_by = self.give(0..self.lane_count, &Order::HoldWrites(true), None);
+                self.files.last_save = Some(LastSave { how, asker, held_by });
                 Ok(())
             }
         }
+    }
+
+    /// Takes the snapshot of the end as soon as all lanes hold back what writes, and have answered all that had begun: so whatever is
+    /// answered is in it.
+    fn begin_last_save(&mut self, now: Now, machine: &mut impl Machine) {
+        let is_held = |last: &mut LastSave| !self.gathers.contains_key(&last.held_by);
+        if self.files.saving.is_none()
+            && let Some(LastSave { how, asker, .. }) = self.files.last_save.take_if(is_held)
+        {
+            self.begin_save(Then::End(how, asker), now, machine);
+        }
+    }
+
+    /// There is no end after all: clients may write again.
+    pub(super) fn release_writes(&mut self) {
+        self.give(0..self.lane_count, &Order::HoldWrites(false), None);
+    }
+
+    /// Whether what changes is kept in a log.
+    pub(super) fn keeps_log(&self) -> bool {
+        self.files.log.is_some()
     }
 
     /// `save` says when a snapshot is due, and so one is written at the end, too.
@@ -318,7 +350,7 @@ impl Control {
             match self.has_save_points() {
                 false => self.shutdown = Some(Shutdown::Drain),
                 true => {
-                    if self.save_and_end(None, Shutdown::Drain, now, machine).is_err() {
+                    if self.save_and_end(None, Shutdown::Drain, machine).is_err() {
                         machine.refuse_end();
                     }
                 }
@@ -332,6 +364,7 @@ impl Control {
         }
         self.pass_inner();
         self.go_on_loading(now, machine);
+        self.begin_last_save(now, machine);
         if self.files.again_ns.is_some_and(|again_ns| again_ns <= now.mono_ns) {
             self.files.again_ns = None;
             if !self.leaders.lacks_data() && self.files.rewriting.is_none() && self.files.log.is_some() {
@@ -375,7 +408,7 @@ impl Control {
 
     /// As `save` says.
     fn save_if_due(&mut self, now: Now, machine: &mut impl Machine) {
-        if self.leaders.lacks_data() {
+        if self.files.last_save.is_some() || self.leaders.lacks_data() {
             return;
         }
         let Files { saving: None, loading: None, changes, changes_saved, saved_s, failed_ns, save, .. } =
@@ -479,6 +512,7 @@ impl Control {
             }
             (Then::End(_, asker), Err(why)) => {
                 machine.warn(&format!("the server goes on: its snapshot can't be written: {why}"));
+                self.release_writes();
                 match asker {
                     Some(asker) => self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"),
                     None => machine.refuse_end(),

@@ -1,6 +1,7 @@
 //! Files, as the control thread has them written and read: what the machine is told, and what clients hear of it.
 
 use lane::{FileNews, FileOrder, Loaded, Shutdown, Source};
+use wire::route::PartitionMap;
 
 use super::world::World;
 
@@ -236,6 +237,85 @@ fn an_end_waits_for_the_snapshot_that_is_to_be_there() {
     world.machine.wants_end = true;
     world.round(0);
     assert_eq!(world.shutdown(), Some(Shutdown::Drain), "nothing is to be saved");
+}
+
+/// A key that is not on lane 0, of two.
+fn distant_key() -> String {
+    let is_there = |name: &String| PartitionMap::even(2).owner_of(name.as_bytes()).0 == 1;
+    (0..).map(|number| format!("k{number}")).find(is_there).unwrap()
+}
+
+#[test]
+fn whatever_is_answered_is_in_the_snapshot_of_the_end() {
+    let settings = [("save", "3600 1"), ("stop-writes-on-bgsave-error", "no")];
+    let mut world = World::with_files(2, &settings, None);
+    let (client, other) = (world.connect_at(0), world.connect_at(0));
+    let name = distant_key();
+    // What this one holds is too old by the end.
+    assert_eq!(world.ask(&client, "BGSAVE"), "+Background saving started\r\n");
+    // A command is on its way to lane 1, which does not get to it for a while.
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"SET", name.as_bytes(), b"on its way"]);
+    client.write(&bytes);
+    world.round_of(1_000_000, |number| number == 0);
+    world.machine.wants_end = true;
+    for _ in 0..20 {
+        world.round_of(1_000_000, |number| number != 1);
+    }
+    let said = orders(&mut world);
+    assert!(said.contains(&"abandon 1".to_owned()), "{said:?}");
+    assert!(!said.contains(&"begin 2 Snapshot".to_owned()), "it waits for what has begun: {said:?}");
+    for _ in 0..5 {
+        world.round(1_000_000);
+    }
+    assert_eq!(world.ask(&other, &format!("SET {name} late")), "", "what writes is not taken up any more");
+    assert_eq!(client.read_all(), b"+OK\r\n");
+    settle(&mut world);
+    let said = orders(&mut world);
+    assert!(said.contains(&"begin 2 Snapshot".to_owned()), "{said:?}");
+    assert!(said.iter().any(|order| order.contains("on its way")), "{said:?}");
+    assert_eq!(world.ask(&client, &format!("GET {name}")), "$10\r\non its way\r\n", "who reads is answered");
+    assert_eq!(world.ask(&client, "SHUTDOWN SAVE"), "-ERR Background save already in progress\r\n");
+    // There is no end after all.
+    world.machine.news.push_back(FileNews::Failed { file: 2, why: "no room".to_owned() });
+    settle(&mut world);
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (None, true));
+    assert_eq!(other.read_all(), b"+OK\r\n");
+    assert_eq!(world.ask(&client, &format!("GET {name}")), "$4\r\nlate\r\n");
+    world.machine.wants_end = true;
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 3 });
+    assert_eq!(world.ask(&other, "SET k v"), "", "nor is it at the next end");
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain));
+}
+
+#[test]
+fn a_lane_that_drains_takes_up_nothing_and_ends_what_has_begun() {
+    let mut world = World::with_files(2, &[], None);
+    let (client, other) = (world.connect_at(0), world.connect_at(1));
+    assert_eq!(world.ask(&other, "PING"), "+PONG\r\n");
+    let name = distant_key();
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"INCR", name.as_bytes()]);
+    client.write(&bytes);
+    world.round_of(1_000_000, |number| number == 0);
+    world.lanes.iter_mut().for_each(lane::Lane::drain);
+    world.round_of(1_000_000, |number| number == 0);
+    assert!(!world.lanes[0].has_drained(), "it has asked something");
+    assert_eq!(world.ask_all(&other, &["SET a 1", "PING", "SET b 1"]), "", "nobody is served");
+    assert_eq!(client.read_all(), b":1\r\n");
+    assert!(world.lanes.iter().all(lane::Lane::has_drained), "who is not served keeps nobody");
+    assert!(world.sleeps(), "nor does he have a lane turn");
+}
+
+#[test]
+fn at_once_is_not_before_the_log_has_what_was_answered() {
+    for (log, how) in [("no", Shutdown::Now), ("yes", Shutdown::Drain)] {
+        let mut world = World::with_files(1, &[("appendonly", log)], None);
+        let client = world.connect();
+        assert_eq!(world.ask(&client, "SHUTDOWN NOSAVE NOW"), "");
+        assert_eq!(world.shutdown(), Some(how), "appendonly {log}");
+    }
 }
 
 #[test]

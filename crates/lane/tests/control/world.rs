@@ -375,6 +375,14 @@ impl World {
         self.control.shutdown()
     }
 
+    /// Whether no lane has anything to do until something arrives, or it is time.
+    pub(crate) fn sleeps(&mut self) -> bool {
+        let (now, meter) = (self.now, &self.meter);
+        let mut turns =
+            self.lanes.iter_mut().zip(&mut self.nets).map(|(lane, net)| lane.turn(now, meter, net));
+        turns.all(|next| next != lane::Next::Again)
+    }
+
     /// Whether nothing is left under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.control.is_idle() && self.lanes.iter().all(Lane::is_idle)
