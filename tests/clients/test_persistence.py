@@ -6,6 +6,7 @@ import random
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -343,6 +344,61 @@ class Logs(Files):
         self.assertIn("LPUSH is a command that this server does not have", refused(self.directory, "--appendonly", "yes"))
         self.path("appendonlydir", "appendonly.aof.manifest").write_text("nonsense\n")
         self.assertIn("appendonly.aof.manifest: line 1 is not", refused(self.directory, "--appendonly", "yes"))
+
+    def test_a_cut_end_is_the_end_of_the_log_only_if_nothing_is_behind_it(self):
+        server = self.start("--appendonly", "yes")
+        client = self.connect(server)
+        client.replies([("SET", "whole", 1), ("MULTI",), ("SET", "a", 1), ("EXEC",)])
+        server.stop()
+        cut, manifest = self.path("appendonlydir", self.parts()[1][-1]), self.path("appendonlydir", "appendonly.aof.manifest")
+        sequence = int(cut.name.split(".")[2]) + 1
+        behind = cut.with_name(f"appendonly.aof.{sequence}.incr.aof")
+        named = manifest.read_text() + f"file {behind.name} seq {sequence} type i\n"
+        data = cut.read_bytes()
+        for size in (2, len(b"*1\r\n$4\r\nEXEC\r\n")):
+            # In the middle of a command, and between two of a transaction.
+            cut.write_bytes(data[:-size])
+            manifest.write_text(named)
+            behind.write_bytes(b"*3\r\n$3\r\nSET\r\n$5\r\nlater\r\n$1\r\n1\r\n")
+            self.assertIn("its last command is cut off", refused(self.directory, "--appendonly", "yes"))
+            self.assertEqual(len(cut.read_bytes()), len(data) - size, "what is refused stays as it is")
+        behind.write_bytes(b"")
+        server = self.start("--appendonly", "yes")
+        client = self.connect(server)
+        self.assertEqual(client("MGET", "whole", "a", "later"), [b"1", None, None])
+        server.stop()
+        self.assertEqual(self.connect(self.start("--appendonly", "yes"))("MGET", "whole", "a"), [b"1", None])
+
+    def test_a_crash_while_the_log_is_begun_anew_leaves_no_gap(self):
+        server = self.start("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
+        indices = range(4)
+        for number in range(6):
+            client = self.connect(server)
+            counts = [int(count or 0) for count in client("MGET", *(f"count:{index}" for index in indices))]
+            talkers = [self.connect(server) for _ in indices]
+
+            def talk(index):
+                with contextlib.suppress(OSError, EOFError, ValueError, IndexError):
+                    for said in range(counts[index] + 1, 10**9):
+                        # Long ones keep the file busy. What is said and what is counted is the same if all is there, once.
+                        talkers[index]("SET", f"long:{index}", "x" * 300_000)
+                        talkers[index]("SET", f"said:{index}", said)
+                        talkers[index]("INCR", f"count:{index}")
+
+            threads = [threading.Thread(target=talk, args=(index,)) for index in indices]
+            for thread in threads:
+                thread.start()
+            time.sleep(0.2)
+            client("BGREWRITEAOF")
+            time.sleep(0.01 * number)
+            server.kill()
+            for thread in threads:
+                thread.join()
+            server = self.start("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0")
+            client = self.connect(server)
+            for index in indices:
+                said, count = (int(found or 0) for found in client("MGET", f"said:{index}", f"count:{index}"))
+                self.assertIn(said - count, (0, 1), f"client {index} has said {said}, and {count} were counted")
 
     def test_it_begins_and_ends_while_the_server_runs(self):
         server = self.start("--enable-debug-command", "yes")

@@ -288,8 +288,9 @@ impl Writer {
         let path = match kind {
             FileKind::Snapshot => self.place.dir.join(format!("temp-{}.rdb", std::process::id())),
             FileKind::Base => self.logs.begin_base()?,
-            FileKind::Log { base } => {
-                let goes_on = self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. }));
+            FileKind::Log { base, goes_on } => {
+                let goes_on =
+                    goes_on && self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. }));
                 self.logs.begin_log(base, goes_on)?
             }
         };
@@ -391,8 +392,9 @@ impl Writer {
             }
             FileKind::Base => self.logs.end_base(file, &path),
             FileKind::Log { .. } => {
+                let named = self.logs.end_log(&path);
                 self.note_end_of_log();
-                Ok(())
+                named
             }
         }
     }

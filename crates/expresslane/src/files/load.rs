@@ -55,9 +55,12 @@ pub(super) fn load(
     if beside == Beside::Emptied {
         target.empty()?;
     }
-    let last = parts.len() - 1;
-    for (index, (path, file)) in parts.iter().zip(files?).enumerate() {
-        let may_be_cut = index == last && place.loads_truncated;
+    // One that was begun when the machine failed may hold nothing, and the one before lack its end.
+    let holds_commands = |file: &File| file.metadata().map_or(true, |found| found.len() > 0);
+    let files = files?;
+    let last = files.iter().rposition(holds_commands).unwrap_or(0);
+    for (index, (path, file)) in parts.iter().zip(files).enumerate() {
+        let may_be_cut = last <= index && place.loads_truncated;
         target.read(path, file, may_be_cut).map_err(|why| format!("{}: {why}", path.display()))?;
     }
     target.end().map_err(|why| format!("a lane refused what was loaded: {why}"))
@@ -193,11 +196,19 @@ impl Target {
         if std::mem::take(&mut self.db) != 0 {
             self.first().send(&[b"SELECT", b"0"])?;
         }
+        // Where the transaction has begun that is not over.
+        let mut begun_at = None;
         loop {
             let size = match frame_size(input.rest())? {
                 Frame::Command(size) => {
                     let frame = &input.rest()[..size];
-                    if !matches!(Meant::by(frame)?, Meant::Nothing | Meant::GetAck) {
+                    let meant = Meant::by(frame)?;
+                    match meant {
+                        Meant::Begin => begun_at = Some(input.passed),
+                        Meant::Commit => begun_at = None,
+                        Meant::Change | Meant::Nothing | Meant::GetAck => {}
+                    }
+                    if !matches!(meant, Meant::Nothing | Meant::GetAck) {
                         self.links[0].forward(frame)?;
                         self.loaded.commands += 1;
                     }
@@ -208,7 +219,8 @@ impl Target {
                     if input.fetch_more()? {
                         continue;
                     }
-                    let left = input.rest().len();
+                    let whole = begun_at.unwrap_or(input.passed);
+                    let left = input.passed + input.rest().len() as u64 - whole;
                     if left == 0 {
                         return Ok(());
                     }
@@ -220,7 +232,12 @@ impl Target {
                         path.display()
                     );
                     control::log(Level::Warn, &text);
-                    return Ok(());
+                    // The log goes on behind it.
+                    let cut = File::options().write(true).open(path).and_then(|file| {
+                        file.set_len(whole)?;
+                        file.sync_all()
+                    });
+                    return cut.map_err(|error| format!("its cut end can't be taken off: {error}"));
                 }
             };
             input.pass(size);
@@ -246,11 +263,13 @@ pub(crate) struct Input<R> {
     held: Vec<u8>,
     at: usize,
     end: usize,
+    /// Bytes gone over since the beginning.
+    passed: u64,
 }
 
 impl<R: Read> Input<R> {
     pub(crate) fn new(from: R) -> Input<R> {
-        Input { from, held: Vec::new(), at: 0, end: 0 }
+        Input { from, held: Vec::new(), at: 0, end: 0, passed: 0 }
     }
 
     /// What has been read and not passed.
@@ -261,6 +280,7 @@ impl<R: Read> Input<R> {
     /// Goes over so many bytes of that.
     pub(crate) fn pass(&mut self, size: usize) {
         self.at += size;
+        self.passed += size as u64;
     }
 
     /// Reads on; false at the end.

@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! manifest          base 1, incr 1
-//! a new base's cut  base 1, incr 1, incr 2        incr 1 ends here; all three together are all there is
-//! it is on disk     base 2, incr 2                base 1 and incr 1 go
+//! a new base's cut  base 1, incr 1                incr 1 ends here, and gets what is on its way to it
+//! that is on disk   base 1, incr 1, incr 2        all three together are all there is
+//! so is the base    base 2, incr 2                base 1 and incr 1 go
 //! ```
+//! A file whose end is not on disk is the last that is named: what stands behind a cut would be no log. So whatever is there after a crash is
+//! what has changed up to some moment.
+//!
 //! While there is no base, or nobody has written what changed between the last file and this one, what has changed alone says nothing:
 //! then the manifest is as it was until there is a base.
 
@@ -23,6 +27,8 @@ pub(super) struct Logs {
     manifest: Option<Manifest>,
     /// By the base at whose cut they began: those that have begun here, the oldest first.
     begun: Vec<(u64, Part)>,
+    /// Files that are being written, the oldest first.
+    open: Vec<Part>,
     /// The files that the manifest names say all there was until the next one begins.
     is_whole: bool,
     /// Something is missing before the files that have begun since.
@@ -38,6 +44,7 @@ impl Logs {
             lock: None,
             manifest: None,
             begun: Vec::new(),
+            open: Vec::new(),
             is_whole: false,
             is_torn: false,
             base_seq: 0,
@@ -87,11 +94,11 @@ impl Logs {
         self.is_torn = true;
         let place = self.place.clone();
         let Some(manifest) = &mut self.manifest else { return };
-        let is_lost = |part: &Part| path.file_name().is_some_and(|name| *name == *part.name);
-        let Some(at) = manifest.incr.iter().position(is_lost).filter(|_| manifest.base.is_some()) else {
-            return;
-        };
-        let kept = Manifest { incr: manifest.incr[..=at].to_vec(), ..manifest.clone() };
+        let found = manifest.incr.iter().position(|part| is_at(part, path));
+        let kept = found.filter(|_| manifest.base.is_some()).map(|at| manifest.incr[..=at].to_vec());
+        let kept = kept.map(|incr| up_to_open(&Manifest { incr, ..manifest.clone() }, &self.open));
+        self.open.retain(|part| !is_at(part, path));
+        let Some(kept) = kept else { return };
         // If it can't be written, it is as it was, and so is what is wrong with the disk.
         let _ = kept.write(&place);
     }
@@ -110,15 +117,25 @@ impl Logs {
             Part { name: format!("{}.{}.incr.aof", self.place.log, self.incr_seq), seq: self.incr_seq };
         let path = self.place.log_path().join(&part.name);
         self.begun.push((base, part.clone()));
+        self.open.push(part.clone());
         self.known()?.incr.push(part);
         Ok(path)
     }
 
-    /// The file that has begun is the log's from here on, if there is something before it.
+    /// The file that has begun is the log's from here on, if there is something before it, and that is on disk.
     pub(super) fn write_manifest(&mut self) -> Result<(), String> {
-        let (place, is_torn) = (self.place.clone(), self.is_torn);
-        let manifest = self.known()?;
-        if manifest.base.is_some() && !is_torn { manifest.write(&place) } else { sync_dir(&place.log_path()) }
+        let manifest = self.known()?.clone();
+        if manifest.base.is_some() && !self.is_torn {
+            up_to_open(&manifest, &self.open).write(&self.place)
+        } else {
+            sync_dir(&self.place.log_path())
+        }
+    }
+
+    /// All of a file is on disk: the one behind it counts from here on.
+    pub(super) fn end_log(&mut self, path: &Path) -> Result<(), String> {
+        self.open.retain(|part| !is_at(part, path));
+        self.write_manifest()
     }
 
     /// A base is whole: all that is older goes.
@@ -131,7 +148,7 @@ impl Logs {
         self.begun.retain(|(since, _)| base <= *since);
         let incr = self.begun.iter().map(|(_, part)| part.clone()).collect();
         let fresh = Manifest { base: Some(part), incr, history: Vec::new() };
-        fresh.write(&self.place)?;
+        up_to_open(&fresh, &self.open).write(&self.place)?;
         self.base_seq = seq;
         self.is_torn = false;
         let before = std::mem::replace(self.known()?, fresh);
@@ -157,10 +174,22 @@ impl Logs {
         if let Some(manifest) = &mut self.manifest {
             manifest.incr.retain(|part| !gone.iter().any(|(_, other)| other == part));
         }
+        self.open.retain(|part| !gone.iter().any(|(_, other)| other == part));
         for (_, part) in gone {
             let _ = fs::remove_file(self.place.log_path().join(&part.name));
         }
     }
+}
+
+fn is_at(part: &Part, path: &Path) -> bool {
+    path.file_name().is_some_and(|name| *name == *part.name)
+}
+
+/// A manifest without what stands behind the first file that is being written.
+fn up_to_open(manifest: &Manifest, open: &[Part]) -> Manifest {
+    let whole_count = manifest.incr.iter().take_while(|part| !open.contains(part)).count();
+    let incr = manifest.incr.iter().take(whole_count + 1).cloned().collect();
+    Manifest { incr, ..manifest.clone() }
 }
 
 impl Drop for Logs {
@@ -200,10 +229,13 @@ mod tests {
             fs::write(&path, "base").unwrap();
             path
         };
+        // The one before has its end by then.
         let log = |logs: &mut Logs, since| {
+            let before = logs.open.last().map(|part| place.log_path().join(&part.name));
             let path = logs.begin_log(since, since > 1).unwrap();
             fs::write(&path, "log").unwrap();
             logs.write_manifest().unwrap();
+            before.into_iter().for_each(|before| logs.end_log(&before).unwrap());
         };
         let mut logs = Logs::new(place.clone());
         let path = base(&mut logs);
@@ -213,7 +245,12 @@ mod tests {
         assert_eq!(text(), names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof"]));
 
         let path = base(&mut logs);
-        log(&mut logs, 3);
+        let next = logs.begin_log(3, true).unwrap();
+        fs::write(&next, "").unwrap();
+        logs.write_manifest().unwrap();
+        let two = names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof"]);
+        assert_eq!(text(), two, "the end of the first is not on disk");
+        logs.end_log(&place.log_path().join("appendonly.aof.1.incr.aof")).unwrap();
         let three =
             names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof", "appendonly.aof.2.incr.aof"]);
         assert_eq!(text(), three);

@@ -276,7 +276,8 @@ impl Control {
         self.follow_in_file(file, kind, now);
     }
 
-    /// A base's point in time has come: whatever is in the stream from here on is the next file's.
+    /// A base's point in time has come: whatever is in the stream from here on is the next file's. It is held back until the one before is
+    /// written to its end, so that what is on disk is the stream up to somewhere, at each moment.
     pub(super) fn turn_log(&mut self, base: u64, now: Now, machine: &mut impl Machine) {
         let Some(before) = self.files.log.as_ref().map(|log| log.file) else { return };
         if let Some(before) = before {
@@ -286,7 +287,7 @@ impl Control {
         let log = self.files.log.as_mut().expect("just seen");
         log.file = Some(file);
         log.before_size += std::mem::take(&mut log.size);
-        self.begin_file(file, FileKind::Log { base }, now, machine);
+        self.begin_file(file, FileKind::Log { base, goes_on: before.is_some() }, now, machine);
     }
 
     /// `appendonly` and `appendfsync` may have been set.

@@ -446,10 +446,15 @@ impl Control {
         }
         self.replication.log.seal();
         self.cut_slow_replicas(now, machine);
-        for at in 0..self.replication.replicas.len() {
-            self.send_to_replica(at, now, machine);
+        loop {
+            for at in 0..self.replication.replicas.len() {
+                self.send_to_replica(at, now, machine);
+            }
+            // Where a log's file has ended the next one goes on.
+            if !self.end_files(now, machine) {
+                break;
+            }
         }
-        self.end_files(now, machine);
         let log = &mut self.replication.log;
         let backlog_size = self.config.value("repl-backlog-size").parse().unwrap_or(0);
         let owed = self.replication.replicas.iter().filter(|replica| replica.is_owed_stream());
@@ -476,13 +481,17 @@ impl Control {
     fn send_to_replica(&mut self, at: usize, now: Now, machine: &mut impl Machine) {
         loop {
             let Replication { replicas, log, .. } = &mut self.replication;
-            let replica = &mut replicas[at];
-            if replica.under_way >= WINDOW_SIZE {
+            let (before, [replica, ..]) = replicas.split_at_mut(at) else { return };
+            // What is on disk has no gaps: nothing is written behind a file that is not written to its end.
+            let is_behind = replica.is_log() && before.iter().any(Replica::is_log);
+            if is_behind || replica.under_way >= WINDOW_SIZE {
                 return;
             }
             let is_ahead = !replica.ahead.is_empty();
             let piece = match replica.ahead.front() {
                 Some(piece) => Some(Arc::clone(piece)),
+                // What lies behind its end, where a piece ends, is the next file's.
+                None if replica.ends_at == Some(replica.position) => None,
                 None if replica.stage == Stage::Follows => log.piece(replica.position),
                 None => None,
             };

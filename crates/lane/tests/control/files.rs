@@ -79,7 +79,7 @@ fn the_log_goes_on_in_the_next_file_where_the_one_before_ends() {
     let mut world = World::with_files(2, &[("appendonly", "yes")], None);
     settle(&mut world);
     let said = orders(&mut world);
-    assert!(said.contains(&"begin 2 Log { base: 1 }".to_owned()), "{said:?}");
+    assert!(said.contains(&"begin 2 Log { base: 1, goes_on: false }".to_owned()), "{said:?}");
     world.machine.news.push_back(FileNews::Written { file: 1 });
     let client = world.connect();
     world.ask(&client, "SET k 1");
@@ -113,13 +113,75 @@ fn the_log_goes_on_in_the_next_file_where_the_one_before_ends() {
     world.round(6_000_000_000);
     settle(&mut world);
     let said = orders(&mut world);
-    assert!(said.contains(&"begin 6 Log { base: 5 }".to_owned()), "{said:?}");
+    assert!(said.contains(&"begin 6 Log { base: 5, goes_on: false }".to_owned()), "{said:?}");
     // Without a log from here on.
     assert_eq!(world.ask(&client, "CONFIG SET appendonly no"), "+OK\r\n");
     settle(&mut world);
     let said = orders(&mut world);
     assert!(said.contains(&"abandon 5".to_owned()) || said.contains(&"end 6".to_owned()), "{said:?}");
     assert_eq!(persistence(&mut world, "aof_enabled"), "0");
+}
+
+#[test]
+fn nothing_is_written_to_a_file_of_the_log_before_the_one_before_has_its_end() {
+    let mut world = World::with_files(2, &[("appendonly", "yes")], None);
+    settle(&mut world);
+    orders(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    let client = world.connect();
+    // More than may be on its way to a file. From here on none of it is taken.
+    let long = "x".repeat(10_000);
+    for number in 0..150 {
+        assert_eq!(world.ask(&client, &format!("SET long:{number} {long}")), "+OK\r\n");
+    }
+    // Commands come all the time, also in the turn in which the next file begins.
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"BGREWRITEAOF"]);
+    let mut count = 0;
+    let mut written = Vec::new();
+    let mut take = |world: &mut World| written.append(&mut world.machine.orders);
+    for _ in 0..50 {
+        for _ in 0..10 {
+            wire::client::command(&mut bytes, &[b"INCR", b"n"]);
+            count += 1;
+        }
+        client.write(&std::mem::take(&mut bytes));
+        world.round(1_000_000);
+        take(&mut world);
+    }
+    assert!(written.iter().any(|order| matches!(order, FileOrder::Begin { file: 4, .. })));
+    let is_of = |order: &FileOrder, number: u64| match order {
+        FileOrder::Piece { file, .. } | FileOrder::End { file } => *file == number,
+        _ => false,
+    };
+    assert!(!written.iter().any(|order| is_of(order, 4)), "the file before has more to come");
+    assert!(!written.iter().any(|order| matches!(order, FileOrder::End { file: 2 })));
+    // Now it is, all of it that was sent so far at a time.
+    let mut seen = 0;
+    for _ in 0..50 {
+        for order in &written[seen..] {
+            if let FileOrder::Piece { file, bytes } = order {
+                world.machine.news.push_back(FileNews::Taken { file: *file, size: bytes.len() });
+            }
+        }
+        seen = written.len();
+        world.round(1_000_000);
+        written.append(&mut world.machine.orders);
+    }
+    let end = written.iter().position(|order| matches!(order, FileOrder::End { file: 2 }));
+    let first = written.iter().position(|order| is_of(order, 4));
+    assert!(end.is_some() && end < first, "{end:?} {first:?}");
+    let text = |number: u64| -> String {
+        let pieces = written.iter().filter(|order| is_of(order, number));
+        let bytes = pieces.filter_map(|order| match order {
+            FileOrder::Piece { bytes, .. } => Some(&bytes[..]),
+            _ => None,
+        });
+        bytes.flatten().map(|byte| char::from(*byte)).collect()
+    };
+    assert_eq!(text(2).matches("long:").count(), 150);
+    let counts = [text(2), text(4)].map(|text| text.matches("\r\nn\r\n").count());
+    assert_eq!(counts.iter().sum::<usize>(), count, "each is in one of them: {counts:?}");
 }
 
 #[test]
@@ -140,7 +202,7 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
     settle(&mut world);
     let said = orders(&mut world);
     // Nothing changes between what was read and the log's next file.
-    let begun = said.iter().position(|order| order == "begin 2 Log { base: 1 }");
+    let begun = said.iter().position(|order| order == "begin 2 Log { base: 1, goes_on: false }");
     let opened = said.iter().position(|order| order == "opened");
     assert!(begun.is_some() && begun < opened, "{said:?}");
     assert_eq!(world.ask(&client, "GET k"), "$-1\r\n");

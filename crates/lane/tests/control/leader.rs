@@ -321,7 +321,7 @@ fn half_a_snapshot_takes_the_place_of_nothing() {
     let client = world.connect();
     let rounds = |world: &mut World, count| (0..count).for_each(|_| world.round(100_000_000));
     rounds(&mut world, 10);
-    assert_eq!(files(&mut world), ["begin 1 Base", "begin 2 Log { base: 1 }", "end 1"]);
+    assert_eq!(files(&mut world), ["begin 1 Base", "begin 2 Log { base: 1, goes_on: false }", "end 1"]);
     world.machine.news.push_back(FileNews::Written { file: 1 });
     led(&mut world, &client);
     hear(&mut world, 1, Followed::Sends);
@@ -335,7 +335,7 @@ fn half_a_snapshot_takes_the_place_of_nothing() {
     hear(&mut world, 1, Followed::Sends);
     hear(&mut world, 1, Followed::InStep { offset: 1 });
     rounds(&mut world, 5);
-    assert_eq!(files(&mut world), ["begin 3 Base", "begin 4 Log { base: 3 }", "end 3"]);
+    assert_eq!(files(&mut world), ["begin 3 Base", "begin 4 Log { base: 3, goes_on: false }", "end 3"]);
     // At the end, too.
     hear(&mut world, 1, Followed::Sends);
     files(&mut world);

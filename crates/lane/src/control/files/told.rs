@@ -15,6 +15,8 @@ pub enum FileKind {
     Log {
         /// The base's number.
         base: u64,
+        /// The file before it ends there: nothing is missing between the two.
+        goes_on: bool,
     },
 }
 

@@ -10,6 +10,11 @@ impl Replica {
         self.file.is_none()
     }
 
+    /// Whether it is one of the log's files. They stand in the order in which they have begun.
+    pub(super) fn is_log(&self) -> bool {
+        matches!(self.file, Some(FileKind::Log { .. }))
+    }
+
     /// What it is called where it goes.
     pub(super) fn whom(&self) -> String {
         match self.file {
@@ -59,18 +64,19 @@ impl Control {
 
     /// Whether the log gets anything yet.
     pub(in crate::control) fn writes_log(&self) -> bool {
-        let is_log = |replica: &Replica| matches!(replica.file, Some(FileKind::Log { .. }));
-        self.replication.replicas.iter().any(is_log)
+        self.replication.replicas.iter().any(Replica::is_log)
     }
 
-    /// Ends files that have been given all that is theirs.
-    pub(super) fn end_files(&mut self, now: Now, machine: &mut impl Machine) {
+    /// Ends files that have been given all that is theirs, a log's file when it has written that; says whether there were any.
+    pub(super) fn end_files(&mut self, now: Now, machine: &mut impl Machine) -> bool {
         let has_all = |replica: &&Replica| {
             let has_snapshot = replica.stage == Stage::HasAll && replica.ahead.is_empty();
-            replica.file.is_some() && (has_snapshot || replica.ends_at == Some(replica.position))
+            let has_stream = replica.ends_at == Some(replica.position) && replica.under_way == 0;
+            replica.file.is_some() && (has_snapshot || has_stream)
         };
         let ended: Vec<u64> =
             self.replication.replicas.iter().filter(has_all).map(|replica| replica.client).collect();
+        let are_some = !ended.is_empty();
         for file in ended {
             self.forget_file(file);
             if self.replication.replicas.is_empty() {
@@ -78,6 +84,7 @@ impl Control {
             }
             self.end_file(file, machine);
         }
+        are_some
     }
 
     /// Gives a file up.
