@@ -178,7 +178,7 @@ Workloads: --operations get:9,set:1   get set del incr mget10 ping, with weights
 Exit codes: 0 done, 1 the server can't be loaded or failed (one sentence says what to do), 2 a flag is wrong, 3 done, but what was \
 seen can't be trusted or errors came back (the summary says which), 130 stopped by Ctrl-C, with what there is until then.";
 
-/// How the server is spoken to.
+// How the server is spoken to.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TargetSettings {
     /// What the server speaks
@@ -236,7 +236,7 @@ impl TargetSettings {
     }
 }
 
-/// What is asked.
+// What is asked.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct WorkloadSettings {
     /// What is done, with weights
@@ -282,7 +282,7 @@ impl WorkloadSettings {
     }
 }
 
-/// How hard, how long, and from where.
+// How hard, how long, and from where.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PaceSettings {
     /// Connections over all threads
@@ -345,7 +345,7 @@ impl Waiting {
     }
 }
 
-/// Files that are written beside the summary.
+// Files that are written beside the summary.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Wanted {
     /// Write a report that a browser shows, in one file that needs no network
@@ -378,7 +378,7 @@ pub(crate) struct ReportSettings {
     pub(crate) wanted: Wanted,
 }
 
-/// What becomes of what was seen.
+// What becomes of what was seen.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OutputSettings {
     /// Keep everything in this file: a line of JSON a second, written as it comes
@@ -404,7 +404,7 @@ impl OutputSettings {
     }
 }
 
-/// What a load is, wherever its server is.
+// What a load is, wherever its server is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LoadSettings {
     #[command(flatten)]

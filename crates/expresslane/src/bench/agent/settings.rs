@@ -51,7 +51,7 @@ impl AgentSettings {
     }
 }
 
-/// Which agents a coordinator has.
+// Which agents a coordinator has.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct AgentsSettings {
     /// Load from these machines instead of this one, each with `expresslane bench agent`; connections, rate and requests are
