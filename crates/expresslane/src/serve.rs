@@ -17,6 +17,7 @@
 //! ```
 //! Everything a lane touches is made on its own thread, which begins on the lane's cpu, so that it lies on the lane's own node.
 
+use std::hint::cold_path;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -627,6 +628,7 @@ impl<N: Sockets> Runner<N> {
     /// Says of a turn that took too long whether the kernel had let others run in it.
     fn judge(&mut self, began_ns: u64, control: &Thread) {
         if self.lane.stall().is_some() {
+            cold_path();
             if self.lane.settle(self.preemptions.has_grown()) {
                 control.unpark();
             }
@@ -651,6 +653,7 @@ impl<N: Sockets> Runner<N> {
             }
             match self.shared.phase.load(Ordering::Relaxed) {
                 DRAINING => {
+                    cold_path();
                     if !is_draining {
                         self.net.stop_listening();
                         self.lane.drain();

@@ -518,8 +518,12 @@ impl Core {
     /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
     pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
         self.at_once_left = AT_ONCE_PER_TURN;
-        self.tell_untold();
-        self.ask_control();
+        if !self.untold.is_empty() {
+            self.tell_untold();
+        }
+        if !self.questioners.is_empty() {
+            self.ask_control();
+        }
         for _ in 0..self.starved.len() {
             let (handle, lanes) = self.starved.pop_front().expect("counted");
             if !self.try_prepare(handle, lanes.clone()) {

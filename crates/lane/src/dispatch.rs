@@ -1,5 +1,6 @@
 //! From a decoded command to what happens: run here, ask another lane, begin a transaction, or refuse.
 
+use std::hint::cold_path;
 use std::ops::Range;
 
 use net::Output;
@@ -199,6 +200,7 @@ impl Core {
         let command = match resolved {
             Ok(command) => command,
             Err(refusal) => {
+                cold_path();
                 if matches!(refusal, Refusal::WrongArity(command) if command.id == Id::Exec) {
                     self.abort(caller);
                 }
@@ -206,6 +208,7 @@ impl Core {
             }
         };
         if is_refused_unseen(caller.client, command) {
+            cold_path();
             if caller.client.is_replica {
                 return self.hear_replica(caller, command, input);
             }
@@ -219,15 +222,16 @@ impl Core {
             };
         }
         if is_queued(caller.client, command.id) {
+            cold_path();
             return self.queue(caller, command, input);
         }
         let flow = match command.scope {
+            Scope::Key => self.dispatch_key(caller, command, input, view, owner),
             // EXEC is a barrier: what was asked of other lanes before it comes before it.
             _ if command.id == Id::Exec && !caller.client.is_even() => halt(input),
             _ if command.group == Group::Transactions && command.id != Id::Watch => {
                 self.dispatch_multi(caller, command.id)
             }
-            Scope::Key => self.dispatch_key(caller, command, input, view, owner),
             Scope::Keys(_) => self.dispatch_keys(caller, command, input),
             Scope::Connection => self.dispatch_connection(caller, command, input),
             Scope::Control => self.dispatch_control(caller, command, input),
@@ -257,6 +261,7 @@ impl Core {
         let found;
         let owner = match owner {
             None => {
+                cold_path();
                 found = self.find_owner(command, caller.client.db, input.args());
                 &found
             }
@@ -326,10 +331,12 @@ impl Core {
         let ran = if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
         if let Ran::Done = ran {
             if let Input::Owned(request) = input {
+                cold_path();
                 self.space.discard(std::mem::take(request));
             }
             return Flow::Next;
         }
+        cold_path();
         let pending = Pending {
             origin: caller.open(),
             port: caller.client.port,

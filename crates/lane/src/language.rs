@@ -3,6 +3,8 @@
 //! A dialect is a decoder and a few commands of its own. Its replies are written where they arise, by the words in argument
 //! 0 of its commands; everything between (locks, rings, order of replies, memory, statistics) knows nothing of it.
 
+use std::hint::cold_path;
+
 use wire::aerospike;
 use wire::command::{COMMANDS, Command, Id, Refusal};
 use wire::http;
@@ -136,6 +138,12 @@ impl Language {
         }
     }
 
+    /// Whether its decoder may stand elsewhere between two commands than a new one would.
+    #[inline(always)]
+    pub(crate) fn keeps_places(&self) -> bool {
+        matches!(self, Language::Memcached(Some(_)) | Language::Aerospike(_))
+    }
+
     /// Notes where the command begins that is decoded next. Most begin where a new decoder would, and to write that down is one
     /// byte.
     #[inline(always)]
@@ -147,6 +155,7 @@ impl Language {
         };
         // What is there already is not written: what it replaced would be looked at for something to free.
         if !is_new || !matches!(place, Place::Start) {
+            cold_path();
             *place = self.place();
         }
     }

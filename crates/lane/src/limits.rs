@@ -133,9 +133,15 @@ impl Lane {
         self.core.stats.clients_size = size;
         self.core.stats.memory_max = self.core.stats.memory_max.max(size + self.core.space.shard.held());
         self.look_at_buffers(net);
-        self.dismiss_silent(net);
-        self.dismiss_strangers(net);
-        self.stir_lagging();
+        if self.core.settings.timeout_s > 0 {
+            self.dismiss_silent(net);
+        }
+        if !self.core.strangers.is_empty() {
+            self.dismiss_strangers(net);
+        }
+        if !self.watchman.lagging.is_empty() {
+            self.stir_lagging();
+        }
         self.core.settings.clients_size_max > 0 && self.thin_out(size, net)
     }
 
@@ -146,16 +152,14 @@ impl Lane {
         let silence = watches_silence.then(|| now_ns.saturating_add(LOOK_NS));
         let lagging = (!self.watchman.lagging.is_empty()).then_some(self.watchman.look_at_ns);
         let stranger = self.core.strangers.front().map(|(_, since_ns)| since_ns.saturating_add(STRANGER_NS));
-        silence.into_iter().chain(lagging).chain(stranger).min()
+        [silence, lagging, stranger].into_iter().flatten().min()
     }
 
     /// Closes clients that have been silent for too long, as Redis does (`clientsCronHandleTimeout`): not those that wait for the
     /// server, nor those that still send or take what they began. A few are looked at each turn.
+    #[inline(never)]
     fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
         let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
-        if timeout_ns == 0 {
-            return;
-        }
         let now_ns = self.core.space.now.mono_ns;
         for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
@@ -175,6 +179,7 @@ impl Lane {
     }
 
     /// Closes clients that had time enough to say the password. The queue is in the order in which they came.
+    #[inline(never)]
     fn dismiss_strangers<N: Net>(&mut self, net: &mut N) {
         let now_ns = self.core.space.now.mono_ns;
         for _ in 0..STRANGERS_PER_TURN {
@@ -197,7 +202,7 @@ impl Lane {
     /// Clients behind their reading are measured again, though nothing has come from them.
     fn stir_lagging(&mut self) {
         let now_ns = self.core.space.now.mono_ns;
-        if self.watchman.lagging.is_empty() || now_ns < self.watchman.look_at_ns {
+        if now_ns < self.watchman.look_at_ns {
             return;
         }
         if self.watchman.lagging_left == 0 {
@@ -224,6 +229,7 @@ impl Lane {
     }
 
     /// Sees to `maxmemory-clients`; this lane's clients hold `size` bytes. True while this lane closes some.
+    #[inline(never)]
     fn thin_out<N: Net>(&mut self, size: u64, net: &mut N) -> bool {
         let limit = self.core.settings.clients_size_max;
         if CROWD_GRAIN <= size.abs_diff(self.watchman.told_size) {

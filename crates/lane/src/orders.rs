@@ -41,6 +41,7 @@ pub(crate) struct OrderOfHold {
 
 impl Lane {
     /// Carries out the next order, or a turn's share of it.
+    #[cold]
     pub(crate) fn obey<N: Net>(&mut self, net: &mut N) {
         let Some(Ordered { ticket, charge, order }) = self.core.orders.front() else { return };
         let (ticket, charge, order) = (*ticket, *charge, order.clone());

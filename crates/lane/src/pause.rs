@@ -42,6 +42,7 @@ impl Core {
 
 impl Lane {
     /// Ends the pause. Those that it held back go on by [`Lane::release_held`].
+    #[cold]
     pub(crate) fn end_pause(&mut self) {
         self.core.set_pause(None);
         self.release_all();

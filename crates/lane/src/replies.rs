@@ -509,6 +509,14 @@ impl Put for Sink<'_> {
     }
 
     #[inline]
+    fn put_word(&mut self, word: [u8; 8], size: usize) {
+        match self {
+            Sink::Client { output, replies } if replies.is_empty() => output.extend_word(word, size),
+            _ => self.put(&word[..size]),
+        }
+    }
+
+    #[inline]
     fn put_framed(&mut self, head: [u8; 8], head_size: usize, body: &[u8]) {
         match self {
             Sink::Client { output, replies } if replies.is_empty() => {

@@ -5,6 +5,8 @@
 //! brought near meanwhile, so that the cache misses of a batch overlap; and a stage's code, which a system call drives
 //! out of the cache, is fetched once for all.
 
+use std::hint::cold_path;
+
 use net::{Close, INPUT_MAX, Need, Net, Stream};
 use store::Approaches;
 use wire::command::{Command, Refusal, Scope};
@@ -76,12 +78,14 @@ pub(crate) fn serve_client<N: Net>(
     let (mut used, mut inflated) = (0, 0);
     client.is_halted = false;
     if client.lags_since_ns.is_some() && output_before < core.settings.output_soft_size_of(client) {
+        cold_path();
         client.lags_since_ns = None;
     }
     let result = 'share: loop {
         let limits = limits(core, client);
         if client.gather.is_none() {
             if !std::mem::take(&mut ahead.is_fresh) {
+                cold_path();
                 let mut approaches = core.space.shard.approaches();
                 let count_max = share.commands_left.max(1);
                 ahead.look_again(core, client, &input[used..], limits, count_max, &mut approaches);
@@ -94,6 +98,7 @@ pub(crate) fn serve_client<N: Net>(
                 let unread = output.len();
                 let moved = used + inflated + unread.saturating_sub(output_before);
                 let flow = if share.commands_left == 0 || moved >= share.bytes_left {
+                    cold_path();
                     client.need = Need::Rest;
                     ahead.forget(client, index);
                     break 'share End::Again;
@@ -101,6 +106,7 @@ pub(crate) fn serve_client<N: Net>(
                     || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
                     || unread >= OUTPUT_HIGH
                 {
+                    cold_path();
                     Flow::Halt(None)
                 } else {
                     let frame = &ahead.frames[index];
@@ -132,6 +138,7 @@ pub(crate) fn serve_client<N: Net>(
                 if matches!(flow, Flow::Next) {
                     continue;
                 }
+                cold_path();
                 let ran_count = if matches!(flow, Flow::Halt(_)) { index } else { index + 1 };
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
                     ahead.forget(client, ran_count);
@@ -141,12 +148,14 @@ pub(crate) fn serve_client<N: Net>(
             match step {
                 None => {}
                 Some(Step::Need) if end => {
+                    cold_path();
                     client.has_ended = true;
                     break End::Settles;
                 }
                 Some(Step::Need) => break next_input(client),
                 Some(Step::Large) => client.gather = Some(Box::default()),
                 Some(Step::Malformed(error)) => {
+                    cold_path();
                     error.put(&mut Sink::Client { output, replies: &mut client.replies });
                     core.space.tally.rejected(None, vec![ErrorCode::of(b"ERR")]);
                     let end = follow(client, Flow::Leave, &mut used, input.len());
@@ -156,6 +165,7 @@ pub(crate) fn serve_client<N: Net>(
             }
             continue;
         }
+        cold_path();
         inflated += INFLATED_COST * client.language.take_inflated();
         if share.commands_left == 0 || used + inflated >= share.bytes_left {
             client.need = Need::Rest;
@@ -215,6 +225,7 @@ pub(crate) fn serve_client<N: Net>(
         !client.is_authenticated && !client.is_replica && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
     if is_stranger {
+        cold_path();
         net.close(conn, Close::Now);
         return End::Waits;
     }
@@ -367,9 +378,11 @@ impl Ahead {
         client.language.note_place(&mut self.began);
         // Before the password limits are lower.
         let may_repeat = client.is_authenticated && client.language.is_new_resp();
+        let keeps_places = client.language.keeps_places();
         let mut follows_shape = false;
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
+                cold_path();
                 self.frames.push(Frame::default());
             }
             let frame = &mut self.frames[self.count];
@@ -403,7 +416,9 @@ impl Ahead {
                     follows_shape = true;
                 }
             }
-            client.language.note_place(&mut frame.ended);
+            if keeps_places || !matches!(frame.ended, Place::Start) {
+                client.language.note_place(&mut frame.ended);
+            }
             frame.owner = match frame.command {
                 Some(Ok(command)) if command.scope == Scope::Key => {
                     Some(core.owner(client.db, words.get(usize::from(command.keys.first))))

@@ -1,6 +1,7 @@
 //! The turn. Clients in and out have a file of their own.
 
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::sync::Arc;
 
 use net::{Close, ConnId, Event, Handover, Net};
@@ -171,6 +172,7 @@ impl Lane {
         if let Some(until_ns) = self.obeying.sleeps_until_ns
             && now.mono_ns < until_ns
         {
+            cold_path();
             self.bells.clear();
             return Next::At(until_ns);
         }
@@ -183,19 +185,26 @@ impl Lane {
             self.core.space.flush_documents_when_due();
         }
         self.gather(net);
-        let ask_count = self.hear_lanes(meter, net);
+        self.senders.merge(self.mailbox.collect());
+        let ask_count = if self.senders.is_empty() { 0 } else { self.hear_lanes(meter, net) };
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
             self.end_pause();
         }
-        self.release_held();
+        if self.core.held.are_released() {
+            self.release_held();
+        }
         let command_count = if self.is_draining { self.hold_ready() } else { self.serve_clients(meter, net) };
         if self.core.pubsub.has_work() {
             self.tend_pubsub(net);
         }
         let watches = self.watch_clients(net);
-        self.obey(net);
+        if !self.core.orders.is_empty() {
+            self.obey(net);
+        }
         let slice_count = self.core.work(meter) as u64;
-        self.deliver(net);
+        if !(self.core.deliveries.is_empty() && self.stirred.is_empty()) {
+            self.deliver(net);
+        }
         if self.holding.is_some() && self.has_ended_all() {
             self.report_hold();
         }
@@ -217,7 +226,14 @@ impl Lane {
         if self.core.tracks() || self.core.space.tracked.is_on() {
             self.tend_tracking(net);
         }
-        self.publish();
+        self.bells.clear();
+        if !self.core.addressed.is_empty() {
+            self.publish();
+        }
+        debug_assert!(
+            !self.core.peers.iter_mut().flatten().any(Peer::publish),
+            "who is sent something is addressed"
+        );
         net.flush();
         if !self.replicas.is_empty() {
             self.note_taken(net);
@@ -250,7 +266,13 @@ impl Lane {
         });
         // Nobody says when the ring to the control thread has room again.
         let feed = space.feeds_late().then(|| now.mono_ns + FEED_AGAIN_NS);
-        expiry.into_iter().chain(self.watch_at()).chain(pause).chain(feed).min().map_or(Next::Idle, Next::At)
+        let never = u64::MAX;
+        let [expiry, watch, pause, feed] =
+            [expiry, self.watch_at(), pause, feed].map(|at_ns| at_ns.unwrap_or(never));
+        match expiry.min(watch).min(pause).min(feed) {
+            at_ns if at_ns == never => Next::Idle,
+            at_ns => Next::At(at_ns),
+        }
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -332,13 +354,10 @@ impl Lane {
 
     // ---- the other lanes
 
-    /// Says how many asks were served.
+    /// Hears what those in `senders` have sent. Says how many asks were served.
+    #[inline(never)]
     fn hear_lanes<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         let mut senders = std::mem::take(&mut self.senders);
-        senders.merge(self.mailbox.collect());
-        if senders.is_empty() {
-            return 0;
-        }
         let mut ask_count = 0;
         let Lane { core, clients, stirred, handovers, .. } = self;
         let mut left = Senders::default();
@@ -377,12 +396,8 @@ impl Lane {
 
     /// Says how many commands were served.
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
-        // Whatever lets an ask go, an answer comes before or with it, and brings this turn about.
-        let Lane { parched, clients, ready, .. } = self;
-        for handle in parched.drain(..) {
-            if let Some(client) = clients.get_mut(handle) {
-                enqueue(ready, handle, client);
-            }
+        if !self.parched.is_empty() {
+            self.moisten();
         }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
@@ -397,9 +412,11 @@ impl Lane {
                 let Some(client) = self.clients.get_mut(handle) else { continue };
                 client.is_queued = false;
                 if client.is_blocked || client.is_leaving {
+                    cold_path();
                     continue;
                 }
                 if self.aheads.len() == self.batch.len() {
+                    cold_path();
                     self.aheads.push(Ahead::default());
                 }
                 let ahead = &mut self.aheads[self.batch.len()];
@@ -426,6 +443,7 @@ impl Lane {
                 match end {
                     End::Waits => {}
                     End::Again => {
+                        cold_path();
                         enqueue(&mut self.ready, handle, client);
                         // Long replies wait for a client that may never read: they count while it still sends, too.
                         if !client.replies.is_empty() {
@@ -433,11 +451,25 @@ impl Lane {
                         }
                     }
                     End::Settles => self.stirred.push(handle),
-                    End::Parched => self.parched.push(handle),
+                    End::Parched => {
+                        cold_path();
+                        self.parched.push(handle);
+                    }
                 }
             }
         }
         (COMMANDS_PER_TURN - commands_left) as u64
+    }
+
+    /// Whatever lets an ask go, an answer comes before or with it, and brings this turn about: those who wait for room try again.
+    #[cold]
+    fn moisten(&mut self) {
+        let Lane { parched, clients, ready, .. } = self;
+        for handle in parched.drain(..) {
+            if let Some(client) = clients.get_mut(handle) {
+                enqueue(ready, handle, client);
+            }
+        }
     }
 
     /// Draining: whoever is to be served is not. Held back like that nobody has the lane turn, and input that comes stays where it is.
@@ -451,6 +483,7 @@ impl Lane {
     }
 
     /// Hands out replies that have become ready, and lets their clients go on.
+    #[inline(never)]
     fn deliver<N: Net>(&mut self, net: &mut N) {
         for delivery in std::mem::take(&mut self.core.deliveries) {
             match self.clients.get_mut(delivery.client) {
@@ -507,7 +540,6 @@ impl Lane {
 
     /// Shows the other lanes what they got, and notes which of them sleep.
     fn publish(&mut self) {
-        self.bells.clear();
         let Core { peers, addressed, stats, .. } = &mut self.core;
         for number in std::mem::take(addressed) {
             if peers[number].as_mut().is_some_and(Peer::publish) {
@@ -515,7 +547,6 @@ impl Lane {
                 stats.bells += 1;
             }
         }
-        debug_assert!(!peers.iter_mut().flatten().any(Peer::publish), "who is sent something is addressed");
     }
 }
 

@@ -4,6 +4,7 @@
 //! registered once, edge-triggered, for input and room; listeners level-triggered, so that a burst over the accept
 //! budget is reported again by itself. The decisions are those of [`Readiness`]; here are the system calls.
 
+use std::hint::cold_path;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -145,6 +146,7 @@ impl Kernel for Linux {
 
     fn gather(&mut self, timeout_ns: Option<u64>, count_max: usize, signals: &mut Vec<Signal>) {
         let timeout_ns = if self.resting {
+            cold_path();
             self.gathers_rested += 1;
             Some(timeout_ns.unwrap_or(REST_NS).min(REST_NS))
         } else {
@@ -154,6 +156,7 @@ impl Kernel for Linux {
         if self.resting
             && (REST_GATHERS <= self.gathers_rested || (self.events.is_empty() && timeout_ns != Some(0)))
         {
+            cold_path();
             self.resume();
         }
         for event in &self.events {

@@ -9,6 +9,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hint::cold_path;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
@@ -103,6 +104,21 @@ impl Output {
             pieces.into_iter().for_each(|piece| self.tail.extend_from_slice(piece));
         } else {
             pieces.into_iter().for_each(|piece| self.extend_over_blocks(piece));
+        }
+    }
+
+    /// Appends a copy of the first `size` bytes of `word`.
+    #[inline]
+    pub fn extend_word(&mut self, word: [u8; 8], size: usize) {
+        let room = self.tail.capacity().min(OUTPUT_BLOCK_SIZE_MAX).saturating_sub(self.tail.len());
+        if word.len() <= room {
+            self.count(size);
+            // All eight in one store; what is too much goes again.
+            let end = self.tail.len() + size;
+            self.tail.extend_from_slice(&word);
+            self.tail.truncate(end);
+        } else {
+            self.extend_over_blocks(&word[..size]);
         }
     }
 
@@ -244,6 +260,7 @@ impl Output {
         self.size -= size;
         let mut left = self.front_sent + size;
         while let Some(front) = self.segments.front() {
+            cold_path();
             let front_size = front.bytes().len();
             if left < front_size {
                 self.front_sent = left;
@@ -255,6 +272,7 @@ impl Output {
             }
         }
         if self.segments.capacity() > SEGMENTS_KEPT_MAX {
+            cold_path();
             self.segments = VecDeque::new();
         }
         if left == self.tail.len() {

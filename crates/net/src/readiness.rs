@@ -25,6 +25,7 @@
 //! (RFC 1122, 4.2.2.13). So the sending side is shut first and what still arrives is thrown away, within bounds.
 
 use std::collections::VecDeque;
+use std::hint::cold_path;
 use std::io::IoSlice;
 
 use crate::input::{Held, Rest, Rests, Shared};
@@ -165,11 +166,13 @@ impl<K: Kernel> Readiness<K> {
         };
         let Some(conn) = self.conns.get_mut(id) else { return };
         if signal.broken {
+            cold_path();
             let why = self.kernel.verdict(&conn.socket);
             return self.end(id, why);
         }
         conn.ending |= signal.ending;
         if signal.writable && conn.full {
+            cold_path();
             conn.full = false;
             self.kernel.had_room(&conn.socket, id);
             soil(conn, id, &mut self.dirty);
@@ -179,6 +182,7 @@ impl<K: Kernel> Readiness<K> {
         }
     }
 
+    #[cold]
     fn accept(&mut self, listener: ListenerId, accepts_left: &mut usize) {
         while *accepts_left > 0 {
             *accepts_left -= 1;
@@ -256,14 +260,17 @@ impl<K: Kernel> Readiness<K> {
                 if conn.rest.is_empty() {
                     conn.held = self.shared.keep(id, size, self.turn);
                 } else {
+                    cold_path();
                     conn.rest.append(self.shared.received(size), &mut self.rests);
                 }
             }
             Transfer::Nothing => {
+                cold_path();
                 self.counters.receives_empty += 1;
                 conn.readable = false;
             }
             Transfer::End => {
+                cold_path();
                 self.counters.receives_empty += 1;
                 conn.readable = false;
                 conn.ended = true;
@@ -275,6 +282,7 @@ impl<K: Kernel> Readiness<K> {
         }
         conn.input = Input::Quiet;
         if conn.readable {
+            cold_path();
             announce(conn, id, &mut self.queue);
         }
         received
@@ -318,6 +326,7 @@ impl<K: Kernel> Readiness<K> {
             self.counters.bytes_out += u64::try_from(size).expect("a size fits 64 bits");
             conn.output.advance(size, |block| self.blocks.put(block));
             if size < offered_size {
+                cold_path();
                 self.counters.sends_short += 1;
                 conn.full = true;
                 self.kernel.want_room(&conn.socket, id);
@@ -325,6 +334,7 @@ impl<K: Kernel> Readiness<K> {
         }
         let was_above = std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
         if was_above && !conn.above_mark && conn.state == State::Open {
+            cold_path();
             self.news.push(Event::Writable(id));
         }
         if conn.output.is_empty() {
@@ -333,6 +343,7 @@ impl<K: Kernel> Readiness<K> {
                 self.linger(id);
             }
         } else {
+            cold_path();
             conn.output.report(&mut self.blocks);
             if !conn.full {
                 soil(conn, id, &mut self.dirty);
@@ -341,6 +352,7 @@ impl<K: Kernel> Readiness<K> {
     }
 
     /// Everything is sent. A client that has not ended yet is given the chance to read it.
+    #[cold]
     fn linger(&mut self, id: ConnId) {
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         if conn.ended {
@@ -362,6 +374,7 @@ impl<K: Kernel> Readiness<K> {
     }
 
     /// Throws away what a lingering client still sends, one receive a turn; how many bytes.
+    #[cold]
     fn drain(&mut self, id: ConnId, thrown_size: usize) -> usize {
         self.make_way();
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
@@ -388,6 +401,7 @@ impl<K: Kernel> Readiness<K> {
     }
 
     /// The connection is no more; the lane hears of it unless it has already.
+    #[cold]
     fn end(&mut self, id: ConnId, why: Why) {
         let Some(mut conn) = self.conns.remove(id) else { return };
         self.shared.forget(&mut conn.held);
@@ -442,6 +456,11 @@ fn hand_over<K: Kernel>(kernel: &mut K, conn: &Conn<K::Socket>, size_max: usize)
     if size == conn.output.len() || size == size_max {
         return (kernel.send(&conn.socket, &one), size);
     }
+    hand_over_pieces(kernel, conn, size_max)
+}
+
+#[inline(never)]
+fn hand_over_pieces<K: Kernel>(kernel: &mut K, conn: &Conn<K::Socket>, size_max: usize) -> (Transfer, usize) {
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
     let (count, size) = conn.output.gather(&mut slices, size_max);
     (kernel.send(&conn.socket, &slices[..count]), size)
@@ -471,6 +490,7 @@ impl<K: Kernel> Net for Readiness<K> {
                     events.push(Event::Input(id));
                 }
                 (_, State::Lingering { .. }) if THROWN_PER_TURN <= thrown_before => {
+                    cold_path();
                     conn.in_queue = true;
                     self.queue.push_back(id);
                 }
@@ -488,6 +508,7 @@ impl<K: Kernel> Net for Readiness<K> {
                 if conn.unconsumed_size() < INPUT_MAX {
                     received = self.receive(id);
                 } else {
+                    cold_path();
                     // The lane has asked and got nothing new: it is told again, when it may have made room.
                     conn.input = Input::Quiet;
                     announce(conn, id, &mut self.queue);

@@ -51,7 +51,7 @@ impl Shard {
     }
 
     /// Makes a number that is there another one, where it stands; `None`, with nothing changed, if the key holds no number.
-    #[inline(never)]
+    #[inline(always)]
     fn renumber(&mut self, key: &Key<'_>, number: i64) -> Option<Outcome> {
         let (_, old) = self.find(key)?;
         if old.is_document() || old.encoding() != Encoding::Int {

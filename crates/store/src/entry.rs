@@ -110,7 +110,7 @@ impl<'e> Entry<'e> {
     }
 
     /// The value.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self) -> Value<'e> {
         match self.head.encoding() {
             Encoding::Bytes => Value::Bytes(self.arena.bytes(self.head.handle, self.head.value())),

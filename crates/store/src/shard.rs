@@ -233,7 +233,7 @@ impl Shard {
 
     /// As `read`, for a command that goes on to change what it finds: the key remembers where that is, and an effect that carries it
     /// looks it up again only if the shard has changed meanwhile.
-    #[inline]
+    #[inline(always)]
     pub fn read_to_change(&mut self, key: &mut Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
         let (slot, handle) = self.locate(key)?;
         let head = self.use_at(handle, now_ms, draw)?;
@@ -558,13 +558,18 @@ impl Shard {
         Entry { arena: &self.arena, shelf: &self.shelf, head: Head::read(&self.arena, handle) }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
         if let Some(Found { slot, state }) = key.found
             && state == self.state
         {
             return Some((slot, Head::read(&self.arena, slot.entry(&self.arena))));
         }
+        self.find_anew(key)
+    }
+
+    #[inline(never)]
+    fn find_anew(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
         let (slot, handle) = self.locate(key)?;
         // Read again, which costs less than to bring it out of the loop in which keys are compared.
         Some((slot, Head::read(&self.arena, handle)))
@@ -574,11 +579,13 @@ impl Shard {
     #[inline(always)]
     fn locate(&self, key: &Key<'_>) -> Option<(Slot, u32)> {
         let root = self.database(key.db).partition(key.partition).root;
-        table::find(&self.arena, root, key.hash, |handle| {
+        for (slot, handle) in table::tagged(&self.arena, root, key.hash) {
             let head = Head::read(&self.arena, handle);
-            let equal = head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes;
-            equal.then_some(handle)
-        })
+            if head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes {
+                return Some((slot, handle));
+            }
+        }
+        None
     }
 
     /// The key and the slot of an entry that was found by its place in memory, with the key's bytes in `bytes`. None
@@ -590,7 +597,7 @@ impl Shard {
         let database = &self.databases[usize::from(head.home(&self.arena))];
         let key = self.key(database.number, self.config.partition(database.number, bytes), bytes);
         let root = database.partition(key.partition).root;
-        let (slot, ()) = table::find(&self.arena, root, key.hash, |other| (other == handle).then_some(()))?;
+        let (slot, _) = table::tagged(&self.arena, root, key.hash).find(|&(_, other)| other == handle)?;
         Some((key, slot))
     }
 

@@ -17,7 +17,6 @@
 //! Splitting asks for the entries' hashes again: 12 keys hashed for about 7 new ones, no byte spent on keeping them.
 
 use crate::arena::{Arena, NODE_SIZE, NoRoom};
-use crate::width::narrow;
 
 /// Entries of a bucket.
 pub(crate) const BUCKET_COUNT: usize = 12;
@@ -68,34 +67,45 @@ const fn tag(hash: u64) -> u8 {
     tag
 }
 
-/// Walks down to the bucket that covers `hash` and gives the slot of the entry of which `is_it` makes something, and what.
-#[inline]
-pub(crate) fn find<T>(
-    arena: &Arena,
-    root: u32,
-    hash: u64,
-    is_it: impl Fn(u32) -> Option<T>,
-) -> Option<(Slot, T)> {
-    let link = bucket(arena, root, hash);
-    if link == 0 {
-        return None;
-    }
-    let node: &[u8; NODE_SIZE] = arena.array(link, 0);
+/// Walks down to the bucket that covers `hash`: its entries with the hash's tag, each with the slot that owns it.
+#[inline(always)]
+pub(crate) fn tagged(arena: &Arena, root: u32, hash: u64) -> Tagged<'_> {
+    let bucket = bucket(arena, root, hash);
+    let node: &[u8; NODE_SIZE] = if bucket == 0 { &[0; NODE_SIZE] } else { arena.array(bucket, 0) };
     let (words, _) = node.as_chunks::<8>();
-    for (word, first) in [(words[0], 0), (words[1], 8)] {
-        let mut candidates = candidates(u64::from_le_bytes(word), tag(hash));
-        while candidates != 0 {
-            let index = first + (candidates.trailing_zeros() / 8) as usize;
-            if index >= usize::from(node[COUNT]) {
-                break;
+    let [found, above] = [words[0], words[1]].map(|word| candidates(u64::from_le_bytes(word), tag(hash)));
+    Tagged { bucket, node, first: 0, found, above }
+}
+
+/// See [`tagged`]. An iterator, so that whoever compares keys does so within one loop of its own.
+pub(crate) struct Tagged<'a> {
+    bucket: u32,
+    node: &'a [u8; NODE_SIZE],
+    /// Of the entry that the lowest byte of `found` stands for.
+    first: u32,
+    found: u64,
+    /// Of the eight entries behind those of `found`.
+    above: u64,
+}
+
+impl Iterator for Tagged<'_> {
+    type Item = (Slot, u32);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<(Slot, u32)> {
+        if self.found == 0 {
+            if self.above == 0 {
+                return None;
             }
-            if let Some(found) = is_it(handle(node, index)) {
-                return Some((Slot { bucket: link, index: narrow(index) }, found));
-            }
-            candidates &= candidates - 1;
+            (self.first, self.found, self.above) = (8, self.above, 0);
         }
+        let index = self.first + self.found.trailing_zeros() / 8;
+        if index >= u32::from(self.node[COUNT]) {
+            return None;
+        }
+        self.found &= self.found - 1;
+        Some((Slot { bucket: self.bucket, index }, handle(self.node, index as usize)))
     }
-    None
 }
 
 /// The link of the bucket that covers `hash`; 0 if there is none.

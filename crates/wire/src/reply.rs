@@ -27,6 +27,12 @@ pub trait Put {
         self.put(b"\r\n");
     }
 
+    /// Appends the first `size` bytes of `word`, for which the same holds.
+    #[inline]
+    fn put_word(&mut self, word: [u8; 8], size: usize) {
+        self.put(&word[..size]);
+    }
+
     /// An error with this text, its code first, is about to be appended. Whoever counts errors does it here.
     fn note_error(&mut self, _text: &[u8]) {}
 
@@ -50,6 +56,11 @@ impl<P: Put + ?Sized> Put for &mut P {
     #[inline]
     fn put_all(&mut self, pieces: [&[u8]; 3]) {
         (**self).put_all(pieces);
+    }
+
+    #[inline]
+    fn put_word(&mut self, word: [u8; 8], size: usize) {
+        (**self).put_word(word, size);
     }
 
     #[inline]
@@ -121,6 +132,9 @@ pub fn integer(out: &mut impl Put, value: i64) {
     line(out, b':', value);
 }
 
+/// The end of a line, as it lies in a register.
+const END: u64 = u16::from_le_bytes(*b"\r\n") as u64;
+
 /// `$size`, the bytes, and the end.
 #[inline]
 pub fn bulk(out: &mut impl Put, bytes: &[u8]) {
@@ -137,7 +151,6 @@ pub fn bulk(out: &mut impl Put, bytes: &[u8]) {
             return out.put(b"\r\n");
         }
     };
-    const END: u64 = u16::from_le_bytes(*b"\r\n") as u64;
     let head = b'$' as u64 | digits << 8 | END << (8 + 8 * digits_size);
     out.put_framed(head.to_le_bytes(), 1 + digits_size + 2, bytes);
 }
@@ -264,9 +277,17 @@ fn count(size: usize) -> i64 {
 /// One byte of type, a number, and the line's end, in a single append.
 #[inline]
 fn line(out: &mut impl Put, kind: u8, value: i64) {
-    // Most numbers have one digit or two.
-    if let Ok(small @ 0..=9) = u8::try_from(value) {
-        return out.put(&[kind, b'0' + small, b'\r', b'\n']);
+    // Most numbers have a few digits: with what is around them they are put together in a register.
+    if let Ok(mut rest @ 0..100_000) = u32::try_from(value) {
+        let (mut word, mut size) = (END, 2);
+        loop {
+            word = word << 8 | u64::from(b'0') + u64::from(rest % 10);
+            rest /= 10;
+            size += 1;
+            if rest == 0 {
+                return out.put_word((word << 8 | u64::from(kind)).to_le_bytes(), size + 1);
+            }
+        }
     }
     let mut text = [0; number::I64_TEXT_MAX + 3];
     let start = number::write_i64_before(&mut text, number::I64_TEXT_MAX + 1, value) - 1;

@@ -91,6 +91,7 @@ impl<N: Net> Doors<'_, N> {
 
 impl Lane {
     /// A turn's share of pub/sub.
+    #[inline(never)]
     pub(crate) fn tend_pubsub<N: Net>(&mut self, net: &mut N) {
         let mut budget = HANDED_PER_TURN;
         let Lane { core, clients, stirred, .. } = self;

@@ -64,7 +64,7 @@ pub(crate) fn watch(
     done(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), what, fd.as_raw_fd(), &raw mut event) })
 }
 
-/// `epoll_pwait2`, or `epoll_wait` in whole milliseconds where `precise` turns out to be too much. Fills `events`
+/// `epoll_pwait2`, or `epoll_pwait` in whole milliseconds where `precise` turns out to be too much. Fills `events`
 /// with up to `count_max`; a signal handler that interrupts the sleep leaves them empty.
 pub(crate) fn wait(
     epoll: &OwnedFd,
@@ -77,40 +77,33 @@ pub(crate) fn wait(
     events.reserve(count_max);
     let room = c_int::try_from(count_max).expect("events of a turn are few");
     let into = events.as_mut_ptr();
-    let count = loop {
-        let count = match timeout_ns {
-            Some(nanoseconds) if nanoseconds > 0 && *precise => {
-                let timeout = libc::timespec {
+    // SAFETY, of both calls: `into` has room for `room` events, as reserved above.
+    let whole = |timeout_ms: c_int| unsafe {
+        let (mask, size) = (ptr::null::<libc::sigset_t>(), 0_usize);
+        libc::syscall(libc::SYS_epoll_pwait, epoll.as_raw_fd(), into, room, timeout_ms, mask, size)
+    };
+    let exact = |timeout: libc::timespec| unsafe {
+        let (mask, size) = (ptr::null::<libc::sigset_t>(), 0_usize);
+        libc::syscall(libc::SYS_epoll_pwait2, epoll.as_raw_fd(), into, room, &raw const timeout, mask, size)
+    };
+    let count = match timeout_ns {
+        None => whole(-1),
+        Some(0) => whole(0),
+        Some(nanoseconds) => {
+            let mut count = -1;
+            if *precise {
+                count = exact(libc::timespec {
                     tv_sec: i64::try_from(nanoseconds / 1_000_000_000).expect("a quotient of nanoseconds"),
                     tv_nsec: i64::try_from(nanoseconds % 1_000_000_000).expect("below a thousand million"),
-                };
-                // SAFETY: `into` has room for `room` events, as reserved above; `timeout` is valid for the call.
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_epoll_pwait2,
-                        epoll.as_raw_fd(),
-                        into,
-                        room,
-                        &raw const timeout,
-                        std::ptr::null::<libc::sigset_t>(),
-                        0usize,
-                    )
-                }
-            }
-            _ => {
-                // Rounded up: a millisecond late rather than spinning through the last one.
-                let timeout_ms = timeout_ns.map_or(-1, |nanoseconds| {
-                    c_int::try_from(nanoseconds.div_ceil(1_000_000)).unwrap_or(c_int::MAX)
                 });
-                // SAFETY: `into` has room for `room` events, as reserved above.
-                i64::from(unsafe { libc::epoll_wait(epoll.as_raw_fd(), into, room, timeout_ms) })
+                *precise = count >= 0 || errno() != libc::ENOSYS;
             }
-        };
-        if count < 0 && errno() == libc::ENOSYS && *precise {
-            *precise = false;
-            continue;
+            if !*precise {
+                // Rounded up: a millisecond late rather than spinning through the last one.
+                count = whole(c_int::try_from(nanoseconds.div_ceil(1_000_000)).unwrap_or(c_int::MAX));
+            }
+            count
         }
-        break count;
     };
     match usize::try_from(count) {
         // SAFETY: the kernel has filled in `count` events, within the reserved room.
@@ -121,7 +114,7 @@ pub(crate) fn wait(
 
 /// One receive: how many bytes, zero at the end, or the errno. Never blocks, whatever the socket's mode.
 ///
-/// `recv(2)` itself, and `send(2)` below: in a process of several threads glibc's functions of these names make the thread
+/// `recv(2)` itself, as `epoll_pwait(2)` above and `send(2)` below: in a process of several threads glibc's functions of these names make the thread
 /// cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
 #[inline]
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {

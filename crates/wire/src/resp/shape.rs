@@ -82,7 +82,9 @@ impl Shape {
             return None;
         }
         args.clear(false);
-        args.ranges.extend_from_slice(&self.ranges[..self.arg_count]);
+        // All of them: so few of known size are moved sooner than fewer of any size.
+        args.ranges.extend_from_slice(&self.ranges);
+        args.ranges.truncate(self.arg_count);
         Some(self.size)
     }
 }
