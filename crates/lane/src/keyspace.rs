@@ -219,23 +219,20 @@ impl Keyspace {
     /// What is at a key, which has been used once more.
     #[inline]
     pub(crate) fn read(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
-        let draw = self.draw();
-        self.shard.read(key, self.now.unix_ms, draw)
+        self.shard.read(key, self.now.unix_ms, || self.chance.next())
     }
 
     /// As [`Keyspace::read`], for a command that may change what it finds: an effect that carries the key need not look it up again.
     #[inline]
     pub(crate) fn read_to_change(&mut self, key: &mut Key<'_>) -> Option<Entry<'_>> {
-        let draw = self.draw();
-        self.shard.read_to_change(key, self.now.unix_ms, draw)
+        self.shard.read_to_change(key, self.now.unix_ms, || self.chance.next())
     }
 
     /// As [`Keyspace::read`], for a command whose purpose is to look: it counts as a hit or a miss.
     #[inline]
     pub(crate) fn look_up(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         self.lapse_if_nobody_else(key);
-        let draw = self.draw();
-        let Some(entry) = self.shard.read(key, self.now.unix_ms, draw) else {
+        let Some(entry) = self.shard.read(key, self.now.unix_ms, || self.chance.next()) else {
             self.tally.looked(false);
             return None;
         };

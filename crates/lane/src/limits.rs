@@ -21,7 +21,7 @@ use crate::core::Core;
 use crate::peers::{ControlHead, ControlKind};
 use crate::recent::Recent;
 use crate::slab::Handle;
-use crate::turn::Lane;
+use crate::turn::{Lane, soonest};
 
 /// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
 const LOOKS_FOR_SILENCE: usize = 64;
@@ -152,7 +152,7 @@ impl Lane {
         let silence = watches_silence.then(|| now_ns.saturating_add(LOOK_NS));
         let lagging = (!self.watchman.lagging.is_empty()).then_some(self.watchman.look_at_ns);
         let stranger = self.core.strangers.front().map(|(_, since_ns)| since_ns.saturating_add(STRANGER_NS));
-        [silence, lagging, stranger].into_iter().flatten().min()
+        soonest([silence, lagging, stranger])
     }
 
     /// Closes clients that have been silent for too long, as Redis does (`clientsCronHandleTimeout`): not those that wait for the

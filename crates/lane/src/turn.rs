@@ -254,6 +254,7 @@ impl Lane {
         let pause = self.core.pause.map(|pause| pause.until_ns);
         // Until a pause is over nothing ends.
         let end_ms = match pause {
+            None if space.documents.flush_at_ms.is_empty() => space.shard.next_expiry(),
             None => {
                 let ends = space.shard.next_expiry().into_iter();
                 ends.chain(space.documents.flush_at_ms.values().copied()).min()
@@ -266,13 +267,7 @@ impl Lane {
         });
         // Nobody says when the ring to the control thread has room again.
         let feed = space.feeds_late().then(|| now.mono_ns + FEED_AGAIN_NS);
-        let never = u64::MAX;
-        let [expiry, watch, pause, feed] =
-            [expiry, self.watch_at(), pause, feed].map(|at_ns| at_ns.unwrap_or(never));
-        match expiry.min(watch).min(pause).min(feed) {
-            at_ns if at_ns == never => Next::Idle,
-            at_ns => Next::At(at_ns),
-        }
+        soonest([expiry, self.watch_at(), pause, feed]).map_or(Next::Idle, Next::At)
     }
 
     /// Where other lanes say that they have something. The runner declares sleep there before it waits.
@@ -548,6 +543,14 @@ impl Lane {
             }
         }
     }
+}
+
+/// The first of these instants, of those that there are.
+#[inline(always)]
+pub(crate) fn soonest<const COUNT: usize>(instants: [Option<u64>; COUNT]) -> Option<u64> {
+    // As numbers, of which the least is found without a branch.
+    let first = instants.into_iter().fold(u64::MAX, |first, at_ns| first.min(at_ns.unwrap_or(u64::MAX)));
+    (first < u64::MAX).then_some(first)
 }
 
 fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client: &mut Client) {

@@ -53,7 +53,8 @@ fn main() {
         let key = shard.key(0, *partition, bytes);
         match what {
             "get" => {
-                if let Some(Value::Bytes(bytes)) = shard.read(&key, 1_000, number).map(|entry| entry.value())
+                if let Some(Value::Bytes(bytes)) =
+                    shard.read(&key, 1_000, || number).map(|entry| entry.value())
                 {
                     sum += bytes.len();
                 }

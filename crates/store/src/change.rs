@@ -96,7 +96,7 @@ impl Shard {
         mark: Option<Mark>,
         expiry: Expiry,
     ) -> Result<Outcome, Full> {
-        let found = self.find(key);
+        let found = self.find_within(key);
         let old = found.map(|(_, old)| old);
         let old_rope = old.filter(|old| old.encoding() == Encoding::Rope).map(|old| old.rope(&self.arena));
         let expires_at = match expiry {
@@ -225,7 +225,7 @@ impl Shard {
     /// and the wheel know. The room is the old entry's if nothing but the value's bytes and length change; else the old
     /// entry's handle is given back too, unowned, its bytes still there for copying. Last comes the number of entries
     /// that the table moved.
-    #[inline]
+    #[inline(always)]
     fn place(
         &mut self,
         key: &Key<'_>,
@@ -258,6 +258,7 @@ impl Shard {
         Ok((head, found.map(|(_, old)| old.handle), moved))
     }
 
+    #[inline(never)]
     fn place_anew(
         &mut self,
         key: &Key<'_>,

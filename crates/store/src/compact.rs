@@ -107,7 +107,7 @@ mod tests {
             // Found before, and removed when it may be elsewhere.
             let bytes = kept.next().expect("there are more keys than calls").to_le_bytes();
             let mut key = shard.key(0, 0, &bytes);
-            shard.read_to_change(&mut key, 0, 0).expect("it is there");
+            shard.read_to_change(&mut key, 0, || 0).expect("it is there");
             more = shard.compact(&mut left);
             spent_count += budget.elements - left.elements;
             let after = places(&shard);

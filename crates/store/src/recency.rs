@@ -27,7 +27,7 @@ pub enum Use {
 impl Shard {
     /// Lets the key's entry, if it is there, remember a use at `now_ms`. What is not counted as things are is not remembered.
     pub fn remember(&mut self, key: &Key<'_>, now_ms: i64, brought: Use) {
-        self.clock_ms = now_ms;
+        self.set_clock(now_ms);
         let recency = match (self.config.recency, brought) {
             (Recency::Lru, Use::IdleS(idle_s)) => self.second().wrapping_sub(idle_s) & RECENCY,
             (Recency::Lfu { .. }, Use::Frequency(counter)) => self.minute() << 8 | u32::from(counter),
@@ -48,13 +48,13 @@ impl Shard {
 
     /// What an entry remembers after one more use.
     #[inline]
-    pub(crate) fn used_again(&self, word: u32, draw: u64) -> u32 {
+    pub(crate) fn used_again(&self, word: u32, draw: impl FnOnce() -> u64) -> u32 {
         match self.config.recency {
             Recency::Lru => self.second(),
             Recency::Lfu { log_factor, .. } => {
                 let counter = self.frequency_of(word);
                 let base = u64::from(counter.saturating_sub(LFU_NEW));
-                let raised = counter < 255 && draw.is_multiple_of(base * u64::from(log_factor) + 1);
+                let raised = counter < 255 && draw().is_multiple_of(base * u64::from(log_factor) + 1);
                 self.minute() << 8 | (counter + u32::from(raised))
             }
         }
@@ -86,8 +86,18 @@ impl Shard {
         counter.saturating_sub(passed.checked_div(decay_minutes).unwrap_or(0))
     }
 
+    /// It is so late now.
+    #[inline(always)]
+    pub(crate) fn set_clock(&mut self, now_ms: i64) {
+        if self.clock_ms != now_ms {
+            self.clock_ms = now_ms;
+            self.clock_s = clock(now_ms / 1000);
+        }
+    }
+
+    #[inline]
     fn second(&self) -> u32 {
-        clock(self.clock_ms / 1000)
+        self.clock_s
     }
 
     fn minute(&self) -> u32 {

@@ -152,6 +152,8 @@ pub struct Shard {
     pub(crate) images: Pile<Image>,
     /// The last instant heard of, in unix milliseconds.
     pub(crate) clock_ms: i64,
+    /// Of that instant, modulo 2^24.
+    pub(crate) clock_s: u32,
     /// When housekeeping was done last, and whether something has changed since or was left to do.
     pub(crate) tended_ms: i64,
     pub(crate) is_stirred: bool,
@@ -194,6 +196,7 @@ impl Shard {
             walk: None,
             images: Pile::default(),
             clock_ms: 0,
+            clock_s: 0,
             tended_ms: 0,
             is_stirred: true,
             state: 0,
@@ -223,9 +226,9 @@ impl Shard {
         Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
     }
 
-    /// As `get`, and notes the use; `draw` is a random number (for LFU).
+    /// As `get`, and notes the use; `draw` gives a random number (for LFU).
     #[inline]
-    pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
+    pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: impl FnOnce() -> u64) -> Option<Entry<'_>> {
         let (_, handle) = self.locate(key)?;
         let head = self.use_at(handle, now_ms, draw)?;
         Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
@@ -234,7 +237,12 @@ impl Shard {
     /// As `read`, for a command that goes on to change what it finds: the key remembers where that is, and an effect that carries it
     /// looks it up again only if the shard has changed meanwhile.
     #[inline(always)]
-    pub fn read_to_change(&mut self, key: &mut Key<'_>, now_ms: i64, draw: u64) -> Option<Entry<'_>> {
+    pub fn read_to_change(
+        &mut self,
+        key: &mut Key<'_>,
+        now_ms: i64,
+        draw: impl FnOnce() -> u64,
+    ) -> Option<Entry<'_>> {
         let (slot, handle) = self.locate(key)?;
         let head = self.use_at(handle, now_ms, draw)?;
         key.found = Some(Found { slot, state: self.state });
@@ -243,12 +251,12 @@ impl Shard {
 
     /// Notes a use of an entry, unless its time has come.
     #[inline(always)]
-    fn use_at(&mut self, handle: u32, now_ms: i64, draw: u64) -> Option<Head> {
+    fn use_at(&mut self, handle: u32, now_ms: i64, draw: impl FnOnce() -> u64) -> Option<Head> {
         let head = Head::read(&self.arena, handle);
         if head.has_ttl() && head.expires_at(&self.arena) <= now_ms {
             return None;
         }
-        self.clock_ms = now_ms;
+        self.set_clock(now_ms);
         let recency = self.used_again(head.word, draw);
         if recency != head.word & crate::entry::RECENCY {
             self.arena.array_mut::<3>(head.handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
@@ -263,8 +271,8 @@ impl Shard {
         self.arena.array_mut::<3>(head.handle, 0).copy_from_slice(&recency.to_le_bytes()[..3]);
     }
 
-    /// Notes a use of the key, if it is there; `draw` is a random number (for LFU).
-    pub fn touch(&mut self, key: &Key<'_>, now_ms: i64, draw: u64) {
+    /// Notes a use of the key, if it is there; `draw` gives a random number (for LFU).
+    pub fn touch(&mut self, key: &Key<'_>, now_ms: i64, draw: impl FnOnce() -> u64) {
         self.read(key, now_ms, draw);
     }
 
@@ -560,19 +568,30 @@ impl Shard {
 
     #[inline(always)]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
-        if let Some(Found { slot, state }) = key.found
-            && state == self.state
-        {
-            return Some((slot, Head::read(&self.arena, slot.entry(&self.arena))));
+        self.find_again(key).or_else(|| self.find_anew(key))
+    }
+
+    /// As `find`, all of it within its caller: for what most writes go through.
+    #[inline(always)]
+    pub(crate) fn find_within(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
+        if let Some(found) = self.find_again(key) {
+            return Some(found);
         }
-        self.find_anew(key)
+        let (slot, handle) = self.locate(key)?;
+        // Read again, which costs less than to bring it out of the loop in which keys are compared.
+        Some((slot, Head::read(&self.arena, handle)))
     }
 
     #[inline(never)]
     fn find_anew(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
-        let (slot, handle) = self.locate(key)?;
-        // Read again, which costs less than to bring it out of the loop in which keys are compared.
-        Some((slot, Head::read(&self.arena, handle)))
+        self.find_within(key)
+    }
+
+    /// What the key remembers, if nothing has moved since.
+    #[inline(always)]
+    fn find_again(&self, key: &Key<'_>) -> Option<(Slot, Head)> {
+        let Found { slot, state } = key.found?;
+        (state == self.state).then(|| (slot, Head::read(&self.arena, slot.entry(&self.arena))))
     }
 
     /// Which slot owns the key's entry, and where it is.

@@ -28,7 +28,7 @@ impl Shard {
     /// `hold(db, hash)` says which keys must not be removed now because a transaction holds them; they are tried again
     /// a millisecond later.
     pub fn tend(&mut self, now_ms: i64, budget: &mut Budget, hold: &dyn Fn(u16, u64) -> bool) -> Tended {
-        self.clock_ms = now_ms;
+        self.set_clock(now_ms);
         let has_changed =
             std::mem::replace(&mut self.effect_count_tended, self.effect_count) != self.effect_count;
         if !(std::mem::take(&mut self.is_stirred) | has_changed) && self.tended_ms == now_ms {

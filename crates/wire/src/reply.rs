@@ -90,6 +90,12 @@ pub enum Proto {
 /// The reply of most writing commands.
 pub const OK: &[u8] = b"+OK\r\n";
 
+/// [`OK`], for what is asked often.
+#[inline]
+pub fn ok(out: &mut impl Put) {
+    out.put_word(*b"+OK\r\n\0\0\0", OK.len());
+}
+
 /// `+text`: a status without line ends.
 pub fn simple(out: &mut impl Put, text: &str) {
     out.put(b"+");

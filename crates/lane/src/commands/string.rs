@@ -2,7 +2,7 @@
 //! [`store::INLINE_SIZE_MAX`] bytes) and passed by reference otherwise, so that all of these end in one step.
 
 use store::{Effect, Expiry, NewValue};
-use wire::reply::{self, OK, Put};
+use wire::reply;
 
 use super::SYNTAX;
 use super::expiry::{self, Unit};
@@ -188,7 +188,7 @@ pub(crate) fn set(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     let key = space.key(call, 1);
     let value = new_value(call.args.get(2));
     match space.commit(Effect::Set { key, value, expiry: Expiry::None }) {
-        Ok(_) => sink.put(OK),
+        Ok(_) => reply::ok(sink),
         Err(_) => reply::error(sink, OOM),
     }
 }
@@ -216,7 +216,7 @@ fn set_with_options(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
     let old = if options.wants_old { generic::fetch(space, call, 1) } else { None };
     match space.commit(Effect::Set { key, value: new_value(call.args.get(2)), expiry }) {
         Ok(_) if options.wants_old => put_copy(old, call, sink),
-        Ok(_) => sink.put(OK),
+        Ok(_) => reply::ok(sink),
         Err(_) => reply::error(sink, OOM),
     }
 }
@@ -243,7 +243,7 @@ pub(crate) fn setex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>, 
     let key = space.key(call, 1);
     let value = new_value(call.args.get(3));
     match space.commit(Effect::Set { key, value, expiry: Expiry::At(at) }) {
-        Ok(_) => sink.put(OK),
+        Ok(_) => reply::ok(sink),
         Err(_) => reply::error(sink, OOM),
     }
 }

@@ -101,6 +101,7 @@ impl Tracked {
     }
 
     /// Whether a turn has something to do for it.
+    #[inline]
     pub(crate) fn has_work(&self) -> bool {
         self.is_on
             && (!self.changed.is_empty()

@@ -21,7 +21,7 @@ fn recency_follows_uses() {
     tick(&mut world, 7);
     assert_eq!(idle(&world), 7);
     let now_ms = world.now_ms;
-    world.shard.touch(&key, now_ms, 0);
+    world.shard.touch(&key, now_ms, || 0);
     assert_eq!(idle(&world), 0);
     tick(&mut world, 3);
     assert_eq!(idle(&world), 3);
@@ -35,7 +35,7 @@ fn recency_follows_uses() {
     assert_eq!(frequency(&world), 5, "a new key begins at five");
     for _ in 0..1_000 {
         let (now_ms, draw) = (world.now_ms, world.random.next());
-        world.shard.touch(&key, now_ms, draw);
+        world.shard.touch(&key, now_ms, || draw);
     }
     let often = frequency(&world);
     assert!((10..30).contains(&often), "a thousand uses are about eighteen steps, not {often}");
@@ -68,7 +68,7 @@ fn evicted_wrongly(policy: Policy) -> usize {
         let bytes = name(number).into_bytes();
         let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
         for draw in 0..40 {
-            world.shard.touch(&key, now_ms, draw);
+            world.shard.touch(&key, now_ms, || draw);
         }
     }
     world.shard.listen(true);

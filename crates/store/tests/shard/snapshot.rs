@@ -467,8 +467,8 @@ fn what_changes_nothing_is_no_loss() {
     for number in 1..count {
         let bytes = name(number);
         let key = world.shard.key(0, 63, &bytes);
-        world.shard.read(&key, world.now_ms + 5_000, 0);
-        world.shard.touch(&key, world.now_ms + 9_000, 0);
+        world.shard.read(&key, world.now_ms + 5_000, || 0);
+        world.shard.touch(&key, world.now_ms + 9_000, || 0);
     }
     assert_eq!(world.shard.images().count(), 0, "a use is no change");
     delivered.finish(&mut world, &beginning);

@@ -127,7 +127,7 @@ impl World {
         let bytes = self.key_bytes();
         let mut key = self.shard.key(db, partition_of(db, &bytes), &bytes);
         if self.random.below(2) == 0 {
-            self.shard.read_to_change(&mut key, self.now_ms, 0);
+            self.shard.read_to_change(&mut key, self.now_ms, || 0);
             // What was found may be anywhere by now.
             if self.random.below(3) == 0 {
                 self.step();
