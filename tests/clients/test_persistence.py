@@ -196,7 +196,7 @@ class Snapshots(Files):
             client("SHUTDOWN")
         # Asked to end it goes on, too, for its data would be lost.
         server.process.terminate()
-        wait_until(lambda: "its snapshot can't be written; SHUTDOWN NOSAVE" in server.tail(4000), "it says that it can't end")
+        wait_until(lambda: "the server goes on; SHUTDOWN NOSAVE" in server.tail(4000), "it says that it can't end")
         self.path("place").mkdir()
         wait_until(lambda: client.reply("SET", "k", 2) == "OK", "writes are taken again")
         server.stop()

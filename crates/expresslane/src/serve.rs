@@ -105,7 +105,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
         }
         control::log(
             Level::Error,
-            "the server goes on, for its snapshot can't be written; SHUTDOWN NOSAVE or SIGKILL ends it without one",
+            "the server goes on; SHUTDOWN NOSAVE or SIGKILL ends it without a snapshot",
         );
         stop.disarm();
     }

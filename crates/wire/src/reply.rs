@@ -287,7 +287,7 @@ fn line(out: &mut impl Put, kind: u8, value: i64) {
     if let Ok(mut rest @ 0..100_000) = u32::try_from(value) {
         let (mut word, mut size) = (END, 2);
         loop {
-            word = word << 8 | u64::from(b'0') + u64::from(rest % 10);
+            word = word << 8 | u64::from(b'0' | (rest % 10) as u8);
             rest /= 10;
             size += 1;
             if rest == 0 {

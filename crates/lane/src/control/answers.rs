@@ -303,10 +303,12 @@ impl Control {
             }
         }
         if aborts {
-            if self.shutdown.take().is_none() {
+            if self.shutdown.take().is_none() && !self.call_off_last_save(machine) {
                 reply::error(out, "ERR No shutdown in progress.");
                 return Begun::Answered;
             }
+            machine.note("a client has called off the end");
+            machine.refuse_end();
             self.release_writes();
             for asker in std::mem::take(&mut self.enders) {
                 self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");

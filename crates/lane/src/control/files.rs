@@ -240,6 +240,22 @@ impl Control {
         }
     }
 
+    /// Gives up the snapshot that is to be the end's, whether it waits for what is under way or is being written; false if there is none.
+    pub(super) fn call_off_last_save(&mut self, machine: &mut impl Machine) -> bool {
+        if let Some(LastSave { asker, .. }) = self.files.last_save.take() {
+            self.enders.extend(asker);
+            return true;
+        }
+        let is_last = |saving: &mut Saving| matches!(saving.then, Then::End(..));
+        let Some(Saving { file, then: Then::End(_, asker), .. }) = self.files.saving.take_if(is_last) else {
+            return false;
+        };
+        machine.write_file(FileOrder::Abandon { file });
+        self.forget_file(file);
+        self.enders.extend(asker);
+        true
+    }
+
     /// There is no end after all: clients may write again.
     pub(super) fn release_writes(&mut self) {
         self.give(0..self.lane_count, &Order::HoldWrites(false), None);
@@ -351,7 +367,8 @@ impl Control {
             match self.has_save_points() {
                 false => self.shutdown = Some(Shutdown::Drain),
                 true => {
-                    if self.save_and_end(None, Shutdown::Drain, machine).is_err() {
+                    if let Err(why) = self.save_and_end(None, Shutdown::Drain, machine) {
+                        machine.warn(&format!("no end now: {}", why.trim_start_matches("ERR ")));
                         machine.refuse_end();
                     }
                 }

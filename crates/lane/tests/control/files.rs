@@ -352,6 +352,47 @@ fn whatever_is_answered_is_in_the_snapshot_of_the_end() {
 }
 
 #[test]
+fn an_end_that_waits_is_called_off() {
+    const CALLED_OFF: &[u8] = b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n";
+    let mut world = World::with_files(2, &[("save", "3600 1")], None);
+    let (client, ender) = (world.connect_at(0), world.connect_at(0));
+    let name = distant_key();
+    // One that waits for what is under way: a command for lane 1, which does not get to it for a while.
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"SET", name.as_bytes(), b"v"]);
+    client.write(&bytes);
+    world.round_of(1_000_000, |number| number == 0);
+    ender.write(b"SHUTDOWN\r\n");
+    for _ in 0..20 {
+        world.round_of(1_000_000, |number| number != 1);
+    }
+    client.write(b"SHUTDOWN ABORT\r\n");
+    settle(&mut world);
+    assert_eq!(client.read_all(), b"+OK\r\n+OK\r\n");
+    assert_eq!(ender.read_all(), CALLED_OFF);
+    assert_eq!((world.shutdown(), orders(&mut world)), (None, vec![]), "no snapshot was begun");
+    assert_eq!(world.ask(&client, "SET k v"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "SHUTDOWN ABORT"), "-ERR No shutdown in progress.\r\n");
+
+    // One whose snapshot is being written, after a signal.
+    world.machine.wants_end = true;
+    settle(&mut world);
+    assert!(orders(&mut world).contains(&"begin 1 Snapshot".to_owned()));
+    assert_eq!(world.ask(&ender, "SET k late"), "", "what writes is not taken up");
+    assert_eq!(world.ask(&client, "SHUTDOWN ABORT"), "+OK\r\n");
+    settle(&mut world);
+    assert!(orders(&mut world).contains(&"abandon 1".to_owned()));
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (None, true));
+    assert_eq!(ender.read_all(), b"+OK\r\n");
+    assert_eq!(world.ask(&client, "GET k"), "$4\r\nlate\r\n");
+    world.machine.wants_end = true;
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 2 });
+    settle(&mut world);
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain), "the next one comes");
+}
+
+#[test]
 fn a_lane_that_drains_takes_up_nothing_and_ends_what_has_begun() {
     let mut world = World::with_files(2, &[], None);
     let (client, other) = (world.connect_at(0), world.connect_at(1));

@@ -77,14 +77,16 @@ pub(crate) fn wait(
     events.reserve(count_max);
     let room = c_int::try_from(count_max).expect("events of a turn are few");
     let into = events.as_mut_ptr();
-    // SAFETY, of both calls: `into` has room for `room` events, as reserved above.
-    let whole = |timeout_ms: c_int| unsafe {
-        let (mask, size) = (ptr::null::<libc::sigset_t>(), 0_usize);
-        libc::syscall(libc::SYS_epoll_pwait, epoll.as_raw_fd(), into, room, timeout_ms, mask, size)
+    let epoll = epoll.as_raw_fd();
+    let (mask, mask_size) = (ptr::null::<libc::sigset_t>(), 0_usize);
+    let whole = |timeout_ms: c_int| {
+        // SAFETY: `into` has room for `room` events, as reserved above.
+        unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, into, room, timeout_ms, mask, mask_size) }
     };
-    let exact = |timeout: libc::timespec| unsafe {
-        let (mask, size) = (ptr::null::<libc::sigset_t>(), 0_usize);
-        libc::syscall(libc::SYS_epoll_pwait2, epoll.as_raw_fd(), into, room, &raw const timeout, mask, size)
+    let exact = |timeout: libc::timespec| {
+        let timeout = &raw const timeout;
+        // SAFETY: as above, and `timeout` is valid for the call.
+        unsafe { libc::syscall(libc::SYS_epoll_pwait2, epoll, into, room, timeout, mask, mask_size) }
     };
     let count = match timeout_ns {
         None => whole(-1),
@@ -114,8 +116,8 @@ pub(crate) fn wait(
 
 /// One receive: how many bytes, zero at the end, or the errno. Never blocks, whatever the socket's mode.
 ///
-/// `recv(2)` itself, as `epoll_pwait(2)` above and `send(2)` below: in a process of several threads glibc's functions of these names make the thread
-/// cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
+/// `recv(2)` itself, as `epoll_pwait(2)` above and `send(2)` below: in a process of several threads glibc's functions of these
+/// names make the thread cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
 #[inline]
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
     let nobody = ptr::null::<u8>();
