@@ -138,10 +138,10 @@ impl Language {
         }
     }
 
-    /// Whether its decoder may stand elsewhere between two commands than a new one would.
+    /// Whether its decoder, or the one that the first bytes choose, may stand elsewhere between two commands than a new one would.
     #[inline(always)]
     pub(crate) fn keeps_places(&self) -> bool {
-        matches!(self, Language::Memcached(Some(_)) | Language::Aerospike(_))
+        matches!(self, Language::Memcached(_) | Language::Aerospike(_))
     }
 
     /// Notes where the command begins that is decoded next. Most begin where a new decoder would, and to write that down is one
