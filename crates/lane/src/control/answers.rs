@@ -65,6 +65,7 @@ impl Control {
                 Ok(pause) => return Begun::Everywhere(Order::Pause(pause)),
                 Err(text) => reply::error_bytes(out, &text),
             },
+            Id::ClientUnblock => self.unblock(args, now, out),
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
             Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
             Id::ConfigSet => return self.config_set(args, now, machine, out),

@@ -175,7 +175,8 @@ pub(super) struct Replication {
     selected: Option<u16>,
     waiters: Vec<Waiter>,
     /// Who need not wait any more and is not told yet, and what.
-    waited: VecDeque<(Asker, u64)>,
+    /// Who waits no more, and how many replicas there are; none: somebody has ended it with an error.
+    waited: VecDeque<(Asker, Option<u64>)>,
     /// Clients that had gone before it was heard that they are replicas, and replicas that are about to be closed.
     gone_early: BTreeSet<(u16, u64)>,
     cut_off: BTreeSet<(u16, u64)>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use net::Net;
 use store::Budget;
 use wire::command::{COMMANDS, Scope};
-use wire::reply::{Proto, Put};
+use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
 use super::{Core, Ordered, Pending, Ran};
@@ -176,6 +176,11 @@ impl Core {
                 (ControlKind::Waited, Some(Parcel::Offset(count))) => {
                     let mut content = Content::default();
                     content.put(format!(":{count}\r\n").as_bytes());
+                    take(Told::Answered(head.target, head.round, content));
+                }
+                (ControlKind::Waited, None) => {
+                    let mut content = Content::default();
+                    reply::error(&mut content, "UNBLOCKED client unblocked via CLIENT UNBLOCK");
                     take(Told::Answered(head.target, head.round, content));
                 }
                 (ControlKind::Answered, Some(Parcel::Content(content))) => {

@@ -224,6 +224,28 @@ fn those_who_wait_are_answered_when_replicas_have_what_they_wrote() {
             turn(&mut world, &mut follower);
         }
         assert_eq!(client.read_all(), b":1\r\n");
+        // Somebody else ends it.
+        let other = world.connect();
+        let waits = |world: &mut World| assert_eq!(world.ask(&client, "WAIT 2 0"), "");
+        let id = world.ask(&client, "CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+        for (reason, reply) in [
+            ("", ":1\r\n"),
+            (" timeout", ":1\r\n"),
+            (" ERROR", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"),
+        ] {
+            waits(&mut world);
+            assert_eq!(world.ask(&other, &format!("CLIENT UNBLOCK {id}{reason}")), ":1\r\n");
+            world.round(0);
+            assert_eq!(client.read_all(), reply.as_bytes(), "{reason}");
+        }
+        for (words, reply) in [
+            (format!("{id} never"), "-ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR\r\n"),
+            ("x".to_owned(), "-ERR value is not an integer or out of range\r\n"),
+            (id, ":0\r\n"),
+            ("-1".to_owned(), ":0\r\n"),
+        ] {
+            assert_eq!(world.ask(&other, &format!("CLIENT UNBLOCK {words}")), reply);
+        }
         // Inside of MULTI nobody waits.
         let replies = world.ask_all(&client, &["MULTI", "SET a 3", "WAIT 1 0", "EXEC"]);
         assert_eq!(replies, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n:0\r\n");

@@ -79,6 +79,10 @@ pub(super) const CONNECTION: &[Command] = entries! { Connection:
     ClientTrackinginfo "client|trackinginfo" 2 since "6.2.0" [Noscript Loading Stale] [Connection]
         [] Connection, Constant, []
         "O(1)" "How the connection is told of keys that change"
+    ClientUnblock "client|unblock" -3 since "5.0.0" [Admin Noscript Loading Stale] [Connection]
+        [] Control, Constant, []
+        "O(N) for N connections that wait" "Ends another connection's waiting in WAIT"
+        "client-id [unblock-type: TIMEOUT | ERROR]"
     ClientUnpause "client|unpause" 2 since "6.2.0" [Admin Noscript Loading Stale] [Connection]
         [] Control, Constant, []
         "O(N) for N clients that wait" "Lets held back commands go on"

@@ -23,7 +23,7 @@ ids! {
     // Connection
     Auth Client ClientCaching ClientGetname ClientGetredir ClientHelp ClientId ClientInfo ClientKill ClientList
     ClientNoEvict ClientNoTouch ClientPause ClientReply ClientSetinfo ClientSetname ClientTracking
-    ClientTrackinginfo ClientUnpause Echo Hello Ping Quit Reset Select
+    ClientTrackinginfo ClientUnblock ClientUnpause Echo Hello Ping Quit Reset Select
 
     // Transactions
     Discard Exec Multi Unwatch Watch

@@ -11,6 +11,7 @@ use super::super::{Asker, Begun, Control};
 use super::{Replica, Replication, Stage};
 use crate::Now;
 use crate::admin::{Order, Question};
+use crate::help::unknown_shape;
 use crate::oversight::READONLY;
 use crate::peers::{ControlHead, ControlKind, Parcel};
 use crate::request::Args;
@@ -23,6 +24,8 @@ const WAIT_OF_FOLLOWER: &str = "ERR WAIT cannot be used with replica instances. 
 /// Who has said WAIT.
 pub(super) struct Waiter {
     asker: Asker,
+    /// The client's number.
+    id: u64,
     count: u64,
     /// The newest record when it asked.
     number: u64,
@@ -130,10 +133,35 @@ impl Control {
             reply::error(out, WAIT_OF_FOLLOWER);
             return Begun::Answered;
         }
-        let count = u64::try_from(count).unwrap_or(0);
+        let (id, count) = (question.from.id, u64::try_from(count).unwrap_or(0));
         let number = self.board.newest_record();
-        self.replication.waiters.push(Waiter { asker, count, number, offset: None, until_ns });
+        self.replication.waiters.push(Waiter { asker, id, count, number, offset: None, until_ns });
         Begun::Waits
+    }
+
+    /// CLIENT UNBLOCK client-id [TIMEOUT|ERROR]. Nothing is waited for but replicas.
+    pub(in crate::control) fn unblock(&mut self, args: Args<'_>, now: Now, out: &mut Vec<u8>) {
+        let with_error = match (args.len(), args.flat(args.len() - 1).to_ascii_lowercase().as_slice()) {
+            (3, _) | (4, b"timeout") => false,
+            (4, b"error") => true,
+            (4, _) => return reply::error(out, "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+            _ => return reply::error_bytes(out, &unknown_shape("CLIENT", args)),
+        };
+        let Some(id) = parse_i64(args.flat(2)) else {
+            return reply::error(out, "ERR value is not an integer or out of range");
+        };
+        let waiters = &mut self.replication.waiters;
+        let Some(index) = waiters.iter().position(|waiter| u64::try_from(id) == Ok(waiter.id)) else {
+            return reply::integer(out, 0);
+        };
+        if with_error {
+            let Waiter { asker, .. } = waiters.remove(index);
+            self.replication.waited.push_back((asker, None));
+        } else {
+            waiters[index].until_ns = Some(0);
+        }
+        self.answer_waiters(now);
+        reply::integer(out, 1);
     }
 
     pub(super) fn answer_waiters(&mut self, now: Now) {
@@ -166,7 +194,7 @@ impl Control {
                 reply::integer(&mut out, i64::try_from(count).expect("replicas are few"));
                 self.answer(asker, &out);
             } else {
-                self.replication.waited.push_back((asker, count));
+                self.replication.waited.push_back((asker, Some(count)));
             }
         }
         self.tell_waited();
@@ -176,7 +204,7 @@ impl Control {
     fn tell_waited(&mut self) {
         while let Some((asker, count)) = self.replication.waited.pop_front() {
             let head = ControlHead { target: asker.client, round: asker.slot, kind: ControlKind::Waited };
-            let mut parcel = Some(Parcel::Offset(Box::new(count)));
+            let mut parcel = count.map(|count| Parcel::Offset(Box::new(count)));
             if !self.peer(asker.lane).try_tell(head, &mut parcel) {
                 return self.replication.waited.push_front((asker, count));
             }
