@@ -9,6 +9,7 @@
 //! fast as its replica takes it. What a replica has not taken is bounded by `client-output-buffer-limit replica`.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use wire::client::command;
@@ -174,8 +175,10 @@ pub(super) struct Replication {
     /// The database in which the stream is.
     selected: Option<u16>,
     waiters: Vec<Waiter>,
-    /// Who need not wait any more and is not told yet, and what.
-    /// Who waits no more, and how many replicas there are; none: somebody has ended it with an error.
+    /// Where the stream's last questions to replicas for how far they are begin, and where they end: who waits for what was written
+    /// before need not wait for those.
+    asked: Range<u64>,
+    /// Who need not wait any more and is not told yet, and how many replicas there are; none: somebody has ended it with an error.
     waited: VecDeque<(Asker, Option<u64>)>,
     /// Clients that had gone before it was heard that they are replicas, and replicas that are about to be closed.
     gone_early: BTreeSet<(u16, u64)>,

@@ -213,6 +213,11 @@ fn those_who_wait_are_answered_when_replicas_have_what_they_wrote() {
         world.round(1_000_000);
         world.round(1_000_000);
         assert_eq!(client.read_all(), b":1\r\n");
+        assert_eq!(
+            world.ask(&client, "WAIT 1 0"),
+            ":1\r\n",
+            "it has what was written, if not the question since"
+        );
         // Of two there is one, until the time is over.
         world.ask(&client, "SET a 2");
         assert_eq!(world.ask(&client, "WAIT 2 100"), "");

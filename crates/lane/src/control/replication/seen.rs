@@ -165,12 +165,12 @@ impl Control {
     }
 
     pub(super) fn answer_waiters(&mut self, now: Now) {
-        let Replication { waiters, merger, log, replicas, is_fed, .. } = &mut self.replication;
+        let Replication { waiters, merger, log, replicas, is_fed, asked, .. } = &mut self.replication;
         let (mut answers, mut asks) = (Vec::new(), false);
         waiters.retain_mut(|waiter| {
             if waiter.offset.is_none() && (!*is_fed || merger.has_passed(waiter.number) || waiter.number == 0)
             {
-                waiter.offset = Some(log.end());
+                waiter.offset = Some(if asked.end == log.end() { asked.start } else { log.end() });
                 asks = true;
             }
             let has = |replica: &&Replica| {
@@ -186,7 +186,9 @@ impl Control {
             !is_over
         });
         if asks && !waiters.is_empty() && replicas.iter().any(Replica::is_remote) {
+            let start = if asked.end == log.end() { asked.start } else { log.end() };
             log.write(|out| command(out, &[b"REPLCONF", b"GETACK", b"*"]));
+            *asked = start..log.end();
         }
         for (asker, count) in answers {
             if asker.is_exec {
