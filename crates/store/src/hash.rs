@@ -6,23 +6,25 @@
 /// Turns key bytes into 64 bits that nobody without the seed can foresee.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hasher {
-    seed: [u64; 2],
+    /// What each hash begins with.
+    state: [u64; 4],
 }
 
 impl Hasher {
-    pub(crate) const fn new(seed: [u64; 2]) -> Hasher {
-        Hasher { seed }
+    pub(crate) const fn new([k0, k1]: [u64; 2]) -> Hasher {
+        Hasher {
+            state: [
+                k0 ^ 0x736f_6d65_7073_6575,
+                k1 ^ 0x646f_7261_6e64_6f6d,
+                k0 ^ 0x6c79_6765_6e65_7261,
+                k1 ^ 0x7465_6462_7974_6573,
+            ],
+        }
     }
 
     #[inline(always)]
     pub(crate) fn hash(&self, bytes: &[u8]) -> u64 {
-        let [k0, k1] = self.seed;
-        let mut v = [
-            k0 ^ 0x736f_6d65_7073_6575,
-            k1 ^ 0x646f_7261_6e64_6f6d,
-            k0 ^ 0x6c79_6765_6e65_7261,
-            k1 ^ 0x7465_6462_7974_6573,
-        ];
+        let mut v = self.state;
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
             absorb(&mut v, u64::from_le_bytes(*word));

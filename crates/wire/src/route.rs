@@ -175,7 +175,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 /// empty. Keys with the same tag live on the same lane.
 #[inline]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
-    if !may_hold(key, b'{') {
+    if !holds(key, b'{') {
         return key;
     }
     match key.iter().position(|&byte| byte == b'{') {
@@ -184,17 +184,24 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
     }
 }
 
-/// False if `byte` is certainly not there: eight bytes at a time, the last eight overlapping those before (Mycroft, 1987).
+/// Whether `byte` is there. Most keys are looked through in two steps, the second overlapping the first.
 #[inline]
-fn may_hold(bytes: &[u8], byte: u8) -> bool {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let zeros = |word: &[u8; 8]| {
-        let differences = u64::from_le_bytes(*word) ^ ONES.wrapping_mul(u64::from(byte));
-        differences.wrapping_sub(ONES) & !differences & ONES << 7
+fn holds(bytes: &[u8], byte: u8) -> bool {
+    match bytes.len() {
+        8..=16 => holds_in_ends::<8>(bytes, byte),
+        17..=32 => holds_in_ends::<16>(bytes, byte),
+        _ => bytes.contains(&byte),
+    }
+}
+
+/// Whether `byte` is in the first or the last `SIZE` of these bytes, of which there are as many.
+#[inline(always)]
+fn holds_in_ends<const SIZE: usize>(bytes: &[u8], byte: u8) -> bool {
+    // All are compared: that is one instruction, where to stop early would be one for each.
+    let holds = |end: Option<&[u8; SIZE]>| {
+        end.is_some_and(|end| end.iter().fold(false, |found, other| found | (*other == byte)))
     };
-    let Some(last) = bytes.last_chunk() else { return bytes.contains(&byte) };
-    let (words, _) = bytes.as_chunks::<8>();
-    words.iter().fold(zeros(last), |found, word| found | zeros(word)) != 0
+    holds(bytes.first_chunk()) | holds(bytes.last_chunk())
 }
 
 #[cold]

@@ -15,6 +15,14 @@ fn check(put: impl Fn(&mut Vec<u8>, Proto), want: [&str; 2]) {
 fn replies_are_redis_own() {
     check(|out, _| reply::simple(out, "OK"), ["+OK\r\n"; 2]);
     check(|out, _| out.extend_from_slice(reply::OK), ["+OK\r\n"; 2]);
+    for digits in 1..19 {
+        let smallest = 10_i64.pow(digits - 1);
+        for value in [smallest, 10 * smallest - 1, smallest + smallest / 3] {
+            check(|out, _| reply::integer(out, value), [format!(":{value}\r\n").as_str(); 2]);
+            check(|out, _| reply::integer(out, -value), [format!(":-{value}\r\n").as_str(); 2]);
+        }
+    }
+    check(|out, _| reply::integer(out, 0), [":0\r\n"; 2]);
     check(|out, _| reply::integer(out, 7), [":7\r\n"; 2]);
     check(|out, _| reply::integer(out, 10), [":10\r\n"; 2]);
     check(|out, _| reply::integer(out, -1), [":-1\r\n"; 2]);

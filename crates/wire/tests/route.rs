@@ -61,6 +61,20 @@ fn hash_tags_are_those_of_the_cluster_specification() {
 }
 
 #[test]
+fn a_hash_tag_is_found_wherever_it_stands() {
+    for size in 3..100 {
+        for at in 0..size - 2 {
+            let mut key = vec![b'k'; size];
+            key[at] = b'{';
+            key[at + 2] = b'}';
+            assert_eq!(hash_tag(&key), b"k", "{size} bytes, at {at}");
+        }
+        let key = vec![b'z'; size];
+        assert_eq!(hash_tag(&key), key);
+    }
+}
+
+#[test]
 fn slots_are_those_of_redis() {
     // Recorded from CLUSTER KEYSLOT of Redis 7.0.15.
     for line in include_str!("vectors/keyslot.txt").lines().filter(|line| !line.starts_with('#')) {
