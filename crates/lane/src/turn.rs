@@ -392,7 +392,7 @@ impl Lane {
     /// Says how many commands were served.
     fn serve_clients<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
         if !self.parched.is_empty() {
-            self.moisten();
+            self.retry_parched();
         }
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
@@ -458,7 +458,7 @@ impl Lane {
 
     /// Whatever lets an ask go, an answer comes before or with it, and brings this turn about: those who wait for room try again.
     #[cold]
-    fn moisten(&mut self) {
+    fn retry_parched(&mut self) {
         let Lane { parched, clients, ready, .. } = self;
         for handle in parched.drain(..) {
             if let Some(client) = clients.get_mut(handle) {
