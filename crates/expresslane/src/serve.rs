@@ -439,6 +439,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         client_count_max: size(u64::from(settings.maxclients)),
         doors: Vec::new(),
         lane_ports: settings.lane_ports.0,
+        unix_socket: settings.unixsocket.as_ref().map_or_else(String::new, |path| path.display().to_string()),
         announce_ip: settings.announce_ip.clone(),
         announce_port_base: settings.announce_port,
         run_id,

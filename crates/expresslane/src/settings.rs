@@ -12,6 +12,7 @@ mod hint;
 mod namespaces;
 mod rewrite;
 mod value;
+mod words;
 
 use std::ffi::OsString;
 use std::io;
@@ -79,6 +80,7 @@ Every flag is also a key of the configuration file and an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
 Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.
+Values of several words are as on redis-server's command line: --replicaof 10.0.0.1 6379 --save 900 1 --save 300 10.
 
 Exit codes: 0 ended when asked to, 1 it can't start or was cut off (one sentence says what to do), 2 a flag is wrong.";
 
@@ -401,7 +403,7 @@ pub(crate) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     read_file: impl Fn(&Path) -> io::Result<String>,
 ) -> Result<Verb, Refusal> {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = words::joined(arguments.into_iter().collect());
     let verb = verb_of(program(), &arguments)
         .map_err(|error| Refusal::Usage(hint::explained(error, &arguments, serve_of(&program()))))?;
     let Verb::Serve(settings) = &verb else { return Ok(verb) };

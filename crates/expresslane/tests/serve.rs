@@ -23,6 +23,10 @@ fn a_server_serves_and_ends_in_order() {
     assert_eq!(exchange(&mut client, b"SET a 1\r\nGET a\r\n", 12), "+OK\r\n$1\r\n1\r\n");
     let mut local = UnixStream::connect(&socket).unwrap();
     assert_eq!(exchange(&mut local, b"GET a\r\n", 7), "$1\r\n1\r\n");
+    let ends = format!("addr={socket}:0 laddr={socket}:0");
+    let filter = format!("CLIENT KILL ADDR {socket}:0 SKIPME yes\r\nCLIENT INFO\r\n");
+    let info = exchange(&mut local, filter.as_bytes(), 300);
+    assert!(info.starts_with(":0\r\n") && info.contains(&ends), "{info}");
     server.signal(libc::SIGTERM);
     assert_eq!(server.state(), "STOPPING=1");
     let mut rest = Vec::new();

@@ -328,24 +328,15 @@ pub(crate) struct Filter {
 
 impl Filter {
     /// Whether it means a client.
-    pub(crate) fn covers(&self, client: &Client, now_ns: u64) -> bool {
+    pub(crate) fn covers(&self, client: &Client, settings: &Settings, now_ns: u64) -> bool {
         let age_s = now_ns.saturating_sub(client.opened_ns) / 1_000_000_000;
         !client.is_inner
             && self.ids.as_ref().is_none_or(|ids| ids.contains(&client.id))
-            && self.peer.as_ref().is_none_or(|peer| *peer == address(client.peer))
-            && self.local.as_ref().is_none_or(|local| *local == address(client.local))
+            && self.peer.as_ref().is_none_or(|peer| *peer == settings.address(client.peer))
+            && self.local.as_ref().is_none_or(|local| *local == settings.address(client.local))
             && self.user.is_none_or(|user| user == client.user)
             && self.kind.is_none_or(|kind| kind == ClientKind::of(client))
             && self.age_s_min.is_none_or(|age_s_min| age_s_min <= age_s)
             && self.skipped_id != Some(client.id)
-    }
-}
-
-/// An end of a connection in Redis' words.
-pub(crate) fn address(end: Address) -> String {
-    match end {
-        Address::Inet(address) => address.to_string(),
-        Address::Unix => "unixsocket:0".to_owned(),
-        Address::Mem(number) => format!("mem:{number}"),
     }
 }

@@ -108,7 +108,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             portrait.last = Some(call.command);
             portrait.tracking = around.tracking;
             portrait.input_size = clients::frame_size(args);
-            let line = clients::line(&portrait, &settings.users, around.now.mono_ns);
+            let line = clients::line(&portrait, settings, around.now.mono_ns);
             reply::verbatim(sink, client.proto, b"txt", line.as_bytes());
         }
         Id::ClientReply => match args.flat(2).to_ascii_lowercase().as_slice() {

@@ -186,6 +186,8 @@ pub struct Settings {
     pub doors: Vec<Door>,
     /// `lane-ports`.
     pub lane_ports: Option<Ports>,
+    /// `unixsocket`: the path by which such a client's ends are called.
+    pub unix_socket: String,
     /// `announce-ip`: the host that clients are told, instead of the one they connected to.
     pub announce_ip: Option<String>,
     /// `announce-port`: the port that clients are told of lane 0, those of the others in the same steps, instead of those
@@ -251,6 +253,7 @@ impl Default for Settings {
             client_count_max: 10_000,
             doors: vec![Door::SHARED],
             lane_ports: None,
+            unix_socket: String::new(),
             announce_ip: None,
             announce_port_base: None,
             meter_per_us: 0,
@@ -390,6 +393,15 @@ impl Settings {
     /// What `maxmemory-clients` means, in bytes, when it is given as a part of `maxmemory`; without that there is none.
     pub fn clients_size_of_percent(percent: u8, memory_size_max: u64) -> u64 {
         Settings::clients_size_of(memory_size_max / 100 * u64::from(percent))
+    }
+
+    /// An end of a connection in Redis' words.
+    pub(crate) fn address(&self, end: Address) -> String {
+        match end {
+            Address::Inet(address) => address.to_string(),
+            Address::Unix => format!("{}:0", self.unix_socket),
+            Address::Mem(number) => format!("mem:{number}"),
+        }
     }
 
     /// Where a client that came to `local` finds a lane, as MOVED says it.

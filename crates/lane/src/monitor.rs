@@ -127,8 +127,8 @@ impl Core {
         let unix_ms = self.space.wall_ms;
         let (seconds, ms) = (unix_ms.div_euclid(1000), unix_ms.rem_euclid(1000));
         let peer = match client.peer {
-            net::Address::Unix => "unix:unixsocket".to_owned(),
-            peer => crate::admin::address(peer),
+            net::Address::Unix => format!("unix:{}", self.settings.unix_socket),
+            peer => self.settings.address(peer),
         };
         format!("+{seconds}.{ms:03}000 [{db} {peer}]").into_bytes()
     }

@@ -256,7 +256,7 @@ impl Lane {
         let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
         for place in self.obeying.at..end {
             let Some((handle, client)) = self.clients.at(place) else { continue };
-            if filter.covers(client, now_ns) {
+            if filter.covers(client, &self.core.settings, now_ns) {
                 let buffered = buffered(net, client.conn);
                 let (handle, tracking) = (handle.to_bits(), self.core.tracking.shown(handle.to_bits()));
                 let portrait = Portrait::of(client, self.core.id, buffered);
@@ -273,7 +273,7 @@ impl Lane {
         let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
         for place in self.obeying.at..end {
             let Some((handle, client)) = self.clients.at(place) else { continue };
-            if !filter.covers(client, now_ns) {
+            if !filter.covers(client, &self.core.settings, now_ns) {
                 continue;
             }
             self.obeying.killed_count += 1;

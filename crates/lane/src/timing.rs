@@ -13,7 +13,6 @@
 use wire::command::{Command, Id, Scope, Work};
 
 use crate::Settings;
-use crate::admin::address;
 use crate::client::Client;
 use crate::core::Core;
 use crate::histogram::Histogram;
@@ -310,7 +309,7 @@ impl Core {
             unix_s: self.space.wall_ms / 1000,
             us,
             args: words,
-            peer: address(client.peer),
+            peer: self.settings.address(client.peer),
             name: client.name.clone(),
         };
         if !self.tell_control(ControlKind::Slow, Some(Parcel::Slow(Box::new(slow)))) {

@@ -504,7 +504,7 @@ pub(super) fn primary(text: &str) -> Result<String, String> {
         [] => Ok(String::new()),
         [no, one] if no.eq_ignore_ascii_case("no") && one.eq_ignore_ascii_case("one") => Ok(String::new()),
         [host, port] if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(format!("{host} {port}")),
-        _ => Err("a host and a port in one, such as \"10.0.0.1 6379\", or nothing".to_owned()),
+        _ => Err("a host and a port, such as 10.0.0.1 6379, or nothing".to_owned()),
     }
 }
 

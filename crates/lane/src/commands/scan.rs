@@ -355,8 +355,8 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
     Some(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// This lane's draw for RANDOMKEY. Keys that are drawn after their time has come are taken out; where they have to stay, a slice of such
-/// draws is enough to say that there is nothing.
+/// This lane's draw for RANDOMKEY. Keys that are drawn after their time has come are taken out; where they have to stay, the last of a slice of such
+/// draws is the answer, as in Redis.
 pub(crate) fn random_key(
     space: &mut Keyspace,
     call: &Call<'_>,
@@ -367,14 +367,14 @@ pub(crate) fn random_key(
         if budget.is_spent() && !space.keeps(call.db) {
             return Step::More;
         }
-        let is_vain = budget.is_spent();
+        let is_last = budget.is_spent();
         budget.spend(16, 0);
         let draw = space.draw();
-        let Some(entry) = space.shard.random(call.db, draw).filter(|_| !is_vain) else {
+        let Some(entry) = space.shard.random(call.db, draw) else {
             reply::null(sink, call.proto);
             return Step::Done;
         };
-        if entry.expires_at().is_none_or(|at| at > space.now.unix_ms) {
+        if is_last || entry.expires_at().is_none_or(|at| at > space.now.unix_ms) {
             reply::bulk(sink, entry.key());
             return Step::Done;
         }

@@ -109,7 +109,7 @@ impl Log {
 impl Control {
     /// A lane has denied something.
     pub(super) fn note_denial(&mut self, denial: Denial, now: Now) {
-        let client = clients::line(&denial.from, &self.settings.users, now.mono_ns);
+        let client = clients::line(&denial.from, &self.settings, now.mono_ns);
         let count_max = self.config.value("acllog-max-len").parse().unwrap_or(0);
         self.acl.log.note(denial, client.trim_end().to_owned(), now.unix_ms, count_max);
     }

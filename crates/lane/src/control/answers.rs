@@ -12,7 +12,7 @@ use super::{
     slowlog, tracking,
 };
 use crate::Now;
-use crate::admin::{Census, Order, Question, Report};
+use crate::admin::{Census, Order, Portrait, Question, Report};
 use crate::request::Args;
 use crate::stats::Traffic;
 
@@ -202,8 +202,8 @@ impl Control {
                 if let Some(asker) = portraits.iter_mut().find(|portrait| portrait.id == question.from.id) {
                     asker.input_size = clients::frame_size(args);
                 }
-                let users = &self.settings.users;
-                let lines = portraits.iter().map(|portrait| clients::line(portrait, users, now.mono_ns));
+                let line = |portrait: &Portrait| clients::line(portrait, &self.settings, now.mono_ns);
+                let lines = portraits.iter().map(line);
                 let text: String = lines.collect();
                 reply::verbatim(out, proto, b"txt", text.as_bytes());
             }

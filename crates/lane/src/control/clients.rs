@@ -2,13 +2,14 @@
 
 use wire::reply::{self, Proto};
 
+use crate::Settings;
 use crate::acl::Users;
-use crate::admin::{ClientKind, Filter, Pause, Portrait, address};
+use crate::admin::{ClientKind, Filter, Pause, Portrait};
 use crate::help;
 use crate::request::Args;
 
 /// One line of CLIENT LIST: the fields of Redis 7.0 in their order, then those of later versions, and the lane.
-pub(crate) fn line(client: &Portrait, users: &Users, now_ns: u64) -> String {
+pub(crate) fn line(client: &Portrait, settings: &Settings, now_ns: u64) -> String {
     let seconds = |since_ns: u64| now_ns.saturating_sub(since_ns) / 1_000_000_000;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (queued_count, multi_size) =
@@ -18,8 +19,8 @@ pub(crate) fn line(client: &Portrait, users: &Users, now_ns: u64) -> String {
          qbuf-free=0 argv-mem=0 multi-mem={} rbs=0 rbp=0 obl=0 oll={} omem={} tot-mem={} events=r cmd={} \
          user={} redir={} resp={} lib-name={} lib-ver={} watch={} lane={}\n",
         client.id,
-        address(client.peer),
-        address(client.local),
+        settings.address(client.peer),
+        settings.address(client.local),
         client.conn_index,
         text(&client.name),
         seconds(client.opened_ns),
@@ -36,7 +37,7 @@ pub(crate) fn line(client: &Portrait, users: &Users, now_ns: u64) -> String {
         client.output_size,
         client.total_size,
         client.last.map_or("NULL", |command| command.name),
-        text(users.name_of(client.user)),
+        text(settings.users.name_of(client.user)),
         client.tracking.map_or(-1, |it| i64::try_from(it.redirect).expect("ids grow from 1")),
         if client.proto == Proto::Resp3 { 3 } else { 2 },
         text(&client.library),

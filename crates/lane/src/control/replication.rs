@@ -19,7 +19,7 @@ use wire::reply;
 
 use super::{Asker, Begun, Control, FileKind, FileOrder, Machine};
 use crate::Now;
-use crate::admin::{Filter, Order, Portrait, Question, address};
+use crate::admin::{Filter, Order, Portrait, Question};
 use crate::client::LeftOut;
 use crate::feed::{Record, Unit};
 use crate::peers::{ControlHead, ControlKind, Parcel};
@@ -268,7 +268,7 @@ impl Control {
         }
         let Portrait { id, peer, announced, .. } = &question.from;
         let announced = announced.clone().unwrap_or_default();
-        let peer = address(*peer);
+        let peer = self.settings.address(*peer);
         let host = peer.rsplit_once(':').map_or(peer.as_str(), |(host, _)| host);
         let args = Args::Owned(&question.request);
         let is_psync = question.command.id == Id::Psync;

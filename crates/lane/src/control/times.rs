@@ -5,7 +5,7 @@ use wire::command::{COMMANDS, Flag, Id, Scope};
 
 use super::{Asker, Control};
 use crate::Now;
-use crate::admin::{Census, Question, address};
+use crate::admin::{Census, Question};
 use crate::histogram::Histogram;
 use crate::request::Args;
 use crate::timing::{ARGS_MAX, Slow, Times, kept};
@@ -48,7 +48,7 @@ impl Control {
                 unix_s: now.unix_ms / 1000,
                 us,
                 args: kept(question.command, Args::Owned(&question.request), ARGS_MAX),
-                peer: address(question.from.peer),
+                peer: self.settings.address(question.from.peer),
                 name: question.from.name.clone(),
             });
         }
