@@ -407,10 +407,10 @@ impl Core {
                 self.tell_transaction(origin, PartAnswer::Results(results));
             }
             PartAfter::Ended { outcomes, grant } => {
-                let part = self.parts.remove(handle);
+                let watcher = self.parts.get(handle).and_then(Part::watcher);
+                self.parts.discard(handle);
                 match origin {
                     Origin::Control { ticket, charge } => {
-                        let watcher = part.and_then(|part| part.watcher());
                         self.report_departure((ticket, charge), watcher, outcomes, grant);
                     }
                     Origin::Transaction { .. } => {

@@ -81,6 +81,8 @@ pub(crate) struct Scripts {
     /// from the beginning.
     reaching: BTreeSet<(u64, usize)>,
     engine: Option<Engine>,
+    /// The text of the last EVAL, and its digest.
+    hashed: Option<(Box<[u8]>, Sha)>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
     /// Bytes that scripts held when the last collection was over.
@@ -91,6 +93,9 @@ pub(crate) struct Scripts {
 
 /// Bytes that scripts may have left before they are collected for no other reason.
 const GARBAGE_SIZE_MIN: usize = 1024 * 1024;
+
+/// Bytes of a text whose digest is remembered.
+const HASHED_SIZE_MAX: usize = 64 * 1024;
 
 impl Scripts {
     pub(crate) fn obey(&mut self, order: ScriptOrder) {
@@ -114,6 +119,20 @@ impl Scripts {
 
     fn get(&self, sha: &Sha) -> Option<&Program> {
         self.known.get(sha).map(|known| &known.program)
+    }
+
+    /// As [`named`], which takes a digest's time only where another text came in between.
+    pub(crate) fn named(&mut self, command: &Command, args: Args<'_>) -> Option<Named> {
+        if !matches!(command.id, Id::Eval | Id::EvalRo) {
+            return named(command, args);
+        }
+        let text = bytes_of(args.get(1));
+        let known = self.hashed.as_ref().filter(|(hashed, _)| **hashed == *text);
+        let sha = known.map_or_else(|| Sha::of(&text), |(_, sha)| *sha);
+        if known.is_none() && text.len() <= HASHED_SIZE_MAX {
+            self.hashed = Some((text.into(), sha));
+        }
+        Some(Named::Script(sha))
     }
 
     /// What is to run, if it is known.
@@ -242,7 +261,7 @@ fn declared(command: &Command, args: Args<'_>) -> Flags {
 }
 
 /// What a command names; none if it is no digest of a script.
-pub(crate) fn named(command: &Command, args: Args<'_>) -> Option<Named> {
+fn named(command: &Command, args: Args<'_>) -> Option<Named> {
     match command.id {
         Id::Eval | Id::EvalRo => Some(Named::Script(Sha::of(&bytes_of(args.get(1))))),
         Id::Fcall | Id::FcallRo => Some(Named::Function(args.flat(1).to_ascii_lowercase().into())),

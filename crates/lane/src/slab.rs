@@ -116,14 +116,23 @@ impl<T> Slab<T> {
 
     /// Takes the entry out; every copy of its handle finds nothing from now on.
     pub(crate) fn remove(&mut self, handle: Handle<T>) -> Option<T> {
+        self.vacate(handle, Option::take)
+    }
+
+    /// As [`Slab::remove`], where it is wanted no more: a large one is not moved.
+    pub(crate) fn discard(&mut self, handle: Handle<T>) {
+        self.vacate(handle, |entry| entry.is_some().then(|| *entry = None));
+    }
+
+    fn vacate<R>(&mut self, handle: Handle<T>, take: impl FnOnce(&mut Option<T>) -> Option<R>) -> Option<R> {
         let place = self.place_mut(handle.index)?;
         if place.generation != handle.generation {
             return None;
         }
-        let entry = place.entry.take()?;
+        let taken = take(&mut place.entry)?;
         place.generation = place.generation.wrapping_add(1);
         self.free.push(handle.index);
-        Some(entry)
+        Some(taken)
     }
 
     /// A bound for [`Slab::at`].
@@ -165,6 +174,11 @@ mod tests {
         assert_eq!(slab.remove(first), None);
         assert_eq!(slab.get(Handle::from_bits(second.to_bits())), Some(&"second"));
         assert_eq!(slab.len(), 1);
+        slab.discard(first);
+        assert_eq!(slab.get(second), Some(&"second"));
+        slab.discard(second);
+        slab.discard(second);
+        assert_eq!((slab.get(second), slab.len()), (None, 0));
     }
 
     #[test]

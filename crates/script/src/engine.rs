@@ -19,6 +19,8 @@ const TIDY_STEPS: u32 = 32;
 /// Bytes that a run needs to begin with, at most, and each of its keys and arguments beside its own.
 const RUN_SIZE: usize = 64 * 1024;
 const ITEM_SIZE: usize = 64;
+/// Bytes of keys and arguments, with [`ITEM_SIZE`] for each, up to which a script's lists are used again.
+const KEPT_LISTS_SIZE_MAX: usize = 1024;
 /// Bytes of new memory that count as one interrupt.
 const FUEL_SIZE: usize = 1024;
 /// Bytes of new memory for which the collector does a step, of about two kilobytes, once half of the memory is used.
@@ -47,7 +49,7 @@ struct Loaded {
 /// A library that is kept between the calls of its functions, with what these leave in its local variables. It may be forgotten at any time: the
 /// next call loads it again.
 struct LoadedLibrary {
-    env: Table,
+    env: Arc<Table>,
     /// In the order of the library's functions.
     callbacks: Vec<Function>,
     /// Of the last call that has ended, for the next one.
@@ -60,11 +62,13 @@ struct LoadedLibrary {
 pub(crate) struct Seat {
     pub(crate) thread: Thread,
     /// The globals, read-only.
-    pub(crate) env: Table,
+    pub(crate) env: Arc<Table>,
     /// The script, which has these globals.
     pub(crate) function: Function,
-    /// The keys and arguments of a function, which are no globals.
+    /// The keys and arguments, of a script its globals KEYS and ARGV.
     pub(crate) lists: Option<(Table, Table)>,
+    /// Bytes of these at the beginning.
+    lists_size: usize,
 }
 
 /// Bytes as a string of Lua.
@@ -77,12 +81,32 @@ impl IntoLua for Bytes<'_> {
 }
 
 impl Seat {
-    fn set_lists(&self, names: &Names, keys: impl IntoLua, args: impl IntoLua) -> mlua::Result<()> {
+    /// Changes a script's lists; none are no globals.
+    fn set_lists(&mut self, names: &Names, lists: Option<(Table, Table)>) -> mlua::Result<()> {
         self.env.set_readonly(false);
-        self.env.raw_set(&names.keys, keys)?;
-        self.env.raw_set(&names.args, args)?;
+        self.env.raw_set(&names.keys, lists.as_ref().map(|(keys, _)| keys))?;
+        self.env.raw_set(&names.args, lists.as_ref().map(|(_, args)| args))?;
         self.env.set_readonly(true);
+        self.lists = lists;
         Ok(())
+    }
+
+    /// A script has ended with this value: nothing of its own is left behind. Its lists are used again, unless they are large, or what is
+    /// returned may be one of them.
+    fn clear(&mut self, engine: &Engine, value: &Value) -> mlua::Result<()> {
+        self.thread.reset(engine.built.run.clone())?;
+        match &self.lists {
+            Some((keys, args))
+                if self.lists_size <= KEPT_LISTS_SIZE_MAX
+                    && !matches!(value, Value::Table(_))
+                    && keys.metatable().is_none()
+                    && args.metatable().is_none() =>
+            {
+                keys.clear()?;
+                args.clear()
+            }
+            _ => self.set_lists(&engine.names, None),
+        }
     }
 }
 
@@ -190,10 +214,8 @@ impl Engine {
         self.host.note_garbage();
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
-            let table: Table = match run.lists() {
-                Some((keys, args)) => if are_keys { keys } else { args }.clone(),
-                None => run.env().raw_get(if are_keys { &engine.names.keys } else { &engine.names.args })?,
-            };
+            let (keys, args) = run.lists().expect("a library that only loads has no arguments");
+            let table = if are_keys { keys } else { args };
             let count = table.raw_len();
             for (index, item) in items.iter().enumerate() {
                 table.raw_set(count + index + 1, engine.lua.create_string(item)?)?;
@@ -223,11 +245,18 @@ impl Engine {
     }
 
     fn prepare(&mut self, program: &Program, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Seat> {
-        let seat = match self.loaded.get_mut(program.sha()).and_then(|loaded| loaded.seat.take()) {
+        let mut seat = match self.loaded.get_mut(program.sha()).and_then(|loaded| loaded.seat.take()) {
             Some(seat) => seat,
             None => self.make_seat(program)?,
         };
-        seat.set_lists(&self.names, self.list(keys)?, self.list(args)?)?;
+        seat.lists_size = size_of_lists(keys, args);
+        match &seat.lists {
+            Some((kept_keys, kept_args)) => {
+                self.fill(kept_keys, keys)?;
+                self.fill(kept_args, args)?;
+            }
+            None => seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?,
+        }
         Ok(seat)
     }
 
@@ -243,7 +272,7 @@ impl Engine {
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env, function, lists: None })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None, lists_size: 0 })
     }
 
     /// A seat for a function, and whether its library is loaded already.
@@ -261,7 +290,7 @@ impl Engine {
                 None => self.lua.create_thread(self.built.run_function.clone())?,
             };
             let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
-            return Ok((Seat { thread, env, function, lists }, true));
+            return Ok((Seat { thread, env, function, lists, lists_size: 0 }, true));
         }
         let seat = self.make_library_seat(library.bytecode())?;
         Ok((Seat { lists, ..seat }, false))
@@ -275,7 +304,7 @@ impl Engine {
         env.set_readonly(true);
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env, function, lists: None })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None, lists_size: 0 })
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
@@ -289,7 +318,7 @@ impl Engine {
     ) -> Option<mlua::Result<()>> {
         let callbacks = registered.callbacks_of(library)?;
         seat.function = callbacks[index].clone();
-        let env = seat.env.clone();
+        let env = Arc::clone(&seat.env);
         let opened = self.roomily(RUN_SIZE, |engine| {
             let Built { globals, run_function, .. } = &engine.built;
             env.set_readonly(false);
@@ -298,7 +327,7 @@ impl Engine {
                     || name == Value::String(engine.names.args.clone());
                 if is_of_run { Ok(()) } else { env.raw_set(name, value) }
             })?;
-            env.raw_set("_G", &env)?;
+            env.raw_set("_G", &*env)?;
             env.set_metatable(globals.metatable())?;
             env.set_readonly(true);
             env.set_safeenv(true);
@@ -335,11 +364,8 @@ impl Engine {
     }
 
     /// Keeps the seat of a run that has come to its end. Without memory for that it goes.
-    pub(crate) fn keep(&mut self, sha: &Sha, seat: Seat) {
-        let is_cleared = self.roomily(ITEM_SIZE, |engine| {
-            let reset = seat.thread.reset(engine.built.run.clone());
-            reset.and_then(|()| seat.set_lists(&engine.names, false, false)).is_ok()
-        });
+    pub(crate) fn keep(&mut self, sha: &Sha, mut seat: Seat, value: &Value) {
+        let is_cleared = seat.clear(self, value).is_ok();
         if is_cleared && let Some(loaded) = self.loaded.get_mut(sha) {
             loaded.seat = Some(seat);
         }
@@ -368,6 +394,11 @@ impl Engine {
         self.lua.create_sequence_from(items.iter().map(|item| Bytes(item)))
     }
 
+    /// Puts items into a list that is empty.
+    fn fill(&self, list: &Table, items: &[&[u8]]) -> mlua::Result<()> {
+        items.iter().zip(1..).try_for_each(|(item, place)| list.raw_set(place, Bytes(item)))
+    }
+
     /// Whether more than half of the memory is used, some of which may be garbage: [`Engine::tidy`] has to come before the next run then,
     /// or that may lack what earlier ones have left.
     pub fn is_crowded(&self) -> bool {
@@ -392,10 +423,12 @@ impl Engine {
     }
 
     /// All garbage is collected. When more than half of the memory is used all the same, what functions have left in their libraries' variables
-    /// may be the reason, and would have it collected in vain before each script.
+    /// may be the reason, or lists that scripts have made large, and would have it collected in vain before each script.
     fn forget_what_is_large(&mut self) {
-        if self.memory_size() > self.memory_size_max / 2 && !self.libraries.is_empty() {
+        let has_seats = self.loaded.values().any(|loaded| loaded.seat.is_some());
+        if self.memory_size() > self.memory_size_max / 2 && (!self.libraries.is_empty() || has_seats) {
             self.libraries.clear();
+            self.loaded.values_mut().for_each(|loaded| loaded.seat = None);
             self.host.note_garbage();
         }
     }

@@ -84,11 +84,20 @@ impl Drop for Run {
     }
 }
 
+/// What the script's thread is told.
+enum Input {
+    Begin,
+    /// After an interrupt, or a line of redis.log.
+    GoOn,
+    /// Whether it is a value or an error, and it.
+    Answer(bool, Value),
+}
+
 /// What to do with what the script's thread has said.
 enum Next {
     Step(Step),
     /// Answer at once.
-    Answer(MultiValue),
+    Answer(Input),
 }
 
 impl Run {
@@ -112,15 +121,11 @@ impl Run {
         self.is_counted
     }
 
-    pub(crate) fn env(&self) -> &Table {
-        &self.seat().env
-    }
-
     fn seat(&self) -> &Seat {
         self.seat.as_ref().expect("a run that has ended is not asked for more")
     }
 
-    /// The lists of a function.
+    /// Its keys and its arguments.
     pub(crate) fn lists(&self) -> Option<&(Table, Table)> {
         self.seat().lists.as_ref()
     }
@@ -167,7 +172,8 @@ impl Run {
         self.host.start(fuel, cpu_ns, &self.seat().thread);
         {
             let mut talk = self.host.talk();
-            (talk.proto, talk.seeded, talk.env) = (self.proto, self.seeded, Some(self.env().clone()));
+            (talk.proto, talk.seeded, talk.env) =
+                (self.proto, self.seeded, Some(Arc::clone(&self.seat().env)));
         }
         if self.is_loading() {
             let registered = self.registered();
@@ -186,15 +192,15 @@ impl Run {
 
     fn go_on(&mut self, engine: &mut Engine, answer: Option<Answer>) -> Step {
         let mut input = match answer {
-            None if !std::mem::replace(&mut self.has_begun, true) => self.first_input(),
-            None => MultiValue::new(),
+            None if !std::mem::replace(&mut self.has_begun, true) => Input::Begin,
+            None => Input::GoOn,
             Some(answer) => match heard(engine, answer) {
                 Ok(input) => input,
                 Err(_) => return self.fail(engine.out_of_memory(), None),
             },
         };
         loop {
-            let output = match self.seat().thread.resume::<MultiValue>(input) {
+            let output = match self.tell(input) {
                 Ok(output) => output.into_vec(),
                 Err(error) => return self.broken(engine, &error),
             };
@@ -215,14 +221,18 @@ impl Run {
         }
     }
 
-    /// What its thread gets to begin with.
-    fn first_input(&self) -> MultiValue {
+    /// Goes on with its thread; what that says next.
+    fn tell(&self, input: Input) -> mlua::Result<MultiValue> {
         let seat = self.seat();
-        let mut input = vec![Value::Function(seat.function.clone())];
-        if let Some((keys, args)) = seat.lists.as_ref().filter(|_| !self.is_loading()) {
-            input.extend([Value::Table(keys.clone()), Value::Table(args.clone())]);
+        match (input, &self.subject, &seat.lists) {
+            (Input::Begin, Subject::Function { is_loaded: true, .. }, Some((keys, args))) => {
+                seat.thread.resume((&seat.function, keys, args))
+            }
+            // A script has its lists as globals.
+            (Input::Begin, ..) => seat.thread.resume(&seat.function),
+            (Input::GoOn, ..) => seat.thread.resume(()),
+            (Input::Answer(is_value, value), ..) => seat.thread.resume((is_value, value)),
         }
-        MultiValue::from_vec(input)
     }
 
     /// A library has come to its end. The run goes on with the function that is called.
@@ -247,7 +257,7 @@ impl Run {
     fn next(&mut self, engine: &Engine, output: &[Value]) -> mlua::Result<Next> {
         let refuse = |text: &str| {
             let error = engine.names.error(&engine.lua, format!("ERR {text}").as_bytes())?;
-            Ok(Next::Answer(MultiValue::from_iter([Value::Boolean(false), error])))
+            Ok(Next::Answer(Input::Answer(false, error)))
         };
         let Some((mark, args)) = output.split_first() else { return Ok(Next::Step(Step::More)) };
         match Mark::of(mark) {
@@ -262,7 +272,7 @@ impl Run {
             Some(Mark::Log) => match log(args) {
                 // It was logged when the library came; each interpreter that loads it need not say it again.
                 Ok(_) if matches!(self.subject, Subject::Function { is_loaded: false, .. }) => {
-                    Ok(Next::Answer(MultiValue::new()))
+                    Ok(Next::Answer(Input::GoOn))
                 }
                 Ok((level, text)) => Ok(Next::Step(Step::Log { level, text })),
                 Err(text) => refuse(text),
@@ -284,7 +294,7 @@ impl Run {
         let mut budget = engine.reply_size_max();
         if let Some(seat) = self.seat.take() {
             match &self.subject {
-                Subject::Script(sha) => engine.keep(sha, seat),
+                Subject::Script(sha) => engine.keep(sha, seat, value),
                 Subject::Function { library, .. } => engine.keep_thread(library, seat),
                 Subject::Load => {}
             }
@@ -363,14 +373,14 @@ impl Run {
     }
 }
 
-/// A command's reply for the script: whether it is a value, and it.
-fn heard(engine: &Engine, answer: Answer) -> mlua::Result<MultiValue> {
+/// A command's reply for the script.
+fn heard(engine: &Engine, answer: Answer) -> mlua::Result<Input> {
     let (is_value, value) = match answer.take().expect("a run goes on with an answer that is whole") {
         Whole::Value(value) => (true, value),
         Whole::Error(text) => (false, engine.names.counted_error(&engine.lua, &with_code(&text))?),
         Whole::TooLarge => return Err(mlua::Error::MemoryError(String::new())),
     };
-    Ok(MultiValue::from_iter([Value::Boolean(is_value), value]))
+    Ok(Input::Answer(is_value, value))
 }
 
 /// Bytes of a line of redis.log; more is cut off (`LOG_MAX_LEN` of Redis).

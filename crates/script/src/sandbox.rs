@@ -162,7 +162,7 @@ pub(crate) struct Talk {
     pub(crate) seeded: Option<Random>,
     pub(crate) proto: Proto,
     /// The run's globals.
-    pub(crate) env: Option<Table>,
+    pub(crate) env: Option<Arc<Table>>,
     /// What the library that is being loaded has registered.
     pub(crate) registered: Option<Registered>,
 }
@@ -369,7 +369,7 @@ fn load(host: &Host, lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
     };
     let chunk = lua.load(bytecode).set_mode(ChunkMode::Binary).set_name(name);
     let env = host.talk().env.clone();
-    let chunk = if let Some(env) = env { chunk.set_environment(env) } else { chunk };
+    let chunk = if let Some(env) = env { chunk.set_environment((*env).clone()) } else { chunk };
     Ok(MultiValue::from_iter([Value::Function(chunk.into_function()?)]))
 }
 

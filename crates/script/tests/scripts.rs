@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::{MEMORY, Server, heard, run, run_in, show, whole};
-use script::{Answer, Engine, Flags, Program, SOURCE_SIZE_MAX, Step};
+use script::{Answer, Engine, Flags, Part, Program, Returned, SOURCE_SIZE_MAX, Step};
 use wire::Proto;
 use wire::client::Reply;
 
@@ -533,16 +533,9 @@ fn nothing_leaks_from_one_run_to_another() {
     assert_eq!(show(&run_in(&mut engine, &mut server, "return math.random(1000000)", 100)), "840486");
 }
 
-/// What a script may have, and that the next one has it again.
-/// It begins where the last one has ended.
-#[test]
-fn nothing_is_left_of_a_script_for_its_next_run() {
+/// Runs of a script that leaves things in its lists, and one that goes on when others of it have come and gone.
+fn check_nothing_is_left(source: &str) {
     let (mut engine, mut server) = (Engine::new(MEMORY), Server::default());
-    let source = "local seen = tostring(KEYS.mark) .. tostring(ARGV.mark) .. tostring(getmetatable(KEYS)) .. #KEYS .. KEYS[1] .. #ARGV
-        KEYS.mark, ARGV.mark, KEYS[1] = 1, 1, string.rep('x', 1000000)
-        setmetatable(KEYS, {}) table.insert(ARGV, 'more') redis.setresp(3) math.randomseed(1)
-        if ARGV[1] == 'fails' then error('boom') end
-        redis.call('get', 'a') return seen";
     let program = Program::compile(source.as_bytes()).expect("it is a script");
     let begin = |engine: &mut Engine, word: &str| {
         engine.begin(&program, false, &[word.as_bytes()], &[word.as_bytes()]).expect("there is memory")
@@ -568,6 +561,51 @@ fn nothing_is_left_of_a_script_for_its_next_run() {
     assert!(engine.memory_size() < 900_000, "{} bytes are still held", engine.memory_size());
 }
 
+#[test]
+fn nothing_is_left_of_a_script_for_its_next_run() {
+    let source = |way: &str| {
+        format!(
+            "local seen = tostring(KEYS.mark) .. tostring(ARGV.mark) .. tostring(getmetatable(KEYS)) .. #KEYS .. KEYS[1] .. #ARGV
+        KEYS.mark, ARGV.mark, KEYS[1] = 1, 1, string.rep('x', 1000000)
+        {way} table.insert(ARGV, 'more') redis.setresp(3) math.randomseed(1)
+        if ARGV[1] == 'fails' then error('boom') end
+        redis.call('get', 'a') return seen"
+        )
+    };
+    check_nothing_is_left(&source(""));
+    check_nothing_is_left(&source("setmetatable(KEYS, {})"));
+}
+
+#[test]
+fn a_list_that_is_returned_stays_as_it_was() {
+    let mut engine = Engine::new(MEMORY);
+    let program = Program::compile(b"return #ARGV == 0 and KEYS or {ARGV}").expect("it is a script");
+    let begin = |engine: &mut Engine, keys: &[&[u8]], args: &[&[u8]]| {
+        let mut run = engine.begin(&program, false, keys, args).expect("there is memory");
+        let Step::Return(returned) = run.resume(engine, None, 1_000_000, 0) else { panic!("a list") };
+        returned
+    };
+    let mut first = begin(&mut engine, &[b"a", b"b"], &[]);
+    let mut second = begin(&mut engine, &[b"c"], &[b"d"]);
+    begin(&mut engine, &[b"e"], &[b"f"]);
+    let show = |engine: &mut Engine, returned: &mut Returned| {
+        let mut parts = Vec::new();
+        while let Some(part) = returned.next(engine) {
+            parts.push(match part {
+                Part::Open => "[".to_owned(),
+                Part::Value(Reply::Bulk(text)) => String::from_utf8(text).unwrap(),
+                Part::Close(count) => format!("]{count}"),
+                Part::Value(other) => panic!("{other:?}"),
+                Part::TooLarge => panic!("it is small"),
+            });
+        }
+        parts.concat()
+    };
+    assert_eq!(show(&mut engine, &mut first), "[ab]2");
+    assert_eq!(show(&mut engine, &mut second), "[[d]1]1");
+}
+
+/// What a script may have, and that the next one has it again.
 #[test]
 fn memory_is_bounded() {
     let mut engine = Engine::new(MEMORY);

@@ -219,7 +219,7 @@ impl Core {
     fn end_transaction(&mut self, handle: Handle<Transaction>) {
         let transaction = self.transactions.get_mut(handle).expect("a transaction ends once");
         if transaction.discard(&mut self.space) {
-            self.transactions.remove(handle);
+            self.transactions.discard(handle);
         } else {
             self.runnable.push_back(Runnable::Transaction(handle));
         }

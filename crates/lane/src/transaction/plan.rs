@@ -17,7 +17,7 @@ use crate::locks::{Kind, LockName, Mode};
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::request::{Arg, Args, Request};
 use crate::room::{growth_of, growth_of_all};
-use crate::scripts::{is_read_only, keys_of, named};
+use crate::scripts::{is_read_only, keys_of};
 use crate::tracking;
 
 /// What a piece of collecting scripts' garbage takes, in elements of a slice.
@@ -141,10 +141,10 @@ impl Transaction {
     }
 
     /// A script that uses what it does not declare, or may do so and couldn't begin again, locks whatever there is.
-    fn plan_script(&mut self, space: &Keyspace, around: &Surroundings<'_>) {
+    fn plan_script(&mut self, space: &mut Keyspace, around: &Surroundings<'_>) {
         let planned = &mut self.commands[self.at.0];
         let args = Args::Owned(&planned.request);
-        let named = named(planned.command, args);
+        let named = space.scripts.named(planned.command, args);
         let declares_none = keys_of(args).is_ok_and(|keys| keys.is_empty());
         self.holds_all |=
             named.as_ref().is_some_and(|named| space.scripts.reaches_out(named, planned.command, args))
