@@ -85,9 +85,9 @@ def expresslane_command(lanes=1, extra=(), profile="release"):
     return command
 
 
-def floor_command(reply_size):
+def floor_command(reply_size, threads=1):
     def command(port, _directory):
-        return [built("floor"), "--port", str(port), "--reply-size", str(reply_size)]
+        return [built("floor"), "--port", str(port), "--reply-size", str(reply_size), "--threads", str(threads)]
     return command
 
 
