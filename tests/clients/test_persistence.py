@@ -345,6 +345,20 @@ class Logs(Files):
         self.path("appendonlydir", "appendonly.aof.manifest").write_text("nonsense\n")
         self.assertIn("appendonly.aof.manifest: line 1 is not", refused(self.directory, "--appendonly", "yes"))
 
+    def test_a_log_that_was_cut_off_goes_on_until_the_next_crash(self):
+        for number in range(4):
+            server = self.start("--appendonly", "yes")
+            client = self.connect(server)
+            self.assertEqual(client("MGET", "cut", *(f"k:{earlier}" for earlier in range(number))), [None, *[b"1"] * number])
+            # One after the other: those of a pipeline may come from several lanes at once.
+            client("SET", f"k:{number}", 1)
+            client("SET", "cut", number)
+            path = self.path("appendonlydir", self.parts()[1][-1])
+            last = b"$3\r\ncut\r\n$1\r\n%d\r\n" % number
+            wait_until(lambda: path.read_bytes().endswith(last), "it is in the log")
+            server.kill()
+            path.write_bytes(path.read_bytes()[:-2])
+
     def test_a_cut_end_is_the_end_of_the_log_only_if_nothing_is_behind_it(self):
         server = self.start("--appendonly", "yes")
         client = self.connect(server)

@@ -19,8 +19,8 @@ const TIDY_STEPS: u32 = 32;
 /// Bytes that a run needs to begin with, at most, and each of its keys and arguments beside its own.
 const RUN_SIZE: usize = 64 * 1024;
 const ITEM_SIZE: usize = 64;
-/// Bytes of keys and arguments, with [`ITEM_SIZE`] for each, up to which a script's lists are used again.
-const KEPT_LISTS_SIZE_MAX: usize = 1024;
+/// Keys, and arguments, up to which a script's lists are used again.
+const KEPT_COUNT_MAX: usize = 64;
 /// Bytes of new memory that count as one interrupt.
 const FUEL_SIZE: usize = 1024;
 /// Bytes of new memory for which the collector does a step, of about two kilobytes, once half of the memory is used.
@@ -67,8 +67,6 @@ pub(crate) struct Seat {
     pub(crate) function: Function,
     /// The keys and arguments, of a script its globals KEYS and ARGV.
     pub(crate) lists: Option<(Table, Table)>,
-    /// Bytes of these at the beginning.
-    lists_size: usize,
 }
 
 /// Bytes as a string of Lua.
@@ -81,7 +79,7 @@ impl IntoLua for Bytes<'_> {
 }
 
 impl Seat {
-    /// Changes a script's lists; none are no globals.
+    /// Gives a script these lists, as its globals KEYS and ARGV, or takes them away.
     fn set_lists(&mut self, names: &Names, lists: Option<(Table, Table)>) -> mlua::Result<()> {
         self.env.set_readonly(false);
         self.env.raw_set(&names.keys, lists.as_ref().map(|(keys, _)| keys))?;
@@ -95,13 +93,9 @@ impl Seat {
     /// returned may be one of them.
     fn clear(&mut self, engine: &Engine, value: &Value) -> mlua::Result<()> {
         self.thread.reset(engine.built.run.clone())?;
+        let is_plain = |list: &Table| list.raw_len() <= KEPT_COUNT_MAX && list.metatable().is_none();
         match &self.lists {
-            Some((keys, args))
-                if self.lists_size <= KEPT_LISTS_SIZE_MAX
-                    && !matches!(value, Value::Table(_))
-                    && keys.metatable().is_none()
-                    && args.metatable().is_none() =>
-            {
+            Some((keys, args)) if !matches!(value, Value::Table(_)) && is_plain(keys) && is_plain(args) => {
                 keys.clear()?;
                 args.clear()
             }
@@ -249,7 +243,6 @@ impl Engine {
             Some(seat) => seat,
             None => self.make_seat(program)?,
         };
-        seat.lists_size = size_of_lists(keys, args);
         match &seat.lists {
             Some((kept_keys, kept_args)) => {
                 self.fill(kept_keys, keys)?;
@@ -272,7 +265,7 @@ impl Engine {
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None, lists_size: 0 })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
     }
 
     /// A seat for a function, and whether its library is loaded already.
@@ -290,7 +283,7 @@ impl Engine {
                 None => self.lua.create_thread(self.built.run_function.clone())?,
             };
             let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
-            return Ok((Seat { thread, env, function, lists, lists_size: 0 }, true));
+            return Ok((Seat { thread, env, function, lists }, true));
         }
         let seat = self.make_library_seat(library.bytecode())?;
         Ok((Seat { lists, ..seat }, false))
@@ -304,7 +297,7 @@ impl Engine {
         env.set_readonly(true);
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None, lists_size: 0 })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
