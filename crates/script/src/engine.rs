@@ -67,6 +67,8 @@ pub(crate) struct Seat {
     pub(crate) function: Function,
     /// The keys and arguments, of a script its globals KEYS and ARGV.
     pub(crate) lists: Option<(Table, Table)>,
+    /// How many of them a script has been given to begin with.
+    counts: (usize, usize),
 }
 
 /// Bytes as a string of Lua.
@@ -89,13 +91,19 @@ impl Seat {
         Ok(())
     }
 
-    /// A script has ended with this value: nothing of its own is left behind. Its lists are used again, unless they are large, or what is
-    /// returned may be one of them.
+    /// A script has ended with this value: nothing of its own is left behind. Its lists are used again, unless they are large or were
+    /// changed, which leaves them with another room, or what is returned may be one of them.
     fn clear(&mut self, engine: &Engine, value: &Value) -> mlua::Result<()> {
         self.thread.reset(engine.built.run.clone())?;
-        let is_plain = |list: &Table| list.raw_len() <= KEPT_COUNT_MAX && list.metatable().is_none();
+        let is_as_given = |list: &Table, count: usize| {
+            count <= KEPT_COUNT_MAX && list.raw_len() == count && list.metatable().is_none()
+        };
         match &self.lists {
-            Some((keys, args)) if !matches!(value, Value::Table(_)) && is_plain(keys) && is_plain(args) => {
+            Some((keys, args))
+                if !matches!(value, Value::Table(_))
+                    && is_as_given(keys, self.counts.0)
+                    && is_as_given(args, self.counts.1) =>
+            {
                 keys.clear()?;
                 args.clear()
             }
@@ -243,13 +251,16 @@ impl Engine {
             Some(seat) => seat,
             None => self.make_seat(program)?,
         };
+        let counts = (keys.len(), args.len());
         match &seat.lists {
-            Some((kept_keys, kept_args)) => {
+            // With the room that new ones would have: with another, what Lua says of a list with gaps would be another.
+            Some((kept_keys, kept_args)) if seat.counts == counts => {
                 self.fill(kept_keys, keys)?;
                 self.fill(kept_args, args)?;
             }
-            None => seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?,
+            _ => seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?,
         }
+        seat.counts = counts;
         Ok(seat)
     }
 
@@ -265,7 +276,7 @@ impl Engine {
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None, counts: (0, 0) })
     }
 
     /// A seat for a function, and whether its library is loaded already.
@@ -283,7 +294,7 @@ impl Engine {
                 None => self.lua.create_thread(self.built.run_function.clone())?,
             };
             let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
-            return Ok((Seat { thread, env, function, lists }, true));
+            return Ok((Seat { thread, env, function, lists, counts: (0, 0) }, true));
         }
         let seat = self.make_library_seat(library.bytecode())?;
         Ok((Seat { lists, ..seat }, false))
@@ -297,7 +308,7 @@ impl Engine {
         env.set_readonly(true);
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None, counts: (0, 0) })
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at

@@ -576,6 +576,25 @@ fn nothing_is_left_of_a_script_for_its_next_run() {
     check_nothing_is_left(&source("setmetatable(KEYS, {})"));
 }
 
+/// What Lua says of a list with gaps depends on the room that it has.
+#[test]
+fn lists_have_the_same_room_in_each_run() {
+    let mut engine = Engine::new(MEMORY);
+    let program =
+        Program::compile(b"if ARGV[1] then return 0 end ARGV[2] = 'x' table.insert(ARGV, 'y') return #ARGV")
+            .expect("it is a script");
+    let mut reply = |args: &[&[u8]]| {
+        let mut run = engine.begin(&program, false, &[], args).expect("there is memory");
+        let Step::Done(reply) = run.resume(&mut engine, None, 1_000_000, 0) else { panic!("a number") };
+        show(&reply)
+    };
+    let fresh = reply(&[]);
+    for args in [&[&b"a"[..], b"b", b"c"][..], &[b"a"], &[b"a", b"b", b"c", b"d"], &[]] {
+        reply(args);
+        assert_eq!(reply(&[]), fresh, "after {} arguments", args.len());
+    }
+}
+
 #[test]
 fn a_list_that_is_returned_stays_as_it_was() {
     let mut engine = Engine::new(MEMORY);
