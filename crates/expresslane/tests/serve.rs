@@ -24,9 +24,11 @@ fn a_server_serves_and_ends_in_order() {
     let mut local = UnixStream::connect(&socket).unwrap();
     assert_eq!(exchange(&mut local, b"GET a\r\n", 7), "$1\r\n1\r\n");
     let ends = format!("addr={socket}:0 laddr={socket}:0");
+    let mut other = UnixStream::connect(&socket).unwrap();
+    assert_eq!(exchange(&mut other, b"PING\r\n", 7), "+PONG\r\n");
     let filter = format!("CLIENT KILL ADDR {socket}:0 SKIPME yes\r\nCLIENT INFO\r\n");
     let info = exchange(&mut local, filter.as_bytes(), 300);
-    assert!(info.starts_with(":0\r\n") && info.contains(&ends), "{info}");
+    assert!(info.starts_with(":1\r\n") && info.contains(&ends), "{info}");
     server.signal(libc::SIGTERM);
     assert_eq!(server.state(), "STOPPING=1");
     let mut rest = Vec::new();

@@ -19,8 +19,6 @@ const TIDY_STEPS: u32 = 32;
 /// Bytes that a run needs to begin with, at most, and each of its keys and arguments beside its own.
 const RUN_SIZE: usize = 64 * 1024;
 const ITEM_SIZE: usize = 64;
-/// Keys, and arguments, up to which a script's lists are used again.
-const KEPT_COUNT_MAX: usize = 64;
 /// Bytes of new memory that count as one interrupt.
 const FUEL_SIZE: usize = 1024;
 /// Bytes of new memory for which the collector does a step, of about two kilobytes, once half of the memory is used.
@@ -67,8 +65,6 @@ pub(crate) struct Seat {
     pub(crate) function: Function,
     /// The keys and arguments, of a script its globals KEYS and ARGV.
     pub(crate) lists: Option<(Table, Table)>,
-    /// How many of them a script has been given to begin with.
-    counts: (usize, usize),
 }
 
 /// Bytes as a string of Lua.
@@ -89,26 +85,6 @@ impl Seat {
         self.env.set_readonly(true);
         self.lists = lists;
         Ok(())
-    }
-
-    /// A script has ended with this value: nothing of its own is left behind. Its lists are used again, unless they are large or were
-    /// changed, which leaves them with another room, or what is returned may be one of them.
-    fn clear(&mut self, engine: &Engine, value: &Value) -> mlua::Result<()> {
-        self.thread.reset(engine.built.run.clone())?;
-        let is_as_given = |list: &Table, count: usize| {
-            count <= KEPT_COUNT_MAX && list.raw_len() == count && list.metatable().is_none()
-        };
-        match &self.lists {
-            Some((keys, args))
-                if !matches!(value, Value::Table(_))
-                    && is_as_given(keys, self.counts.0)
-                    && is_as_given(args, self.counts.1) =>
-            {
-                keys.clear()?;
-                args.clear()
-            }
-            _ => self.set_lists(&engine.names, None),
-        }
     }
 }
 
@@ -251,16 +227,7 @@ impl Engine {
             Some(seat) => seat,
             None => self.make_seat(program)?,
         };
-        let counts = (keys.len(), args.len());
-        match &seat.lists {
-            // With the room that new ones would have: with another, what Lua says of a list with gaps would be another.
-            Some((kept_keys, kept_args)) if seat.counts == counts => {
-                self.fill(kept_keys, keys)?;
-                self.fill(kept_args, args)?;
-            }
-            _ => seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?,
-        }
-        seat.counts = counts;
+        seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?;
         Ok(seat)
     }
 
@@ -276,7 +243,7 @@ impl Engine {
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None, counts: (0, 0) })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
     }
 
     /// A seat for a function, and whether its library is loaded already.
@@ -294,7 +261,7 @@ impl Engine {
                 None => self.lua.create_thread(self.built.run_function.clone())?,
             };
             let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
-            return Ok((Seat { thread, env, function, lists, counts: (0, 0) }, true));
+            return Ok((Seat { thread, env, function, lists }, true));
         }
         let seat = self.make_library_seat(library.bytecode())?;
         Ok((Seat { lists, ..seat }, false))
@@ -308,7 +275,7 @@ impl Engine {
         env.set_readonly(true);
         function.set_environment(env.clone())?;
         let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None, counts: (0, 0) })
+        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
@@ -367,9 +334,13 @@ impl Engine {
         }
     }
 
-    /// Keeps the seat of a run that has come to its end. Without memory for that it goes.
-    pub(crate) fn keep(&mut self, sha: &Sha, mut seat: Seat, value: &Value) {
-        let is_cleared = seat.clear(self, value).is_ok();
+    /// Keeps the seat of a run that has come to its end, without its lists: to make new ones is cheaper than to see whether a script has
+    /// made them large. Without memory for that it goes.
+    pub(crate) fn keep(&mut self, sha: &Sha, mut seat: Seat) {
+        let is_cleared = self.roomily(ITEM_SIZE, |engine| {
+            let reset = seat.thread.reset(engine.built.run.clone());
+            reset.and_then(|()| seat.set_lists(&engine.names, None)).is_ok()
+        });
         if is_cleared && let Some(loaded) = self.loaded.get_mut(sha) {
             loaded.seat = Some(seat);
         }
@@ -398,11 +369,6 @@ impl Engine {
         self.lua.create_sequence_from(items.iter().map(|item| Bytes(item)))
     }
 
-    /// Puts items into a list that is empty.
-    fn fill(&self, list: &Table, items: &[&[u8]]) -> mlua::Result<()> {
-        items.iter().zip(1..).try_for_each(|(item, place)| list.raw_set(place, Bytes(item)))
-    }
-
     /// Whether more than half of the memory is used, some of which may be garbage: [`Engine::tidy`] has to come before the next run then,
     /// or that may lack what earlier ones have left.
     pub fn is_crowded(&self) -> bool {
@@ -427,12 +393,10 @@ impl Engine {
     }
 
     /// All garbage is collected. When more than half of the memory is used all the same, what functions have left in their libraries' variables
-    /// may be the reason, or lists that scripts have made large, and would have it collected in vain before each script.
+    /// may be the reason, and would have it collected in vain before each script.
     fn forget_what_is_large(&mut self) {
-        let has_seats = self.loaded.values().any(|loaded| loaded.seat.is_some());
-        if self.memory_size() > self.memory_size_max / 2 && (!self.libraries.is_empty() || has_seats) {
+        if self.memory_size() > self.memory_size_max / 2 && !self.libraries.is_empty() {
             self.libraries.clear();
-            self.loaded.values_mut().for_each(|loaded| loaded.seat = None);
             self.host.note_garbage();
         }
     }

@@ -294,7 +294,7 @@ impl Run {
         let mut budget = engine.reply_size_max();
         if let Some(seat) = self.seat.take() {
             match &self.subject {
-                Subject::Script(sha) => engine.keep(sha, seat, value),
+                Subject::Script(sha) => engine.keep(sha, seat),
                 Subject::Function { library, .. } => engine.keep_thread(library, seat),
                 Subject::Load => {}
             }

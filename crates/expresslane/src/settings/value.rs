@@ -473,7 +473,6 @@ where
     }
 }
 
-/// Redis' way of writing a truth.
 /// The name of a file, and no path.
 pub(super) fn file_name(text: &str) -> Result<String, String> {
     let is_name = !text.is_empty() && text != "." && text != ".." && !text.contains('/');
@@ -517,6 +516,7 @@ pub(super) fn fsync(text: &str) -> Result<String, String> {
     }
 }
 
+/// Redis' way of writing a truth.
 pub(super) fn yes_no(text: &str) -> Result<bool, String> {
     match text {
         "yes" => Ok(true),

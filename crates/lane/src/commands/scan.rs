@@ -356,7 +356,7 @@ fn parse_cursor(text: &[u8]) -> Option<u64> {
 }
 
 /// This lane's draw for RANDOMKEY. Keys that are drawn after their time has come are taken out; where they have to stay, the last of a slice of such
-/// draws is the answer, as in Redis.
+/// draws is this lane's answer, as in Redis that of a hundred.
 pub(crate) fn random_key(
     space: &mut Keyspace,
     call: &Call<'_>,

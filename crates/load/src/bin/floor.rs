@@ -1,6 +1,7 @@
 //! `floor --port PORT [--reply-size BYTES] [--delay-ns TIME] [--threads COUNT]`: the lower bound under every server on this machine (see `load::floor`).
 
 use std::net::TcpListener;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Strin
         match flag.as_str() {
             "--port" => port = Some(value.parse().map_err(wrong)?),
             "--reply-size" => reply_size = value.parse().map_err(wrong)?,
-            "--threads" => threads = value.parse().map_err(wrong)?,
+            "--threads" => threads = value.parse::<NonZeroUsize>().map_err(wrong)?.get(),
             "--delay-ns" => delay = Duration::from_nanos(value.parse().map_err(wrong)?),
             _ => return Err(format!("{flag}: no such flag\n{USAGE}")),
         }
