@@ -1,3 +1,5 @@
+//! Flags, the environment and the file together, and what is wrong with them.
+
 use super::*;
 
 fn parse_with(flags: &[&str], file: &str) -> Result<Box<ServeSettings>, String> {

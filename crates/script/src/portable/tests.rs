@@ -1,3 +1,5 @@
+//! What is taken, and what is refused by a Lua that is not 5.1.
+
 use super::*;
 
 /// Each was given to the Lua of redis-server 7.0.15, which takes it.
