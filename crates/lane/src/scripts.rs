@@ -121,7 +121,8 @@ impl Scripts {
         self.known.get(sha).map(|known| &known.program)
     }
 
-    /// As [`named`], which takes a digest's time only where another text came in between.
+    /// What a command names; none if it is no digest of a script. The digest of EVAL's text takes its time only where another text came
+    /// in between.
     pub(crate) fn named(&mut self, command: &Command, args: Args<'_>) -> Option<Named> {
         if !matches!(command.id, Id::Eval | Id::EvalRo) {
             return named(command, args);
@@ -260,10 +261,9 @@ fn declared(command: &Command, args: Args<'_>) -> Flags {
     }
 }
 
-/// What a command names; none if it is no digest of a script.
+/// What a command names that is no EVAL: a function, or a script by its digest; none if that is no digest.
 fn named(command: &Command, args: Args<'_>) -> Option<Named> {
     match command.id {
-        Id::Eval | Id::EvalRo => Some(Named::Script(Sha::of(&bytes_of(args.get(1))))),
         Id::Fcall | Id::FcallRo => Some(Named::Function(args.flat(1).to_ascii_lowercase().into())),
         _ => Sha::parse(args.flat(1)).map(Named::Script),
     }
