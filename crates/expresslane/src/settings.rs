@@ -80,7 +80,8 @@ Every flag is also a key of the configuration file and an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
 Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.
-Values of several words are as on redis-server's command line: --replicaof 10.0.0.1 6379 --save 900 1 --save 300 10.
+Values of several words are written as for redis-server:
+  --replicaof 10.0.0.1 6379 --save 900 1 --save 300 10
 
 Exit codes: 0 ended when asked to, 1 it can't start or was cut off (one sentence says what to do), 2 a flag is wrong.";
 
