@@ -56,6 +56,8 @@ def arguments():
                         help="of redis-server's saturation (default 0.3,0.6)")
     parser.add_argument("--command", choices=["get", "set"], default="get")
     parser.add_argument("--arrivals", choices=["poisson", "even"], default="poisson")
+    parser.add_argument("--sched", metavar="fifo:N|rr:N",
+                        help="this server a second time, with lanes that are scheduled so (serve --sched; takes CAP_SYS_NICE)")
     parser.add_argument("--server-cpu", type=int, default=0)
     parser.add_argument("--load-cpu", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="also write every figure of every round to FILE")
@@ -68,6 +70,9 @@ def start(stack, options):
         "redis": servers.redis_command,
         "expresslane": servers.expresslane_command(1, ["--cpus", str(options.server_cpu)]),
     }
+    if options.sched:
+        extra = ["--cpus", str(options.server_cpu), "--sched", options.sched]
+        commands[f"expresslane {options.sched}"] = servers.expresslane_command(1, extra)
     pool = {}
     for name, command in commands.items():
         pool[name] = stack.enter_context(Server(name, command, options.server_cpu))
@@ -118,20 +123,23 @@ def show(report, options):
                            f"{options.arrivals} arrivals", f"{options.rounds} rounds of {options.seconds:g} s"))
     print("\n".join(machine.quietness(facts, rounds)))
     for name, limit in report["saturation"].items():
-        print(f"saturation of {name:<11} {limit['rate']:>9,.0f} requests/s in a closed loop; busy: server "
+        print(f"saturation of {name:<18} {limit['rate']:>9,.0f} requests/s in a closed loop; busy: server "
               f"{limit['server_cores'] * 100:.0f} %, load {limit['load_cores'] * 100:.0f} % of a core")
     for share in options.shares:
         rows = {name: [run for run in rounds if run["server"] == name and run["share"] == share]
                 for name in report["saturation"]}
         rate = rows["redis"][0]["rate"]
         print(f"\n{share * 100:.0f} % of redis-server's saturation: {rate:,.0f} requests/s; µs, median of the rounds (range)")
-        print(f"{'':<13}" + "".join(f"{name:<31}" for name in QUANTILES) + "load late p99   server busy")
+        width = max(map(len, rows)) + 2
+        print(f"{'':<{width}}" + "".join(f"{name:<31}" for name in QUANTILES) + "load late p99   server busy")
         for name, runs in rows.items():
-            line = f"{name:<13}" + "".join(f"{times(runs, quantile):<31}" for quantile in QUANTILES)
+            line = f"{name:<{width}}" + "".join(f"{times(runs, quantile):<31}" for quantile in QUANTILES)
             line += f"{microseconds(statistics.median(run['send_lag_p99_ns'] for run in runs)):<16}"
             print(line + f"{statistics.median(run['server_cores'] for run in runs) * 100:.0f} %")
-        line = f"{'÷ redis':<13}" + "".join(f"{ratios(rows, quantile):<31}" for quantile in QUANTILES)
-        print(line.rstrip())
+        for name in rows:
+            if name.startswith("expresslane"):
+                line = f"{name.replace('expresslane', '÷ redis', 1):<{width}}"
+                print((line + "".join(f"{ratios(rows[name], rows['redis'], quantile):<31}" for quantile in QUANTILES)).rstrip())
     doubtful = {}
     for run in rounds:
         for problem in run["doubts"]:
@@ -147,10 +155,9 @@ def times(runs, quantile):
     return "few" if None in values else machine.spread([value / 1000 for value in values], 1)
 
 
-def ratios(rows, quantile):
+def ratios(ours, theirs, quantile):
     """This server's quantile relative to redis-server's, round by round: below 1 it is shorter."""
-    pairs = [(time_of(ours, quantile), time_of(theirs, quantile))
-             for ours, theirs in zip(rows["expresslane"], rows["redis"])]
+    pairs = [(time_of(one, quantile), time_of(other, quantile)) for one, other in zip(ours, theirs)]
     return "" if any(None in pair for pair in pairs) else machine.spread([a / b for a, b in pairs])
 
 

@@ -20,6 +20,7 @@ mod plan;
 mod preemption;
 mod region;
 mod run;
+mod scheduler;
 mod serve;
 mod settings;
 mod signature;

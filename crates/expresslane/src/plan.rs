@@ -9,6 +9,7 @@ use wire::route::Ports;
 
 use crate::doors::{self, Entrance};
 use crate::machine::{Facts, list_of};
+use crate::scheduler::Scheduler;
 use crate::settings::{self, Io, LANES_COUNT_MAX, LanesCount, ServeSettings, Size};
 
 /// Up to so many hardware threads all are lanes; above, [`THREADS_KEPT`] are left to the system and its interrupts.
@@ -44,11 +45,24 @@ pub(crate) struct Plan {
 impl Plan {
     /// The cpus that no lane has, for the threads beside them. None if a lane may run anywhere.
     pub(crate) fn cpus_beside(&self, facts: &Facts) -> Vec<usize> {
-        if self.cpus.contains(&None) {
-            return Vec::new();
-        }
-        facts.cpus.iter().copied().filter(|cpu| !self.cpus.contains(&Some(*cpu))).collect()
+        beside(&self.cpus, facts)
     }
+}
+
+fn beside(lanes: &[Option<usize>], facts: &Facts) -> Vec<usize> {
+    if lanes.contains(&None) {
+        return Vec::new();
+    }
+    facts.cpus.iter().copied().filter(|cpu| !lanes.contains(&Some(*cpu))).collect()
+}
+
+/// What to know of lanes that go before everything else, where they may take every cpu.
+fn nobody_else_runs(sched: Option<Scheduler>, lanes: &[Option<usize>], facts: &Facts) -> Option<String> {
+    let scheduler = sched.filter(|scheduler| scheduler.is_real_time() && beside(lanes, facts).is_empty())?;
+    Some(format!(
+        "under --sched {scheduler} lanes that never sleep leave others, of this server as well, a twentieth of each second, for \
+         lanes may take all cpus: keep one free with fewer --lanes or with --cpus"
+    ))
 }
 
 /// Decides what is started. An error is a sentence that says what to change.
@@ -83,6 +97,7 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
             Size(bound)
         ));
     }
+    notes.extend(nobody_else_runs(settings.sched, &cpus, facts));
     let count = |count: usize| u64::try_from(count).expect("lanes, addresses and doors are few");
     let listeners_per_lane = count(entrances.len()) * count(settings.bind.len());
     Ok(Plan {
@@ -271,6 +286,24 @@ mod tests {
         assert_eq!(beside(&["--cpus", "0,2"], 4), [1, 3]);
         assert_eq!(beside(&[], 4), [0; 0], "every cpu has a lane");
         assert_eq!(beside(&["--lanes", "9"], 8), [0; 0], "lanes may run anywhere");
+    }
+
+    #[test]
+    fn lanes_that_may_hold_up_the_machine_are_noted() {
+        for (flags, is_noted) in [
+            (&["--sched", "fifo:1"][..], true),
+            (&["--sched", "rr:1", "--lanes", "9"], true),
+            (&["--sched", "fifo:1", "--lanes", "3"], false),
+            (&["--sched", "other"], false),
+            (&[], false),
+        ] {
+            let notes = plan(&settings(flags), &machine(0..4, None)).unwrap().notes;
+            assert_eq!(
+                notes.iter().any(|note| note.contains("never sleep")),
+                is_noted,
+                "{flags:?}: {notes:?}"
+            );
+        }
     }
 
     #[test]

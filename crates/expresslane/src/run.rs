@@ -8,16 +8,15 @@ mod lane;
 mod process;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
-use std::str::FromStr;
 
 use host::Cpus;
 
 use crate::lanes::STATE_DIR;
+use crate::scheduler::Scheduler;
 use crate::settings::{Size, whole};
 
 /// Exit codes, as `env(1)`, `nice(1)` and `timeout(1)` have them.
@@ -87,46 +86,6 @@ pub(crate) struct RunSettings {
     pub(crate) command: Vec<OsString>,
 }
 
-/// A policy of `sched(7)` and its real-time priority.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scheduler {
-    /// Shares, by nice value.
-    Other,
-    /// Real time, until it waits.
-    Fifo(u8),
-    /// Real time, in turns with its equals.
-    RoundRobin(u8),
-}
-
-impl FromStr for Scheduler {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Scheduler, String> {
-        let wrong =
-            || format!("scheduling is other, or fifo:N or rr:N with a priority N from 1 to 99, not '{text}'");
-        let priority = |text: &str| match text.parse() {
-            Ok(priority @ 1..=99) => Ok(priority),
-            _ => Err(wrong()),
-        };
-        match text.split_once(':') {
-            None if text == "other" => Ok(Scheduler::Other),
-            Some(("fifo", n)) => Ok(Scheduler::Fifo(priority(n)?)),
-            Some(("rr", n)) => Ok(Scheduler::RoundRobin(priority(n)?)),
-            _ => Err(wrong()),
-        }
-    }
-}
-
-impl fmt::Display for Scheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Scheduler::Other => f.write_str("other"),
-            Scheduler::Fifo(priority) => write!(f, "fifo:{priority}"),
-            Scheduler::RoundRobin(priority) => write!(f, "rr:{priority}"),
-        }
-    }
-}
-
 /// Why the program was not started: one sentence, and the exit code.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
@@ -188,7 +147,7 @@ fn prepare(settings: &RunSettings, note: impl Fn(&str)) -> Result<(), String> {
         process::set_nice(nice)?;
     }
     if let Some(scheduler) = settings.sched {
-        process::set_scheduler(scheduler)?;
+        scheduler.apply()?;
     }
     if let Some(count) = settings.nofile {
         process::set_limit(libc::RLIMIT_NOFILE, count, "--nofile")?;
@@ -202,17 +161,6 @@ fn prepare(settings: &RunSettings, note: impl Fn(&str)) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scheduling_is_read_and_written_alike() {
-        for text in ["other", "fifo:1", "fifo:99", "rr:10"] {
-            assert_eq!(text.parse::<Scheduler>().unwrap().to_string(), text);
-        }
-        for text in ["", "fifo", "fifo:", "fifo:0", "fifo:100", "rr:-1", "other:1", "idle", "FIFO:1"] {
-            let problem = text.parse::<Scheduler>().unwrap_err();
-            assert!(problem.contains(&format!("'{text}'")), "{problem}");
-        }
-    }
 
     #[test]
     fn exit_codes_are_those_of_env() {

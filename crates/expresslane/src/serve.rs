@@ -219,6 +219,7 @@ fn start(
             id,
             io: settings.io,
             cpu: *cpu,
+            sched: settings.sched,
             has_nodes,
             clock,
             settings: lane_settings.clone(),

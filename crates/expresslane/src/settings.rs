@@ -22,6 +22,8 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use wire::aerospike::{Namespace, TTL_MAX_S};
 use wire::route::Ports;
 
+use crate::scheduler::Scheduler;
+
 pub(crate) use file::{meant, not_toml};
 pub(crate) use namespaces::namespaces;
 pub(crate) use rewrite::{replace, rewrite};
@@ -204,6 +206,12 @@ pub(crate) struct ServeSettings {
     /// Cpus of the lanes, such as 2-5,8; the first lane gets the first. Default: chosen from those allowed
     #[arg(long, help_heading = "Lanes", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
+    /// Scheduling of the lanes' threads: fifo or rr with a priority from 1 to 99 go before all that is not real time on their cpus
+    ///
+    /// Whatever else runs there then takes no milliseconds from a lane's clients, and waits for the lane to sleep. other is the usual
+    /// scheduling; without the flag it is what the server was started with.
+    #[arg(long, help_heading = "Lanes", value_name = "other|fifo:N|rr:N")]
+    pub(crate) sched: Option<Scheduler>,
     /// How new TCP connections find their lane
     ///
     /// On the shared port they go there; on a lane's own port they stay, and those that arrive elsewhere are counted as leaking.

@@ -91,6 +91,10 @@ pub(crate) fn table(
         .collect();
     let lanes = lines_of(&places).into_iter().enumerate();
     rows.extend(lanes.map(|(index, text)| (if index == 0 { "lanes" } else { "" }, text)));
+    if let Some(scheduler) = settings.sched {
+        let meaning = if scheduler.is_real_time() { ": a lane goes before all else on its cpu" } else { "" };
+        rows.push(("sched", format!("{scheduler}{meaning}")));
+    }
     rows.extend(started.pinning.iter().map(|text| ("auto-pin", text.clone())));
     rows.push(("backend", plan.io_reason.to_owned()));
     let limit = match (settings.maxmemory, settings.maxmemory_policy) {
@@ -293,6 +297,16 @@ mod tests {
     fn auto_pin_stands_with_the_lanes() {
         let text = table_of(&["--auto-pin", "adq"], 2, &[]);
         assert!(text.contains("port 7001\n  auto-pin    adq: told\n  backend"), "{text}");
+    }
+
+    #[test]
+    fn scheduling_stands_with_the_lanes() {
+        let text = table_of(&["--sched", "fifo:1", "--lanes", "1"], 2, &[]);
+        assert!(
+            text.contains("port 7000\n  sched       fifo:1: a lane goes before all else on its cpu\n"),
+            "{text}"
+        );
+        assert!(table_of(&["--sched", "other"], 2, &[]).contains("\n  sched       other\n"));
     }
 
     #[test]

@@ -251,6 +251,38 @@ fn other_threads_keep_off_the_lanes_cpus() {
     served.end_in_order();
 }
 
+/// The lane alone goes before others; where the right is missing, the sentence names it.
+#[test]
+fn lanes_alone_are_scheduled_as_asked_or_the_right_is_named() {
+    let folder = Folder::new("sched");
+    let flags = ["--port", &free_port(), "--lane-ports", "off", "--lanes", "1", "--sched", "fifo:3"];
+    refusal(&run(&["--sched", "fifo:100"]), Some(2), "fifo:N or rr:N with a priority N from 1 to 99");
+    let mut probe = Command::new(env!("CARGO_BIN_EXE_expresslane"));
+    if !probe.args(["run", "--sched", "fifo:3", "--", "true"]).status().unwrap().success() {
+        refusal(&run(&flags), Some(1), "--sched fifo:3: it takes CAP_SYS_NICE or a higher RLIMIT_RTPRIO");
+        return;
+    }
+    let server = Server::start(&folder, &flags);
+    let mut names = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap() {
+        let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+        let (name, rest) = stat.split_once('(').unwrap().1.rsplit_once(')').unwrap();
+        // Fields 40 and 41 of stat, real-time priority and policy: the state behind the name is the third.
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let want = if name == "lane 0" { ("3", "1") } else { ("0", "0") };
+        // The thread that brings pages gives way to everybody (SCHED_IDLE) where no cpu is without a lane.
+        let is_pager = name == "paging" && (fields[37], fields[38]) == ("0", "5");
+        assert!(is_pager || (fields[37], fields[38]) == want, "{stat}");
+        names.push(name.to_owned());
+    }
+    assert!(names.contains(&"lane 0".to_owned()) && names.len() >= 4, "{names:?}");
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.state(), "STOPPING=1");
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("sched       fifo:3"), "{printed}");
+}
+
 /// A lane that opened the file for which the kernel's table has no room would wait for the kernel to make a larger one.
 #[test]
 fn there_is_room_for_as_many_clients_as_are_allowed() {

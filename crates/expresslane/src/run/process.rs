@@ -7,7 +7,7 @@ use std::path::Path;
 use host::Cpus;
 use host::cpus::NUMBER_MAX;
 
-use super::Scheduler;
+use crate::scheduler::priority_result;
 
 /// Bits of a word of a mask.
 const BITS: usize = u64::BITS as usize;
@@ -103,34 +103,6 @@ pub(super) fn set_nice(nice: i32) -> Result<(), String> {
     // SAFETY: no address is involved.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
     priority_result(result, &format!("--nice {nice}"), "RLIMIT_NICE")
-}
-
-/// Sets policy and real-time priority.
-pub(super) fn set_scheduler(scheduler: Scheduler) -> Result<(), String> {
-    let (policy, priority) = match scheduler {
-        Scheduler::Other => (libc::SCHED_OTHER, 0),
-        Scheduler::Fifo(priority) => (libc::SCHED_FIFO, priority),
-        Scheduler::RoundRobin(priority) => (libc::SCHED_RR, priority),
-    };
-    // SAFETY: all zeros is a value of it: numbers.
-    let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameters.sched_priority = i32::from(priority);
-    // SAFETY: the structure is read, once.
-    let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };
-    priority_result(result, &format!("--sched {scheduler}"), "RLIMIT_RTPRIO")
-}
-
-fn priority_result(result: libc::c_int, flag: &str, limit: &str) -> Result<(), String> {
-    if result == 0 {
-        return Ok(());
-    }
-    let error = io::Error::last_os_error();
-    Err(match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => {
-            format!("not allowed to set {flag}: it takes CAP_SYS_NICE or a higher {limit} ({error})")
-        }
-        _ => format!("can't set {flag}: {error}"),
-    })
 }
 
 #[cfg(target_env = "gnu")]

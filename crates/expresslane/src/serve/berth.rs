@@ -25,6 +25,7 @@ use crate::paging::{self, Errand, Inlet, Outlet};
 use crate::plan;
 use crate::preemption::Preemptions;
 use crate::region::{self, Reserved};
+use crate::scheduler::Scheduler;
 use crate::settings::{BindAddress, Io};
 use crate::signature::Berthed;
 
@@ -53,6 +54,7 @@ pub(super) struct Berth {
     pub(super) id: u16,
     pub(super) io: Io,
     pub(super) cpu: Option<usize>,
+    pub(super) sched: Option<Scheduler>,
     /// Whether memory may be near or far.
     pub(super) has_nodes: bool,
     pub(super) clock: Clock,
@@ -192,6 +194,10 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         shard,
         settings: Settings { doors: opened.doors, ..berth.settings },
     });
+    // Last: until here it would only keep others from their work.
+    if let Some(scheduler) = berth.sched {
+        scheduler.apply()?;
+    }
     let berthed = Berthed { thread: machine::thread_id(), cpu: berth.cpu, node, base };
     let ready = Ready { bell: net.bell(), bind: opened.bind, region_size: size, berthed, inlet, notes };
     let (clock, shared) = (LaneClock::new(berth.clock), berth.shared);
