@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use server::{Folder, Served, Server, Talk, command, exchange, free_port, run, status};
+use server::{Folder, Served, Server, Talk, command, exchange, free_port, free_ports, run, status};
 
 #[test]
 fn a_server_serves_and_ends_in_order() {
@@ -171,6 +171,39 @@ fn a_second_signal_ends_at_once() {
     let (code, printed) = served.end();
     assert_eq!(code, Some(1), "{printed}");
     assert!(!printed.contains("ended"), "it does not wait for the command: {printed}");
+}
+
+/// While another lane's command is waited for, one that has nothing left to do takes no time: under `--sched` it would keep the threads
+/// that end the server from their cpu.
+#[test]
+fn a_lane_that_has_finished_sleeps_until_all_have() {
+    const LOOKS_COUNT: usize = 4000;
+    let folder = Folder::new("sleeps");
+    let ports = free_ports(2);
+    let (first, second) = (ports.to_string(), (ports + 1).to_string());
+    let server = Server::start(&folder, &["--port", "0", "--lane-ports", &first, "--lanes", "2"]);
+    let mut client = Talk::to(&first);
+    client.send_words(&["EVAL", "while true do end", "0"]);
+    assert_eq!(Talk::to(&first).say("PING"), "+PONG");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    let mut tasks = tasks.map(|task| task.unwrap().path().join("stat"));
+    let stat = tasks.find(|stat| std::fs::read_to_string(stat).unwrap().contains("(lane 1)")).unwrap();
+    server.signal(libc::SIGTERM);
+    assert_eq!(server.state(), "STOPPING=1");
+    // It has heard that the end is near once nobody listens there.
+    while TcpStream::connect(format!("127.0.0.1:{second}")).is_ok() {}
+    let mut asleep_count = 0;
+    for _ in 0..LOOKS_COUNT {
+        let is_asleep = std::fs::read_to_string(&stat).unwrap().contains(") S ");
+        asleep_count = if is_asleep { asleep_count + 1 } else { 0 };
+        if asleep_count == 20 {
+            break;
+        }
+    }
+    assert_eq!(asleep_count, 20, "the lane goes around and around");
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("some commands had not finished"), "{printed}");
 }
 
 /// Start-up says in one piece what is served, and what it was told that means nothing.

@@ -301,13 +301,12 @@ impl<N: Sockets> Runner<N> {
                         self.lane.drain();
                         is_draining = true;
                     }
-                    let is_quiet = self.lane.has_drained();
-                    if is_quiet {
-                        // Over io_uring the last replies go with a wait.
+                    let reached = if self.lane.has_drained() { DRAINING } else { SERVING };
+                    if self.shared.reached[self.id].load(Ordering::Relaxed) != reached {
+                        // Over io_uring the last replies go with a wait. Behind it none sleeps, so it is made but once.
                         self.net.wait(Some(0));
+                        self.shared.reached[self.id].store(reached, Ordering::SeqCst);
                     }
-                    let reached = if is_quiet { DRAINING } else { SERVING };
-                    self.shared.reached[self.id].store(reached, Ordering::SeqCst);
                 }
                 ENDED => self.end(),
                 _ => {}
