@@ -273,7 +273,13 @@ def shown(data):
 
 def difference(one, other):
     """What two servers hold differently, as a text with the first few keys, or None."""
-    left, right = contents(one.port), contents(other.port)
+    try:
+        left, right = contents(one.port), contents(other.port)
+    except Refused as problem:
+        # A replica that begins anew refuses for a while, after it has said that its link is up.
+        if str(problem).startswith("LOADING"):
+            return str(problem)
+        raise
     if left == right:
         return None
     names = sorted(name for name in left.keys.keys() | right.keys.keys() if left.keys.get(name) != right.keys.get(name))
