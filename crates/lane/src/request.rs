@@ -190,8 +190,9 @@ impl Request {
     }
 
     /// One whose arguments are at hand in one piece each, however long.
-    pub(crate) fn of_words(words: &[Vec<u8>]) -> Request {
-        let mut request = Request::with_room(words.len(), words.iter().map(Vec::len).sum());
+    pub(crate) fn of_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone) -> Request {
+        let sizes = words.clone().map(<[u8]>::len);
+        let mut request = Request::with_room(sizes.clone().count(), sizes.sum());
         for word in words {
             if word.len() <= FLAT_SIZE_MAX {
                 request.push(Arg::Flat(word));

@@ -11,10 +11,8 @@ use crate::number;
 /// Deepest nesting of what a script returns. What is deeper is an error in its place. (Redis ends at some thousands.)
 pub(crate) const DEPTH_MAX: usize = 128;
 
-/// Names of a run's lists, and of fields by which tables are told apart, as the interpreter keeps them.
+/// Names of fields by which tables are told apart, as the interpreter keeps them.
 pub(crate) struct Names {
-    pub(crate) keys: LuaString,
-    pub(crate) args: LuaString,
     err: LuaString,
     ok: LuaString,
     double: LuaString,
@@ -30,8 +28,6 @@ pub(crate) struct Names {
 impl Names {
     pub(crate) fn new(lua: &Lua) -> Result<Names> {
         Ok(Names {
-            keys: lua.create_string("KEYS")?,
-            args: lua.create_string("ARGV")?,
             err: lua.create_string("err")?,
             ok: lua.create_string("ok")?,
             double: lua.create_string("double")?,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mlua::chunk::ChunkMode;
-use mlua::{Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, Value, VmState};
+use mlua::{FromLuaMulti, Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, Value, VmState};
 
 use crate::convert::Names;
 use crate::functions::{self, Registered};
@@ -19,6 +19,8 @@ const TIDY_STEPS: u32 = 32;
 /// Bytes that a run needs to begin with, at most, and each of its keys and arguments beside its own.
 const RUN_SIZE: usize = 64 * 1024;
 const ITEM_SIZE: usize = 64;
+/// Fuel of the sandbox's own functions, which need a few interrupts.
+const MAKING_FUEL: u32 = 100;
 /// Bytes of new memory that count as one interrupt.
 const FUEL_SIZE: usize = 1024;
 /// Bytes of new memory for which the collector does a step, of about two kilobytes, once half of the memory is used.
@@ -55,17 +57,26 @@ struct LoadedLibrary {
 }
 
 /// Where a run takes place. A run that has come to its end leaves it as it found it, since nothing but KEYS and ARGV can be changed by
-/// a script; to make one is half of what a short script costs.
+/// a script, and those it takes with it; to make one is half of what a short script costs.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) thread: Thread,
+    /// Where the thread is.
+    pub(crate) address: usize,
     /// The globals, read-only.
     pub(crate) env: Arc<Table>,
     /// The script, which has these globals.
     pub(crate) function: Function,
-    /// The keys and arguments, of a script its globals KEYS and ARGV.
-    pub(crate) lists: Option<(Table, Table)>,
 }
+
+impl Seat {
+    fn new(thread: Thread, env: Arc<Table>, function: Function) -> Seat {
+        Seat { address: thread.to_pointer().addr(), thread, env, function }
+    }
+}
+
+/// A run's keys and arguments.
+pub(crate) type Lists = (Table, Table);
 
 /// Bytes as a string of Lua.
 struct Bytes<'a>(&'a [u8]);
@@ -73,18 +84,6 @@ struct Bytes<'a>(&'a [u8]);
 impl IntoLua for Bytes<'_> {
     fn into_lua(self, lua: &Lua) -> mlua::Result<Value> {
         lua.create_string(self.0).map(Value::String)
-    }
-}
-
-impl Seat {
-    /// Gives a script these lists, as its globals KEYS and ARGV, or takes them away.
-    fn set_lists(&mut self, names: &Names, lists: Option<(Table, Table)>) -> mlua::Result<()> {
-        self.env.set_readonly(false);
-        self.env.raw_set(&names.keys, lists.as_ref().map(|(keys, _)| keys))?;
-        self.env.raw_set(&names.args, lists.as_ref().map(|(_, args)| args))?;
-        self.env.set_readonly(true);
-        self.lists = lists;
-        Ok(())
     }
 }
 
@@ -141,8 +140,10 @@ impl Engine {
         args: &[&[u8]],
     ) -> Result<Run, String> {
         let size = RUN_SIZE + program.size() * 4 + size_of_lists(keys, args);
-        let seat = self.try_twice(size, |engine| engine.prepare(program, keys, args))?;
-        Ok(Run::new(Subject::Script(*program.sha()), is_read_only, seat, Arc::clone(&self.host)))
+        let (seat, lists) =
+            self.try_twice(size, |engine| Ok((engine.take_seat(program)?, engine.lists(keys, args)?)))?;
+        let subject = Subject::Script(*program.sha());
+        Ok(Run::new(subject, is_read_only, seat, Some(lists), Arc::clone(&self.host)))
     }
 
     /// Begins the function of a library at `index` of its functions, as [`Engine::begin`] does a script. If the library is not loaded the
@@ -159,17 +160,18 @@ impl Engine {
         args: &[&[u8]],
     ) -> Result<Run, String> {
         let size = RUN_SIZE + library.size() * 4 + size_of_lists(keys, args);
-        let (seat, is_loaded) =
-            self.try_twice(size, |engine| engine.prepare_function(library, index, keys, args))?;
+        let ((seat, is_loaded), lists) = self.try_twice(size, |engine| {
+            Ok((engine.take_library_seat(library, index)?, engine.lists(keys, args)?))
+        })?;
         let subject = Subject::Function { library: library.clone(), index, is_loaded };
-        Ok(Run::new(subject, is_read_only, seat, Arc::clone(&self.host)))
+        Ok(Run::new(subject, is_read_only, seat, Some(lists), Arc::clone(&self.host)))
     }
 
     /// Begins to load a library, for nothing but what it registers.
     pub(crate) fn begin_load(&mut self, bytecode: &[u8]) -> Result<Run, String> {
         let size = RUN_SIZE + bytecode.len() * 4;
         let seat = self.try_twice(size, |engine| engine.make_library_seat(bytecode))?;
-        Ok(Run::new(Subject::Load, true, seat, Arc::clone(&self.host)))
+        Ok(Run::new(Subject::Load, true, seat, None, Arc::clone(&self.host)))
     }
 
     /// Does something that takes so many bytes, and if there is no memory for it once more, when what can be freed is free.
@@ -192,7 +194,7 @@ impl Engine {
         self.host.note_garbage();
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
-            let (keys, args) = run.lists().expect("a library that only loads has no arguments");
+            let (keys, args) = run.lists().expect("a run gets all that it gets before it goes on");
             let table = if are_keys { keys } else { args };
             let count = table.raw_len();
             for (index, item) in items.iter().enumerate() {
@@ -222,13 +224,11 @@ impl Engine {
         self.lua.set_memory_limit(size).expect("the interpreter's memory is ours");
     }
 
-    fn prepare(&mut self, program: &Program, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Seat> {
-        let mut seat = match self.loaded.get_mut(program.sha()).and_then(|loaded| loaded.seat.take()) {
-            Some(seat) => seat,
-            None => self.make_seat(program)?,
-        };
-        seat.set_lists(&self.names, Some((self.list(keys)?, self.list(args)?)))?;
-        Ok(seat)
+    fn take_seat(&mut self, program: &Program) -> mlua::Result<Seat> {
+        match self.loaded.get_mut(program.sha()).and_then(|loaded| loaded.seat.take()) {
+            Some(seat) => Ok(seat),
+            None => self.make_seat(program),
+        }
     }
 
     fn make_seat(&mut self, program: &Program) -> mlua::Result<Seat> {
@@ -236,35 +236,35 @@ impl Engine {
             Some(loaded) => loaded.function.clone(),
             None => self.load(program)?,
         };
-        let env: Table = self.built.clone_table.call(&self.built.globals)?;
-        env.raw_set("_G", &env)?;
-        env.set_readonly(true);
+        let (env, run): (Table, Function) = self.call(&self.built.seat, program.is_given_lists())?;
         env.set_safeenv(true);
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
-        let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
+        Ok(Seat::new(self.lua.create_thread(run)?, Arc::new(env), function))
     }
 
     /// A seat for a function, and whether its library is loaded already.
-    fn prepare_function(
-        &mut self,
-        library: &Library,
-        index: usize,
-        keys: &[&[u8]],
-        args: &[&[u8]],
-    ) -> mlua::Result<(Seat, bool)> {
-        let lists = Some((self.list(keys)?, self.list(args)?));
-        if let Some(loaded) = self.libraries.get_mut(&library.number()) {
-            let thread = match loaded.thread.take() {
-                Some(thread) => thread,
-                None => self.lua.create_thread(self.built.run_function.clone())?,
-            };
-            let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
-            return Ok((Seat { thread, env, function, lists }, true));
-        }
-        let seat = self.make_library_seat(library.bytecode())?;
-        Ok((Seat { lists, ..seat }, false))
+    fn take_library_seat(&mut self, library: &Library, index: usize) -> mlua::Result<(Seat, bool)> {
+        let Some(loaded) = self.libraries.get_mut(&library.number()) else {
+            return Ok((self.make_library_seat(library.bytecode())?, false));
+        };
+        let (env, function) = (loaded.env.clone(), loaded.callbacks[index].clone());
+        let thread = match loaded.thread.take() {
+            Some(thread) => thread,
+            None => self.make_thread()?,
+        };
+        Ok((Seat::new(thread, env, function), true))
+    }
+
+    fn make_thread(&self) -> mlua::Result<Thread> {
+        self.lua.create_thread(self.call(&self.built.runner, true)?)
+    }
+
+    /// What a function of the sandbox makes for those that are called with their lists, or for those that are not.
+    fn call<R: FromLuaMulti>(&self, make: &Function, are_given_lists: bool) -> mlua::Result<R> {
+        // No run's: the next one to go on gets its own.
+        self.host.meter.start(MAKING_FUEL);
+        make.call(are_given_lists)
     }
 
     /// Where a library is loaded. Its globals are empty until it is.
@@ -274,8 +274,7 @@ impl Engine {
         env.set_metatable(Some(self.built.loading.clone()))?;
         env.set_readonly(true);
         function.set_environment(env.clone())?;
-        let thread = self.lua.create_thread(self.built.run.clone())?;
-        Ok(Seat { thread, env: Arc::new(env), function, lists: None })
+        Ok(Seat::new(self.make_thread()?, Arc::new(env), function))
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
@@ -291,18 +290,14 @@ impl Engine {
         seat.function = callbacks[index].clone();
         let env = Arc::clone(&seat.env);
         let opened = self.roomily(RUN_SIZE, |engine| {
-            let Built { globals, run_function, .. } = &engine.built;
+            let globals = &engine.built.globals;
             env.set_readonly(false);
-            globals.for_each(|name: Value, value: Value| {
-                let is_of_run = name == Value::String(engine.names.keys.clone())
-                    || name == Value::String(engine.names.args.clone());
-                if is_of_run { Ok(()) } else { env.raw_set(name, value) }
-            })?;
+            globals.for_each(|name: Value, value: Value| env.raw_set(name, value))?;
             env.raw_set("_G", &*env)?;
             env.set_metatable(globals.metatable())?;
             env.set_readonly(true);
             env.set_safeenv(true);
-            seat.thread.reset(run_function.clone())
+            Ok(())
         });
         if opened.is_ok() {
             if self.libraries.len() >= LOADED_COUNT_MAX {
@@ -327,21 +322,14 @@ impl Engine {
 
     /// Keeps the thread of a function's run that has come to its end.
     pub(crate) fn keep_thread(&mut self, library: &Library, seat: Seat) {
-        let is_cleared =
-            self.roomily(ITEM_SIZE, |engine| seat.thread.reset(engine.built.run_function.clone()).is_ok());
-        if is_cleared && let Some(loaded) = self.libraries.get_mut(&library.number()) {
+        if let Some(loaded) = self.libraries.get_mut(&library.number()) {
             loaded.thread = Some(seat.thread);
         }
     }
 
-    /// Keeps the seat of a run that has come to its end, without its lists: to make new ones is cheaper than to see whether a script has
-    /// made them large. Without memory for that it goes.
-    pub(crate) fn keep(&mut self, sha: &Sha, mut seat: Seat) {
-        let is_cleared = self.roomily(ITEM_SIZE, |engine| {
-            let reset = seat.thread.reset(engine.built.run.clone());
-            reset.and_then(|()| seat.set_lists(&engine.names, None)).is_ok()
-        });
-        if is_cleared && let Some(loaded) = self.loaded.get_mut(sha) {
+    /// Keeps the seat of a run that has come to its end.
+    pub(crate) fn keep(&mut self, sha: &Sha, seat: Seat) {
+        if let Some(loaded) = self.loaded.get_mut(sha) {
             loaded.seat = Some(seat);
         }
     }
@@ -365,8 +353,9 @@ impl Engine {
             .into_function()
     }
 
-    fn list(&self, items: &[&[u8]]) -> mlua::Result<Table> {
-        self.lua.create_sequence_from(items.iter().map(|item| Bytes(item)))
+    fn lists(&self, keys: &[&[u8]], args: &[&[u8]]) -> mlua::Result<Lists> {
+        let list = |items: &[&[u8]]| self.lua.create_sequence_from(items.iter().map(|item| Bytes(item)));
+        Ok((list(keys)?, list(args)?))
     }
 
     /// Whether more than half of the memory is used, some of which may be garbage: [`Engine::tidy`] has to come before the next run then,

@@ -43,6 +43,7 @@ mod returned;
 mod run;
 mod sandbox;
 mod sha;
+mod words;
 
 pub use answer::Answer;
 pub use engine::Engine;
@@ -51,3 +52,4 @@ pub use program::{Flags, Program, SOURCE_SIZE_MAX};
 pub use returned::{Part, Returned};
 pub use run::{Run, Step};
 pub use sha::Sha;
+pub use words::Words;

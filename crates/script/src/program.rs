@@ -16,6 +16,8 @@ pub(crate) const LOAD_FUEL: usize = 20;
 
 /// How the interpreter calls a script in its errors.
 pub(crate) const CHUNK: &str = "user_script";
+/// Stands before a script, in its first line: what the thread calls it with (`sandbox.luau`).
+const LISTS: &[u8] = b"local KEYS, ARGV = ...; ";
 
 /// A script that has been compiled. Cheap to clone; all lanes run the same one.
 #[derive(Clone, Debug)]
@@ -28,6 +30,7 @@ struct Inner {
     sha: Sha,
     flags: Flags,
     bytecode: Vec<u8>,
+    is_given_lists: bool,
 }
 
 /// What the first line of a script declares (`#!lua flags=no-writes,allow-oom`).
@@ -60,9 +63,12 @@ impl Program {
             return Err(format!("ERR a script is longer than {SOURCE_SIZE_MAX} bytes"));
         }
         let (flags, body) = shebang(source)?;
-        let bytecode = bytecode(body)
+        let with_lists = bytecode_with_lists(body);
+        let is_given_lists = with_lists.is_some();
+        let bytecode = with_lists
+            .map_or_else(|| bytecode(body), Ok)
             .map_err(|text| format!("ERR Error compiling script (new function): {CHUNK}{text}"))?;
-        Ok(Program { inner: Arc::new(Inner { sha: Sha::of(source), flags, bytecode }) })
+        Ok(Program { inner: Arc::new(Inner { sha: Sha::of(source), flags, bytecode, is_given_lists }) })
     }
 
     /// Its name.
@@ -83,13 +89,24 @@ impl Program {
     pub(crate) fn bytecode(&self) -> &[u8] {
         &self.inner.bytecode
     }
+
+    /// It is to be called with its lists, and else finds them in its globals.
+    pub(crate) fn is_given_lists(&self) -> bool {
+        self.inner.is_given_lists
+    }
+}
+
+/// Compiles a script whose lists are its first local variables, so that it finds them at once. None if it asks for its own arguments, which these would
+/// be; if it has no room for two more variables, or is wrong. It finds them in its globals then.
+fn bytecode_with_lists(source: &[u8]) -> Option<Vec<u8>> {
+    let may_ask = source.windows(3).any(|part| part == b"...");
+    if may_ask { None } else { bytecode(&[LISTS, source].concat()).ok() }
 }
 
 /// Compiles a chunk. Its error begins at the colon behind the chunk's name.
 pub(crate) fn bytecode(source: &[u8]) -> Result<Vec<u8>, String> {
-    // Each run has its own KEYS, ARGV and _G, so that these are looked up each time; and what the sandbox has put in the place of
-    // Luau's own is not to be bypassed. A builtin is called before its name is looked up: `getmetatable(_G)` is to complain of what a library
-    // lacks first while it is loaded.
+    // What is in these may change; and what the sandbox has put in the place of Luau's own is not to be bypassed. A builtin is called before
+    // its name is looked up: `getmetatable(_G)` is to complain of what a library lacks first while it is loaded.
     Compiler::new()
         .set_optimization_level(1)
         .set_debug_level(1)

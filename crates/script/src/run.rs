@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use mlua::{MultiValue, Table, Value};
+use mlua::{MultiValue, Value};
 use wire::Proto;
 use wire::client::Reply;
 
 use crate::answer::{Answer, Whole};
 use crate::convert::{self, text, with_code};
-use crate::engine::Seat;
+use crate::engine::{Lists, Seat};
 use crate::functions::{self, Registered};
 use crate::random::Random;
 use crate::sandbox::{Host, Mark, OUT_OF_MEMORY, explain, integer, words};
-use crate::{Engine, Function, Library, Returned, Sha, program};
+use crate::{Engine, Function, Library, Returned, Sha, Words, program};
 
 /// What a script needs to go on, or what it came to.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub enum Step {
     /// `redis.call` or `redis.pcall`: answer it with the next [`Run::resume`].
     Call {
         /// The command, at least its name. Numbers are written as Redis writes them.
-        words: Vec<Vec<u8>>,
+        words: Words,
         /// The protocol of which the reply is to be (`redis.setresp`).
         proto: Proto,
         /// An error is returned to the script instead of ending it.
@@ -61,6 +61,8 @@ pub struct Run {
     is_read_only: bool,
     /// Until it ends.
     seat: Option<Seat>,
+    /// Until it begins.
+    lists: Option<Lists>,
     has_begun: bool,
     is_waiting_for_reply: bool,
     proto: Proto,
@@ -98,14 +100,23 @@ enum Next {
     Step(Step),
     /// Answer at once.
     Answer(Input),
+    /// It has ended.
+    Done,
 }
 
 impl Run {
-    pub(crate) fn new(subject: Subject, is_read_only: bool, seat: Seat, host: Arc<Host>) -> Run {
+    pub(crate) fn new(
+        subject: Subject,
+        is_read_only: bool,
+        seat: Seat,
+        lists: Option<Lists>,
+        host: Arc<Host>,
+    ) -> Run {
         Run {
             subject,
             is_read_only,
             seat: Some(seat),
+            lists,
             has_begun: false,
             is_waiting_for_reply: false,
             proto: Proto::Resp2,
@@ -125,9 +136,9 @@ impl Run {
         self.seat.as_ref().expect("a run that has ended is not asked for more")
     }
 
-    /// Its keys and its arguments.
-    pub(crate) fn lists(&self) -> Option<&(Table, Table)> {
-        self.seat().lists.as_ref()
+    /// Its keys and its arguments, until it begins.
+    pub(crate) fn lists(&self) -> Option<&Lists> {
+        self.lists.as_ref()
     }
 
     /// The function that runs; none if it is a script.
@@ -169,7 +180,7 @@ impl Run {
             "each call gets its reply, and nothing else does"
         );
         self.is_waiting_for_reply = false;
-        self.host.start(fuel, cpu_ns, &self.seat().thread);
+        self.host.start(fuel, cpu_ns, self.seat().address);
         {
             let mut talk = self.host.talk();
             (talk.proto, talk.seeded, talk.env) =
@@ -207,9 +218,6 @@ impl Run {
             if let Some(text) = self.host.meter.doom() {
                 return self.fail(format!("ERR {text}"), None);
             }
-            if !self.seat().thread.is_resumable() {
-                return self.done(engine, &output);
-            }
             let next = match self.next(engine, &output) {
                 Ok(next) => next,
                 Err(error) => return self.broken(engine, &error),
@@ -217,21 +225,20 @@ impl Run {
             match next {
                 Next::Step(step) => return step,
                 Next::Answer(answer) => input = answer,
+                Next::Done => return self.done(engine, &output[1..]),
             }
         }
     }
 
     /// Goes on with its thread; what that says next.
-    fn tell(&self, input: Input) -> mlua::Result<MultiValue> {
-        let seat = self.seat();
-        match (input, &self.subject, &seat.lists) {
-            (Input::Begin, Subject::Function { is_loaded: true, .. }, Some((keys, args))) => {
-                seat.thread.resume((&seat.function, keys, args))
-            }
-            // A script has its lists as globals.
-            (Input::Begin, ..) => seat.thread.resume(&seat.function),
-            (Input::GoOn, ..) => seat.thread.resume(()),
-            (Input::Answer(is_value, value), ..) => seat.thread.resume((is_value, value)),
+    fn tell(&mut self, input: Input) -> mlua::Result<MultiValue> {
+        let lists = if self.is_loading() { None } else { self.lists.take() };
+        let Seat { thread, function, .. } = self.seat();
+        match (input, lists) {
+            (Input::Begin, Some((keys, args))) => thread.resume((function, keys, args)),
+            (Input::Begin, None) => thread.resume(function),
+            (Input::GoOn, _) => thread.resume(()),
+            (Input::Answer(is_value, value), _) => thread.resume((is_value, value)),
         }
     }
 
@@ -277,6 +284,7 @@ impl Run {
                 Ok((level, text)) => Ok(Next::Step(Step::Log { level, text })),
                 Err(text) => refuse(text),
             },
+            Some(Mark::Done) => Ok(Next::Done),
             // The sandbox lets nothing else out.
             Some(Mark::User) | None => refuse("attempt to yield from outside a coroutine"),
         }

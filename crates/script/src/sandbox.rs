@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mlua::chunk::{ChunkMode, Compiler};
-use mlua::{Function, LightUserData, Lua, MultiValue, Table, Thread, Value, VmState};
+use mlua::{Function, LightUserData, Lua, MultiValue, Table, Value, VmState};
 use wire::Proto;
 
 use crate::convert::{self, with_code};
 use crate::functions::Registered;
 use crate::random::Random;
-use crate::{Flags, Sha, functions, number, program};
+use crate::{Flags, Sha, Words, functions, number, program};
 
 /// Interrupts that a script may go on for in a place where it cannot be stopped (a metamethod, an error's handler, a pattern) once its
 /// fuel is spent. Then it is ended: some tenths of a second.
@@ -41,13 +41,20 @@ pub(crate) enum Mark {
     Pcall,
     /// `redis.log`
     Log,
+    /// It has ended: whether with a value, and it.
+    Done,
     /// `coroutine.yield` of the script itself.
     User,
 }
 
 impl Mark {
-    const ALL: [(&str, Mark); 4] =
-        [("CALL", Mark::Call), ("PCALL", Mark::Pcall), ("LOG", Mark::Log), ("USER", Mark::User)];
+    const ALL: [(&str, Mark); 5] = [
+        ("CALL", Mark::Call),
+        ("PCALL", Mark::Pcall),
+        ("LOG", Mark::Log),
+        ("DONE", Mark::Done),
+        ("USER", Mark::User),
+    ];
 
     /// No script can make such a value.
     fn value(self) -> Value {
@@ -56,7 +63,8 @@ impl Mark {
 
     /// The mark that this value is.
     pub(crate) fn of(value: &Value) -> Option<Mark> {
-        Mark::ALL.iter().map(|(_, mark)| *mark).find(|mark| mark.value() == *value)
+        let Value::LightUserData(LightUserData(address)) = value else { return None };
+        Mark::ALL.iter().map(|(_, mark)| *mark).find(|mark| *mark as usize == address.addr())
     }
 }
 
@@ -174,10 +182,10 @@ impl Default for Talk {
 }
 
 impl Host {
-    pub(crate) fn start(&self, fuel: u32, cpu_ns: u64, thread: &Thread) {
+    pub(crate) fn start(&self, fuel: u32, cpu_ns: u64, main: usize) {
         self.meter.start(fuel);
         self.cpu_ns.store(cpu_ns, Relaxed);
-        self.main.store(thread.to_pointer().addr(), Relaxed);
+        self.main.store(main, Relaxed);
     }
 
     pub(crate) fn may_have_garbage(&self) -> bool {
@@ -201,11 +209,10 @@ impl Host {
 pub(crate) struct Built {
     /// The globals, read-only.
     pub(crate) globals: Table,
-    /// The function under which scripts run.
-    pub(crate) run: Function,
-    pub(crate) clone_table: Function,
-    /// The one under which functions of libraries do.
-    pub(crate) run_function: Function,
+    /// Makes a script's globals, and the function that its thread runs.
+    pub(crate) seat: Function,
+    /// Makes the function that a library's thread runs.
+    pub(crate) runner: Function,
     /// What stands behind the globals of a library that is being loaded, which are empty.
     pub(crate) loading: Table,
 }
@@ -215,7 +222,7 @@ pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Built> {
     // Without line numbers the errors of what the sandbox calls do not begin with a place in the sandbox.
     let bytecode =
         Compiler::new().set_optimization_level(1).set_debug_level(0).compile(include_str!("sandbox.luau"))?;
-    let (globals, run, clone_table, run_function, loading): (Table, _, _, _, _) = lua
+    let (globals, seat, runner, loading): (Table, _, _, _) = lua
         .load(bytecode)
         .set_mode(ChunkMode::Binary)
         .set_name("=sandbox")
@@ -223,7 +230,10 @@ pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Built> {
         .call(offered(lua, host)?)?;
     globals.set_readonly(true);
     globals.set_safeenv(true);
-    Ok(Built { globals, run, clone_table, run_function, loading })
+    // Here the interpreter looks for what a chunk asks for when it is loaded, so that `redis.call` is found at once when it runs. What is not here, as KEYS
+    // and _G, is looked for each time.
+    lua.set_globals(globals.clone())?;
+    Ok(Built { globals, seat, runner, loading })
 }
 
 fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
@@ -435,8 +445,9 @@ fn redis(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
             Ok(words) => words,
             Err(text) => return Ok(Outcome::Raise(text)),
         };
-        let found = words.first().and_then(|name| wire::command::lookup(name)).is_some_and(|command| {
-            !command.is_container() || words.get(1).is_some_and(|name| command.subcommand(name).is_some())
+        let mut words = words.iter();
+        let found = words.next().and_then(wire::command::lookup).is_some_and(|command| {
+            !command.is_container() || words.next().is_some_and(|name| command.subcommand(name).is_some())
         });
         Ok(if found {
             Outcome::Value(Value::Boolean(true))
@@ -464,23 +475,25 @@ enum Outcome {
 ///
 /// # Errors
 /// The text, if there are none or too many, or if one is neither a string nor a number.
-pub(crate) fn words(args: &[Value], size_max: usize) -> Result<Vec<Vec<u8>>, &'static str> {
+pub(crate) fn words(args: &[Value], size_max: usize) -> Result<Words, &'static str> {
     if args.is_empty() {
         return Err("Please specify at least one argument for this redis lib call");
     }
     // One text may be there a thousand times, and is copied as often.
     let size_of = |value: &Value| if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
-    if args.iter().map(size_of).sum::<usize>() > size_max {
+    let size = args.iter().map(size_of).sum();
+    if size > size_max {
         return Err("the arguments of this call are larger than script-memory-limit");
     }
-    let word = |value: &Value| match value {
-        Value::String(text) => Some(text.as_bytes().to_vec()),
-        other => convert::number(other).map(number::argument),
-    };
-    args.iter()
-        .map(word)
-        .collect::<Option<_>>()
-        .ok_or("Lua redis lib command arguments must be strings or integers")
+    let mut words = Words::with_room(args.len(), size);
+    for value in args {
+        match (value, convert::number(value)) {
+            (Value::String(text), _) => words.push(&text.as_bytes()),
+            (_, Some(value)) => words.push(&number::argument(value)),
+            _ => return Err("Lua redis lib command arguments must be strings or integers"),
+        }
+    }
+    Ok(words)
 }
 
 /// A number as C casts it to an integer; 0 for what is none.

@@ -219,7 +219,6 @@ fn globals_are_read_only_and_known() {
         "_G.x = 1",
         "redis.call = 1",
         "string.x = 1",
-        "KEYS = 1",
         "getmetatable('').__index = 1",
         "getmetatable(_G).x = 1",
     ] {
@@ -231,6 +230,9 @@ fn globals_are_read_only_and_known() {
         check(source, "-ERR Attempt to modify a readonly table @1.");
     }
     check("KEYS[1] = 'z' return KEYS[1]", "\"z\"");
+    // Not so in Redis, where they are globals.
+    check("KEYS = 1 return KEYS", "1");
+    check("return {_G.KEYS[1], _G['ARGV'][2], #_G.KEYS}", "[\"k1\", \"a2\", 1]");
     check("return rawget(_G, 'x')", "nil");
     check("return _VERSION", "\"Lua 5.1\"");
     check("return math.pow(2, 10) + math.mod(7, 4)", "1027");
@@ -466,12 +468,54 @@ fn lines_are_counted_from_the_source_s_first() {
     check("#!lua flags=no-writes\n\nerror('x')", "-ERR user_script:3: x @3.");
 }
 
+/// As local variables its lists take two of the 200 that a function may have.
+#[test]
+fn a_script_may_have_as_many_local_variables_as_there_are() {
+    for count in [198, 199, 200] {
+        let locals: String = (0..count).map(|number| format!("local v{number} = {number}\n")).collect();
+        check(
+            &format!("{locals}return {{KEYS[1], #ARGV, v{}}}", count - 1),
+            &format!("[\"k1\", 2, {}]", count - 1),
+        );
+    }
+    let locals: String = (0..=200).map(|number| format!("local v{number} = tostring({number})\n")).collect();
+    let refused = Program::compile(locals.as_bytes()).unwrap_err();
+    assert!(
+        refused.starts_with("ERR Error compiling script (new function): user_script:201: Out of local"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn keys_and_arguments_come_in_any_number() {
+    let mut engine = Engine::new(MEMORY);
+    let source = "local text = table.concat(KEYS, ',') .. ';' .. table.concat(ARGV, ',')
+        assert(KEYS == _G.KEYS and ARGV == _G.ARGV)
+        KEYS[#KEYS + 1], ARGV[#ARGV + 1] = 'left', 'left'
+        return text";
+    let program = Program::compile(source.as_bytes()).unwrap();
+    for (keys_count, args_count) in
+        [0, 1, 2, 3, 8, 300].into_iter().flat_map(|keys| [0, 1, 2, 5, 300].map(|args| (keys, args)))
+    {
+        let words = |letter, count| (0..count).map(|number| format!("{letter}{number}")).collect::<Vec<_>>();
+        let (keys, args) = (words("k", keys_count), words("a", args_count));
+        let bytes = |words: &[String]| words.iter().map(|word| word.clone().into_bytes()).collect::<Vec<_>>();
+        let (key_bytes, arg_bytes) = (bytes(&keys), bytes(&args));
+        let key_bytes: Vec<&[u8]> = key_bytes.iter().map(Vec::as_slice).collect();
+        let arg_bytes: Vec<&[u8]> = arg_bytes.iter().map(Vec::as_slice).collect();
+        let mut run = engine.begin(&program, false, &key_bytes, &arg_bytes).unwrap();
+        let Step::Done(reply) = run.resume(&mut engine, None, 1000, 0) else { panic!("it ends") };
+        assert_eq!(reply, Reply::Bulk(format!("{};{}", keys.join(","), args.join(",")).into_bytes()));
+    }
+}
+
 /// A step's `More` comes after the fuel, and the run can be dropped then.
 #[test]
 fn what_is_added_stands_behind_what_was_there() {
     let mut engine = Engine::new(MEMORY);
     let program = Program::compile(b"return {#KEYS, #ARGV, KEYS[3], ARGV[1], ARGV[1000]}").unwrap();
-    let mut run = engine.begin(&program, false, &[b"a"], &[]).unwrap();
+    let begin = |engine: &mut Engine, keys: &[&[u8]]| engine.begin(&program, false, keys, &[]).unwrap();
+    let mut run = begin(&mut engine, &[b"a"]);
     engine.add(&run, true, &[b"b", b"c"]).unwrap();
     for number in 0..10u8 {
         let item = [b'0' + number];
@@ -481,7 +525,7 @@ fn what_is_added_stands_behind_what_was_there() {
     let Reply::Array(items) = whole(&engine, returned) else { panic!("it is a list") };
     let bulk = |text: &str| Reply::Bulk(text.into());
     assert_eq!(items, [Reply::Integer(3), Reply::Integer(1000), bulk("c"), bulk("0"), bulk("9")]);
-    let run = engine.begin(&program, false, &[], &[]).unwrap();
+    let run = begin(&mut engine, &[]);
     let long = vec![b'x'; MEMORY];
     assert!(engine.add(&run, false, &[&long]).unwrap_err().contains("ran out of memory"));
 }
@@ -514,7 +558,9 @@ fn nothing_leaks_from_one_run_to_another() {
     let mut protos = Vec::new();
     for run in &mut runs {
         match run.resume(&mut engine, None, 1000, 0) {
-            Step::Call { words, proto, is_protected: false } => protos.push((words[1].clone(), proto)),
+            Step::Call { words, proto, is_protected: false } => {
+                protos.push((words.iter().nth(1).unwrap().to_vec(), proto))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -682,7 +728,10 @@ fn many_runs_share_the_memory() {
         while engine.is_crowded() {
             engine.tidy();
         }
-        let mut run = engine.begin(&program, false, &[], &[own.as_bytes()]).unwrap();
+        let mut run = match engine.begin(&program, false, &[], &[own.as_bytes()]) {
+            Ok(run) => run,
+            Err(text) => break format!("-{text}"),
+        };
         match run.resume(&mut engine, None, 100_000, 0) {
             Step::Call { .. } => runs.push(run),
             Step::Done(reply) => break show(&reply),

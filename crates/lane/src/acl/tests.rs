@@ -199,8 +199,7 @@ fn a_file_is_taken_whole_or_not_at_all() {
 /// What is denied of a command, in so small slices that each key is one.
 fn denied(rules: &str, command: &str) -> Option<Denied> {
     let user = user(rules).map_err(Wrong::text).expect(rules);
-    let words: Vec<Vec<u8>> = command.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-    let request = Request::of_words(&words);
+    let request = Request::of_words(command.split(' ').map(str::as_bytes));
     let args = Args::Owned(&request);
     let command = resolve_name(args.flat(0), args).unwrap_or_else(|_| panic!("{command}"));
     let whole = vet_all(&user, command, args);

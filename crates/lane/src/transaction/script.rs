@@ -246,8 +246,8 @@ impl Transaction {
                 Step::More => {}
                 Step::Log { level, text } => self.script_log.push((level, text)),
                 Step::Call { words, proto, .. } => {
-                    budget.spend(0, words.iter().map(Vec::len).sum());
-                    self.call(words, proto, space, around);
+                    budget.spend(0, words.size());
+                    self.call(&words, proto, space, around);
                 }
                 Step::Done(reply) => {
                     let is_counted = script.run.is_error_counted();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use script::{Answer, Engine, Part, Program, Returned, Run, Step};
+use script::{Answer, Engine, Part, Program, Returned, Run, Step, Words};
 use wire::Proto;
 use wire::client::Reply;
 
@@ -22,9 +22,9 @@ pub(crate) struct Server {
 
 impl Server {
     /// What Redis would answer.
-    pub(crate) fn answer(&mut self, words: &[Vec<u8>], proto: Proto) -> Reply {
+    pub(crate) fn answer(&mut self, words: &Words, proto: Proto) -> Reply {
         let error = |text: &str| Reply::Error(text.as_bytes().to_vec());
-        let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+        let words: Vec<&[u8]> = words.iter().collect();
         match words.as_slice() {
             [b"get"] => error("ERR Wrong number of args calling Redis command from script"),
             [b"get", key] => self.values.get(*key).map_or(Reply::Null, |value| Reply::Bulk(value.clone())),

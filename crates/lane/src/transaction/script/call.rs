@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use script::Answer;
+use script::{Answer, Words};
 use store::Budget;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::{self, Proto};
@@ -60,13 +60,13 @@ impl Transaction {
     /// The script calls a command: refused at once, or the last of the transaction's commands from now on.
     pub(super) fn call(
         &mut self,
-        words: Vec<Vec<u8>>,
+        words: &Words,
         proto: Proto,
         space: &mut Keyspace,
         around: &Surroundings<'_>,
     ) {
         let script = self.script.as_mut().expect("a script calls");
-        let request = Request::of_words(&words);
+        let request = Request::of_words(words.iter());
         let args = Args::Owned(&request);
         let resolved = match resolve_call(&request, script.run.is_read_only()) {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
