@@ -20,7 +20,10 @@ impl<T> Default for Paged<T> {
 
 impl<T> Paged<T> {
     pub(crate) fn of(item: T) -> Paged<T> {
-        Paged { pages: VecDeque::from([vec![item]]), count: 1 }
+        // A script has one behind it while it calls.
+        let mut page = Vec::with_capacity(2);
+        page.push(item);
+        Paged { pages: VecDeque::from([page]), count: 1 }
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -16,52 +16,55 @@ pub(crate) enum Piece {
     Rope { rope: Rope, start: usize, end: usize },
 }
 
-/// See the top of this file.
+/// See the top of this file. Most have one piece, which is in no block.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    /// Empty only if there are none at all.
-    first: VecDeque<Piece>,
+    /// None only if there are none at all.
+    first: Option<Piece>,
+    /// None of them empty.
     others: VecDeque<VecDeque<Piece>>,
 }
 
 impl Pieces {
     pub(crate) fn front(&self) -> Option<&Piece> {
-        self.first.front()
+        self.first.as_ref()
     }
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut Piece> {
-        self.first.front_mut()
+        self.first.as_mut()
     }
 
-    pub(crate) fn last(&mut self) -> &mut VecDeque<Piece> {
-        self.others.back_mut().unwrap_or(&mut self.first)
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Piece> {
+        self.others.back_mut().map_or(self.first.as_mut(), VecDeque::back_mut)
     }
 
     pub(crate) fn push(&mut self, piece: Piece) {
-        let last = self.last();
-        if last.len() < BLOCK_COUNT_MAX {
-            last.push_back(piece);
-        } else {
-            self.others.push_back(VecDeque::from([piece]));
+        if self.first.is_none() {
+            self.first = Some(piece);
+            return;
+        }
+        match self.others.back_mut() {
+            Some(last) if last.len() < BLOCK_COUNT_MAX => last.push_back(piece),
+            _ => self.others.push_back(VecDeque::from([piece])),
         }
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<Piece> {
-        let piece = self.first.pop_front();
-        if self.first.is_empty()
-            && let Some(next) = self.others.pop_front()
-        {
-            self.first = next;
+        let next = self.others.front_mut().and_then(VecDeque::pop_front);
+        if self.others.front().is_some_and(VecDeque::is_empty) {
+            self.others.pop_front();
         }
-        piece
+        std::mem::replace(&mut self.first, next)
     }
 
     pub(crate) fn append(&mut self, other: &mut Pieces) {
-        let last = self.last();
-        if last.len() + other.first.len() <= BLOCK_COUNT_MAX {
-            last.append(&mut other.first);
-        } else {
-            self.others.push_back(std::mem::take(&mut other.first));
+        let Some(first) = other.first.take() else { return };
+        self.push(first);
+        if let (Some(last), Some(next)) = (self.others.back_mut(), other.others.front_mut())
+            && last.len() + next.len() <= BLOCK_COUNT_MAX
+        {
+            last.append(next);
+            other.others.pop_front();
         }
         self.others.append(&mut other.others);
     }
@@ -109,9 +112,8 @@ mod tests {
                     assert_eq!(pieces.pop_front().as_ref().map(number), plain.pop_front());
                 }
                 assert!(pieces.iter().map(number).eq(plain.iter().copied()));
-                assert!(pieces.last().len() <= BLOCK_COUNT_MAX && pieces.first.len() <= BLOCK_COUNT_MAX);
+                assert_eq!(pieces.last_mut().map(|piece| number(piece)), plain.back().copied());
                 assert!(pieces.others.iter().all(|block| (1..=BLOCK_COUNT_MAX).contains(&block.len())));
-                assert!(!pieces.first.is_empty() || plain.is_empty());
             }
         }
     }

@@ -45,7 +45,7 @@ impl Put for Content {
     fn put(&mut self, bytes: &[u8]) {
         self.size += bytes.len();
         let pieces = &mut self.held().pieces;
-        if let Some(Piece::Bytes { bytes: last, .. }) = pieces.last().back_mut()
+        if let Some(Piece::Bytes { bytes: last, .. }) = pieces.last_mut()
             && last.len() + bytes.len() <= PIECE_SIZE_MAX
         {
             last.extend_from_slice(bytes);

@@ -171,7 +171,9 @@ struct Page {
 /// A command with its arguments owned.
 #[derive(Default)]
 pub(crate) struct Request {
-    pages: Vec<Page>,
+    /// Most have one page.
+    first: Page,
+    others: Vec<Page>,
     size: usize,
     /// Bytes of the arguments alone.
     args_size: usize,
@@ -182,9 +184,8 @@ impl Request {
     fn with_room(count: usize, size: usize) -> Request {
         let mut request = Request::default();
         if size <= PACKED_SIZE_MAX {
-            let page = request.page();
-            page.slots.reserve_exact(count.min(ARGS_PER_PAGE));
-            page.packed.reserve_exact(size);
+            request.first.slots.reserve_exact(count.min(ARGS_PER_PAGE));
+            request.first.packed.reserve_exact(size);
         }
         request
     }
@@ -207,8 +208,7 @@ impl Request {
 
     /// How many arguments, the command's name included.
     pub(crate) fn len(&self) -> usize {
-        let Some((last, full)) = self.pages.split_last() else { return 0 };
-        full.len() * ARGS_PER_PAGE + last.slots.len()
+        self.others.len() * ARGS_PER_PAGE + self.others.last().unwrap_or(&self.first).slots.len()
     }
 
     /// What it counts for in its client's memory, bytes: its arguments and what keeps them apart.
@@ -220,7 +220,10 @@ impl Request {
     pub(crate) fn get(&self, index: usize) -> Arg<'_> {
         #[cfg(debug_assertions)]
         LOOKED_COUNT.set(LOOKED_COUNT.get() + 1);
-        let page = &self.pages[index / ARGS_PER_PAGE];
+        let page = match index / ARGS_PER_PAGE {
+            0 => &self.first,
+            number => &self.others[number - 1],
+        };
         match &page.slots[index % ARGS_PER_PAGE] {
             Slot::Packed { start, end } => Arg::Flat(&page.packed[*start as usize..*end as usize]),
             Slot::Boxed(bytes) => Arg::Flat(bytes),
@@ -263,7 +266,8 @@ impl Request {
 
     /// The indices of those that are ropes. Pages without one are passed over.
     pub(crate) fn ropes(&self) -> impl Iterator<Item = usize> {
-        let pages = self.pages.iter().enumerate().filter(|(_, page)| page.has_rope);
+        let pages = std::iter::once(&self.first).chain(&self.others);
+        let pages = pages.enumerate().filter(|(_, page)| page.has_rope);
         pages.flat_map(|(number, page)| {
             let slots = page.slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rope(_)));
             slots.map(move |(index, _)| number * ARGS_PER_PAGE + index)
@@ -272,26 +276,32 @@ impl Request {
 
     /// The page that takes the next argument.
     fn page(&mut self) -> &mut Page {
-        if self.pages.last().is_none_or(|page| page.slots.len() == ARGS_PER_PAGE) {
-            self.pages.push(Page::default());
+        let count = self.others.last().unwrap_or(&self.first).slots.len();
+        if count == ARGS_PER_PAGE {
+            self.others.push(Page::default());
+        }
+        if count == ARGS_PER_PAGE || count == 0 {
             self.size += PAGE_SIZE;
         }
-        self.pages.last_mut().expect("just made sure of")
+        self.others.last_mut().unwrap_or(&mut self.first)
     }
 
     /// Whether it is so small that it may simply be dropped.
     pub(crate) fn is_light(&self) -> bool {
-        self.pages.len() <= 1 && self.size <= FLAT_SIZE_MAX
+        self.others.is_empty() && self.size <= FLAT_SIZE_MAX
     }
 
     /// Pages that [`Request::drop_page`] has to drop.
     pub(crate) fn page_count(&self) -> usize {
-        self.pages.len()
+        self.others.len() + usize::from(!self.first.slots.is_empty())
     }
 
     /// Drops one page, handing its ropes to `retire`; false when none is left. For requests that are not light.
     pub(crate) fn drop_page(&mut self, retire: &mut impl FnMut(Rope)) -> bool {
-        let Some(page) = self.pages.pop() else { return false };
+        let page = self.others.pop().unwrap_or_else(|| std::mem::take(&mut self.first));
+        if page.slots.is_empty() {
+            return false;
+        }
         for slot in page.slots {
             if let Slot::Rope(rope) = slot {
                 retire(rope);

@@ -305,7 +305,7 @@ impl Transaction {
         budget.spend(end - self.at.0, 0);
         for index in self.at.0..end {
             let planned = &mut self.commands[index];
-            planned.settle(order, space);
+            planned.settle(|at| order[at], space);
             for share in &mut planned.shares {
                 let lane = order[share.lane];
                 share.lane = self.lanes.iter().position(|part| part.lane == lane).expect("sorted, not lost");
@@ -369,10 +369,10 @@ impl Transaction {
 }
 
 impl Planned {
-    /// Keys that all live on one lane need no taking apart.
-    pub(super) fn settle(&mut self, order: &[u16], space: &mut Keyspace) {
+    /// Keys that all live on one lane need no taking apart. `lane_at` says which lane stands where.
+    pub(super) fn settle(&mut self, lane_at: impl Fn(usize) -> u16, space: &mut Keyspace) {
         if let (Plan::Scatter(_) | Plan::Relay(_), [share]) = (self.plan, self.shares.as_slice()) {
-            self.plan = Plan::Whole(order[share.lane]);
+            self.plan = Plan::Whole(lane_at(share.lane));
             self.forget_shares(space);
         }
     }

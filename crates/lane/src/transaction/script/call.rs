@@ -149,8 +149,8 @@ impl Transaction {
                         return self.went_astray(stray, space);
                     }
                 }
-                let order: Vec<u16> = self.lanes.iter().map(|part| part.lane).collect();
-                self.commands[index].settle(&order, space);
+                let lanes = &self.lanes;
+                self.commands[index].settle(|at| lanes[at].lane, space);
                 self.start_call(index, space, around)
             }
             Stage::Here(progress) => {
