@@ -6,24 +6,27 @@ use std::ops::{Index, IndexMut};
 /// Items of a page.
 const PAGE_COUNT: usize = 128;
 
-/// A list that grows at its end by pages of [`PAGE_COUNT`] items, and shrinks by whole pages.
+/// A list that grows at its end by pages of [`PAGE_COUNT`] items, and shrinks by whole pages. Most have one page.
 pub(crate) struct Paged<T> {
-    pages: VecDeque<Vec<T>>,
+    /// Empty only if there are none at all.
+    first: Vec<T>,
+    /// None of them empty.
+    others: VecDeque<Vec<T>>,
     count: usize,
 }
 
 impl<T> Default for Paged<T> {
     fn default() -> Paged<T> {
-        Paged { pages: VecDeque::new(), count: 0 }
+        Paged { first: Vec::new(), others: VecDeque::new(), count: 0 }
     }
 }
 
 impl<T> Paged<T> {
     pub(crate) fn of(item: T) -> Paged<T> {
         // A script has one behind it while it calls.
-        let mut page = Vec::with_capacity(2);
-        page.push(item);
-        Paged { pages: VecDeque::from([page]), count: 1 }
+        let mut first = Vec::with_capacity(2);
+        first.push(item);
+        Paged { first, others: VecDeque::new(), count: 1 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -32,43 +35,57 @@ impl<T> Paged<T> {
 
     pub(crate) fn push(&mut self, item: T) {
         self.count += 1;
-        match self.pages.back_mut() {
-            Some(page) if page.len() < PAGE_COUNT => page.push(item),
-            _ => self.pages.push_back(vec![item]),
+        match self.others.back_mut().unwrap_or(&mut self.first) {
+            page if page.len() < PAGE_COUNT => page.push(item),
+            _ => self.others.push_back(vec![item]),
         }
     }
 
     /// Takes the last item.
     pub(crate) fn pop(&mut self) -> Option<T> {
-        let page = self.pages.back_mut()?;
-        let item = page.pop();
-        if page.is_empty() {
-            self.pages.pop_back();
+        let item = self.others.back_mut().unwrap_or(&mut self.first).pop();
+        if self.others.back().is_some_and(Vec::is_empty) {
+            self.others.pop_back();
         }
         self.count -= usize::from(item.is_some());
         item
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        self.pages.get(index / PAGE_COUNT)?.get(index % PAGE_COUNT)
+        match index.checked_sub(PAGE_COUNT) {
+            None => self.first.get(index),
+            Some(index) => self.others.get(index / PAGE_COUNT)?.get(index % PAGE_COUNT),
+        }
+    }
+
+    fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        match index.checked_sub(PAGE_COUNT) {
+            None => self.first.get_mut(index),
+            Some(index) => self.others.get_mut(index / PAGE_COUNT)?.get_mut(index % PAGE_COUNT),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.pages.iter().flatten()
+        self.first.iter().chain(self.others.iter().flatten())
     }
 
     /// Takes the first page; what is behind it moves up in the count.
     pub(crate) fn take_first_page(&mut self) -> Option<Vec<T>> {
-        let page = self.pages.pop_front()?;
-        self.count -= page.len();
-        Some(page)
+        let next = self.others.pop_front().unwrap_or_default();
+        let page = std::mem::replace(&mut self.first, next);
+        self.counted(page)
     }
 
     /// Takes the last page.
     pub(crate) fn take_last_page(&mut self) -> Option<Vec<T>> {
-        let page = self.pages.pop_back()?;
+        let page = self.others.pop_back().unwrap_or_else(|| std::mem::take(&mut self.first));
+        self.counted(page)
+    }
+
+    /// A page that has been taken; none if there was none.
+    fn counted(&mut self, page: Vec<T>) -> Option<Vec<T>> {
         self.count -= page.len();
-        Some(page)
+        (!page.is_empty()).then_some(page)
     }
 }
 
@@ -76,13 +93,13 @@ impl<T> Index<usize> for Paged<T> {
     type Output = T;
 
     fn index(&self, index: usize) -> &T {
-        &self.pages[index / PAGE_COUNT][index % PAGE_COUNT]
+        self.get(index).expect("the index is below the count")
     }
 }
 
 impl<T> IndexMut<usize> for Paged<T> {
     fn index_mut(&mut self, index: usize) -> &mut T {
-        &mut self.pages[index / PAGE_COUNT][index % PAGE_COUNT]
+        self.get_mut(index).expect("the index is below the count")
     }
 }
 

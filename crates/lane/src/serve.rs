@@ -19,6 +19,7 @@ use crate::keyspace::Route;
 use crate::language::{Limits, Place};
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
+use crate::scripts::keys_of;
 use crate::slab::Handle;
 use crate::tally::ErrorCode;
 use crate::timing::{self, Extent, Lap};
@@ -26,6 +27,9 @@ use crate::turn::Meter;
 
 /// Commands of one client that are decoded before the first of them runs, and clients in a batch.
 pub(crate) const AHEAD_MAX: usize = 16;
+
+/// Keys of a script that are brought near.
+const SCRIPT_KEYS_AHEAD_MAX: usize = 4;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
@@ -423,6 +427,15 @@ impl Ahead {
                 Some(Ok(command)) if command.scope == Scope::Key => {
                     Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
                 }
+                Some(Ok(command)) if command.scope == Scope::Script => {
+                    approach_keys(
+                        core,
+                        client.db,
+                        Args::View { input: bytes, ranges: &frame.ranges },
+                        approaches,
+                    );
+                    None
+                }
                 _ => None,
             };
             if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
@@ -444,6 +457,16 @@ impl Ahead {
     fn forget(&mut self, client: &mut Client, ran_count: usize) {
         let place = ran_count.checked_sub(1).map_or(&self.began, |last| &self.frames[last].ended);
         client.language.rewind(place);
+    }
+}
+
+/// Begins to look for the keys that a script declares, the first of them.
+#[inline(never)]
+fn approach_keys(core: &Core, db: u16, args: Args<'_>, approaches: &mut Approaches<'_>) {
+    for index in keys_of(args).unwrap_or_default().take(SCRIPT_KEYS_AHEAD_MAX) {
+        if let Owner::Here(Route { slot, hash }) = core.owner(db, args.flat(index)) {
+            approaches.begin(db, slot.number(), hash);
+        }
     }
 }
 

@@ -86,20 +86,26 @@ impl Answer {
     /// # Panics
     /// If the bytes are no reply.
     pub fn read(&mut self, engine: &mut Engine, count: usize) -> usize {
+        if self.open.is_empty() && self.bytes.get(self.at) == Some(&b':') {
+            // A number takes no memory.
+            return self.read_some(engine, count);
+        }
         let size = self.bytes.len() - self.at + self.bulk.as_ref().map_or(0, |(_, bytes)| bytes.len());
         let places: usize = self.open.iter().map(|level| level.count).sum();
         let size = size + VALUE_SIZE * count + PLACE_SIZE * places;
-        engine.roomily(size, |engine| {
-            let mut read = 0;
-            while read < count && self.whole.is_none() {
-                match self.read_one(&engine.lua, &engine.names) {
-                    Ok(true) => read += 1,
-                    Ok(false) => break,
-                    Err(_) => self.whole = Some(Whole::TooLarge),
-                }
+        engine.roomily(size, |engine| self.read_some(engine, count))
+    }
+
+    fn read_some(&mut self, engine: &Engine, count: usize) -> usize {
+        let mut read = 0;
+        while read < count && self.whole.is_none() {
+            match self.read_one(&engine.lua, &engine.names) {
+                Ok(true) => read += 1,
+                Ok(false) => break,
+                Err(_) => self.whole = Some(Whole::TooLarge),
             }
-            read
-        })
+        }
+        read
     }
 
     pub(crate) fn take(self) -> Option<Whole> {

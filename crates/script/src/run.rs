@@ -181,19 +181,19 @@ impl Run {
         );
         self.is_waiting_for_reply = false;
         self.host.start(fuel, cpu_ns, self.seat().address);
+        let registered = self.is_loading().then(|| self.registered());
         {
             let mut talk = self.host.talk();
-            (talk.proto, talk.seeded, talk.env) =
-                (self.proto, self.seeded, Some(Arc::clone(&self.seat().env)));
-        }
-        if self.is_loading() {
-            let registered = self.registered();
-            self.host.talk().registered = Some(registered);
+            (talk.proto, talk.seeded, talk.registered) = (self.proto, self.seeded, registered);
+            let env = &self.seat().env;
+            if talk.env.as_ref().is_none_or(|last| !Arc::ptr_eq(last, env)) {
+                talk.env = Some(Arc::clone(env));
+            }
         }
         let step = self.go_on(engine, answer);
         {
             let mut talk = self.host.talk();
-            (self.proto, self.seeded, talk.env) = (talk.proto, talk.seeded, None);
+            (self.proto, self.seeded) = (talk.proto, talk.seeded);
             if let Some(registered) = talk.registered.take() {
                 self.registered = registered;
             }

@@ -169,7 +169,7 @@ pub(crate) struct Talk {
     /// The run's own sequence, from when it has set a seed.
     pub(crate) seeded: Option<Random>,
     pub(crate) proto: Proto,
-    /// The run's globals.
+    /// The globals of the run that has gone on last.
     pub(crate) env: Option<Arc<Table>>,
     /// What the library that is being loaded has registered.
     pub(crate) registered: Option<Registered>,
@@ -479,16 +479,17 @@ pub(crate) fn words(args: &[Value], size_max: usize) -> Result<Words, &'static s
     if args.is_empty() {
         return Err("Please specify at least one argument for this redis lib call");
     }
-    // One text may be there a thousand times, and is copied as often.
-    let size_of = |value: &Value| if let Value::String(text) = value { text.as_bytes().len() } else { 0 };
-    let size = args.iter().map(size_of).sum();
-    if size > size_max {
-        return Err("the arguments of this call are larger than script-memory-limit");
-    }
-    let mut words = Words::with_room(args.len(), size);
+    let mut words = Words::with_room(args.len());
     for value in args {
         match (value, convert::number(value)) {
-            (Value::String(text), _) => words.push(&text.as_bytes()),
+            (Value::String(text), _) => {
+                let text = text.as_bytes();
+                // One text may be there a thousand times, and is copied as often.
+                if words.size() + text.len() > size_max {
+                    return Err("the arguments of this call are larger than script-memory-limit");
+                }
+                words.push(&text);
+            }
             (_, Some(value)) => words.push(&number::argument(value)),
             _ => return Err("Lua redis lib command arguments must be strings or integers"),
         }

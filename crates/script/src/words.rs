@@ -1,5 +1,8 @@
 //! The words of a command, in one piece.
 
+/// Bytes of a word that is short.
+const SIZE: usize = 32;
+
 /// Words, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
@@ -9,8 +12,9 @@ pub struct Words {
 }
 
 impl Words {
-    pub(crate) fn with_room(count: usize, size: usize) -> Words {
-        Words { bytes: Vec::with_capacity(size), ends: Vec::with_capacity(count) }
+    /// With room for so many, if they are short.
+    pub(crate) fn with_room(count: usize) -> Words {
+        Words { bytes: Vec::with_capacity(count * SIZE), ends: Vec::with_capacity(count) }
     }
 
     pub(crate) fn push(&mut self, word: &[u8]) {
