@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use script::{Engine, Flags, Library, Program, Run, Sha};
+use script::{Answer, Engine, Flags, Library, Program, Returned, Run, Sha};
 use wire::command::{Command, Id, Scope};
 use wire::number::parse_i64;
 
@@ -13,6 +13,7 @@ use crate::core::Core;
 use crate::functions::Functions;
 use crate::pubsub::publishes;
 use crate::request::{Arg, Args};
+use crate::slab::{Handle, Slab};
 
 /// What all lanes are told of scripts.
 #[derive(Clone)]
@@ -72,6 +73,15 @@ struct Known {
     reaches_out: bool,
 }
 
+/// A script under way, as far as it is the interpreter's, and so never leaves its lane.
+pub(crate) struct Interpreted {
+    pub(crate) run: Run,
+    /// What its last call has come to.
+    pub(crate) answer: Option<Answer>,
+    /// What it returns, if that is a list.
+    pub(crate) returned: Option<Returned>,
+}
+
 /// See the top of this file.
 #[derive(Default)]
 pub(crate) struct Scripts {
@@ -81,6 +91,7 @@ pub(crate) struct Scripts {
     /// from the beginning.
     reaching: BTreeSet<(u64, usize)>,
     engine: Option<Engine>,
+    under_way: Slab<Interpreted>,
     /// The text of the last EVAL, and its digest.
     hashed: Option<(Box<[u8]>, Sha)>,
     /// `script-memory-limit`, bytes.
@@ -90,6 +101,8 @@ pub(crate) struct Scripts {
     /// One is under way.
     collects: bool,
 }
+
+const UNDER_WAY: &str = "a script is under way in its lane's interpreter until its transaction ends it";
 
 /// Bytes that scripts may have left before they are collected for no other reason.
 const GARBAGE_SIZE_MIN: usize = 1024 * 1024;
@@ -208,6 +221,26 @@ impl Scripts {
 
     pub(crate) fn engine(&mut self) -> &mut Engine {
         self.engine.get_or_insert_with(|| Engine::new(self.memory_size_max))
+    }
+
+    /// A script has begun.
+    pub(crate) fn add(&mut self, run: Run) -> Handle<Interpreted> {
+        self.under_way.insert(Interpreted { run, answer: None, returned: None })
+    }
+
+    pub(crate) fn get_under_way(&self, handle: Handle<Interpreted>) -> &Interpreted {
+        self.under_way.get(handle).expect(UNDER_WAY)
+    }
+
+    /// A script, and the interpreter that it is in.
+    pub(crate) fn interpret(&mut self, handle: Handle<Interpreted>) -> (&mut Interpreted, &mut Engine) {
+        let engine = self.engine.as_mut().expect(UNDER_WAY);
+        (self.under_way.get_mut(handle).expect(UNDER_WAY), engine)
+    }
+
+    /// It is over.
+    pub(crate) fn remove(&mut self, handle: Handle<Interpreted>) {
+        self.under_way.discard(handle);
     }
 
     /// A piece of collecting what the last ones have left, if the next may lack it; false when it may begin.

@@ -644,6 +644,7 @@ impl Transaction {
     /// Drops some of its commands, what is large of them by the lane's paced freeing; true when none is left.
     pub(crate) fn discard(&mut self, space: &mut Keyspace) -> bool {
         self.phase = Phase::Over;
+        self.drop_script(space);
         let mut items_left = DROPPED_PER_STEP;
         while items_left > 0
             && let Some(page) = self.commands.take_last_page()

@@ -1,7 +1,7 @@
 //! A lane's interpreter: its limits, and how runs begin in it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use mlua::chunk::ChunkMode;
 use mlua::{FromLuaMulti, Function, IntoLua, Lua, LuaOptions, StdLib, Table, Thread, Value, VmState};
@@ -32,7 +32,7 @@ const STEPS_MAX: usize = 4096;
 pub struct Engine {
     pub(crate) lua: Lua,
     pub(crate) names: Names,
-    pub(crate) host: Arc<Host>,
+    pub(crate) host: Rc<Host>,
     built: Built,
     loaded: BTreeMap<Sha, Loaded>,
     /// By their numbers.
@@ -49,7 +49,7 @@ struct Loaded {
 /// A library that is kept between the calls of its functions, with what these leave in its local variables. It may be forgotten at any time: the
 /// next call loads it again.
 struct LoadedLibrary {
-    env: Arc<Table>,
+    env: Rc<Table>,
     /// In the order of the library's functions.
     callbacks: Vec<Function>,
     /// Of the last call that has ended, for the next one.
@@ -64,13 +64,13 @@ pub(crate) struct Seat {
     /// Where the thread is.
     pub(crate) address: usize,
     /// The globals, read-only.
-    pub(crate) env: Arc<Table>,
+    pub(crate) env: Rc<Table>,
     /// The script, which has these globals.
     pub(crate) function: Function,
 }
 
 impl Seat {
-    fn new(thread: Thread, env: Arc<Table>, function: Function) -> Seat {
+    fn new(thread: Thread, env: Rc<Table>, function: Function) -> Seat {
         Seat { address: thread.to_pointer().addr(), thread, env, function }
     }
 }
@@ -98,11 +98,11 @@ impl Engine {
     pub fn new(memory_size_max: usize) -> Engine {
         const OURS: &str = "the sandbox is ours and there is memory for it";
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new()).expect(OURS);
-        let host = Arc::new(Host::default());
+        let host = Rc::new(Host::default());
         let built = sandbox::build(&lua, &host).expect(OURS);
         let names = Names::new(&lua).expect(OURS);
         lua.set_interrupt({
-            let host = Arc::clone(&host);
+            let host = Rc::clone(&host);
             move |lua| interrupt(lua, &host)
         });
         let (loaded, libraries) = (BTreeMap::new(), BTreeMap::new());
@@ -143,7 +143,7 @@ impl Engine {
         let (seat, lists) =
             self.try_twice(size, |engine| Ok((engine.take_seat(program)?, engine.lists(keys, args)?)))?;
         let subject = Subject::Script(*program.sha());
-        Ok(Run::new(subject, is_read_only, seat, Some(lists), Arc::clone(&self.host)))
+        Ok(Run::new(subject, is_read_only, seat, Some(lists), Rc::clone(&self.host)))
     }
 
     /// Begins the function of a library at `index` of its functions, as [`Engine::begin`] does a script. If the library is not loaded the
@@ -164,14 +164,14 @@ impl Engine {
             Ok((engine.take_library_seat(library, index)?, engine.lists(keys, args)?))
         })?;
         let subject = Subject::Function { library: library.clone(), index, is_loaded };
-        Ok(Run::new(subject, is_read_only, seat, Some(lists), Arc::clone(&self.host)))
+        Ok(Run::new(subject, is_read_only, seat, Some(lists), Rc::clone(&self.host)))
     }
 
     /// Begins to load a library, for nothing but what it registers.
     pub(crate) fn begin_load(&mut self, bytecode: &[u8]) -> Result<Run, String> {
         let size = RUN_SIZE + bytecode.len() * 4;
         let seat = self.try_twice(size, |engine| engine.make_library_seat(bytecode))?;
-        Ok(Run::new(Subject::Load, true, seat, None, Arc::clone(&self.host)))
+        Ok(Run::new(Subject::Load, true, seat, None, Rc::clone(&self.host)))
     }
 
     /// Does something that takes so many bytes, and if there is no memory for it once more, when what can be freed is free.
@@ -240,7 +240,7 @@ impl Engine {
         env.set_safeenv(true);
         let function = function.deep_clone()?;
         function.set_environment(env.clone())?;
-        Ok(Seat::new(self.lua.create_thread(run)?, Arc::new(env), function))
+        Ok(Seat::new(self.lua.create_thread(run)?, Rc::new(env), function))
     }
 
     /// A seat for a function, and whether its library is loaded already.
@@ -274,7 +274,7 @@ impl Engine {
         env.set_metatable(Some(self.built.loading.clone()))?;
         env.set_readonly(true);
         function.set_environment(env.clone())?;
-        Ok(Seat::new(self.make_thread()?, Arc::new(env), function))
+        Ok(Seat::new(self.make_thread()?, Rc::new(env), function))
     }
 
     /// A library has come to its end: its globals are those of scripts from now on, and it is kept for the calls to come. Gives the function at
@@ -288,7 +288,7 @@ impl Engine {
     ) -> Option<mlua::Result<()>> {
         let callbacks = registered.callbacks_of(library)?;
         seat.function = callbacks[index].clone();
-        let env = Arc::clone(&seat.env);
+        let env = Rc::clone(&seat.env);
         let opened = self.roomily(RUN_SIZE, |engine| {
             let globals = &engine.built.globals;
             env.set_readonly(false);

@@ -1,6 +1,6 @@
 //! A script under way.
 
-use std::sync::Arc;
+use std::rc::Rc;
 
 use mlua::{MultiValue, Value};
 use wire::Proto;
@@ -71,7 +71,7 @@ pub struct Run {
     registered: Registered,
     /// It has ended with an error of a command that it has called.
     is_counted: bool,
-    host: Arc<Host>,
+    host: Rc<Host>,
 }
 
 impl std::fmt::Debug for Run {
@@ -110,7 +110,7 @@ impl Run {
         is_read_only: bool,
         seat: Seat,
         lists: Option<Lists>,
-        host: Arc<Host>,
+        host: Rc<Host>,
     ) -> Run {
         Run {
             subject,
@@ -173,7 +173,7 @@ impl Run {
     /// # Panics
     /// If the engine is not the one that began the run, the run has ended, or an answer is missing, not whole, or one too many.
     pub fn resume(&mut self, engine: &mut Engine, answer: Option<Answer>, fuel: u32, cpu_ns: u64) -> Step {
-        assert!(Arc::ptr_eq(&self.host, &engine.host), "a run goes on in the engine that began it");
+        assert!(Rc::ptr_eq(&self.host, &engine.host), "a run goes on in the engine that began it");
         assert_eq!(
             self.is_waiting_for_reply,
             answer.is_some(),
@@ -186,8 +186,8 @@ impl Run {
             let mut talk = self.host.talk();
             (talk.proto, talk.seeded, talk.registered) = (self.proto, self.seeded, registered);
             let env = &self.seat().env;
-            if talk.env.as_ref().is_none_or(|last| !Arc::ptr_eq(last, env)) {
-                talk.env = Some(Arc::clone(env));
+            if talk.env.as_ref().is_none_or(|last| !Rc::ptr_eq(last, env)) {
+                talk.env = Some(Rc::clone(env));
             }
         }
         let step = self.go_on(engine, answer);

@@ -2,10 +2,10 @@
 //!
 //! The rest is `sandbox.luau`, which begins with how scripts and runs talk.
 
+use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::rc::Rc;
 
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, LightUserData, Lua, MultiValue, Table, Value, VmState};
@@ -71,62 +71,61 @@ impl Mark {
 /// What is left to the script that runs now.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    fuel: AtomicU32,
-    overrun: AtomicU32,
-    is_doomed: AtomicBool,
+    fuel: Cell<u32>,
+    overrun: Cell<u32>,
+    is_doomed: Cell<bool>,
     /// From here on the collector is helped.
-    memory_tight: AtomicUsize,
+    memory_tight: Cell<usize>,
     /// Bytes that were used when somebody looked.
-    memory_seen: AtomicUsize,
+    memory_seen: Cell<usize>,
 }
 
 impl Meter {
     pub(crate) fn start(&self, fuel: u32) {
-        self.fuel.store(fuel, Relaxed);
-        self.overrun.store(0, Relaxed);
-        self.is_doomed.store(false, Relaxed);
+        self.fuel.set(fuel);
+        self.overrun.set(0);
+        self.is_doomed.set(false);
     }
 
     pub(crate) fn fuel_left(&self) -> u32 {
-        self.fuel.load(Relaxed)
+        self.fuel.get()
     }
 
     pub(crate) fn set_memory_max(&self, size: usize) {
-        self.memory_tight.store(size / 2, Relaxed);
+        self.memory_tight.set(size / 2);
     }
 
     #[inline]
     pub(crate) fn is_time_to_look(&self) -> bool {
-        self.fuel.load(Relaxed).is_multiple_of(LOOK_PERIOD)
+        self.fuel.get().is_multiple_of(LOOK_PERIOD)
     }
 
     pub(crate) fn is_tight(&self, memory_size: usize) -> bool {
-        memory_size > self.memory_tight.load(Relaxed)
+        memory_size > self.memory_tight.get()
     }
 
     /// How many bytes more are used than the last time.
     pub(crate) fn grown(&self, memory_size: usize) -> usize {
-        let seen = self.memory_seen.swap(memory_size, Relaxed);
+        let seen = self.memory_seen.replace(memory_size);
         memory_size.saturating_sub(seen)
     }
 
     /// Takes so much fuel away.
     pub(crate) fn charge(&self, fuel: usize) {
         let fuel = u32::try_from(fuel).unwrap_or(u32::MAX);
-        self.fuel.store(self.fuel.load(Relaxed).saturating_sub(fuel), Relaxed);
+        self.fuel.set(self.fuel.get().saturating_sub(fuel));
     }
 
     pub(crate) fn note_memory(&self, memory_size: usize) {
-        self.memory_seen.store(memory_size, Relaxed);
+        self.memory_seen.set(memory_size);
     }
 
     /// One interrupt.
     #[inline]
     pub(crate) fn spend(&self) -> Result<VmState, &'static str> {
-        // Only this thread writes, so that reading and writing need not be one.
-        let fuel = self.fuel.load(Relaxed);
-        if fuel > 0 && !self.is_doomed.load(Relaxed) {
-            self.fuel.store(fuel - 1, Relaxed);
+        let fuel = self.fuel.get();
+        if fuel > 0 && !self.is_doomed.get() {
+            self.fuel.set(fuel - 1);
             return Ok(VmState::Continue);
         }
         self.spend_more(1)
@@ -134,18 +133,18 @@ impl Meter {
 
     #[cold]
     fn spend_more(&self, count: u32) -> Result<VmState, &'static str> {
-        let overrun = self.overrun.load(Relaxed).saturating_add(count);
-        self.overrun.store(overrun, Relaxed);
+        let overrun = self.overrun.get().saturating_add(count);
+        self.overrun.set(overrun);
         if overrun > OVERRUN_MAX {
             // It stays so, that no script catches the error and goes on.
-            self.is_doomed.store(true, Relaxed);
+            self.is_doomed.set(true);
         }
-        if self.is_doomed.load(Relaxed) { Err(OVERRUN) } else { Ok(VmState::Yield) }
+        if self.is_doomed.get() { Err(OVERRUN) } else { Ok(VmState::Yield) }
     }
 
     /// The text of an error that no script can catch.
     pub(crate) fn doom(&self) -> Option<&'static str> {
-        self.is_doomed.load(Relaxed).then_some(OVERRUN)
+        self.is_doomed.get().then_some(OVERRUN)
     }
 }
 
@@ -153,12 +152,12 @@ impl Meter {
 #[derive(Debug, Default)]
 pub(crate) struct Host {
     pub(crate) meter: Meter,
-    cpu_ns: AtomicU64,
+    cpu_ns: Cell<u64>,
     /// The address of the script's own thread, which is no coroutine to it.
-    main: AtomicUsize,
+    main: Cell<usize>,
     /// Cycles of the collector until there is certainly no garbage: one under way misses what was left since it began.
-    cycles_left: AtomicU8,
-    talk: Mutex<Talk>,
+    cycles_left: Cell<u8>,
+    talk: RefCell<Talk>,
 }
 
 /// The part that is used now and then.
@@ -170,7 +169,7 @@ pub(crate) struct Talk {
     pub(crate) seeded: Option<Random>,
     pub(crate) proto: Proto,
     /// The globals of the run that has gone on last.
-    pub(crate) env: Option<Arc<Table>>,
+    pub(crate) env: Option<Rc<Table>>,
     /// What the library that is being loaded has registered.
     pub(crate) registered: Option<Registered>,
 }
@@ -184,24 +183,24 @@ impl Default for Talk {
 impl Host {
     pub(crate) fn start(&self, fuel: u32, cpu_ns: u64, main: usize) {
         self.meter.start(fuel);
-        self.cpu_ns.store(cpu_ns, Relaxed);
-        self.main.store(main, Relaxed);
+        self.cpu_ns.set(cpu_ns);
+        self.main.set(main);
     }
 
     pub(crate) fn may_have_garbage(&self) -> bool {
-        self.cycles_left.load(Relaxed) > 0
+        self.cycles_left.get() > 0
     }
 
     pub(crate) fn note_garbage(&self) {
-        self.cycles_left.store(2, Relaxed);
+        self.cycles_left.set(2);
     }
 
     pub(crate) fn note_cycle(&self) {
-        self.cycles_left.store(self.cycles_left.load(Relaxed).saturating_sub(1), Relaxed);
+        self.cycles_left.set(self.cycles_left.get().saturating_sub(1));
     }
 
-    pub(crate) fn talk(&self) -> MutexGuard<'_, Talk> {
-        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn talk(&self) -> RefMut<'_, Talk> {
+        self.talk.borrow_mut()
     }
 }
 
@@ -218,7 +217,7 @@ pub(crate) struct Built {
 }
 
 /// Makes the globals.
-pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Built> {
+pub(crate) fn build(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Built> {
     // Without line numbers the errors of what the sandbox calls do not begin with a place in the sandbox.
     let bytecode =
         Compiler::new().set_optimization_level(1).set_debug_level(0).compile(include_str!("sandbox.luau"))?;
@@ -236,7 +235,7 @@ pub(crate) fn build(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Built> {
     Ok(Built { globals, seat, runner, loading })
 }
 
-fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
+fn offered(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     for (name, mark) in Mark::ALL {
         table.raw_set(name, mark.value())?;
@@ -254,14 +253,14 @@ fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
         lua.create_function(|lua, value: f64| lua.create_string(number::display(value)))?,
     )?;
     let with = |f: fn(&Host, &Lua, MultiValue) -> mlua::Result<MultiValue>| {
-        let host = Arc::clone(host);
+        let host = Rc::clone(host);
         lua.create_function(move |lua, args: MultiValue| f(&host, lua, args))
     };
     table.raw_set(
         "go_on",
         with(|host, _, _| {
             host.meter.spend_more(OVERRUN_FUEL).map_err(mlua::Error::runtime)?;
-            host.meter.fuel.store(OVERRUN_FUEL, Relaxed);
+            host.meter.fuel.set(OVERRUN_FUEL);
             Ok(MultiValue::new())
         })?,
     )?;
@@ -277,14 +276,14 @@ fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
         "refund",
         with(|host, _, _| {
             let fuel = &host.meter.fuel;
-            fuel.store(fuel.load(Relaxed).saturating_add(REFUND), Relaxed);
+            fuel.set(fuel.get().saturating_add(REFUND));
             Ok(MultiValue::new())
         })?,
     )?;
     table.raw_set(
         "is_main",
         with(|host, _, args| {
-            let main = host.main.load(Relaxed);
+            let main = host.main.get();
             let is_main = matches!(args.front(), Some(Value::Thread(co)) if co.to_pointer().addr() == main);
             Ok(MultiValue::from_iter([Value::Boolean(is_main)]))
         })?,
@@ -293,7 +292,7 @@ fn offered(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
         "clock",
         with(|host, _, _| {
             #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-            let seconds = host.cpu_ns.load(Relaxed) as f64 / 1e9;
+            let seconds = host.cpu_ns.get() as f64 / 1e9;
             Ok(MultiValue::from_iter([Value::Number(seconds)]))
         })?,
     )?;
@@ -384,10 +383,10 @@ fn load(host: &Host, lua: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
 }
 
 /// Functions of `redis` that need no run. Each returns true and its value, or false and an error to raise.
-fn redis(lua: &Lua, host: &Arc<Host>) -> mlua::Result<Table> {
+fn redis(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
     let table = lua.create_table()?;
     let add = |name: &str, f: fn(&Host, &Lua, &[Value]) -> mlua::Result<Outcome>| {
-        let host = Arc::clone(host);
+        let host = Rc::clone(host);
         let function = lua.create_function(move |lua, args: MultiValue| {
             let args = args.into_vec();
             let (ok, value) = match f(&host, lua, &args)? {

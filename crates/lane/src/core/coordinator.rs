@@ -200,7 +200,7 @@ impl Core {
         for place in 0..self.transactions.place_count() {
             let Some(handle) = self.transactions.at(place).map(|(handle, _)| handle) else { continue };
             let transaction = self.transactions.get_mut(handle).expect("just seen");
-            match transaction.kill_script(before_ns, are_functions) {
+            match transaction.kill_script(&self.space.scripts, before_ns, are_functions) {
                 Some(Killed::Yes) => count.killed += 1,
                 Some(Killed::HasWritten) => count.writing += 1,
                 Some(Killed::NotMeant) => count.others += 1,
@@ -213,7 +213,8 @@ impl Core {
     /// FUNCTION STATS: the function that has run longest.
     pub(crate) fn running_function(&self) -> Option<RunningFunction> {
         let all = (0..self.transactions.place_count()).filter_map(|place| self.transactions.at(place));
-        all.filter_map(|(_, transaction)| transaction.running_function()).min_by_key(|it| it.began_ns)
+        let running = all.filter_map(|(_, transaction)| transaction.running_function(&self.space.scripts));
+        running.min_by_key(|it| it.began_ns)
     }
 
     fn end_transaction(&mut self, handle: Handle<Transaction>) {

@@ -12,7 +12,7 @@
 
 use std::borrow::Cow;
 
-use script::{Answer, Part, Returned, Run, Step};
+use script::{Answer, Part, Step};
 use store::Budget;
 use wire::client::Reply;
 use wire::command::Id;
@@ -25,7 +25,8 @@ use crate::oversight::MASTERDOWN;
 use crate::part::Outcome;
 use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::scripts::{NO_FUNCTION, bytes_of, is_read_only, keys_of};
+use crate::scripts::{Interpreted, NO_FUNCTION, Scripts, bytes_of, is_read_only, keys_of};
+use crate::slab::Handle;
 
 mod call;
 
@@ -60,7 +61,7 @@ pub(crate) struct RunningFunction {
 
 /// A script under way, or a function.
 pub(super) struct Scripted {
-    run: Run,
+    inside: Handle<Interpreted>,
     /// It runs even when there is no room for what it writes.
     allows_oom: bool,
     has_written: bool,
@@ -73,20 +74,21 @@ pub(super) struct Scripted {
     keys_end: usize,
     /// The database that its SELECT has chosen.
     db: u16,
-    /// What its last call has come to, and the bytes of it that are not read.
-    answer: Option<Answer>,
+    /// Of what its last call has come to, the bytes that are not read.
     unread: Content,
-    /// What it returns.
-    returning: Option<Returning>,
+    /// What there is of those lists that it returns and that are not through. How many elements a list has stands before them, and is known at
+    /// its end.
+    open: Vec<Content>,
     call: Option<Called>,
 }
 
 impl Scripted {
     /// Makes values of what its last call has come to, so many elements as there are in the budget.
     fn hear(&mut self, space: &mut Keyspace, budget: &mut Budget) {
-        let answer = self.answer.as_mut().expect("it has called");
+        let (inside, engine) = space.scripts.interpret(self.inside);
+        let answer = inside.answer.as_mut().expect("it has called");
         let count = budget.elements as usize;
-        let read = answer.read(space.scripts.engine(), count);
+        let read = answer.read(engine, count);
         budget.spend(read, 0);
         if read < count && !answer.is_whole() {
             let shard = &mut space.shard;
@@ -99,20 +101,13 @@ impl Scripted {
             budget.spend(0, size);
         }
     }
-}
 
-/// A list that a script has returned, as far as it has been written.
-struct Returning {
-    returned: Returned,
-    /// What there is of those lists that are not through. How many elements a list has stands before them, and is known at its end.
-    open: Vec<Content>,
-}
-
-impl Returning {
-    /// Writes as many elements as there are in the budget; the reply, when it is whole.
-    fn go_on(&mut self, space: &mut Keyspace, proto: Proto, budget: &mut Budget) -> Option<Content> {
+    /// Writes as many elements of what it returns as there are in the budget; the reply, when it is whole.
+    fn write(&mut self, space: &mut Keyspace, proto: Proto, budget: &mut Budget) -> Option<Content> {
+        let (inside, engine) = space.scripts.interpret(self.inside);
+        let returned = inside.returned.as_mut().expect("it returns a list");
         while !budget.is_spent() {
-            let part = self.returned.next(space.scripts.engine()).expect("its first list ends last");
+            let part = returned.next(engine).expect("its first list ends last");
             let whole = match part {
                 Part::Open => {
                     self.open.push(Content::default());
@@ -144,6 +139,11 @@ impl Returning {
             }
         }
         None
+    }
+
+    /// What its call has come to.
+    fn answer(&self, answer: Answer, space: &mut Keyspace) {
+        space.scripts.interpret(self.inside).0.answer = Some(answer);
     }
 }
 
@@ -221,25 +221,26 @@ impl Transaction {
                 words.truncate(end - script.given);
                 script.given += words.len();
                 let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
-                if let Err(text) = space.scripts.engine().add(&script.run, are_keys, &words) {
+                let (inside, engine) = space.scripts.interpret(script.inside);
+                if let Err(text) = engine.add(&inside.run, are_keys, &words) {
                     let reply = content_of(&Reply::Error(text.into_bytes()), self.proto);
                     return self.end_script(reply, space, around, budget);
                 }
                 continue;
             }
-            if script.answer.as_ref().is_some_and(|answer| !answer.is_whole()) {
+            let (inside, engine) = space.scripts.interpret(script.inside);
+            if inside.answer.as_ref().is_some_and(|answer| !answer.is_whole()) {
                 script.hear(space, budget);
                 continue;
             }
-            if let Some(returning) = &mut script.returning {
-                match returning.go_on(space, self.proto, budget) {
+            if inside.returned.is_some() {
+                match script.write(space, self.proto, budget) {
                     None => continue,
                     Some(reply) => return self.end_script(reply, space, around, budget),
                 }
             }
             let fuel = budget.elements.saturating_mul(FUEL_PER_ELEMENT);
-            let (engine, cpu_ns) = (space.scripts.engine(), space.now.mono_ns);
-            let step = script.run.resume(engine, script.answer.take(), fuel, cpu_ns);
+            let step = inside.run.resume(engine, inside.answer.take(), fuel, space.now.mono_ns);
             let used = fuel.saturating_sub(engine.fuel_left());
             budget.spend(1 + (used / FUEL_PER_ELEMENT) as usize, 0);
             match step {
@@ -250,7 +251,7 @@ impl Transaction {
                     self.call(&words, proto, space, around);
                 }
                 Step::Done(reply) => {
-                    let is_counted = script.run.is_error_counted();
+                    let is_counted = inside.run.is_error_counted();
                     let mut reply = content_of(&reply, self.proto);
                     if is_counted {
                         reply.take_errors();
@@ -258,7 +259,7 @@ impl Transaction {
                     return self.end_script(reply, space, around, budget);
                 }
                 Step::Return(returned) => {
-                    script.returning = Some(Returning { returned, open: Vec::new() });
+                    inside.returned = Some(returned);
                 }
             }
         }
@@ -312,7 +313,7 @@ impl Transaction {
         let begun = code.begin(space.scripts.engine(), is_read_only, first, others);
         let run = begun.map_err(|text| Reply::Error(text.into_bytes()))?;
         self.script = Some(Box::new(Scripted {
-            run,
+            inside: space.scripts.add(run),
             allows_oom: flags.allow_oom,
             has_written: false,
             has_published: false,
@@ -321,9 +322,8 @@ impl Transaction {
             given: keys.start + words.len(),
             keys_end: keys.end,
             db: planned.db,
-            answer: None,
             unread: Content::default(),
-            returning: None,
+            open: Vec::new(),
             call: None,
         }));
         Ok(true)
@@ -355,19 +355,24 @@ impl Transaction {
         self.combine(space, around, budget)
     }
 
-    fn drop_script(&mut self, space: &mut Keyspace) {
+    pub(super) fn drop_script(&mut self, space: &mut Keyspace) {
         if let Some(script) = self.script.take() {
+            space.scripts.remove(script.inside);
             space.discard_content(script.unread);
-            let unsent = script.returning.into_iter().flat_map(|returning| returning.open);
-            unsent.for_each(|content| space.discard_content(content));
+            script.open.into_iter().for_each(|content| space.discard_content(content));
         }
     }
 
     /// SCRIPT KILL and FUNCTION KILL: ends a script, or a function, that has run since before `before_ns`. None if there is no such thing
     /// here.
-    pub(crate) fn kill_script(&mut self, before_ns: u64, are_functions: bool) -> Option<Killed> {
+    pub(crate) fn kill_script(
+        &mut self,
+        scripts: &Scripts,
+        before_ns: u64,
+        are_functions: bool,
+    ) -> Option<Killed> {
         let script = self.script.as_mut().filter(|script| script.began_ns <= before_ns)?;
-        if script.run.function().is_some() != are_functions {
+        if scripts.get_under_way(script.inside).run.function().is_some() != are_functions {
             return Some(Killed::NotMeant);
         }
         script.is_killed |= !script.has_written;
@@ -375,9 +380,9 @@ impl Transaction {
     }
 
     /// The function that runs, as FUNCTION STATS shows it.
-    pub(crate) fn running_function(&self) -> Option<RunningFunction> {
+    pub(crate) fn running_function(&self, scripts: &Scripts) -> Option<RunningFunction> {
         let script = self.script.as_ref()?;
-        let name = script.run.function()?.name.clone();
+        let name = scripts.get_under_way(script.inside).run.function()?.name.clone();
         let position = script.call.as_ref().map_or(self.position, |called| called.position);
         let request = &self.commands[position].request;
         let words = (0..request.len().min(SHOWN_COUNT_MAX)).map(|index| {

@@ -133,7 +133,7 @@ impl Budget {
 }
 
 /// Something that is done in pieces, between which a script may be paused, or ended for good.
-pub(super) trait Work: Send + 'static {
+pub(super) trait Work: 'static {
     /// Does a piece. None if that wasn't the last one.
     fn go_on(&mut self, lua: &Lua, budget: &mut Budget) -> Result<Option<MultiValue>, Wrong>;
 }
@@ -162,7 +162,7 @@ impl Binder {
         lua: &Lua,
         library: &Table,
         name: &'static str,
-        body: impl Fn(&Lua, &Args) -> Answer + Send + 'static,
+        body: impl Fn(&Lua, &Args) -> Answer + 'static,
     ) -> mlua::Result<()> {
         let body = lua.create_function(move |lua, values: MultiValue| {
             let size = size_of_texts(&values);
@@ -177,7 +177,7 @@ impl Binder {
         lua: &Lua,
         library: &Table,
         name: &'static str,
-        begin: impl Fn(&Lua, &Args, &mut Budget) -> Result<W, Wrong> + Send + 'static,
+        begin: impl Fn(&Lua, &Args, &mut Budget) -> Result<W, Wrong> + 'static,
     ) -> mlua::Result<()> {
         let body = lua.create_function(move |lua, values: MultiValue| {
             let mut budget = Budget(PIECE_WORK);

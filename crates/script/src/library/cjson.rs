@@ -8,7 +8,8 @@
 mod decode;
 mod encode;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use mlua::{Function, Lua, MultiValue, Table, Value};
 
@@ -55,7 +56,7 @@ impl Default for Settings {
 
 /// Settings that the functions of a library share.
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Settings>>);
+struct Shared(Rc<RefCell<Settings>>);
 
 impl Shared {
     fn get(&self) -> Settings {
@@ -63,7 +64,7 @@ impl Shared {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Settings) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.borrow_mut())
     }
 }
 

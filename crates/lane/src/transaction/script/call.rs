@@ -68,7 +68,8 @@ impl Transaction {
         let script = self.script.as_mut().expect("a script calls");
         let request = Request::of_words(words.iter());
         let args = Args::Owned(&request);
-        let resolved = match resolve_call(&request, script.run.is_read_only()) {
+        let is_read_only = space.scripts.get_under_way(script.inside).run.is_read_only();
+        let resolved = match resolve_call(&request, is_read_only) {
             Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
                 Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
             }
@@ -87,7 +88,7 @@ impl Transaction {
             Ok(command) => command,
             Err((text, command)) => {
                 space.tally.rejected(command.map(|command| command.id), vec![ErrorCode::of(text.as_bytes())]);
-                script.answer = Some(Answer::error(text));
+                script.answer(Answer::error(text), space);
                 return;
             }
         };
@@ -277,10 +278,10 @@ impl Transaction {
         let script = self.script.as_mut().expect("it has called");
         if content.size() > space.scripts.memory_size_max() {
             space.discard_content(content);
-            script.answer = Some(Answer::error("ERR the reply is larger than script-memory-limit"));
+            script.answer(Answer::error("ERR the reply is larger than script-memory-limit"), space);
         } else {
             script.unread = content;
-            script.answer = Some(Answer::new(proto));
+            script.answer(Answer::new(proto), space);
         }
     }
 
@@ -304,7 +305,7 @@ impl Transaction {
         let command = self.commands[self.commands.len() - 1].command;
         self.drop_call(space);
         space.tally.rejected(Some(command.id), vec![ErrorCode::of(text.as_bytes())]);
-        self.script.as_mut().expect("it has called").answer = Some(Answer::error(text));
+        self.script.as_ref().expect("it has called").answer(Answer::error(text), space);
     }
 
     /// A call is about keys that are not held for it.
@@ -313,7 +314,7 @@ impl Transaction {
         let script = self.script.as_mut().expect("it has called");
         let Stray::Undeclared(key) = stray else {
             let text = "ERR Script attempted to access a non local key in a cluster node";
-            script.answer = Some(Answer::error(text));
+            script.answer(Answer::error(text), space);
             return None;
         };
         if let Some(named) = self.commands[self.position].named.as_deref() {
@@ -323,7 +324,7 @@ impl Transaction {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));
             text.extend_from_slice(b"'. It holds all keys the next time it is called");
-            script.answer = Some(Answer::error(text));
+            script.answer(Answer::error(text), space);
             return None;
         }
         self.drop_script(space);
