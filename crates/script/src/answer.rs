@@ -24,6 +24,7 @@ pub struct Answer {
     /// What has come and is not read, from `at` on.
     bytes: Vec<u8>,
     at: usize,
+    is_hungry: bool,
     /// A bulk of which something is missing.
     bulk: Option<(Kind, Vec<u8>)>,
     open: Vec<Level>,
@@ -59,6 +60,7 @@ impl Answer {
             parser: Parser::default(),
             bytes: Vec::new(),
             at: 0,
+            is_hungry: true,
             bulk: None,
             open: Vec::new(),
             whole: None,
@@ -75,10 +77,16 @@ impl Answer {
         self.whole.is_some()
     }
 
+    /// Whether nothing more can be read before more bytes come.
+    pub fn is_hungry(&self) -> bool {
+        self.is_hungry
+    }
+
     /// Takes more bytes of the reply.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..std::mem::take(&mut self.at));
         self.bytes.extend_from_slice(bytes);
+        self.is_hungry = false;
     }
 
     /// Makes values of up to `count` elements, of what has come. Says of how many; with fewer than `count` it is whole, or needs more bytes.
@@ -120,7 +128,10 @@ impl Answer {
         let is_first = self.open.is_empty();
         let string = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
         let value = match element {
-            Element::Need => return Ok(false),
+            Element::Need => {
+                self.is_hungry = true;
+                return Ok(false);
+            }
             Element::Simple(text) => names.status(lua, text)?,
             Element::Error(text) if is_first => {
                 self.whole = Some(Whole::Error(text.to_vec()));

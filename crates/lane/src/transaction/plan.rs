@@ -12,7 +12,7 @@ use crate::commands::bitop::Operation;
 use crate::commands::generic::{CopyOptions, databases_of_key, swapped_databases};
 use crate::connection;
 use crate::dispatch::{CROSSSLOT, keys_among};
-use crate::keyspace::Keyspace;
+use crate::keyspace::{Keyspace, Route};
 use crate::locks::{Kind, LockName, Mode};
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::request::{Arg, Args, Request};
@@ -240,6 +240,9 @@ impl Transaction {
             if is_calling && !around.all.contains(&lane) {
                 self.stray = Some(Stray::Elsewhere);
                 return true;
+            }
+            if is_calling && command.scope == Scope::Key {
+                self.note_route(Route { slot, hash });
             }
             let mode = mode_of_keys(command);
             if is_calling || self.takes_locks {

@@ -87,10 +87,7 @@ impl Scripted {
     fn hear(&mut self, space: &mut Keyspace, budget: &mut Budget) {
         let (inside, engine) = space.scripts.interpret(self.inside);
         let answer = inside.answer.as_mut().expect("it has called");
-        let count = budget.elements as usize;
-        let read = answer.read(engine, count);
-        budget.spend(read, 0);
-        if read < count && !answer.is_whole() {
+        if answer.is_hungry() {
             let shard = &mut space.shard;
             let size = self.unread.take_front(
                 budget.bytes as usize,
@@ -100,6 +97,7 @@ impl Scripted {
             assert!(size > 0, "a lane's reply is a whole one");
             budget.spend(0, size);
         }
+        budget.spend(answer.read(engine, budget.elements as usize), 0);
     }
 
     /// Writes as many elements of what it returns as there are in the budget; the reply, when it is whole.

@@ -11,7 +11,7 @@ use wire::reply::{self, Proto};
 use crate::client::Port;
 use crate::commands::{self, Progress};
 use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
-use crate::keyspace::{Call, Keyspace, OOM};
+use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
 use crate::pubsub::publishes;
@@ -30,6 +30,8 @@ pub(super) struct Called {
     proto: Proto,
     db_after: u16,
     pub(super) position: usize,
+    /// Where its one key belongs, if it is of one.
+    route: Option<Route>,
     stage: Stage,
 }
 
@@ -108,6 +110,7 @@ impl Transaction {
             proto: std::mem::replace(&mut self.proto, proto),
             db_after: std::mem::replace(&mut self.db_after, script.db),
             position: self.position,
+            route: None,
             stage: Stage::Planning,
         });
         self.at = (index, 0);
@@ -158,7 +161,7 @@ impl Transaction {
                 let planned = &self.commands[index];
                 let args = Args::Owned(&planned.request);
                 let (command, db, proto) = (planned.command, planned.db, self.proto);
-                let call = Call { command, args, db, proto, route: None, port: self.port };
+                let call = Call { command, args, db, proto, route: called.route, port: self.port };
                 let mut sink = Sink::Part(&mut self.reply);
                 match commands::run(space, &call, progress, &mut sink, budget) {
                     commands::Step::More => Some(After::Again),
@@ -194,6 +197,13 @@ impl Transaction {
         let command = self.commands[index].command;
         if matches!(command.scope, Scope::AllLanes(_) | Scope::Partition) && !self.holds_all {
             self.stray = Some(Stray::Undeclared(b"*".to_vec()));
+        }
+    }
+
+    /// Planning has found where the one key of a call belongs.
+    pub(in crate::transaction) fn note_route(&mut self, route: Route) {
+        if let Some(called) = self.script.as_mut().and_then(|script| script.call.as_mut()) {
+            called.route = Some(route);
         }
     }
 
