@@ -25,13 +25,26 @@ pub(crate) const PIPELINE_MAX: u32 = 10_000;
 /// Requests a second of one load at most.
 pub(crate) const RATE_MAX: f64 = 1e9;
 
-/// A time that is not none.
+/// A time that is not none, as a number of seconds or with its unit.
 fn some_time(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
-        Ok(Duration::ZERO) => Err("a load takes some time, such as 10s".to_owned()),
-        Ok(time) => Ok(time),
-        Err(error) => Err(error.to_string()),
+    match time(text)? {
+        Duration::ZERO => Err("a load takes some time, such as 10s".to_owned()),
+        time => Ok(time),
     }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string()),
+    }
+}
+
+/// Seconds of a day at most, as a number of them or with their unit.
+fn seconds(text: &str) -> Result<u32, String> {
+    let whole = time(text).ok().filter(|time| time.subsec_nanos() == 0);
+    let count = whole.and_then(|time| u32::try_from(time.as_secs()).ok()).filter(|&count| count <= 86_400);
+    count.ok_or_else(|| "it is whole seconds, from 0 to 86400, such as 5 or 5s".to_owned())
 }
 
 /// What `bench` is asked to do.
@@ -304,7 +317,7 @@ pub(crate) struct PaceSettings {
     #[arg(short = 'n', long, help_heading = "Load", value_name = "COUNT", value_parser = whole::<u64>(1, u64::MAX))]
     pub(crate) requests: Option<u64>,
     /// Seconds at the front that don't count; without it as many as the load takes to become steady
-    #[arg(long, help_heading = "Load", value_name = "SECONDS", value_parser = whole::<u32>(0, 86_400))]
+    #[arg(long, help_heading = "Load", value_name = "SECONDS", value_parser = seconds)]
     pub(crate) warm_up: Option<u32>,
     /// Threads that load
     #[arg(short, long, help_heading = "Load", value_name = "COUNT", default_value_t = 1, value_parser = whole::<u16>(1, THREADS_MAX))]
@@ -313,7 +326,7 @@ pub(crate) struct PaceSettings {
     #[arg(long, help_heading = "Load", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// Seconds at the front in which the rate grows from nothing; they don't count
-    #[arg(long, help_heading = "Load", value_name = "SECONDS", default_value_t = 0, value_parser = whole::<u32>(0, 86_400), requires = "rate")]
+    #[arg(long, help_heading = "Load", value_name = "SECONDS", default_value_t = 0, value_parser = seconds, requires = "rate")]
     pub(crate) ramp: u32,
     /// How a thread at a rate waits for what is due
     #[arg(long, help_heading = "Load", value_enum, default_value_t = Waiting::Auto)]
@@ -515,5 +528,21 @@ fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if rate > 0.0 && rate <= RATE_MAX => Ok(rate),
         _ => Err("it is a number above zero, up to a billion".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_have_their_unit() {
+        assert_eq!((seconds("5"), seconds("5s"), seconds("1m"), seconds("0")), (Ok(5), Ok(5), Ok(60), Ok(0)));
+        for wrong in ["1500ms", "86401", "2d", "-1", "s", "", "1.5"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(some_time("10"), some_time("10s"));
+        assert_eq!(some_time("1500ms"), Ok(Duration::from_millis(1500)));
+        assert!(some_time("0").is_err() && some_time("ten").is_err());
     }
 }
