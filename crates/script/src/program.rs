@@ -19,6 +19,20 @@ pub(crate) const CHUNK: &str = "user_script";
 /// Stands before a script, in its first line: what the thread calls it with (`sandbox.luau`).
 const LISTS: &[u8] = b"local KEYS, ARGV = ...; ";
 
+/// Luau's globals with builtins that scripts do not have, all of them (`Compiler/src/Builtins.cpp` of Luau).
+const NOT_GLOBALS: [&str; 6] = ["bit32", "buffer", "integer", "rawlen", "typeof", "vector"];
+/// Builtins that they do not have of libraries that they have.
+const NOT_IN_LIBRARIES: [&str; 8] = [
+    "math.clamp",
+    "math.isfinite",
+    "math.isinf",
+    "math.isnan",
+    "math.lerp",
+    "math.round",
+    "math.sign",
+    "table.unpack",
+];
+
 /// A script that has been compiled. Cheap to clone; all lanes run the same one.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -96,22 +110,33 @@ impl Program {
     }
 }
 
-/// Compiles a script whose lists are its first local variables, so that it finds them at once. None if it asks for its own arguments, which these would
-/// be; if it has no room for two more variables, or is wrong. It finds them in its globals then.
+/// Compiles a script whose lists are its first local variables, so that it finds them at once. None where that would be seen, since it asks for its own
+/// arguments or sets one of them; if it has no room for two more variables, or is wrong. It finds them in its globals then.
 fn bytecode_with_lists(source: &[u8]) -> Option<Vec<u8>> {
-    let may_ask = source.windows(3).any(|part| part == b"...");
-    if may_ask { None } else { bytecode(&[LISTS, source].concat()).ok() }
+    let would_see =
+        source.windows(3).any(|part| part == b"...") || sets(source, b"KEYS") || sets(source, b"ARGV");
+    if would_see { None } else { bytecode(&[LISTS, source].concat()).ok() }
+}
+
+/// Whether a text has this name with one `=` behind it.
+fn sets(source: &[u8], name: &[u8]) -> bool {
+    let behind = source.windows(name.len()).enumerate().filter(|(_, part)| *part == name);
+    behind
+        .map(|(at, _)| source[at + name.len()..].trim_ascii_start())
+        .any(|rest| rest.first() == Some(&b'=') && rest.get(1) != Some(&b'='))
 }
 
 /// Compiles a chunk. Its error begins at the colon behind the chunk's name.
 pub(crate) fn bytecode(source: &[u8]) -> Result<Vec<u8>, String> {
-    // What is in these may change; and what the sandbox has put in the place of Luau's own is not to be bypassed. A builtin is called before
-    // its name is looked up: `getmetatable(_G)` is to complain of what a library lacks first while it is loaded.
+    // A builtin that the interpreter knows by its name is called without a look at the globals, and so must be one that is there, and Luau's own.
+    // `getmetatable(_G)` is to complain of what a library lacks first while it is loaded.
     Compiler::new()
         .set_optimization_level(1)
         .set_debug_level(1)
-        .set_mutable_globals(["KEYS", "ARGV", "_G"])
-        .set_disabled_builtins(["tostring", "unpack", "getmetatable"])
+        .set_mutable_globals(["KEYS", "ARGV", "_G"].iter().chain(&NOT_GLOBALS).copied())
+        .set_disabled_builtins(
+            ["tostring", "unpack", "getmetatable"].iter().chain(&NOT_IN_LIBRARIES).copied(),
+        )
         .compile(source)
         .map_err(|error| match error {
             mlua::Error::SyntaxError { message, .. } => format!(":{message}"),

@@ -185,15 +185,13 @@ impl Run {
         {
             let mut talk = self.host.talk();
             (talk.proto, talk.seeded, talk.registered) = (self.proto, self.seeded, registered);
-            let env = &self.seat().env;
-            if talk.env.as_ref().is_none_or(|last| !Rc::ptr_eq(last, env)) {
-                talk.env = Some(Rc::clone(env));
-            }
+            talk.env = Some(Rc::clone(&self.seat().env));
         }
         let step = self.go_on(engine, answer);
         {
             let mut talk = self.host.talk();
-            (self.proto, self.seeded) = (talk.proto, talk.seeded);
+            // Through them a run that never comes to its end would keep its lists.
+            (self.proto, self.seeded, talk.env) = (talk.proto, talk.seeded, None);
             if let Some(registered) = talk.registered.take() {
                 self.registered = registered;
             }
@@ -352,7 +350,9 @@ impl Run {
     }
 
     /// The interpreter gave up: nothing but memory is lacking.
-    fn broken(&self, engine: &mut Engine, error: &mlua::Error) -> Step {
+    fn broken(&mut self, engine: &mut Engine, error: &mlua::Error) -> Step {
+        // A thread that has found no memory for its stack is not to be looked at by a collector.
+        self.seat = None;
         if let Some(text) = self.host.meter.doom() {
             return self.fail(format!("ERR {text}"), None);
         }

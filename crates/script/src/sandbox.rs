@@ -168,7 +168,7 @@ pub(crate) struct Talk {
     /// The run's own sequence, from when it has set a seed.
     pub(crate) seeded: Option<Random>,
     pub(crate) proto: Proto,
-    /// The globals of the run that has gone on last.
+    /// The run's globals.
     pub(crate) env: Option<Rc<Table>>,
     /// What the library that is being loaded has registered.
     pub(crate) registered: Option<Registered>,

@@ -244,6 +244,51 @@ fn memory_is_bounded() {
 }
 
 #[test]
+fn a_run_that_never_ends_keeps_nothing_when_it_is_dropped() {
+    let mut engine = Engine::new(MEMORY);
+    let program = Program::compile(b"while true do end").unwrap();
+    let long = vec![b'x'; MEMORY / 2];
+    for _ in 0..3 {
+        let mut run = engine.begin(&program, false, &[b"k"], &[&long]).unwrap();
+        assert!(matches!(run.resume(&mut engine, None, 1000, 0), Step::More));
+        drop(run);
+        while engine.tidy() {}
+        assert!(engine.memory_size() < MEMORY / 8, "{}", engine.memory_size());
+    }
+}
+
+/// However little memory another run has left, that is what a script is told.
+#[test]
+fn without_memory_that_is_said() {
+    let mut engine = Engine::new(4 << 20);
+    let source = b"local t, i = {}, 0
+        local function fill() while true do i = i + 1 t[i] = {} end end
+        while true do pcall(fill) end";
+    let mut hog = engine.begin(&Program::compile(source).unwrap(), false, &[], &[]).unwrap();
+    let is_told = |round: usize, engine: &mut Engine| {
+        let program = Program::compile(format!("return {round}").as_bytes()).unwrap();
+        let text = match engine.begin(&program, false, &[b"k"], &[]) {
+            Err(text) => text,
+            Ok(mut run) => match run.resume(engine, None, 1000, 0) {
+                Step::Done(Reply::Error(text)) => String::from_utf8(text).unwrap(),
+                Step::Done(_) => return false,
+                other => panic!("{other:?}"),
+            },
+        };
+        assert!(text.starts_with("ERR Script ran out of memory"), "{text}");
+        true
+    };
+    let mut told_count = 0;
+    for round in 0..20 {
+        for _ in 0..if round == 0 { 2000 } else { 50 } {
+            assert!(matches!(hog.resume(&mut engine, None, 1000, 0), Step::More));
+        }
+        told_count += usize::from(is_told(round, &mut engine));
+    }
+    assert!(told_count > 10, "{told_count}");
+}
+
+#[test]
 fn many_runs_share_the_memory() {
     let mut engine = Engine::new(MEMORY);
     let program =

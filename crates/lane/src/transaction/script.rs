@@ -33,7 +33,7 @@ mod call;
 use call::Called;
 pub(super) use call::Stray;
 
-/// What a script may do for an element of a slice, see [`Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
+/// What a script may do for an element of a slice, see [`script::Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
 const FUEL_PER_ELEMENT: u32 = 4;
 
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
