@@ -427,15 +427,6 @@ impl Ahead {
                 Some(Ok(command)) if command.scope == Scope::Key => {
                     Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
                 }
-                Some(Ok(command)) if command.scope == Scope::Script => {
-                    approach_keys(
-                        core,
-                        client.db,
-                        Args::View { input: bytes, ranges: &frame.ranges },
-                        approaches,
-                    );
-                    None
-                }
                 _ => None,
             };
             if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
@@ -444,6 +435,8 @@ impl Ahead {
                     _ => client.db,
                 };
                 approaches.begin(db, slot.number(), hash);
+            } else {
+                approach_keys(core, client, frame, bytes, approaches);
             }
             at += size;
             self.count += 1;
@@ -461,11 +454,14 @@ impl Ahead {
 }
 
 /// Begins to look for the keys that a script declares, the first of them.
+#[cold]
 #[inline(never)]
-fn approach_keys(core: &Core, db: u16, args: Args<'_>, approaches: &mut Approaches<'_>) {
+fn approach_keys(core: &Core, client: &Client, frame: &Frame, bytes: &[u8], approaches: &mut Approaches<'_>) {
+    let Some(Ok(Command { scope: Scope::Script, .. })) = frame.command else { return };
+    let args = Args::View { input: bytes, ranges: &frame.ranges };
     for index in keys_of(args).unwrap_or_default().take(SCRIPT_KEYS_AHEAD_MAX) {
-        if let Owner::Here(Route { slot, hash }) = core.owner(db, args.flat(index)) {
-            approaches.begin(db, slot.number(), hash);
+        if let Owner::Here(Route { slot, hash }) = core.owner(client.db, args.flat(index)) {
+            approaches.begin(client.db, slot.number(), hash);
         }
     }
 }
