@@ -22,6 +22,9 @@ use crate::{
     sync::{Arc, AtomicUsize, Ordering},
 };
 
+/// How far ahead of what it pops a consumer asks for what the producer has written, bytes: so far at least, and at most twice as far.
+const AHEAD: usize = 1024;
+
 /// Makes a ring of `size` bytes in which at most `parcels` parcels are in flight; `P` is what a parcel is.
 ///
 /// Allocates [`memory_size`] bytes here and never again. They are zeroed, and so touched first, by the thread that
@@ -64,6 +67,7 @@ pub(crate) fn ring_at<P: Send>(size: usize, parcels: usize, start: usize) -> (Pr
         popped: start,
         released: start,
         published_seen: start,
+        far: 0,
         parcels_taken: start,
         parcels_released: start,
         front_taken: false,
@@ -280,6 +284,8 @@ pub struct Consumer<P: Send> {
     released: usize,
     /// What `published` was when last looked at; it may be further by now, never back.
     published_seen: usize,
+    /// The last so many bytes before that have not been asked for.
+    far: usize,
     /// Parcels ever moved out of slots.
     parcels_taken: usize,
     parcels_released: usize,
@@ -339,6 +345,9 @@ impl<P: Send> Consumer<P> {
         let parcel = if header.kind == PARCEL { self.take_parcel() } else { None };
         self.front_taken = false;
         self.popped = self.popped.wrapping_add(frame_size(payload_size(header)));
+        if self.far > 0 && self.seen_size() <= self.far + AHEAD {
+            self.approach();
+        }
         // Last, because it may panic.
         drop(parcel);
     }
@@ -386,10 +395,22 @@ impl<P: Send> Consumer<P> {
             if self.popped == self.published_seen {
                 return None;
             }
+            self.far = self.seen_size();
+            self.approach();
         }
         let (position, header) = self.frame_at(self.popped);
         self.popped = position;
         Some(header)
+    }
+
+    /// Asks for the lines of the frames to come, which lie in the producer's cache: they arrive together, while the first are looked
+    /// at. Without it each would be waited for, since a frame's size says where the next one begins.
+    #[inline(never)]
+    fn approach(&mut self) {
+        let far = self.seen_size().saturating_sub(2 * AHEAD);
+        let [start, end] = [self.far, far].map(|behind| self.published_seen.wrapping_sub(behind));
+        self.memory.approach(start, end);
+        self.far = far;
     }
 
     /// The frame at a position before `published_seen`, or behind the padding there: where it is, and its header.

@@ -85,6 +85,22 @@ impl<P> Memory<P> {
         self.size
     }
 
+    /// Asks for the lines of the bytes from `start` to `end`.
+    #[inline]
+    pub(crate) fn approach(&self, start: usize, end: usize) {
+        let start = start & !(prefetch::LINE_SIZE - 1);
+        let (at, size) = (offset(start, self.size), end.wrapping_sub(start));
+        let before_end = size.min(self.size - at);
+        for (at, size) in [(at, before_end), (0, size - before_end)] {
+            let mut line = self.bytes.as_ptr().wrapping_add(at);
+            let end = line.wrapping_add(size);
+            while line < end {
+                prefetch::prefetch(line);
+                line = line.wrapping_add(prefetch::LINE_SIZE);
+            }
+        }
+    }
+
     /// Writes a header at `position`.
     ///
     /// # Safety

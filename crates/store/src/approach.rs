@@ -21,15 +21,18 @@ use crate::shard::Shard;
 use crate::table;
 
 /// Look-ups that begin between two steps of one: the memory takes longer to answer than a command to be decoded.
-const LEAD: usize = 4;
-/// Steps after the first: to the bucket and the entry, and one for an inner node, which partitions of dozens of keys have.
-/// Those of hundreds have two levels of them; the second is waited for.
-const STEP_COUNT: usize = 3;
-/// How far a walk is behind the one that begins when it takes each of its steps.
-const LEADS: [usize; STEP_COUNT] = [LEAD, 2 * LEAD, 3 * LEAD];
+const LEAD: usize = 3;
+/// How far a walk is behind the one that begins when it takes each of its steps after the first: to the bucket and the entry, and
+/// one for an inner node, which partitions of dozens of keys have.
+const LEADS: [usize; 3] = [LEAD, 2 * LEAD, 3 * LEAD];
+/// The same of the steps that are taken where partitions are deep: those of hundreds of keys have two levels of inner nodes,
+/// those of thousands three. What lies deeper is waited for.
+const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
+/// Inner nodes on the way to an entry of a deep partition, at least.
+const DEEP: usize = 2;
 /// Look-ups under way at a time.
 const WALK_COUNT: usize = 16;
-const _: () = assert!(LEAD * STEP_COUNT < WALK_COUNT, "a walk is at its end before its place is wanted");
+const _: () = assert!(5 * LEAD < WALK_COUNT, "a walk is at its end before its place is wanted");
 
 /// What a step looks at.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +60,15 @@ pub struct Approaches<'a> {
     walks: [Walk<'a>; WALK_COUNT],
     /// How many were begun.
     count: usize,
+    /// Some need more steps than most do.
+    is_deep: bool,
 }
 
 impl Shard {
     /// For bringing near what look-ups to come will look at.
     pub fn approaches(&self) -> Approaches<'_> {
-        Approaches { shard: self, walks: [Walk { at: At::End, level: 0, hash: 0 }; WALK_COUNT], count: 0 }
+        let walks = [Walk { at: At::End, level: 0, hash: 0 }; WALK_COUNT];
+        Approaches { shard: self, walks, count: 0, is_deep: false }
     }
 }
 
@@ -73,8 +79,11 @@ impl Approaches<'_> {
         if let Some(head) = self.shard.database(db).head(partition) {
             prefetch(head);
             for lead in LEADS {
-                if lead <= self.count {
-                    self.step(self.count - lead);
+                self.step_of(lead);
+            }
+            if self.is_deep {
+                for lead in DEEP_LEADS {
+                    self.step_of(lead);
                 }
             }
             self.walks[self.count % WALK_COUNT] = Walk { at: At::Head(head), level: 0, hash };
@@ -86,9 +95,23 @@ impl Approaches<'_> {
     /// gain by it.
     pub fn arrive(&mut self) {
         if self.count > 1 {
-            for lead in LEADS.into_iter().rev() {
-                (self.count.saturating_sub(lead)..self.count).for_each(|number| self.step(number));
+            LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
+            if self.is_deep {
+                DEEP_LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
             }
+        }
+    }
+
+    /// A step of each walk that would have taken it had others begun.
+    fn step_all_behind(&mut self, lead: usize) {
+        (self.count.saturating_sub(lead)..self.count).for_each(|number| self.step(number));
+    }
+
+    /// A step of the walk that is so far behind the one that begins.
+    #[inline(always)]
+    fn step_of(&mut self, lead: usize) {
+        if lead <= self.count {
+            self.step(self.count - lead);
         }
     }
 
@@ -101,6 +124,7 @@ impl Approaches<'_> {
             At::Head(head) => head.root,
             At::Node(link) if table::is_inner(link) => {
                 walk.level += 1;
+                self.is_deep |= walk.level == DEEP;
                 table::child(arena, link, walk.hash, walk.level - 1)
             }
             At::Node(bucket) => {
@@ -125,6 +149,7 @@ mod tests {
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
     const PARTITIONS: u16 = 8;
+    const STEP_COUNT: usize = LEADS.len() + DEEP_LEADS.len();
 
     fn partition_of(_db: u16, key: &[u8]) -> u16 {
         u16::from(key[0]) % PARTITIONS
@@ -190,7 +215,7 @@ mod tests {
             let hash = shard.key(0, partition_of(0, name), name).hash;
             approaches.begin(0, partition_of(0, name), hash);
             let mut want = walks[number][0].clone();
-            for (step, lead) in (1..).zip(LEADS) {
+            for (step, lead) in (1..).zip(LEADS.into_iter().chain(DEEP_LEADS)) {
                 let walk = number.checked_sub(lead).map(|before| &walks[before]);
                 want.extend(walk.and_then(|walk| walk.get(step)).into_iter().flatten());
             }
@@ -198,7 +223,7 @@ mod tests {
         }
         approaches.arrive();
         let mut got = asked::take();
-        let left = |number: usize| LEADS.iter().filter(|lead| begun_count - 1 - number < **lead).count();
+        let left = |number: usize| LEADS.iter().chain(&DEEP_LEADS).filter(|lead| begun_count - 1 - number < **lead).count();
         let rest =
             |number: usize| walks[number].iter().skip(1 + STEP_COUNT - left(number)).flatten().copied();
         let mut want: Vec<usize> = (0..begun_count).flat_map(rest).collect();
@@ -212,9 +237,11 @@ mod tests {
         for begun_count in [2, 4, 5, 12, 13, 16, 17, 40] {
             check(40, 5, begun_count, 1);
             check(150, 5, begun_count, 2);
+            check(1000, 1, begun_count, 3);
+            check(20_000, 1, begun_count, 4);
         }
         // Deeper ones are begun, and the rest is waited for.
-        check(3000, 1, 40, 3);
+        check(500_000, 1, 40, 5);
     }
 
     /// But for a few tags that another key of the bucket shares.

@@ -1,4 +1,4 @@
-//! The memory of a shard, handed in from outside. With `prefetch` the only module that has `unsafe`.
+//! The memory of a shard, handed in from outside. The only module that has `unsafe`.
 #![expect(
     unsafe_code,
     reason = "a mapped range becomes a slice in one place, with the caller's debts listed"
