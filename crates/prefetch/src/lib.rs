@@ -23,3 +23,22 @@ pub fn prefetch<T>(place: *const T) {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = place;
 }
+
+/// What a thread has asked for, for tests of those who ask: a hint shows in nothing else. They note it themselves, in their tests alone.
+pub mod asked {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static ADDRESSES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// This address was asked for.
+    pub fn note(address: usize) {
+        ADDRESSES.with_borrow_mut(|addresses| addresses.push(address));
+    }
+
+    /// Addresses asked for since this was last called, in order.
+    pub fn take() -> Vec<usize> {
+        ADDRESSES.take()
+    }
+}

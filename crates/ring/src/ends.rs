@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How far ahead of what it pops a consumer asks for what the producer has written, bytes: so far at least, and at most twice as far.
-const AHEAD: usize = 1024;
+pub(crate) const AHEAD: usize = 1024;
 
 /// Makes a ring of `size` bytes in which at most `parcels` parcels are in flight; `P` is what a parcel is.
 ///

@@ -85,7 +85,7 @@ impl<P> Memory<P> {
         self.size
     }
 
-    /// Asks for the lines of the bytes from `start` to `end`.
+    /// Asks the processor to bring the lines of the bytes from `start` to `end`, positions, near. They are not touched.
     #[inline]
     pub(crate) fn approach(&self, start: usize, end: usize) {
         let start = start & !(prefetch::LINE_SIZE - 1);
@@ -95,6 +95,8 @@ impl<P> Memory<P> {
             let mut line = self.bytes.as_ptr().wrapping_add(at);
             let end = line.wrapping_add(size);
             while line < end {
+                #[cfg(test)]
+                prefetch::asked::note(line.addr());
                 prefetch::prefetch(line);
                 line = line.wrapping_add(prefetch::LINE_SIZE);
             }

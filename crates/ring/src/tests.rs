@@ -1,14 +1,20 @@
 //! The ring against a queue that cannot be wrong, under a seed; then each promise by itself.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use crate::{Consumer, Producer, RING_SIZE_MIN, credit, ends::ring_at, frame_size, payload_max, ring};
+use prefetch::LINE_SIZE;
+
+use crate::{
+    Consumer, HEADER_SIZE, Producer, RING_SIZE_MIN, credit,
+    ends::{AHEAD, ring_at},
+    frame_size, payload_max, ring,
+};
 
 const ROUNDS: u64 = if cfg!(miri) { 4 } else { 400 };
 const STEPS: u32 = if cfg!(miri) { 100 } else { 2_000 };
@@ -342,4 +348,45 @@ fn a_size_between_powers_is_refused() {
 #[should_panic(expected = "a ring's size is RING_SIZE_MIN to RING_SIZE_MAX")]
 fn a_size_below_the_smallest_is_refused() {
     let _ = ring::<()>(RING_SIZE_MIN / 2, 0);
+}
+
+#[test]
+fn frames_are_asked_for_before_they_are_looked_at() {
+    const SIZE: usize = 8192;
+    const PAYLOAD: [u8; 100] = [7; 100];
+    let frame_size = frame_size(PAYLOAD.len());
+    let frame_count = SIZE / 2 / frame_size;
+    // They go over the ring's end.
+    let (mut to, mut from) = ring_at::<()>(SIZE, 0, SIZE - 1000);
+    for _ in 0..frame_count {
+        to.push(&[&PAYLOAD], None);
+    }
+    to.publish();
+    prefetch::asked::take();
+    assert!(!from.is_empty());
+    let lines: Vec<BTreeSet<usize>> = from
+        .ahead()
+        .map(|payload| payload.as_ptr().addr())
+        .map(|at| (at - HEADER_SIZE..at + PAYLOAD.len()).map(|at| at / LINE_SIZE).collect())
+        .collect();
+    assert_eq!(lines.len(), frame_count);
+    let mut near = BTreeSet::new();
+    for popped in 0..frame_count {
+        near.extend(prefetch::asked::take().into_iter().map(|at| at / LINE_SIZE));
+        let at_least = (popped + AHEAD / frame_size).min(frame_count);
+        assert!(lines[popped..at_least].iter().all(|lines| lines.is_subset(&near)), "{popped} are popped");
+        let at_most = (popped + 2 * AHEAD / frame_size + 2).min(frame_count);
+        assert!(lines[at_most..].iter().all(|lines| !lines.is_subset(&near)), "{popped} are popped");
+        from.pop();
+    }
+    let frames: BTreeSet<usize> = lines.into_iter().flatten().collect();
+    assert!(frames.is_subset(&near));
+    assert!(near.len() <= frames.len() + 1, "the line of the padding at most is asked for besides");
+    // What is published later is asked for when it is seen.
+    from.release();
+    to.push(&[&PAYLOAD], None);
+    to.publish();
+    prefetch::asked::take();
+    assert!(!from.is_empty());
+    assert_eq!(prefetch::asked::take().len(), 2);
 }

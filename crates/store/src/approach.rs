@@ -6,11 +6,11 @@
 //! for what that points to.
 //!
 //! ```text
-//! begin 0     0: ask for head
+//! begin  0     0: ask for head
 //! …
-//! begin 4     4: ask for head    0: look at head, ask for bucket
+//! begin  6     6: ask for head    0: look at head, ask for bucket
 //! …
-//! begin 8     8: ask for head    4: look at head, ask for bucket    0: look at bucket, ask for entry
+//! begin 12    12: ask for head    6: look at head, ask for bucket    0: look at bucket, ask for entry
 //! ```
 //! Asking is a hint ([`crate::prefetch`]): the processor does not wait for it, as it soon does with a load, of which it
 //! can run only some two hundred instructions ahead.
@@ -20,8 +20,8 @@ use crate::prefetch::prefetch;
 use crate::shard::Shard;
 use crate::table;
 
-/// Look-ups that begin between two steps of one: the memory takes longer to answer than a command to be decoded.
-const LEAD: usize = 3;
+/// Look-ups that begin between two steps of one: the memory takes as long to answer as so many commands to be decoded.
+const LEAD: usize = 6;
 /// How far a walk is behind the one that begins when it takes each of its steps after the first: to the bucket and the entry, and
 /// one for an inner node, which partitions of dozens of keys have.
 const LEADS: [usize; 3] = [LEAD, 2 * LEAD, 3 * LEAD];
@@ -31,7 +31,7 @@ const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
 /// Inner nodes on the way to an entry of a deep partition, at least.
 const DEEP: usize = 2;
 /// Look-ups under way at a time.
-const WALK_COUNT: usize = 16;
+const WALK_COUNT: usize = 32;
 const _: () = assert!(5 * LEAD < WALK_COUNT, "a walk is at its end before its place is wanted");
 
 /// What a step looks at.
@@ -144,8 +144,9 @@ impl Approaches<'_> {
 
 #[cfg(test)]
 mod tests {
+    use prefetch::asked;
+
     use super::*;
-    use crate::prefetch::asked;
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
     const PARTITIONS: u16 = 8;
@@ -223,7 +224,9 @@ mod tests {
         }
         approaches.arrive();
         let mut got = asked::take();
-        let left = |number: usize| LEADS.iter().chain(&DEEP_LEADS).filter(|lead| begun_count - 1 - number < **lead).count();
+        let left = |number: usize| {
+            LEADS.iter().chain(&DEEP_LEADS).filter(|lead| begun_count - 1 - number < **lead).count()
+        };
         let rest =
             |number: usize| walks[number].iter().skip(1 + STEP_COUNT - left(number)).flatten().copied();
         let mut want: Vec<usize> = (0..begun_count).flat_map(rest).collect();
@@ -234,7 +237,7 @@ mod tests {
 
     #[test]
     fn each_step_asks_for_what_the_next_one_looks_at() {
-        for begun_count in [2, 4, 5, 12, 13, 16, 17, 40] {
+        for begun_count in [2, 4, 6, 7, 16, 18, 19, 30, 31, 32, 33, 50] {
             check(40, 5, begun_count, 1);
             check(150, 5, begun_count, 2);
             check(1000, 1, begun_count, 3);
