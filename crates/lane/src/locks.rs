@@ -70,22 +70,26 @@ impl Mode {
     }
 }
 
-/// A set of modes.
+/// How many entries have each mode.
 #[derive(Clone, Copy, Default)]
 struct Modes {
-    has: [bool; 4],
+    counts: [usize; 4],
 }
 
 impl Modes {
     const ALL: [Mode; 4] = [Mode::IntentShared, Mode::IntentExclusive, Mode::Shared, Mode::Exclusive];
 
     fn add(&mut self, mode: Mode) {
-        self.has[mode as usize] = true;
+        self.counts[mode as usize] += 1;
+    }
+
+    fn remove(&mut self, mode: Mode) {
+        self.counts[mode as usize] -= 1;
     }
 
     /// Whether each of them admits `mode`.
     fn admit(self, mode: Mode) -> bool {
-        Modes::ALL.into_iter().all(|held| !self.has[held as usize] || held.admits(mode))
+        Modes::ALL.into_iter().all(|held| self.counts[held as usize] == 0 || held.admits(mode))
     }
 }
 
@@ -145,10 +149,20 @@ struct Entry {
     waits: bool,
 }
 
+/// Those who hold a name or want it, in order. Most are readers, or writers of different keys of one database, of whom nobody waits: then who
+/// comes and goes concerns no other.
+#[derive(Default)]
+struct Queue {
+    entries: Vec<Entry>,
+    modes: Modes,
+    /// Entries that wait. Without one all admit each other.
+    waiting_count: usize,
+}
+
 /// The lock table of one lane. Holders are named by the caller's own 64-bit ids.
 #[derive(Default)]
 pub(crate) struct Locks {
-    queues: BTreeMap<LockName, Vec<Entry>>,
+    queues: BTreeMap<LockName, Queue>,
     holders: BTreeMap<u64, Holder>,
     granted: Vec<u64>,
     /// Ordered holders in line or granted.
@@ -174,7 +188,9 @@ impl Locks {
 
     fn stands_against(&self, name: LockName, mode: Mode) -> bool {
         let Some(queue) = self.queues.get(&name) else { return false };
-        queue.iter().any(|entry| !entry.mode.admits(mode) && self.holders[&entry.holder].order != ENTERING)
+        let is_against =
+            |entry: &Entry| !entry.mode.admits(mode) && self.holders[&entry.holder].order != ENTERING;
+        !queue.modes.admit(mode) && queue.entries.iter().any(is_against)
     }
 
     /// Whether a numbered holder of these names would wait for somebody it must not wait for.
@@ -192,7 +208,8 @@ impl Locks {
     }
 
     fn refuses_one(&self, name: LockName, mode: Mode, number: u64) -> Option<Refusal> {
-        let queue = self.queues.get(&name)?;
+        let queue = self.queues.get(&name).filter(|queue| !queue.modes.admit(mode))?;
+        let queue = &queue.entries;
         let ahead = queue[..self.place_of(queue, number)].iter().filter(|entry| !entry.mode.admits(mode));
         let refusals = ahead.filter_map(|entry| {
             let holder = &self.holders[&entry.holder];
@@ -239,18 +256,28 @@ impl Locks {
 
     fn add_entry(&mut self, holder: u64, name: LockName, mode: Mode) {
         let queue = self.queues.entry(name).or_default();
-        if let Some(entry) = queue.iter_mut().find(|entry| entry.holder == holder) {
-            entry.mode = entry.mode.join(mode);
+        // Whoever enters is one of the last in line.
+        if let Some(entry) = queue.entries.iter_mut().rfind(|entry| entry.holder == holder) {
+            let wider = entry.mode.join(mode);
+            if wider != entry.mode {
+                queue.modes.remove(entry.mode);
+                queue.modes.add(wider);
+                entry.mode = wider;
+                self.settle(name);
+            }
         } else {
-            queue.push(Entry { holder, mode, waits: false });
+            let waits = !queue.modes.admit(mode);
+            queue.modes.add(mode);
+            queue.waiting_count += usize::from(waits);
+            queue.entries.push(Entry { holder, mode, waits });
             let state = self.holders.get_mut(&holder).expect("names are added to a holder that entered");
             assert!(state.order == ENTERING, "names are added before the holder gets in line");
+            state.blocked_count += usize::from(waits);
             match state.pages.last_mut() {
                 Some(page) if page.len() < NAMES_PER_PAGE => page.push(name),
                 _ => state.pages.push(vec![name]),
             }
         }
-        self.settle(name);
     }
 
     /// All names are in: the holder gets its place in line. With few names it moves ahead of later numbers. One of many,
@@ -281,12 +308,19 @@ impl Locks {
 
     /// Moves an entry from the tail in front of every entry that is not granted and has a higher number.
     fn move_ahead_of_later(&mut self, holder: u64, name: LockName, order: u64) {
-        let queue = self.queues.get_mut(&name).expect("an added name has a queue");
-        let from = queue.iter().position(|entry| entry.holder == holder).expect("an added name is queued");
-        let entry = queue.remove(from);
-        let place = self.place_of(&self.queues[&name], order);
-        self.queues.get_mut(&name).expect("still there").insert(place, entry);
-        self.settle(name);
+        let entries = &self.queues[&name].entries;
+        let from = entries.iter().rposition(|entry| entry.holder == holder).expect("an added name is queued");
+        if from + 1 == entries.len() && self.place_of(&entries[..from], order) == from {
+            return;
+        }
+        let entries = &mut self.queues.get_mut(&name).expect("just looked").entries;
+        let entry = entries.remove(from);
+        let place = self.place_of(&self.queues[&name].entries, order);
+        let queue = self.queues.get_mut(&name).expect("still there");
+        queue.entries.insert(place, entry);
+        if queue.waiting_count > 0 {
+            self.settle(name);
+        }
     }
 
     /// Gives back up to `count` names; true when the holder has none left and is gone.
@@ -299,12 +333,13 @@ impl Locks {
                 state.pages.pop();
             }
             let queue = self.queues.get_mut(&name).expect("a held name has a queue");
-            let at = queue.iter().position(|entry| entry.holder == holder).expect("a held name is queued");
-            let entry = queue.remove(at);
+            let at = queue.entries.iter().position(|entry| entry.holder == holder);
+            let entry = queue.entries.remove(at.expect("a held name is queued"));
+            queue.modes.remove(entry.mode);
             assert!(!entry.waits, "only who has its locks gives them back");
-            if queue.is_empty() {
+            if queue.entries.is_empty() {
                 self.queues.remove(&name);
-            } else {
+            } else if queue.waiting_count > 0 {
                 self.settle(name);
             }
         }
@@ -330,7 +365,7 @@ impl Locks {
     fn settle(&mut self, name: LockName) {
         let queue = self.queues.get_mut(&name).expect("only queues that exist are settled");
         let mut ahead = Modes::default();
-        for entry in queue {
+        for entry in &mut queue.entries {
             // Which modes are ahead is all that counts, so a long queue costs one pass. They are not joined: a reader of
             // one key goes with a reader of all and with a writer of another, though not with one who is both.
             let waits = !ahead.admit(entry.mode);
@@ -342,8 +377,10 @@ impl Locks {
             let holder = self.holders.get_mut(&entry.holder).expect("a queued entry has a holder");
             if waits {
                 assert!(!holder.granted, "nobody gets ahead of a holder that was granted");
+                queue.waiting_count += 1;
                 holder.blocked_count += 1;
             } else {
+                queue.waiting_count -= 1;
                 holder.blocked_count -= 1;
                 if holder.blocked_count == 0 && holder.order != ENTERING {
                     holder.granted = true;
@@ -506,5 +543,86 @@ mod tests {
         assert_eq!(locks.take_granted(), [1]);
         assert!(locks.conflicts(KEY_A, Mode::Shared));
         assert!(locks.release(1, 2), "the key and its database");
+    }
+
+    /// What every queue and holder keeps account of, counted anew.
+    fn audit(locks: &Locks) {
+        let mut blocked: BTreeMap<u64, usize> = BTreeMap::new();
+        for queue in locks.queues.values() {
+            assert!(!queue.entries.is_empty());
+            for mode in Modes::ALL {
+                let count = queue.entries.iter().filter(|entry| entry.mode == mode).count();
+                assert_eq!(queue.modes.counts[mode as usize], count, "{mode:?}");
+            }
+            for (at, entry) in queue.entries.iter().enumerate() {
+                let waits = queue.entries[..at].iter().any(|ahead| !ahead.mode.admits(entry.mode));
+                assert_eq!(entry.waits, waits, "holder {} stands at {at}", entry.holder);
+                *blocked.entry(entry.holder).or_default() += usize::from(waits);
+            }
+            assert_eq!(queue.waiting_count, queue.entries.iter().filter(|entry| entry.waits).count());
+        }
+        for (id, holder) in &locks.holders {
+            let count = blocked.get(id).copied().unwrap_or(0);
+            assert_eq!(holder.blocked_count, count, "holder {id}");
+            assert!(holder.order == ENTERING || holder.granted == (count == 0), "holder {id}");
+        }
+    }
+
+    #[test]
+    fn whatever_comes_and_goes_only_who_has_a_conflict_ahead_waits() {
+        let mut state = 1_u64;
+        let mut below = move |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % end
+        };
+        let mut locks = Locks::default();
+        let (mut granted, mut refused_count, mut gone_count, mut newest) = (Vec::new(), 0, 0, 0);
+        for number in 1..20_000_u64 {
+            let writes_seldom = 1 + number / 1000 % 8;
+            let names: Vec<_> = (0..1 + below(4))
+                .map(|_| {
+                    let key = (below(12) > 0).then(|| below(6));
+                    let mode = if below(writes_seldom) == 0 { Mode::Exclusive } else { Mode::Shared };
+                    (LockName { db: u16::from(below(5) == 0), key }, mode)
+                })
+                .collect();
+            let kind = [Kind::Local, Kind::Numbered, Kind::Ordered, Kind::Long]
+                [usize::try_from(below(20).saturating_sub(16)).expect("up to 3")];
+            let kind = if kind == Kind::Local && below(3) > 0 { Kind::Numbered } else { kind };
+            // Numbers arrive out of order; who has none of its own gets the newest.
+            let order =
+                if kind == Kind::Numbered { (number + below(8)).saturating_sub(below(8)) } else { newest };
+            newest = newest.max(order);
+            if kind == Kind::Numbered && locks.refuses(&names, order).is_some() {
+                refused_count += 1;
+            } else {
+                locks.enter(number);
+                for (name, mode) in names {
+                    locks.add(number, name, mode);
+                    audit(&locks);
+                }
+                locks.activate(number, kind, order);
+                audit(&locks);
+            }
+            granted.extend(locks.take_granted());
+            // Now nearly all go, and now nearly none.
+            while !granted.is_empty() && below(100) < 30 + 60 * (number / 100 % 2) {
+                let at = usize::try_from(below(granted.len() as u64)).expect("an index");
+                if locks.release(granted[at], 2) {
+                    granted.swap_remove(at);
+                    gone_count += 1;
+                }
+                audit(&locks);
+                granted.extend(locks.take_granted());
+            }
+        }
+        while let Some(holder) = granted.pop() {
+            locks.release(holder, 100);
+            gone_count += 1;
+            granted.extend(locks.take_granted());
+        }
+        assert!(locks.is_empty() && locks.holders.is_empty(), "nobody waits for ever");
+        assert_eq!(refused_count + gone_count, 19_999);
+        assert!(refused_count > 1000 && gone_count > 1000, "{refused_count} were refused");
     }
 }
