@@ -32,7 +32,7 @@ const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
 const DEEP: usize = 2;
 /// Look-ups under way at a time.
 const WALK_COUNT: usize = 32;
-const _: () = assert!(5 * LEAD < WALK_COUNT, "a walk is at its end before its place is wanted");
+const _: () = assert!(DEEP_LEADS[1] < WALK_COUNT, "a walk is at its end before its place is wanted");
 
 /// What a step looks at.
 #[derive(Clone, Copy, Debug)]
