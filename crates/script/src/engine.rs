@@ -30,7 +30,7 @@ const STEP_SIZE: usize = 1024;
 /// Steps of the collector in one interrupt.
 const STEPS_MAX: usize = 4096;
 
-/// One lane's interpreter. Making one takes two milliseconds and 740 kilobytes, so that a lane makes it when it is first needed.
+/// One lane's interpreter. Making one takes half a millisecond and 740 kilobytes, so that a lane makes it when it is first needed.
 pub struct Engine {
     pub(crate) lua: Lua,
     pub(crate) names: Names,

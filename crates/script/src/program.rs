@@ -1,10 +1,10 @@
 //! From a script's source to bytecode, and what its first line says.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use mlua::chunk::Compiler;
 
-use crate::Sha;
+use crate::{Sha, sandbox};
 
 /// Longest source. A longer one is refused: compiling is not interrupted, and takes up to half a microsecond for a byte.
 pub const SOURCE_SIZE_MAX: usize = 256 * 1024;
@@ -76,6 +76,7 @@ impl Program {
         if source.len() > SOURCE_SIZE_MAX {
             return Err(format!("ERR a script is longer than {SOURCE_SIZE_MAX} bytes"));
         }
+        LazyLock::force(&sandbox::BYTECODE);
         let (flags, body) = shebang(source)?;
         let with_lists = bytecode_with_lists(body);
         let is_given_lists = with_lists.is_some();

@@ -6,6 +6,7 @@ use std::cell::{Cell, RefCell, RefMut};
 use std::ffi::c_void;
 use std::ptr::without_provenance_mut;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use mlua::chunk::{ChunkMode, Compiler};
 use mlua::{Function, LightUserData, Lua, MultiValue, Table, Value, VmState};
@@ -31,6 +32,13 @@ const OVERRUN_FUEL: u32 = 1000;
 
 const OVERRUN: &str =
     "the script runs for too long in a metamethod, an error handler or a pattern, where it cannot be paused";
+
+/// The sandbox, compiled: once, since that takes most of the time that making an interpreter takes. Compiling a script sees to it, so that no lane does.
+/// Without line numbers the errors of what it calls do not begin with a place in the sandbox.
+pub(crate) static BYTECODE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let compiler = Compiler::new().set_optimization_level(1).set_debug_level(0);
+    compiler.compile(include_str!("sandbox.luau")).expect("the sandbox is ours")
+});
 
 /// What a script's thread yields first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,11 +226,8 @@ pub(crate) struct Built {
 
 /// Makes the globals.
 pub(crate) fn build(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Built> {
-    // Without line numbers the errors of what the sandbox calls do not begin with a place in the sandbox.
-    let bytecode =
-        Compiler::new().set_optimization_level(1).set_debug_level(0).compile(include_str!("sandbox.luau"))?;
     let (globals, seat, runner, loading): (Table, _, _, _) = lua
-        .load(bytecode)
+        .load(BYTECODE.as_slice())
         .set_mode(ChunkMode::Binary)
         .set_name("=sandbox")
         .into_function()?
