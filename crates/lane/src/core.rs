@@ -403,7 +403,7 @@ impl Core {
                 self.tell_transaction(origin, PartAnswer::Granted { part: handle.to_bits(), grant });
             }
             PartAfter::Results { outcomes, grant } => {
-                let results = Results { outcomes, grant, ended: false };
+                let results = Results { part: handle.to_bits(), outcomes, grant, ended: false };
                 self.tell_transaction(origin, PartAnswer::Results(results));
             }
             PartAfter::Ended { outcomes, grant } => {
@@ -414,7 +414,7 @@ impl Core {
                         self.report_departure((ticket, charge), watcher, outcomes, grant);
                     }
                     Origin::Transaction { .. } => {
-                        let results = Results { outcomes, grant, ended: true };
+                        let results = Results { part: handle.to_bits(), outcomes, grant, ended: true };
                         self.tell_transaction(origin, PartAnswer::Results(results));
                     }
                     _ => self.answer_command(origin, outcomes),

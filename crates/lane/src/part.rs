@@ -73,6 +73,10 @@ pub(crate) struct Part {
     goes: bool,
     /// Whether to give the locks back after the jobs.
     releases: bool,
+    /// It does its jobs before its transaction has all locks, and may have to do them again.
+    looks: bool,
+    /// Jobs that it may have to do again.
+    looked: Vec<Job>,
     /// It came to nothing before it was told what to do.
     is_withdrawn: bool,
     /// Lanes that tell replicas what its transaction changes; 0 if this one is none of them.
@@ -141,6 +145,8 @@ impl Part {
             state: State::Entering,
             goes: true,
             releases: true,
+            looks: false,
+            looked: Vec::new(),
             is_withdrawn: false,
             told_count: 0,
             stage: 0,
@@ -216,8 +222,10 @@ impl Part {
             number: prepare.number,
             names: prepare.names,
             state: State::Entering,
-            goes: prepare.goes,
+            goes: prepare.goes || prepare.looks,
             releases: prepare.goes,
+            looks: prepare.looks,
+            looked: Vec::new(),
             is_withdrawn: false,
             told_count: prepare.told_count,
             stage: prepare.stage,
@@ -274,6 +282,10 @@ impl Part {
         self.proto = proto;
         self.goes = true;
         self.releases = releases;
+        self.looks = false;
+        if self.grant.at_ms < at_ms {
+            self.jobs.extend(self.looked.drain(..).map(Job::again));
+        }
         self.grant.at_ms = at_ms;
         if let Some(Job { work: Work::Place { command, moved, .. }, .. }) = jobs.first()
             && command.flags.has(Flag::Denyoom)
@@ -364,29 +376,42 @@ impl Part {
                     let after = self.work_in_its_time(space, locks, whose, budget);
                     space.by = before;
                     space.feed_leave();
+                    if self.state == State::Releasing && self.names.len() <= budget.elements as usize {
+                        return self.release(holder, space, locks, budget);
+                    }
                     after
                 } else {
                     After::Granted(self.grant)
                 }
             }
-            State::Releasing => {
-                space.release(std::mem::take(&mut self.reserved));
-                space.end_arrival(std::mem::take(&mut self.arriving));
-                budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
-                if locks.release(holder, NAMES_PER_STEP) {
-                    if self.is_told() {
-                        // Of what begins anew there is at most that keys' time had come.
-                        let told_count = if self.is_withdrawn { 1 } else { self.told_count };
-                        space.feed_end(self.whose(holder), told_count);
-                    } else if matches!(self.origin, Origin::Transaction { .. }) {
-                        space.feed_end_batch();
-                    }
-                    let outcomes = std::mem::take(&mut self.outcomes);
-                    After::Ended { outcomes, grant: self.grant }
-                } else {
-                    After::Again
-                }
+            State::Releasing => self.release(holder, space, locks, budget),
+        }
+    }
+
+    /// Gives some of its locks back.
+    fn release(
+        &mut self,
+        holder: u64,
+        space: &mut Keyspace,
+        locks: &mut Locks,
+        budget: &mut Budget,
+    ) -> After {
+        self.looked.drain(..).for_each(|job| job.work.discard(space));
+        space.release(std::mem::take(&mut self.reserved));
+        space.end_arrival(std::mem::take(&mut self.arriving));
+        budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
+        if locks.release(holder, NAMES_PER_STEP) {
+            if self.is_told() {
+                // Of what begins anew there is at most that keys' time had come.
+                let told_count = if self.is_withdrawn { 1 } else { self.told_count };
+                space.feed_end(self.whose(holder), told_count);
+            } else if matches!(self.origin, Origin::Transaction { .. }) {
+                space.feed_end_batch();
             }
+            let outcomes = std::mem::take(&mut self.outcomes);
+            After::Ended { outcomes, grant: self.grant }
+        } else {
+            After::Again
         }
     }
 
@@ -604,7 +629,11 @@ impl Part {
             budget.spend(1, 0);
             let job = self.jobs.pop_front().expect("the job that just ran");
             self.outcomes.push((job.command, outcome));
-            job.work.discard(space);
+            if self.looks {
+                self.looked.push(job);
+            } else {
+                job.work.discard(space);
+            }
         }
         self.goes = false;
         if self.releases {

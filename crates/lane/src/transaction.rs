@@ -128,6 +128,8 @@ pub(crate) struct LanePart {
     growth: Option<u64>,
     /// It may change something of Redis' databases there: replicas are told what.
     is_told: bool,
+    /// The time at which it has looked, unix milliseconds, if it looks before all locks are there.
+    looked_at_ms: i64,
     /// Whether anything of it lives on its lane.
     is_live: bool,
 }
@@ -419,7 +421,7 @@ impl Transaction {
 
     /// What the lane at `index` is asked. There is credit for it.
     pub(crate) fn prepare(&mut self, me: Handle<Transaction>, index: usize) -> Prepare {
-        let goes = self.goes_at_once();
+        let (goes, looks) = (self.goes_at_once(), self.looks_at_once());
         // A script that has begun without locks: what its call adds is looked at when the call is made.
         let has_begun = self.script.is_some();
         let told_count = self.told_count(index);
@@ -434,6 +436,7 @@ impl Transaction {
             names: std::mem::take(&mut part.names),
             jobs: std::mem::take(&mut part.jobs),
             goes,
+            looks,
             watcher: if self.is_multi { self.watcher } else { None },
             by: self.by,
             growth: if has_begun { None } else { part.growth.take() },
@@ -444,13 +447,13 @@ impl Transaction {
     }
 
     /// A lane has something to say.
-    pub(crate) fn hear(&mut self, lane: u16, answer: PartAnswer) -> After {
+    pub(crate) fn hear(&mut self, lane: u16, answer: PartAnswer, space: &mut Keyspace) -> After {
         let index = self.lane_index(lane);
         match answer {
             PartAnswer::Granted { part, grant } => {
                 self.lanes[index].part = part;
                 self.grant = self.grant.and(grant);
-                self.lock_answered()
+                self.lock_answered(space)
             }
             PartAnswer::Refused(refusal) => {
                 self.lanes[index].is_live = false;
@@ -461,15 +464,18 @@ impl Transaction {
                 if refusal == Refusal::Lasting {
                     self.refusal_count = REFUSALS_MAX;
                 }
-                self.lock_answered()
+                self.lock_answered(space)
             }
             PartAnswer::Results(results) => {
-                self.lanes[index].is_live &= !results.ended;
+                let part = &mut self.lanes[index];
+                part.is_live &= !results.ended;
+                (part.part, part.looked_at_ms) = (results.part, results.grant.at_ms);
                 self.grant = self.grant.and(results.grant);
                 for (command, outcome) in results.outcomes {
                     self.commands[command as usize].outcomes.push((index, outcome));
                 }
                 match &mut self.phase {
+                    Phase::Locking { .. } => return self.lock_answered(space),
                     Phase::Withdrawing { awaited }
                     | Phase::Running { awaited }
                     | Phase::Ending { awaited } => {
@@ -487,18 +493,14 @@ impl Transaction {
                         After::Again
                     }
                     Phase::Running { .. } if self.grant.is_vain() => self.abort(),
-                    Phase::Running { .. } => {
-                        self.phase = Phase::Combining;
-                        self.at = (self.position, 0);
-                        After::Again
-                    }
+                    Phase::Running { .. } => self.begin_combining(),
                     _ => After::Ended,
                 }
             }
         }
     }
 
-    fn lock_answered(&mut self) -> After {
+    fn lock_answered(&mut self, space: &mut Keyspace) -> After {
         let Phase::Locking { asked, awaited, is_refused } = &mut self.phase else {
             unreachable!("locks are granted while they are asked for")
         };
@@ -523,7 +525,35 @@ impl Transaction {
             *awaited = 1;
             return After::Prepare(next);
         }
-        if self.grant.is_vain() { self.abort() } else { self.begin_stage() }
+        if self.grant.is_vain() {
+            self.abort()
+        } else if self.looks_at_once() {
+            self.weigh_looks(space)
+        } else {
+            self.begin_stage()
+        }
+    }
+
+    /// All have looked, and hold their locks: what they saw is true together if all saw it at one time. Who was too early looks again.
+    fn weigh_looks(&mut self, space: &mut Keyspace) -> After {
+        let (lanes, at_ms) = (&self.lanes, self.grant.at_ms);
+        if lanes.iter().all(|part| part.looked_at_ms == at_ms) {
+            return self.begin_combining();
+        }
+        for (_, outcome) in
+            self.commands[0].outcomes.extract_if(.., |(index, _)| lanes[*index].looked_at_ms < at_ms)
+        {
+            outcome.discard(space);
+        }
+        let gos = self.release_all();
+        self.phase = Phase::Running { awaited: gos.len() };
+        After::Go(gos)
+    }
+
+    fn begin_combining(&mut self) -> After {
+        self.phase = Phase::Combining;
+        self.at = (self.position, 0);
+        After::Again
     }
 
     /// Planning has found that it can't be: nothing runs.
@@ -571,8 +601,16 @@ impl Transaction {
             return index;
         }
         let (names, jobs) = (Names::default(), Vec::new());
-        let part = LanePart { lane, part: 0, names, jobs, growth: None, is_told: false, is_live: false };
-        self.lanes.push(part);
+        self.lanes.push(LanePart {
+            lane,
+            part: 0,
+            names,
+            jobs,
+            growth: None,
+            is_told: false,
+            looked_at_ms: 0,
+            is_live: false,
+        });
         self.lanes.len() - 1
     }
 

@@ -278,7 +278,7 @@ impl Core {
             self.peer(lane).part_ended();
         }
         let transaction = self.transactions.get_mut(handle).expect("a transaction outlives its parts");
-        let after = transaction.hear(lane, answer);
+        let after = transaction.hear(lane, answer, &mut self.space);
         self.follow(handle, after);
     }
 }

@@ -44,6 +44,26 @@ pub(crate) enum Outcome {
     Placed(bool),
 }
 
+impl Job {
+    /// The same, of a command that has been done already: what it looks at has been counted.
+    pub(super) fn again(mut self) -> Job {
+        if let Work::Run { is_inner, .. } = &mut self.work {
+            *is_inner = true;
+        }
+        self
+    }
+}
+
+impl Outcome {
+    /// Drops a reply that nobody gets, a long one in paced steps.
+    pub(crate) fn discard(self, space: &mut Keyspace) {
+        match self {
+            Outcome::Reply(content) => space.discard_content(content),
+            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) => {}
+        }
+    }
+}
+
 impl Work {
     /// Whose work it is; a watch is nobody's.
     pub(super) fn command(&self) -> Option<&'static Command> {

@@ -6,6 +6,8 @@
 //!              ── Go ──────▶            do this
 //!              ◀─ Results ──            it came to this
 //! ```
+//! A command that only looks is answered with what it looks at instead of a grant ([`Prepare::looks`]), and told to go when all have looked:
+//! it gives the locks back, or looks again.
 //! All see one time, [`Grant::at_ms`].
 
 use wire::reply::Proto;
@@ -27,6 +29,9 @@ pub(crate) struct Prepare {
     /// What to do as soon as the locks are there, if `goes`; then the locks are given back.
     pub(crate) jobs: Vec<Job>,
     pub(crate) goes: bool,
+    /// The jobs are done as soon as the locks are there, and the locks are kept: whether it has looked at the right time its transaction knows
+    /// when all have.
+    pub(crate) looks: bool,
     pub(crate) watcher: Option<WatcherId>,
     /// On behalf of whom, if that is a client that tracks keys.
     pub(crate) by: Option<By>,
@@ -96,6 +101,8 @@ pub(crate) struct Go {
 
 /// What it came to.
 pub(crate) struct Results {
+    /// Whose they are.
+    pub(crate) part: u64,
     pub(crate) outcomes: Vec<(u32, Outcome)>,
     pub(crate) grant: Grant,
     /// The part is over; nothing more comes from it.

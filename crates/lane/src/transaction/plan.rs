@@ -346,12 +346,15 @@ impl Transaction {
             Kind::Long
         };
         let asked = if self.kind.is_ordered() { 1 } else { self.lanes.len() };
-        if self.goes_at_once() {
+        let goes = self.goes_at_once();
+        if goes || self.looks_at_once() {
             self.fill_stage();
-            self.phase = Phase::Running { awaited: asked };
-        } else {
-            self.phase = Phase::Locking { asked, awaited: asked, is_refused: false };
         }
+        self.phase = if goes {
+            Phase::Running { awaited: asked }
+        } else {
+            Phase::Locking { asked, awaited: asked, is_refused: false }
+        };
         After::Prepare(0..asked)
     }
 
@@ -369,6 +372,18 @@ impl Transaction {
             && self.alone_end == 0
             && self.commands.len() <= STAGE_COUNT_MAX
     }
+
+    /// Whether its lanes look as soon as each has its locks: one command, which changes nothing, over lanes that are asked all at once.
+    pub(super) fn looks_at_once(&self) -> bool {
+        let looks = |planned: &Planned| {
+            let command = planned.command;
+            matches!((planned.plan, command.scope), (Plan::Scatter(_), Scope::Keys(_))) && !command.writes()
+        };
+        self.kind == Kind::Numbered
+            && self.takes_locks
+            && !self.is_multi
+            && self.commands.get(0).is_some_and(looks)
+    }
 }
 
 impl Planned {
@@ -380,12 +395,13 @@ impl Planned {
         }
     }
 
-    /// What lanes were to be asked is not wanted; it goes in paced steps.
+    /// What lanes were to be asked is not wanted, nor what they have answered; it goes in paced steps.
     pub(super) fn forget_shares(&mut self, space: &mut Keyspace) {
         for share in self.shares.drain(..) {
             space.discard(share.request);
             share.probe.into_iter().for_each(|probe| space.discard(probe));
         }
+        self.outcomes.drain(..).for_each(|(_, outcome)| outcome.discard(space));
     }
 
     /// Gives the lane at `lane` the key at `key_index`, with what belongs to it, and what stands before all keys. Says how many bytes

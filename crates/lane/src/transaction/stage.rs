@@ -92,9 +92,7 @@ impl Transaction {
             }
         }
         if gos.is_empty() {
-            self.phase = Phase::Combining;
-            self.at = (self.position, 0);
-            return After::Again;
+            return self.begin_combining();
         }
         self.phase = Phase::Running { awaited: gos.len() };
         After::Go(gos)

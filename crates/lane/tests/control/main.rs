@@ -15,6 +15,7 @@ mod functions;
 mod holding;
 mod latency;
 mod leader;
+mod looks;
 mod migrate;
 mod monitor;
 mod multi;
