@@ -20,6 +20,7 @@
 //! enter side by side could each be ahead of the other.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::mem;
 
 /// What a lock is on: a key by its keyed 64-bit hash (a collision only makes somebody wait), or a whole database.
@@ -128,6 +129,10 @@ impl Refusal {
 /// Not yet in line: its names are being entered.
 const ENTERING: u64 = u64::MAX;
 
+/// Lists that are kept, and the longest one.
+const SPARE_COUNT_MAX: usize = 256;
+const SPARE_LENGTH_MAX: usize = 16;
+
 /// Names in one piece of a holder's list, so that a million locked keys are no contiguous megabytes.
 const NAMES_PER_PAGE: usize = 512;
 
@@ -165,6 +170,8 @@ pub(crate) struct Locks {
     queues: BTreeMap<LockName, Queue>,
     holders: BTreeMap<u64, Holder>,
     granted: Vec<u64>,
+    /// Lists of queues that are gone, for the next ones: most names are one holder's for a moment.
+    spare: Vec<Vec<Entry>>,
     /// Ordered holders in line or granted.
     ordered_count: usize,
 }
@@ -197,10 +204,12 @@ impl Locks {
     pub(crate) fn refuses(&self, names: &[(LockName, Mode)], number: u64) -> Option<Refusal> {
         // Intents of keys and locks on their database add up to one mode, which may wait where each alone would not.
         let mut databases: BTreeMap<u16, Mode> = BTreeMap::new();
-        for &(name, mode) in names {
-            let on_database = if name.key.is_some() { mode.intent() } else { mode };
-            let joined = databases.entry(name.db).or_insert(on_database);
-            *joined = joined.join(on_database);
+        let on_database =
+            |&(name, mode): &(LockName, Mode)| if name.key.is_some() { mode.intent() } else { mode };
+        for of_one in names.chunk_by(|(a, _), (b, _)| a.db == b.db) {
+            let mode = of_one.iter().map(on_database).reduce(Mode::join).expect("no piece is empty");
+            let joined = databases.entry(of_one[0].0.db).or_insert(mode);
+            *joined = joined.join(mode);
         }
         let keys = names.iter().copied().filter(|(name, _)| name.key.is_some());
         let databases = databases.into_iter().map(|(db, mode)| (LockName { db, key: None }, mode));
@@ -246,16 +255,25 @@ impl Locks {
         assert!(before.is_none(), "a holder enters once");
     }
 
-    /// Adds one name to an entering holder; a name it has already is widened if need be.
-    pub(crate) fn add(&mut self, holder: u64, name: LockName, mode: Mode) {
-        self.add_entry(holder, name, mode);
-        if name.key.is_some() {
-            self.add_entry(holder, LockName { db: name.db, key: None }, mode.intent());
+    /// Adds names to an entering holder; a name it has already is widened if need be.
+    pub(crate) fn add(&mut self, holder: u64, names: &[(LockName, Mode)]) {
+        // Most keys are of one database, which has the intent of the first.
+        let mut had = None;
+        for &(name, mode) in names {
+            self.add_entry(holder, name, mode);
+            let intent = Some((name.db, mode.intent()));
+            if name.key.is_some() && had != intent {
+                self.add_entry(holder, LockName { db: name.db, key: None }, mode.intent());
+                had = intent;
+            }
         }
     }
 
     fn add_entry(&mut self, holder: u64, name: LockName, mode: Mode) {
-        let queue = self.queues.entry(name).or_default();
+        let (queues, spare) = (&mut self.queues, &mut self.spare);
+        let queue = queues
+            .entry(name)
+            .or_insert_with(|| Queue { entries: spare.pop().unwrap_or_default(), ..Queue::default() });
         // Whoever enters is one of the last in line.
         if let Some(entry) = queue.entries.iter_mut().rfind(|entry| entry.holder == holder) {
             let wider = entry.mode.join(mode);
@@ -293,10 +311,11 @@ impl Locks {
         self.ordered_count += usize::from(kind.is_ordered());
         assert!(kind != Kind::Numbered || state.pages.len() <= 1, "a numbered holder enters in one step");
         if state.pages.len() <= 1 {
-            let names: Vec<LockName> = state.pages.iter().flatten().copied().collect();
-            for name in names {
+            let pages = mem::take(&mut state.pages);
+            for &name in pages.iter().flatten() {
                 self.move_ahead_of_later(holder, name, order);
             }
+            self.holders.get_mut(&holder).expect("still there").pages = pages;
         }
         let state = self.holders.get_mut(&holder).expect("still there");
         // Moving ahead may have granted it already.
@@ -325,30 +344,43 @@ impl Locks {
 
     /// Gives back up to `count` names; true when the holder has none left and is gone.
     pub(crate) fn release(&mut self, holder: u64, count: usize) -> bool {
+        let state = self.holders.get_mut(&holder).expect("a holder is released until it is gone");
+        let mut pages = mem::take(&mut state.pages);
         for _ in 0..count {
-            let state = self.holders.get_mut(&holder).expect("a holder is released until it is gone");
-            let Some(page) = state.pages.last_mut() else { break };
+            let Some(page) = pages.last_mut() else { break };
             let name = page.pop().expect("no page is kept empty");
             if page.is_empty() {
-                state.pages.pop();
+                pages.pop();
             }
-            let queue = self.queues.get_mut(&name).expect("a held name has a queue");
-            let at = queue.entries.iter().position(|entry| entry.holder == holder);
-            let entry = queue.entries.remove(at.expect("a held name is queued"));
-            queue.modes.remove(entry.mode);
-            assert!(!entry.waits, "only who has its locks gives them back");
-            if queue.entries.is_empty() {
-                self.queues.remove(&name);
-            } else if queue.waiting_count > 0 {
-                self.settle(name);
-            }
+            self.leave(holder, name);
         }
-        let is_gone = self.holders[&holder].pages.is_empty();
-        if is_gone {
-            let state = self.holders.remove(&holder).expect("just looked");
+        if pages.is_empty() {
+            let state = self.holders.remove(&holder).expect("it was there");
             self.ordered_count -= usize::from(state.kind.is_ordered());
+            return true;
         }
-        is_gone
+        self.holders.get_mut(&holder).expect("it was there").pages = pages;
+        false
+    }
+
+    /// Takes a granted holder out of a queue.
+    fn leave(&mut self, holder: u64, name: LockName) {
+        let btree_map::Entry::Occupied(mut of_name) = self.queues.entry(name) else {
+            unreachable!("a held name has a queue")
+        };
+        let queue = of_name.get_mut();
+        let at = queue.entries.iter().position(|entry| entry.holder == holder);
+        let entry = queue.entries.remove(at.expect("a held name is queued"));
+        queue.modes.remove(entry.mode);
+        assert!(!entry.waits, "only who has its locks gives them back");
+        if queue.entries.is_empty() {
+            let entries = of_name.remove().entries;
+            if entries.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_COUNT_MAX {
+                self.spare.push(entries);
+            }
+        } else if queue.waiting_count > 0 {
+            self.settle(name);
+        }
     }
 
     /// Holders that were granted since the last call.

@@ -346,9 +346,7 @@ impl Part {
                     self.progress.at = 1;
                 }
                 if let Some(page) = self.names.next_page() {
-                    for (name, mode) in page {
-                        locks.add(holder, name, mode);
-                    }
+                    locks.add(holder, &page);
                     if !is_short {
                         budget.spend(NAMES_PER_STEP, 0);
                         return After::Again;

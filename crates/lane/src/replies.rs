@@ -26,6 +26,9 @@ const SHARED_SIZE_MIN: usize = 1024;
 /// Replies are moved to the output while it holds less than this; the rest waits for the client to read.
 pub(crate) const OUTPUT_HIGH: usize = 256 * 1024;
 
+/// What a piece grows by at least: most that are written to twice are written to often.
+const GROWTH_MIN: usize = 512;
+
 /// Encoded bytes of one reply, or of a part of one: small pieces owned, long values shared. There is one for every command under
 /// way, and most stay empty.
 #[derive(Default)]
@@ -48,6 +51,9 @@ impl Put for Content {
         if let Some(Piece::Bytes { bytes: last, .. }) = pieces.last_mut()
             && last.len() + bytes.len() <= PIECE_SIZE_MAX
         {
+            if last.capacity() - last.len() < bytes.len() {
+                last.reserve(bytes.len().max(GROWTH_MIN));
+            }
             last.extend_from_slice(bytes);
         } else {
             pieces.push(Piece::Bytes { bytes: bytes.to_vec(), start: 0 });

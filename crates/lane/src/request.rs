@@ -181,7 +181,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// An empty one for so many arguments, of so many bytes together. Room is made for what is short.
-    fn with_room(count: usize, size: usize) -> Request {
+    pub(crate) fn with_room(count: usize, size: usize) -> Request {
         let mut request = Request::default();
         if size <= PACKED_SIZE_MAX {
             request.first.slots.reserve_exact(count.min(ARGS_PER_PAGE));

@@ -8,9 +8,7 @@ const DATABASE: LockName = LockName { db: 0, key: None };
 
 fn enter(locks: &mut Locks, holder: u64, kind: Kind, order: u64, names: &[(LockName, Mode)]) {
     locks.enter(holder);
-    for &(name, mode) in names {
-        locks.add(holder, name, mode);
-    }
+    locks.add(holder, names);
     locks.activate(holder, kind, order);
 }
 
@@ -131,11 +129,11 @@ fn a_database_lock_stands_against_its_keys_and_no_others() {
 fn nobody_waits_for_a_holder_that_is_still_entering() {
     let mut locks = Locks::default();
     locks.enter(1);
-    locks.add(1, KEY_A, Mode::Exclusive);
+    locks.add(1, &[(KEY_A, Mode::Exclusive)]);
     assert!(!locks.conflicts(KEY_A, Mode::Exclusive));
     enter(&mut locks, 2, Kind::Local, 4, &[(KEY_A, Mode::Exclusive), (KEY_B, Mode::Exclusive)]);
     assert_eq!(locks.take_granted(), [2]);
-    locks.add(1, KEY_B, Mode::Exclusive);
+    locks.add(1, &[(KEY_B, Mode::Exclusive)]);
     locks.activate(1, Kind::Local, 5);
     assert_eq!(locks.take_granted(), []);
     assert!(!locks.release(2, 1), "names are given back in steps");
@@ -204,8 +202,8 @@ fn whatever_comes_and_goes_only_who_has_a_conflict_ahead_waits() {
             refused_count += 1;
         } else {
             locks.enter(number);
-            for (name, mode) in names {
-                locks.add(number, name, mode);
+            for some in names.chunks(usize::try_from(1 + below(4)).expect("a few")) {
+                locks.add(number, some);
                 audit(&locks);
             }
             locks.activate(number, kind, order);

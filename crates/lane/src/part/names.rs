@@ -7,6 +7,9 @@ use crate::locks::{LockName, Locks, Mode};
 /// Names entered or given back in one step.
 pub(crate) const NAMES_PER_STEP: usize = 256;
 
+/// Names for which there is room at once.
+const FEW: usize = 8;
+
 /// Locks to take, in pages of [`NAMES_PER_STEP`].
 #[derive(Default)]
 pub(crate) struct Names {
@@ -19,7 +22,11 @@ impl Names {
         self.count += 1;
         match self.pages.back_mut() {
             Some(page) if page.len() < NAMES_PER_STEP => page.push((name, mode)),
-            _ => self.pages.push_back(vec![(name, mode)]),
+            _ => {
+                let mut page = Vec::with_capacity(if self.count > 1 { NAMES_PER_STEP } else { FEW });
+                page.push((name, mode));
+                self.pages.push_back(page);
+            }
         }
     }
 

@@ -20,6 +20,10 @@ use crate::room::{growth_of, growth_of_all};
 use crate::scripts::{is_read_only, keys_of};
 use crate::tracking;
 
+/// Arguments for which a lane's share of a request has room at once, and their bytes.
+const SHARE_ARGS: usize = 8;
+const SHARE_SIZE: usize = 128;
+
 /// What a piece of collecting scripts' garbage takes, in elements of a slice.
 const TIDY_ELEMENTS: usize = 128;
 /// Pieces of it before a script begins, all the same whether there is room: 64 MiB, by and large.
@@ -412,7 +416,7 @@ impl Planned {
         let at = match self.shares.iter().position(|share| share.lane == lane) {
             Some(at) => at,
             None => {
-                let mut request = Request::default();
+                let mut request = Request::with_room(SHARE_ARGS, SHARE_SIZE);
                 request.push(name);
                 before.for_each(|index| request.push(self.request.get(index)));
                 let probe = probes.then(|| {
