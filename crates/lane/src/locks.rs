@@ -129,7 +129,7 @@ impl Refusal {
 /// Not yet in line: its names are being entered.
 const ENTERING: u64 = u64::MAX;
 
-/// Lists that are kept, and the longest one.
+/// Lists that are kept, and the entries for which the longest of them has room.
 const SPARE_COUNT_MAX: usize = 256;
 const SPARE_LENGTH_MAX: usize = 16;
 

@@ -7,7 +7,7 @@
 //! run        stage by stage: every lane does its jobs and answers; answers are combined (in slices)
 //! end        the reply goes out with the last answer; the lanes give their locks back
 //! ```
-//! `plan`, `combine` and `relay` have files of their own, and so has what is said between lanes (`messages`); here are the phases and
+//! `plan`, `look`, `combine` and `relay` have files of their own, and so has what is said between lanes (`messages`); here are the phases and
 //! what moves from one to the next.
 //! Every change runs after all grants. A client's death changes nothing: the transaction goes on to its end.
 //! The idea of numbering is VLL's (Ren, Thomson, Abadi, VLDB 2013); `locks` tells why nobody waits for ever.
@@ -41,6 +41,7 @@ use crate::tracking::{self, By, Shown};
 use crate::watch::WatcherId;
 
 mod combine;
+mod look;
 mod messages;
 mod plan;
 mod relay;
@@ -532,22 +533,6 @@ impl Transaction {
         } else {
             self.begin_stage()
         }
-    }
-
-    /// All have looked, and hold their locks: what they saw is true together if all saw it at one time. Who was too early looks again.
-    fn weigh_looks(&mut self, space: &mut Keyspace) -> After {
-        let (lanes, at_ms) = (&self.lanes, self.grant.at_ms);
-        if lanes.iter().all(|part| part.looked_at_ms == at_ms) {
-            return self.begin_combining();
-        }
-        for (_, outcome) in
-            self.commands[0].outcomes.extract_if(.., |(index, _)| lanes[*index].looked_at_ms < at_ms)
-        {
-            outcome.discard(space);
-        }
-        let gos = self.release_all();
-        self.phase = Phase::Running { awaited: gos.len() };
-        After::Go(gos)
     }
 
     fn begin_combining(&mut self) -> After {

@@ -376,18 +376,6 @@ impl Transaction {
             && self.alone_end == 0
             && self.commands.len() <= STAGE_COUNT_MAX
     }
-
-    /// Whether its lanes look as soon as each has its locks: one command, which changes nothing, over lanes that are asked all at once.
-    pub(super) fn looks_at_once(&self) -> bool {
-        let looks = |planned: &Planned| {
-            let command = planned.command;
-            matches!((planned.plan, command.scope), (Plan::Scatter(_), Scope::Keys(_))) && !command.writes()
-        };
-        self.kind == Kind::Numbered
-            && self.takes_locks
-            && !self.is_multi
-            && self.commands.get(0).is_some_and(looks)
-    }
 }
 
 impl Planned {
