@@ -36,6 +36,8 @@ const MAP_CREATE: c_int = 0;
 const MAP_LOOKUP: c_int = 1;
 const MAP_UPDATE: c_int = 2;
 const PROG_LOAD: c_int = 5;
+/// The verifier gives up with EAGAIN when a signal comes, as when a session is cut; libbpf tries as often.
+const LOADS_MAX: u32 = 5;
 const LINK_CREATE: c_int = 28;
 
 #[repr(C)]
@@ -245,8 +247,15 @@ impl Program {
             ifindex: 0,
             attach_kind: 0,
         };
-        // SAFETY: PROG_LOAD reads `count` instructions and the license to its zero, and writes at most `log_size` bytes of log.
-        let loaded = unsafe { bpf_descriptor(PROG_LOAD, &mut attributes) };
+        let mut load_count = 0;
+        let loaded = loop {
+            load_count += 1;
+            // SAFETY: PROG_LOAD reads `count` instructions and the license to its zero, and writes at most `log_size` bytes of log.
+            match unsafe { bpf_descriptor(PROG_LOAD, &mut attributes) } {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && load_count < LOADS_MAX => {}
+                result => break result,
+            }
+        };
         let fd = loaded.map_err(|error| {
             let refusal = refusal("load a BPF program", &error);
             let said = verifier_says(&log);

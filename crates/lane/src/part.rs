@@ -19,6 +19,7 @@ use crate::replies::{Content, Sink};
 use crate::request::Args;
 use crate::room::{self, Made};
 use crate::slab::Handle;
+use crate::tally::Looks;
 use crate::timing::Extent;
 use crate::tracking::By;
 use crate::transaction::{Go, Grant};
@@ -77,6 +78,8 @@ pub(crate) struct Part {
     looks: bool,
     /// Jobs that it may have to do again.
     looked: Vec<Job>,
+    /// The keys that those found and did not find, which count once it is known that they stand.
+    looks_found: Looks,
     /// It came to nothing before it was told what to do.
     is_withdrawn: bool,
     /// Lanes that tell replicas what its transaction changes; 0 if this one is none of them.
@@ -147,6 +150,7 @@ impl Part {
             releases: true,
             looks: false,
             looked: Vec::new(),
+            looks_found: Looks::default(),
             is_withdrawn: false,
             told_count: 0,
             stage: 0,
@@ -226,6 +230,7 @@ impl Part {
             releases: prepare.goes,
             looks: prepare.looks,
             looked: Vec::new(),
+            looks_found: Looks::default(),
             is_withdrawn: false,
             told_count: prepare.told_count,
             stage: prepare.stage,
@@ -284,7 +289,8 @@ impl Part {
         self.releases = releases;
         self.looks = false;
         if self.grant.at_ms < at_ms {
-            self.jobs.extend(self.looked.drain(..).map(Job::again));
+            self.looks_found = Looks::default();
+            self.jobs.extend(self.looked.drain(..));
         }
         self.grant.at_ms = at_ms;
         if let Some(Job { work: Work::Place { command, moved, .. }, .. }) = jobs.first()
@@ -303,6 +309,7 @@ impl Part {
         assert!(self.state == State::Granted && self.jobs.is_empty(), "who is withdrawn waits to be told");
         self.state = State::Releasing;
         self.is_withdrawn = true;
+        self.looks_found = Looks::default();
     }
 
     /// By which name replicas' records know what a part changes that is no transaction's.
@@ -371,9 +378,16 @@ impl Part {
                         space.feed_enter(whose, (self.stage, 0));
                     }
                     let before = std::mem::replace(&mut space.by, self.by);
+                    let found = space.tally.looks;
                     let after = self.work_in_its_time(space, locks, whose, budget);
                     space.by = before;
                     space.feed_leave();
+                    if self.looks {
+                        self.looks_found = std::mem::replace(&mut space.tally.looks, found).since(found);
+                        if matches!(after, After::Again) {
+                            return self.look_later(space);
+                        }
+                    }
                     if self.state == State::Releasing && self.names.len() <= budget.elements as usize {
                         return self.release(holder, space, locks, budget);
                     }
@@ -386,6 +400,15 @@ impl Part {
         }
     }
 
+    /// Its look takes more than a slice: it waits until all locks are there, as whoever changes something does, and begins anew then. Else
+    /// much might be copied in vain, and locks held meanwhile.
+    fn look_later(&mut self, space: &mut Keyspace) -> After {
+        (self.looks, self.goes, self.is_remembering) = (false, false, false);
+        (self.progress, self.looks_found) = (Progress::default(), Looks::default());
+        space.discard_content(std::mem::take(&mut self.content));
+        After::Granted(self.grant)
+    }
+
     /// Gives some of its locks back.
     fn release(
         &mut self,
@@ -395,6 +418,7 @@ impl Part {
         budget: &mut Budget,
     ) -> After {
         self.looked.drain(..).for_each(|job| job.work.discard(space));
+        space.tally.looks.add(std::mem::take(&mut self.looks_found));
         space.release(std::mem::take(&mut self.reserved));
         space.end_arrival(std::mem::take(&mut self.arriving));
         budget.spend(self.names.len().min(NAMES_PER_STEP), 0);

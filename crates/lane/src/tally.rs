@@ -71,6 +71,18 @@ pub(crate) struct Looks {
     pub(crate) misses: u64,
 }
 
+impl Looks {
+    /// Those since there were so many.
+    pub(crate) fn since(self, before: Looks) -> Looks {
+        Looks { hits: self.hits - before.hits, misses: self.misses - before.misses }
+    }
+
+    pub(crate) fn add(&mut self, other: Looks) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
 impl Default for Tally {
     fn default() -> Tally {
         let calls = Box::new([Calls::default(); Id::COUNT]);

@@ -76,8 +76,10 @@ pub(crate) enum After {
     /// Give it back to the lane that has sent it: it needs other lanes than this one, which its client's lane asks. One that asks
     /// holds no credit of others, or all might wait for each other.
     GiveBack,
-    /// Tell this lane's part to go on.
+    /// Tell these lanes' parts to go on.
     Go(Vec<(usize, Go)>),
+    /// The same, and another step when its turn comes round.
+    GoAndStep(Vec<(usize, Go)>),
     /// Ask the control thread [`Transaction::question`] when there is credit; this lane, if it is about pub/sub.
     Ask,
     /// Tell these lanes' parts to withdraw.
@@ -129,7 +131,7 @@ pub(crate) struct LanePart {
     growth: Option<u64>,
     /// It may change something of Redis' databases there: replicas are told what.
     is_told: bool,
-    /// The time at which it has looked, unix milliseconds, if it looks before all locks are there.
+    /// The time at which it has looked, unix milliseconds, if it has before all locks were there.
     looked_at_ms: i64,
     /// Whether anything of it lives on its lane.
     is_live: bool,
@@ -224,6 +226,8 @@ pub(crate) struct Transaction {
     position: usize,
     stage_end: usize,
     reply: Content,
+    /// Parts that end while the reply is put together.
+    ending_count: usize,
     /// What the lanes found, all together.
     grant: Grant,
     database_count: u16,
@@ -311,6 +315,7 @@ impl Transaction {
             position: 0,
             stage_end: 0,
             reply: Content::default(),
+            ending_count: 0,
             grant: Grant::default(),
             database_count: 0,
             script: None,
@@ -396,6 +401,11 @@ impl Transaction {
         self.commands.get(self.position).map(|planned| (planned.command, Extent::of(&planned.request)))
     }
 
+    /// Whether all its parts have ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ending { awaited: 0 })
+    }
+
     /// Another piece of planning or combining.
     pub(crate) fn step(
         &mut self,
@@ -477,6 +487,10 @@ impl Transaction {
                 }
                 match &mut self.phase {
                     Phase::Locking { .. } => return self.lock_answered(space),
+                    Phase::Combining => {
+                        self.ending_count -= 1;
+                        return After::Rest;
+                    }
                     Phase::Withdrawing { awaited }
                     | Phase::Running { awaited }
                     | Phase::Ending { awaited } => {
@@ -593,7 +607,7 @@ impl Transaction {
             jobs,
             growth: None,
             is_told: false,
-            looked_at_ms: 0,
+            looked_at_ms: i64::MIN,
             is_live: false,
         });
         self.lanes.len() - 1

@@ -141,6 +141,10 @@ impl Core {
                 self.ask_control();
             }
             After::Go(gos) => self.tell_parts(handle, gos),
+            After::GoAndStep(gos) => {
+                self.tell_parts(handle, gos);
+                self.runnable.push_back(Runnable::Transaction(handle));
+            }
             After::Withdraw(lanes) => {
                 for index in lanes {
                     let (lane, part) = self.part_of(handle, index);
@@ -184,10 +188,9 @@ impl Core {
                 if let Some((id, lanes)) = unwatch {
                     self.unwatch(id, lanes);
                 }
-                if gos.is_empty() {
+                self.tell_parts(handle, gos);
+                if self.transaction(handle).has_ended() {
                     self.end_transaction(handle);
-                } else {
-                    self.tell_parts(handle, gos);
                 }
             }
             After::Ended => self.end_transaction(handle),

@@ -44,16 +44,6 @@ pub(crate) enum Outcome {
     Placed(bool),
 }
 
-impl Job {
-    /// The same, of a command that has been done already: what it looks at has been counted.
-    pub(super) fn again(mut self) -> Job {
-        if let Work::Run { is_inner, .. } = &mut self.work {
-            *is_inner = true;
-        }
-        self
-    }
-}
-
 impl Outcome {
     /// Drops a reply that nobody gets, a long one in paced steps.
     pub(crate) fn discard(self, space: &mut Keyspace) {

@@ -87,13 +87,14 @@ impl Transaction {
         }
     }
 
-    /// Tells the parts that still hold locks to give them back.
+    /// Tells the parts that still hold locks to give them back, if they have not been told.
     pub(super) fn release_all(&mut self) -> Vec<(usize, Go)> {
+        let is_ending = self.ending_count > 0;
         let gos: Vec<(usize, Go)> = (0..self.lanes.len())
-            .filter(|&index| self.lanes[index].is_live)
+            .filter(|&index| self.lanes[index].is_live && !is_ending)
             .map(|index| (index, self.go(Vec::new(), true, None)))
             .collect();
-        self.phase = Phase::Ending { awaited: gos.len() };
+        self.phase = Phase::Ending { awaited: gos.len() + self.ending_count };
         gos
     }
 

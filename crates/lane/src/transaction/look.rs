@@ -1,5 +1,5 @@
-//! A command that changes nothing, over several lanes: each looks as soon as it has its locks, and keeps them until all have looked. One
-//! round trip, where one that changes something takes two.
+//! A command that changes nothing, over several lanes: each looks as soon as it has its locks, and keeps them until all have them. That is one
+//! round trip, where what changes something takes two; unless a lane looked earlier than another, or has more to see than fits into a slice.
 
 use wire::command::Scope;
 
@@ -20,11 +20,15 @@ impl Transaction {
             && self.commands.get(0).is_some_and(looks)
     }
 
-    /// All have looked, and hold their locks: what they saw is true together if all saw it at one time. Who was too early looks again.
+    /// All hold their locks: what they saw is true together if all saw it at one time, and the locks may go while it is put together. Who
+    /// was too early, or has not looked yet for there is much to see, looks now.
     pub(super) fn weigh_looks(&mut self, space: &mut Keyspace) -> After {
         let (lanes, at_ms) = (&self.lanes, self.grant.at_ms);
         if lanes.iter().all(|part| part.looked_at_ms == at_ms) {
-            return self.begin_combining();
+            let gos = self.release_all();
+            self.ending_count = gos.len();
+            self.begin_combining();
+            return After::GoAndStep(gos);
         }
         for (_, outcome) in
             self.commands[0].outcomes.extract_if(.., |(index, _)| lanes[*index].looked_at_ms < at_ms)

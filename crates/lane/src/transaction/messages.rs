@@ -6,8 +6,8 @@
 //!              ── Go ──────▶            do this
 //!              ◀─ Results ──            it came to this
 //! ```
-//! A command that only looks is answered with what it looks at instead of a grant ([`Prepare::looks`]), and told to go when all have looked:
-//! it gives the locks back, or looks again.
+//! A command that only looks is answered with what it sees instead of a grant ([`Prepare::looks`]) if that takes no more than a slice, and told to go
+//! when all have their locks: it gives them back, or looks (again).
 //! All see one time, [`Grant::at_ms`].
 
 use wire::reply::Proto;
@@ -26,7 +26,7 @@ pub(crate) struct Prepare {
     pub(crate) port: Port,
     pub(crate) proto: Proto,
     pub(crate) names: Names,
-    /// What to do as soon as the locks are there, if `goes`; then the locks are given back.
+    /// What to do as soon as the locks are there, if `goes`, and then the locks are given back, or if `looks`.
     pub(crate) jobs: Vec<Job>,
     pub(crate) goes: bool,
     /// The jobs are done as soon as the locks are there, and the locks are kept: whether it has looked at the right time its transaction knows

@@ -10,12 +10,27 @@ const TIME_TO_LIVE_MS: u64 = 100;
 /// Later they are over, whatever was said meanwhile.
 const WAITED_MAX_MS: u64 = 2 * TIME_TO_LIVE_MS;
 
-/// A key of lane 1 and one of lane 2, of three.
-fn keys() -> [String; 2] {
+/// A key of a lane, of three; behind it any text may stand.
+fn key_of(lane: u16) -> String {
     let map = PartitionMap::even(3);
-    [1, 2].map(|lane| {
-        (0..).map(|nth| format!("k{nth}")).find(|key| map.owner_of(key.as_bytes()).0 == lane).expect("a key")
-    })
+    (0..).map(|nth| format!("{{k{nth}}}")).find(|key| map.owner_of(key.as_bytes()).0 == lane).expect("a key")
+}
+
+/// A key of lane 1 and one of lane 2.
+fn keys() -> [String; 2] {
+    [1, 2].map(key_of)
+}
+
+fn bytes_of(line: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &line.split(' ').map(str::as_bytes).collect::<Vec<_>>());
+    bytes
+}
+
+/// Keys that were found or not, as INFO has it.
+fn looks(world: &mut World, client: &net::mem::Client) -> u64 {
+    let info = world.ask(client, "INFO stats");
+    number_in(&info, "keyspace_hits") + number_in(&info, "keyspace_misses")
 }
 
 fn number_in(info: &str, field: &str) -> u64 {
@@ -33,16 +48,12 @@ fn replies_around_the_end(command: &str) -> (BTreeSet<String>, u64) {
         let set = format!("SET {near} 1 PX {TIME_TO_LIVE_MS}");
         world.ask_all(&client, &["MULTI", &set, &set.replace(&near, &far), "EXEC"]);
         (0..waited).for_each(|_| world.round(1_000_000));
-        let mut bytes = Vec::new();
-        wire::client::command(&mut bytes, &[command.as_bytes(), near.as_bytes(), far.as_bytes()]);
-        client.write(&bytes);
+        client.write(&bytes_of(&format!("{command} {near} {far}")));
         world.round_of(1_000_000, |lane| lane != 1);
         (0..10).for_each(|_| world.round(1_000_000));
         replies.insert(String::from_utf8(client.read_all()).expect("text"));
     }
-    let info = world.ask(&client, "INFO stats");
-    let looks = number_in(&info, "keyspace_hits") + number_in(&info, "keyspace_misses");
-    (replies, looks)
+    (replies, looks(&mut world, &client))
 }
 
 #[test]
@@ -60,9 +71,7 @@ fn one_round_trip_is_enough() {
     let mut world = World::new(3);
     let (client, [near, far]) = (world.connect_at(0), keys());
     world.ask(&client, &format!("MSET {near} 1 {far} 2"));
-    let mut bytes = Vec::new();
-    wire::client::command(&mut bytes, &[b"MGET", near.as_bytes(), far.as_bytes()]);
-    client.write(&bytes);
+    client.write(&bytes_of(&format!("MGET {near} {far}")));
     // The client's lane asks, the others look, the client's lane answers. Lanes have their turns in ascending order.
     world.round(10_000);
     assert_eq!(client.read_all(), b"");
@@ -70,4 +79,48 @@ fn one_round_trip_is_enough() {
     assert_eq!(String::from_utf8_lossy(&client.read_all()), "*2\r\n$1\r\n1\r\n$1\r\n2\r\n");
     // Whoever wants to change them may when they have been told.
     assert_eq!(world.ask(&client, &format!("SET {far} 3")), "+OK\r\n");
+}
+
+#[test]
+fn who_is_refused_and_comes_again_is_counted_once() {
+    let mut world = World::new(3);
+    let (looker, writer) = (world.connect_at(1), world.connect_at(0));
+    let ([near, far], own) = (keys(), key_of(0));
+    world.ask(&writer, &format!("MSET {own} 0 {near} 1 {far} 2"));
+    let before = looks(&mut world, &writer);
+    // The looker has the lower number and has looked on its own lane; on the other the writer comes first, so it is refused there.
+    looker.write(&bytes_of(&format!("MGET {near} {far}")));
+    for _ in 0..2 {
+        world.turn(1);
+    }
+    writer.write(&bytes_of(&format!("MSET {own} 3 {far} 4")));
+    world.turn(0);
+    (0..20).for_each(|_| world.round(10_000));
+    assert_eq!(String::from_utf8_lossy(&writer.read_all()), "+OK\r\n");
+    assert_eq!(String::from_utf8_lossy(&looker.read_all()), "*2\r\n$1\r\n1\r\n$1\r\n4\r\n", "refused");
+    assert_eq!(looks(&mut world, &writer) - before, 2);
+}
+
+#[test]
+fn who_has_much_to_see_waits_for_all_locks() {
+    let mut world = World::new(3);
+    let (client, value) = (world.connect_at(0), "x".repeat(10_000));
+    let names: Vec<String> = (0..4).flat_map(|nth| keys().map(|key| format!("{key}{nth}"))).collect();
+    for name in &names {
+        world.ask(&client, &format!("SET {name} {value}"));
+    }
+    client.write(&bytes_of(&format!("MGET {}", names.join(" "))));
+    // What one round trip would be: the other lanes have only said that they have their locks.
+    world.round(10_000);
+    world.round_of(10_000, |lane| lane == 0);
+    assert_eq!(client.read_all(), b"");
+    let mut reply = Vec::new();
+    for _ in 0..40 {
+        world.round(10_000);
+        reply.extend(client.read_all());
+    }
+    let want = format!("*8\r\n{}", format!("$10000\r\n{value}\r\n").repeat(8));
+    assert_eq!(String::from_utf8_lossy(&reply), want);
+    assert_eq!(looks(&mut world, &client), 8);
+    assert!(world.is_idle());
 }
