@@ -306,7 +306,9 @@ impl Part {
 
     /// Its transaction comes to nothing before it was told what to do: it gives its locks back.
     pub(crate) fn withdraw(&mut self) {
-        assert!(self.state == State::Granted && self.jobs.is_empty(), "who is withdrawn waits to be told");
+        assert!(self.state == State::Granted && !self.goes, "who is withdrawn waits to be told");
+        // Those of a look that was put off are dropped with those that were done.
+        self.looked.extend(self.jobs.drain(..));
         self.state = State::Releasing;
         self.is_withdrawn = true;
         self.looks_found = Looks::default();

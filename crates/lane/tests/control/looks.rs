@@ -83,22 +83,34 @@ fn one_round_trip_is_enough() {
 
 #[test]
 fn who_is_refused_and_comes_again_is_counted_once() {
-    let mut world = World::new(3);
-    let (looker, writer) = (world.connect_at(1), world.connect_at(0));
-    let ([near, far], own) = (keys(), key_of(0));
-    world.ask(&writer, &format!("MSET {own} 0 {near} 1 {far} 2"));
-    let before = looks(&mut world, &writer);
-    // The looker has the lower number and has looked on its own lane; on the other the writer comes first, so it is refused there.
-    looker.write(&bytes_of(&format!("MGET {near} {far}")));
-    for _ in 0..2 {
-        world.turn(1);
+    // The second look is put off, as it takes more than a slice.
+    for size in [1, 10_000] {
+        let mut world = World::new(3);
+        let (looker, writer) = (world.connect_at(1), world.connect_at(0));
+        let ([near, far], own, value) = (keys(), key_of(0), "x".repeat(size));
+        let near: Vec<String> = (0..4).map(|nth| format!("{near}{nth}")).collect();
+        for name in near.iter().chain([&far, &own]) {
+            world.ask(&writer, &format!("SET {name} {value}"));
+        }
+        let before = looks(&mut world, &writer);
+        // The looker has the lower number and its own lane's lock; on the other lane the writer comes first, so it is refused there.
+        looker.write(&bytes_of(&format!("MGET {} {far}", near.join(" "))));
+        for _ in 0..2 {
+            world.turn(1);
+        }
+        writer.write(&bytes_of(&format!("MSET {own} 3 {far} 4")));
+        world.turn(0);
+        let mut reply = Vec::new();
+        for _ in 0..40 {
+            world.round(10_000);
+            reply.extend(looker.read_all());
+        }
+        assert_eq!(String::from_utf8_lossy(&writer.read_all()), "+OK\r\n");
+        let want = format!("*5\r\n{}$1\r\n4\r\n", format!("${size}\r\n{value}\r\n").repeat(4));
+        assert_eq!(String::from_utf8_lossy(&reply), want, "refused");
+        assert_eq!(looks(&mut world, &writer) - before, 5);
+        assert!(world.is_idle());
     }
-    writer.write(&bytes_of(&format!("MSET {own} 3 {far} 4")));
-    world.turn(0);
-    (0..20).for_each(|_| world.round(10_000));
-    assert_eq!(String::from_utf8_lossy(&writer.read_all()), "+OK\r\n");
-    assert_eq!(String::from_utf8_lossy(&looker.read_all()), "*2\r\n$1\r\n1\r\n$1\r\n4\r\n", "refused");
-    assert_eq!(looks(&mut world, &writer) - before, 2);
 }
 
 #[test]
