@@ -24,7 +24,7 @@ use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Request};
 use crate::scripts;
 use crate::slab::Handle;
-use crate::transaction::{Transaction, key_range};
+use crate::transaction::{Transaction, is_look, key_range};
 
 mod connection;
 mod script;
@@ -107,6 +107,10 @@ impl<'a> Input<'a> {
         }
     }
 
+    fn is_view(&self) -> bool {
+        matches!(self, Input::View { .. })
+    }
+
     /// Whether one of the keys is too long for a key. None is that has come in one piece.
     pub(crate) fn has_long_key(&self, command: &Command) -> bool {
         let Input::Owned(request) = self else { return false };
@@ -130,6 +134,8 @@ pub(crate) enum Flow {
     Halt(Option<Request>),
     /// It waits for the reply.
     Block,
+    /// It only looks, and that on several lanes: it has not begun, for those behind it that only look may begin with it.
+    Look,
     /// It is closed when it has its replies.
     Leave,
 }
@@ -147,11 +153,7 @@ impl Core {
         if caller.client.dialect == Dialect::Aerospike {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
-        // One test for all of them.
-        let Client { hush, is_subscribed, is_tracking, user, .. } = *caller.client;
-        let is_apart = (hush != Hush::Heard) | is_subscribed | is_tracking | (user != UserId::DEFAULT);
-        let is_apart = is_apart | self.is_overseen;
-        let flow = if is_apart {
+        let flow = if self.is_apart(caller.client) {
             self.dispatch_overseen(caller, resolved, input)
         } else {
             self.dispatch_heard(caller, resolved, input)
@@ -162,7 +164,16 @@ impl Core {
         flow
     }
 
-    /// The same for a command that was gathered over several turns.
+    /// Whether a client's commands are looked at more closely, one by one.
+    #[inline(always)]
+    fn is_apart(&self, client: &Client) -> bool {
+        // One test for all of them.
+        let Client { hush, is_subscribed, is_tracking, user, .. } = *client;
+        let is_apart = (hush != Hush::Heard) | is_subscribed | is_tracking | (user != UserId::DEFAULT);
+        is_apart | self.is_overseen
+    }
+
+    /// The same as [`Core::dispatch`] for a command that was gathered over several turns.
     #[inline(never)]
     pub(crate) fn dispatch_gathered(
         &mut self,
@@ -240,13 +251,19 @@ impl Core {
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
-        if !matches!(flow, Flow::Halt(_)) {
-            self.stats.dialects[caller.client.dialect as usize].all += 1;
-            self.space.tally.called(command.id);
-            caller.client.last = Some(command);
-            caller.client.active_ns = self.space.now.mono_ns;
+        if !matches!(flow, Flow::Halt(_) | Flow::Look) {
+            self.count_call(caller.client, command);
         }
         flow
+    }
+
+    /// A client's command has been taken.
+    #[inline(always)]
+    fn count_call(&mut self, client: &mut Client, command: &'static Command) {
+        self.stats.dialects[client.dialect as usize].all += 1;
+        self.space.tally.called(command.id);
+        client.last = Some(command);
+        client.active_ns = self.space.now.mono_ns;
     }
 
     #[inline(always)]
@@ -451,7 +468,26 @@ impl Core {
         if is_one_lane || caller.client.port == Port::Lane && owner != self.id {
             return self.ask(caller, owner, command, input, slot);
         }
+        if is_short && is_look(command) && input.is_view() && !self.is_apart(caller.client) {
+            return Flow::Look;
+        }
         self.dispatch_transaction(caller, command, input)
+    }
+
+    /// Begins commands of a client that only look, the first of them a [`Flow::Look`], as one transaction. They are
+    /// [`NAMES_PER_STEP`] words in all, at most.
+    pub(crate) fn look_together(
+        &mut self,
+        caller: &mut Caller<'_>,
+        looks: &[(&'static Command, Args<'_>)],
+    ) -> Flow {
+        for (command, _) in looks {
+            self.count_call(caller.client, command);
+        }
+        let (proto, db) = (caller.client.proto, caller.client.db);
+        let requests = looks.iter().map(|(command, args)| (*command, args.to_request()));
+        let transaction = Transaction::of_looks(caller.open(), proto, db, requests);
+        self.transact(caller, transaction)
     }
 
     /// SCAN goes from lane to lane. CLUSTER's questions about a slot: the lane that owns the slot.

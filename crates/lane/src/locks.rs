@@ -20,8 +20,11 @@
 //! enter side by side could each be ahead of the other.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map;
 use std::mem;
+
+use queues::Queues;
+
+mod queues;
 
 /// What a lock is on: a key by its keyed 64-bit hash (a collision only makes somebody wait), or a whole database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +77,7 @@ impl Mode {
 /// How many entries have each mode.
 #[derive(Clone, Copy, Default)]
 struct Modes {
-    counts: [usize; 4],
+    counts: [u32; 4],
 }
 
 impl Modes {
@@ -143,6 +146,8 @@ struct Holder {
     /// How many of its names have a conflicting entry ahead.
     blocked_count: usize,
     granted: bool,
+    /// Somebody who is not granted stands ahead of it somewhere, so it may have to move.
+    may_move: bool,
     pages: Vec<Vec<LockName>>,
 }
 
@@ -161,13 +166,13 @@ struct Queue {
     entries: Vec<Entry>,
     modes: Modes,
     /// Entries that wait. Without one all admit each other.
-    waiting_count: usize,
+    waiting_count: u32,
 }
 
 /// The lock table of one lane. Holders are named by the caller's own 64-bit ids.
 #[derive(Default)]
 pub(crate) struct Locks {
-    queues: BTreeMap<LockName, Queue>,
+    queues: Queues,
     holders: BTreeMap<u64, Holder>,
     granted: Vec<u64>,
     /// Lists of queues that are gone, for the next ones: most names are one holder's for a moment.
@@ -249,6 +254,7 @@ impl Locks {
             order: ENTERING,
             blocked_count: 0,
             granted: false,
+            may_move: false,
             pages: Vec::new(),
         };
         let before = self.holders.insert(holder, fresh);
@@ -271,9 +277,8 @@ impl Locks {
 
     fn add_entry(&mut self, holder: u64, name: LockName, mode: Mode) {
         let (queues, spare) = (&mut self.queues, &mut self.spare);
-        let queue = queues
-            .entry(name)
-            .or_insert_with(|| Queue { entries: spare.pop().unwrap_or_default(), ..Queue::default() });
+        let fresh = || Queue { entries: spare.pop().unwrap_or_default(), ..Queue::default() };
+        let queue = queues.entry(name, fresh);
         // Whoever enters is one of the last in line.
         if let Some(entry) = queue.entries.iter_mut().rfind(|entry| entry.holder == holder) {
             let wider = entry.mode.join(mode);
@@ -286,11 +291,14 @@ impl Locks {
         } else {
             let waits = !queue.modes.admit(mode);
             queue.modes.add(mode);
-            queue.waiting_count += usize::from(waits);
+            queue.waiting_count += u32::from(waits);
+            let last = queue.entries.last().map(|entry| entry.holder);
             queue.entries.push(Entry { holder, mode, waits });
+            let stands_behind_waiting = last.is_some_and(|last| !self.holders[&last].granted);
             let state = self.holders.get_mut(&holder).expect("names are added to a holder that entered");
             assert!(state.order == ENTERING, "names are added before the holder gets in line");
             state.blocked_count += usize::from(waits);
+            state.may_move |= stands_behind_waiting;
             match state.pages.last_mut() {
                 Some(page) if page.len() < NAMES_PER_PAGE => page.push(name),
                 _ => state.pages.push(vec![name]),
@@ -310,7 +318,7 @@ impl Locks {
         state.order = order;
         self.ordered_count += usize::from(kind.is_ordered());
         assert!(kind != Kind::Numbered || state.pages.len() <= 1, "a numbered holder enters in one step");
-        if state.pages.len() <= 1 {
+        if state.pages.len() <= 1 && state.may_move {
             let pages = mem::take(&mut state.pages);
             for &name in pages.iter().flatten() {
                 self.move_ahead_of_later(holder, name, order);
@@ -327,14 +335,14 @@ impl Locks {
 
     /// Moves an entry from the tail in front of every entry that is not granted and has a higher number.
     fn move_ahead_of_later(&mut self, holder: u64, name: LockName, order: u64) {
-        let entries = &self.queues[&name].entries;
+        let entries = &self.queues.get(&name).expect("an added name has a queue").entries;
         let from = entries.iter().rposition(|entry| entry.holder == holder).expect("an added name is queued");
         if from + 1 == entries.len() && self.place_of(&entries[..from], order) == from {
             return;
         }
         let entries = &mut self.queues.get_mut(&name).expect("just looked").entries;
         let entry = entries.remove(from);
-        let place = self.place_of(&self.queues[&name].entries, order);
+        let place = self.place_of(&self.queues.get(&name).expect("still there").entries, order);
         let queue = self.queues.get_mut(&name).expect("still there");
         queue.entries.insert(place, entry);
         if queue.waiting_count > 0 {
@@ -365,21 +373,23 @@ impl Locks {
 
     /// Takes a granted holder out of a queue.
     fn leave(&mut self, holder: u64, name: LockName) {
-        let btree_map::Entry::Occupied(mut of_name) = self.queues.entry(name) else {
-            unreachable!("a held name has a queue")
-        };
-        let queue = of_name.get_mut();
-        let at = queue.entries.iter().position(|entry| entry.holder == holder);
-        let entry = queue.entries.remove(at.expect("a held name is queued"));
-        queue.modes.remove(entry.mode);
-        assert!(!entry.waits, "only who has its locks gives them back");
-        if queue.entries.is_empty() {
-            let entries = of_name.remove().entries;
-            if entries.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_COUNT_MAX {
-                self.spare.push(entries);
+        let mut has_waiting = false;
+        let gone = self.queues.take_if(name, |queue| {
+            let at = queue.entries.iter().position(|entry| entry.holder == holder);
+            let entry = queue.entries.remove(at.expect("a held name is queued"));
+            queue.modes.remove(entry.mode);
+            assert!(!entry.waits, "only who has its locks gives them back");
+            has_waiting = queue.waiting_count > 0;
+            queue.entries.is_empty()
+        });
+        match gone {
+            Some(Queue { entries, .. }) if entries.capacity() <= SPARE_LENGTH_MAX => {
+                if self.spare.len() < SPARE_COUNT_MAX {
+                    self.spare.push(entries);
+                }
             }
-        } else if queue.waiting_count > 0 {
-            self.settle(name);
+            None if has_waiting => self.settle(name),
+            _ => {}
         }
     }
 

@@ -408,6 +408,8 @@ impl Part {
         (self.looks, self.goes, self.is_remembering) = (false, false, false);
         (self.progress, self.looks_found) = (Progress::default(), Looks::default());
         space.discard_content(std::mem::take(&mut self.content));
+        self.outcomes.drain(..).for_each(|(_, outcome)| outcome.discard(space));
+        self.looked.drain(..).rev().for_each(|job| self.jobs.push_front(job));
         After::Granted(self.grant)
     }
 

@@ -17,12 +17,14 @@ use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX};
 use crate::keyspace::Route;
 use crate::language::{Limits, Place};
+use crate::part::NAMES_PER_STEP;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Gather, Request};
 use crate::scripts::keys_of;
 use crate::slab::Handle;
 use crate::tally::ErrorCode;
 use crate::timing::{self, Extent, Lap};
+use crate::transaction::is_look;
 use crate::turn::Meter;
 
 /// Commands of one client that are decoded before the first of them runs, and clients in a batch.
@@ -124,7 +126,7 @@ pub(crate) fn serve_client<N: Net>(
                             core.dispatch(&mut Caller { client, handle, output }, resolved, &mut command)
                         }
                     };
-                    if !matches!(flow, Flow::Halt(_)) {
+                    if !matches!(flow, Flow::Halt(_) | Flow::Look) {
                         used += frame.size;
                         if lap.is_timed
                             && let Some(Ok(command)) = frame.command
@@ -143,7 +145,26 @@ pub(crate) fn serve_client<N: Net>(
                     continue;
                 }
                 cold_path();
-                let ran_count = if matches!(flow, Flow::Halt(_)) { index } else { index + 1 };
+                let (flow, ran_count) = match flow {
+                    Flow::Halt(_) => (flow, index),
+                    Flow::Look => {
+                        // The first is among those that are left no more.
+                        let behind = &ahead.frames[index..count.min(index + 1 + share.commands_left)];
+                        let caller = &mut Caller { client, handle, output };
+                        let (flow, looks_count, size) =
+                            look_together(core, caller, behind, &input[used..], lap);
+                        share.commands_left -= looks_count - 1;
+                        used += size;
+                        (flow, index + looks_count)
+                    }
+                    _ => (flow, index + 1),
+                };
+                if matches!(flow, Flow::Next) {
+                    // What is decoded is counted from the front: it is looked at anew.
+                    client.need = Need::Rest;
+                    ahead.forget(client, ran_count);
+                    break 'share End::Again;
+                }
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
                     ahead.forget(client, ran_count);
                     break 'share end;
@@ -239,6 +260,35 @@ pub(crate) fn serve_client<N: Net>(
     }
 }
 
+/// Begins a command that looks on several lanes, the first of these, and those behind it that only look. Says how many they are, and how many
+/// bytes of the input.
+#[inline(never)]
+fn look_together(
+    core: &mut Core,
+    caller: &mut Caller<'_>,
+    frames: &[Frame],
+    input: &[u8],
+    lap: &mut Lap<'_, impl Meter>,
+) -> (Flow, usize, usize) {
+    let (mut names_left, mut size) = (NAMES_PER_STEP, 0);
+    let looks = frames.iter().map_while(|frame| {
+        let command = frame.command?.ok().filter(|command| is_look(command))?;
+        names_left = names_left.checked_sub(frame.ranges.len())?;
+        let bytes = &input[size..size + frame.size];
+        size += frame.size;
+        Some((command, Args::View { input: bytes, ranges: &frame.ranges }))
+    });
+    let looks: Vec<_> = looks.collect();
+    let flow = core.look_together(caller, &looks);
+    if lap.is_timed {
+        let took = lap.end().shared(looks.len() as u64);
+        for (&(command, args), frame) in looks.iter().zip(frames) {
+            core.took(caller.client, command, Some(args), frame.extent(), took);
+        }
+    }
+    (flow, looks.len(), size)
+}
+
 /// What a client may leave unread before it has said its password.
 fn unauthenticated_unread_max(client: &Client) -> usize {
     match client.dialect {
@@ -250,7 +300,7 @@ fn unauthenticated_unread_max(client: &Client) -> usize {
 /// What a command's outcome means for the rest of the share; `None`: go on.
 fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) -> Option<End> {
     match flow {
-        Flow::Next => None,
+        Flow::Next | Flow::Look => None,
         Flow::Halt(request) => {
             if let Some(request) = request {
                 client.gather = Some(Box::new(Gather::of(request)));
@@ -263,6 +313,10 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
             client.need = Need::Rest;
             client.is_blocked = true;
             client.halt();
+            if client.last.is_some_and(is_look) {
+                // What comes next may be several that look together.
+                client.halted_slot_count = u32::try_from(SLOTS_MAX).expect("a small number");
+            }
             Some(End::Settles)
         }
         Flow::Leave => {

@@ -107,9 +107,17 @@ impl<M: Meter> Lap<'_, M> {
 }
 
 /// How long commands took, one behind another.
+#[derive(Clone, Copy)]
 pub(crate) struct Took {
     ticks: u64,
     count: u64,
+}
+
+impl Took {
+    /// The part of each, when so many took that together.
+    pub(crate) fn shared(self, count: u64) -> Took {
+        Took { ticks: self.ticks / count, count: 1 }
+    }
 }
 
 /// Something that a lane did in one piece.

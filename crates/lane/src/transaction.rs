@@ -50,6 +50,7 @@ mod script;
 mod stage;
 mod vetting;
 
+pub(crate) use look::is_look;
 pub(crate) use messages::{Go, Grant, PartAnswer, Prepare, Results};
 pub(crate) use plan::key_range;
 pub(crate) use script::{Killed, RunningFunction};
@@ -330,6 +331,19 @@ impl Transaction {
             script_log: Vec::new(),
             db_after: db,
         }
+    }
+
+    /// Commands of a client that only look ([`is_look`]), one behind the other; the first of them has keys of several lanes.
+    pub(crate) fn of_looks(
+        origin: Origin,
+        proto: Proto,
+        db: u16,
+        mut looks: impl Iterator<Item = (&'static Command, Request)>,
+    ) -> Transaction {
+        let (command, request) = looks.next().expect("somebody looks");
+        let mut transaction = Transaction::of_command(origin, proto, command, request, db);
+        looks.for_each(|(command, request)| transaction.commands.push(Planned::new(command, request, db)));
+        transaction
     }
 
     /// The commands queued by MULTI, run by EXEC.

@@ -153,18 +153,19 @@ fn a_name_twice_is_one_entry_in_the_wider_mode() {
 /// What every queue and holder keeps account of, counted anew.
 fn audit(locks: &Locks) {
     let mut blocked: BTreeMap<u64, usize> = BTreeMap::new();
-    for queue in locks.queues.values() {
+    for (_, queue) in locks.queues.iter() {
         assert!(!queue.entries.is_empty());
         for mode in Modes::ALL {
             let count = queue.entries.iter().filter(|entry| entry.mode == mode).count();
-            assert_eq!(queue.modes.counts[mode as usize], count, "{mode:?}");
+            assert_eq!(queue.modes.counts[mode as usize] as usize, count, "{mode:?}");
         }
         for (at, entry) in queue.entries.iter().enumerate() {
             let waits = queue.entries[..at].iter().any(|ahead| !ahead.mode.admits(entry.mode));
             assert_eq!(entry.waits, waits, "holder {} stands at {at}", entry.holder);
             *blocked.entry(entry.holder).or_default() += usize::from(waits);
         }
-        assert_eq!(queue.waiting_count, queue.entries.iter().filter(|entry| entry.waits).count());
+        let waiting_count = queue.entries.iter().filter(|entry| entry.waits).count();
+        assert_eq!(queue.waiting_count as usize, waiting_count);
     }
     for (id, holder) in &locks.holders {
         let count = blocked.get(id).copied().unwrap_or(0);

@@ -4,19 +4,21 @@ use wire::command::{Combine, Id, Scope, lookup};
 
 use super::{After, Go, Phase, Plan, STAGE_COUNT_MAX, Transaction};
 use crate::part::{Job, Work};
-use crate::request::Request;
+use crate::request::{Args, Request};
 
 impl Transaction {
     /// Collects the jobs of the next commands, as many as can run without waiting for one another.
     pub(super) fn fill_stage(&mut self) {
         self.stage_end = self.position;
+        // Who is refused asks again.
+        let may_ask_again = self.looks_at_once();
         let end = self.commands.len().min(self.position + STAGE_COUNT_MAX);
         while self.stage_end < end {
             let is_alone = self.commands[self.stage_end].plan.is_alone();
             if is_alone && self.stage_end > self.position {
                 break;
             }
-            self.fill_command(self.stage_end);
+            self.fill_command(self.stage_end, may_ask_again);
             self.stage_end += 1;
             if is_alone {
                 break;
@@ -24,7 +26,7 @@ impl Transaction {
         }
     }
 
-    fn fill_command(&mut self, index: usize) {
+    fn fill_command(&mut self, index: usize, may_ask_again: bool) {
         let number = u32::try_from(index).expect("a MULTI queues fewer than 2^32 commands");
         let (watcher, database_count) = (self.watcher, self.database_count);
         let planned = &mut self.commands[index];
@@ -43,7 +45,11 @@ impl Transaction {
         match planned.plan {
             Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => {}
             Plan::Whole(lane) => {
-                let request = std::mem::take(&mut planned.request);
+                let request = if may_ask_again {
+                    Args::Owned(&planned.request).to_request()
+                } else {
+                    std::mem::take(&mut planned.request)
+                };
                 let at = self.lane_index(lane);
                 self.lanes[at].jobs.push(Job { command: number, db, work: work(request) });
             }
