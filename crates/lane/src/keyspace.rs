@@ -365,12 +365,13 @@ impl Keyspace {
         if self.watches.is_empty() {
             return None;
         }
-        let (shard, now_ms) = (&self.shard, self.now.unix_ms);
+        let shard = &self.shard;
         let mut round = round
             .filter(|round| round.is_within(db, &partitions))
             .unwrap_or_else(|| self.watches.begin_round(db, partitions));
         let is_over = self.watches.touch_round(&mut round, budget, |partition, bytes| {
-            let exists = |db| shard.get(&shard.key(db, partition, bytes), now_ms).is_some();
+            // Also one whose time has come: nobody has seen it go. Who began to watch behind its end has taken it out.
+            let exists = |db| shard.get(&shard.key(db, partition, bytes), i64::MIN).is_some();
             exists(db) || other.is_some_and(exists)
         });
         (!is_over).then_some(round)

@@ -207,10 +207,15 @@ impl Core {
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;
             }
-            return caller.refuse(&format!(
-                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
+            let why = format!(
+                "Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context",
                 command.name
-            ));
+            );
+            if command.id == Id::Exec {
+                self.abort(caller);
+                return caller.refuse(&format!("EXECABORT Transaction discarded because of: {why}"));
+            }
+            return caller.refuse(&format!("ERR {why}"));
         }
         if let Some(why) = self.settings.writes_refused
             && let Ok(command) = resolved

@@ -95,6 +95,8 @@ pub(crate) struct Part {
     growth: Option<u64>,
     /// That is what its next job adds, a script's call; the transaction goes on without it.
     grows_by_call: bool,
+    /// It is carried out even if there is no room.
+    may_exceed: bool,
     /// Slices in which nothing could be evicted for it.
     vain_slices: u32,
     /// When it gives up to wait for a larger lease.
@@ -159,6 +161,7 @@ impl Part {
             is_remembering: false,
             growth,
             grows_by_call: false,
+            may_exceed: false,
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
@@ -239,6 +242,7 @@ impl Part {
             is_remembering: false,
             growth: prepare.growth,
             grows_by_call: false,
+            may_exceed: false,
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
@@ -282,8 +286,8 @@ impl Part {
     pub(crate) fn go(&mut self, go: Go) {
         assert!(self.state == State::Granted, "a part is told what to do when it has its locks");
         assert!(self.grant.at_ms <= go.at_ms, "nobody sees a time at which the locks were not there");
-        let Go { jobs, releases, proto, growth, at_ms, by, stage } = go;
-        (self.stage, self.by) = (stage, by);
+        let Go { jobs, releases, proto, growth, may_exceed, at_ms, by, stage } = go;
+        (self.stage, self.by, self.may_exceed) = (stage, by, may_exceed);
         self.proto = proto;
         self.goes = true;
         self.releases = releases;
@@ -459,20 +463,23 @@ impl Part {
                 self.vain_slices += 1;
                 return false;
             }
-            Made::Enough => {
-                if self.grows_by_call {
-                    // What the last one has added is there.
-                    space.release(std::mem::take(&mut self.reserved));
+            made => {
+                if made != Made::Enough {
+                    space.want_nothing();
                 }
-                self.reserved += size;
-                space.reserve(size);
-            }
-            Made::Held | Made::Short(_) | Made::Nothing => {
-                space.want_nothing();
-                match self.jobs.front() {
-                    Some(Job { work: Work::Place { .. }, .. }) => self.lacks_place = true,
-                    Some(_) if self.grows_by_call => self.lacks_place = true,
-                    _ => self.grant.lacks_room = true,
+                if made == Made::Enough || self.may_exceed {
+                    if self.grows_by_call {
+                        // What the last one has added is there.
+                        space.release(std::mem::take(&mut self.reserved));
+                    }
+                    self.reserved += size;
+                    space.reserve(size);
+                } else {
+                    match self.jobs.front() {
+                        Some(Job { work: Work::Place { .. }, .. }) => self.lacks_place = true,
+                        Some(_) if self.grows_by_call => self.lacks_place = true,
+                        _ => self.grant.lacks_room = true,
+                    }
                 }
             }
         }

@@ -91,6 +91,8 @@ pub(crate) struct Go {
     pub(crate) proto: Proto,
     /// Bytes that a script's call may add, for which there must be room before it runs; `None`: it adds nothing.
     pub(crate) growth: Option<u64>,
+    /// It runs even if there is none.
+    pub(crate) may_exceed: bool,
     /// The time that all lanes see, unix milliseconds.
     pub(crate) at_ms: i64,
     /// On behalf of whom: a command of the transaction may have made the client one that tracks keys.

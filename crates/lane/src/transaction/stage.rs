@@ -106,6 +106,6 @@ impl Transaction {
 
     pub(super) fn go(&self, jobs: Vec<Job>, releases: bool, growth: Option<u64>) -> Go {
         let (proto, at_ms, by, stage) = (self.proto, self.grant.at_ms, self.by, self.stage);
-        Go { jobs, releases, proto, growth, at_ms, by, stage }
+        Go { jobs, releases, proto, growth, may_exceed: self.may_exceed(), at_ms, by, stage }
     }
 }

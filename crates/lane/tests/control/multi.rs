@@ -94,6 +94,32 @@ fn a_watched_key_has_changed_if_it_has() {
     }
 }
 
+/// Housekeeping has not taken it out yet when the database goes.
+#[test]
+fn a_watched_key_that_ends_and_is_flushed_has_changed() {
+    for (command, lanes) in [("FLUSHDB", 1), ("FLUSHALL", 3), ("SWAPDB 0 1", 3), ("DEL k", 1)] {
+        let mut world = World::new(lanes);
+        let (client, other) = (world.connect(), world.connect());
+        world.ask_all(&client, &["SET k v PX 50", "WATCH k"]);
+        let mut line = command.to_owned();
+        line.push_str("\r\n");
+        other.write(line.as_bytes());
+        // The turn in which the command comes is behind the end.
+        world.round(60_000_000);
+        (0..20).for_each(|_| world.round(1_000));
+        other.read_all();
+        let reply = world.ask_all(&client, &["MULTI", "GET k", "EXEC"]);
+        assert!(reply.ends_with("*-1\r\n"), "{command}: {reply}");
+        // Watched when it has ended it changes no more.
+        world.ask(&client, "SET k v PX 50");
+        world.round(60_000_000);
+        world.ask(&client, "WATCH k");
+        world.ask(&other, "FLUSHALL");
+        let reply = world.ask_all(&client, &["MULTI", "GET k", "EXEC"]);
+        assert!(reply.ends_with("*1\r\n$-1\r\n"), "{command}: {reply}");
+    }
+}
+
 #[test]
 fn the_connection_is_changed_in_order() {
     check(

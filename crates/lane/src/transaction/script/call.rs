@@ -32,6 +32,8 @@ pub(super) struct Called {
     pub(super) position: usize,
     /// Where its one key belongs, if it is of one.
     route: Option<Route>,
+    /// See [`Transaction::may_exceed`].
+    may_exceed: bool,
     stage: Stage,
 }
 
@@ -111,6 +113,7 @@ impl Transaction {
             db_after: std::mem::replace(&mut self.db_after, script.db),
             position: self.position,
             route: None,
+            may_exceed: script.allows_oom || script.has_written,
             stage: Stage::Planning,
         });
         self.at = (index, 0);
@@ -247,6 +250,7 @@ impl Transaction {
                     }
                 };
                 match made {
+                    Made::Nothing if called.may_exceed => called.stage = Stage::Here(Progress::default()),
                     Made::Enough => called.stage = Stage::Here(Progress::default()),
                     Made::More | Made::Held | Made::Short(_) => return Some(self.send_call(index)),
                     Made::Nothing => {
@@ -259,6 +263,13 @@ impl Transaction {
             }
             _ => Some(self.send_call(index)),
         }
+    }
+
+    /// Whether what is called is carried out even if there is no room for it: the script allows that, or it has written. What has begun
+    /// to change something is not cut off half-way (`scriptVerifyOOM` in Redis' script.c).
+    pub(in crate::transaction) fn may_exceed(&self) -> bool {
+        let called = self.script.as_ref().and_then(|script| script.call.as_ref());
+        called.is_some_and(|called| called.may_exceed)
     }
 
     fn send_call(&mut self, index: usize) -> After {
@@ -284,8 +295,11 @@ impl Transaction {
     /// The reply of a call is whole: the script hears it next.
     fn end_call(&mut self, space: &mut Keyspace) {
         let proto = self.proto;
+        let may_exceed = self.may_exceed();
         let content = self.drop_call(space);
         let script = self.script.as_mut().expect("it has called");
+        // For want of room it has not been carried out.
+        script.has_written &= may_exceed || !content.front().starts_with(b"-OOM ");
         if content.size() > space.scripts.memory_size_max() {
             space.discard_content(content);
             script.answer(Answer::error("ERR the reply is larger than script-memory-limit"), space);
