@@ -242,6 +242,22 @@ class Stream(WithPlayed):
         self.assertEqual(self.client("MGET", "k", "n", "m", "renamed", "not set"), [b"vw", b"6", b"v", b"v", b"v"])
         self.assertEqual(self.client("PEXPIRETIME", "m"), 2 * LONG_AGO)
 
+    def test_the_stream_goes_on_in_a_database_that_the_snapshot_names(self):
+        """A replica that is followed passes on what it is sent itself, and does not begin with a SELECT."""
+        for number in (b"\xc0\x03", b"\x013"):
+            aux = b"\xfa\x0erepl-stream-db" + number
+            snapshot = rdb((b"k", b"v"))
+            with self.follow().sync(snapshot[:9] + aux + snapshot[9:]) as link:
+                self.wait_for_link("up")
+                sent = request("SET", "there", number)
+                link.send(sent)
+                link.acknowledged(START + len(sent))
+                self.client("SELECT", 3)
+                self.assertEqual([self.client("GET", "there"), self.client("DBSIZE")], [number, 1])
+                self.client("SELECT", 0)
+                self.assertEqual([self.client("GET", "k"), self.client("DBSIZE")], [b"v", 1])
+                self.client("REPLICAOF", "NO", "ONE")
+
     def test_a_snapshot_may_hold_what_has_ended(self):
         """Its primary has not deleted it yet, and may go on with it."""
         ended = b"\xfc" + LONG_AGO.to_bytes(8, "little")

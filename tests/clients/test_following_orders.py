@@ -383,14 +383,17 @@ class Alone(WithFollower):
     @unittest.skipIf(not FOLLOWER_IS_OURS, "Redis takes long strings from nobody but its primary, too, but its limit is another one")
     def test_strings_are_as_long_as_they_are_over_there(self):
         self.client("SET", "long", "x" * (3 << 20))
-        follower = self.alone("--proto-max-bulk-len", "1mb")
+        follower = self.alone("--proto-max-bulk-len", "1mb", "--client-query-buffer-limit", "1mb")
         client = self.connect(follower)
         client("REPLICAOF", "127.0.0.1", self.primary.port)
         follower.wait_until_up()
         self.client("SET", "longer", "y" * (5 << 20))
         self.client("APPEND", "longer", "z" * (2 << 20))
         self.client("SETRANGE", "long", 4 << 20, "end")
+        # Together they are longer than a command or a MULTI of its own clients may be.
+        self.client.replies([("MULTI",), *(("SET", f"of many:{number}", "v" * 300_000) for number in range(8)), ("EXEC",)])
         self.check_wait(1)
+        self.assertEqual(int(self.client.info("stats")["sync_full"]), 1)
         check_same(self.primary, follower)
         client("REPLICAOF", "NO", "ONE")
         self.assertIn("exceeds maximum", str(client.reply("APPEND", "long", "x")))

@@ -211,17 +211,32 @@ class Snapshots(Files):
         whole = self.path("dump.rdb").read_bytes()
         for data, why in (
                 (whole[:-20_000], "it ends too early"), (whole[:-1] + b"x", "its checksum is wrong"),
-                (whole.replace(b"REDIS0010", b"REDIS0099"), "its version is 99"), (b"hello", "ERR"),
-                (whole[:9] + b"\x01\x01l\x01\x01a\xff" + bytes(8), "it holds lists, and only strings are served")):
+                (whole.replace(b"REDIS0010", b"REDIS0099"), "its version is 99"), (b"hello\r\n" * 3, "it does not begin with REDIS"),
+                (b"hello", "it ends too early"), (b"", "it ends too early"), (whole[:9] + b"\x01\x01l\x01\x01a\xff" + bytes(8), "it holds lists, and only strings are served")):
             self.path("dump.rdb").write_bytes(data)
-            if why != "ERR":
-                self.assertIn(f"can't start without the data: {self.directory}/dump.rdb: {why}", refused(self.directory))
-            else:
-                self.assertIn("can't start without the data", refused(self.directory))
+            self.assertIn(f"can't start without the data: {self.directory}/dump.rdb: {why}", refused(self.directory))
             self.assertEqual(self.path("dump.rdb").read_bytes(), data)
-        self.path("dump.rdb").write_bytes(whole)
-        self.assertIn("OOM command not allowed", refused(self.directory, "--maxmemory", "1mb"))
+        # What stands behind its end is nothing of it.
+        self.path("dump.rdb").write_bytes(whole + b"FLUSHALL\r\n")
         self.assertEqual(self.connect(self.start())("STRLEN", "k"), 100)
+
+    def test_what_was_there_is_there_again_whatever_the_limits(self):
+        limits = ("--maxmemory", "1mb", "--client-query-buffer-limit", "1mb", "--proto-max-bulk-len", "1mb")
+        client = self.connect(server := self.start("--appendonly", "yes"))
+        client("SET", "{2 MB}", "v" * (2 << 20))
+        client("SAVE")
+        client.replies([("MULTI",), *(("SET", f"of many:{number}", "v" * 300_000) for number in range(8)), ("EXEC",)])
+        before = contents(server.port)
+        server.stop()
+        for settings in (("--appendonly", "yes"), ()):
+            server = self.stack.enter_context(Kept(self.directory, *settings, *limits))
+            client = self.connect(server)
+            self.assertEqual(client("DBSIZE"), 9 if settings else 1)
+            if settings:
+                check_kept(self, before, contents(server.port))
+            # From now on they hold.
+            self.assertIn("OOM command not allowed", str(client.reply("SET", "{2 MB}", "v")))
+            server.kill()
 
 
 class Logs(Files):

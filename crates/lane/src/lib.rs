@@ -337,6 +337,16 @@ impl Settings {
         if is_brought { self.bulk_size_max.max(store::ROPE_SIZE_MAX as u64) } else { self.bulk_size_max }
     }
 
+    /// What all lanes together may hold, bytes; 0: no limit. What is loaded was there before, whatever the limit is now.
+    pub(crate) fn room_size(&self) -> u64 {
+        if self.is_loading { 0 } else { self.memory_size_max }
+    }
+
+    /// How large a command of a client may be, or those that its MULTI has queued, bytes. This program brings what others have let pass.
+    pub(crate) fn query_size_max_of(&self, client: &client::Client) -> usize {
+        if client.is_inner { usize::MAX } else { self.query_size_max }
+    }
+
     /// Whether commands are looked at one by one before they run, whoever's they are.
     pub(crate) fn wants_oversight(&self) -> bool {
         self.is_strict

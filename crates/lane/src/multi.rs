@@ -147,9 +147,10 @@ impl Core {
         } else {
             let may_write = self.may_write(command, args);
             let request = input.take_request();
+            let query_size_max = self.settings.query_size_max_of(caller.client);
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
             multi.size += size_of::<(&Command, Request)>() + request.size();
-            if multi.size <= self.settings.query_size_max {
+            if multi.size <= query_size_max {
                 multi.queued.push(command, request, may_write);
                 caller.sink().put(b"+QUEUED\r\n");
                 return Flow::Next;

@@ -103,7 +103,7 @@ impl Lane {
             },
             Order::Users(change) => self.change_users(&change, net).then_some(Report::Done),
             Order::Settings(settings) => {
-                self.core.space.set_room(settings.memory_size_max, settings.policy);
+                self.core.space.set_room(settings.room_size(), settings.policy);
                 self.core.space.bulk_size_max = settings.string_size_max();
                 self.core.space.writes_refused = settings.writes_refused;
                 self.core.space.set_following(settings.follows);

@@ -196,7 +196,8 @@ pub(crate) fn serve_client<N: Net>(
             client.need = Need::Rest;
             break End::Again;
         }
-        let flow = match gather(client, &input[used..], limits, &mut used, core.settings.query_size_max) {
+        let query_size_max = core.settings.query_size_max_of(client);
+        let flow = match gather(client, &input[used..], limits, &mut used, query_size_max) {
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
                 core.relieve(client);

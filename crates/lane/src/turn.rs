@@ -132,7 +132,7 @@ impl Lane {
         let mut space = Keyspace::new(shard, now, databases, namespaces, cursor_after, room, slots);
         space.bulk_size_max = settings.string_size_max();
         space.dumping.compresses = settings.compresses_dumps;
-        space.set_room(settings.memory_size_max, settings.policy);
+        space.set_room(settings.room_size(), settings.policy);
         space.shard.set_active_expiry(!settings.is_loading);
         space.documents.item_size_max = settings.item_size_max;
         space.documents.history = settings.history();

@@ -61,7 +61,12 @@ pub(super) fn load(
     let last = files.iter().rposition(holds_commands).unwrap_or(0);
     for (index, (path, file)) in parts.iter().zip(files).enumerate() {
         let may_be_cut = last <= index && place.loads_truncated;
-        target.read(path, file, may_be_cut).map_err(|why| format!("{}: {why}", path.display()))?;
+        let result = match source {
+            // What stands behind its end is nothing of it.
+            Source::Snapshot => target.read_snapshot(&mut Input::new(file)),
+            Source::Log => target.read(path, file, may_be_cut),
+        };
+        result.map_err(|why| format!("{}: {why}", path.display()))?;
     }
     target.end().map_err(|why| format!("a lane refused what was loaded: {why}"))
 }
@@ -71,6 +76,8 @@ pub(crate) struct Target {
     links: Vec<Link>,
     map: Arc<PartitionMap>,
     db: u64,
+    /// In which database the changes begin that come behind the snapshot.
+    pub(crate) stream_db: u64,
     loaded: Loaded,
     /// Of keys whose time has come nobody speaks any more.
     drops_ended: bool,
@@ -85,7 +92,8 @@ impl Target {
             (0..map.lanes()).map(|lane| Link::connect(lane, is_only_new, usher)).collect();
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now_ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
-        Ok(Target { links: links?, map, db: 0, loaded: Loaded::default(), drops_ended: false, now_ms })
+        let (links, loaded) = (links?, Loaded::default());
+        Ok(Target { links, map, db: 0, stream_db: 0, loaded, drops_ended: false, now_ms })
     }
 
     fn first(&mut self) -> &mut Link {
@@ -122,6 +130,7 @@ impl Target {
             let mut follows = None;
             match item {
                 Item::Nothing => {}
+                Item::StreamDatabase(db) => self.stream_db = db,
                 Item::End => {
                     input.pass(size);
                     // What follows may be about what has just been sent elsewhere.

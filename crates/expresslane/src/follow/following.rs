@@ -41,6 +41,8 @@ pub(super) struct Following<'a> {
     link: Option<Link>,
     /// The stream's name, and how much of it has been taken: up to the end of a command, or of a transaction.
     place: Option<(String, u64)>,
+    /// In which database the stream has begun.
+    stream_db: u64,
     /// Bytes of a transaction that is not all there.
     open_size: Option<u64>,
     was_in_step: bool,
@@ -64,6 +66,7 @@ impl<'a> Following<'a> {
             teller,
             link: None,
             place: None,
+            stream_db: 0,
             open_size: None,
             was_in_step: false,
             refused: None,
@@ -204,7 +207,7 @@ impl<'a> Following<'a> {
     }
 
     /// Takes all that there is.
-    fn load(&self, input: &mut Input<Wire>) -> Result<(), Trouble> {
+    fn load(&mut self, input: &mut Input<Wire>) -> Result<(), Trouble> {
         self.tell(Followed::Prepares);
         input.from.beat = Beat::Newline;
         let head = line(input)?;
@@ -229,6 +232,7 @@ impl<'a> Following<'a> {
         let usher = self.usher();
         let mut target = Target::connect(self.lanes, false, &usher).map_err(|why| gone(&why))?;
         let result = fill(&mut target, input, &end);
+        self.stream_db = target.stream_db;
         target.close();
         if result.is_err() {
             // Half of it is worse than nothing.
@@ -259,7 +263,12 @@ impl<'a> Following<'a> {
     /// Takes what changes, until that ends.
     fn take_changes(&mut self, input: &mut Input<Wire>) -> Result<std::convert::Infallible, Trouble> {
         if self.link.is_none() {
-            self.link = Some(Link::connect(0, false, &self.usher()).map_err(|why| gone(&why))?);
+            let mut link = Link::connect(0, false, &self.usher()).map_err(|why| gone(&why))?;
+            if self.stream_db != 0 {
+                let db = self.stream_db.to_string();
+                link.send(&[b"SELECT", db.as_bytes()]).map_err(|why| gone(&why))?;
+            }
+            self.link = Some(link);
         }
         let link = self.link.as_mut().expect("just made sure of");
         let (_, offset) = self.place.as_mut().expect("a stream has begun");

@@ -35,7 +35,7 @@ use std::fmt;
 use super::crc::Crc64;
 use super::lzf::{self, Decompressor};
 use super::name_of;
-use crate::number::format_i64;
+use crate::number::{format_i64, parse_i64};
 
 /// The latest version that is read. Those after 10, which Redis 7.0 writes, have other types and the same strings.
 const VERSION_MAX: u16 = 12;
@@ -53,6 +53,9 @@ pub enum Item<'a> {
     Database(u64),
     /// A library of functions: its source.
     Library(Text<'a>),
+    /// What the server sends of changes behind the snapshot goes on in this database, and does not say so (`repl-stream-db`): that
+    /// server follows another one itself.
+    StreamDatabase(u64),
     /// A key and its string.
     Entry {
         /// The key.
@@ -214,9 +217,13 @@ impl Reader {
                 Item::Nothing
             }
             0xfa => {
-                bytes.text()?;
-                bytes.text()?;
-                Item::Nothing
+                let (name, value) = (bytes.text()?, bytes.text()?);
+                if name == Text::Plain(b"repl-stream-db") {
+                    let number = parse_i64(&value.bytes()?).and_then(|number| u64::try_from(number).ok());
+                    number.map_or(Item::Nothing, Item::StreamDatabase)
+                } else {
+                    Item::Nothing
+                }
             }
             0xf9 => {
                 bytes.byte()?;
@@ -371,6 +378,7 @@ mod tests {
                 match &item {
                     Item::Nothing => {}
                     Item::Database(db) => found.push(format!("db {db}")),
+                    Item::StreamDatabase(db) => found.push(format!("stream {db}")),
                     Item::Library(code) => found.push(format!("library {}", text(code)?)),
                     Item::Entry { key, value, expires_ms } => {
                         let end = expires_ms.map(|ms| format!(" until {ms}")).unwrap_or_default();

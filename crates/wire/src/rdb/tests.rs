@@ -232,3 +232,23 @@ fn an_end_is_right_or_not() {
     // A sum of zero says nothing, unlike at the end of a file.
     assert!(!is_right(front, &[10, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
 }
+
+#[test]
+fn a_snapshot_names_the_database_of_what_comes_behind_it() {
+    let of = |aux: &[u8]| {
+        let file = [b"REDIS0010", aux].concat();
+        let mut reader = read::Reader::default();
+        let (_, size) = reader.next(&file).unwrap().unwrap();
+        reader.next(&file[size..]).unwrap().map(|(item, _)| item == read::Item::StreamDatabase(3))
+    };
+    assert_eq!(of(b"\xfa\x0erepl-stream-db\xc0\x03"), Some(true));
+    assert_eq!(of(b"\xfa\x0erepl-stream-db\x013"), Some(true));
+    assert_eq!(of(b"\xfa\x0erepl-stream-db\xc0"), None, "it is cut off");
+    for other in [
+        &b"\xfa\x0erepl-stream-dc\xc0\x03"[..],
+        b"\xfa\x0erepl-stream-db\xc0\xff",
+        b"\xfa\x0erepl-stream-db\x01x",
+    ] {
+        assert_eq!(of(other), Some(false));
+    }
+}
