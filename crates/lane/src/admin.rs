@@ -35,6 +35,8 @@ pub(crate) enum Order {
     Kill(Arc<Filter>),
     /// Hold commands of clients back.
     Pause(Pause),
+    /// Report when what had begun before the pause is over, or the pause.
+    Settle,
     /// Let them go on.
     Unpause,
     /// Hold what writes back, for the snapshot of the end is about to be taken; report when nothing is under way that clients of this lane
@@ -117,6 +119,8 @@ pub(crate) enum Report {
     },
     /// What CLIENT TRACKING has come to.
     Tracking(Tracking),
+    /// What had begun before a pause is over.
+    Settled,
     Done,
 }
 

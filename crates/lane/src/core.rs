@@ -115,8 +115,8 @@ pub(crate) struct Core {
     pub(crate) stats: Stats,
     pub(crate) deliveries: Vec<Delivery>,
     pub(crate) scratch: Vec<u8>,
-    parts: Slab<Part>,
-    transactions: Slab<Transaction>,
+    pub(crate) parts: Slab<Part>,
+    pub(crate) transactions: Slab<Transaction>,
     runnable: VecDeque<Runnable>,
     /// What is left of [`AT_ONCE_PER_TURN`].
     at_once_left: Budget,

@@ -9,6 +9,7 @@ use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::documents;
 use crate::limits::buffered;
+use crate::pause::Settling;
 use crate::pubsub::{Found, Kind, Query};
 use crate::slab::Handle;
 use crate::stats::Traffic;
@@ -56,6 +57,11 @@ impl Lane {
             Order::Pause(pause) => {
                 self.core.set_pause(Some(pause.and(self.core.pause)));
                 Some(Report::Done)
+            }
+            Order::Settle => {
+                self.core.orders.pop_front();
+                self.settlings.push(Settling::new(ticket, charge));
+                return;
             }
             Order::Unpause => {
                 self.end_pause();

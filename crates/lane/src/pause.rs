@@ -2,9 +2,17 @@
 //!
 //! Nobody keeps a list of those it holds: each client says so itself, and they are counted. So clients that come, send and
 //! go while it lasts leave nothing behind. When it ends, one round over the clients finds them, some a turn.
+//!
+//! Whoever pauses writes relies on it that nothing changes from the answer on. When all lanes hold commands back, each is asked once
+//! more, and reports when those are over that had begun: parts and transactions that were there once all that other lanes had asked
+//! of it was taken up.
 
+use crate::admin::Report;
 use crate::client::Client;
 use crate::core::Core;
+use crate::part::{Origin, Part};
+use crate::slab::Handle;
+use crate::transaction::Transaction;
 use crate::turn::Lane;
 
 /// Clients looked at in a turn for whether they were held back.
@@ -27,7 +35,41 @@ impl Held {
     }
 }
 
+/// An order that is reported when what had begun before it is over.
+pub(crate) struct Settling {
+    ticket: u64,
+    charge: u16,
+    /// What there was and is not over; none before all that lanes had been asked was taken up.
+    begun: Option<(Vec<Handle<Part>>, Vec<Handle<Transaction>>)>,
+}
+
+impl Settling {
+    pub(crate) fn new(ticket: u64, charge: u16) -> Settling {
+        Settling { ticket, charge, begun: None }
+    }
+
+    /// Whether what it waits for is over.
+    fn is_over(&mut self, core: &Core) -> bool {
+        let (parts, transactions) = self.begun.get_or_insert_with(|| core.begun());
+        parts.retain(|handle| core.parts.get(*handle).is_some());
+        transactions.retain(|handle| core.transactions.get(*handle).is_some());
+        parts.is_empty() && transactions.is_empty()
+    }
+}
+
 impl Core {
+    /// What is under way for clients.
+    fn begun(&self) -> (Vec<Handle<Part>>, Vec<Handle<Transaction>>) {
+        let is_a_clients = |origin: &Origin| !matches!(origin, Origin::Control { .. });
+        let parts = (0..self.parts.place_count()).filter_map(|place| self.parts.at(place));
+        let transactions =
+            (0..self.transactions.place_count()).filter_map(|place| self.transactions.at(place));
+        (
+            parts.filter(|(_, part)| is_a_clients(&part.origin)).map(|(handle, _)| handle).collect(),
+            transactions.filter(|(_, it)| is_a_clients(&it.origin)).map(|(handle, _)| handle).collect(),
+        )
+    }
+
     /// A client waits for the end of the pause in front of its next command.
     pub(crate) fn hold(&mut self, client: &mut Client) {
         self.held.count += usize::from(!std::mem::replace(&mut client.is_held, true));
@@ -41,6 +83,21 @@ impl Core {
 }
 
 impl Lane {
+    /// Reports to those for whom all is over that had begun, or the pause is.
+    #[cold]
+    pub(crate) fn tend_settlings(&mut self) {
+        let Lane { core, settlings, senders, .. } = self;
+        // Something may have been asked that is not taken up yet.
+        let is_taken = senders.is_empty();
+        let is_paused = core.pause.is_some();
+        let over: Vec<Settling> =
+            settlings.extract_if(.., |it| !is_paused || is_taken && it.is_over(core)).collect();
+        for settling in over {
+            let control = core.lane_count;
+            core.peer(control).report(settling.ticket, settling.charge, Report::Settled);
+        }
+    }
+
     /// Ends the pause. Those that it held back go on by [`Lane::release_held`].
     #[cold]
     pub(crate) fn end_pause(&mut self) {

@@ -16,6 +16,7 @@ use crate::core::{Core, Reply, Told};
 use crate::keyspace::Keyspace;
 use crate::limits::Watchman;
 use crate::orders::{Obeying, OrderOfHold};
+use crate::pause::Settling;
 use crate::peers::{Links, Peer};
 use crate::post::Post;
 use crate::replies::{OUTPUT_HIGH, Spent};
@@ -97,7 +98,7 @@ pub struct Lane {
     aheads: Vec<Ahead>,
     mailbox: Arc<Mailbox>,
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
-    senders: Senders,
+    pub(crate) senders: Senders,
     sender_next: usize,
     /// Connections that come from elsewhere, with what is spoken on them; none: this program's own.
     handovers: Vec<(Handover, Option<Dialect>)>,
@@ -105,6 +106,8 @@ pub struct Lane {
     pub(crate) obeying: Obeying,
     /// Whom to tell that what writes is held back and nothing is under way.
     pub(crate) holding: Option<OrderOfHold>,
+    /// Whom to tell when what had begun before a pause is over.
+    pub(crate) settlings: Vec<Settling>,
     /// No command is taken up any more.
     is_draining: bool,
     /// Clients that are replicas.
@@ -159,6 +162,7 @@ impl Lane {
             bells: Vec::new(),
             obeying: Obeying::default(),
             holding: None,
+            settlings: Vec::new(),
             is_draining: false,
             replicas: Vec::new(),
             traffic_then: Traffic::default(),
@@ -207,6 +211,9 @@ impl Lane {
         }
         if self.holding.is_some() && self.has_ended_all() {
             self.report_hold();
+        }
+        if !self.settlings.is_empty() {
+            self.tend_settlings();
         }
         // By the clock, whatever a transaction saw: what it takes out is gone for good.
         self.core.space.now = now;

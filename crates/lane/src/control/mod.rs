@@ -46,6 +46,7 @@ use std::sync::Arc;
 
 use net::Handover;
 use ring::Mailbox;
+use wire::command::Id;
 use wire::reply::Put;
 use wire::route::PartitionMap;
 
@@ -500,6 +501,21 @@ impl Control {
         ticket
     }
 
+    /// Lanes hold commands back: CLIENT PAUSE is answered when what had begun before is over, too. Not inside MULTI, which it would wait for.
+    fn settle_pause(
+        &mut self,
+        asker: Asker,
+        question: Question,
+        reports: &[(u16, Report)],
+    ) -> Option<(Asker, Question)> {
+        let is_held = matches!(reports.first(), Some((_, Report::Done)));
+        if question.command.id != Id::ClientPause || asker.is_exec || !is_held {
+            return Some((asker, question));
+        }
+        self.give(0..self.lane_count, &Order::Settle, Some((asker, question)));
+        None
+    }
+
     fn hear_reports(&mut self, lane: u16, now: Now, machine: &mut impl Machine) {
         loop {
             let peer = self.peer(lane);
@@ -536,7 +552,9 @@ impl Control {
                 let ticket = head.target;
                 let Gather { asked, mut reports, .. } = self.gathers.remove(&head.target).expect("just seen");
                 reports.sort_by_key(|(lane, _)| *lane);
-                let asked = asked.and_then(|(asker, question)| self.track_further(asker, question, &reports));
+                let asked = asked
+                    .and_then(|(asker, question)| self.track_further(asker, question, &reports))
+                    .and_then(|(asker, question)| self.settle_pause(asker, question, &reports));
                 if let Some((asker, question)) = asked {
                     let mut out = Vec::new();
                     if reports.iter().any(|(_, report)| matches!(report, Report::Replica(true))) {

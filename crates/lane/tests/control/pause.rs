@@ -72,6 +72,68 @@ fn what_time_would_remove_stays_while_writes_are_held_back() {
     }
 }
 
+/// Redis' keys, and how often they have changed.
+fn changes(world: &mut World, client: &net::mem::Client) -> (String, Option<String>) {
+    let info = world.ask(client, "INFO persistence");
+    let count = info.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+    (world.ask(client, "DBSIZE"), count.map(str::to_owned))
+}
+
+/// A script that runs for some turns, one that waits for its keys, and a command of several lanes.
+#[test]
+fn nothing_changes_from_the_answer_on() {
+    for lanes in [1, 3_u16] {
+        // How many turns before the pause the others have begun.
+        for turns in 0..6 {
+            let mut world = World::new(lanes);
+            let [script, waiter, mset, pauser] = [0, 1, 2, 0].map(|lane| world.connect_at(lane % usize::from(lanes)));
+            let source = b"for i = 1, 300000 do end redis.call('set', KEYS[1], 1)";
+            send(&script, &[b"EVAL", source, b"1", b"k"]);
+            for _ in 0..turns {
+                world.round(1000);
+            }
+            send(&waiter, &[b"APPEND", b"k", b"x"]);
+            send(&mset, &[b"MSET", b"a", b"1", b"b", b"2", b"c", b"3", b"d", b"4", b"e", b"5"]);
+            world.round_of(1000, |lane| lane == usize::from(2 % lanes));
+            send(&pauser, &[b"CLIENT", b"PAUSE", b"1000000", b"WRITE"]);
+            let mut round_count = 0;
+            while pauser.read_all() != b"+OK\r\n" {
+                world.round(1000);
+                round_count += 1;
+                assert!(round_count < 10_000, "it is answered");
+            }
+            let there = changes(&mut world, &pauser);
+            (0..1000).for_each(|_| world.round(1000));
+            assert_eq!(changes(&mut world, &pauser), there, "{lanes} lanes, {turns} turns before");
+            world.ask(&pauser, "CLIENT UNPAUSE");
+            (0..1000).for_each(|_| world.round(1000));
+            assert_eq!(world.ask(&pauser, "DBSIZE"), ":6\r\n");
+        }
+    }
+}
+
+#[test]
+fn a_pause_waits_for_nobody_behind_its_end_nor_for_itself() {
+    let mut world = World::new(3);
+    let (client, pauser) = (world.connect_at(1), world.connect_at(0));
+    let replies = world.ask_all(&pauser, &["MULTI", "SET k v", "CLIENT PAUSE 1 WRITE", "EXEC"]);
+    assert!(replies.ends_with("*2\r\n+OK\r\n+OK\r\n"), "{replies}");
+    world.round(2_000_000);
+    send(&client, &[b"EVAL", b"while true do end", b"1", b"k"]);
+    (0..10).for_each(|_| world.round(1000));
+    send(&pauser, &[b"CLIENT", b"PAUSE", b"5", b"WRITE"]);
+    (0..40).for_each(|_| world.round(100_000));
+    assert_eq!(pauser.read_all(), b"", "a script runs");
+    (0..40).for_each(|_| world.round(100_000));
+    assert_eq!(pauser.read_all(), b"+OK\r\n", "the pause is over");
+    send(&pauser, &[b"CLIENT", b"PAUSE", b"1000", b"WRITE"]);
+    (0..40).for_each(|_| world.round(1000));
+    assert_eq!(pauser.read_all(), b"");
+    let killer = world.connect_at(2);
+    assert_eq!(world.ask(&killer, "CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(pauser.read_all(), b"+OK\r\n");
+}
+
 #[test]
 fn those_that_a_pause_held_go_on_some_a_turn() {
     let mut world = World::new(1);
