@@ -453,6 +453,31 @@ class Logs(Files):
         server.stop()
         self.assertEqual(self.connect(self.start("--appendonly", "yes"))("GET", "n"), b"4")
 
+    def test_an_end_waits_for_the_first_base(self):
+        server = self.start()
+        client = self.connect(server)
+        value = random.Random(5).randbytes(1 << 20)
+        for number in range(60):
+            client("SET", f"k:{number}", value)
+        client("CONFIG", "SET", "appendonly", "yes")
+        client("SET", "after", 1)
+        server.stop()
+        bases, increments = self.parts()
+        self.assertEqual(sorted(path.name for path in self.path("appendonlydir").iterdir()), sorted([*bases, *increments, "appendonly.aof.manifest"]))
+        client = self.connect(self.start("--appendonly", "yes"))
+        self.assertEqual((client("DBSIZE"), client("GET", "after")), (61, b"1"))
+
+    def test_what_is_half_written_at_an_end_is_not_left(self):
+        server = self.start("--appendonly", "yes")
+        client = self.connect(server)
+        value = random.Random(6).randbytes(1 << 20)
+        for number in range(60):
+            client("SET", f"k:{number}", value)
+        client.replies([("BGREWRITEAOF",), ("BGSAVE",)])
+        server.stop()
+        self.assertEqual([path.name for path in self.path().rglob("temp-*")], [])
+        self.assertEqual(self.connect(self.start("--appendonly", "yes"))("DBSIZE"), 60)
+
     def test_replicas_and_the_log_get_the_same(self):
         server = self.start("--appendonly", "yes", lanes=3)
         follow = ("--replicaof", "127.0.0.1", str(server.port), "--repl-diskless-sync-delay", "0")

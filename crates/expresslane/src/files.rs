@@ -111,7 +111,7 @@ pub(crate) struct Desk {
 /// What this thread does.
 enum Task {
     Order(FileOrder),
-    /// Sees to it that all that was written is on disk, and says so.
+    /// Sees to it that all that was written is on disk and no half of a file is left, and says so.
     Settle(Sender<()>),
 }
 
@@ -220,6 +220,7 @@ impl Writer {
                 Ok(Task::Order(order)) => self.obey(order),
                 Ok(Task::Settle(done)) => {
                     self.tend();
+                    self.abandon_halves();
                     let _ = done.send(());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -408,6 +409,13 @@ impl Writer {
     fn fail(&mut self, file: u64, why: &str) {
         self.abandon(file);
         self.teller.tell(FileNews::Failed { file, why: why.to_owned() });
+    }
+
+    /// Of what is not whole by the end of the process only the log is of use.
+    fn abandon_halves(&mut self) {
+        let halves = self.open.iter().filter(|(_, open)| !matches!(open.kind, FileKind::Log { .. }));
+        let halves: Vec<u64> = halves.map(|(file, _)| *file).collect();
+        halves.into_iter().for_each(|file| self.abandon(file));
     }
 
     fn abandon(&mut self, file: u64) {

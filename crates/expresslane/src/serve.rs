@@ -95,7 +95,7 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
         }
         control::log(
             Level::Error,
-            "the server goes on; SHUTDOWN NOSAVE or SIGKILL ends it without a snapshot",
+            "the server goes on; SHUTDOWN NOSAVE FORCE or SIGKILL ends it all the same",
         );
         stop.disarm();
     }

@@ -289,10 +289,10 @@ impl Control {
         out: &mut Vec<u8>,
     ) -> Begun {
         let mut how = Shutdown::Drain;
-        let (mut saves, mut spares, mut aborts) = (false, false, false);
+        let (mut saves, mut spares, mut aborts, mut is_forced) = (false, false, false, false);
         for index in 1..args.len() {
             match args.flat(index).to_ascii_lowercase().as_slice() {
-                b"force" => {}
+                b"force" => is_forced = true,
                 b"now" => how = Shutdown::Now,
                 b"nosave" if !saves => spares = true,
                 b"save" if !spares => saves = true,
@@ -316,6 +316,14 @@ impl Control {
             }
             out.put(OK);
             return Begun::Answered;
+        }
+        if self.is_log_short() {
+            if !is_forced {
+                machine.warn("no end now: the log's base is being written; SHUTDOWN FORCE ends without it");
+                reply::error(out, "ERR Errors trying to SHUTDOWN. Check logs.");
+                return Begun::Answered;
+            }
+            machine.warn("the end comes before the log's base is written: what is in no file yet is lost");
         }
         // At once is not before what was answered is in the log.
         if self.keeps_log() {

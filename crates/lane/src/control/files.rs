@@ -72,8 +72,10 @@ struct Rewriting {
 struct Log {
     /// The file that gets the stream.
     file: Option<u64>,
-    /// Something that is whole stands before it.
+    /// A base was written here.
     has_base: bool,
+    /// The next start finds all that was answered in its files, but for what is on its way to them.
+    is_whole: bool,
     /// Bytes of that file, of all before it, and of the last base.
     size: u64,
     before_size: u64,
@@ -88,6 +90,8 @@ pub(super) struct Files {
     file_newest: u64,
     saving: Option<Saving>,
     last_save: Option<LastSave>,
+    /// The process is asked to end, and does when the log is whole.
+    ends_when_whole: bool,
     rewriting: Option<Rewriting>,
     /// `appendonly yes`.
     log: Option<Log>,
@@ -240,8 +244,11 @@ impl Control {
         }
     }
 
-    /// Gives up the snapshot that is to be the end's, whether it waits for what is under way or is being written; false if there is none.
+    /// Gives up the end that waits for a file, whether it is begun, being written or neither; false if there is none.
     pub(super) fn call_off_last_save(&mut self, machine: &mut impl Machine) -> bool {
+        if std::mem::take(&mut self.files.ends_when_whole) {
+            return true;
+        }
         if let Some(LastSave { asker, .. }) = self.files.last_save.take() {
             self.enders.extend(asker);
             return true;
@@ -264,6 +271,16 @@ impl Control {
     /// Whether what changes is kept in a log.
     pub(super) fn keeps_log(&self) -> bool {
         self.files.log.is_some()
+    }
+
+    /// Whether the server may not end yet: what was answered is in no file that the next start would load, for the log's base is not
+    /// written. While data are loaded at the start, or come from another server, there is nothing to lose.
+    pub(super) fn is_log_short(&self) -> bool {
+        let is_open =
+            |loading: &Loading| loading.asker.is_some() || matches!(loading.step, LoadStep::Opens(_));
+        self.files.log.as_ref().is_some_and(|log| !log.is_whole)
+            && self.files.loading.as_ref().is_none_or(is_open)
+            && !self.leaders.lacks_data()
     }
 
     /// `save` says when a snapshot is due, and so one is written at the end, too.
@@ -341,7 +358,9 @@ impl Control {
     pub(super) fn hold_log(&mut self, machine: &mut impl Machine) {
         self.abandon_base(machine);
         self.files.again_ns = None;
-        if let Some(file) = self.files.log.as_mut().and_then(|log| log.file.take()) {
+        let Some(log) = &mut self.files.log else { return };
+        log.is_whole = false;
+        if let Some(file) = log.file.take() {
             self.end_stream_here(file);
         }
     }
@@ -363,23 +382,13 @@ impl Control {
 
     /// Takes what has become of files, and goes on.
     pub(super) fn tend_files(&mut self, now: Now, machine: &mut impl Machine) {
-        if machine.wants_end() && self.shutdown.is_none() {
-            match self.has_save_points() {
-                false => self.shutdown = Some(Shutdown::Drain),
-                true => {
-                    if let Err(why) = self.save_and_end(None, Shutdown::Drain, machine) {
-                        machine.warn(&format!("no end now: {}", why.trim_start_matches("ERR ")));
-                        machine.refuse_end();
-                    }
-                }
-            }
-        }
         if !self.files.is_there {
-            return;
+            return self.tend_end(now, machine);
         }
         while let Some(news) = machine.file_news() {
             self.hear_file(news, now, machine);
         }
+        self.tend_end(now, machine);
         self.pass_inner();
         self.go_on_loading(now, machine);
         self.begin_last_save(now, machine);
@@ -399,6 +408,31 @@ impl Control {
             if !self.gathers.contains_key(&self.files.counts) {
                 self.count_changes();
             }
+        }
+    }
+
+    /// Ends the server when the process has been asked to, and what is to be in files first is there.
+    fn tend_end(&mut self, now: Now, machine: &mut impl Machine) {
+        let is_asked = machine.wants_end();
+        if self.shutdown.is_some() || !is_asked && !self.files.ends_when_whole {
+            return;
+        }
+        if self.is_log_short() {
+            if is_asked {
+                machine.note(
+                    "the end waits until the log's base is written, for what was answered is in no file yet; a second signal ends at once",
+                );
+                self.files.ends_when_whole = true;
+                self.files.again_ns = self.files.again_ns.map(|_| now.mono_ns);
+            }
+            return;
+        }
+        self.files.ends_when_whole = false;
+        if !self.has_save_points() {
+            self.shutdown = Some(Shutdown::Drain);
+        } else if let Err(why) = self.save_and_end(None, Shutdown::Drain, machine) {
+            machine.warn(&format!("no end now: {}", why.trim_start_matches("ERR ")));
+            machine.refuse_end();
         }
     }
 
@@ -507,6 +541,7 @@ impl Control {
             self.files.rewrite.succeeded((now.mono_ns - began_ns) / SECOND_NS);
             machine.note("the log has a new base");
             if let Some(log) = &mut self.files.log {
+                log.is_whole = log.file.is_some();
                 log.has_base = true;
                 log.base_size = size;
                 log.before_size = size;
@@ -566,7 +601,12 @@ impl Control {
             self.files.again_ns = Some(again_ns);
         }
         if is_log {
-            log.file = None;
+            (log.file, log.is_whole) = (None, false);
+        }
+        let is_put_off = now.mono_ns < again_ns;
+        if is_base && is_put_off && std::mem::take(&mut self.files.ends_when_whole) {
+            machine.warn("the server goes on: the log has no base, and what was answered would be lost");
+            machine.refuse_end();
         }
     }
 

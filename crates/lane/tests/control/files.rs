@@ -415,9 +415,63 @@ fn a_lane_that_drains_takes_up_nothing_and_ends_what_has_begun() {
 fn at_once_is_not_before_the_log_has_what_was_answered() {
     for (log, how) in [("no", Shutdown::Now), ("yes", Shutdown::Drain)] {
         let mut world = World::with_files(1, &[("appendonly", log)], None);
+        settle(&mut world);
+        world.machine.news.push_back(FileNews::Written { file: 1 });
         let client = world.connect();
         assert_eq!(world.ask(&client, "SHUTDOWN NOSAVE NOW"), "");
         assert_eq!(world.shutdown(), Some(how), "appendonly {log}");
+    }
+}
+
+#[test]
+fn nobody_ends_before_the_log_has_a_base() {
+    const REFUSED: &str = "-ERR Errors trying to SHUTDOWN. Check logs.\r\n";
+    let mut world = World::with_files(2, &[], None);
+    let client = world.connect();
+    world.ask_all(&client, &["SET k 1", "CONFIG SET appendonly yes", "SET k 2"]);
+    settle(&mut world);
+    for command in ["SHUTDOWN", "SHUTDOWN NOSAVE NOW", "SHUTDOWN SAVE"] {
+        assert_eq!((world.ask(&client, command).as_str(), world.shutdown()), (REFUSED, None), "{command}");
+    }
+    // A signal is heeded when the base is there, unless it is called off.
+    world.machine.wants_end = true;
+    settle(&mut world);
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (None, false));
+    assert_eq!(world.ask(&client, "SET k 3"), "+OK\r\n");
+    assert_eq!(world.ask(&client, "SHUTDOWN ABORT"), "+OK\r\n");
+    assert!(std::mem::take(&mut world.machine.is_end_refused));
+    world.machine.wants_end = true;
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    settle(&mut world);
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (Some(Shutdown::Drain), false));
+
+    // A base that can't be written, and the next one, which is begun at once.
+    let mut world = World::with_files(2, &[("appendonly", "yes")], None);
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Failed { file: 1, why: "no room".to_owned() });
+    settle(&mut world);
+    orders(&mut world);
+    world.machine.wants_end = true;
+    settle(&mut world);
+    assert!(orders(&mut world).contains(&"begin 3 Base".to_owned()));
+    world.machine.news.push_back(FileNews::Failed { file: 3, why: "no room".to_owned() });
+    settle(&mut world);
+    assert_eq!((world.shutdown(), world.machine.is_end_refused), (None, true));
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SHUTDOWN"), REFUSED);
+    assert_eq!(world.ask(&client, "SHUTDOWN NOSAVE FORCE"), "");
+    assert_eq!(world.shutdown(), Some(Shutdown::Drain));
+
+    // What has just been loaded is in files: of a log it may go on behind them, a snapshot is none of its files.
+    for (source, ends) in [(Source::Log, true), (Source::Snapshot, false)] {
+        let mut world = World::with_files(1, &[("appendonly", "yes")], Some(source));
+        world.round(0);
+        world.machine.news.push_back(FileNews::Loaded(Ok(Loaded::default())));
+        settle(&mut world);
+        world.machine.wants_end = true;
+        settle(&mut world);
+        assert_eq!(world.shutdown().is_some(), ends, "{source:?}");
     }
 }
 

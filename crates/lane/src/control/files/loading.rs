@@ -114,9 +114,10 @@ impl Control {
                     _ => format!(", and {commands} commands behind them"),
                 };
                 machine.note(&format!("loaded {keys} keys, {expired} had expired{of_log}, in {ms} ms"));
-                if self.files.log.is_some() {
+                if let Some(log) = &mut self.files.log {
                     if let Some(loading) = &mut self.files.loading {
                         loading.step = LoadStep::Logs;
+                        log.is_whole |= loading.source == Source::Log;
                     }
                     return self.begin_base(now, machine);
                 }
@@ -134,9 +135,13 @@ impl Control {
         if let (true, Err(why)) = (is_start, &result) {
             return machine.write_file(FileOrder::GiveUp(why.clone()));
         }
-        if result.is_err() && self.files.log.is_some() {
+        if result.is_err()
+            && let Some(log) = &mut self.files.log
+        {
             // Half of it may be there: a log that began with that would take the place of the whole one.
             self.files.trouble = Some("what was to be loaded is not".to_owned());
+            // Nothing comes that an end would have to wait for.
+            log.is_whole |= log.file.is_none();
         }
         self.files.load_failed = result.err();
         let ticket = self.close_or_open(false);
