@@ -453,6 +453,30 @@ class Logs(Files):
         server.stop()
         self.assertEqual(self.connect(self.start("--appendonly", "yes"))("GET", "n"), b"4")
 
+    def test_nothing_is_answered_that_no_file_would_hold(self):
+        server = self.start("--appendonly", "yes")
+        client = self.connect(server)
+        # The next file's name is taken.
+        self.path("appendonlydir", "appendonly.aof.2.incr.aof").mkdir()
+        kept = []
+
+        def can_write():
+            kept.append(client.reply("SET", f"k:{len(kept)}", 1))
+            return kept[-1] == "OK"
+
+        client("BGREWRITEAOF")
+        wait_until(lambda: not can_write(), "writes are refused")
+        self.assertEqual(str(kept[-1]), "MISCONF Errors writing to the AOF file: please check the server's log")
+        self.assertEqual(client.info("persistence")["aof_last_write_status"], "err")
+        self.path("appendonlydir", "appendonly.aof.2.incr.aof").rmdir()
+        wait_until(can_write, "writes are taken again")
+        last = b"k:%d\r" % (len(kept) - 1)
+        wait_until(lambda: last in self.path("appendonlydir", "appendonly.aof.2.incr.aof").read_bytes(), "it is in the log")
+        server.kill()
+        client = self.connect(self.start("--appendonly", "yes"))
+        for number, reply in enumerate(kept):
+            self.assertEqual(client("EXISTS", f"k:{number}"), int(reply == "OK"), f"{number} was answered {reply}")
+
     def test_an_end_waits_for_the_first_base(self):
         server = self.start()
         client = self.connect(server)

@@ -188,12 +188,17 @@ struct Open {
     kind: FileKind,
     /// What it is called until it is whole; a log's file is called what it is.
     path: PathBuf,
-    file: File,
+    /// None of a log's file that could not be made yet.
+    file: Option<File>,
     /// Bytes that are whole in it.
     size: u64,
     unsynced_size: u64,
     /// What a log's file could not take.
     waiting: VecDeque<Arc<Vec<u8>>>,
+    /// Nothing more comes of a log's file.
+    has_all: bool,
+    /// A base has taken the place of a log's file: it may lack anything.
+    is_obsolete: bool,
 }
 
 struct Writer {
@@ -241,6 +246,10 @@ impl Writer {
                 }
             }
             FileOrder::Piece { file, bytes } => self.take(file, bytes),
+            FileOrder::End { file } if self.open.get(&file).is_some_and(Open::is_log) => {
+                self.open.get_mut(&file).expect("just seen").has_all = true;
+                self.tend();
+            }
             FileOrder::End { file } => {
                 if let Err(why) = self.end(file) {
                     self.fail(file, &why);
@@ -290,16 +299,30 @@ impl Writer {
             FileKind::Snapshot => self.place.dir.join(format!("temp-{}.rdb", std::process::id())),
             FileKind::Base => self.logs.begin_base()?,
             FileKind::Log { base, goes_on } => {
-                let goes_on =
-                    goes_on && self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. }));
-                self.logs.begin_log(base, goes_on)?
+                if !goes_on {
+                    self.logs.tear();
+                }
+                self.logs.begin_log(base, goes_on && self.open.values().any(Open::is_log))?
             }
         };
-        let created = File::create(&path).map_err(|error| said(&path, &error))?;
-        let open = Open { kind, path, file: created, size: 0, unsynced_size: 0, waiting: VecDeque::new() };
+        let mut open = Open {
+            kind,
+            path,
+            file: None,
+            size: 0,
+            unsynced_size: 0,
+            waiting: VecDeque::new(),
+            has_all: false,
+            is_obsolete: false,
+        };
+        let created = open.create();
+        if !open.is_log() {
+            created?;
+        }
+        let is_log = open.is_log();
         self.open.insert(file, open);
-        if let FileKind::Log { .. } = kind {
-            self.logs.write_manifest()?;
+        if is_log {
+            self.tend();
         }
         Ok(())
     }
@@ -307,10 +330,12 @@ impl Writer {
     fn take(&mut self, file: u64, bytes: Arc<Vec<u8>>) {
         // What was abandoned, or has failed, may have pieces on their way.
         let Some(open) = self.open.get_mut(&file) else { return };
-        let is_log = matches!(open.kind, FileKind::Log { .. });
-        if is_log {
+        if open.is_log() {
             open.waiting.push_back(bytes);
-            return self.write_waiting(file);
+            if let Err(why) = self.write_waiting(file) {
+                self.note_trouble(Some(why));
+            }
+            return;
         }
         let size = bytes.len();
         match open.write(&bytes) {
@@ -323,18 +348,18 @@ impl Writer {
     }
 
     /// Writes what a log's file has not taken yet. What fails is tried again: nothing may be missing in its middle.
-    fn write_waiting(&mut self, file: u64) {
-        let Some(open) = self.open.get_mut(&file) else { return };
+    fn write_waiting(&mut self, file: u64) -> Result<(), String> {
+        let open = self.open.get_mut(&file).expect("it is open");
+        open.create()?;
         while let Some(bytes) = open.waiting.front() {
             let bytes = Arc::clone(bytes);
-            if let Err(error) = open.write(&bytes) {
-                let why = said(&open.path, &error);
-                return self.note_trouble(Some(why));
+            if !open.is_obsolete {
+                open.write(&bytes).map_err(|error| said(&open.path, &error))?;
             }
             open.waiting.pop_front();
             self.teller.tell(FileNews::Taken { file, size: bytes.len() });
         }
-        self.note_trouble(None);
+        Ok(())
     }
 
     fn note_trouble(&mut self, trouble: Option<String>) {
@@ -352,56 +377,68 @@ impl Writer {
         self.teller.tell(FileNews::Trouble(trouble));
     }
 
-    /// Once a second: what was written to logs is to be on disk, and what was not to be written.
+    /// Once a second, and when a log's file begins or ends: what was written to logs is to be on disk, and what was not to be written. As
+    /// long as something of that fails nobody may rely on the log.
     fn tend(&mut self) {
-        let logs: Vec<u64> = self
-            .open
-            .iter()
-            .filter(|(_, open)| matches!(open.kind, FileKind::Log { .. }))
-            .map(|(file, _)| *file)
-            .collect();
-        for file in logs {
-            let open = self.open.get_mut(&file).expect("just seen");
-            if !open.waiting.is_empty() {
-                self.write_waiting(file);
-            }
-            let open = self.open.get_mut(&file).expect("just seen");
-            if self.syncs && open.unsynced_size > 0 {
-                match open.file.sync_data() {
-                    Ok(()) => open.unsynced_size = 0,
-                    Err(error) => {
-                        let why = said(&open.path, &error);
-                        self.note_trouble(Some(why));
-                    }
-                }
-            }
+        match self.go_on_with_logs() {
+            Err(why) => self.note_trouble(Some(why)),
+            Ok(()) if self.trouble.is_some() && self.logs.are_whole() => self.note_trouble(None),
+            Ok(()) => {}
         }
     }
 
+    fn go_on_with_logs(&mut self) -> Result<(), String> {
+        self.create_logs()?;
+        self.logs.catch_up()?;
+        let logs = self.open.iter().filter(|(_, open)| open.is_log());
+        let logs: Vec<u64> = logs.map(|(file, _)| *file).collect();
+        for file in logs {
+            self.write_waiting(file)?;
+            let open = self.open.get_mut(&file).expect("just seen");
+            if !open.is_obsolete && (open.has_all || self.syncs && open.unsynced_size > 0) {
+                open.sync().map_err(|error| said(&open.path, &error))?;
+            }
+            if open.has_all {
+                self.logs.end_log(&open.path)?;
+                self.open.remove(&file);
+                self.note_end_of_log();
+                if self.trouble.is_some() && !self.open.values().any(Open::is_log) {
+                    // Nothing is missing in it, and nobody relies on the next one before that has a base.
+                    self.note_trouble(None);
+                }
+                self.teller.tell(FileNews::Written { file });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever the manifest names has to be there.
+    fn create_logs(&mut self) -> Result<(), String> {
+        self.open.values_mut().filter(|open| open.is_log()).try_for_each(Open::create)
+    }
+
+    /// Sees to it that a snapshot or a base is on disk, and in its place.
     fn end(&mut self, file: u64) -> Result<(), String> {
         let Some(open) = self.open.get_mut(&file) else { return Err("it was given up before".to_owned()) };
-        while let Some(bytes) = open.waiting.pop_front() {
-            open.write(&bytes).map_err(|error| said(&open.path, &error))?;
-        }
-        open.file.sync_all().map_err(|error| said(&open.path, &error))?;
-        let Open { kind, path, .. } = self.open.remove(&file).expect("just seen");
-        match kind {
-            FileKind::Snapshot => {
-                let target = self.place.snapshot_path();
-                fs::rename(&path, &target).map_err(|error| said(&target, &error))?;
-                sync_dir(&self.place.dir)
+        open.sync().map_err(|error| said(&open.path, &error))?;
+        if open.kind == FileKind::Base {
+            self.create_logs()?;
+            let path = self.open.remove(&file).expect("just seen").path;
+            self.logs.end_base(file, &path)?;
+            for open in self.open.values_mut().filter(|open| open.is_log()) {
+                open.is_obsolete = !self.logs.has(&open.path);
             }
-            FileKind::Base => self.logs.end_base(file, &path),
-            FileKind::Log { .. } => {
-                let named = self.logs.end_log(&path);
-                self.note_end_of_log();
-                named
-            }
+            self.tend();
+            return Ok(());
         }
+        let path = self.open.remove(&file).expect("just seen").path;
+        let target = self.place.snapshot_path();
+        fs::rename(&path, &target).map_err(|error| said(&target, &error))?;
+        sync_dir(&self.place.dir)
     }
 
     fn note_end_of_log(&mut self) {
-        if !self.open.values().any(|open| matches!(open.kind, FileKind::Log { .. })) {
+        if !self.open.values().any(Open::is_log) {
             self.logs.tear();
         }
     }
@@ -413,7 +450,7 @@ impl Writer {
 
     /// Of what is not whole by the end of the process only the log is of use.
     fn abandon_halves(&mut self) {
-        let halves = self.open.iter().filter(|(_, open)| !matches!(open.kind, FileKind::Log { .. }));
+        let halves = self.open.iter().filter(|(_, open)| !open.is_log());
         let halves: Vec<u64> = halves.map(|(file, _)| *file).collect();
         halves.into_iter().for_each(|file| self.abandon(file));
     }
@@ -438,20 +475,42 @@ impl Writer {
 }
 
 impl Open {
+    fn is_log(&self) -> bool {
+        matches!(self.kind, FileKind::Log { .. })
+    }
+
+    /// Makes it, unless it is there.
+    fn create(&mut self) -> Result<(), String> {
+        if self.file.is_none() && !self.is_obsolete {
+            self.file = Some(File::create(&self.path).map_err(|error| said(&self.path, &error))?);
+        }
+        Ok(())
+    }
+
+    fn made(&mut self) -> &mut File {
+        self.file.as_mut().expect("a file is made before it is written to")
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Err(error) = self.file.write_all(bytes) {
+        if let Err(error) = self.made().write_all(bytes) {
             // Half a piece would have the next one begin in its middle.
             use std::io::Seek;
-            let _ = self.file.set_len(self.size);
-            let _ = self.file.seek(io::SeekFrom::Start(self.size));
+            let size = self.size;
+            let _ = self.made().set_len(size);
+            let _ = self.made().seek(io::SeekFrom::Start(size));
             return Err(error);
         }
         self.size += bytes.len() as u64;
         self.unsynced_size += bytes.len() as u64;
-        if !matches!(self.kind, FileKind::Log { .. }) && self.unsynced_size >= UNSYNCED_SIZE_MAX {
-            self.file.sync_data()?;
-            self.unsynced_size = 0;
+        if !self.is_log() && self.unsynced_size >= UNSYNCED_SIZE_MAX {
+            self.sync()?;
         }
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.made().sync_data()?;
+        self.unsynced_size = 0;
         Ok(())
     }
 }
@@ -464,4 +523,180 @@ fn said(path: &Path, error: &io::Error) -> String {
 /// Names are on disk when their directory is.
 fn sync_dir(dir: &Path) -> Result<(), String> {
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(|error| said(dir, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use wire::route::PartitionMap;
+
+    use super::*;
+
+    /// A writer on a directory of its own, and what it says.
+    struct Tried {
+        writer: Writer,
+        news: Receiver<FileNews>,
+        dir: PathBuf,
+    }
+
+    impl Tried {
+        fn new(name: &str) -> Tried {
+            let dir = std::env::temp_dir().join(format!("expresslane-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir(&dir).unwrap();
+            let place = Place {
+                dir: dir.clone(),
+                snapshot: "dump.rdb".to_owned(),
+                log_dir: "logs".to_owned(),
+                log: "log".to_owned(),
+                loads_truncated: true,
+            };
+            let (teller, news) = channel();
+            let writer = Writer {
+                logs: Logs::new(place.clone()),
+                place,
+                lanes: load::Lanes(Arc::new(PartitionMap::even(1))),
+                teller,
+                open: BTreeMap::new(),
+                syncs: true,
+                trouble: None,
+                opened: None,
+            };
+            Tried { writer, news, dir }
+        }
+
+        fn log(&self, number: u64) -> PathBuf {
+            self.dir.join(format!("logs/log.{number}.incr.aof"))
+        }
+
+        fn begin(&mut self, file: u64, kind: FileKind) {
+            self.writer.obey(FileOrder::Begin { file, kind });
+        }
+
+        fn piece(&mut self, file: u64, text: &str) {
+            self.writer.obey(FileOrder::Piece { file, bytes: Arc::new(text.into()) });
+        }
+
+        fn end(&mut self, file: u64) {
+            self.writer.obey(FileOrder::End { file });
+        }
+
+        /// A base and the log's file behind it, both whole.
+        fn with_log(name: &str) -> Tried {
+            let mut tried = Tried::new(name);
+            tried.begin(1, FileKind::Base);
+            tried.begin(2, FileKind::Log { base: 1, goes_on: false });
+            tried.piece(1, "base");
+            tried.end(1);
+            tried.said();
+            tried
+        }
+
+        fn said(&self) -> Vec<String> {
+            let short = |news: FileNews| match news {
+                FileNews::Taken { file, .. } => format!("taken {file}"),
+                FileNews::Written { file } => format!("written {file}"),
+                FileNews::Failed { file, .. } => format!("failed {file}"),
+                FileNews::Trouble(why) => if why.is_some() { "trouble" } else { "no trouble" }.to_owned(),
+                FileNews::Loaded(_) | FileNews::Inner { .. } => unreachable!("nothing is loaded"),
+            };
+            self.news.try_iter().map(short).collect()
+        }
+
+        /// The manifest's names and what is in them.
+        fn kept(&self) -> Vec<(String, String)> {
+            let manifest = Manifest::read(&self.writer.place).unwrap().unwrap_or_default();
+            let names = manifest.base.into_iter().chain(manifest.incr).map(|part| part.name);
+            names
+                .map(|name| (name.clone(), fs::read_to_string(self.dir.join("logs").join(name)).unwrap()))
+                .collect()
+        }
+    }
+
+    impl Drop for Tried {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+
+    fn kept(parts: &[(&str, &str)]) -> Vec<(String, String)> {
+        parts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_log_that_goes_on_in_no_file_is_trouble_until_it_does() {
+        let mut tried = Tried::with_log("no-file");
+        // What has its name is no file.
+        fs::create_dir(tried.log(2)).unwrap();
+        tried.begin(3, FileKind::Base);
+        tried.begin(4, FileKind::Log { base: 3, goes_on: true });
+        tried.piece(2, "first;");
+        tried.end(2);
+        tried.piece(4, "second;");
+        assert_eq!(tried.said(), ["trouble", "taken 2"]);
+        tried.end(3);
+        assert_eq!(tried.said(), ["failed 3"], "a base has to have its log");
+        let before = kept(&[("log.1.base.rdb", "base"), ("log.1.incr.aof", "first;")]);
+        assert_eq!(tried.kept(), before);
+        fs::remove_dir(tried.log(2)).unwrap();
+        tried.writer.tend();
+        assert_eq!(tried.said(), ["written 2", "taken 4", "no trouble"]);
+        let all = [("log.1.base.rdb", "base"), ("log.1.incr.aof", "first;"), ("log.2.incr.aof", "second;")];
+        assert_eq!(tried.kept(), kept(&all));
+    }
+
+    #[test]
+    fn a_manifest_that_can_not_be_written_is_trouble_until_it_is() {
+        let mut tried = Tried::with_log("no-manifest");
+        tried.begin(3, FileKind::Base);
+        tried.begin(4, FileKind::Log { base: 3, goes_on: true });
+        fs::create_dir(tried.dir.join("logs/temp-log.manifest")).unwrap();
+        tried.end(2);
+        assert_eq!(tried.said(), ["trouble"]);
+        tried.piece(4, "second;");
+        tried.writer.obey(FileOrder::Abandon { file: 3 });
+        fs::remove_dir(tried.dir.join("logs/temp-log.manifest")).unwrap();
+        tried.writer.tend();
+        assert_eq!(tried.said(), ["taken 4", "written 2", "no trouble"]);
+        let all = [("log.1.base.rdb", "base"), ("log.1.incr.aof", ""), ("log.2.incr.aof", "second;")];
+        assert_eq!(tried.kept(), kept(&all));
+    }
+
+    #[test]
+    fn a_log_that_can_be_put_on_disk_again_is_no_trouble_any_more() {
+        let mut tried = Tried::with_log("no-sync");
+        tried.piece(2, "a;");
+        // Nothing that is written there can be put on disk.
+        let null = Some(File::create("/dev/null").unwrap());
+        let file = std::mem::replace(&mut tried.writer.open.get_mut(&2).unwrap().file, null);
+        tried.writer.tend();
+        tried.piece(2, "b;");
+        assert_eq!(tried.said(), ["taken 2", "trouble", "taken 2"], "what is written is not on disk");
+        tried.writer.open.get_mut(&2).unwrap().file = file;
+        tried.writer.tend();
+        assert_eq!(tried.said(), ["no trouble"]);
+    }
+
+    #[test]
+    fn a_base_takes_the_place_of_a_log_that_can_not_be_written() {
+        let mut tried = Tried::new("obsolete");
+        fs::create_dir(tried.dir.join("logs")).unwrap();
+        symlink("/dev/full", tried.log(1)).unwrap();
+        tried.begin(1, FileKind::Base);
+        tried.begin(2, FileKind::Log { base: 1, goes_on: false });
+        tried.end(1);
+        tried.piece(2, "a;");
+        assert_eq!(tried.said(), ["written 1", "trouble"]);
+        tried.begin(3, FileKind::Base);
+        tried.begin(4, FileKind::Log { base: 3, goes_on: true });
+        tried.piece(3, "base");
+        tried.end(3);
+        assert_eq!(tried.said(), ["taken 3", "taken 2", "no trouble", "written 3"]);
+        tried.piece(2, "b;");
+        tried.end(2);
+        tried.piece(4, "c;");
+        assert_eq!(tried.said(), ["taken 2", "written 2", "taken 4"]);
+        assert_eq!(tried.kept(), kept(&[("log.2.base.rdb", "base"), ("log.2.incr.aof", "c;")]));
+    }
 }

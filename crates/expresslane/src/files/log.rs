@@ -33,6 +33,8 @@ pub(super) struct Logs {
     is_whole: bool,
     /// Something is missing before the files that have begun since.
     is_torn: bool,
+    /// The manifest on disk is not what it is to be.
+    lags: bool,
     base_seq: u64,
     incr_seq: u64,
 }
@@ -47,6 +49,7 @@ impl Logs {
             open: Vec::new(),
             is_whole: false,
             is_torn: false,
+            lags: false,
             base_seq: 0,
             incr_seq: 0,
         }
@@ -119,23 +122,41 @@ impl Logs {
         self.begun.push((base, part.clone()));
         self.open.push(part.clone());
         self.known()?.incr.push(part);
+        self.lags = true;
         Ok(path)
     }
 
-    /// The file that has begun is the log's from here on, if there is something before it, and that is on disk.
-    pub(super) fn write_manifest(&mut self) -> Result<(), String> {
+    /// The files that have begun are the log's from here on, if there is something before them, and that is on disk.
+    pub(super) fn catch_up(&mut self) -> Result<(), String> {
+        if !self.lags {
+            return Ok(());
+        }
         let manifest = self.known()?.clone();
         if manifest.base.is_some() && !self.is_torn {
-            up_to_open(&manifest, &self.open).write(&self.place)
+            up_to_open(&manifest, &self.open).write(&self.place)?;
         } else {
-            sync_dir(&self.place.log_path())
+            sync_dir(&self.place.log_path())?;
         }
+        self.lags = false;
+        Ok(())
+    }
+
+    /// Whether a start would find in them whatever is written to a file of the log.
+    pub(super) fn are_whole(&self) -> bool {
+        let has_base = self.manifest.as_ref().is_some_and(|manifest| manifest.base.is_some());
+        has_base && !self.is_torn && !self.lags && !self.open.is_empty()
+    }
+
+    /// Whether a file is one of the log's.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        self.manifest.as_ref().is_some_and(|manifest| manifest.incr.iter().any(|part| is_at(part, path)))
     }
 
     /// All of a file is on disk: the one behind it counts from here on.
     pub(super) fn end_log(&mut self, path: &Path) -> Result<(), String> {
         self.open.retain(|part| !is_at(part, path));
-        self.write_manifest()
+        self.lags = true;
+        self.catch_up()
     }
 
     /// A base is whole: all that is older goes.
@@ -150,7 +171,7 @@ impl Logs {
         let fresh = Manifest { base: Some(part), incr, history: Vec::new() };
         up_to_open(&fresh, &self.open).write(&self.place)?;
         self.base_seq = seq;
-        self.is_torn = false;
+        (self.is_torn, self.lags) = (false, false);
         let before = std::mem::replace(self.known()?, fresh);
         let kept = self.known()?.clone();
         let gone = before.base.into_iter().chain(before.incr).chain(before.history);
@@ -234,7 +255,7 @@ mod tests {
             let before = logs.open.last().map(|part| place.log_path().join(&part.name));
             let path = logs.begin_log(since, since > 1).unwrap();
             fs::write(&path, "log").unwrap();
-            logs.write_manifest().unwrap();
+            logs.catch_up().unwrap();
             before.into_iter().for_each(|before| logs.end_log(&before).unwrap());
         };
         let mut logs = Logs::new(place.clone());
@@ -247,7 +268,7 @@ mod tests {
         let path = base(&mut logs);
         let next = logs.begin_log(3, true).unwrap();
         fs::write(&next, "").unwrap();
-        logs.write_manifest().unwrap();
+        logs.catch_up().unwrap();
         let two = names(&["appendonly.aof.1.base.rdb", "appendonly.aof.1.incr.aof"]);
         assert_eq!(text(), two, "the end of the first is not on disk");
         logs.end_log(&place.log_path().join("appendonly.aof.1.incr.aof")).unwrap();

@@ -76,10 +76,19 @@ struct Log {
     has_base: bool,
     /// The next start finds all that was answered in its files, but for what is on its way to them.
     is_whole: bool,
+    /// It could not be begun, and no base was written since.
+    has_failed: bool,
     /// Bytes of that file, of all before it, and of the last base.
     size: u64,
     before_size: u64,
     base_size: u64,
+}
+
+impl Log {
+    /// Whether what changes now is found by the next start.
+    fn is_written(&self) -> bool {
+        self.is_whole && self.file.is_some()
+    }
 }
 
 /// What the control thread knows of files.
@@ -312,15 +321,16 @@ impl Control {
     /// A base's point in time has come: whatever is in the stream from here on is the next file's. It is held back until the one before is
     /// written to its end, so that what is on disk is the stream up to somewhere, at each moment.
     pub(super) fn turn_log(&mut self, base: u64, now: Now, machine: &mut impl Machine) {
-        let Some(before) = self.files.log.as_ref().map(|log| log.file) else { return };
+        let Some(Log { file: before, is_whole, .. }) = self.files.log else { return };
         if let Some(before) = before {
             self.end_stream_here(before);
         }
+        let goes_on = before.is_some() || is_whole;
         let file = self.files.fresh();
         let log = self.files.log.as_mut().expect("just seen");
         log.file = Some(file);
         log.before_size += std::mem::take(&mut log.size);
-        self.begin_file(file, FileKind::Log { base, goes_on: before.is_some() }, now, machine);
+        self.begin_file(file, FileKind::Log { base, goes_on }, now, machine);
     }
 
     /// `appendonly` and `appendfsync` may have been set.
@@ -542,9 +552,14 @@ impl Control {
             machine.note("the log has a new base");
             if let Some(log) = &mut self.files.log {
                 log.is_whole = log.file.is_some();
+                log.has_failed &= !log.is_whole;
                 log.has_base = true;
                 log.base_size = size;
                 log.before_size = size;
+                if log.file.is_none() && self.files.loading.is_none() {
+                    // It has lost the file that began at the base's cut.
+                    self.files.again_ns = Some(now.mono_ns);
+                }
             }
         }
     }
@@ -595,15 +610,20 @@ impl Control {
         let is_base = self.files.rewriting.take_if(|rewriting| rewriting.file == file).is_some();
         let Some(log) = self.files.log.as_mut() else { return };
         let is_log = log.file == Some(file);
-        if is_base || is_log {
-            machine.warn(&format!("the log is given up, and begun anew: {why}"));
-            self.files.rewrite.failures += 1;
-            self.files.again_ns = Some(again_ns);
-        }
         if is_log {
             (log.file, log.is_whole) = (None, false);
         }
         let is_put_off = now.mono_ns < again_ns;
+        if is_base || is_log {
+            let what = match log.is_written() {
+                true => "the log goes on without a new base, which is tried again",
+                false => "the log is given up, and begun anew",
+            };
+            machine.warn(&format!("{what}: {why}"));
+            log.has_failed |= is_put_off;
+            self.files.rewrite.failures += 1;
+            self.files.again_ns = Some(again_ns);
+        }
         if is_base && is_put_off && std::mem::take(&mut self.files.ends_when_whole) {
             machine.warn("the server goes on: the log has no base, and what was answered would be lost");
             machine.refuse_end();
@@ -626,6 +646,11 @@ impl Control {
         }
     }
 
+    /// Whether there is to be a log and none could be begun: what changes is in no file, and it is not known when it will be.
+    fn log_fails(&self) -> bool {
+        self.files.log.as_ref().is_some_and(|log| log.has_failed && !log.is_written())
+    }
+
     /// Why nobody may write: what is written could be lost, where it should be kept.
     pub(super) fn refusal_for_files(&self) -> Option<&'static str> {
         let fails_to_save = self.has_save_points()
@@ -633,7 +658,7 @@ impl Control {
             && self.config.value("stop-writes-on-bgsave-error") == "yes";
         match () {
             () if fails_to_save => Some(MISCONF_SNAPSHOT),
-            () if self.files.trouble.is_some() => Some(MISCONF_LOG),
+            () if self.log_fails() || self.files.trouble.is_some() => Some(MISCONF_LOG),
             () => None,
         }
     }

@@ -109,16 +109,45 @@ fn the_log_goes_on_in_the_next_file_where_the_one_before_ends() {
     world.machine.news.push_back(FileNews::Written { file: 3 });
     world.machine.news.push_back(FileNews::Failed { file: 4, why: "no disk".to_owned() });
     settle(&mut world);
+    let refused = "-MISCONF Errors writing to the AOF file: please check the server's log\r\n";
+    assert_eq!(world.ask(&client, "SET k 4"), refused, "it would be in no file");
     orders(&mut world);
     world.round(6_000_000_000);
     settle(&mut world);
     let said = orders(&mut world);
     assert!(said.contains(&"begin 6 Log { base: 5, goes_on: false }".to_owned()), "{said:?}");
+    assert_eq!(world.ask(&client, "SET k 4"), refused, "what it stands behind is not on disk");
+    assert_eq!(persistence(&mut world, "aof_last_write_status"), "err");
+    world.machine.news.push_back(FileNews::Written { file: 5 });
+    settle(&mut world);
+    assert_eq!(world.ask(&client, "SET k 4"), "+OK\r\n");
+    // A base that fails takes nothing from the log that there is.
+    world.ask(&client, "BGREWRITEAOF");
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Failed { file: 7, why: "no room".to_owned() });
+    settle(&mut world);
+    assert_eq!(world.ask(&client, "SET k 5"), "+OK\r\n");
+    let said = orders(&mut world);
+    assert!(
+        said.iter().any(|order| order.starts_with("piece 8 ") && order.contains("\\r\\n5\\r\\n")),
+        "{said:?}"
+    );
+    // One that is written after the file that began with it is gone has none behind it.
+    world.round(6_000_000_000);
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Failed { file: 10, why: "no disk".to_owned() });
+    world.round(6_000_000_000);
+    settle(&mut world);
+    orders(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 9 });
+    settle(&mut world);
+    let said = orders(&mut world);
+    assert!(said.contains(&"begin 12 Log { base: 11, goes_on: false }".to_owned()), "{said:?}");
     // Without a log from here on.
     assert_eq!(world.ask(&client, "CONFIG SET appendonly no"), "+OK\r\n");
     settle(&mut world);
     let said = orders(&mut world);
-    assert!(said.contains(&"abandon 5".to_owned()) || said.contains(&"end 6".to_owned()), "{said:?}");
+    assert!(said.contains(&"abandon 11".to_owned()) || said.contains(&"end 12".to_owned()), "{said:?}");
     assert_eq!(persistence(&mut world, "aof_enabled"), "0");
 }
 
@@ -202,7 +231,7 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
     settle(&mut world);
     let said = orders(&mut world);
     // Nothing changes between what was read and the log's next file.
-    let begun = said.iter().position(|order| order == "begin 2 Log { base: 1, goes_on: false }");
+    let begun = said.iter().position(|order| order == "begin 2 Log { base: 1, goes_on: true }");
     let opened = said.iter().position(|order| order == "opened");
     assert!(begun.is_some() && begun < opened, "{said:?}");
     assert_eq!(world.ask(&client, "GET k"), "$-1\r\n");

@@ -49,7 +49,7 @@ impl Control {
             rewrite: self.files.rewrite,
             rewrites_since_s: rewriting.as_ref().map(|it| since_s(it.began_ns)),
             has_log: log.is_some(),
-            has_trouble: trouble.is_some(),
+            has_trouble: trouble.is_some() || self.log_fails(),
             log_size: log.as_ref().map_or(0, |log| log.size + log.before_size),
             base_size: log.as_ref().map_or(0, |log| log.base_size),
         }

@@ -15,7 +15,7 @@ pub enum FileKind {
     Log {
         /// The base's number.
         base: u64,
-        /// The file before it ends there: nothing is missing between the two.
+        /// Nothing is missing between it and what was there: the file before it ends where it begins, or all files have just been loaded.
         goes_on: bool,
     },
 }
