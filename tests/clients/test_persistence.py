@@ -1,6 +1,7 @@
 """What is kept in files: snapshots and the log, over restarts, crashes and other numbers of lanes, and with redis-server's own files."""
 
 import contextlib
+import os
 import pathlib
 import random
 import shutil
@@ -476,6 +477,34 @@ class Logs(Files):
         client = self.connect(self.start("--appendonly", "yes"))
         for number, reply in enumerate(kept):
             self.assertEqual(client("EXISTS", f"k:{number}"), int(reply == "OK"), f"{number} was answered {reply}")
+
+    def test_an_end_waits_for_a_slow_disk(self):
+        for is_patient in (True, False):
+            server = self.start("--appendonly", "yes", "--appendfsync", "no")
+            client = self.connect(server)
+            # A disk that takes nothing until somebody reads.
+            number = 1 + int(self.parts()[1][-1].split(".")[2])
+            path = self.path("appendonlydir", f"appendonly.aof.{number}.incr.aof")
+            os.mkfifo(path)
+            client("BGREWRITEAOF")
+            with path.open("rb") as disk:
+                wait_until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == "0", "the log has a new base")
+                # More than is on its way to a file at a time.
+                value = b"v" * 100_000
+                for index in range(30):
+                    self.assertEqual(client("SET", f"k:{index}", value), "OK")
+                server.process.terminate()
+                wait_until(lambda: "the disk is slow" in server.tail(4000), "it says what it waits for")
+                self.assertIsNone(server.process.poll())
+                if not is_patient:
+                    server.process.terminate()
+                    self.assertEqual(server.process.wait(SECONDS_MAX), 1)
+                    break
+                data = disk.read()
+                self.assertEqual(server.process.wait(SECONDS_MAX), 0)
+            self.assertEqual([data.count(b"k:%d\r\n" % index) for index in range(30)], [1] * 30)
+            path.unlink()
+            path.touch()
 
     def test_an_end_waits_for_the_first_base(self):
         server = self.start()

@@ -111,8 +111,8 @@ pub(crate) struct Desk {
 /// What this thread does.
 enum Task {
     Order(FileOrder),
-    /// Sees to it that all that was written is on disk and no half of a file is left, and says so.
-    Settle(Sender<()>),
+    /// Sees to it that all of the log that has come is on disk and no half of a file is left, and says so, or why it is not.
+    Settle(Sender<Result<(), String>>),
 }
 
 /// How `main` has files settled at the end.
@@ -120,12 +120,12 @@ enum Task {
 pub(crate) struct Settler(Sender<Task>);
 
 impl Settler {
-    /// Waits until all that was written is on disk, not for ever.
-    pub(crate) fn settle(&self, time_max: Duration) {
+    /// Has all of the log that has come put on disk. What is received is the end of that, or why it can't be.
+    pub(crate) fn settle(&self) -> Receiver<Result<(), String>> {
         let (done, is_done) = mpsc::channel();
-        if self.0.send(Task::Settle(done)).is_ok() && is_done.recv_timeout(time_max).is_err() {
-            control::log(Level::Warn, "the disk is slow: the last second of the log may not be on it");
-        }
+        // A thread that has ended drops the other end: nothing is received.
+        let _ = self.0.send(Task::Settle(done));
+        is_done
     }
 }
 
@@ -226,7 +226,7 @@ impl Writer {
                 Ok(Task::Settle(done)) => {
                     self.tend();
                     self.abandon_halves();
-                    let _ = done.send(());
+                    let _ = done.send(self.trouble.clone().map_or(Ok(()), Err));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,

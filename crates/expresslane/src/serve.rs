@@ -21,6 +21,7 @@ mod berth;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ const REDIS_VERSION: &str = "7.0.15";
 const DRAIN_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Lanes that are not through by then are given so long to stop, and the control thread to pass on what they have told.
 const STOP_DURATION_MAX: Duration = Duration::from_millis(100);
-/// What was written to the log is to be on disk for certain; not for longer than this.
+/// Files are given so long to come to their end. The log is waited for all the same, and the end says so.
 const SETTLE_DURATION_MAX: Duration = Duration::from_millis(400);
 /// Between two looks at whether all lanes have finished.
 const DRAIN_LOOK: Duration = Duration::from_millis(2);
@@ -101,10 +102,13 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     }
     control::notify("STOPPING=1");
     server.drain();
-    server.settler.settle(SETTLE_DURATION_MAX);
+    let settled = server.settle();
     if let Some(path) = &settings.unixsocket {
         let _ = std::fs::remove_file(path);
     }
+    settled.map_err(|why| {
+        format!("ended, and what was answered last is not in the log or not on disk: {why}")
+    })?;
     control::log(Level::Info, "ended");
     Ok(())
 }
@@ -121,17 +125,45 @@ struct Server {
 
 impl Server {
     /// Lets lanes finish what they have begun, and replicas and the log be sent it, for a bounded time; then lanes do nothing any more.
-    /// Whatever clients have been answered is the files' by then.
     fn drain(&self) {
         let is_through = self.reach(DRAINING, DRAIN_DURATION_MAX);
         let is_quiet = self.has_reached(DRAINING);
         self.reach(ENDED, STOP_DURATION_MAX);
-        if !is_through {
-            let what = match is_quiet {
-                true => "a replica has not been sent all that was written",
-                false => "some commands had not finished and are cut off",
-            };
-            control::log(Level::Warn, what);
+        if !is_through && !is_quiet {
+            control::log(Level::Warn, "some commands had not finished and are cut off");
+        } else if !is_through && !self.board.is_replicated() {
+            control::log(Level::Warn, "a replica has not been sent all that was written");
+        }
+    }
+
+    /// Waits until all of the log is on disk, however long the disk takes. The error says why it can't be.
+    fn settle(&self) -> Result<(), String> {
+        let mut is_said = false;
+        loop {
+            // A lane that has not stopped has begun what the log will never hear of.
+            let has_all = self.board.is_logged() || !self.has_reached(ENDED);
+            let settling = self.settler.settle();
+            let mut settled = settling.recv_timeout(SETTLE_DURATION_MAX);
+            if settled == Err(RecvTimeoutError::Timeout) && self.board.is_logging() {
+                if !std::mem::replace(&mut is_said, true) {
+                    control::log(
+                        Level::Warn,
+                        "the disk is slow: the end waits until the log is on it; a second signal ends at once",
+                    );
+                }
+                settled = settling.recv().map_err(RecvTimeoutError::from);
+            }
+            if let Ok(Err(why)) = settled {
+                return Err(why);
+            }
+            if has_all || settled.is_err() {
+                return Ok(());
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the control thread waits for the disk; it serves nobody"
+            )]
+            thread::sleep(DRAIN_LOOK);
         }
     }
 
@@ -141,7 +173,7 @@ impl Server {
         self.bells.iter().for_each(Bell::ring);
         for _ in 0..duration_max.as_millis() / DRAIN_LOOK.as_millis() {
             // In this order: a lane that is quiet has numbered all that it has to tell.
-            if self.has_reached(phase) && self.board.is_replicated() {
+            if self.has_reached(phase) && self.board.is_replicated() && self.board.is_logged() {
                 return true;
             }
             #[expect(

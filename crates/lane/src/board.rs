@@ -19,6 +19,8 @@ pub struct Board {
     records: AtomicU64,
     /// The number up to which replicas have been sent them; the highest there is while nobody follows.
     sent_records: AtomicU64,
+    /// The same of the log's files; the highest there is while there is no log.
+    logged_records: AtomicU64,
     /// The newest client id.
     client_ids: AtomicU64,
     /// Clients of all lanes, those on their way from one to another included.
@@ -59,6 +61,7 @@ impl Board {
             numbers: AtomicU64::new(0),
             records: AtomicU64::new(0),
             sent_records: AtomicU64::new(u64::MAX),
+            logged_records: AtomicU64::new(u64::MAX),
             client_ids: AtomicU64::new(0),
             client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
@@ -191,6 +194,21 @@ impl Board {
     /// Whether replicas, if there are any, have been sent whatever anybody has heard of as done.
     pub fn is_replicated(&self) -> bool {
         self.newest_record() <= self.sent_records.load(Ordering::Acquire)
+    }
+
+    /// The log's files have taken every record up to this number.
+    pub(crate) fn note_logged(&self, number: u64) {
+        self.logged_records.store(number, Ordering::Release);
+    }
+
+    /// Whether what changes is written to a log.
+    pub fn is_logging(&self) -> bool {
+        self.logged_records.load(Ordering::Acquire) < u64::MAX
+    }
+
+    /// Whether the log's files, if there are any, have taken whatever anybody has heard of as done.
+    pub fn is_logged(&self) -> bool {
+        self.newest_record() <= self.logged_records.load(Ordering::Acquire)
     }
 
     /// At least every number that has arrived here: the ring that brought it orders its drawing before this.

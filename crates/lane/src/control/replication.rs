@@ -416,6 +416,7 @@ impl Control {
         self.abandon_snapshot();
         self.replication.is_fed = false;
         self.board.note_sent(u64::MAX);
+        self.board.note_logged(u64::MAX);
         self.replication.merger = Merger::default();
         self.replication.log.tear();
         let epoch = self.replication.epoch;
@@ -468,7 +469,7 @@ impl Control {
         self.judge_replicas(now);
     }
 
-    /// Says how far replicas are, for who wants to end the server. One that still gets its snapshot has nothing to lose.
+    /// Says how far replicas and the log are, for who wants to end the server. One that still gets its snapshot has nothing to lose.
     fn note_sent(&self) {
         let Replication { replicas, log, merger, is_fed, .. } = &self.replication;
         let has_all = |replica: &Replica| {
@@ -476,8 +477,13 @@ impl Control {
         };
         if !*is_fed {
             self.board.note_sent(u64::MAX);
-        } else if replicas.iter().all(has_all) {
+        } else if replicas.iter().filter(|replica| !replica.is_log()).all(has_all) {
             self.board.note_sent(merger.passed());
+        }
+        if !self.writes_log() {
+            self.board.note_logged(u64::MAX);
+        } else if replicas.iter().filter(|replica| replica.is_log()).all(has_all) {
+            self.board.note_logged(merger.passed());
         }
     }
 

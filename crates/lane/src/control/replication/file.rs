@@ -30,6 +30,9 @@ impl Control {
     /// A file begins: with what there is at its cut, or, of a log, with what the stream has next.
     pub(in crate::control) fn follow_in_file(&mut self, file: u64, kind: FileKind, now: Now) {
         let is_log = matches!(kind, FileKind::Log { .. });
+        if is_log {
+            self.board.note_logged(0);
+        }
         if self.replication.replicas.is_empty() {
             self.replication.look_ns = now.mono_ns + super::LOOK_NS;
         }
