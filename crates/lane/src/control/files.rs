@@ -543,7 +543,7 @@ impl Control {
             self.files.saved_s = now.unix_ms / 1000;
             self.files.save.succeeded(seconds);
             machine.note("the snapshot is written");
-            self.follow_up(then, Ok(()), machine);
+            self.follow_up(then, Ok(()), now, machine);
         }
         if let Some(Rewriting { size, began_ns, .. }) =
             self.files.rewriting.take_if(|rewriting| rewriting.file == file)
@@ -565,7 +565,7 @@ impl Control {
     }
 
     /// What waits for a snapshot.
-    fn follow_up(&mut self, then: Then, result: Result<(), &str>, machine: &mut impl Machine) {
+    fn follow_up(&mut self, then: Then, result: Result<(), &str>, now: Now, machine: &mut impl Machine) {
         match (then, result) {
             (Then::Nothing, _) => {}
             (Then::Answer(asker), Ok(())) => self.answer(asker, OK),
@@ -587,7 +587,7 @@ impl Control {
                 }
             }
             (Then::Load, Ok(())) => self.read(machine),
-            (Then::Load, Err(why)) => self.end_reading(Err(why.to_owned()), machine),
+            (Then::Load, Err(why)) => self.end_reading(Err(why.to_owned()), now, machine),
         }
     }
 
@@ -605,7 +605,7 @@ impl Control {
             machine.warn(&format!("the snapshot can't be written: {why}"));
             self.files.save.failures += 1;
             self.files.failed_ns = now.mono_ns;
-            self.follow_up(then, Err(why), machine);
+            self.follow_up(then, Err(why), now, machine);
         }
         let is_base = self.files.rewriting.take_if(|rewriting| rewriting.file == file).is_some();
         let Some(log) = self.files.log.as_mut() else { return };

@@ -237,6 +237,22 @@ fn clients_wait_outside_until_what_there_was_is_loaded() {
     assert_eq!(world.ask(&client, "GET k"), "$-1\r\n");
     assert_eq!(persistence(&mut world, "rdb_last_load_keys_loaded"), "7");
 
+    // Where the log can't go on they may read what it holds.
+    let mut world = World::with_files(2, &[("appendonly", "yes")], Some(Source::Log));
+    world.round(0);
+    world.machine.news.push_back(FileNews::Loaded(Ok(Loaded::default())));
+    world.round(0);
+    world.machine.news.push_back(FileNews::Failed { file: 1, why: "no room".to_owned() });
+    settle(&mut world);
+    assert_eq!(orders(&mut world), ["load Log Emptied", "begin 1 Base", "opened"]);
+    let client = world.connect();
+    let refused = "-MISCONF Errors writing to the AOF file: please check the server's log\r\n";
+    assert_eq!(world.ask_all(&client, &["GET k", "SET k v"]), format!("$-1\r\n{refused}"));
+    world.round(6_000_000_000);
+    settle(&mut world);
+    assert!(orders(&mut world).contains(&"begin 3 Log { base: 2, goes_on: true }".to_owned()));
+    assert_eq!(world.ask(&client, "SET k v"), "+OK\r\n", "it goes on behind what was loaded");
+
     let mut world = World::with_files(2, &[], Some(Source::Snapshot));
     world.round(0);
     world.machine.news.push_back(FileNews::Loaded(Err("damaged".to_owned())));

@@ -68,7 +68,7 @@ impl Control {
             _ if self.leaders.is_led() => "ERR data come from the server that this one follows",
             _ if asker.is_exec => "ERR DEBUG RELOAD and LOADAOF are not allowed inside a transaction",
             _ => {
-                let ticket = self.close_or_open(true);
+                let ticket = self.close_or_open(true, now);
                 let step = LoadStep::Closes(ticket);
                 self.files.loading =
                     Some(Loading { asker: Some(asker), source, beside, is_as_it_lies, began: now, step });
@@ -80,8 +80,10 @@ impl Control {
     }
 
     /// Has lanes let clients into Redis' databases, or not.
-    fn close_or_open(&mut self, is_loading: bool) -> u64 {
+    fn close_or_open(&mut self, is_loading: bool, now: Now) -> u64 {
         self.settings.is_loading = is_loading;
+        // Whoever is let in may not write what nobody would keep.
+        self.settings.writes_refused = self.refusal_of_writes(now);
         self.give(0..self.lane_count, &Order::Settings(Arc::new(self.settings.clone())), None)
     }
 
@@ -121,16 +123,16 @@ impl Control {
                     }
                     return self.begin_base(now, machine);
                 }
-                self.end_reading(Ok(()), machine);
+                self.end_reading(Ok(()), now, machine);
             }
             Err(why) => {
                 machine.warn(&format!("data can't be loaded: {why}"));
-                self.end_reading(Err(why), machine);
+                self.end_reading(Err(why), now, machine);
             }
         }
     }
 
-    pub(super) fn end_reading(&mut self, result: Result<(), String>, machine: &mut impl Machine) {
+    pub(super) fn end_reading(&mut self, result: Result<(), String>, now: Now, machine: &mut impl Machine) {
         let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
         if let (true, Err(why)) = (is_start, &result) {
             return machine.write_file(FileOrder::GiveUp(why.clone()));
@@ -144,7 +146,7 @@ impl Control {
             log.is_whole |= log.file.is_none();
         }
         self.files.load_failed = result.err();
-        let ticket = self.close_or_open(false);
+        let ticket = self.close_or_open(false, now);
         if let Some(loading) = &mut self.files.loading {
             loading.step = LoadStep::Opens(ticket);
         }
@@ -168,8 +170,11 @@ impl Control {
                 self.hold_log(machine);
             }
             (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
-            (LoadStep::Logs, _) if self.files.log.as_ref().is_none_or(|log| log.file.is_some()) => {
-                self.end_reading(Ok(()), machine);
+            // Where none can be begun clients may come and read.
+            (LoadStep::Logs, _)
+                if self.files.log.as_ref().is_none_or(|log| log.file.is_some() || log.has_failed) =>
+            {
+                self.end_reading(Ok(()), now, machine);
             }
             (LoadStep::Opens(ticket), _) if !self.gathers.contains_key(ticket) => self.end_load(machine),
             _ => {}
