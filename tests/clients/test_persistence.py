@@ -433,6 +433,8 @@ class Logs(Files):
     def test_it_begins_and_ends_while_the_server_runs(self):
         server = self.start("--enable-debug-command", "yes")
         client = self.connect(server)
+        with self.assertRaisesRegex(Refused, "Error trying to load the AOF files"):
+            client("DEBUG", "LOADAOF")
         client("SET", "before", 1)
         with self.assertRaisesRegex(Refused, "no reply waits for a disk here"):
             client("CONFIG", "SET", "appendfsync", "always")
@@ -444,6 +446,9 @@ class Logs(Files):
         self.assertEqual(client("PEXPIRETIME", "during"), 10**13)
         client("INCR", "n")
         client("CONFIG", "SET", "appendonly", "no")
+        client("INCR", "n")
+        self.assertEqual(client("DEBUG", "LOADAOF"), "OK")
+        self.assertEqual(client("GET", "n"), b"2")
         client("INCR", "n")
         # What it says is old now, and is never mixed with what comes later.
         client("CONFIG", "SET", "appendonly", "yes")

@@ -168,6 +168,10 @@ impl Control {
                 self.files.loading.as_mut().expect("just seen").step = LoadStep::Writes;
                 // It is begun anew behind what is read.
                 self.hold_log(machine);
+                // Where nothing is to be written no news brings another turn.
+                if self.is_log_written() {
+                    self.read(machine);
+                }
             }
             (LoadStep::Writes, Source::Log) if self.is_log_written() => self.read(machine),
             // Where none can be begun clients may come and read.
