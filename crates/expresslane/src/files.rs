@@ -226,7 +226,8 @@ impl Writer {
                 Ok(Task::Settle(done)) => {
                     self.tend();
                     self.abandon_halves();
-                    let _ = done.send(self.trouble.clone().map_or(Ok(()), Err));
+                    let missing = self.trouble.clone().filter(|_| self.lacks_some());
+                    let _ = done.send(missing.map_or(Ok(()), Err));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -448,6 +449,16 @@ impl Writer {
         self.teller.tell(FileNews::Failed { file, why: why.to_owned() });
     }
 
+    /// Whether something that was told to the log is not on disk, or where no manifest says that it is the log's.
+    fn lacks_some(&self) -> bool {
+        let lacks = |open: &Open| {
+            let is_unsynced = self.syncs && open.unsynced_size > 0;
+            let is_unnamed = !open.has_all && open.size > 0 && self.logs.lags();
+            !open.waiting.is_empty() || is_unsynced || is_unnamed
+        };
+        self.open.values().any(|open| open.is_log() && !open.is_obsolete && lacks(open))
+    }
+
     /// Of what is not whole by the end of the process only the log is of use.
     fn abandon_halves(&mut self) {
         let halves = self.open.iter().filter(|(_, open)| !open.is_log());
@@ -654,7 +665,9 @@ mod tests {
         fs::create_dir(tried.dir.join("logs/temp-log.manifest")).unwrap();
         tried.end(2);
         assert_eq!(tried.said(), ["trouble"]);
+        assert!(!tried.writer.lacks_some(), "nothing was told to it");
         tried.piece(4, "second;");
+        assert!(tried.writer.lacks_some());
         tried.writer.obey(FileOrder::Abandon { file: 3 });
         fs::remove_dir(tried.dir.join("logs/temp-log.manifest")).unwrap();
         tried.writer.tend();
@@ -673,9 +686,11 @@ mod tests {
         tried.writer.tend();
         tried.piece(2, "b;");
         assert_eq!(tried.said(), ["taken 2", "trouble", "taken 2"], "what is written is not on disk");
+        assert!(tried.writer.lacks_some());
         tried.writer.open.get_mut(&2).unwrap().file = file;
         tried.writer.tend();
         assert_eq!(tried.said(), ["no trouble"]);
+        assert!(!tried.writer.lacks_some());
     }
 
     #[test]

@@ -141,6 +141,11 @@ impl Logs {
         Ok(())
     }
 
+    /// Whether the manifest on disk is not what it is to be.
+    pub(super) fn lags(&self) -> bool {
+        self.lags
+    }
+
     /// Whether a start would find in them whatever is written to a file of the log.
     pub(super) fn are_whole(&self) -> bool {
         let has_base = self.manifest.as_ref().is_some_and(|manifest| manifest.base.is_some());
