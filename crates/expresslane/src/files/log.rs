@@ -94,6 +94,10 @@ impl Logs {
 
     /// A file lacks its end: what has begun behind it says nothing any more, until there is a base.
     pub(super) fn lose(&mut self, path: &Path) {
+        if !self.has(path) {
+            // A base has taken its place.
+            return self.open.retain(|part| !is_at(part, path));
+        }
         self.is_torn = true;
         let place = self.place.clone();
         let Some(manifest) = &mut self.manifest else { return };

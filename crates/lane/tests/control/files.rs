@@ -214,6 +214,42 @@ fn nothing_is_written_to_a_file_of_the_log_before_the_one_before_has_its_end() {
 }
 
 #[test]
+fn a_file_of_the_log_that_is_given_up_takes_those_behind_it_along() {
+    let mut world = World::with_files(2, &[("appendonly", "yes")], None);
+    settle(&mut world);
+    world.machine.news.push_back(FileNews::Written { file: 1 });
+    let client = world.connect();
+    let mut bytes = Vec::new();
+    let limit: &[u8] = b"replica 3000000 0 0";
+    wire::client::command(&mut bytes, &[b"CONFIG", b"SET", b"client-output-buffer-limit", limit]);
+    client.write(&bytes);
+    orders(&mut world);
+    // Of the log none is taken from here on; the next file begins behind it.
+    let long = "x".repeat(10_000);
+    for number in 0..250 {
+        world.ask(&client, &format!("SET long:{number} {long}"));
+    }
+    world.ask(&client, "BGREWRITEAOF");
+    let mut said = orders(&mut world);
+    while !said.contains(&"end 3".to_owned()) {
+        let size = 1 << 20;
+        world.machine.news.push_back(FileNews::Taken { file: 3, size });
+        world.round(1_000_000);
+        said.append(&mut orders(&mut world));
+    }
+    assert!(said.contains(&"begin 4 Log { base: 3, goes_on: true }".to_owned()));
+    for number in 0..200 {
+        world.ask(&client, &format!("SET long:{number} {long}"));
+    }
+    world.machine.news.push_back(FileNews::Written { file: 3 });
+    settle(&mut world);
+    let said = orders(&mut world);
+    for order in ["abandon 2", "abandon 4", "begin 6 Log { base: 5, goes_on: false }"] {
+        assert!(said.contains(&order.to_owned()), "{order}");
+    }
+}
+
+#[test]
 fn clients_wait_outside_until_what_there_was_is_loaded() {
     let mut world = World::with_files(2, &[("appendonly", "yes")], Some(Source::Log));
     let client = world.connect();

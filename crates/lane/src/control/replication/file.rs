@@ -92,6 +92,13 @@ impl Control {
 
     /// Gives a file up.
     pub(super) fn cut_file(&mut self, file: u64, why: &str, now: Now, machine: &mut impl Machine) {
+        let lane = self.lane_count;
+        let behind = self.replication.replicas.iter().skip_while(|it| it.lane != lane || it.client != file);
+        let behind: Vec<u64> = behind.filter(|it| it.is_log()).map(|it| it.client).collect();
+        if behind.first() == Some(&file) {
+            // What stands behind a gap is no log.
+            behind[1..].iter().rev().for_each(|file| self.cut_file(*file, why, now, machine));
+        }
         self.forget_file(file);
         machine.write_file(FileOrder::Abandon { file });
         self.lose_file(file, why, now.mono_ns, now, machine);
