@@ -86,7 +86,8 @@ fn nothing_changes_from_the_answer_on() {
         // How many turns before the pause the others have begun.
         for turns in 0..6 {
             let mut world = World::new(lanes);
-            let [script, waiter, mset, pauser] = [0, 1, 2, 0].map(|lane| world.connect_at(lane % usize::from(lanes)));
+            let [script, waiter, mset, pauser] =
+                [0, 1, 2, 0].map(|lane| world.connect_at(lane % usize::from(lanes)));
             let source = b"for i = 1, 300000 do end redis.call('set', KEYS[1], 1)";
             send(&script, &[b"EVAL", source, b"1", b"k"]);
             for _ in 0..turns {
