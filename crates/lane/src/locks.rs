@@ -382,14 +382,12 @@ impl Locks {
             has_waiting = queue.waiting_count > 0;
             queue.entries.is_empty()
         });
-        match gone {
-            Some(Queue { entries, .. }) if entries.capacity() <= SPARE_LENGTH_MAX => {
-                if self.spare.len() < SPARE_COUNT_MAX {
-                    self.spare.push(entries);
-                }
+        if let Some(Queue { entries, .. }) = gone {
+            if entries.capacity() <= SPARE_LENGTH_MAX && self.spare.len() < SPARE_COUNT_MAX {
+                self.spare.push(entries);
             }
-            None if has_waiting => self.settle(name),
-            _ => {}
+        } else if has_waiting {
+            self.settle(name);
         }
     }
 

@@ -40,7 +40,13 @@ pub(crate) struct Settling {
     ticket: u64,
     charge: u16,
     /// What there was and is not over; none before all that lanes had been asked was taken up.
-    begun: Option<(Vec<Handle<Part>>, Vec<Handle<Transaction>>)>,
+    begun: Option<Begun>,
+}
+
+/// What is under way for clients.
+struct Begun {
+    parts: Vec<Handle<Part>>,
+    transactions: Vec<Handle<Transaction>>,
 }
 
 impl Settling {
@@ -50,7 +56,7 @@ impl Settling {
 
     /// Whether what it waits for is over.
     fn is_over(&mut self, core: &Core) -> bool {
-        let (parts, transactions) = self.begun.get_or_insert_with(|| core.begun());
+        let Begun { parts, transactions } = self.begun.get_or_insert_with(|| core.begun());
         parts.retain(|handle| core.parts.get(*handle).is_some());
         transactions.retain(|handle| core.transactions.get(*handle).is_some());
         parts.is_empty() && transactions.is_empty()
@@ -58,16 +64,18 @@ impl Settling {
 }
 
 impl Core {
-    /// What is under way for clients.
-    fn begun(&self) -> (Vec<Handle<Part>>, Vec<Handle<Transaction>>) {
+    fn begun(&self) -> Begun {
         let is_a_clients = |origin: &Origin| !matches!(origin, Origin::Control { .. });
         let parts = (0..self.parts.place_count()).filter_map(|place| self.parts.at(place));
         let transactions =
             (0..self.transactions.place_count()).filter_map(|place| self.transactions.at(place));
-        (
-            parts.filter(|(_, part)| is_a_clients(&part.origin)).map(|(handle, _)| handle).collect(),
-            transactions.filter(|(_, it)| is_a_clients(&it.origin)).map(|(handle, _)| handle).collect(),
-        )
+        Begun {
+            parts: parts.filter(|(_, part)| is_a_clients(&part.origin)).map(|(handle, _)| handle).collect(),
+            transactions: transactions
+                .filter(|(_, it)| is_a_clients(&it.origin))
+                .map(|(handle, _)| handle)
+                .collect(),
+        }
     }
 
     /// A client waits for the end of the pause in front of its next command.
