@@ -251,7 +251,7 @@ impl Core {
             Scope::Partition => self.dispatch_partition(caller, command, input),
             Scope::AllLanes(_) => self.dispatch_transaction(caller, command, input),
         };
-        if !matches!(flow, Flow::Halt(_) | Flow::Look) {
+        if !matches!(flow, Flow::Halt(_)) {
             self.count_call(caller.client, command);
         }
         flow
@@ -474,14 +474,14 @@ impl Core {
         self.dispatch_transaction(caller, command, input)
     }
 
-    /// Begins commands of a client that only look, the first of them a [`Flow::Look`], as one transaction. They are
-    /// [`NAMES_PER_STEP`] words in all, at most.
+    /// Begins commands of a client that only look, the first of them a [`Flow::Look`], which has been counted, as one transaction. They
+    /// are [`NAMES_PER_STEP`] words in all, at most.
     pub(crate) fn look_together(
         &mut self,
         caller: &mut Caller<'_>,
         looks: &[(&'static Command, Args<'_>)],
     ) -> Flow {
-        for (command, _) in looks {
+        for (command, _) in &looks[1..] {
             self.count_call(caller.client, command);
         }
         let (proto, db) = (caller.client.proto, caller.client.db);

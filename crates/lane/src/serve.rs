@@ -126,9 +126,10 @@ pub(crate) fn serve_client<N: Net>(
                             core.dispatch(&mut Caller { client, handle, output }, resolved, &mut command)
                         }
                     };
-                    if !matches!(flow, Flow::Halt(_) | Flow::Look) {
+                    if !matches!(flow, Flow::Halt(_)) {
                         used += frame.size;
                         if lap.is_timed
+                            && !matches!(flow, Flow::Look)
                             && let Some(Ok(command)) = frame.command
                         {
                             lap.add(index);
@@ -151,6 +152,7 @@ pub(crate) fn serve_client<N: Net>(
                         // The first is among those that are left no more.
                         let behind = &ahead.frames[index..count.min(index + 1 + share.commands_left)];
                         let caller = &mut Caller { client, handle, output };
+                        used -= behind[0].size;
                         let (flow, looks_count, size) =
                             look_together(core, caller, behind, &input[used..], lap);
                         share.commands_left -= looks_count - 1;

@@ -6,7 +6,7 @@
 //! [`TOGETHER_US`], and the last with all that is left. So a sum is exact, and so is what takes longer, within those few.
 //!
 //! Of a command only what the client's lane does before the next command is measured: one that other lanes answer, or
-//! that goes on in slices, counts with its first step. What other lanes ask, and slices, are looked at for stalls alone.
+//! that goes on in slices, counts with its first step. Commands that look together over lanes begin together, and share that. What other lanes ask, and slices, are looked at for stalls alone.
 //! A command that the control thread carries out is measured there, until its answer (`control/times.rs`): what its lane
 //! does for it is no time of the command.
 
