@@ -21,7 +21,7 @@ use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead};
 use crate::records;
 use crate::replies::{Content, Sink};
-use crate::request::{Arg, Args, Request};
+use crate::request::{Arg, Args, Gather, Request};
 use crate::scripts;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, is_look, key_range};
@@ -130,8 +130,8 @@ impl<'a> Input<'a> {
 pub(crate) enum Flow {
     /// On to the next one.
     Next,
-    /// The command could not begin: it is handed back, to be tried again.
-    Halt(Option<Request>),
+    /// The command could not begin: it is handed back, to be tried again. By a pointer, for what each command answers is small.
+    Halt(Option<Box<Gather>>),
     /// It waits for the reply.
     Block,
     /// It only looks, and that on several lanes: it has not begun, for those behind it that only look may begin with it.
@@ -207,7 +207,6 @@ impl Core {
         input: &mut Input<'_>,
     ) -> Flow {
         let (view, owner) = (input.view(), input.owner());
-        let args = input.args();
         let command = match resolved {
             Ok(command) => command,
             Err(refusal) => {
@@ -215,7 +214,7 @@ impl Core {
                 if matches!(refusal, Refusal::WrongArity(command) if command.id == Id::Exec) {
                     self.abort(caller);
                 }
-                return refuse(caller, refusal, args);
+                return refuse(caller, refusal, input.args());
             }
         };
         if is_refused_unseen(caller.client, command) {
@@ -224,8 +223,8 @@ impl Core {
                 return self.hear_replica(caller, command, input);
             }
             return match command.group {
-                Group::Document => documents::greet(caller, &self.settings, args),
-                Group::Record => records::send_away(caller, args),
+                Group::Document => documents::greet(caller, &self.settings, input.args()),
+                Group::Record => records::send_away(caller, input.args()),
                 // An EXEC that is refused says that its transaction has ended with it.
                 _ if command.id == Id::Exec => caller
                     .refuse("EXECABORT Transaction discarded because of: NOAUTH Authentication required."),
@@ -553,7 +552,10 @@ fn is_refused_unseen(client: &Client, command: &Command) -> bool {
 }
 
 pub(crate) fn halt(input: &mut Input<'_>) -> Flow {
-    Flow::Halt(if let Input::Owned(request) = input { Some(std::mem::take(request)) } else { None })
+    Flow::Halt(match input {
+        Input::View { .. } => None,
+        Input::Owned(request) => Some(Box::new(Gather::of(std::mem::take(request)))),
+    })
 }
 
 /// Which command of Redis has this name and these arguments.

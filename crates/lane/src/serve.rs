@@ -19,7 +19,7 @@ use crate::keyspace::Route;
 use crate::language::{Limits, Place};
 use crate::part::NAMES_PER_STEP;
 use crate::replies::{OUTPUT_HIGH, Sink};
-use crate::request::{Args, Gather, Request};
+use crate::request::{Args, Request};
 use crate::scripts::keys_of;
 use crate::slab::Handle;
 use crate::tally::ErrorCode;
@@ -304,9 +304,9 @@ fn unauthenticated_unread_max(client: &Client) -> usize {
 fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) -> Option<End> {
     match flow {
         Flow::Next | Flow::Look => None,
-        Flow::Halt(request) => {
-            if let Some(request) = request {
-                client.gather = Some(Box::new(Gather::of(request)));
+        Flow::Halt(whole) => {
+            if whole.is_some() {
+                client.gather = whole;
             }
             client.need = Need::Rest;
             client.halt();
