@@ -132,7 +132,7 @@ fn request_of(name: &str, departure: &Departure) -> Request {
 fn departing(outcomes: Vec<(u32, Outcome)>) -> Option<Departing> {
     let mut replies = outcomes.into_iter().rev().map(|(_, outcome)| match outcome {
         Outcome::Reply(content) => content,
-        Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) => {
+        Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) | Outcome::Room(_) => {
             unreachable!("a key that departs is read by commands")
         }
     });

@@ -103,7 +103,7 @@ pub(crate) struct Part {
     lease_until_ns: Option<u64>,
     /// Bytes that are kept free for it.
     reserved: u64,
-    /// There is no room for what its next job brings.
+    /// There is no room for what its next job brings, or makes room for.
     lacks_place: bool,
     /// Bytes that it has brought here and that their old lane still holds.
     arriving: u64,
@@ -305,6 +305,7 @@ impl Part {
         } else if growth.is_some() {
             (self.growth, self.vain_slices, self.grows_by_call) = (growth, 0, true);
         }
+        self.lacks_place = false;
         self.jobs.extend(jobs);
     }
 
@@ -338,7 +339,7 @@ impl Part {
             | Work::Combine { command, request, .. }
             | Work::Scan { command, request, .. }
             | Work::Place { command, request, .. } => Some((*command, Extent::of(request))),
-            Work::Watch { .. } => None,
+            Work::Watch { .. } | Work::MakeRoom => None,
         }
     }
 
@@ -657,6 +658,7 @@ impl Part {
                     self.progress = Progress::default();
                     Outcome::Reply(Content::default())
                 }
+                Work::MakeRoom => Outcome::Room(!std::mem::take(&mut self.lacks_place)),
             };
             // Afterwards, so that a command's first step has work to spend.
             budget.spend(1, 0);

@@ -33,6 +33,8 @@ pub(crate) enum Work {
     Place { command: &'static Command, request: Request, index: usize, moved: Moved },
     /// Watches all keys of the request.
     Watch { id: WatcherId, request: Request },
+    /// Makes room for what a script's call may add here, before the call begins on any lane.
+    MakeRoom,
 }
 
 /// What a job came to.
@@ -42,6 +44,8 @@ pub(crate) enum Outcome {
     Scanned(Scanned),
     /// Whether there was memory for it.
     Placed(bool),
+    /// Whether there is memory for what is to come.
+    Room(bool),
 }
 
 impl Outcome {
@@ -49,13 +53,13 @@ impl Outcome {
     pub(crate) fn discard(self, space: &mut Keyspace) {
         match self {
             Outcome::Reply(content) => space.discard_content(content),
-            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) => {}
+            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) | Outcome::Room(_) => {}
         }
     }
 }
 
 impl Work {
-    /// Whose work it is; a watch is nobody's.
+    /// Whose work it is; watching and making room are nobody's.
     pub(super) fn command(&self) -> Option<&'static Command> {
         match self {
             Work::Run { command, .. }
@@ -63,7 +67,7 @@ impl Work {
             | Work::Combine { command, .. }
             | Work::Scan { command, .. }
             | Work::Place { command, .. } => Some(command),
-            Work::Watch { .. } => None,
+            Work::Watch { .. } | Work::MakeRoom => None,
         }
     }
 
@@ -79,6 +83,7 @@ impl Work {
                 space.discard(request);
                 moved.value.retire(&mut |rope| space.shard.retire(rope));
             }
+            Work::MakeRoom => {}
         }
     }
 }

@@ -24,6 +24,9 @@ impl Transaction {
         around: &Surroundings<'_>,
         budget: &mut Budget,
     ) -> After {
+        if let Some(after) = self.hear_room(space) {
+            return after;
+        }
         self.begin_reply();
         while self.at.0 < self.stage_end {
             if budget.is_spent() {
@@ -236,7 +239,7 @@ impl Planned {
     pub(super) fn replies(&mut self) -> impl Iterator<Item = Content> {
         self.outcomes.drain(..).filter_map(|(_, outcome)| match outcome {
             Outcome::Reply(content) => Some(content),
-            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) => None,
+            Outcome::Fetched(_) | Outcome::Scanned(_) | Outcome::Placed(_) | Outcome::Room(_) => None,
         })
     }
 

@@ -269,8 +269,7 @@ impl Transaction {
                 }
             }
             let at = self.join(lane);
-            // Of BITOP's keys only the first is written.
-            if command.flags.has(Flag::Denyoom) && (command.id != Id::Bitop || key_index == keys.start) {
+            if command.flags.has(Flag::Denyoom) && grows(command.id, key_index == keys.start) {
                 // A command of one key may make all of its arguments part of the value.
                 let args = Args::Owned(&self.commands[index].request);
                 let growth = match command.scope {
@@ -451,4 +450,13 @@ pub(crate) fn key_range(command: &Command, count: usize) -> std::ops::Range<usiz
     let whole = if last < first { 0 } else { (last - first) / step + 1 };
     let fits = count.saturating_sub(first) / step;
     first..first + whole.min(fits.max(usize::from(step == 1))) * step
+}
+
+/// Whether a command that adds something adds it to this one of its keys: BITOP writes the first one, COPY the second.
+fn grows(id: Id, is_first: bool) -> bool {
+    match id {
+        Id::Bitop => is_first,
+        Id::Copy => !is_first,
+        _ => true,
+    }
 }

@@ -6,6 +6,8 @@ use wire::route::{PartitionMap, Slot};
 
 use super::world::World;
 
+mod oom;
+
 /// Sends a command and gives its reply.
 fn say(world: &mut World, client: &Client, words: &[&str]) -> String {
     send(client, words);
@@ -475,33 +477,6 @@ fn on_a_lanes_own_port_a_script_is_of_its_slot() {
 }
 
 #[test]
-fn a_script_without_room_is_told_by_its_call() {
-    for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
-        let client = world.connect();
-        let (a, b) = (key_of(0, lanes), format!("{{{}}}b", key_of(lanes - 1, lanes)));
-        let fills = "for i = 1, 200 do redis.call('append', KEYS[1 + i % 2], string.rep('x', 100000)) end";
-        // It begins while there is room, and is not cut off.
-        send(&client, &["EVAL", fills, "2", &a, &b]);
-        (0..1000).for_each(|_| world.round(1_000));
-        assert_eq!(hear(&mut world, &client), "$-1\r\n");
-        assert_eq!(say(&mut world, &client, &["STRLEN", &b]), ":10000000\r\n");
-        for key in [&a, &b] {
-            let script = "return redis.call('append', KEYS[1], 'x')";
-            let got = say(&mut world, &client, &["EVAL", script, "1", key]);
-            assert!(got.starts_with("-OOM command not allowed when used memory > 'maxmemory'."), "{got}");
-        }
-        let frees = "return redis.call('del', KEYS[1], KEYS[2])";
-        assert_eq!(say(&mut world, &client, &["EVAL", frees, "2", &a, &b]), ":2\r\n");
-        let fits = "for i = 1, 100 do redis.call('set', KEYS[1], string.rep('x', 100000)) end return 'done'";
-        assert_eq!(say(&mut world, &client, &["EVAL", fits, "2", &a, &b]), "$4\r\ndone\r\n");
-        audit(world, client);
-    }
-}
-
-#[test]
 fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
     let mut world = World::told(1, &[], |settings: &mut Settings| settings.script_memory_max = 8 << 20);
     let client = world.connect();
@@ -625,57 +600,6 @@ fn a_script_that_waits_for_room_keeps_no_keys() {
     hear(&mut world, &client);
     [other, third].iter().for_each(Client::cut);
     audit(world, client);
-}
-
-#[test]
-fn what_a_script_has_begun_to_change_it_may_end() {
-    for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
-        let client = world.connect();
-        let [from, to, third] = [(0, "from"), (lanes - 1, "to"), (0, "third")]
-            .map(|(lane, name)| format!("{{{}}}{name}", key_of(lane, lanes)));
-        let value = "x".repeat(50_000);
-        assert_eq!(say(&mut world, &client, &["SET", &from, "precious"]), "+OK\r\n");
-        let is_full = |number: &usize| {
-            let got = say(&mut world, &client, &["SET", &format!("{number}"), &value]);
-            got.starts_with("-OOM ")
-        };
-        // Both lanes are full: the keys are spread over them.
-        assert!((0..200).filter(is_full).count() > 100);
-        let script = "local v = redis.call('getdel', KEYS[1]) redis.call('set', KEYS[2], v) redis.call('copy', KEYS[2], KEYS[1])
-            redis.call('mset', KEYS[3], string.rep('y', 300000)) return v";
-        let words = ["EVAL", script, "3", &from, &to, &third];
-        assert_eq!(say(&mut world, &client, &words), "$8\r\nprecious\r\n", "{lanes} lanes");
-        for key in [&from, &to] {
-            assert_eq!(say(&mut world, &client, &["GET", key]), "$8\r\nprecious\r\n");
-        }
-        assert_eq!(say(&mut world, &client, &["STRLEN", &third]), ":300000\r\n");
-        audit(world, client);
-    }
-}
-
-/// A long command's room is made in slices.
-#[test]
-fn a_call_for_which_there_is_no_room_is_refused_alone() {
-    for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
-        let client = world.connect();
-        let key = key_of(lanes - 1, lanes);
-        let script =
-            "local mset = function() return redis.pcall('mset', KEYS[1], string.rep('x', 5e6)).err end
-            return {mset(), mset(), redis.call('get', KEYS[1])}";
-        let refusal = "OOM command not allowed when used memory > 'maxmemory'.";
-        let refused = format!("${}\r\n{refusal}\r\n", refusal.len());
-        for _ in 0..2 {
-            let got = say(&mut world, &client, &["EVAL", script, "1", &key]);
-            assert_eq!(got, format!("*3\r\n{refused}{refused}$-1\r\n"));
-        }
-        audit(world, client);
-    }
 }
 
 /// Turns until a command is answered, each of which has served another client.

@@ -14,6 +14,7 @@ use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
+use crate::part::{Job, Outcome, Work};
 use crate::pubsub::publishes;
 use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
@@ -34,6 +35,8 @@ pub(super) struct Called {
     route: Option<Route>,
     /// See [`Transaction::may_exceed`].
     may_exceed: bool,
+    /// All its lanes have made room for it.
+    has_room: bool,
     stage: Stage,
 }
 
@@ -43,6 +46,8 @@ enum Stage {
     Here(Progress),
     /// It is over, and what it has read is being remembered: so many keys are.
     Remembering(u64),
+    /// Lanes make room for it: either all have room, or it begins on none of them.
+    MakingRoom,
     /// Lanes run it, or the control thread.
     Away,
 }
@@ -114,6 +119,7 @@ impl Transaction {
             position: self.position,
             route: None,
             may_exceed: script.allows_oom || script.has_written,
+            has_room: false,
             stage: Stage::Planning,
         });
         self.at = (index, 0);
@@ -191,7 +197,7 @@ impl Transaction {
                 self.end_call(space);
                 None
             }
-            Stage::Away => unreachable!("who is away is waited for"),
+            Stage::MakingRoom | Stage::Away => unreachable!("who is away is waited for"),
         }
     }
 
@@ -277,12 +283,50 @@ impl Transaction {
             return After::Again;
         }
         let script = self.script.as_mut().expect("it calls");
-        script.call.as_mut().expect("it calls").stage = Stage::Away;
+        let called = script.call.as_mut().expect("it calls");
+        called.stage = Stage::Away;
         if script.allows_oom {
             self.lanes.iter_mut().for_each(|part| part.growth = None);
         }
         self.position = index;
+        let is_of_several = matches!(self.commands[index].plan, Plan::Scatter(_) | Plan::Relay(_));
+        if is_of_several && !called.may_exceed && self.lanes.iter().any(|part| part.growth.is_some()) {
+            called.stage = Stage::MakingRoom;
+            return self.make_room(index);
+        }
         self.begin_stage()
+    }
+
+    /// Asks the lanes to which a call may add something for room.
+    fn make_room(&mut self, index: usize) -> After {
+        let (command, db) = (u32::try_from(index).expect("a small number"), self.commands[index].db);
+        let mut gos = Vec::new();
+        for index in 0..self.lanes.len() {
+            if let growth @ Some(_) = self.lanes[index].growth.take() {
+                gos.push((index, self.go(vec![Job { command, db, work: Work::MakeRoom }], false, growth)));
+            }
+        }
+        self.phase = Phase::Running { awaited: gos.len() };
+        After::Go(gos)
+    }
+
+    /// The lanes that were asked for room for a call have answered: it begins, or it is refused. None if it was something else that
+    /// was asked.
+    pub(in crate::transaction) fn hear_room(&mut self, space: &mut Keyspace) -> Option<After> {
+        let called = self.script.as_mut()?.call.as_mut()?;
+        if !matches!(called.stage, Stage::MakingRoom) {
+            return None;
+        }
+        let index = self.commands.len() - 1;
+        let outcomes = std::mem::take(&mut self.commands[index].outcomes);
+        called.stage = Stage::Away;
+        called.has_room = outcomes.iter().all(|(_, outcome)| matches!(outcome, Outcome::Room(true)));
+        if called.has_room {
+            return Some(self.begin_stage());
+        }
+        reply::error(&mut self.reply, OOM);
+        self.count_command(index, space);
+        Some(self.hear_call(space))
     }
 
     /// The lanes' answers to a call have become its reply.
@@ -295,11 +339,12 @@ impl Transaction {
     /// The reply of a call is whole: the script hears it next.
     fn end_call(&mut self, space: &mut Keyspace) {
         let proto = self.proto;
-        let may_exceed = self.may_exceed();
+        let called = self.script.as_ref().and_then(|script| script.call.as_ref()).expect("it has called");
+        let may_have_begun = called.may_exceed || called.has_room;
         let content = self.drop_call(space);
         let script = self.script.as_mut().expect("it has called");
         // For want of room it has not been carried out.
-        script.has_written &= may_exceed || !content.front().starts_with(b"-OOM ");
+        script.has_written &= may_have_begun || !content.front().starts_with(b"-OOM ");
         if content.size() > space.scripts.memory_size_max() {
             space.discard_content(content);
             script.answer(Answer::error("ERR the reply is larger than script-memory-limit"), space);
