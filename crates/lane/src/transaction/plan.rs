@@ -72,6 +72,7 @@ impl Transaction {
                         planned.plan = Plan::Denied(denied);
                         // Planned before, it was allowed then.
                         planned.forget_shares(space);
+                        planned.state = None;
                         self.at.0 += 1;
                         continue;
                     }

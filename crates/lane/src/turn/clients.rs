@@ -30,6 +30,14 @@ impl Lane {
     }
 
     fn admit(&mut self, conn: ConnId, door: Door, ends: Ends) -> Handle<Client> {
+        let index = conn.index() as usize;
+        if self.by_conn.len() <= index {
+            self.by_conn.resize(index + 1, None);
+        }
+        // Closed in this turn, a connection has lost its place already, and its end is told in the next one.
+        if let Some((before, _)) = self.by_conn[index] {
+            self.leave(before);
+        }
         let id = self.core.board.next_client_id();
         let is_authenticated = match door.dialect {
             Dialect::Redis => self.core.settings.users.are_open(),
@@ -40,10 +48,6 @@ impl Lane {
         client.db = self.core.settings.first_database(door.dialect);
         client.language = Language::of(door.dialect, &self.core.settings.namespaces);
         let handle = self.clients.insert(client);
-        let index = conn.index() as usize;
-        if self.by_conn.len() <= index {
-            self.by_conn.resize(index + 1, None);
-        }
         self.by_conn[index] = Some((conn, handle));
         self.weigh(handle);
         if !is_authenticated {

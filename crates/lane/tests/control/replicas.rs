@@ -94,3 +94,37 @@ fn a_lag_of_zero_asks_for_none_and_silence_is_kept() {
         "{set}"
     );
 }
+
+/// Who waits for replicas and ends its side is closed, and another lane's client may be let in at its place in the same turn.
+#[test]
+fn who_waits_no_more_leaves_nothing_to_whoever_takes_its_place() {
+    for stays in [true, false] {
+        let mut world = World::new(2);
+        let client = world.connect();
+        assert_eq!(world.ask(&client, "PING"), "+PONG\r\n");
+        let mut guests = Vec::new();
+        for _ in 0..20 {
+            // Lane 0 has more clients, so the next one that it lets in is lane 1's.
+            let waiting = world.connect_to(1);
+            let others = [0, 0, 0].map(|lane| world.connect_to(lane));
+            assert_eq!(world.ask(&waiting, "WAIT 1 0"), "");
+            waiting.end();
+            let guest = world.connect_at(0);
+            assert_eq!(world.ask(&guest, "PING"), "+PONG\r\n");
+            assert!(waiting.was_cut() || waiting.at_end());
+            if stays {
+                guests.push(guest);
+            } else {
+                guest.end();
+            }
+            others.iter().for_each(net::mem::Client::end);
+        }
+        (0..10).for_each(|_| world.round(1_000_000));
+        let want = format!("connected_clients:{}\r\n", 1 + guests.len());
+        let info = world.ask(&client, "INFO clients");
+        assert!(info.contains(&want), "{want}{info}");
+        let list = world.ask(&client, "CLIENT LIST");
+        assert_eq!(list.matches("id=").count(), 1 + guests.len(), "{list}");
+        assert!(world.lanes.iter().map(|lane| lane.stats().handovers).sum::<u64>() > 5);
+    }
+}
