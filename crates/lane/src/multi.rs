@@ -132,6 +132,7 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
+        caller.client.last = Some(command);
         let args = input.args();
         let stray;
         // A transaction would hold its locks while it waits for another server.
@@ -149,9 +150,15 @@ impl Core {
             let request = input.take_request();
             let query_size_max = self.settings.query_size_max_of(caller.client);
             let multi = caller.client.multi.as_mut().expect("only asked inside a MULTI");
-            multi.size += size_of::<(&Command, Request)>() + request.size();
-            if multi.size <= query_size_max {
-                multi.queued.push(command, request, may_write);
+            let size = multi.size + size_of::<(&Command, Request)>() + request.size();
+            // What is broken comes to nothing: no more of it is kept, and its client learns it from EXEC (`queueMultiCommand` in Redis' multi.c).
+            if multi.is_broken || size <= query_size_max {
+                if multi.is_broken {
+                    self.space.discard(request);
+                } else {
+                    multi.size = size;
+                    multi.queued.push(command, request, may_write);
+                }
                 caller.sink().put(b"+QUEUED\r\n");
                 return Flow::Next;
             }

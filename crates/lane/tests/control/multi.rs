@@ -257,3 +257,37 @@ fn a_lanes_own_port_takes_transactions_of_one_slot() {
     );
     check(&["MULTI", &long("foo", "bar"), "EXEC"], &[ok, crossed, aborted]);
 }
+
+/// What is too large for one breaks it, and nothing that comes behind is kept or counted.
+#[test]
+fn a_broken_transaction_grows_no_more() {
+    let mut world = World::told(1, &[], |settings| settings.query_size_max = 1 << 20);
+    let (client, other) = (world.connect(), world.connect());
+    let set = format!("SET k {}", "v".repeat(30_000));
+    let mut counts = [0; 3];
+    for _ in 0..2 {
+        assert_eq!(world.ask(&client, "MULTI"), "+OK\r\n");
+        for number in 0..100 {
+            let got = world.ask(&client, &set);
+            let refused = "-ERR the commands of this MULTI are larger than client-query-buffer-limit\r\n";
+            assert!(got == if number == 34 { refused } else { "+QUEUED\r\n" }, "{number}: {got}");
+        }
+        let listed = world.ask(&other, "CLIENT LIST");
+        let field = |name: &str| {
+            let line = listed.lines().find(|line| line.contains("cmd=set")).expect("it is listed");
+            let text = line.split(' ').find_map(|field| field.strip_prefix(name)).expect("it is there");
+            text.parse::<usize>().expect("a number")
+        };
+        counts = ["multi=", "multi-mem=", "tot-mem="].map(field);
+        assert!(counts[1] <= 1 << 20 && counts[2] < 2 << 20, "{counts:?}");
+        let want = "-EXECABORT Transaction discarded because of previous errors.\r\n";
+        assert_eq!(world.ask(&client, "EXEC"), want);
+    }
+    assert_eq!(counts[0], 34);
+    assert_eq!(world.ask(&client, "EXISTS k"), ":0\r\n");
+    // One that is broken otherwise keeps nothing, either.
+    for command in ["MULTI", "SET k", &set] {
+        world.ask(&client, command);
+    }
+    assert!(world.ask(&other, "CLIENT LIST").contains(" multi=0 "));
+}
