@@ -1,6 +1,7 @@
 //! Commands that touch no data: the connection's own state, and what every lane knows by itself.
 
 use net::Address;
+use store::Value;
 use wire::command::{Category, Command, Group, Id, all_commands, print};
 use wire::reply::{self, OK, Proto, Put};
 
@@ -11,7 +12,7 @@ use crate::cluster;
 use crate::control::clients;
 use crate::documents;
 use crate::help;
-use crate::keyspace::Call;
+use crate::keyspace::{Call, put_value};
 use crate::records;
 use crate::replica;
 use crate::replies::{Content, Sink};
@@ -96,7 +97,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         Id::Ping if client.is_subscribed && call.proto == Proto::Resp2 && args.len() < 3 => {
             reply::array(sink, 2);
             reply::bulk(sink, b"pong");
-            reply::bulk(sink, if args.len() == 1 { b"" } else { args.flat(1) });
+            put_arg(if args.len() == 1 { Arg::Flat(b"") } else { args.get(1) }, sink);
         }
         Id::ClientId => reply::integer(sink, i64::try_from(client.id).expect("ids grow from 1")),
         Id::ClientGetname if client.name.is_empty() => reply::null(sink, client.proto),
@@ -152,7 +153,7 @@ pub(crate) fn run_queued(
         // What EXEC runs may not wait, and a monitor waits for commands.
         Id::Monitor => reply::error(out, "ERR MONITOR isn't allowed for DENY BLOCKING client"),
         _ => match stand_in {
-            None => run_anywhere(call, around, out),
+            None => run_anywhere(call, around, &mut Sink::Part(out)),
             Some(client) => {
                 let size = out.size();
                 let wish = run(client, call, around, &mut Sink::Part(out));
@@ -167,7 +168,7 @@ pub(crate) fn run_queued(
     Wish::Nothing
 }
 
-fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut impl Put) {
+fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut Sink<'_>) {
     let (args, proto) = (call.args, call.proto);
     match call.command.id {
         Id::Ping if call.args.len() == 1 => out.put(b"+PONG\r\n"),
@@ -347,17 +348,15 @@ fn categories(args: Args<'_>, out: &mut impl Put) {
 }
 
 /// A bulk of an argument. Long ones are copied: no client needs an echo of more than it fits into memory.
-fn put_arg(arg: Arg<'_>, out: &mut impl Put) {
-    match arg {
-        Arg::Flat(bytes) => reply::bulk(out, bytes),
-        Arg::Rope(rope) => {
-            reply::bulk_header(out, rope.len());
-            for index in 0..rope.chunk_count() {
-                out.put(rope.chunk(index).as_ref().as_ref());
-            }
-            reply::bulk_end(out);
-        }
-    }
+/// An argument as a bulk string: a long one by reference.
+fn put_arg(arg: Arg<'_>, sink: &mut Sink<'_>) {
+    put_value(
+        sink,
+        match arg {
+            Arg::Flat(bytes) => Value::Bytes(bytes),
+            Arg::Rope(rope) => Value::Rope(rope),
+        },
+    );
 }
 
 pub(crate) fn wrong_arity(command: &Command, out: &mut impl Put) {

@@ -69,6 +69,7 @@ impl Core {
             caller.client.replies.note_error(code);
         }
         caller.sink().put(&bytes);
+        caller.sink().append(content);
         self.scratch = bytes;
         match wish {
             Wish::Nothing => Flow::Next,

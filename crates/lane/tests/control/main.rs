@@ -562,3 +562,28 @@ fn limits_of_memory_are_set_at_once_and_what_clients_hold_is_shown() {
     assert!(queueing.at_end());
     assert!(world.ask(&client, "INFO stats").contains("evicted_clients:1\r\n"));
 }
+
+/// What is said back of a long word is a reference to it, in MULTI and to who has subscribed, too.
+#[test]
+fn a_long_word_is_said_back_whole() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    let mut say = |command: &str| {
+        let mut got = world.ask(&client, command);
+        while !got.ends_with("\r\n") {
+            got += &world.ask_all(&client, &[]);
+        }
+        got
+    };
+    let word = "w".repeat(40_000);
+    let bulk = format!("$40000\r\n{word}\r\n");
+    for command in ["ECHO", "PING"] {
+        let line = format!("{command} {word}");
+        assert!(say(&line) == bulk, "{command}");
+        assert_eq!(say("MULTI"), "+OK\r\n");
+        assert_eq!(say(&line), "+QUEUED\r\n");
+        assert!(say("EXEC") == format!("*1\r\n{bulk}"), "{command} in MULTI");
+    }
+    say("SUBSCRIBE c");
+    assert!(say(&format!("PING {word}")) == format!("*2\r\n$4\r\npong\r\n{bulk}"));
+}
