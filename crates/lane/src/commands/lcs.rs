@@ -6,11 +6,10 @@
 //!    a[0]  0   .    .                else the larger of (i-1, j) and (i, j-1)
 //!    a[1]  0   .    .
 //! ```
-//! The table has (|a| + 1) × (|b| + 1) cells of 4 bytes, and `proto-max-bulk-len` bounds it as in Redis. It lies in pieces
-//! of [`PIECE`] cells, is filled a piece a step, walked back from its last cell a run a step, and given back piece by
-//! piece on the way. Where only the length is wanted, cells that no later one needs are given back as it is filled.
-
-use std::collections::VecDeque;
+//! Of the table, which has (|a| + 1) × (|b| + 1) cells, one row is kept, along the shorter string, and of each cell a bit: which of its
+//! two neighbours is larger is all that the way back asks. So it takes a thirty-second of the 4 bytes a cell that Redis' table has and
+//! `proto-max-bulk-len` bounds, as there. The bits lie in pieces of [`PIECE`] cells, are written a slice of cells a step, walked back from
+//! the last one a run a step, and given back piece by piece on the way. Where only the length is wanted there are none.
 
 use store::{Budget, Rope};
 use wire::number::parse_i64;
@@ -23,9 +22,9 @@ use crate::keyspace::{Call, Keyspace};
 use crate::replies::{Content, Sink};
 use crate::request::Args;
 
-/// Cells in one piece of the table: 16 KiB.
-const PIECE: usize = 4096;
-/// Bytes that a cell costs of a budget.
+/// Cells in one piece of the bits: 8 KiB.
+const PIECE: usize = 64 * 1024;
+/// Bytes that a cell costs of a budget, and in Redis.
 const CELL_SIZE: usize = 4;
 
 /// What LCS' options say.
@@ -67,39 +66,41 @@ impl LcsOptions {
     }
 }
 
-/// What is left of the table: pieces in order, from the piece `first` on.
+/// The table: its cells in the order of the longer string's bytes.
 #[derive(Default)]
 struct Table {
-    pieces: VecDeque<Vec<u32>>,
-    first: usize,
-    /// Cells filled, those given back included.
+    /// Of the row before those that the row at hand has not come to yet, and then its own.
+    row: Vec<u32>,
+    /// The cell of the row before that stands above the one that was filled last.
+    corner: u32,
+    /// For each cell whether the one of the first string's byte before is larger than the one of the second string's.
+    bits: Vec<Vec<u64>>,
+    /// Cells filled.
     filled: usize,
 }
 
 impl Table {
-    fn cell(&self, index: usize) -> u32 {
-        self.pieces[index / PIECE - self.first][index % PIECE]
+    fn bit(&self, index: usize) -> bool {
+        let at = index % PIECE;
+        self.bits[index / PIECE][at / 64] >> (at % 64) & 1 == 1
     }
 
-    fn push(&mut self, cell: u32) {
-        if self.filled.is_multiple_of(PIECE) {
-            self.pieces.push_back(Vec::with_capacity(PIECE));
+    /// Notes the bit of the cell that is filled now.
+    fn push_bit(&mut self, bit: bool) {
+        let at = self.filled % PIECE;
+        if at == 0 {
+            self.bits.push(Vec::with_capacity(PIECE / 64));
         }
-        self.pieces.back_mut().expect("just made sure of").push(cell);
-        self.filled += 1;
-    }
-
-    /// Gives back what lies wholly before a cell.
-    fn forget_before(&mut self, index: usize) {
-        while self.first < index / PIECE {
-            self.pieces.pop_front();
-            self.first += 1;
+        let words = self.bits.last_mut().expect("just made sure of");
+        if at.is_multiple_of(64) {
+            words.push(0);
         }
+        *words.last_mut().expect("just made sure of") |= u64::from(bit) << (at % 64);
     }
 
     /// Gives back what lies wholly behind a cell.
     fn forget_behind(&mut self, index: usize) {
-        self.pieces.truncate(index / PIECE + 1 - self.first);
+        self.bits.truncate(index / PIECE + 1);
     }
 }
 
@@ -165,55 +166,67 @@ impl Lcs {
         (self.options.wants_size || self.walk_back(budget)) && self.give_back(budget)
     }
 
+    /// Whether rows are the bytes of the second string, which is the longer one.
+    fn is_across(&self) -> bool {
+        self.b.len() > self.a.len()
+    }
+
     /// Cells of a row.
     fn width(&self) -> usize {
-        self.b.len() + 1
+        self.a.len().min(self.b.len()) + 1
     }
 
     fn fill(&mut self, budget: &mut Budget) -> bool {
-        let width = self.width();
-        let cell_count = (self.a.len() + 1) * width;
-        while self.table.filled < cell_count {
+        let (width, is_across) = (self.width(), self.is_across());
+        let (long, short) = if is_across { (&self.b, &self.a) } else { (&self.a, &self.b) };
+        let table = &mut self.table;
+        table.row.resize(width, 0);
+        let cell_count = (long.len() + 1) * width;
+        while table.filled < cell_count {
             if budget.is_spent() {
                 return false;
             }
-            let start = self.table.filled;
+            let start = table.filled;
             let room = (budget.bytes as usize / CELL_SIZE).max(1);
             let end = cell_count.min(start + room);
-            let (mut i, mut j) = (start / width, start % width);
-            for index in start..end {
-                let cell = if i == 0 || j == 0 {
+            let (mut row, mut column) = (start / width, start % width);
+            for _ in start..end {
+                // The cells of the longer string's byte before, and of the shorter one's.
+                let (above, beside) =
+                    (table.row[column], column.checked_sub(1).map_or(0, |at| table.row[at]));
+                let cell = if row == 0 || column == 0 {
                     0
-                } else if self.a.at(i - 1) == self.b.at(j - 1) {
-                    self.table.cell(index - width - 1) + 1
+                } else if long.at(row - 1) == short.at(column - 1) {
+                    table.corner + 1
                 } else {
-                    self.table.cell(index - width).max(self.table.cell(index - 1))
+                    above.max(beside)
                 };
-                self.table.push(cell);
-                j += 1;
-                if j == width {
-                    (i, j) = (i + 1, 0);
+                if !self.options.wants_size {
+                    table.push_bit(if is_across { above < beside } else { above > beside });
                 }
-            }
-            if self.options.wants_size {
-                self.table.forget_before(end.saturating_sub(width + 1));
+                (table.corner, table.row[column]) = (above, cell);
+                table.filled += 1;
+                column += 1;
+                if column == width {
+                    (row, column) = (row + 1, 0);
+                }
             }
             budget.spend(1, (end - start) * CELL_SIZE);
         }
-        self.size = Some(self.table.cell(cell_count - 1));
+        self.size = table.row.last().copied();
         true
     }
 
     /// From the last cell to the first along the longest subsequence, as Redis goes.
     fn walk_back(&mut self, budget: &mut Budget) -> bool {
-        let width = self.width();
+        let (width, is_across) = (self.width(), self.is_across());
+        let at = |i: usize, j: usize| if is_across { j * width + i } else { i * width + j };
         while self.i > 0 && self.j > 0 {
             if budget.is_spent() {
                 return false;
             }
             budget.spend(0, 4 * CELL_SIZE);
             let byte = self.a.at(self.i - 1);
-            let index = self.i * width + self.j;
             let is_match = byte == self.b.at(self.j - 1);
             if is_match {
                 self.i -= 1;
@@ -222,7 +235,7 @@ impl Lcs {
                 let (i, j) = (self.i, self.j);
                 let range = self.range.get_or_insert(Run { a: (i, i), b: (j, j) });
                 (range.a.0, range.b.0) = (i, j);
-            } else if self.table.cell(index - width) > self.table.cell(index - 1) {
+            } else if self.table.bit(at(self.i, self.j)) {
                 self.i -= 1;
             } else {
                 self.j -= 1;
@@ -231,19 +244,19 @@ impl Lcs {
             if !is_match || self.i == 0 || self.j == 0 {
                 self.end_range();
             }
-            self.table.forget_behind(self.i * width + self.j);
+            self.table.forget_behind(at(self.i, self.j));
         }
         true
     }
 
     /// What is left of the table is of no use any more.
     fn give_back(&mut self, budget: &mut Budget) -> bool {
-        while !self.table.pieces.is_empty() {
+        while !self.table.bits.is_empty() {
             if budget.is_spent() {
                 return false;
             }
             budget.spend(1, 0);
-            self.table.pieces.pop_back();
+            self.table.bits.pop();
         }
         true
     }
@@ -341,9 +354,9 @@ mod tests {
 
     fn run(a: &str, b: &str, options: LcsOptions, slice: u32) -> String {
         let text = |text: &str| Text::Bytes(text.as_bytes().to_vec());
-        let mut lcs = Lcs::new(text(a), text(b), options, 1 << 20).unwrap();
+        let mut lcs = Lcs::new(text(a), text(b), options, 1 << 24).unwrap();
         while !lcs.advance(&mut Budget::new(slice, slice)) {}
-        assert!(lcs.table.pieces.is_empty());
+        assert!(lcs.table.bits.is_empty());
         let mut out = Content::default();
         let rest = lcs.finish(Proto::Resp2, &mut out, &mut |_| {});
         out.append(rest);
@@ -368,6 +381,53 @@ mod tests {
         assert_eq!(run(&a, &b, size, 64), ":150\r\n");
         let text = run(&a, &b, LcsOptions::default(), 64);
         assert_eq!(text, format!("$150\r\n{}\r\n", "acegi".repeat(30)));
+    }
+
+    /// By the whole table, as Redis' `lcsCommand` goes through it.
+    fn plainly(a: &[u8], b: &[u8]) -> String {
+        let mut table = vec![vec![0_u32; b.len() + 1]; a.len() + 1];
+        for i in 1..=a.len() {
+            for j in 1..=b.len() {
+                table[i][j] = match a[i - 1] == b[j - 1] {
+                    true => table[i - 1][j - 1] + 1,
+                    false => table[i - 1][j].max(table[i][j - 1]),
+                };
+            }
+        }
+        let (mut i, mut j, mut backwards) = (a.len(), b.len(), Vec::new());
+        while i > 0 && j > 0 {
+            if a[i - 1] == b[j - 1] {
+                backwards.push(a[i - 1]);
+                (i, j) = (i - 1, j - 1);
+            } else if table[i - 1][j] > table[i][j - 1] {
+                i -= 1;
+            } else {
+                j -= 1;
+            }
+        }
+        backwards.reverse();
+        String::from_utf8(backwards).expect("letters")
+    }
+
+    /// Whichever of the two is longer, and where several subsequences are as long.
+    #[test]
+    fn of_several_as_long_it_is_the_one_that_redis_finds() {
+        let mut state = 1_u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for size_max in [8, 8, 8, 50, 50, 1200].repeat(10) {
+            let [a, b] = [0, 1].map(|_| {
+                let size = draw(size_max);
+                (0..size).map(|_| char::from(b"abc"[draw(3)])).collect::<String>()
+            });
+            let want = plainly(a.as_bytes(), b.as_bytes());
+            let options = LcsOptions::default();
+            assert_eq!(run(&a, &b, options, 1000), format!("${}\r\n{want}\r\n", want.len()), "{a} {b}");
+            let options = LcsOptions { wants_size: true, ..options };
+            assert_eq!(run(&a, &b, options, 1000), format!(":{}\r\n", want.len()));
+        }
     }
 
     #[test]
