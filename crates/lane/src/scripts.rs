@@ -140,6 +140,10 @@ impl Scripts {
         if !matches!(command.id, Id::Eval | Id::EvalRo) {
             return named(command, args);
         }
+        if args.size() > self.memory_size_max {
+            // It will be refused: its text is not worth looking at.
+            return None;
+        }
         let text = bytes_of(args.get(1));
         let known = self.hashed.as_ref().filter(|(hashed, _)| **hashed == *text);
         let sha = known.map_or_else(|| Sha::of(&text), |(_, sha)| *sha);
@@ -289,7 +293,11 @@ pub(crate) fn is_read_only(command: &Command) -> bool {
 /// What a script says of itself that comes with its command.
 fn declared(command: &Command, args: Args<'_>) -> Flags {
     match command.id {
-        Id::Eval | Id::EvalRo => Flags::of(&bytes_of(args.get(1))),
+        Id::Eval | Id::EvalRo => match args.get(1) {
+            Arg::Flat(text) => Flags::of(text),
+            // Its first line says it.
+            Arg::Rope(text) => Flags::of(text.chunk(0).as_ref().as_ref()),
+        },
         _ => Flags::default(),
     }
 }

@@ -275,6 +275,10 @@ impl Transaction {
         let args = Args::Owned(&planned.request);
         let keys = keys_of(args);
         let keys = keys.map_err(|text| Reply::Error(space.scripts.wrong_keys(command, args, text).into()))?;
+        if args.size() > space.scripts.memory_size_max() {
+            let text = "ERR the arguments of this script are larger than script-memory-limit";
+            return Err(Reply::Error(text.into()));
+        }
         let Some(code) = planned.named.as_deref().and_then(|named| space.scripts.code(named)) else {
             return match command.id {
                 Id::Eval | Id::EvalRo => Ok(false),
@@ -289,10 +293,6 @@ impl Transaction {
         }
         if is_read_only(command) && flags.is_declared && !flags.no_writes {
             let text = "ERR Can not execute a script with write flag using *_ro command.";
-            return Err(Reply::Error(text.into()));
-        }
-        if args.size() > space.scripts.memory_size_max() {
-            let text = "ERR the arguments of this script are larger than script-memory-limit";
             return Err(Reply::Error(text.into()));
         }
         let is_read_only = is_read_only(command) || flags.no_writes;

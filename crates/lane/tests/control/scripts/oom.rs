@@ -150,3 +150,24 @@ fn a_call_of_steps_begins_where_there_is_room_for_it() {
     }
     audit(world, client);
 }
+
+/// Before anybody looks at its text.
+#[test]
+fn a_script_larger_than_it_may_be_is_refused() {
+    for lanes in [1, 2] {
+        let mut world =
+            World::told(lanes, &[], |settings: &mut Settings| settings.script_memory_max = 40_000);
+        let client = world.connect();
+        let (key, long) = (key_of(lanes - 1, lanes), "x".repeat(45_000));
+        let refusal = "-ERR the arguments of this script are larger than script-memory-limit\r\n";
+        let text = format!("return '{long}'");
+        for words in [["EVAL", &text, "1", &key, "v"], ["EVAL_RO", "return 1", "1", &key, &long]] {
+            assert_eq!(say(&mut world, &client, &words), refusal);
+            say(&mut world, &client, &["MULTI"]);
+            assert_eq!(say(&mut world, &client, &words), "+QUEUED\r\n");
+            assert_eq!(say(&mut world, &client, &["EXEC"]), format!("*1\r\n{refusal}"));
+        }
+        assert_eq!(say(&mut world, &client, &["PING"]), "+PONG\r\n");
+        audit(world, client);
+    }
+}
