@@ -334,7 +334,8 @@ impl Settings {
     /// How long strings may be, bytes: those that are brought from elsewhere were as long there.
     pub(crate) fn string_size_max(&self) -> u64 {
         let is_brought = self.is_loading || self.follows.is_some();
-        if is_brought { self.bulk_size_max.max(store::ROPE_SIZE_MAX as u64) } else { self.bulk_size_max }
+        let most = store::ROPE_SIZE_MAX as u64;
+        if is_brought { most } else { self.bulk_size_max.min(most) }
     }
 
     /// What all lanes together may hold, bytes; 0: no limit. What is loaded was there before, whatever the limit is now.

@@ -3,7 +3,7 @@
 //! What counts or seeks goes over the bytes of a long string a slice at a time, and holds on to the string as it was at
 //! the beginning.
 
-use store::{Budget, CHUNK_SIZE, Effect, Rope, Value};
+use store::{Budget, CHUNK_SIZE, Effect, ROPE_SIZE_MAX, Rope, Value};
 use wire::number::parse_i64;
 use wire::reply;
 
@@ -12,8 +12,8 @@ use crate::keyspace::{Call, Keyspace, OOM};
 use crate::replies::Sink;
 use crate::request::Args;
 
-/// A word as the offset of a bit, within the longest string that there may be. In a field of `width` bits `#N` is the
-/// offset of the N-th of such fields.
+/// A word as the offset of a bit, within the longest string that there may be. Of a field of `width` bits it is the first one, and `#N` is
+/// the offset of the N-th of such fields; as in Redis the others may lie behind `proto-max-bulk-len`, but not where no string ends.
 pub(super) fn bit_offset(space: &Keyspace, word: &[u8], width: Option<u8>) -> Result<u64, &'static str> {
     let (digits, scale) = match (word, width) {
         ([b'#', digits @ ..], Some(width)) => (digits, i64::from(width)),
@@ -22,6 +22,7 @@ pub(super) fn bit_offset(space: &Keyspace, word: &[u8], width: Option<u8>) -> Re
     parse_i64(digits)
         .and_then(|number| u64::try_from(number.checked_mul(scale)?).ok())
         .filter(|offset| !space.exceeds(byte_of(*offset), 1))
+        .filter(|offset| byte_of(offset + u64::from(width.unwrap_or(1)) - 1) < ROPE_SIZE_MAX)
         .ok_or("ERR bit offset is not an integer or out of range")
 }
 

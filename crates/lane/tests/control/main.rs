@@ -587,3 +587,19 @@ fn a_long_word_is_said_back_whole() {
     say("SUBSCRIBE c");
     assert!(say(&format!("PING {word}")) == format!("*2\r\n$4\r\npong\r\n{bulk}"));
 }
+
+/// A field may lie over `proto-max-bulk-len`, but no string is longer than 8 GiB.
+#[test]
+fn a_field_ends_where_strings_end() {
+    let mut world = World::told(1, &[], |settings| settings.bulk_size_max = 16 << 30);
+    let client = world.connect();
+    let refused = "-ERR bit offset is not an integer or out of range\r\n";
+    for bit in ["68719476735", "68719476673", "#1073741824", "68719476736"] {
+        for operation in ["SET i64 BIT 1", "GET i64 BIT", "INCRBY i64 BIT 1"] {
+            let line = format!("BITFIELD k {}", operation.replace("BIT", bit));
+            assert_eq!(world.ask(&client, &line), refused, "{line}");
+        }
+    }
+    assert_eq!(world.ask(&client, "BITFIELD k GET i64 68719476672"), "*1\r\n:0\r\n");
+    assert_eq!(world.ask(&client, "SETBIT k 68719476736 1"), refused);
+}
