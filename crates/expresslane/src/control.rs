@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// How much a log line matters.
@@ -31,14 +31,15 @@ pub(crate) fn log(level: Level, text: &str) {
     let _ = io::stderr().lock().write_all(format!("{time} {level:<5} {text}\n").as_bytes());
 }
 
-/// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1.
+/// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1. SIGHUP, which a
+/// terminal sends that is closed, is nothing to a server, as with redis-server.
 pub(crate) struct Stop {
     signals: Signals,
     armed: Arc<AtomicBool>,
 }
 
 impl Stop {
-    /// Takes over both signals for the whole process.
+    /// Takes over these signals for the whole process.
     ///
     /// # Errors
     /// The kernel's own.
@@ -48,6 +49,7 @@ impl Stop {
             // Registered before the queue below: the signal that arms it has passed here unarmed.
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&armed))?;
         }
+        signal_hook::flag::register(SIGHUP, Arc::default())?;
         Ok(Stop { signals: Signals::new([SIGTERM, SIGINT])?, armed })
     }
 

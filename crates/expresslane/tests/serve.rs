@@ -26,6 +26,10 @@ fn a_server_serves_and_ends_in_order() {
     let ends = format!("addr={socket}:0 laddr={socket}:0");
     let mut other = UnixStream::connect(&socket).unwrap();
     assert_eq!(exchange(&mut other, b"PING\r\n", 7), "+PONG\r\n");
+    // A terminal that is closed is nothing to it.
+    server.signal(libc::SIGHUP);
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(exchange(&mut other, b"PING\r\n", 7), "+PONG\r\n");
     let filter = format!("CLIENT KILL ADDR {socket}:0 SKIPME yes\r\nCLIENT INFO\r\n");
     let info = exchange(&mut local, filter.as_bytes(), 300);
     assert!(info.starts_with(":1\r\n") && info.contains(&ends), "{info}");

@@ -94,7 +94,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
         Id::Auth => return auth(client, call, settings, sink),
         Id::Hello => return hello(client, call, settings, sink),
         Id::AclWhoami => reply::bulk(sink, settings.users.name_of(client.user)),
-        Id::Ping if client.is_subscribed && call.proto == Proto::Resp2 && args.len() < 3 => {
+        Id::Ping if client.is_subscribed && client.proto == Proto::Resp2 && args.len() < 3 => {
             reply::array(sink, 2);
             reply::bulk(sink, b"pong");
             put_arg(if args.len() == 1 { Arg::Flat(b"") } else { args.get(1) }, sink);

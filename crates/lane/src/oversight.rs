@@ -26,6 +26,7 @@ impl Core {
     pub(crate) fn set_now(&mut self, now: Now) {
         self.space.wall_ms = now.unix_ms;
         self.space.now = if self.settings.is_loading { Now { unix_ms: 0, ..now } } else { now };
+        self.space.shard.set_clock(self.space.now.unix_ms);
     }
 
     /// Unix milliseconds as clients are told: in a transaction its own.

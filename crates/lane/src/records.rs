@@ -139,13 +139,22 @@ pub(crate) fn info(node: &Node<'_>, call: &Call<'_>, sink: &mut Sink<'_>) {
     put_info(call.args, sink, |name, out| node.put_value(name, out));
 }
 
+/// Bytes of a reply to an info request behind which no more names are answered. Clients ask for few, and all of it is written in one turn.
+const INFO_REPLY_MAX: usize = 256 * 1024;
+/// What the names behind are answered.
+const TOO_MUCH: &str = "ERROR:4:this request asks for too much at a time";
+
 /// Writes each name of an info request and its value.
 fn put_info(args: Args<'_>, sink: &mut Sink<'_>, mut put_value: impl FnMut(&str, &mut String)) {
     let mut out = String::new();
     for name in info::names(args.flat(TEXT)) {
         let name = String::from_utf8_lossy(name);
         let _ = write!(out, "{name}\t");
-        put_value(&name, &mut out);
+        if out.len() < INFO_REPLY_MAX {
+            put_value(&name, &mut out);
+        } else {
+            out.push_str(TOO_MUCH);
+        }
         out.push('\n');
     }
     info::put(sink, out.as_bytes());

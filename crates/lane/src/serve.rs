@@ -109,8 +109,7 @@ pub(crate) fn serve_client<N: Net>(
                     ahead.forget(client, index);
                     break 'share End::Again;
                 } else if client.replies.slot_count() >= SLOTS_MAX
-                    || !client.is_even() && client.replies.size() >= OUTPUT_HIGH
-                    || unread >= OUTPUT_HIGH
+                    || unread + client.replies.size() >= OUTPUT_HIGH
                 {
                     cold_path();
                     Flow::Halt(None)
@@ -252,7 +251,7 @@ pub(crate) fn serve_client<N: Net>(
     let is_stranger =
         !client.is_authenticated && !client.is_replica && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
-    if is_stranger {
+    if is_stranger || end && client.is_gone_with_its_side() {
         cold_path();
         net.close(conn, Close::Now);
         return End::Waits;

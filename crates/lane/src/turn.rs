@@ -518,6 +518,7 @@ impl Lane {
             }
             if client.is_even() && std::mem::take(&mut client.is_blocked) {
                 client.active_ns = now_ns;
+                client.holds_messages = false;
             }
             if client.is_leaving || client.has_ended {
                 // Above the soft limit it is looked at until it is below or cut: once closed it is the net's, which waits for ever.

@@ -229,6 +229,21 @@ fn binary() {
     }
 }
 
+/// memcached has no datatypes: whatever a request says of its value, nobody is told later.
+#[test]
+fn a_datatype_is_nothing_to_memcached() {
+    for datatype in [1, 2, 4, 0xff] {
+        let mut world = world(1);
+        let mut client = world.connect(0);
+        let mut bytes = request(0x01, &[0; 8], "k", "v", 0);
+        bytes[5] = datatype;
+        bytes.extend(request(0x00, &[], "k", "", 0));
+        let got = exchange(&mut world, &mut client, &bytes, 24 + 29);
+        let said: Vec<_> = binary::replies(&got).into_iter().map(|it| (it.status, it.datatype)).collect();
+        assert_eq!(said, [(0, 0), (0, 0)]);
+    }
+}
+
 /// Values that come and go in chunks; their edits run in slices, while other clients are served.
 #[test]
 fn long_values() {

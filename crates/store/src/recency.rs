@@ -86,9 +86,9 @@ impl Shard {
         counter.saturating_sub(passed.checked_div(decay_minutes).unwrap_or(0))
     }
 
-    /// It is so late now.
+    /// It is so late now, unix milliseconds: what is written from now on was used then, and what is looked at has been idle since.
     #[inline(always)]
-    pub(crate) fn set_clock(&mut self, now_ms: i64) {
+    pub fn set_clock(&mut self, now_ms: i64) {
         if self.clock_ms != now_ms {
             self.clock_ms = now_ms;
             self.clock_s = clock(now_ms / 1000);

@@ -320,7 +320,9 @@ fn set(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'_>) {
     }
     let cas = space.documents.next_cas();
     let base64_key = if head.is(Bits::BASE64) { BASE64_KEY } else { 0 };
-    let mark = Mark { cas, bits: kept | base64_key | head.datatype & DATATYPE, flags: head.flags };
+    // memcached knows no datatypes, and nobody is told of one that was not agreed on.
+    let datatype = if head.is(Bits::KNOWS_JSON) { head.datatype & couchbase::JSON } else { 0 };
+    let mark = Mark { cas, bits: kept | base64_key | datatype, flags: head.flags };
     let effect = match expiry {
         Some(expiry) => Effect::SetDocument { key, value: request.value(), mark, expiry },
         None => Effect::Delete { key },

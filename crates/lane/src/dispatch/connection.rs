@@ -3,7 +3,7 @@
 use wire::command::{Command, Id};
 use wire::reply::Put;
 
-use super::{Caller, Flow, Input};
+use super::{Caller, Flow, Input, halt};
 use crate::Now;
 use crate::acl::{Context, Denial};
 use crate::admin::Portrait;
@@ -15,6 +15,9 @@ use crate::records;
 use crate::replies::{Content, Sink};
 use crate::slab::Handle;
 
+/// Bytes of the room for replies that is kept for the next one.
+const SCRATCH_KEPT_MAX: usize = 64 * 1024;
+
 impl Core {
     pub(crate) fn dispatch_connection(
         &mut self,
@@ -23,6 +26,8 @@ impl Core {
         input: &mut Input<'_>,
     ) -> Flow {
         match command.id {
+            // What a client was to hear before, its own messages too, it hears before it goes, or is another.
+            Id::Quit | Id::Reset if !caller.client.is_even() => return halt(input),
             Id::DocumentNode => return self.answer_node(caller, input.args()),
             Id::PageGet => return self.answer_page(caller, input),
             Id::ClientCaching | Id::ClientGetredir | Id::ClientTrackinginfo => {
@@ -70,7 +75,9 @@ impl Core {
         }
         caller.sink().put(&bytes);
         caller.sink().append(content);
-        self.scratch = bytes;
+        if bytes.capacity() <= SCRATCH_KEPT_MAX {
+            self.scratch = bytes;
+        }
         match wish {
             Wish::Nothing => Flow::Next,
             Wish::Stranger(at) => {

@@ -122,22 +122,22 @@ impl Lane {
         (known == conn).then_some(handle)
     }
 
-    /// Says whether its client is a replica, or waits for some.
+    /// Says whether its client is a replica, or waits for some or for the end of a pause.
     #[inline(always)]
     pub(super) fn arrived(&mut self, conn: ConnId) -> bool {
         let Some(handle) = self.client_of(conn) else { return false };
         let client = self.clients.get_mut(handle).expect("a known connection has a client");
         client.need = Need::More;
         enqueue(&mut self.ready, handle, client);
-        client.is_replica || client.is_blocked
+        client.is_replica || client.is_blocked || client.is_held
     }
 
-    /// Input has come of a client that is served otherwise than by and by: one that waits for replicas, maybe for ever, and has ended its
-    /// side is closed; a replica lives.
+    /// Input has come of a client that is served otherwise than by and by: one that has ended its side while it waits for others is closed;
+    /// a replica lives.
     #[cold]
     pub(super) fn look_behind<N: Net>(&mut self, conn: ConnId, net: &mut N) {
         let client = self.client_of(conn).and_then(|handle| self.clients.get(handle));
-        if client.is_some_and(Client::waits_for_replicas) {
+        if client.is_some_and(Client::is_gone_with_its_side) {
             if net.stream(conn, Need::More).is_some_and(|stream| stream.end) {
                 net.close(conn, Close::Now);
             }

@@ -12,6 +12,7 @@ mod files;
 mod follower;
 mod following;
 mod functions;
+mod gone;
 mod holding;
 mod latency;
 mod leader;
@@ -602,4 +603,18 @@ fn a_field_ends_where_strings_end() {
     }
     assert_eq!(world.ask(&client, "BITFIELD k GET i64 68719476672"), "*1\r\n:0\r\n");
     assert_eq!(world.ask(&client, "SETBIT k 68719476736 1"), refused);
+}
+
+/// By the clock of the turn, not of the one before.
+#[test]
+fn what_is_written_after_a_quiet_time_is_new() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    assert_eq!(world.ask(&client, "SET a 1"), "+OK\r\n");
+    world.now.unix_ms += 4000;
+    world.now.mono_ns += 4_000_000_000;
+    assert_eq!(
+        world.ask_all(&client, &["OBJECT IDLETIME a", "SET b 1", "OBJECT IDLETIME b"]),
+        ":4\r\n+OK\r\n:0\r\n"
+    );
 }

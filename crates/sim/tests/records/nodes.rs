@@ -232,6 +232,24 @@ fn scans_find_every_record_once_and_truncation_none() {
     }
 }
 
+/// Names that would make a long reply, again and again: what is behind a bound is refused, and nothing of it is put together.
+#[test]
+fn a_request_for_too_much_is_answered_in_part() {
+    let mut world = world(1);
+    let mut client = world.connect(0);
+    for _ in 0..2 {
+        let mut bytes = Vec::new();
+        put_info(&mut bytes, &"replicas\n".repeat(3000));
+        let said = show(&exchange(&mut world, &mut client, &bytes, 1), 0);
+        assert!(said.matches("replicas\ttest:0,1,").count() > 100);
+        assert!(said.matches("replicas\tERROR:4:this request asks for too much at a time").count() > 2000);
+        assert!(said.len() < 500_000, "{} bytes", said.len());
+        bytes.clear();
+        put_info(&mut bytes, "build\n");
+        assert_eq!(show(&exchange(&mut world, &mut client, &bytes, 1), 0), "build\t7.0.0.0|");
+    }
+}
+
 fn keys(world: &World) -> u64 {
     world.lanes.iter().map(|lane| lane.shard().memory().keys).sum()
 }
