@@ -150,13 +150,18 @@ impl Ending {
             return true;
         }
         *state = EndState::Wanted;
-        if let Some(control) = self.control.get() {
-            control.unpark();
-        }
+        self.wake();
         while !matches!(*state, EndState::Due | EndState::Refused) {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         std::mem::replace(&mut *state, EndState::Far) == EndState::Due
+    }
+
+    /// The control thread is to look what there is.
+    pub(crate) fn wake(&self) {
+        if let Some(control) = self.control.get() {
+            control.unpark();
+        }
     }
 
     /// Says whether the process may end; false if nobody waits for that.

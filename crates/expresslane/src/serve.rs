@@ -129,6 +129,10 @@ impl Server {
         let is_through = self.reach(DRAINING, DRAIN_DURATION_MAX);
         let is_quiet = self.has_reached(DRAINING);
         self.reach(ENDED, STOP_DURATION_MAX);
+        if self.has_reached(ENDED) {
+            self.board.note_ended();
+            self.ending.wake();
+        }
         if !is_through && !is_quiet {
             control::log(Level::Warn, "some commands had not finished and are cut off");
         } else if !is_through && !self.board.is_replicated() {

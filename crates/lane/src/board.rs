@@ -21,6 +21,8 @@ pub struct Board {
     sent_records: AtomicU64,
     /// The same of the log's files; the highest there is while there is no log.
     logged_records: AtomicU64,
+    /// No lane does anything any more.
+    has_ended: AtomicBool,
     /// The newest client id.
     client_ids: AtomicU64,
     /// Clients of all lanes, those on their way from one to another included.
@@ -62,6 +64,7 @@ impl Board {
             records: AtomicU64::new(0),
             sent_records: AtomicU64::new(u64::MAX),
             logged_records: AtomicU64::new(u64::MAX),
+            has_ended: AtomicBool::new(false),
             client_ids: AtomicU64::new(0),
             client_count: AtomicUsize::new(0),
             loads: (0..lane_count).map(|_| AtomicU32::new(0)).collect(),
@@ -209,6 +212,15 @@ impl Board {
     /// Whether the log's files, if there are any, have taken whatever anybody has heard of as done.
     pub fn is_logged(&self) -> bool {
         self.newest_record() <= self.logged_records.load(Ordering::Acquire)
+    }
+
+    /// No lane does anything any more: what transactions have not come to an end with they never will.
+    pub fn note_ended(&self) {
+        self.has_ended.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Acquire)
     }
 
     /// At least every number that has arrived here: the ring that brought it orders its drawing before this.

@@ -57,6 +57,9 @@ struct LastSave {
     asker: Option<Asker>,
     /// The order to lanes to hold back what writes.
     held_by: u64,
+    /// When it is looked at what keeps them from it, and how often it was.
+    look_ns: u64,
+    look_count: u32,
 }
 
 /// A base on its way.
@@ -157,7 +160,8 @@ impl Files {
 
     /// When something is due that time alone brings about.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.again_ns.into_iter().chain(self.look_ns).min()
+        let last = self.last_save.as_ref().map(|last| last.look_ns);
+        self.again_ns.into_iter().chain(self.look_ns).chain(last).min()
     }
 
     fn fresh(&mut self) -> u64 {
@@ -236,7 +240,7 @@ impl Control {
                     self.forget_file(file);
                 }
                 let held_by = self.give(0..self.lane_count, &Order::HoldWrites(true), None);
-                self.files.last_save = Some(LastSave { how, asker, held_by });
+                self.files.last_save = Some(LastSave { how, asker, held_by, look_ns: 0, look_count: 0 });
                 Ok(())
             }
         }
@@ -245,11 +249,39 @@ impl Control {
     /// Takes the snapshot of the end as soon as all lanes hold back what writes, and have answered all that had begun: so whatever is
     /// answered is in it.
     fn begin_last_save(&mut self, now: Now, machine: &mut impl Machine) {
+        self.look_at_last_save(now, machine);
         let is_held = |last: &mut LastSave| !self.gathers.contains_key(&last.held_by);
         if self.files.saving.is_none()
             && let Some(LastSave { how, asker, .. }) = self.files.last_save.take_if(is_held)
         {
             self.begin_save(Then::End(how, asker), now, machine);
+        }
+    }
+
+    /// Each second: a script that has run for one and has not written is ended, as by SCRIPT KILL, for it may go on for ever. What else keeps
+    /// the end waiting, a script that has written, is said once.
+    fn look_at_last_save(&mut self, now: Now, machine: &mut impl Machine) {
+        let Some(last) = self.files.last_save.as_mut() else { return };
+        if now.mono_ns < last.look_ns {
+            return;
+        }
+        last.look_ns = now.mono_ns + SECOND_NS;
+        if !self.gathers.contains_key(&last.held_by) {
+            return;
+        }
+        last.look_count += 1;
+        let look_count = last.look_count;
+        if look_count > 1 {
+            let before_ns = now.mono_ns.saturating_sub(SECOND_NS);
+            for are_functions in [false, true] {
+                self.give(0..self.lane_count, &Order::KillScripts { before_ns, are_functions }, None);
+            }
+        }
+        if look_count == 3 {
+            machine.warn(
+                "the end waits for a script that has written, or for another transaction, before its snapshot; a second signal ends at \
+                 once, without it",
+            );
         }
     }
 

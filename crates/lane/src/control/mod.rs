@@ -329,6 +329,8 @@ impl Control {
     /// One round: takes reports and questions, answers what can be answered. It has to run again when something arrives
     /// in the mailbox. Nothing here is bounded in time as a lane's turn is: only other questions wait for it.
     pub fn turn(&mut self, now: Now, machine: &mut impl Machine) {
+        // Looked at first: what lanes have told before their end is heard in this turn.
+        let has_ended = self.board.has_ended();
         self.mailbox.collect();
         // What a lane has told before another lane asks is known when that is answered: so questions are taken first.
         let mut questions = Vec::new();
@@ -343,6 +345,9 @@ impl Control {
         self.learn_queues(now, machine);
         self.tend_files(now, machine);
         self.tend_following(now, machine);
+        if has_ended {
+            self.close_stream();
+        }
         self.tend_replicas(now, machine);
         self.tend_migrations(now, machine);
         // Orders reach a lane in the order in which they were given.

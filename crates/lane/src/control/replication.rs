@@ -406,6 +406,11 @@ impl Control {
         }
     }
 
+    /// No lane does anything any more: what was not over, a script that was cut off, keeps nothing else back.
+    pub(super) fn close_stream(&mut self) {
+        self.replication.merger.close(self.board.newest_record());
+    }
+
     /// Lanes need not tell their changes any more. Replicas that there are begin anew.
     fn end_feed(&mut self, why: &str, now: Now, machine: &mut impl Machine) {
         let named: Vec<(u16, u64)> =

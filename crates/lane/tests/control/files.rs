@@ -611,3 +611,29 @@ fn a_log_is_loaded_when_all_of_it_is_on_disk() {
     world.ask_all(&other, &["CONFIG SET appendonly no", "CONFIG SET appendonly yes"]);
     assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
 }
+
+/// A script that goes on for ever keeps no end waiting, unless it has written: then that is said, and goes on until it is over.
+#[test]
+fn an_end_waits_for_no_script_that_only_reads() {
+    let script = |script: &str| {
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &[b"EVAL", script.as_bytes(), b"1", b"k"]);
+        bytes
+    };
+    for (text, ends) in [
+        ("while redis.call('get', KEYS[1]) do end", true),
+        ("while redis.call('set', KEYS[1], 'v') do end", false),
+    ] {
+        let mut world = World::with_files(2, &[("save", "3600 1")], None);
+        let (client, other) = (world.connect(), world.connect());
+        assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
+        client.write(&script(text));
+        (0..20).for_each(|_| world.round(1_000_000));
+        world.machine.wants_end = true;
+        (0..50).for_each(|_| world.round(100_000_000));
+        assert_eq!(orders(&mut world).contains(&"begin 1 Snapshot".to_owned()), ends, "{text}");
+        let said = world.machine.warned.iter().filter(|line| line.contains("a second signal ends")).count();
+        assert_eq!(said, usize::from(!ends), "{:?}", world.machine.warned);
+        assert_eq!(world.ask(&other, "PING"), "+PONG\r\n");
+    }
+}

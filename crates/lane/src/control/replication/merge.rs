@@ -25,6 +25,8 @@ pub(super) struct Merger {
     parts: BTreeMap<Whose, Vec<u64>>,
     /// Bytes of the commands that wait.
     waiting_size: usize,
+    /// The last number that there is. Those up to it that are not here will not come.
+    end: Option<u64>,
 }
 
 impl Merger {
@@ -54,8 +56,40 @@ impl Merger {
         self.next.map_or(0, |next| next - 1)
     }
 
+    /// Nothing more comes, and `newest` was the last number: what was not over is left out of the stream, as a whole.
+    pub(super) fn close(&mut self, newest: u64) {
+        self.end = Some(newest);
+    }
+
+    /// Drops what will not become whole, as far as it stands in the way of what is.
+    fn skip(&mut self, end: u64) {
+        while let Some(next) = self.next.filter(|next| *next <= end) {
+            match self.waiting.get(&next) {
+                None => {}
+                Some(None) => {
+                    self.waiting.remove(&next);
+                }
+                Some(Some(record)) => {
+                    let is_whole = record.whose.is_none_or(|(whose, lane_count)| {
+                        lane_count <= 1
+                            || self.parts.get(&whose).is_some_and(|numbers| numbers.len() == lane_count)
+                    });
+                    if is_whole {
+                        return;
+                    }
+                    self.waiting_size -= record.size;
+                    self.waiting.remove(&next);
+                }
+            }
+            self.next = Some(next + 1);
+        }
+    }
+
     /// What comes next, if all of it is here.
     pub(super) fn take(&mut self) -> Option<Merged> {
+        if let Some(end) = self.end {
+            self.skip(end);
+        }
         let next = match self.next {
             Some(next) => next,
             None => self.first()?,
@@ -157,6 +191,24 @@ mod tests {
         merger.add(record(13, None, vec![unit((0, 13), false)]));
         assert_eq!(places(merger.take()), [(0, 13)]);
         assert_eq!(places(merger.take()), []);
+    }
+
+    #[test]
+    fn what_was_not_over_at_the_end_is_left_out() {
+        let mut merger = Merger::default();
+        begin(&mut merger, (0, 1), &[1]);
+        assert!(sync(merger.take()));
+        let whose = |number: u64, lane_count: usize| Some(((0, number), lane_count));
+        // 2 never comes, of 3 there is one of two parts, 4 and 6 are one, and 7 is the last that was drawn.
+        merger.add(record(3, whose(3, 2), vec![unit((3, 0), false)]));
+        merger.add(record(4, whose(4, 2), vec![unit((4, 0), false)]));
+        merger.add(record(5, None, vec![unit((0, 5), false)]));
+        merger.add(record(6, whose(4, 2), vec![unit((4, 1), false)]));
+        assert!(merger.take().is_none());
+        merger.close(7);
+        assert_eq!(places(merger.take()), [(4, 0), (4, 1)]);
+        assert_eq!(places(merger.take()), [(0, 5)]);
+        assert!(merger.take().is_none() && merger.passed() == 7 && merger.waiting_size() == 0);
     }
 
     #[test]
