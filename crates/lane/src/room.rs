@@ -436,6 +436,21 @@ impl Keyspace {
         self.evict(&Locks::default(), None, target, &mut LOOKS_PER_COMMAND.clone()) == Evicted::Enough
     }
 
+    /// Whether what mostly reads may add this key to a database. Nothing goes for it at once: where keys may, the lane makes up for it
+    /// afterwards.
+    pub(crate) fn may_add(&mut self, db: u16, key: &[u8]) -> bool {
+        let size = growth_of(1, key.len());
+        if self.share(db).is_some_and(|share| share < self.shard.held_by(db).saturating_add(size)) {
+            return false;
+        }
+        let goes_by_itself = matches!(
+            self.room.policy,
+            Policy::NoEviction | Policy::AllKeysLru | Policy::AllKeysLfu | Policy::AllKeysRandom
+        );
+        // Of those that have a time to live there may be none.
+        self.may_grow(usize::try_from(size).unwrap_or(usize::MAX)) && (goes_by_itself || !self.is_tight())
+    }
+
     /// A turn's share of making room. True when there is more to do at once.
     pub(crate) fn tend_room(&mut self, locks: &Locks) -> bool {
         if !self.room.lease.is_limited() {

@@ -229,6 +229,33 @@ fn binary() {
     }
 }
 
+/// What is vivified takes room like everything else.
+#[test]
+fn a_miss_makes_nothing_where_there_is_no_room() {
+    let limit = 2 << 20;
+    let refused = |got: &[u8]| got.starts_with(b"SERVER_ERROR out of memory");
+    let mut world = World::new(1, &Settings { memory_size_max: limit, ..settings() }, 1, Faults::default());
+    let mut client = world.connect(0);
+    let value = "v".repeat(500);
+    let mut number = 0;
+    loop {
+        let line = format!("set fill:{number} 0 0 500\r\n{value}\r\n");
+        if refused(&exchange(&mut world, &mut client, line.as_bytes(), 8)) {
+            break;
+        }
+        number += 1;
+    }
+    assert!(number > 1000, "{number}");
+    let mut refused_count = 0;
+    for number in 0..3000 {
+        let key = format!("{}{number}", "k".repeat(240));
+        let got = exchange(&mut world, &mut client, format!("mg {key} N0\r\n").as_bytes(), 6);
+        refused_count += usize::from(refused(&got));
+    }
+    assert!(refused_count > 2900, "{refused_count}");
+    assert!(world.lanes[0].shard().held() <= limit);
+}
+
 /// memcached has no datatypes: whatever a request says of its value, nobody is told later.
 #[test]
 fn a_datatype_is_nothing_to_memcached() {

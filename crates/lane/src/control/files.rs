@@ -470,6 +470,11 @@ impl Control {
             return;
         }
         self.files.ends_when_whole = false;
+        let is_last = |saving: &Saving| matches!(saving.then, Then::End(..));
+        if self.files.last_save.is_some() || self.files.saving.as_ref().is_some_and(is_last) {
+            // A client has said SHUTDOWN: that end is this one, too.
+            return;
+        }
         if !self.has_save_points() {
             self.shutdown = Some(Shutdown::Drain);
         } else if let Err(why) = self.save_and_end(None, Shutdown::Drain, machine) {
@@ -613,10 +618,10 @@ impl Control {
             (Then::End(_, asker), Err(why)) => {
                 machine.warn(&format!("the server goes on: its snapshot can't be written: {why}"));
                 self.release_writes();
-                match asker {
-                    Some(asker) => self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"),
-                    None => machine.refuse_end(),
+                if let Some(asker) = asker {
+                    self.answer(asker, b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
                 }
+                machine.refuse_end();
             }
             (Then::Load, Ok(())) => self.read(machine),
             (Then::Load, Err(why)) => self.end_reading(Err(why.to_owned()), now, machine),

@@ -629,8 +629,13 @@ fn an_end_waits_for_no_script_that_only_reads() {
         assert_eq!(world.ask(&other, "SET k v"), "+OK\r\n");
         client.write(&script(text));
         (0..20).for_each(|_| world.round(1_000_000));
+        // A signal that comes behind a client's SHUTDOWN is for the same end.
+        let ender = world.connect();
+        ender.write(b"SHUTDOWN\r\n");
+        (0..5).for_each(|_| world.round(1_000_000));
         world.machine.wants_end = true;
         (0..50).for_each(|_| world.round(100_000_000));
+        assert!(!world.machine.is_end_refused, "{:?}", world.machine.warned);
         assert_eq!(orders(&mut world).contains(&"begin 1 Snapshot".to_owned()), ends, "{text}");
         let said = world.machine.warned.iter().filter(|line| line.contains("a second signal ends")).count();
         assert_eq!(said, usize::from(!ends), "{:?}", world.machine.warned);

@@ -24,6 +24,9 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
         if options.create_exptime.is_none() {
             return request.say(sink, &Outcome::Miss);
         }
+        if !space.may_add(key.db, key.bytes) {
+            return request.say(sink, &Outcome::Say(Say::OutOfMemory));
+        }
         let cas = space.documents.next_cas();
         let made = Effect::SetDocument {
             key,
