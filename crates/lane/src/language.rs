@@ -33,12 +33,14 @@ pub(crate) enum Language {
 pub(crate) struct Limits<'s> {
     pub(crate) settings: &'s Settings,
     pub(crate) is_authenticated: bool,
+    /// It brings what others have let pass.
+    pub(crate) is_inner: bool,
 }
 
 impl Limits<'_> {
     fn resp(self) -> resp::Limits {
         resp::Limits {
-            bulk_size_max: self.settings.string_size_max(),
+            bulk_size_max: self.settings.bulk_size_max_of(self.is_inner),
             authenticated: self.is_authenticated,
             ..resp::Limits::default()
         }

@@ -338,6 +338,11 @@ impl Settings {
         if is_brought { most } else { self.bulk_size_max.min(most) }
     }
 
+    /// How long a word of a client may be.
+    pub(crate) fn bulk_size_max_of(&self, is_inner: bool) -> u64 {
+        if is_inner { self.string_size_max() } else { self.bulk_size_max.min(store::ROPE_SIZE_MAX as u64) }
+    }
+
     /// What all lanes together may hold, bytes; 0: no limit. What is loaded was there before, whatever the limit is now.
     pub(crate) fn room_size(&self) -> u64 {
         if self.is_loading { 0 } else { self.memory_size_max }

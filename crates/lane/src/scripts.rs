@@ -168,6 +168,7 @@ impl Scripts {
         match command.id {
             Id::Fcall | Id::FcallRo if self.functions.find(args.flat(1)).is_none() => NO_FUNCTION,
             Id::Fcall | Id::FcallRo if text == NOT_A_COUNT => "ERR Bad number of keys provided",
+            Id::Evalsha | Id::EvalshaRo if Sha::parse(args.flat(1)).is_none() => NOSCRIPT,
             _ => text,
         }
     }
@@ -310,6 +311,8 @@ fn named(command: &Command, args: Args<'_>) -> Option<Named> {
     }
 }
 
+/// A script that is not known.
+pub(crate) const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// A function that is not known.
 pub(crate) const NO_FUNCTION: &str = "ERR Function not found";
 const NOT_A_COUNT: &str = "ERR value is not an integer or out of range";

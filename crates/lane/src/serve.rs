@@ -536,7 +536,8 @@ fn ahead_max(client: &Client) -> usize {
 }
 
 fn limits<'c>(core: &'c Core, client: &Client) -> Limits<'c> {
-    Limits { settings: &core.settings, is_authenticated: client.is_authenticated }
+    let Client { is_authenticated, is_inner, .. } = *client;
+    Limits { settings: &core.settings, is_authenticated, is_inner }
 }
 
 enum Gathered {

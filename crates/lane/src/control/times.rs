@@ -37,6 +37,10 @@ impl OwnTimes {
 impl Control {
     /// A question is answered.
     pub(super) fn took(&mut self, asker: Asker, question: &Question, now: Now) {
+        if question.command.scope == Scope::Script {
+            // A text that a script brings along: a part of what its lane measures.
+            return;
+        }
         let ns = now.mono_ns.saturating_sub(question.asked_ns);
         let ticks = u128::from(ns) * u128::from(self.settings.meter_per_us.max(1)) / 1000;
         let times = &mut self.times.lanes[usize::from(asker.lane)][question.command.id as usize];

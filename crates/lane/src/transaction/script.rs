@@ -25,7 +25,7 @@ use crate::oversight::MASTERDOWN;
 use crate::part::Outcome;
 use crate::replies::Content;
 use crate::request::{Args, Request};
-use crate::scripts::{Interpreted, NO_FUNCTION, Scripts, bytes_of, is_read_only, keys_of};
+use crate::scripts::{Interpreted, NO_FUNCTION, NOSCRIPT, Scripts, bytes_of, is_read_only, keys_of};
 use crate::slab::Handle;
 
 mod call;
@@ -35,8 +35,6 @@ pub(super) use call::Stray;
 
 /// What a script may do for an element of a slice, see [`script::Run::resume`]: 1,000 loops and calls in all of it, some tens of microseconds.
 const FUEL_PER_ELEMENT: u32 = 4;
-
-const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// Arguments that FUNCTION STATS shows of a call, and bytes of each, at most.
 const SHOWN_COUNT_MAX: usize = 32;

@@ -355,3 +355,14 @@ fn what_is_read_from_files_is_read_first() {
     assert_eq!(other.read_all(), LOADING.as_bytes());
     assert!(orders(&mut world).is_empty());
 }
+
+/// What a primary brings may be longer, what clients send may not.
+#[test]
+fn a_word_of_a_client_is_as_long_as_it_may_be_on_a_replica_too() {
+    let mut world = World::told(1, &[], |settings| settings.bulk_size_max = 1 << 20);
+    let client = world.connect();
+    led(&mut world, &client);
+    client.write(b"*2\r\n$4\r\nECHO\r\n$1048577\r\n");
+    (0..5).for_each(|_| world.round(1_000_000));
+    assert_eq!(client.read_all(), b"-ERR Protocol error: invalid bulk length\r\n");
+}

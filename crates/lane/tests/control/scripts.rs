@@ -205,6 +205,7 @@ fn scripts_that_are_asked_for_wrongly() {
         (&["EVAL", "return 1", "-1"], "-ERR Number of keys can't be negative\r\n"),
         (&["EVAL", "return 1", "2", "k"], "-ERR Number of keys can't be greater than number of args\r\n"),
         (&["EVALSHA", "x", "0"], "-NOSCRIPT No matching script. Please use EVAL.\r\n"),
+        (&["EVALSHA", "x", "y"], "-NOSCRIPT No matching script. Please use EVAL.\r\n"),
         (
             &["EVALSHA", "0123456789012345678901234567890123456789", "0"],
             "-NOSCRIPT No matching script. Please use EVAL.\r\n",
@@ -686,4 +687,16 @@ fn a_pause_for_writes_holds_scripts_that_do_not_say_they_only_read() {
     assert_eq!(say(&mut world, &other, &["EVAL", "return 1", "0"]), "");
     world.ask(&client, "CLIENT UNPAUSE");
     assert_eq!(hear(&mut world, &other), ":1\r\n");
+}
+
+#[test]
+fn a_new_script_is_in_the_slow_log_once() {
+    let mut world = World::new(2);
+    let client = world.connect();
+    world.ask(&client, "CONFIG SET slowlog-log-slower-than 0");
+    world.ask(&client, "SLOWLOG RESET");
+    assert_eq!(say(&mut world, &client, &["EVAL", "return 42", "0", "a"]), ":42\r\n");
+    (0..10).for_each(|_| world.round(1_000_000));
+    let got = world.ask(&client, "SLOWLOG GET");
+    assert_eq!(got.matches("EVAL").count(), 1, "{got}");
 }

@@ -389,7 +389,8 @@ impl Transaction {
         if let Some(named) = self.commands[self.position].named.as_deref() {
             space.scripts.note_reach(named);
         }
-        if script.has_written || script.has_published || self.position > 0 {
+        // One that is to be ended does not begin again: it ends with the next slice.
+        if script.has_written || script.has_published || script.is_killed || self.position > 0 {
             let mut text = b"ERR Script attempted to access a key that is not among its KEYS, after something was written: '".to_vec();
             text.extend_from_slice(reply::quoted(&key));
             text.extend_from_slice(b"'. It holds all keys the next time it is called");
