@@ -300,11 +300,6 @@ impl Client {
         self.is_blocked && self.last.is_some_and(|command| command.id == Id::Wait)
     }
 
-    /// It waits for others, maybe for ever, so nobody is there for the answer when it has ended its side.
-    pub(crate) fn is_gone_with_its_side(&self) -> bool {
-        self.is_held || self.waits_for_replicas()
-    }
-
     pub(crate) fn new(
         conn: ConnId,
         door: Door,

@@ -247,14 +247,18 @@ pub(crate) fn serve_client<N: Net>(
     inflated += INFLATED_COST * client.language.take_inflated();
     let moved = used + inflated + output.len().saturating_sub(output_before);
     share.bytes_left = share.bytes_left.saturating_sub(moved);
-    let settles = !client.replies.is_empty() || output.len() >= core.settings.output_noticed_size();
+    let unread = output.len();
+    let settles = !client.replies.is_empty() || unread >= core.settings.output_noticed_size();
     let is_stranger =
         !client.is_authenticated && !client.is_replica && output.len() > unauthenticated_unread_max(client);
     net.consume(conn, used);
-    if is_stranger || end && client.is_gone_with_its_side() {
+    if is_stranger {
         cold_path();
         net.close(conn, Close::Now);
         return End::Waits;
+    }
+    if end && (client.is_held || client.is_blocked) && give_up(client, net, unread) {
+        return End::Settles;
     }
     match result {
         End::Waits if settles => End::Settles,
@@ -289,6 +293,19 @@ fn look_together(
         }
     }
     (flow, looks.len(), size)
+}
+
+/// A client has ended its side: if it waits for others, maybe for ever, it goes, with what it was answered before. What a pause holds back
+/// of it is not carried out.
+#[cold]
+pub(crate) fn give_up<N: Net>(client: &mut Client, net: &mut N, unread: usize) -> bool {
+    if client.waits_for_replicas() {
+        net.close(client.conn, if unread == 0 { Close::Now } else { Close::AfterFlush });
+    } else if !client.is_held {
+        return false;
+    }
+    client.has_ended = true;
+    true
 }
 
 /// What a client may leave unread before it has said its password.

@@ -6,6 +6,7 @@ use super::{Lane, enqueue};
 use crate::client::{Client, Dialect, Door, Ends, Port};
 use crate::language::Language;
 use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::serve::give_up;
 use crate::slab::Handle;
 
 impl Lane {
@@ -136,13 +137,15 @@ impl Lane {
     /// a replica lives.
     #[cold]
     pub(super) fn look_behind<N: Net>(&mut self, conn: ConnId, net: &mut N) {
-        let client = self.client_of(conn).and_then(|handle| self.clients.get(handle));
-        if client.is_some_and(Client::is_gone_with_its_side) {
-            if net.stream(conn, Need::More).is_some_and(|stream| stream.end) {
-                net.close(conn, Close::Now);
-            }
-        } else {
-            self.note_alive(conn);
+        let Some(handle) = self.client_of(conn) else { return };
+        let client = self.clients.get_mut(handle).expect("a known connection has a client");
+        if !client.is_held && !client.waits_for_replicas() {
+            return self.note_alive(conn);
+        }
+        if let Some(stream) = net.stream(conn, Need::More).filter(|stream| stream.end) {
+            let unread = stream.output.len();
+            give_up(client, net, unread);
+            self.stirred.push(handle);
         }
     }
 

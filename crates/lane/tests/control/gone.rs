@@ -43,7 +43,7 @@ fn who_goes_while_a_pause_holds_it_back_is_let_go() {
         for is_later in [false, true] {
             let others: Vec<Client> = (0..10).map(|_| world.connect()).collect();
             for other in &others {
-                other.write(b"SET a of-one-that-gave-up\r\n");
+                other.write(b"GET a\r\nSET a of-one-that-gave-up\r\n");
                 if is_later {
                     (0..10).for_each(|_| world.round(0));
                 }
@@ -51,6 +51,10 @@ fn who_goes_while_a_pause_holds_it_back_is_let_go() {
             }
             (0..10).for_each(|_| world.round(0));
             assert_eq!(count(&mut world, &client), 2, "later: {is_later}");
+            // What it was answered before it may read.
+            let heard: Vec<_> =
+                others.iter().map(|other| String::from_utf8_lossy(&other.read_all()).into_owned()).collect();
+            assert_eq!(heard, vec!["$3\r\nold\r\n"; 10], "later: {is_later}");
         }
         assert_eq!(world.ask(&client, "CLIENT UNPAUSE"), "+OK\r\n");
         (0..10).for_each(|_| world.round(0));
