@@ -127,7 +127,7 @@ test-redis-suite: build ## Redis' own test suite against the built server (tests
 	@$(call need,$(PYTHON),python3)
 	@$(PYTHON) tests/redis_suite/run.py $(ARGS)
 
-# Apart from `make test`, for it takes a quarter of an hour, root, QEMU, and the first time 180 MB of Debian's newest kernel.
+# Apart from `make test`, for it takes six minutes and more, root, QEMU, and the first time 180 MB of Debian's newest kernel.
 .PHONY: test-vm
 test-vm: need-toolchain ## Lanes on Debian's newest kernel with a virtio card, in a guest of QEMU (tests/vm; needs root)
 	@echo "== lanes in a virtual machine"

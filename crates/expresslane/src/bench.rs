@@ -19,7 +19,10 @@ mod settings;
 mod surroundings;
 mod watch;
 
+use std::ffi::OsString;
 use std::io::Write;
+
+use clap::error::{ContextKind, ContextValue};
 
 pub(crate) use settings::BenchVerb;
 
@@ -46,6 +49,16 @@ impl Trouble {
     fn load(problem: impl Into<String>) -> Trouble {
         Trouble { problem: problem.into(), code: 1 }
     }
+}
+
+/// What else is to be said of arguments, the program's name first, that were refused.
+pub(crate) fn hint(arguments: impl Iterator<Item = OsString>, error: &clap::Error) -> Option<&'static str> {
+    let is_compare = arguments.skip(1).take(2).eq(["bench", "compare"]);
+    let lacks_b =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::Strings(names)) if *names == ["<B>"]);
+    (is_compare && lacks_b).then_some(
+        "bench compare FILE takes what is declared, and the load, from the file: write it there (see --help), or name two addresses",
+    )
 }
 
 /// Does what is asked; how the program ends.

@@ -60,6 +60,7 @@ fn main() -> ExitCode {
         }
         Err(Refusal::Usage(error)) if error.use_stderr() => {
             let _ = error.print();
+            bench::hint(std::env::args_os(), &error).into_iter().for_each(say);
             return ExitCode::from(code_of_usage(std::env::args_os()));
         }
         Err(Refusal::Usage(error)) => error.exit(),

@@ -288,9 +288,9 @@ fn who_does_not_know_the_secret_is_sent_away_and_the_agent_goes_on() {
         "can be reached from other machines",
     );
     let twice = format!("{0},{0}", agent.address);
-    refused(&mut run(&words, &twice, &secret), 1, "is named twice");
+    refused(&mut run(&words, &twice, &secret), 2, "is named twice");
     let many: Vec<String> = (0..65).map(|host| format!("10.231.99.{host}")).collect();
-    refused(&mut run(&words, &many.join(","), &secret), 1, "up to 64 agents");
+    refused(&mut run(&words, &many.join(","), &secret), 2, "up to 64 agents");
     let few = [&words[..], &["--connections", "1"]].concat();
     let both = format!("{},{}", agent.address, other.address);
     refused(&mut run(&few, &both, &secret), 1, "each needs one");

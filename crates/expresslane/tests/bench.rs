@@ -319,11 +319,29 @@ fn whoever_stops_a_run_gets_what_there_is() {
     assert!(counts(&saved).0 >= 400);
 }
 
+/// It closes those who say none and go on asking: why is asked once more.
+#[test]
+fn a_server_that_wants_a_password_says_so() {
+    let served = Served::start("bench-password", &["--lanes", "1", "--requirepass", "secret"]);
+    let address = format!(":{}", served.port());
+    let want = "give the password in REDISCLI_AUTH, or with -a";
+    refused(&["run", &address, "--preload", "-n", "100", "-q"], 1, want);
+    refused(&["run", &address, "-P", "1000", "--operations", "set", "-q"], 1, want);
+    refused(&["run", &address, "--password", "wrong"], 1, "correct REDISCLI_AUTH or -a");
+    refused(&["run", &address, "-a", "secret", "--database", "99"], 1, "choose a lower --database");
+    refused(&["run", &address, "--protocol", "aerospike"], 1, "say what the server speaks with --protocol");
+}
+
 #[test]
 fn what_cannot_be_done_is_said_in_a_sentence() {
     let address = format!("127.0.0.1:{}", free_port());
     refused(&["run", &address], 1, "nobody listens there");
     refused(&["run", "nowhere:0"], 2, "is no address");
+    refused(&["run", "nowhere.invalid"], 1, "is the path or name right?");
+    refused(&["run", &address, "--arrivals", "even"], 2, "--rate");
+    // A search has rates, and chooses them.
+    refused(&["search", &address, "--arrivals", "even", "--ramp", "1"], 1, "nobody listens there");
+    refused(&["run", &address, "--agents", "h2", "--secret-file", "/no/such"], 2, "`bench agent --help`");
     refused(&["run", &address, "--operations", "got"], 2, "'got' is no operation");
     refused(&["run", &address, "--rate", "0"], 2, "above zero");
     refused(&["run", &address, "--duration", "0s"], 2, "a load takes some time");
@@ -516,6 +534,7 @@ fn a_comparison_that_cannot_run_says_why() {
     );
     refused(&["compare", &folder.path("nothing.toml")], 2, "name a readable TOML file, or two addresses");
     refused(&["compare", &plan, "--rate", "5"], 2, "not provided");
+    refused(&["compare", &plan, "--pairs", "2"], 2, "write it there");
     refused(&["compare", ":1", ":2", "--metric", "p98"], 2, "'p98' is no metric");
     refused(&["compare", ":1", ":2", "--margin-percent", "0"], 2, "margin-percent is");
     refused(&["compare", ":1", ":2", "--claim", "p98 falls by >= 20 %"], 2, "'p98' is no metric");

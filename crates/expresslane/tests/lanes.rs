@@ -86,6 +86,19 @@ fn what_is_wrong_is_said_with_its_line() {
     assert!(told(&output).contains("lanes example redis"), "{}", told(&output));
 }
 
+/// Who asks whether there is something to put back makes nothing, and needs no right to.
+#[test]
+fn nothing_in_force_is_said_without_a_trace() {
+    let nowhere = std::env::temp_dir().join(format!("expresslane-nowhere-{}", std::process::id()));
+    for (verb, code, want) in [("revert", 0, "nothing to put back"), ("confirm", 1, "nothing to confirm")] {
+        let output =
+            Command::new(PROGRAM).args(["lanes", verb, "--state-dir"]).arg(&nowhere).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{verb}");
+        assert!(told(&output).contains(want), "{verb}: {}", told(&output));
+        assert!(!nowhere.exists(), "{verb}");
+    }
+}
+
 #[test]
 fn what_was_applied_is_in_force_and_reverted_leaves_nothing_behind() {
     let Some(host) = Machine::new() else { return };

@@ -28,7 +28,6 @@ fn a_server_serves_and_ends_in_order() {
     assert_eq!(exchange(&mut other, b"PING\r\n", 7), "+PONG\r\n");
     // A terminal that is closed is nothing to it.
     server.signal(libc::SIGHUP);
-    std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(exchange(&mut other, b"PING\r\n", 7), "+PONG\r\n");
     let filter = format!("CLIENT KILL ADDR {socket}:0 SKIPME yes\r\nCLIENT INFO\r\n");
     let info = exchange(&mut local, filter.as_bytes(), 300);

@@ -30,7 +30,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::knob::{Knob, Setting};
 pub use memory::Memory;
-pub use state::{ASIDE_COUNT_MAX, Finished, Found, LINES_COUNT_MAX, State, look};
+pub use state::{ASIDE_COUNT_MAX, Finished, Found, LINES_COUNT_MAX, State, is_held, look};
 
 /// The form of the lines that this version writes and reads.
 pub const VERSION: u32 = 1;

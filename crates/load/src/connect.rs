@@ -196,7 +196,11 @@ impl Connected {
         let (stream, peer, local) = match endpoint {
             Endpoint::Tcp(host, port) => {
                 let mut result = Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
-                for address in (host.as_str(), *port).to_socket_addrs()? {
+                let addresses = (host.as_str(), *port).to_socket_addrs();
+                // The system has no kind for a name that it does not know.
+                let addresses =
+                    addresses.map_err(|error| io::Error::new(io::ErrorKind::NotFound, error.to_string()));
+                for address in addresses? {
                     result = TcpStream::connect_timeout(&address, PATIENCE);
                     if result.is_ok() {
                         break;
@@ -358,7 +362,8 @@ pub fn cluster(endpoint: &Endpoint, login: &Login, key_prefix: &str) -> io::Resu
         }
         _ => {
             let reply = connected.ask(&[b"CLUSTER", b"SLOTS"]);
-            let reply = reply.map_err(|error| wrong(io::Error::other(format!("CLUSTER SLOTS: {error}"))))?;
+            let reply = reply
+                .map_err(|error| wrong(io::Error::other(format!("CLUSTER SLOTS: {}", explained(&error)))))?;
             (slots(&reply, host).map_err(|problem| wrong(io::Error::other(problem)))?, Placing::Redis)
         }
     };
@@ -401,6 +406,18 @@ fn slots(reply: &Reply, host: &str) -> Result<Vec<Node>, String> {
     if nodes.is_empty() { Err("it serves no slots: it is no cluster".to_owned()) } else { Ok(nodes) }
 }
 
+/// An error that a server of Redis' protocol answers with, and what to do where that is known.
+pub fn refusal(text: &str) -> String {
+    let cure = match text.split(' ').next() {
+        Some("NOAUTH") => "give the password in REDISCLI_AUTH, or with -a",
+        Some("WRONGPASS") => "correct REDISCLI_AUTH or -a, and --user",
+        _ if text.starts_with("ERR AUTH") => "leave out REDISCLI_AUTH and -a",
+        _ if text.starts_with("ERR DB index") => "choose a lower --database",
+        _ => return text.to_owned(),
+    };
+    format!("{}: {cure}", text.trim_end_matches('.'))
+}
+
 /// What the commonest errors mean, and what to do.
 fn explained(error: &io::Error) -> String {
     match error.kind() {
@@ -409,7 +426,7 @@ fn explained(error: &io::Error) -> String {
             format!("no answer within {} s: is it this protocol's server?", PATIENCE.as_secs())
         }
         io::ErrorKind::NotFound => format!("{error}: is the path or name right?"),
-        _ => error.to_string(),
+        _ => refusal(&error.to_string()),
     }
 }
 
@@ -478,12 +495,23 @@ pub(crate) mod tests {
 
     #[test]
     fn a_refusal_is_the_servers_words() {
-        let (endpoint, thread) = server(vec![b"-WRONGPASS no\r\n".to_vec()]);
         let login = Login { password: Some("x".to_owned()), ..Login::default() };
-        let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
-        assert_eq!(problem, format!("{endpoint}: WRONGPASS no"));
-        thread.join().unwrap();
-        let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
+        let mut gone = None;
+        for (reply, want) in [
+            ("-WRONGPASS no.\r\n", "WRONGPASS no: correct REDISCLI_AUTH or -a, and --user"),
+            ("-ERR AUTH <password> called\r\n", "ERR AUTH <password> called: leave out REDISCLI_AUTH and -a"),
+            ("-NOPERM no.\r\n", "NOPERM no."),
+        ] {
+            let (endpoint, thread) = server(vec![reply.as_bytes().to_vec()]);
+            let problem = Connected::new(&endpoint, &login).map(|_| ()).unwrap_err().to_string();
+            assert_eq!(problem, format!("{endpoint}: {want}"));
+            thread.join().unwrap();
+            gone = Some(endpoint);
+        }
+        let unknown = Endpoint::Tcp("nowhere.invalid".to_owned(), 1);
+        let problem = Connected::new(&unknown, &login).map(|_| ()).unwrap_err().to_string();
+        assert!(problem.ends_with(": is the path or name right?"), "{problem}");
+        let problem = Connected::new(&gone.unwrap(), &login).map(|_| ()).unwrap_err().to_string();
         assert!(problem.contains("nobody listens there"), "{problem}");
     }
 

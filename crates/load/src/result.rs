@@ -110,6 +110,9 @@ pub struct RunHead {
     /// `poisson` or `even`, at a rate.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub arrivals: String,
+    /// At a rate, whether threads stay awake for what is due: they have cores of their own, or were told to.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stays_awake: bool,
     /// Seconds at the front in which the rate grows from nothing. They don't count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ramp_s: u32,
@@ -124,6 +127,11 @@ pub struct RunHead {
     pub workload: Workload,
     /// Milliseconds since 1970.
     pub began_unix_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]

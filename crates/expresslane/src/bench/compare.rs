@@ -49,7 +49,7 @@ pub(super) fn compare(settings: &CompareSettings) -> Result<(), Trouble> {
         return Err(watch::too_noisy(&quiet));
     }
     let saved_plan = serde_json::json!({ "declared": plan.declared(), "file": &plan });
-    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let hosts = Hosts::of(&settings.agents)?;
     let mut journal =
         Journal::begin(settings.output.result.as_deref(), "compare", saved_plan, clock.unix_ms())
             .map_err(Trouble::load)?;

@@ -92,7 +92,7 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     earlier.iter().for_each(|earlier| live.line(&earlier.told()));
     text::schedule(&plans).iter().for_each(|line| live.line(line));
     // An agent has one coordinator at a time: what is asked here is over before it loads.
-    run::machines(&Hosts::of(&settings.agents).map_err(Trouble::load)?, "start", &mut journal, &mut live);
+    run::machines(&Hosts::of(&settings.agents)?, "start", &mut journal, &mut live);
     let mut reproducing = Reproducing {
         place,
         bind: settings.bind,
@@ -128,7 +128,7 @@ pub(super) fn reproduce(settings: &ReproduceSettings) -> Result<(), Trouble> {
     let is_stopped = reproducing.stop.is_set();
     match Hosts::of(&settings.agents) {
         Ok(hosts) => run::machines(&hosts, "end", &mut reproducing.journal, &mut reproducing.live),
-        Err(why) => problem = problem.or(Some(why)),
+        Err(why) => problem = problem.or(Some(why.problem)),
     }
     let (saved, broken) = reproducing.journal.end();
     super::say(&if settings.output.json { text::json(&evaluations) } else { text::ending(&evaluations) });

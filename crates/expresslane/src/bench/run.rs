@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use load::analysis::Figures;
 use load::analysis::gates::{Colour, gates, worst};
-use load::connect::{Dialect, Endpoint};
-use load::engine::Pace;
+use load::connect::{Connected, Dialect, Endpoint, refusal};
+use load::engine::{Failure, Pace};
 use load::result::{Line, RunEnd, RunHead, SavedSecond, Surroundings};
 use load::workload::{Distribution, Mix, Operation, Workload};
 
@@ -27,7 +27,7 @@ const PRELOAD_PIPELINE: u32 = 100;
 
 /// Loads, and says what came of it.
 pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
-    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let hosts = Hosts::of(&settings.agents)?;
     let order = order(&settings.address, &settings.load, hosts.agents.as_ref()).map_err(Trouble::usage)?;
     let stop =
         Stop::at_signals().map_err(|error| Trouble::load(format!("signals can't be taken over: {error}")))?;
@@ -74,8 +74,8 @@ pub(super) fn run(settings: &RunSettings) -> Result<(), Trouble> {
         report::tell(&saved, settings.output.json);
     }
     report::write_after(broken, &saved, &settings.output.wanted)?;
-    if let Some(failure) = outcome.failure {
-        return Err(Trouble::load(format!("{}: {failure}", order.endpoint)));
+    if let Some(problem) = problem(&order, &outcome) {
+        return Err(Trouble::load(format!("{}: {problem}", order.endpoint)));
     }
     if outcome.was_stopped {
         return Err(Trouble::stopped());
@@ -121,6 +121,24 @@ pub(super) fn server_version(order: &Order) -> Option<String> {
     if order.agents.is_some() { None } else { watch::server_version(&order.endpoint, &order.login) }
 }
 
+/// Why a load ended before its time.
+fn problem(order: &Order, outcome: &Outcome) -> Option<String> {
+    let failure = outcome.failure.as_ref()?;
+    let is_cut = failure.starts_with(Failure::CLOSED);
+    let stranger = if is_cut { no_password(order) } else { None };
+    Some(stranger.unwrap_or_else(|| failure.clone()))
+}
+
+/// That the server wants a password and got none: those who say none and do not read it closes without a word.
+fn no_password(order: &Order) -> Option<String> {
+    if order.agents.is_some() || order.login.password.is_some() || !order.login.dialect.is_redis() {
+        return None;
+    }
+    let asked = Connected::new(&order.endpoint, &order.login).and_then(|mut server| server.ask(&[b"PING"]));
+    let words = asked.err()?.to_string();
+    words.starts_with("NOAUTH").then(|| refusal(&words))
+}
+
 /// Sets every key once.
 pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(), String> {
     let order = Order {
@@ -142,9 +160,9 @@ pub(super) fn preload(order: &Order, stop: &Stop, live: &mut Live) -> Result<(),
         faults += second.faults();
         live.second(second);
     })?;
-    let text = || outcome.error_texts.first().map(|error| error.text.clone()).unwrap_or_default();
-    match outcome.failure {
-        Some(failure) => Err(format!("{}: while the keys were set: {failure}", order.endpoint)),
+    let text = || outcome.error_texts.first().map(|error| refusal(&error.text)).unwrap_or_default();
+    match problem(&order, &outcome) {
+        Some(problem) => Err(format!("{}: while the keys were set: {problem}", order.endpoint)),
         None if faults > 0 => Err(format!("{}: {faults} keys could not be set: {}", order.endpoint, text())),
         None => Ok(()),
     }
@@ -228,6 +246,7 @@ pub(super) fn head(order: &Order, pace: &PaceSettings, began_unix_ms: u64) -> Ru
             Pace::Poisson(_) => "poisson",
         }
         .to_owned(),
+        stays_awake: order.pace != Pace::Closed && order.waiting.spins(!order.cpus.is_empty()),
         ramp_s: pace.ramp,
         warm_up_s: pace.warm_up,
         duration_s: order.duration.as_secs_f64(),

@@ -33,7 +33,7 @@ pub(super) fn search(settings: &SearchSettings) -> Result<(), Trouble> {
             settings.from, settings.most
         )));
     }
-    let hosts = Hosts::of(&settings.agents).map_err(Trouble::load)?;
+    let hosts = Hosts::of(&settings.agents)?;
     let agents = hosts.agents.as_ref();
     let mut order = run::order(&settings.address, &settings.load, agents).map_err(Trouble::usage)?;
     let stop =

@@ -97,7 +97,7 @@ Exit codes: 0 all came out as expected, 1 something did not: don't trust what th
 // All settings of `expresslane bench self-test`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SelfTestSettings {
-    /// Fewer and shorter: seconds instead of a minute
+    /// Fewer and shorter: ten seconds instead of forty
     #[arg(long)]
     pub(crate) quick: bool,
 }
@@ -308,7 +308,7 @@ pub(crate) struct PaceSettings {
     #[arg(short, long, help_heading = "Load", value_name = "PER-SECOND", value_parser = rate)]
     pub(crate) rate: Option<f64>,
     /// How requests at a rate follow one another
-    #[arg(long, help_heading = "Load", value_enum, default_value_t = Arrivals::Poisson, requires = "rate")]
+    #[arg(long, help_heading = "Load", value_enum, default_value_t = Arrivals::Poisson)]
     pub(crate) arrivals: Arrivals,
     /// How long requests are begun, the warm-up included
     #[arg(short, long, help_heading = "Load", value_name = "TIME", default_value = "10s", value_parser = some_time)]
@@ -326,7 +326,7 @@ pub(crate) struct PaceSettings {
     #[arg(long, help_heading = "Load", value_name = "LIST")]
     pub(crate) cpus: Option<CpuList>,
     /// Seconds at the front in which the rate grows from nothing; they don't count
-    #[arg(long, help_heading = "Load", value_name = "SECONDS", default_value_t = 0, value_parser = seconds, requires = "rate")]
+    #[arg(long, help_heading = "Load", value_name = "SECONDS", default_value_t = 0, value_parser = seconds)]
     pub(crate) ramp: u32,
     /// How a thread at a rate waits for what is due
     #[arg(long, help_heading = "Load", value_enum, default_value_t = Waiting::Auto)]
@@ -480,8 +480,29 @@ pub(crate) struct CompareSettings {
     pub(crate) output: OutputSettings,
 }
 
+/// What is of a rate goes with `--rate` alone, where rates are not chosen.
+pub(crate) fn beside_rate(arg: clap::Arg) -> clap::Arg {
+    if matches!(arg.get_id().as_str(), "arrivals" | "ramp") { arg.requires("rate") } else { arg }
+}
+
+/// What is another for a load that nobody compares: it begins on a noisy machine, too.
+fn unguarded(arg: clap::Arg) -> clap::Arg {
+    match arg.get_id().as_str() {
+        "noisy" => arg
+            .help("Say nothing of a machine that is busy with something else; the load begins all the same"),
+        _ => arg,
+    }
+}
+
+/// A search chooses its rates.
+fn of_search(arg: clap::Arg) -> clap::Arg {
+    let is_refused = arg.get_id() == "rate";
+    unguarded(arg).hide(is_refused)
+}
+
 /// A flag that says what a file would say goes with two addresses alone. A password does not stand in files.
 fn beside_addresses(arg: clap::Arg) -> clap::Arg {
+    let arg = beside_rate(arg);
     let is_of_both = matches!(arg.get_id().as_str(), "plan" | "b" | "user" | "password");
     let is_of_all = matches!(arg.get_help_heading(), Some("Output" | "Agents"));
     if is_of_both || is_of_all { arg } else { arg.requires("b") }
@@ -489,6 +510,7 @@ fn beside_addresses(arg: clap::Arg) -> clap::Arg {
 
 // All settings of `expresslane bench search`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(of_search))]
 pub(crate) struct SearchSettings {
     /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]
@@ -512,6 +534,7 @@ pub(crate) struct SearchSettings {
 
 // All settings of `expresslane bench run`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(mut_args(|arg| unguarded(beside_rate(arg))))]
 pub(crate) struct RunSettings {
     /// Where the server listens: HOST:PORT, :PORT, an IPv6 address in brackets, or unix:PATH
     #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:6379")]

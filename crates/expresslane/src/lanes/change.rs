@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use host::apply::{self, Outcome};
 use host::change::Event;
-use host::journal::{self, Confirmation, Finished, Found, Journal, State, Wish, look};
+use host::journal::{self, Confirmation, Finished, Found, Journal, State, Wish, is_held, look};
 use host::kernel::live::Live;
 use host::revert::{Reverted, revert as put_back};
 use signal_hook::consts::SIGHUP;
@@ -143,8 +143,17 @@ fn pause() {
     std::thread::sleep(LOOK);
 }
 
+/// Whether no lanes are in force and nobody makes some: seen without writing anything, so by everybody.
+fn is_nothing(directory: &Path, boot: &str) -> Result<bool, Trouble> {
+    Ok(matches!(look(directory, boot).map_err(Trouble::failed)?, Found::Nothing) && !is_held(directory))
+}
+
 pub(super) fn confirm(settings: &StateSettings) -> Result<(), Trouble> {
+    const NOTHING: &str = "no lanes are in force: there is nothing to confirm";
     let (_, boot) = machine()?;
+    if is_nothing(&settings.state_dir, &boot)? {
+        return Err(Trouble::failed(NOTHING));
+    }
     let state = State::lock(&settings.state_dir, "confirm").map_err(Trouble::failed)?;
     match state.journal(&boot).map_err(Trouble::failed)? {
         Found::InForce(mut journal) => match journal.confirmation(now_s()) {
@@ -154,19 +163,24 @@ pub(super) fn confirm(settings: &StateSettings) -> Result<(), Trouble> {
                 say("confirmed: the lanes stay\n")
             }
         },
-        Found::Nothing => return Err(Trouble::failed("no lanes are in force: there is nothing to confirm")),
+        Found::Nothing => return Err(Trouble::failed(NOTHING)),
         Found::Void { kept } => return Err(Trouble::failed(void(&kept).trim_end())),
     };
     Ok(())
 }
 
 pub(super) fn revert(settings: &RevertSettings) -> Result<(), Trouble> {
+    const NOTHING: &str = "no lanes are in force: there is nothing to put back\n";
     let (mut kernel, boot) = machine()?;
+    if is_nothing(&settings.state.state_dir, &boot)? {
+        say(NOTHING);
+        return Ok(());
+    }
     outlive_session()?;
     let state = State::lock(&settings.state.state_dir, "revert").map_err(Trouble::failed)?;
     match state.journal(&boot).map_err(Trouble::failed)? {
         Found::Nothing => {
-            say("no lanes are in force: there is nothing to put back\n");
+            say(NOTHING);
         }
         Found::Void { kept } => {
             say(&void(&kept));

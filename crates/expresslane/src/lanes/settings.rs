@@ -26,6 +26,7 @@ pub(crate) enum LanesVerb {
     #[command(long_about = APPLY_LONG, after_long_help = APPLY_EXAMPLES)]
     Apply(ApplySettings),
     /// Keep what `apply --confirm` did
+    #[command(after_long_help = CONFIRM_CODES)]
     Confirm(StateSettings),
     /// Put everything back as it was before the first apply
     #[command(long_about = REVERT_LONG)]
@@ -40,13 +41,16 @@ pub(crate) enum LanesVerb {
     #[command(long_about = CHECK_LONG)]
     Check(CheckSettings),
     /// Print a commented file to begin with
+    #[command(after_long_help = EXAMPLE_CODES)]
     Example(ExampleSettings),
 }
 
 const FACTS_LONG: &str = "Show the machine: cards, queues, interrupts, cores, and what stands in the way.
 
 Reads only. What this user may not read is listed with the reason. Queues are shown \
-with their lanes: those of FILE, else those in force. With FILE and --json the facts have all that `plan FILE --facts` needs on another machine.";
+with their lanes: those of FILE, else those in force. With FILE and --json the facts have all that `plan FILE --facts` needs on another machine.
+
+Exit codes: 0 shown (what is wrong with FILE is among what can't be read), 2 a flag is wrong, or FILE with --json.";
 
 const PLAN_LONG: &str = "Show what would be done, step by step, and what undoes it.
 
@@ -94,7 +98,15 @@ be told, or a flag is wrong.";
 const GUARD_LONG: &str = "Stay, and set again what a link event or a reset took away.
 
 Looks when the kernel tells of a link and every few seconds. What somebody undoes again and again is left after a few times, with the likely \
-culprit named. Ends at SIGTERM or Ctrl-C and leaves the lanes in force.";
+culprit named. Ends at SIGTERM or Ctrl-C and leaves the lanes in force.
+
+Exit codes: 0 ended by a signal, or the lanes were reverted; 1 no lanes are in force, or the machine or the journal can't be read or \
+written; 2 a flag is wrong.";
+
+const CONFIRM_CODES: &str = "Exit codes: 0 confirmed, or nothing waits for it; 1 not confirmed (no lanes are in force, or somebody else is changing them); \
+2 a flag is wrong.";
+
+const EXAMPLE_CODES: &str = "Exit codes: 0 printed, 2 there is no such example.";
 
 const CHECK_LONG: &str = "Judge the machine by the ten ingredients and by what ADQ asks of a system.
 
@@ -189,7 +201,7 @@ pub(crate) struct StatusSettings {
     /// How long traffic is looked at
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = span)]
     pub(crate) sample: Duration,
-    /// Go on every so many seconds
+    /// Go on every so many seconds, two if none are named
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = whole::<u32>(1, 86_400))]
     pub(crate) watch: Option<u32>,
     /// Print JSON, an object a line

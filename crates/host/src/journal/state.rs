@@ -65,6 +65,14 @@ pub fn look(directory: &Path, boot: &str) -> Result<Found, Trouble> {
     })
 }
 
+/// Whether someone holds the directory just now. Nothing is made there.
+#[must_use]
+pub fn is_held(directory: &Path) -> bool {
+    // Read only, so that everybody may ask.
+    let lock = File::open(directory.join(LOCK));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 impl State {
     /// Takes hold of the directory, which is made where it is missing. `doing` is what others are told: `apply`.
     ///

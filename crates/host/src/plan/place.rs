@@ -172,13 +172,18 @@ fn choose(draft: &mut Draft, wanting: &[(usize, usize, Option<u32>)], taken: &Cp
     }
     let left = facts.online().without(taken);
     let wants: usize = wanting.iter().map(|(_, count, _)| count).sum();
-    let sentence = format!(
-        "lanes want {wants} cores and {} are left (cores {left}; {taken} are named in the file, isolated, or the \
-         system's): fewer `queues`, or `cores` that share",
-        left.count()
-    );
-    draft.refuse(sentence);
+    let reason = "named in the file, isolated, or the system's";
+    let beside = if taken.is_empty() { String::new() } else { format!("; {} {reason}", are(taken)) };
+    let left = if left.is_empty() { "none is left".to_owned() } else { format!("{} left", are(&left)) };
+    draft.refuse(format!(
+        "lanes want {wants} cores and {left}{beside}: fewer `queues`, or `cores` that share"
+    ));
     BTreeMap::new()
+}
+
+/// "core 1 is", "cores 1,3 are".
+fn are(cores: &Cpus) -> String {
+    if cores.count() == 1 { format!("core {cores} is") } else { format!("cores {cores} are") }
 }
 
 fn try_choose(

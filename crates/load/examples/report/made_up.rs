@@ -118,6 +118,7 @@ pub(crate) fn run(asked: &Asked, server: Server, chance: &mut Chance) -> Run {
         thread_count: 1,
         rate: asked.is_open.then_some(asked.rate),
         arrivals: if asked.is_open { "poisson".to_owned() } else { String::new() },
+        stays_awake: false,
         ramp_s: 0,
         warm_up_s: Some(2),
         duration_s: f64::from(asked.seconds),

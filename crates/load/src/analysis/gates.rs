@@ -4,6 +4,7 @@
 //! | gate | amber | red |
 //! |---|---|---|
 //! | errors | | any |
+//! | stopped by hand | any | |
 //! | send lag: p99 ÷ p50 of the response | 5 % | 20 % |
 //! | achieved ÷ offered, at a rate | 99.5 % | 99 % |
 //! | Little: X·S ÷ (connections × pipeline), closed | 0.95 | 0.90 |
@@ -12,6 +13,7 @@
 //! | steal: other machines' share of the cpus | 1 % | 5 % |
 //! | pressure: share of the time in which a task waited for a cpu | 25 % | 60 % |
 //! | machine: what another capture after the run finds changed, values of the moment left out but throttling | any | |
+//! | steady: no end of the warm-up was seen | any | |
 //! | drift: the seconds' mean response from the first to the last, surely (99 %: many runs are looked at) not zero | 5 % | |
 //!
 //! Where several hosts made the load, send lag, thread use, steal and pressure are the worst host's.
@@ -28,6 +30,7 @@ pub use declared::{GateBound, gates_within};
 
 use super::hosts::{self, Counted, counted};
 use super::{Figures, Window};
+use crate::connect::refusal;
 use crate::environment::{Kind, NOT_EXPOSED, Row, THROTTLED};
 use crate::float::float;
 use crate::number;
@@ -85,7 +88,8 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
     }
     let all: u64 = run.seconds.iter().map(|second| second.second.faults()).sum();
     if all > 0 {
-        let text = end.error_texts.first().map_or("a value that was not set", |error| error.text.as_str());
+        let text = end.error_texts.first().map(|error| refusal(&error.text));
+        let text = text.unwrap_or_else(|| "a value that was not set".to_owned());
         gates.push(red("errors", float(all), format!("{all} replies are errors or wrong, such as: {text}")));
     }
     if end.unanswered > 0 && !end.was_stopped {
@@ -104,10 +108,7 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
         let lag = float(figures.send_lag.value_at_quantile(0.99));
         let share = lag / float(total.response.value_at_quantile(0.5).max(1));
         if run.head.rate.is_some() {
-            let words = format!(
-                "requests left up to {} late (p99): give the load a core of its own, or --wait spin",
-                number::time(lag)
-            );
+            let words = format!("requests left up to {} late (p99): {}", number::time(lag), cure_of_lag(run));
             gates.push(above("send lag", share, 0.05, 0.20, words));
         }
         if let Some(rate) = run.head.rate.filter(|_| figures.duration_s >= 1.0) {
@@ -164,6 +165,15 @@ pub fn gates(run: &Run, figures: &Figures) -> Vec<Gate> {
         gates.push(amber("drift", trend.drift, words));
     }
     gates
+}
+
+/// What to do about requests that leave late: not what was done already.
+fn cure_of_lag(run: &Run) -> &'static str {
+    if run.head.stays_awake {
+        "keep others off the load's cores, on which it stays awake already, or use more --threads"
+    } else {
+        "give the load a core of its own (--cpus), or --wait spin"
+    }
 }
 
 /// What happened to the machine between the start and the end of a run.
@@ -320,6 +330,13 @@ mod tests {
         let mut late = open();
         late.seconds[1].second.send_lag.record_n(100_000, 1000).unwrap();
         check(&late, "send lag", Colour::Amber);
+        let cure = |run: &Run| {
+            let gates = gates(run, &Figures::of(run));
+            gates.into_iter().find(|gate| gate.name == "send lag").unwrap().words
+        };
+        assert!(cure(&late).ends_with("or --wait spin"), "{}", cure(&late));
+        late.head.stays_awake = true;
+        assert!(!cure(&late).contains("--wait spin"), "what was done already: {}", cure(&late));
         late.seconds[1].second.send_lag.record_n(900_000, 1000).unwrap();
         check(&late, "send lag", Colour::Red);
         let mut busy = open();

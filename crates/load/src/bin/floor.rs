@@ -11,6 +11,13 @@ const USAGE: &str = "usage: floor --port PORT [--reply-size BYTES] [--delay-ns T
     all but one of which sleep: each call on a descriptor then costs what it costs a server of several threads.";
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help" || word == "-h") {
+        #[expect(clippy::print_stdout, reason = "a program says how it is used")]
+        {
+            println!("{USAGE}");
+        }
+        return ExitCode::SUCCESS;
+    }
     let failure = match options(std::env::args().skip(1)) {
         Err(problem) => problem,
         Ok(Options { port, reply_size, delay, threads }) => {

@@ -72,7 +72,8 @@ fn ask(connected: &mut Connected, kind: u8, request: &[u8]) -> io::Result<Vec<u8
     let reply = connected.exchange(request, |input| {
         let is_right = [VERSION, kind].iter().zip(input).all(|(want, got)| want == got);
         if !is_right || input.len() > FRAME_SIZE_MAX {
-            return Err("bytes that are no reply of Aerospike's".to_owned());
+            return Err("bytes that are no reply of Aerospike's: say what the server speaks with --protocol"
+                .to_owned());
         }
         Ok(frame(input).map(|(_, _, size)| size))
     })?;

@@ -60,7 +60,9 @@ pub(super) fn ask(
         let size = usize::try_from(u32::from_be_bytes([header[8], header[9], header[10], header[11]]));
         match size {
             Ok(size) if header[0] == 0x81 && size <= BODY_SIZE_MAX => Ok(Some(HEADER_SIZE + size)),
-            _ => Err(format!("{name}: bytes that are no reply of memcached's or Couchbase's")),
+            _ => Err(format!(
+                "{name}: bytes that are no reply of memcached's or Couchbase's: say what the server speaks with --protocol"
+            )),
         }
     })?;
     let front = usize::from(u16::from_be_bytes([reply[2], reply[3]])) + usize::from(reply[4]);

@@ -51,10 +51,15 @@ pub enum Failure {
     Behind(u64),
 }
 
+impl Failure {
+    /// How the words of [`Failure::Lost`] begin.
+    pub const CLOSED: &str = "the server closed a connection";
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Lost(why) => write!(f, "the server closed a connection ({why}): look into its log"),
+            Failure::Lost(why) => write!(f, "{} ({why}): look into its log", Failure::CLOSED),
             Failure::Nonsense(why) => write!(
                 f,
                 "the server does not speak this protocol: {why}; say what it speaks with --protocol"

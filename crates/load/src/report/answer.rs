@@ -153,6 +153,8 @@ fn several(view: &View<'_>, counted: &[&Placed<'_>]) -> Answer {
 /// "52,000 requests/s is the highest rate at which p99<500us surely holds".
 fn searched(view: &View<'_>, found: &Found) -> String {
     let bound = view.bound.map_or_else(String::new, |bound| bound.to_string());
+    // Where nothing passed, the load was late at the last and lowest rate.
+    let is_late = found.rate.is_none() && matches!(found.beyond, Some((_, Reason::Late)));
     let mut sentence = match found.rate {
         Some(rate) if found.is_at_least => {
             format!("{bound} surely holds at {} requests/s, and the server may do more", number::plain(rate))
@@ -160,24 +162,27 @@ fn searched(view: &View<'_>, found: &Found) -> String {
         Some(rate) => {
             format!("{} requests/s is the highest rate at which {bound} surely holds", number::plain(rate))
         }
+        None if is_late => format!("Whether {bound} holds can't be told"),
         None => format!("{bound} holds at no rate that was tried"),
     };
     if found.rate.is_some() && !found.is_confirmed {
         sentence += ", not confirmed by repeating it";
     }
-    if let (None, Some((rate, Reason::Late))) = (found.rate, found.beyond) {
-        sentence += &format!(
-            "; down to {} the load itself was late, so nothing is said of the server",
-            number::plain(rate)
-        );
-    } else if let Some((rate, reason)) = found.beyond {
-        sentence += &format!("; at {} {reason}", number::plain(rate));
+    if let Some((rate, reason)) = found.beyond {
+        let rate = number::plain(rate);
+        sentence += &if is_late {
+            format!(": down to {rate} requests/s the load itself was late, so nothing is said of the server")
+        } else if found.rate.is_none() {
+            format!("; at {rate} requests/s {reason}")
+        } else {
+            format!("; at {rate} {reason}")
+        };
     }
     sentence
 }
 
 fn compared(view: &View<'_>) -> Answer {
-    let pairs = format!("{} pairs, {} left out.", view.pairs.len(), view.pairs_excluded.len());
+    let pairs = format!("{}, {} left out.", counted_pairs(view.pairs.len()), view.pairs_excluded.len());
     let tiles = tiles(view);
     let Some((primary, (change, verdict))) =
         view.compared.first().and_then(|primary| Some((primary, primary.judged?)))
@@ -185,7 +190,8 @@ fn compared(view: &View<'_>) -> Answer {
         let needed = signed_rank::count_min(Level::NINETY_FIVE);
         let counted = view.pairs.len() - view.pairs_excluded.len();
         let why = if counted < needed {
-            format!("{counted} pairs count, and an interval needs {needed}")
+            let verb = if counted == 1 { "counts" } else { "count" };
+            format!("{} {verb}, and an interval needs {needed}", counted_pairs(counted))
         } else {
             "what was declared can't be told from every pair".to_owned()
         };
@@ -206,6 +212,11 @@ fn compared(view: &View<'_>) -> Answer {
         vec![(tone(verdict.word), verdict.word.to_string(), rests_on(view, primary, &change, &verdict))];
     verdicts.extend(claims(view));
     Answer { sentence, verdicts, tiles }
+}
+
+/// "1 pair", "6 pairs".
+fn counted_pairs(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "pair" } else { "pairs" })
 }
 
 fn claims(view: &View<'_>) -> Vec<(Tone, String, String)> {
@@ -273,8 +284,9 @@ fn rests_on(view: &View<'_>, compared: &Compared, change: &Change, verdict: &Ver
     if let Some(floor) = view.comparison.as_ref().and_then(|comparison| comparison.floor) {
         let count = floor.pairs_count;
         text += &format!(
-            "; A against itself differed by {} ({count} pairs)",
-            number::percent(floor.log_deviation)
+            "; A against itself differed by {} ({})",
+            number::percent(floor.log_deviation),
+            counted_pairs(count)
         );
     }
     if let Some(needed) = verdict.pairs_needed {

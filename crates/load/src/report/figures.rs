@@ -13,6 +13,8 @@ mod split;
 mod strips;
 mod sweep;
 
+use std::borrow::Cow;
+
 use super::answer::quoted;
 use super::svg::Picture;
 use super::view::{Arm, View};
@@ -32,7 +34,7 @@ pub(crate) struct Figure {
     /// What it shows, in one or two sentences.
     pub(crate) finding: String,
     /// How to read it.
-    pub(crate) reading: &'static str,
+    pub(crate) reading: Cow<'static, str>,
     pub(crate) svg: Picture,
     pub(crate) table: Table,
     /// Whether lines have the arms' colours, so that a legend is needed.

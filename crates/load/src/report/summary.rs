@@ -46,6 +46,8 @@ pub fn summary(saved: &Saved) -> String {
     text.line("");
     match &view.runs[..] {
         [run] => one(&mut text, run),
+        // Where no pair counts there is nothing to compare.
+        _ if view.is_comparison() && view.compared.is_empty() => {}
         _ if view.is_comparison() => compared(&mut text, &view),
         _ => runs(&mut text, &view),
     }

@@ -262,6 +262,13 @@ fn a_red_run_takes_its_pair_with_it() {
     saved.runs.truncate(10);
     let page = check(&saved);
     assert!(headline(&page).starts_with("No claim: 4 pairs count"), "{}", headline(&page));
+    saved.runs.drain(..8);
+    saved.runs.iter_mut().for_each(|run| run.end.as_mut().unwrap().failure = None);
+    let text = summary(&saved);
+    assert!(text.contains("No claim: 1 pair counts, and an interval needs 6. 1 pair, 0"), "{text}");
+    saved.runs[0].end.as_mut().unwrap().failure = Some("gone".to_owned());
+    let text = summary(&saved);
+    assert!(text.contains("0 pairs count") && !text.contains("95 %"), "no table without a row: {text}");
 }
 
 /// A machine so noisy that A does not even agree with itself: what its runs did is no answer to what was asked.
@@ -306,6 +313,34 @@ fn a_search_says_what_holds_and_what_failed_beyond() {
     assert!(headline.contains("there lies between 4"), "the steps that failed are not in it: {headline}");
     assert!(!page.contains("<li class=\"red\">"), "a rate that was not answered is no doubt here");
     assert!(page.contains("red: achieved") && page.contains("hollow"), "it is marked where it stands");
+}
+
+/// A load that was late at every rate says nothing of the server.
+#[test]
+fn a_search_whose_load_was_late_can_not_tell() {
+    let mut saved = made_up::search(4);
+    saved.runs.truncate(4);
+    for (run, rate) in saved.runs.iter_mut().zip([10_000.0, 5_000.0, 2_500.0, 1_250.0]) {
+        run.head.rate = Some(rate);
+        run.head.level = Some(("rate".to_owned(), rate));
+        for second in &mut run.seconds {
+            second.second.send_lag.record_n(50_000_000, 100_000).unwrap();
+        }
+    }
+    let page = check(&saved);
+    let headline = headline(&page);
+    let want = "Whether p99&lt;2ms holds can't be told: down to 1,250 requests/s the load itself was late";
+    assert!(headline.starts_with(want), "{headline}");
+}
+
+/// Nothing is explained that only several runs have.
+#[test]
+fn a_single_run_is_no_band() {
+    let several = ["Band: from", "Pale: single runs", "the one with the middle p99", "response time, run "];
+    let page = check(&made_up::single(1));
+    assert!(several.iter().all(|words| !page.contains(words)));
+    let page = check(&made_up::compare(2, 6, 0.7));
+    assert!(several.iter().all(|words| page.contains(words)));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::gather::Gathering;
 use super::settings::{AgentAddress, AgentsSettings};
 use super::stream::{self, Incoming, Outgoing};
 use super::{secret, task};
+use crate::bench::Trouble;
 use crate::bench::crew::{Order, Outcome};
 use crate::bench::settings::THREADS_MAX;
 use crate::clock::Clock;
@@ -57,27 +58,32 @@ impl Hosts {
     ///
     /// # Errors
     /// One is not there, is busy or is somebody else: in words that name it.
-    pub(in crate::bench) fn of(settings: &AgentsSettings) -> Result<Hosts, String> {
+    pub(in crate::bench) fn of(settings: &AgentsSettings) -> Result<Hosts, Trouble> {
         let AgentsSettings { agents, server_agent, secret_file } = settings;
         if agents.is_empty() && server_agent.is_none() {
             return match secret_file {
-                Some(_) => Err("--secret-file is for --agents and --server-agent".to_owned()),
+                Some(_) => Err(Trouble::usage("--secret-file is for --agents and --server-agent")),
                 None => Ok(Hosts { agents: None, server: None }),
             };
         }
         let all: Vec<&AgentAddress> = agents.iter().chain(server_agent).collect();
         if let Some(twice) = (1..all.len()).find(|at| all[..*at].contains(&all[*at])) {
-            return Err(format!("{} is named twice, and an agent has one part in a load", all[twice]));
+            return Err(Trouble::usage(format!(
+                "{} is named twice, and an agent has one part in a load",
+                all[twice]
+            )));
         }
         if agents.len() > AGENTS_MAX {
-            return Err(format!("a load has up to {AGENTS_MAX} agents"));
+            return Err(Trouble::usage(format!("a load has up to {AGENTS_MAX} agents")));
         }
-        let secret = secret::secret(secret_file.as_deref())?.unwrap_or_else(Secret::none);
+        let secret = secret::secret(secret_file.as_deref()).map_err(Trouble::usage)?;
+        let secret = secret.unwrap_or_else(Secret::none);
         let fleet = |addresses: &[AgentAddress]| match addresses {
             [] => Ok(None),
             _ => Fleet::call(addresses, &secret).map(|fleet| Some(Agents(Arc::new(Mutex::new(fleet))))),
         };
-        Ok(Hosts { agents: fleet(agents)?, server: fleet(server_agent.as_slice())? })
+        let all = || Ok(Hosts { agents: fleet(agents)?, server: fleet(server_agent.as_slice())? });
+        all().map_err(|problem: String| Trouble::load(problem))
     }
 
     /// The machines of all of them: side, name and what was seen; before the first load also whether they are quiet. Those that

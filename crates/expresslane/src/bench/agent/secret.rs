@@ -31,7 +31,10 @@ pub(super) fn secret(file: Option<&Path>) -> Result<Option<Secret>, String> {
 }
 
 fn of_file(path: &Path) -> Result<Secret, String> {
-    let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mut file = std::fs::File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("{error}; `bench agent --help` says how one is made"),
+        _ => error.to_string(),
+    })?;
     let mode = file.metadata().map_err(|error| error.to_string())?.permissions().mode();
     if mode & OTHERS != 0 {
         return Err("other users of this machine can read it: chmod 600".to_owned());

@@ -10,7 +10,7 @@ use load::statistics::verdict::Margin;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::settings::{
-    CompareSettings, FLOOR_PAIRS, LoadSettings, MARGIN_PERCENT, METRIC, PAIRS, PAIRS_MAX,
+    CompareSettings, FLOOR_PAIRS, LoadSettings, MARGIN_PERCENT, METRIC, PAIRS, PAIRS_MAX, beside_rate,
 };
 use crate::settings::{CpuList, meant, not_toml};
 
@@ -221,7 +221,7 @@ impl SetUp {
 
 /// The keys of `[load]` as the flags they are, so that there is one parser and one set of messages.
 fn load_settings(table: &toml::Table) -> Result<LoadSettings, String> {
-    let command = LoadSettings::augment_args(Command::new("load").no_binary_name(true));
+    let command = LoadSettings::augment_args(Command::new("load").no_binary_name(true)).mut_args(beside_rate);
     let mut words = Vec::new();
     for (key, value) in table {
         let known: Vec<&str> = flags(&command).collect();

@@ -46,7 +46,7 @@ pub(crate) struct ReproduceSettings {
     /// The server that ours stands beside: one with Redis' flags, or expresslane for itself
     #[arg(long, value_name = "PROGRAM", default_value = "redis-server")]
     pub(crate) peer: String,
-    /// Pairs of runs that are to count; without it 10, of the quick form 3
+    /// Pairs of runs that are to count; without it 10; of the quick form 3, in E3 and E4 2
     #[arg(long, value_name = "COUNT", value_parser = whole::<u32>(1, 1000))]
     pub(crate) pairs: Option<u32>,
     /// Server instances of E1, each with a cpu as far as there are; without it half of the cpus, which are E5's lanes, too

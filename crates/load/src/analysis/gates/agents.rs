@@ -1,6 +1,6 @@
 //! Gates of a load that several hosts made: the worst host's count, for in a sum of ten a single bad one is hardly seen.
 
-use super::{Colour, Gate, above};
+use super::{Colour, Gate, above, cure_of_lag};
 use crate::agents::told::{AgentRun, spreads_ns};
 use crate::analysis::{Figures, Window};
 use crate::float::float;
@@ -34,11 +34,8 @@ pub(super) fn judge(gates: &mut Vec<Gate>, run: &Run, figures: &Figures) {
     let latest = agents.iter().map(|agent| (lag_ns(agent), agent)).max_by_key(|(lag_ns, _)| *lag_ns);
     if let Some((lag_ns, agent)) = latest.filter(|_| run.head.rate.is_some() && figures.total.count > 0) {
         let share = float(lag_ns) / float(figures.total.response.value_at_quantile(0.5).max(1));
-        let words = format!(
-            "requests left {} up to {} late (p99): give the load a core of its own there, or --wait spin",
-            agent.name,
-            number::time(float(lag_ns))
-        );
+        let late = number::time(float(lag_ns));
+        let words = format!("requests left {} up to {late} late (p99): {}", agent.name, cure_of_lag(run));
         put(gates, above("send lag", share, 0.05, 0.20, words));
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "Thin dashes: connections ÷ throughput, what Little's law says of a client that never pauses; where a line lies \
                    below its dashes, requests waited outside the measured time. The brackets at the right are one standard \
                    deviation of the levels' means to either side: a straight line through zero has σ ÷ mean = 0.55 over 10, 20 … \
-                   100 connections, however steady it is.";
+                   100 connections, however steady it is.".into();
     let table = table(view, &lines);
     Some(Figure { id: "connections", title, finding, reading, svg, table, has_arms: true, more: None })
 }

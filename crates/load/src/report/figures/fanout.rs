@@ -92,7 +92,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "A page that asks many servers is as slow as the slowest. Above: for independent servers, the ones to plan with; the \
                    band is the span of single runs, the dashed rule 99 %, marks say how many servers may be claimed there, by the \
                    unfavourable end of the interval. Below: the mean over seconds, as if all servers were in the same one; thin \
-                   dashes repeat the line from above. The further apart the two, the more late answers come bunched.";
+                   dashes repeat the line from above. The further apart the two, the more late answers come bunched.".into();
     let table = table(view, &told);
     let more = More {
         title: "Other deadlines",

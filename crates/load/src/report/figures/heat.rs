@@ -56,7 +56,10 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
         drawing.upright(&upright);
         draw(&mut drawing, map, &upright, top);
         strips(&mut drawing, map, top + MAP);
-        let what = format!("response time, run {}", map.run.run.head.run);
+        let what = match view.runs.len() {
+            1 => "response time".to_owned(),
+            _ => format!("response time, run {}", map.run.run.head.run),
+        };
         drawing.text("axis", (0.0, top - 14.0), Anchor::Start, &named(view, map.arm, &what));
         top += height + GAP;
     }
@@ -67,9 +70,17 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = format!("Every response, over time{}", at_level(view));
     let finding = finding(view, &maps);
     let svg = drawing.finish("heat", &title, &finding);
-    let reading = "The fuller the colour, the more responses of that second took that long, in six steps of a factor of four. One run \
-                   of each set-up: the one with the middle p99. Each strip below is what the kernel counted, on its own scale from \
-                   zero to the number at its end: “cpus” are cpus' worth of time, all else is a second's.";
+    let which = match (view.runs.len(), view.is_comparison()) {
+        (1, _) => "",
+        (_, true) => "One run of each set-up: the one with the middle p99. ",
+        (_, false) => "One run: the one with the middle p99. ",
+    };
+    let reading = format!(
+        "The fuller the colour, the more responses of that second took that long, in six steps of a factor of four. {which}Each strip \
+         below is what the kernel counted, on its own scale from zero to the number at its end: “cpus” are cpus' worth of time, all \
+         else is a second's."
+    )
+    .into();
     let table = table(view, &maps);
     Some(Figure { id: "heat", title, finding, reading, svg, table, has_arms: true, more: None })
 }

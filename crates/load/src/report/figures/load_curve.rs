@@ -54,8 +54,13 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = "Response time over the rate".to_owned();
     let finding = finding(view, &lines);
     let svg = drawing.finish("load-curve", &title, &finding);
-    let reading = "Thin: p50. Bold: p99. Dashes: p99.9. Hollow marks: something made the run no evidence, as a rate that was not \
-                   kept or a client at its limit; see the table of all runs.";
+    let has_tail = points().any(|at| at.of(value(0.999)).is_some());
+    let reading = format!(
+        "Thin: p50. Bold: p99. {}Hollow marks: something made the run no evidence, as a rate that was not kept or a client at its \
+         limit; see the table of all runs.",
+        if has_tail { "Dashes: p99.9. " } else { "" }
+    )
+    .into();
     let table = table(view, &lines);
     Some(Figure { id: "load-curve", title, finding, reading, svg, table, has_arms: true, more: None })
 }

@@ -56,7 +56,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     );
     let svg = drawing.finish("order", &title, &finding);
     let reading = "Hollow: left out, see the table of all runs. Pale: A against itself, for the noise of the machine. What climbs or \
-                   falls here over the whole touches both halves of a pair and drops out of the change.";
+                   falls here over the whole touches both halves of a pair and drops out of the change.".into();
     let mut table = Table::new(["run", "set-up", "minutes", label(metric)]);
     table.rows.extend(runs.iter().take(ROWS_MAX).map(|(run, value)| {
         vec![

@@ -44,7 +44,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let finding = finding(primary);
     let svg = drawing.finish("paired", &title, &finding);
     let reading = "A dot is one pair of runs. The thick mark is the estimate, the bar its 95 % interval; no change is the dashed \
-                   line, and the grey band what was said beforehand to be too small to speak of. Hollow dots lie further out than the frame.";
+                   line, and the grey band what was said beforehand to be too small to speak of. Hollow dots lie further out than the frame.".into();
     Some(Figure {
         id: "paired",
         title,
@@ -95,7 +95,8 @@ fn finding(primary: &Compared) -> String {
         ),
         None => "too few pairs for an interval".to_owned(),
     };
-    format!("In {lower} of {count} pairs B's {metric} is the lower one. Over all: {estimate}.")
+    let pairs = if count == 1 { "pair" } else { "pairs" };
+    format!("In {lower} of {count} {pairs} B's {metric} is the lower one. Over all: {estimate}.")
 }
 
 fn table(shown: &[&Compared]) -> Table {

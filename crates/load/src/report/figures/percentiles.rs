@@ -53,9 +53,13 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = format!("Response time by percentile{}", at_level(view));
     let finding = finding(view, &curves);
     let svg = drawing.finish("percentiles", &title, &finding);
-    let reading = "Each step to the right is ten times rarer. Band: from the lowest to the highest single run. Dotted: fewer \
-                   than ten requests lie above, so it is chance. Thin dashes: service time, from sending to reply; what lies \
-                   between is waiting to be sent.";
+    let has_band = curves.iter().any(|curve| !curve.runs.is_empty());
+    let reading = format!(
+        "Each step to the right is ten times rarer. {}Dotted: fewer than ten requests lie above, so it is chance. Thin dashes: \
+         service time, from sending to reply; what lies between is waiting to be sent.",
+        if has_band { "Band: from the lowest to the highest single run. " } else { "" }
+    )
+    .into();
     let table = table(view, &curves);
     Some(Figure { id: "percentiles", title, finding, reading, svg, table, has_arms: true, more: None })
 }

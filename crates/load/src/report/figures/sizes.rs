@@ -68,7 +68,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let finding = finding(view, &lines, &operations);
     let svg = drawing.finish("sizes", &title, &finding);
     let reading = "Means of each operation. What rises with the size is copying and the link; what is there at the smallest size is \
-                   the price of a request.";
+                   the price of a request.".into();
     let table = table(view, &lines, &operations);
     Some(Figure { id: "sizes", title, finding, reading, svg, table, has_arms: true, more: None })
 }

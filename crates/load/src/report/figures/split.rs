@@ -59,7 +59,7 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let reading = "Pale: from when a request was due until it was sent, this program's share. Full: from sending to reply. Of the \
                    mean they add up; percentiles of parts do not, so there the upper half is the response and the lower the \
                    send lag. Below: time of the cpus for a request, by who had it; soft interrupts are the whole machine's and may be \
-                   counted in the others, too, so these do not add up.";
+                   counted in the others, too, so these do not add up.".into();
     let mut table = Table::new(["of", "response", "send lag", "service"]);
     table.rows.extend(bars.iter().map(|bar| {
         let times = [bar.response_ns, bar.lag_ns, bar.service_ns].map(number::time);

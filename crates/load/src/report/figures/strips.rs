@@ -64,9 +64,13 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = format!("Round trips, second by second{}", at_level(view));
     let finding = finding(view, &strips);
     let svg = drawing.finish("strips", &title, &finding);
-    let reading = "A predictable server draws a straight, level line. Pale: single runs. Bold: the median of the runs. Drift is \
-                   how far the line climbs from end to end, roughness how far seconds lie from it, both as a share of the \
-                   median.";
+    let has_pale = strips.iter().any(|strip| strip.lines.len() > 1);
+    let reading = format!(
+        "A predictable server draws a straight, level line. {}Drift is how far the line climbs from end to end, roughness how far \
+         seconds lie from it, both as a share of the median.",
+        if has_pale { "Pale: single runs. Bold: the median of the runs. " } else { "" }
+    )
+    .into();
     let table = table(view, &strips);
     Some(Figure { id: "strips", title, finding, reading, svg, table, has_arms: true, more: None })
 }
