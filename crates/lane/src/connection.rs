@@ -347,7 +347,6 @@ fn categories(args: Args<'_>, out: &mut impl Put) {
     names.iter().for_each(|name| reply::bulk(out, name.as_bytes()));
 }
 
-/// A bulk of an argument. Long ones are copied: no client needs an echo of more than it fits into memory.
 /// An argument as a bulk string: a long one by reference.
 fn put_arg(arg: Arg<'_>, sink: &mut Sink<'_>) {
     put_value(
