@@ -180,7 +180,8 @@ fn a_client_that_never_reads_is_slowed_and_then_cut() {
     let mut friend = served.talk();
     let value = "v".repeat(1000);
     assert_eq!(friend.say(&format!("SET small {value}")), "+OK");
-    assert_eq!(friend.say(&format!("SET large {}", "v".repeat(1_000_000))), "+OK");
+    // One reply is more than the limit.
+    assert_eq!(friend.say(&format!("SET large {}", "v".repeat(5_000_000))), "+OK");
     let before = served.resident_size();
 
     let mut slowed = served.connect();
@@ -298,14 +299,20 @@ fn connections_that_are_cut_off_leave_nothing_behind() {
     // What is made once is made.
     round(500);
     friend.wait_for("connected_clients", 1);
-    let (before, files_count) = (served.resident_size(), served.files_count());
-    round(5000);
-    friend.wait_for("connected_clients", 1);
-    assert_eq!(served.files_count(), files_count);
-    let grown = served.resident_size().saturating_sub(before);
-    assert!(grown < MIB, "{grown} bytes are left of 5,000 connections");
+    let files_count = served.files_count();
+    let mut count = 500;
+    // What is left of connections is left each time; what the allocator keeps beside, up to 1 MiB at times, is not.
+    let is_even = (0..3).any(|_| {
+        let before = served.resident_size();
+        round(5000);
+        count += 5000;
+        friend.wait_for("connected_clients", 1);
+        assert_eq!(served.files_count(), files_count);
+        served.resident_size().saturating_sub(before) < MIB
+    });
+    assert!(is_even, "more than {MIB} bytes are left of 5,000 connections, three times");
     assert_eq!(friend.say("GET a"), "1", "what was begun and not finished did not happen");
-    assert_eq!(friend.info("total_connections_received"), 5501);
+    assert_eq!(friend.info("total_connections_received"), count + 1);
 }
 
 /// The limit is taken away while the server runs: who is there is served, who comes is turned away, and INFO says so.
