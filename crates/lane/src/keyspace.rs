@@ -365,14 +365,15 @@ impl Keyspace {
         if self.watches.is_empty() {
             return None;
         }
-        let shard = &self.shard;
+        let (shard, now_ms) = (&self.shard, self.now.unix_ms);
         let mut round = round
             .filter(|round| round.is_within(db, &partitions))
             .unwrap_or_else(|| self.watches.begin_round(db, partitions));
         let is_over = self.watches.touch_round(&mut round, budget, |partition, bytes| {
-            // Also one whose time has come: nobody has seen it go. Who began to watch behind its end has taken it out.
-            let exists = |db| shard.get(&shard.key(db, partition, bytes), i64::MIN).is_some();
-            exists(db) || other.is_some_and(exists)
+            let exists = |db, at_ms| shard.get(&shard.key(db, partition, bytes), at_ms).is_some();
+            // Also one whose time has come: nobody has seen it go. Who began to watch behind its end has taken it out. What comes
+            // in its place and has ended is as good as nothing.
+            exists(db, i64::MIN) || other.is_some_and(|other| exists(other, now_ms))
         });
         (!is_over).then_some(round)
     }

@@ -291,3 +291,20 @@ fn a_broken_transaction_grows_no_more() {
     }
     assert!(world.ask(&other, "CLIENT LIST").contains(" multi=0 "));
 }
+
+/// A watched key that is not there is still not there when one that has ended takes its place.
+#[test]
+fn what_has_ended_changes_nothing_where_it_is_swapped_to() {
+    for is_watched_there in [false, true] {
+        let mut world = World::new(1);
+        let client = world.connect();
+        world.ask_all(&client, &["SELECT 1", "SET k v PX 50"]);
+        if is_watched_there {
+            world.ask_all(&client, &["SELECT 0", "SET k w PX 50"]);
+        }
+        world.now.unix_ms += 1000;
+        let commands = ["SELECT 0", "WATCH k", "SWAPDB 0 1", "MULTI", "PING", "EXEC"];
+        let got = world.ask_all(&client, &commands);
+        assert_eq!(got, "+OK\r\n+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n");
+    }
+}
