@@ -6,12 +6,17 @@ use net::mem::Client;
 use super::{audit, hear, key_of, say, send};
 use crate::world::World;
 
+/// All lanes together may hold 4 MiB.
+fn tight(lanes: u16) -> World {
+    World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
+        settings.memory_size_max = 4 << 20;
+    })
+}
+
 #[test]
 fn a_script_without_room_is_told_by_its_call() {
     for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
+        let mut world = tight(lanes);
         let client = world.connect();
         let (a, b) = (key_of(0, lanes), format!("{{{}}}b", key_of(lanes - 1, lanes)));
         let fills = "for i = 1, 200 do redis.call('append', KEYS[1 + i % 2], string.rep('x', 100000)) end";
@@ -36,9 +41,7 @@ fn a_script_without_room_is_told_by_its_call() {
 #[test]
 fn what_a_script_has_begun_to_change_it_may_end() {
     for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
+        let mut world = tight(lanes);
         let client = world.connect();
         let [from, to, third] = [(0, "from"), (lanes - 1, "to"), (0, "third")]
             .map(|(lane, name)| format!("{{{}}}{name}", key_of(lane, lanes)));
@@ -66,9 +69,7 @@ fn what_a_script_has_begun_to_change_it_may_end() {
 #[test]
 fn a_call_for_which_there_is_no_room_is_refused_alone() {
     for lanes in [1, 2] {
-        let mut world = World::told(lanes, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-            settings.memory_size_max = 4 << 20;
-        });
+        let mut world = tight(lanes);
         let client = world.connect();
         let key = key_of(lanes - 1, lanes);
         let script =
@@ -98,9 +99,7 @@ fn fill(world: &mut World, client: &Client) {
 /// Whether there is room is known before anything is done, wherever it is.
 #[test]
 fn a_call_over_lanes_begins_on_all_of_them_or_on_none() {
-    let mut world = World::told(2, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-        settings.memory_size_max = 4 << 20;
-    });
+    let mut world = tight(2);
     let client = world.connect();
     for (a, b) in [(0, 1), (1, 0)].map(|(a, b)| (key_of(a, 2), key_of(b, 2))) {
         // One of them has room, the other has not.
@@ -129,9 +128,7 @@ fn a_call_over_lanes_begins_on_all_of_them_or_on_none() {
 /// What looks before it adds is told before it looks.
 #[test]
 fn a_call_of_steps_begins_where_there_is_room_for_it() {
-    let mut world = World::told(2, &[("maxmemory", "4194304")], |settings: &mut Settings| {
-        settings.memory_size_max = 4 << 20;
-    });
+    let mut world = tight(2);
     let client = world.connect();
     let (a, b) = (key_of(0, 2), key_of(1, 2));
     assert_eq!(say(&mut world, &client, &["SET", &a, "source"]), "+OK\r\n");
