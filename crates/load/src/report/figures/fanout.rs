@@ -89,10 +89,15 @@ pub(super) fn figure(view: &View<'_>) -> Option<Figure> {
     let title = format!("Servers that can work in parallel within {time}{}", at_level(view));
     let finding = finding(view, &told, &time);
     let svg = drawing.finish("fanout", &title, &finding);
-    let reading = "A page that asks many servers is as slow as the slowest. Above: for independent servers, the ones to plan with; the \
-                   band is the span of single runs, the dashed rule 99 %, marks say how many servers may be claimed there, by the \
-                   unfavourable end of the interval. Below: the mean over seconds, as if all servers were in the same one; thin \
-                   dashes repeat the line from above. The further apart the two, the more late answers come bunched.".into();
+    let has_band = told.iter().any(|told| told.runs.len() > 1);
+    let reading = format!(
+        "A page that asks many servers is as slow as the slowest. Above: for independent servers, the ones to plan with; {}the dashed \
+         rule is 99 %, marks say how many servers may be claimed there, by the unfavourable end of the interval. Below: the mean \
+         over seconds, as if all servers were in the same one; thin dashes repeat the line from above. The further apart the two, the \
+         more late answers come bunched.",
+        if has_band { "the band is the span of single runs, " } else { "" }
+    )
+    .into();
     let table = table(view, &told);
     let more = More {
         title: "Other deadlines",
