@@ -44,7 +44,8 @@ PROGRAMS = {
     "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),
     "forwarded": ("forward", "forwarded", TURNS_ONLY, (10, 30), 800),
 }
-# memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere.
+# memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere. What keys are
+# found by (crates/keyhash) has instructions of its own on nearly all: where a hypervisor hides AES, each command takes some 110 more.
 PINNED = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ERMS,-AVX512F,-AVX512VL,-AVX512BW"}
 
 

@@ -181,7 +181,7 @@ impl Keyspace {
     }
 
     /// The slot that stands for the partition of a key, as the namespace of its database has it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slot(&self, db: u16, key: &[u8]) -> Slot {
         match db.checked_sub(self.database_count) {
             None => Slot::of(key),

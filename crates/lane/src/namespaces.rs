@@ -88,7 +88,7 @@ impl Namespaces {
     }
 
     /// The slot of a key in the namespace of this number.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn slot(&self, number: u16, key: &[u8]) -> Slot {
         let function = if number < self.bucket_count { Function::Couchbase } else { Function::Aerospike };
         function.slot(key)

@@ -25,7 +25,6 @@ mod database;
 mod effect;
 mod entry;
 mod evict;
-mod hash;
 mod pile;
 mod prefetch;
 mod recency;

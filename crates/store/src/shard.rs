@@ -4,7 +4,6 @@ use crate::arena::{Arena, SPAN_SIZE};
 use crate::database::{Database, Labelled};
 use crate::effect::{Change, Effect, Expiry, Found, Full, Key, Outcome, What};
 use crate::entry::{Entry, Head};
-use crate::hash::Hasher;
 use crate::pile::Pile;
 use crate::region::Region;
 use crate::rope::{Graveyard, Rope, Zeros};
@@ -13,6 +12,7 @@ use crate::snapshot::{Image, Walk};
 use crate::table::{self, Slot};
 use crate::wheel::Wheel;
 use crate::width::narrow;
+use keyhash::Hasher;
 use std::ops::Range;
 
 /// The longest key in bytes: an entry begins with its key in one piece, and a span holds an entry. A lane answers

@@ -7,6 +7,8 @@
 //! The function is Redis Cluster's, so cluster clients compute it themselves and send each request to its owner:
 //! <https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/>. docs/routing.md tells the rest.
 
+use keyhash::crc16;
+
 /// Number of slots, the partitions of a Redis namespace.
 pub const SLOTS: u16 = 16384;
 
@@ -41,7 +43,7 @@ pub struct Slot(u16);
 
 impl Slot {
     /// The slot of a key: the CRC16 of its hash tag if it has one, of all of it otherwise.
-    #[inline]
+    #[inline(always)]
     pub fn of(key: &[u8]) -> Slot {
         Slot(crc16(hash_tag(key)) % SLOTS)
     }
@@ -173,19 +175,13 @@ pub fn crc32(bytes: &[u8]) -> u32 {
 
 /// The part of a key that decides its slot: what is between the first `{` and the first `}` behind it, unless that is
 /// empty. Keys with the same tag live on the same lane.
-#[inline]
+#[inline(always)]
 pub fn hash_tag(key: &[u8]) -> &[u8] {
-    if !holds(key, b'{') {
-        return key;
-    }
-    match key.iter().position(|&byte| byte == b'{') {
-        None => key,
-        Some(open) => inside(key, open),
-    }
+    if holds(key, b'{') { tag_of(key) } else { key }
 }
 
 /// Whether `byte` is there. Most keys are looked through in two steps, the second overlapping the first.
-#[inline]
+#[inline(always)]
 fn holds(bytes: &[u8], byte: u8) -> bool {
     match bytes.len() {
         8..=16 => holds_in_ends::<8>(bytes, byte),
@@ -204,51 +200,14 @@ fn holds_in_ends<const SIZE: usize>(bytes: &[u8], byte: u8) -> bool {
     holds(bytes.first_chunk()) | holds(bytes.last_chunk())
 }
 
+/// The tag of a key in which a `{` is.
 #[cold]
-fn inside(key: &[u8], open: usize) -> &[u8] {
-    match key[open + 1..].iter().position(|&byte| byte == b'}') {
+#[inline(never)]
+fn tag_of(key: &[u8]) -> &[u8] {
+    let opened = key.iter().position(|&byte| byte == b'{').map_or(&[][..], |open| &key[open + 1..]);
+    match opened.iter().position(|&byte| byte == b'}') {
         None | Some(0) => key,
-        Some(size) => &key[open + 1..open + 1 + size],
-    }
-}
-
-/// CRC16/XMODEM (polynomial 0x1021, start 0, not reflected). `crc16(b"123456789") == 0x31C3`.
-///
-/// It is the remainder of the key, as a polynomial over bits, times x¹⁶, by P = x¹⁶ + x¹² + x⁵ + 1. It takes no table, which
-/// would be out of the nearest cache when it is wanted: over bits a sum is squared term by term, so P⁴ = x⁶⁴ + x⁴⁸ + x²⁰ + 1, and
-/// a remainder by that is a few shifts.
-#[inline]
-pub fn crc16(bytes: &[u8]) -> u16 {
-    let (front, words) = bytes.as_rchunks::<8>();
-    let (first, words) = match (front, words) {
-        ([], [first, rest @ ..]) => (u64::from_be_bytes(*first), rest),
-        _ => (short(bytes, front.len()), words),
-    };
-    let word = words.iter().fold(first, |word, next| fold(word) ^ u64::from_be_bytes(*next));
-    // The quotient of `word` times x¹⁶ by P is `word` / (1 + z), where z shifts by 4, 11 and 16, and 1 / (1 + z) is
-    // (1 + z)(1 + z²)(1 + z⁴)…
-    let quotient = word ^ word >> 4 ^ word >> 11 ^ word >> 16;
-    let quotient = quotient ^ quotient >> 8 ^ quotient >> 22 ^ quotient >> 32;
-    let quotient = quotient ^ quotient >> 16 ^ quotient >> 44;
-    let quotient = quotient ^ quotient >> 32;
-    let [.., high, low] = (quotient ^ quotient << 5 ^ quotient << 12).to_be_bytes();
-    u16::from_be_bytes([high, low])
-}
-
-/// The remainder of `word` times x⁶⁴ by P⁴, of 64 bits as well.
-#[inline(always)]
-fn fold(word: u64) -> u64 {
-    let quotient = word ^ word >> 16 ^ word >> 44;
-    let quotient = quotient ^ quotient >> 32;
-    quotient ^ quotient << 20 ^ quotient << 48
-}
-
-/// The first `count` bytes, fewer than eight, as one number.
-#[inline(always)]
-fn short(bytes: &[u8], count: usize) -> u64 {
-    match bytes.first_chunk() {
-        Some(first) if count > 0 => u64::from_be_bytes(*first) >> (64 - 8 * count),
-        _ => bytes[..count].iter().fold(0, |word, &byte| word << 8 | u64::from(byte)),
+        Some(size) => &opened[..size],
     }
 }
 

@@ -1,15 +1,6 @@
 //! Slots as Redis computes them, and the map of lanes.
 
-use wire::route::{Function, Holders, LaneId, PartitionMap, SLOTS, Slot, crc16, crc32, hash_tag, vbucket};
-
-/// The definition: bit by bit, polynomial x¹⁶ + x¹² + x⁵ + 1.
-fn crc16_by_bits(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
-            if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 }
-        })
-    })
-}
+use wire::route::{Function, Holders, LaneId, PartitionMap, SLOTS, Slot, crc32, hash_tag, vbucket};
 
 /// The definition: bit by bit, the polynomial reflected, all ones before and inverted behind.
 fn crc32_by_bits(bytes: &[u8]) -> u32 {
@@ -24,8 +15,7 @@ fn crc32_by_bits(bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn crcs_are_their_definitions_at_every_length() {
-    assert_eq!(crc16(b"123456789"), 0x31c3);
+fn crc32_is_its_definition_at_every_length() {
     assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
     let mut state = 1u64;
     for size in 0..200 {
@@ -36,7 +26,6 @@ fn crcs_are_their_definitions_at_every_length() {
                     state.to_be_bytes()[0]
                 })
                 .collect();
-            assert_eq!(crc16(&bytes), crc16_by_bits(&bytes), "{bytes:?}");
             assert_eq!(crc32(&bytes), crc32_by_bits(&bytes), "{bytes:?}");
         }
     }

@@ -1,18 +1,17 @@
-//! SipHash-1-3 under a secret seed: keys chosen by a client cannot be made to meet in one bucket.
+//! SipHash-1-3 under a secret.
 //!
 //! Aumasson, Bernstein, "SipHash: a fast short-input PRF", 2012; one round a word and three at the end, as Rust's
 //! and Redis' tables do it (Redis: SipHash-1-2).
 
-/// Turns key bytes into 64 bits that nobody without the seed can foresee.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Hasher {
+pub(crate) struct SipHash {
     /// What each hash begins with.
     state: [u64; 4],
 }
 
-impl Hasher {
-    pub(crate) const fn new([k0, k1]: [u64; 2]) -> Hasher {
-        Hasher {
+impl SipHash {
+    pub(crate) const fn new([k0, k1]: [u64; 2]) -> SipHash {
+        SipHash {
             state: [
                 k0 ^ 0x736f_6d65_7073_6575,
                 k1 ^ 0x646f_7261_6e64_6f6d,
@@ -72,7 +71,7 @@ fn round(v: &mut [u64; 4]) {
 
 #[cfg(test)]
 mod tests {
-    use super::Hasher;
+    use super::SipHash;
     #[expect(
         deprecated,
         reason = "the standard library's SipHasher13 is the independent second opinion"
@@ -88,7 +87,7 @@ mod tests {
             let mut other =
                 std::hash::BuildHasherDefault::<std::hash::DefaultHasher>::default().build_hasher();
             other.write(&bytes[..size]);
-            assert_eq!(Hasher::new([0, 0]).hash(&bytes[..size]), other.finish(), "{size} bytes");
+            assert_eq!(SipHash::new([0, 0]).hash(&bytes[..size]), other.finish(), "{size} bytes");
         }
     }
 
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     #[expect(deprecated, reason = "see the import")]
     fn depends_on_the_seed() {
-        let hash = |seed| Hasher::new(seed).hash(b"key");
+        let hash = |seed| SipHash::new(seed).hash(b"key");
         assert_ne!(hash([1, 2]), hash([1, 3]));
         assert_ne!(hash([1, 2]), hash([2, 2]));
         let mut other = SipHasher::new_with_keys(1, 2);
