@@ -420,10 +420,22 @@ impl Client {
     /// Bytes that it holds, apart from what the net keeps for it.
     #[inline(always)]
     pub(crate) fn weight(&self) -> usize {
+        let plain = size_of::<Client>() + self.replies.size();
+        let has_more = self.gather.is_some()
+            || self.multi.is_some()
+            || self.is_subscribed
+            || matches!(self.language, Language::Aerospike(_));
+        if has_more { plain + self.weight_of_more() } else { plain }
+    }
+
+    /// Of what few hold.
+    #[cold]
+    #[inline(never)]
+    fn weight_of_more(&self) -> usize {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
         let subscribed =
             if self.is_subscribed { self.subscriptions.as_ref().map_or(0, |it| it.size()) } else { 0 };
-        size_of::<Client>() + self.gathered_size() + queued + self.replies.size() + subscribed
+        self.gathered_size() + queued + subscribed
     }
 
     /// Weighs it, and gives what all clients hold now if they held `total` before.

@@ -242,11 +242,25 @@ impl<K: Kernel> Readiness<K> {
         Some(id)
     }
 
-    /// Receives once, behind what is already held; how many bytes. The connection may be gone afterwards.
+    /// Receives once if there may be something, behind what is already held; how many bytes. `None`: the connection is not open, or
+    /// no longer.
     #[inline(always)]
-    fn receive(&mut self, id: ConnId) -> usize {
-        self.make_way();
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+    fn receive(&mut self, id: ConnId) -> Option<usize> {
+        let mut conn = open(&mut self.conns, id)?;
+        if !conn.readable || conn.received_turn == self.turn {
+            return Some(0);
+        }
+        if conn.unconsumed_size() >= INPUT_MAX {
+            cold_path();
+            // The lane has asked and got nothing new: it is told again, when it may have made room.
+            conn.input = Input::Quiet;
+            announce(conn, id, &mut self.queue);
+            return Some(0);
+        }
+        if self.shared.is_in_the_way(self.turn) {
+            self.move_out();
+            conn = self.conns.get_mut(id).expect("it was just seen");
+        }
         let size_max = INPUT_MAX - conn.rest.bytes().len();
         conn.received_turn = self.turn;
         self.counters.receives += 1;
@@ -277,7 +291,7 @@ impl<K: Kernel> Readiness<K> {
             }
             Transfer::Broken(why) => {
                 self.end(id, why);
-                return 0;
+                return None;
             }
         }
         conn.input = Input::Quiet;
@@ -285,15 +299,7 @@ impl<K: Kernel> Readiness<K> {
             cold_path();
             announce(conn, id, &mut self.queue);
         }
-        received
-    }
-
-    /// Moves out of the shared buffer whoever is in the way of a receive.
-    #[inline(always)]
-    fn make_way(&mut self) {
-        if self.shared.is_in_the_way(self.turn) {
-            self.move_out();
-        }
+        Some(received)
     }
 
     /// Moves everybody out of the shared buffer.
@@ -376,7 +382,9 @@ impl<K: Kernel> Readiness<K> {
     /// Throws away what a lingering client still sends, one receive a turn; how many bytes.
     #[cold]
     fn drain(&mut self, id: ConnId, thrown_size: usize) -> usize {
-        self.make_way();
+        if self.shared.is_in_the_way(self.turn) {
+            self.move_out();
+        }
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         self.counters.receives += 1;
         let received = self.kernel.receive(&conn.socket, self.shared.room(INPUT_MAX));
@@ -501,20 +509,7 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
-        let mut received = 0;
-        if need == Need::More {
-            let conn = open(&mut self.conns, id)?;
-            if conn.readable && conn.received_turn != self.turn {
-                if conn.unconsumed_size() < INPUT_MAX {
-                    received = self.receive(id);
-                } else {
-                    cold_path();
-                    // The lane has asked and got nothing new: it is told again, when it may have made room.
-                    conn.input = Input::Quiet;
-                    announce(conn, id, &mut self.queue);
-                }
-            }
-        }
+        let received = if need == Need::More { self.receive(id)? } else { 0 };
         let conn = open(&mut self.conns, id)?;
         lend(conn, id, &mut self.dirty, &mut self.blocks);
         let input = if conn.rest.is_empty() { self.shared.of(conn.held) } else { conn.rest.bytes() };

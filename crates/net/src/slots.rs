@@ -19,7 +19,7 @@ struct Slot<T> {
 
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
-    pages: Vec<Vec<Slot<T>>>,
+    pages: Vec<Box<[Slot<T>; PAGE_COUNT]>>,
     free: Vec<u32>,
     count: u32,
 }
@@ -37,19 +37,21 @@ impl<T> Slots<T> {
             return ConnId { index, generation: slot.generation };
         }
         assert!(self.count < INDEX_MAX, "fewer connections than descriptors can exist");
-        if self.pages.last().is_none_or(|page| page.len() == PAGE_COUNT) {
-            self.pages.push(Vec::with_capacity(PAGE_COUNT));
+        let (page, _) = place(self.count);
+        if page == self.pages.len() {
+            let empty: Box<[Slot<T>]> =
+                (0..PAGE_COUNT).map(|_| Slot { generation: 1, value: None }).collect();
+            self.pages.push(empty.try_into().ok().expect("as many slots as a page has"));
         }
-        let page = self.pages.last_mut().expect("a page was just added");
-        page.push(Slot { generation: 1, value: Some(value) });
         let index = self.count;
+        self.slot_mut(index).expect("a page was just added").value = Some(value);
         self.count += 1;
         ConnId { index, generation: 1 }
     }
 
     pub(crate) fn get(&self, conn: ConnId) -> Option<&T> {
         let (page, place) = place(conn.index);
-        let slot = self.pages.get(page)?.get(place)?;
+        let slot = &self.pages.get(page)?[place];
         if slot.generation == conn.generation { slot.value.as_ref() } else { None }
     }
 
@@ -73,7 +75,7 @@ impl<T> Slots<T> {
     #[inline(always)]
     fn slot_mut(&mut self, index: u32) -> Option<&mut Slot<T>> {
         let (page, place) = place(index);
-        self.pages.get_mut(page)?.get_mut(place)
+        Some(&mut self.pages.get_mut(page)?[place])
     }
 }
 
