@@ -14,8 +14,8 @@ use aes::AesCmac;
 pub use crc16::crc16;
 use siphash::SipHash;
 
-/// Most bytes of a key that AES is used for. It takes forty cycles for each sixteen of them, one behind the other, SipHash half as
-/// many, but for its end.
+/// Most bytes of a key that AES is used for: two blocks. Each waits for all rounds of the one before it, where SipHash has one round
+/// for eight bytes.
 const AES_SIZE_MAX: usize = 32;
 
 /// Turns key bytes into 64 bits that nobody without the seed can foresee: keys chosen by a client cannot be made to meet in one

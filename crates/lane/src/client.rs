@@ -424,7 +424,7 @@ impl Client {
         let has_more = self.gather.is_some()
             || self.multi.is_some()
             || self.is_subscribed
-            || matches!(self.language, Language::Aerospike(_));
+            || self.language.held_size() > 0;
         if has_more { plain + self.weight_of_more() } else { plain }
     }
 
