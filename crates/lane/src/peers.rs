@@ -307,6 +307,11 @@ impl Peer {
         self.control.free() > reserve
     }
 
+    /// [`Peer::publish`] of what was told alone, before anything else that this lane has for others.
+    pub(crate) fn publish_told(&mut self) -> bool {
+        self.control.publish() && self.mailbox.post(self.me)
+    }
+
     /// Makes visible what was pushed; true if the other lane sleeps and its bell must be rung.
     pub(crate) fn publish(&mut self) -> bool {
         let asked = self.asks.publish();

@@ -102,7 +102,7 @@ pub struct Lane {
     sender_next: usize,
     /// Connections that come from elsewhere, with what is spoken on them; none: this program's own.
     handovers: Vec<(Handover, Option<Dialect>)>,
-    bells: Vec<u16>,
+    pub(crate) bells: Vec<u16>,
     pub(crate) obeying: Obeying,
     /// Whom to tell that what writes is held back and nothing is under way.
     pub(crate) holding: Option<OrderOfHold>,
@@ -173,11 +173,11 @@ impl Lane {
 
     /// One round: finish what was begun, begin what has come, keep house, hand everything over.
     pub fn turn<N: Net>(&mut self, now: Now, meter: &impl Meter, net: &mut N) -> Next {
+        self.bells.clear();
         if let Some(until_ns) = self.obeying.sleeps_until_ns
             && now.mono_ns < until_ns
         {
             cold_path();
-            self.bells.clear();
             return Next::At(until_ns);
         }
         let began = meter.read();
@@ -233,7 +233,6 @@ impl Lane {
         if self.core.tracks() || self.core.space.tracked.is_on() {
             self.tend_tracking(net);
         }
-        self.bells.clear();
         if !self.core.addressed.is_empty() {
             self.publish();
         }
@@ -385,6 +384,10 @@ impl Lane {
             self.sender_next = sender + 1;
         }
         self.senders = left;
+        // Whoever asks from now on may know of what has changed.
+        if self.core.tracking.has_work() {
+            self.hand_out(net);
+        }
         for (handover, dialect) in std::mem::take(&mut self.handovers) {
             match dialect {
                 Some(dialect) => self.take(handover, dialect, net),

@@ -201,7 +201,8 @@ impl Core {
         told.for_each(|lane| outgoing.entry(lane).or_default().everything = true);
     }
 
-    fn send_news(&mut self) {
+    /// Says whose bells are due. What is told is seen before any answer of this turn is.
+    fn send_news(&mut self, bells: &mut Vec<u16>) {
         for (lane, mut news) in std::mem::take(&mut self.tracking.outgoing) {
             if lane == self.id {
                 self.tracking.queue(news);
@@ -210,9 +211,13 @@ impl Core {
             news.shorten();
             let head = ControlHead { target: 0, round: 0, kind: ControlKind::News };
             let mut parcel = Some(Parcel::News(Box::new(news)));
-            if !self.peer(lane).try_tell(head, &mut parcel)
-                && let Some(Parcel::News(news)) = parcel
-            {
+            let peer = self.peer(lane);
+            if peer.try_tell(head, &mut parcel) {
+                if peer.publish_told() {
+                    bells.push(lane);
+                    self.stats.bells += 1;
+                }
+            } else if let Some(Parcel::News(news)) = parcel {
                 self.tracking.outgoing.insert(lane, *news);
             }
         }
@@ -280,11 +285,20 @@ impl Lane {
     /// A turn's share of tracking, at its end.
     #[cold]
     pub(crate) fn tend_tracking<N: Net>(&mut self, net: &mut N) {
-        let Lane { core, clients, stirred, .. } = self;
+        let core = &mut self.core;
         core.spread_changes();
         if let Some(news) = core.tracking.outgoing.remove(&core.id) {
             core.tracking.queue(news);
         }
+        self.hand_out(net);
+        self.core.send_news(&mut self.bells);
+        self.core.space.tend_tracked();
+    }
+
+    /// What has come for clients is told to them, or a turn's share of it.
+    #[cold]
+    pub(crate) fn hand_out<N: Net>(&mut self, net: &mut N) {
+        let Lane { core, clients, stirred, .. } = self;
         let count = HANDED_PER_TURN.max(core.tracking.handing_size / 4);
         let mut budget = Budget::new(u32::try_from(count).unwrap_or(u32::MAX), 1);
         let mut doors = Doors { clients, stirred, net };
@@ -297,8 +311,6 @@ impl Lane {
                 core.tracking.handing.push_front(handing);
             }
         }
-        core.send_news();
-        core.space.tend_tracked();
     }
 }
 

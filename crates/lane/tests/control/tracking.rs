@@ -531,3 +531,27 @@ fn a_change_does_not_overtake_what_was_read_before_it() {
     assert_eq!(heard(&mut world, &client), want);
     audit(world, vec![other, client]);
 }
+
+#[test]
+fn what_is_asked_for_behind_a_change_is_answered_behind_the_word_of_it() {
+    let names = keys(3);
+    for (options, owner) in [("on", 1), ("on", 2), ("on BCAST", 1), ("on BCAST", 2), ("on BCAST", 0)] {
+        let mut world = World::new(3);
+        let (client, other) = (tracker(&mut world, 0, options), world.connect_at(2));
+        let key = &names[owner];
+        world.ask(&other, &format!("SET {key} 1"));
+        heard(&mut world, &client);
+        world.ask(&client, &format!("GET {key}"));
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &[b"INCR", key.as_bytes()]);
+        other.write(&bytes);
+        // The client's lane takes no more turns than it must for the change.
+        while other.read_all().is_empty() {
+            world.round_of(1_000_000, |lane| lane != 0 || owner == 0);
+        }
+        client.write(b"PING\r\n");
+        let want = invalid(&[key]) + "+PONG\r\n";
+        assert_eq!(heard(&mut world, &client), want, "{options}, a key of lane {owner}");
+        audit(world, vec![other, client]);
+    }
+}
