@@ -180,7 +180,19 @@ fn a_second_signal_ends_at_once() {
 /// that end the server from their cpu.
 #[test]
 fn a_lane_that_has_finished_sleeps_until_all_have() {
+    // The server ends within a second, which may be over before this test has looked, where the machine is busy.
+    let seen = (0..5).find_map(|_| is_asleep_while_another_lane_drains());
+    assert_eq!(
+        seen,
+        Some(true),
+        "the lane goes around and around, or there were five servers of which too little was seen"
+    );
+}
+
+/// Whether a lane with nothing to do sleeps while another one ends a script; nothing if the server ended before that could be said.
+fn is_asleep_while_another_lane_drains() -> Option<bool> {
     const LOOKS_COUNT: usize = 4000;
+    const ASLEEP_COUNT: usize = 20;
     let folder = Folder::new("sleeps");
     let ports = free_ports(2);
     let (first, second) = (ports.to_string(), (ports + 1).to_string());
@@ -195,18 +207,19 @@ fn a_lane_that_has_finished_sleeps_until_all_have() {
     assert_eq!(server.state(), "STOPPING=1");
     // It has heard that the end is near once nobody listens there.
     while TcpStream::connect(format!("127.0.0.1:{second}")).is_ok() {}
-    let mut asleep_count = 0;
-    for _ in 0..LOOKS_COUNT {
-        let is_asleep = std::fs::read_to_string(&stat).unwrap().contains(") S ");
-        asleep_count = if is_asleep { asleep_count + 1 } else { 0 };
-        if asleep_count == 20 {
-            break;
-        }
+    let (mut look_count, mut asleep_count) = (0, 0);
+    while look_count < LOOKS_COUNT
+        && asleep_count < ASLEEP_COUNT
+        && let Ok(stat) = std::fs::read_to_string(&stat)
+    {
+        look_count += 1;
+        asleep_count = if stat.contains(") S ") { asleep_count + 1 } else { 0 };
     }
-    assert_eq!(asleep_count, 20, "the lane goes around and around");
     let (code, printed) = server.end();
     assert_eq!(code, Some(0), "{printed}");
     assert!(printed.contains("some commands had not finished"), "{printed}");
+    let has_looked_enough = asleep_count == ASLEEP_COUNT || look_count >= 2 * ASLEEP_COUNT;
+    has_looked_enough.then_some(asleep_count == ASLEEP_COUNT)
 }
 
 /// Start-up says in one piece what is served, and what it was told that means nothing.

@@ -147,14 +147,15 @@ impl Config {
         self.values.get(&index).map_or(SETTINGS[index].default, String::as_str)
     }
 
-    /// CONFIG GET: names and values of all settings that match one of the patterns.
+    /// CONFIG GET: names and values of all settings that match one of the patterns. As in Redis a name without wildcards is given back
+    /// as it was written.
     pub(super) fn get<'a>(
         &self,
         patterns: impl Iterator<Item = &'a [u8]> + Clone,
         proto: Proto,
         out: &mut impl Put,
     ) {
-        let mut found: Vec<(&str, usize)> = Vec::new();
+        let mut found: Vec<(&[u8], usize)> = Vec::new();
         for (index, setting) in SETTINGS.iter().enumerate() {
             for name in [setting.name, setting.alias].into_iter().filter(|name| !name.is_empty()) {
                 let mut patterns = patterns.clone();
@@ -165,14 +166,15 @@ impl Config {
                         glob::matches(pattern, name.as_bytes(), Case::Ignored)
                     }
                 };
-                if patterns.any(is_meant) {
-                    found.push((name, index));
+                if let Some(pattern) = patterns.find(|pattern| is_meant(pattern)) {
+                    let is_written = pattern.eq_ignore_ascii_case(name.as_bytes());
+                    found.push((if is_written { pattern } else { name.as_bytes() }, index));
                 }
             }
         }
         reply::map(out, proto, found.len());
         for (name, index) in found {
-            reply::bulk(out, name.as_bytes());
+            reply::bulk(out, name);
             reply::bulk(out, self.at(index).as_bytes());
         }
     }

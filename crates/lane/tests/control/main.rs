@@ -108,6 +108,7 @@ fn settings_are_given_back_and_changed_all_or_none() {
         ("CONFIG GET save appendonly", &bulks(&["appendonly", "no", "save", ""])),
         ("CONFIG GET SLAVE-read*", &bulks(&["slave-read-only", "yes"])),
         ("CONFIG SET maxmemory 1kb hz 20", "+OK\r\n"),
+        ("CONFIG GET MaxMemory-Policy max?emory-policy", &bulks(&["MaxMemory-Policy", "noeviction"])),
         ("CONFIG GET maxmemory", &bulks(&["maxmemory", "1024"])),
         (
             "CONFIG SET hz 30 nosuch 1",
@@ -493,6 +494,7 @@ fn commands_describe_themselves() {
         ("COMMAND INFO nosuch", "*1\r\n$-1\r\n"),
         ("COMMAND LIST FILTERBY PATTERN mset*", &bulks(&["mset", "msetnx"])),
         ("TIME", "*2\r\n$10\r\n1700000000\r\n$5\r\n80000\r\n"),
+        ("COMMAND GETKEYS EVAL x 3 a", "*0\r\n"),
         ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
         ("READONLY", "+OK\r\n"),
         ("MEMORY USAGE none", "$-1\r\n"),
@@ -502,7 +504,7 @@ fn commands_describe_themselves() {
         ("CLIENT SETINFO lib-nme test", "-ERR Unrecognized option 'lib-nme'\r\n"),
         ("MULTI", "+OK\r\n"),
         ("TIME", "+QUEUED\r\n"),
-        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n280000\r\n"),
+        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n300000\r\n"),
     ]);
     let mut world = World::new(1);
     let client = world.connect();

@@ -1,6 +1,6 @@
 //! The table as COMMAND prints it.
 
-use super::entry::Command;
+use super::entry::{Command, Flag};
 use super::id::Id;
 use super::keys::{Begin, Find, KeySpec};
 use super::lookup::lookup;
@@ -53,7 +53,10 @@ pub fn keys(out: &mut impl Put, proto: Proto, args: Args<'_>, flags: bool) {
         return reply::error(out, "ERR Invalid number of arguments specified for command");
     }
     let Ok(mut positions) = command.key_positions(args) else {
-        return reply::error(out, "ERR Invalid arguments specified for command");
+        return match command.flags.has(Flag::NoMandatoryKeys) {
+            true => reply::array(out, 0),
+            false => reply::error(out, "ERR Invalid arguments specified for command"),
+        };
     };
     let count = positions.clone().count();
     reply::array(out, count);
