@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lane::{Meter, Now};
 
-/// A lane reads the wall clock once in so long: its milliseconds are late by no more.
+/// A lane reads the wall clock once in so long, and goes by the monotonic one in between: it hears of a clock that was set no later.
 const WALL_NS: u64 = 100_000;
 
 /// Both clocks of [`Now`]. All lanes share one origin, for instants travel between them.
@@ -22,7 +22,7 @@ impl Clock {
 
     /// Reads both clocks: two calls into the vDSO, no system call.
     pub(crate) fn now(&self) -> Now {
-        Now { mono_ns: self.mono_ns(), unix_ms: wall_ms() }
+        at(self.mono_ns(), wall_us())
     }
 
     #[inline]
@@ -36,31 +36,35 @@ impl Clock {
     }
 }
 
-/// A lane's view of the clocks, which it looks at every turn: of the wall clock it wants milliseconds, and a look costs more than
-/// one at the monotonic clock.
+/// A lane's view of the clocks, which it looks at every turn: a look at the wall clock costs more than one at the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct LaneClock {
     clock: Clock,
-    wall_ms: i64,
+    wall_us: u64,
     /// When that was read.
     read_ns: u64,
 }
 
 impl LaneClock {
     pub(crate) fn new(clock: Clock) -> LaneClock {
-        let Now { mono_ns, unix_ms } = clock.now();
-        LaneClock { clock, wall_ms: unix_ms, read_ns: mono_ns }
+        LaneClock { clock, wall_us: wall_us(), read_ns: clock.mono_ns() }
     }
 
     #[inline]
     pub(crate) fn now(&mut self) -> Now {
         let mono_ns = self.clock.mono_ns();
         if WALL_NS <= mono_ns - self.read_ns {
-            self.wall_ms = wall_ms();
+            self.wall_us = wall_us();
             self.read_ns = mono_ns;
         }
-        Now { mono_ns, unix_ms: self.wall_ms }
+        at(mono_ns, self.wall_us + (mono_ns - self.read_ns) / 1000)
     }
+}
+
+#[inline]
+fn at(mono_ns: u64, wall_us: u64) -> Now {
+    let unix_ms = i64::try_from(wall_us / 1000).expect("a thousandth of 64 bits");
+    Now { mono_ns, unix_ms, us: u16::try_from(wall_us % 1000).expect("below a thousand") }
 }
 
 /// The clock that [`std::time::Instant`] reads, as a number.
@@ -77,10 +81,10 @@ fn monotonic_ns() -> u64 {
     clippy::disallowed_methods,
     reason = "this is where the binary reads the clocks that others are given"
 )]
-fn wall_ms() -> i64 {
-    // A wall clock before 1970 is as good as 1970: nothing expires early.
+fn wall_us() -> u64 {
+    // A wall clock before 1970 is as good as 1970: nothing expires early. 2^64 µs are half a million years.
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(unix.as_millis()).unwrap_or(i64::MAX)
+    u64::try_from(unix.as_micros()).unwrap_or(u64::MAX / 2)
 }
 
 /// Long enough to see how fast the meter counts to a thousandth, short enough to go unnoticed at a start.
@@ -137,10 +141,21 @@ mod tests {
         let mut lane = LaneClock::new(clock);
         let before = lane.now();
         assert!(second.mono_ns <= before.mono_ns && second.unix_ms <= before.unix_ms);
+        // In between the monotonic clock is its measure, to the microsecond.
+        let next = loop {
+            (lane.wall_us, lane.read_ns) = (1_999, clock.mono_ns() - 5_000);
+            let next = lane.now();
+            // Unless it was late.
+            if lane.wall_us == 1_999 {
+                break next;
+            }
+        };
+        let passed_us = (next.mono_ns - lane.read_ns) / 1000;
+        assert_eq!(next.unix_ms * 1000 + i64::from(next.us), 1_999 + i64::try_from(passed_us).unwrap());
         // The wall clock is looked at again, after so long and not before.
-        lane.wall_ms = 0;
+        lane.wall_us = 0;
         let read_ns = lane.read_ns;
-        let next = std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 0).expect("it never ends");
+        let next = std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 1_000).expect("it never ends");
         assert!(read_ns + WALL_NS <= next.mono_ns && before.unix_ms <= next.unix_ms);
         let began = Ticks.read();
         let sum: u64 = (0..1_000_000_u64).map(std::hint::black_box).sum();

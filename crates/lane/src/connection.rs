@@ -187,9 +187,9 @@ fn run_anywhere(call: &Call<'_>, around: &Around<'_>, out: &mut Sink<'_>) {
         | Id::CommandGetkeysandflags => describe(call, out),
         Id::AclCat => categories(args, out),
         Id::Time => {
-            let us = around.now.unix_ms.rem_euclid(1000) * 1000;
+            let (seconds, us) = around.now.wall();
             reply::array(out, 2);
-            reply::bulk(out, around.now.unix_ms.div_euclid(1000).to_string().as_bytes());
+            reply::bulk(out, seconds.to_string().as_bytes());
             reply::bulk(out, us.to_string().as_bytes());
         }
         Id::ScriptDebug if args.flat(2).eq_ignore_ascii_case(b"no") => out.put(OK),

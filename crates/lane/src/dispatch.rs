@@ -19,6 +19,7 @@ use crate::keyspace::{Call, Route};
 use crate::multi::is_queued;
 use crate::part::{NAMES_PER_STEP, Origin};
 use crate::peers::{AnswerSize, AskHead};
+use crate::pubsub::is_refused_to_subscriber;
 use crate::records;
 use crate::replies::{Content, Sink};
 use crate::request::{Arg, Args, Gather, Request};
@@ -192,7 +193,11 @@ impl Core {
         match resolved {
             Err(Refusal::WrongArity(command)) => tally.rejected(Some(command.id), codes),
             Err(_) => tally.rejected(None, codes),
-            Ok(command) if is_refused_unseen(client, command) || is_queued(client, command.id) => {
+            Ok(command)
+                if is_refused_unseen(client, command)
+                    || is_refused_to_subscriber(client, command)
+                    || is_queued(client, command.id) =>
+            {
                 tally.rejected(Some(command.id), codes);
             }
             Ok(command) => tally.failed(command.id, codes),

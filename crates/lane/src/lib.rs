@@ -122,6 +122,20 @@ pub struct Now {
     pub mono_ns: u64,
     /// Wall clock, milliseconds since 1970: for what expires.
     pub unix_ms: i64,
+    /// Microseconds behind them, up to 999: for who asks for the time.
+    pub us: u16,
+}
+
+impl Now {
+    /// Microseconds behind a millisecond that is not to come: those of the last instant in it that may have been seen.
+    pub(crate) fn us_behind(self, unix_ms: i64) -> u16 {
+        if unix_ms == self.unix_ms { self.us } else { 999 }
+    }
+
+    /// Seconds since 1970, and microseconds.
+    pub(crate) fn wall(self) -> (i64, i64) {
+        (self.unix_ms.div_euclid(1000), self.unix_ms.rem_euclid(1000) * 1000 + i64::from(self.us))
+    }
 }
 
 /// What a lane is told once, at its start.

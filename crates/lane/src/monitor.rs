@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 use wire::command::{Command, Flag, Id, Scope};
 
+use crate::Now;
 use crate::client::{Client, Multi};
 use crate::connection;
 use crate::core::Core;
 use crate::peers::{ControlHead, ControlKind, Parcel};
+use crate::pubsub::is_refused_to_subscriber;
 use crate::request::{Arg, Args};
 use crate::secret::{REDACTED, Secrets};
 use crate::slab::Handle;
@@ -71,7 +73,8 @@ impl Core {
             // Redis shows a script itself, before what it calls.
             || command.flags.has(Flag::SkipMonitor) && command.scope != Scope::Script
             || command.id == Id::Quit
-            || command.is_of_a_dialect();
+            || command.is_of_a_dialect()
+            || is_refused_to_subscriber(client, command);
         self.monitoring.is_on && !is_hidden && (client.is_authenticated || command.flags.has(Flag::NoAuth))
     }
 
@@ -122,15 +125,14 @@ impl Core {
         self.show_line(&lines.exec);
     }
 
-    /// `+seconds.microseconds [database address]`; the clock of a turn has milliseconds.
+    /// `+seconds.microseconds [database address]`
     fn head(&self, client: &Client, db: u16) -> Vec<u8> {
-        let unix_ms = self.space.wall_ms;
-        let (seconds, ms) = (unix_ms.div_euclid(1000), unix_ms.rem_euclid(1000));
+        let (seconds, us) = Now { unix_ms: self.space.wall_ms, ..self.space.now }.wall();
         let peer = match client.peer {
             net::Address::Unix => format!("unix:{}", self.settings.unix_socket),
             peer => self.settings.address(peer),
         };
-        format!("+{seconds}.{ms:03}000 [{db} {peer}]").into_bytes()
+        format!("+{seconds}.{us:06} [{db} {peer}]").into_bytes()
     }
 
     pub(crate) fn show_line(&mut self, line: &[u8]) {

@@ -3,7 +3,6 @@
 
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
-use wire::reply::Proto;
 
 use crate::admin::Pause;
 use crate::client::{Client, Dialect, Hush};
@@ -11,7 +10,7 @@ use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, Owner, halt};
 use crate::monitor;
 use crate::multi::is_queued;
-use crate::pubsub::{is_for_subscribers, subscribes};
+use crate::pubsub::{is_refused_to_subscriber, subscribes};
 use crate::request::Args;
 use crate::{Following, Now};
 
@@ -200,10 +199,8 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         input: &mut Input<'_>,
     ) -> Flow {
-        let is_message_only = caller.client.is_subscribed && caller.client.proto == Proto::Resp2;
-        if is_message_only
-            && let Ok(command) = resolved
-            && !is_for_subscribers(command)
+        if let Ok(command) = resolved
+            && is_refused_to_subscriber(caller.client, command)
         {
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;

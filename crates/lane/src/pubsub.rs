@@ -32,7 +32,7 @@ mod subscribers;
 pub(crate) use message::{Body, Message};
 use spread::Spreading;
 use subscribe::Task;
-pub(crate) use subscribe::{Found, Query, is_for_subscribers, subscribes};
+pub(crate) use subscribe::{Found, Query, is_refused_to_subscriber, subscribes};
 use subscribers::Subscribers;
 pub(crate) use subscribers::{KIND_COUNT, Kind, Name, Subscriptions};
 

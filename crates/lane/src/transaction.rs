@@ -225,6 +225,8 @@ pub(crate) struct Transaction {
     stage: u32,
     /// Commands before this one are answered; those before `stage_end` are under way.
     position: usize,
+    /// Microseconds behind its millisecond, once it has asked for the time: there is one for all its commands.
+    us: Option<u16>,
     stage_end: usize,
     reply: Content,
     /// Parts that end while the reply is put together.
@@ -314,6 +316,7 @@ impl Transaction {
             at: (0, 0),
             stage: 0,
             position: 0,
+            us: None,
             stage_end: 0,
             reply: Content::default(),
             ending_count: 0,

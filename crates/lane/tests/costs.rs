@@ -67,7 +67,7 @@ impl Server {
 
     fn turn(&mut self) {
         self.net.wait(Some(1_000_000));
-        self.lane.turn(Now { mono_ns: 1, unix_ms: 1 }, &Still, &mut self.net);
+        self.lane.turn(Now { mono_ns: 1, unix_ms: 1, us: 0 }, &Still, &mut self.net);
     }
 
     /// Each client sends `request` and gets `reply`, all in one turn: what the turn did.
@@ -153,7 +153,7 @@ fn most_of_a_turn(
         let is_through = unsent.is_empty() && got_size == reply_size.unwrap_or_default();
         server.net.wait(Some(1_000_000));
         let before = allocation_count() + free_count();
-        let next = server.lane.turn(Now { mono_ns: 1, unix_ms: 1 }, &Still, &mut server.net);
+        let next = server.lane.turn(Now { mono_ns: 1, unix_ms: 1, us: 0 }, &Still, &mut server.net);
         most = most.max(allocation_count() + free_count() - before);
         if is_through && next == Next::Idle && server.lane.stats().clients == client_count {
             return most;

@@ -117,7 +117,7 @@ impl World {
             ports.push(settings.doors.iter().map(|_| net.listen().1).collect());
             nets.push(Fault::new(net, faults, seed.wrapping_add(u64::from(id))));
         }
-        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
+        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000, us: 0 };
         let sleeps = vec![Sleep::default(); usize::from(lane_count) + 1];
         let meter = Looks(Cell::new(0));
         let (settings, control) = (settings.clone(), None);
@@ -190,7 +190,7 @@ impl World {
     pub fn turn(&mut self, lane: usize) -> Next {
         let since_ns = self.now.mono_ns - std::mem::replace(&mut self.turned_ns[lane], self.now.mono_ns);
         let mono_ns = self.now.mono_ns - self.lags_ns[lane].min(since_ns);
-        let now = Now { mono_ns, unix_ms: self.now.unix_ms - whole_ms(mono_ns, self.now.mono_ns) };
+        let now = Now { mono_ns, unix_ms: self.now.unix_ms - whole_ms(mono_ns, self.now.mono_ns), us: 0 };
         let looked_before = lane::args_looked_at();
         let next = self.lanes[lane].turn(now, &self.meter, &mut self.nets[lane]);
         self.args_looked_max = self.args_looked_max.max(lane::args_looked_at() - looked_before);

@@ -209,7 +209,7 @@ impl View<'_> {
             "process_supervised" "no",
             "run_id" self.settings.run_id,
             "tcp_port" port,
-            "server_time_usec" self.now.unix_ms * 1000,
+            "server_time_usec" self.now.unix_ms * 1000 + i64::from(self.now.us),
             "uptime_in_seconds" uptime_s,
             "uptime_in_days" uptime_s / 86_400,
             "hz" self.config.value("hz"),

@@ -44,9 +44,10 @@ pub(crate) fn subscribes(command: &Command) -> bool {
     verb(command.id).is_some()
 }
 
-/// Whether a client that subscribes to something may say it in RESP2, where nothing tells messages from replies.
-pub(crate) fn is_for_subscribers(command: &Command) -> bool {
-    subscribes(command) || matches!(command.id, Id::Ping | Id::Quit | Id::Reset)
+/// Whether a client may not say this because it subscribes to something in RESP2, where nothing tells messages from replies.
+pub(crate) fn is_refused_to_subscriber(client: &Client, command: &Command) -> bool {
+    let is_for_subscribers = subscribes(command) || matches!(command.id, Id::Ping | Id::Quit | Id::Reset);
+    client.is_subscribed && client.proto == Proto::Resp2 && !is_for_subscribers
 }
 
 /// How it is called, what it is about, and whether it begins.

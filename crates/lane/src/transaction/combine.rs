@@ -123,11 +123,12 @@ impl Transaction {
                     route: None,
                     port: self.port,
                 };
+                let us = *self.us.get_or_insert(space.now.us_behind(self.grant.at_ms));
                 let around = connection::Around {
                     settings: around.settings,
                     map: around.map,
                     lane: around.lane,
-                    now: Now { unix_ms: self.grant.at_ms, ..space.now },
+                    now: Now { unix_ms: self.grant.at_ms, us, ..space.now },
                     local: self.local,
                     tracking: around.tracking,
                 };

@@ -82,6 +82,10 @@ fn what_does_not_run_and_what_is_dangerous_is_not_seen() {
         ],
         &[r#"0 "AUTH" "(redacted)""#, r#"0 "HELLO" "3" "AUTH" "(redacted)" "(redacted)""#],
     );
+    check(
+        &["SUBSCRIBE a", "GET foo", "PING", "UNSUBSCRIBE", "GET foo"],
+        &[r#"0 "SUBSCRIBE" "a""#, r#"0 "PING""#, r#"0 "UNSUBSCRIBE""#, r#"0 "GET" "foo""#],
+    );
 }
 
 #[test]

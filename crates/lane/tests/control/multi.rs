@@ -308,3 +308,29 @@ fn what_has_ended_changes_nothing_where_it_is_swapped_to() {
         assert_eq!(got, "+OK\r\n+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n");
     }
 }
+
+#[test]
+fn time_has_microseconds_and_stands_still_in_a_transaction() {
+    // Seconds have ten digits.
+    let microseconds = |text: &str| -> Vec<String> {
+        let is_short = |line: &&str| line.len() < 7 && line.bytes().all(|byte| byte.is_ascii_digit());
+        text.split("\r\n").filter(|line| !line.is_empty()).filter(is_short).map(str::to_owned).collect()
+    };
+    for lane_count in [1, 3] {
+        let mut world = World::new(lane_count);
+        world.now.us = 123;
+        let client = world.connect();
+        // What is locked on other lanes is answered milliseconds behind the lock.
+        for commands in [
+            &["TIME"][..],
+            &["EVAL return(redis.call('TIME')) 0"],
+            &["MULTI", "TIME", "TIME", "EXEC"],
+            &["MULTI", "SET a 1", "SET b 1", "SET c 1", "TIME", "TIME", "EXEC"],
+        ] {
+            let told = microseconds(&world.ask_all(&client, commands));
+            let behind = if lane_count > 1 && commands.len() > 4 { "999" } else { "123" };
+            assert!(!told.is_empty() && told.iter().all(|us| us.ends_with(behind)), "{commands:?}: {told:?}");
+            assert!(told.windows(2).all(|pair| pair[0] == pair[1]), "{commands:?}: {told:?}");
+        }
+    }
+}

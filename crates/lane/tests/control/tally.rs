@@ -181,6 +181,15 @@ fn another_nodes_key_and_a_missing_password_are_refusals() {
 }
 
 #[test]
+fn what_a_subscriber_may_not_say_is_refused() {
+    check_calls(
+        &["SUBSCRIBE a", "GET x", "GET x", "RESET", "GET x"],
+        &[("get", 1, 2, 0), ("subscribe", 1, 0, 0)],
+        &["errorstat_ERR:count=2"],
+    );
+}
+
+#[test]
 fn reading_commands_hit_and_miss() {
     check(
         &["SET foo 1", "INCR foo", "DEL foo", "EXPIRE foo 1", "RENAME foo b"],

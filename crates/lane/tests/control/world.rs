@@ -223,7 +223,7 @@ impl World {
             ..Settings::default()
         };
         change(&mut settings);
-        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000 };
+        let now = Now { mono_ns: 1_000_000_000, unix_ms: 1_700_000_000_000, us: 0 };
         let mut links = mesh(usize::from(lane_count));
         let control = Control::new(ControlSetup {
             links: links.pop().expect("the control's are last"),

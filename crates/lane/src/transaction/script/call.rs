@@ -103,9 +103,9 @@ impl Transaction {
         };
         if around.is_monitored && !command.flags.has(Flag::Admin) && self.script_lines.len() < LINES_SIZE_MAX
         {
-            let (seconds, ms) = (space.now.unix_ms.div_euclid(1000), space.now.unix_ms.rem_euclid(1000));
+            let (seconds, us) = space.now.wall();
             let mut line = String::new();
-            write!(line, "+{seconds}.{ms:03}000 [{} lua]", script.db).expect("memory can be written");
+            write!(line, "+{seconds}.{us:06} [{} lua]", script.db).expect("memory can be written");
             self.script_lines.extend_from_slice(line.as_bytes());
             put_words(&mut self.script_lines, command, args);
             self.script_lines.extend_from_slice(b"\r\n");
