@@ -155,7 +155,8 @@ mod tests {
         // The wall clock is looked at again, after so long and not before.
         lane.wall_us = 0;
         let read_ns = lane.read_ns;
-        let next = std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 1_000).expect("it never ends");
+        let next =
+            std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 1_000).expect("it never ends");
         assert!(read_ns + WALL_NS <= next.mono_ns && before.unix_ms <= next.unix_ms);
         let began = Ticks.read();
         let sum: u64 = (0..1_000_000_u64).map(std::hint::black_box).sum();

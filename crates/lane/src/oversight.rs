@@ -283,6 +283,7 @@ fn writes_for_redis(client: &Client, command: &Command) -> bool {
 fn is_heard(client: &Client, command: &Command, args: Args<'_>) -> bool {
     let says = |word: &&[u8]| args.flat(2).eq_ignore_ascii_case(word);
     match command.id {
+        _ if is_refused_to_subscriber(client, command) => false,
         Id::ClientReply => !is_queued(client, command.id) && [&b"on"[..], b"off", b"skip"].iter().any(says),
         Id::Reset => client.hush == Hush::Off,
         _ => false,

@@ -654,7 +654,12 @@ impl Transaction {
         let client = self.stand_in.as_mut().expect("a MULTI with such a command has a copy of its client");
         client.db = planned.db;
         let request = to_load.unwrap_or_else(|| std::mem::take(&mut planned.request));
-        Question { command: planned.command, request, from: Portrait::of(client, lane, (0, 0)), asked_ns }
+        let mut from = Portrait::of(client, lane, (0, 0));
+        // A script is answered as it has said, whatever its client speaks.
+        if self.script.is_some() {
+            from.proto = self.proto;
+        }
+        Question { command: planned.command, request, from, asked_ns }
     }
 
     /// Whether what it asks is about pub/sub: then its lane answers, not the control thread.

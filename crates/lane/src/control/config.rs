@@ -208,19 +208,17 @@ impl Config {
             if setting.is_fixed && setting.refusal.is_empty() {
                 return Err(refusal(name, "can't set immutable config"));
             }
-            if indices.contains(&index) {
+            // Another name of the same setting is none of these: the last one counts.
+            let is_alias = setting.alias.as_bytes().eq_ignore_ascii_case(name);
+            if indices.contains(&(index, is_alias)) {
                 return Err(refusal(name, "duplicate parameter"));
             }
-            indices.push(index);
+            indices.push((index, is_alias));
         }
         let mut changed = BTreeMap::new();
-        for (index, (name, value)) in indices.into_iter().zip(pairs) {
+        for ((index, is_alias), (_, value)) in indices.into_iter().zip(pairs) {
             let setting = &SETTINGS[index];
-            let name = if setting.alias.as_bytes().eq_ignore_ascii_case(name) {
-                setting.alias
-            } else {
-                setting.name
-            };
+            let name = if is_alias { setting.alias } else { setting.name };
             let refused = |why: &str| Err(refusal(name.as_bytes(), why));
             match parse(setting.kind, value, self.at(index)) {
                 Ok(value) if setting.name == "appendfsync" && value == "always" => {
@@ -362,7 +360,7 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
         Kind::OutputLimits => output_limits(text, now),
         Kind::Percentiles => {
             let mut shares = Vec::new();
-            for word in text.split(' ').filter(|word| !word.is_empty()) {
+            for word in text.split(' ').take_while(|_| !text.is_empty()) {
                 let share = word
                     .parse::<f64>()
                     .map_err(|_| "Invalid latency-tracking-info-percentiles parameters".to_owned())?;
@@ -441,9 +439,10 @@ fn events(text: &str) -> Result<String, String> {
     if has('A') || ALL.chars().all(has) {
         kept.push('A');
     } else {
-        kept.extend(ALL.chars().filter(|&letter| has(letter)));
+        // New keys are said with these, and not behind all of them.
+        kept.extend(ALL.chars().chain(['n']).filter(|&letter| has(letter)));
     }
-    kept.extend("KEmn".chars().filter(|&letter| has(letter)));
+    kept.extend("KEm".chars().filter(|&letter| has(letter)));
     Ok(kept)
 }
 
@@ -482,6 +481,12 @@ mod tests {
             "p50",
             Err("Invalid latency-tracking-info-percentiles parameters"),
         );
+        check(
+            "latency-tracking-info-percentiles",
+            "1  2",
+            Err("Invalid latency-tracking-info-percentiles parameters"),
+        );
+        check("latency-tracking-info-percentiles", "", Ok(""));
         check("tcp-backlog", "511", Err("can't set immutable config"));
         check("dir", "", Err("can't set protected config"));
         // What Redis does not know may be set to what it is, as its test of all settings does.
@@ -500,6 +505,8 @@ mod tests {
         check("save", "3600", Err("Invalid save parameters"));
         check("appendfsync", "often", Err("argument(s) must be one of the following: everysec, always, no"));
         check("notify-keyspace-events", "KEA", Ok("AKE"));
+        check("notify-keyspace-events", "KEmn", Ok("nKEm"));
+        check("notify-keyspace-events", "Kg$lshzxetdn", Ok("AK"));
         check(
             "client-output-buffer-limit",
             "normal 1mb 0 0",
@@ -515,6 +522,10 @@ mod tests {
         assert_eq!(config.value("timeout"), "0");
         let twice: [(&[u8], &[u8]); 2] = [(b"timeout", b"5"), (b"timeout", b"6")];
         assert!(config.check(&twice).unwrap_err().ends_with(b"duplicate parameter"));
+        let both: [(&[u8], &[u8]); 2] = [(b"slave-priority", b"5"), (b"replica-priority", b"6")];
+        let mut config = config;
+        config.set(config.check(&both).unwrap());
+        assert_eq!(config.value("replica-priority"), "6");
     }
 
     /// In the words and the order of `redis-server` 7.0.15.
@@ -562,7 +573,7 @@ mod tests {
             Config::new(&[]).get([pattern].into_iter(), Proto::Resp2, &mut out);
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(got(b"Key-Load-Delay"), "*2\r\n$14\r\nkey-load-delay\r\n$1\r\n0\r\n");
+        assert_eq!(got(b"Key-Load-Delay"), "*2\r\n$14\r\nKey-Load-Delay\r\n$1\r\n0\r\n");
         assert_eq!(got(b"key-load-*"), "*0\r\n");
         assert!(!got(b"*").contains("key-load-delay"));
     }

@@ -190,7 +190,9 @@ impl Control {
     ) -> Begun {
         match id {
             Id::Lastsave => reply::integer(out, self.files.saved_s),
-            Id::Bgsave if args.len() > 1 && !args.flat(1).eq_ignore_ascii_case(b"schedule") => {
+            Id::Bgsave
+                if args.len() > 2 || args.len() == 2 && !args.flat(1).eq_ignore_ascii_case(b"schedule") =>
+            {
                 reply::error(out, "ERR syntax error");
             }
             _ if !self.files.is_there => reply::error(out, NO_FILES),

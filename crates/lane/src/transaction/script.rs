@@ -249,8 +249,9 @@ impl Transaction {
                 Step::Done(reply) => {
                     let is_counted = inside.run.is_error_counted();
                     let mut reply = content_of(&reply, self.proto);
-                    if is_counted {
-                        reply.take_errors();
+                    // The error is counted, and that the script has failed with it is not.
+                    if is_counted && !reply.take_errors().is_empty() {
+                        space.tally.failed(self.commands[self.position].command.id, Vec::new());
                     }
                     return self.end_script(reply, space, around, budget);
                 }

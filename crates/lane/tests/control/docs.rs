@@ -122,7 +122,7 @@ fn forms_of_all(command: &Command, arguments: &[Argument<'_>]) -> Vec<String> {
 }
 
 /// Forms that are refused for what they want, not for how they are written.
-const REFUSED: [&str; 70] = [
+const REFUSED: [&str; 69] = [
     // They ask for tracking, or for a mode of it.
     "client caching NO",
     "client caching YES",
@@ -153,11 +153,10 @@ const REFUSED: [&str; 70] = [
     "script kill",
     "script debug YES",
     "script debug SYNC",
-    // There is no such user, no file of users, and the word is no rule and no number.
+    // There is no such user, no file of users, and the word is no rule.
     "acl dryrun word word",
     "acl dryrun word word word",
     "acl dryrun word word word word",
-    "acl genpass word",
     "acl load",
     "acl save",
     "acl setuser word word",
@@ -191,17 +190,17 @@ const REFUSED: [&str; 70] = [
     "migrate word 1 word 1 1 REPLACE",
     "migrate word 1 word 1 1 KEYS word",
     "migrate word 1 word 1 1 KEYS word word",
-    // The key is there, and the word is no number.
-    "restore word word word",
-    "restore word word word REPLACE",
-    "restore word word word ABSTTL",
-    "restore word word word IDLETIME 1",
-    "restore word word word FREQ word",
-    "restore-asking word word word",
-    "restore-asking word word word REPLACE",
-    "restore-asking word word word ABSTTL",
-    "restore-asking word word word IDLETIME 1",
-    "restore-asking word word word FREQ word",
+    // The key is there, and the word no payload.
+    "restore word 1 word",
+    "restore word 1 word REPLACE",
+    "restore word 1 word ABSTTL",
+    "restore word 1 word IDLETIME 1",
+    "restore word 1 word FREQ 1",
+    "restore-asking word 1 word",
+    "restore-asking word 1 word REPLACE",
+    "restore-asking word 1 word ABSTTL",
+    "restore-asking word 1 word IDLETIME 1",
+    "restore-asking word 1 word FREQ 1",
 ];
 
 #[test]

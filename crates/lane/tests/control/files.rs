@@ -54,6 +54,7 @@ fn a_save_is_answered_when_its_file_is_on_disk_or_can_not_be() {
     world.ask(&client, "SET k v");
     assert_eq!(world.ask(&client, "SAVE"), "", "not yet");
     assert_eq!(world.ask(&other, "BGSAVE"), "-ERR Background save already in progress\r\n");
+    assert_eq!(world.ask(&other, "BGSAVE SCHEDULE now"), "-ERR syntax error\r\n");
     assert_eq!(world.ask(&other, "GET k"), "$1\r\nv\r\n", "nobody else waits");
     let said = orders(&mut world);
     assert_eq!(said.first().map(String::as_str), Some("begin 1 Snapshot"));

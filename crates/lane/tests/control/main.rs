@@ -495,6 +495,7 @@ fn commands_describe_themselves() {
         ("COMMAND LIST FILTERBY PATTERN mset*", &bulks(&["mset", "msetnx"])),
         ("TIME", "*2\r\n$10\r\n1700000000\r\n$5\r\n80000\r\n"),
         ("COMMAND GETKEYS EVAL x 3 a", "*0\r\n"),
+        ("COMMAND GETKEYS MIGRATE h 1 a 0 1 KEYS", &bulks(&["a"])),
         ("ROLE", "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
         ("READONLY", "+OK\r\n"),
         ("MEMORY USAGE none", "$-1\r\n"),
@@ -504,7 +505,7 @@ fn commands_describe_themselves() {
         ("CLIENT SETINFO lib-nme test", "-ERR Unrecognized option 'lib-nme'\r\n"),
         ("MULTI", "+OK\r\n"),
         ("TIME", "+QUEUED\r\n"),
-        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n300000\r\n"),
+        ("EXEC", "*1\r\n*2\r\n$10\r\n1700000000\r\n$6\r\n320000\r\n"),
     ]);
     let mut world = World::new(1);
     let client = world.connect();

@@ -425,6 +425,8 @@ fn messages_are_heard_whatever_client_reply_says() {
             ("CLIENT REPLY OFF", String::new()),
             ("SUBSCRIBE a", array(&["subscribe", "a", ":1"])),
             ("GET k", String::new()),
+            ("CLIENT REPLY ON", String::new()),
+            ("RESET", "+RESET\r\n".to_owned()),
         ] {
             assert_eq!(world.ask(&other, command), want, "{command} over {lane_count} lanes");
         }

@@ -700,3 +700,26 @@ fn a_new_script_is_in_the_slow_log_once() {
     let got = world.ask(&client, "SLOWLOG GET");
     assert_eq!(got.matches("EVAL").count(), 1, "{got}");
 }
+
+#[test]
+fn what_the_control_thread_answers_speaks_as_the_script_has_said() {
+    for (lane_count, hello) in [(1, "HELLO 2"), (2, "HELLO 2"), (2, "HELLO 3")] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        world.ask(&client, hello);
+        for (speaks, answer, want) in [
+            (3, "redis.call('MEMORY','STATS').map", "table"),
+            (3, "redis.call('INFO','server')", "table"),
+            (2, "redis.call('MEMORY','STATS').map", "nil"),
+            (2, "redis.call('INFO','server')", "string"),
+        ] {
+            let script = format!("redis.setresp({speaks}) return type({answer})");
+            let got = say(&mut world, &client, &["EVAL", &script, "0"]);
+            assert_eq!(got, format!("${}\r\n{want}\r\n", want.len()), "{hello}: {script}");
+        }
+        // Itself it is answered as ever.
+        let script = "redis.setresp(3) return redis.call('MEMORY','STATS')";
+        let reply = say(&mut world, &client, &["EVAL", script, "0"]);
+        assert_eq!(reply.starts_with('%'), hello == "HELLO 3", "{hello}: {reply}");
+    }
+}

@@ -53,16 +53,19 @@ fn check_calls(commands: &[&str], want: &[(&str, u64, u64, u64)], errors: &[&str
     }
 }
 
-/// An error that a script passes on is its command's alone; one of its own is the script's.
+/// An error that a script passes on is its command's alone, though both have failed.
 #[test]
 fn an_error_in_a_script_counts_once() {
     for call in ["call", "pcall"] {
         let script = format!("EVAL return(redis.{call}('incr',KEYS[1])) 1 k");
-        let want = [("incr", 1, 0, 1), ("eval", 1, 0, 0)];
+        let want = [("incr", 1, 0, 1), ("eval", 1, 0, 1)];
         check_calls(&["SET k v", &script], &want, &["errorstat_ERR:count=1"]);
+        check_calls(&["SET k v", "MULTI", &script, "EXEC"], &want, &["errorstat_ERR:count=1"]);
     }
+    let handled = ["SET k v", "EVAL redis.pcall('incr',KEYS[1]);return(1) 1 k"];
+    check_calls(&handled, &[("incr", 1, 0, 1), ("eval", 1, 0, 0)], &["errorstat_ERR:count=1"]);
     let unknown = ["EVAL return(redis.call('nosuch')) 0"];
-    check_calls(&unknown, &[("eval", 1, 0, 0)], &["errorstat_ERR:count=1"]);
+    check_calls(&unknown, &[("eval", 1, 0, 1)], &["errorstat_ERR:count=1"]);
     let own = ["EVAL return(redis.error_reply('wrong')) 0", "EVAL error({err='MINE_x'}) 0"];
     check_calls(&own, &[("eval", 2, 0, 2)], &["errorstat_ERR:count=1", "errorstat_MINE_x:count=1"]);
 }

@@ -250,7 +250,8 @@ impl Iterator for KeyPositions<'_> {
 /// The arguments of a MIGRATE that are keys, of so many; none if it has `KEYS` and a key before.
 pub fn keys_of_migrate<'a>(count: usize, arg: impl Fn(usize) -> &'a [u8]) -> Option<std::ops::Range<usize>> {
     let mut index = 6;
-    while index < count {
+    // The last word is no option.
+    while index + 1 < count {
         let is = |word: &[u8]| arg(index).eq_ignore_ascii_case(word);
         if is(b"keys") {
             return arg(3).is_empty().then_some(index + 1..count);

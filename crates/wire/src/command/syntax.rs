@@ -87,9 +87,10 @@ impl Kind {
             "key" | "key1" | "key2" | "keys" | "newkey" | "source" | "destination" | "destkey" => Kind::Key,
             "pattern" => Kind::Pattern,
             "unix-time-seconds" | "unix-time-milliseconds" => Kind::UnixTime,
-            "bit" | "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db" | "end"
-            | "increment" | "index" | "index1" | "index2" | "maxage" | "milliseconds" | "min-match-len"
-            | "offset" | "protover" | "seconds" | "slot" | "start" | "timeout" | "version" => Kind::Integer,
+            "bit" | "bits" | "client-id" | "count" | "cursor" | "db" | "decrement" | "destination-db"
+            | "end" | "frequency" | "increment" | "index" | "index1" | "index2" | "maxage"
+            | "milliseconds" | "min-match-len" | "offset" | "protover" | "seconds" | "slot" | "start"
+            | "timeout" | "ttl" | "version" => Kind::Integer,
             _ => Kind::String,
         }
     }
