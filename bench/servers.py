@@ -19,10 +19,10 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START_SECONDS_MAX = 20
 END_SECONDS_MAX = 5
-PORT_MIN = 10_000
-PORT_END = 32_768
+# Programs that run beside each other are told ports of their own, the first and that behind the last.
+PORT_MIN, PORT_END = map(int, os.environ.get("TEST_PORTS", "10000-32768").split("-"))
 # Ports that were given away last: a server that is about to begin has not bound them yet.
-given = collections.deque(maxlen=1000)
+given = collections.deque(maxlen=(PORT_END - PORT_MIN) // 4)
 
 
 class Unavailable(Exception):

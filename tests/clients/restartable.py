@@ -9,6 +9,8 @@ clients of it. Such a program is told where the server is (`addresses`), and say
 """
 
 import contextlib
+import fcntl
+import functools
 import os
 import pathlib
 import re
@@ -197,6 +199,16 @@ def made(name):
     return directory / name
 
 
+def one_at_a_time(make):
+    """Whoever else makes the same, in a process beside this one, waits until it is made."""
+    @functools.wraps(make)
+    def alone(*arguments):
+        with open(made(f"{make.__name__}.lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return make(*arguments)
+    return alone
+
+
 def build(command, directory, **environment):
     """Runs a step that makes a client program, and shows what it said when it fails."""
     done = subprocess.run(
@@ -219,6 +231,7 @@ def rust_program(name):
     return target / "debug" / name
 
 
+@one_at_a_time
 def jars():
     """Fetches what java/pom.xml names, and gives the directory where it is."""
     maven, directory, pom = toolchain("mvn"), made("jars"), HERE / "java/pom.xml"
@@ -238,6 +251,7 @@ def java_program(name):
     return [java, "-cp", f"{classes}:{jars()}/*", name]
 
 
+@one_at_a_time
 def node_program(name):
     """Installs what node/package-lock.json names below the target directory, and gives the command that runs node/NAME.js there."""
     node, npm = toolchain("node", NODE_VERSION_MIN), toolchain("npm")
