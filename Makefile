@@ -10,6 +10,9 @@ ARGS ?=
 # Arguments for a benchmark: make bench-peers ARGS="--rounds 20 --json peers.json"
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLIENTS := $(TARGET)/clients
+# All release programs that tests run.
+TESTED := --quiet --release --locked -p expresslane -p load -p sim --bins \
+	--example instructions --example forward --example engine --example recording
 # What could not be tested on this machine: a file for each target that may skip something, a line for each thing.
 SKIPPED := $(TARGET)/skipped
 
@@ -34,7 +37,7 @@ setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
 # ---- proof: what CI runs ----
 
 .PHONY: test
-test: format lint deny test-rust test-loom test-self test-clients test-bench test-instructions ## Everything that CI runs
+test: format lint deny test-rust-while-building test-loom test-self test-clients test-bench test-instructions ## Everything that CI runs
 	@if [ -n "$$(cat $(SKIPPED)/* 2>/dev/null)" ]; then \
 		echo "make test: passed, but for $$(cat $(SKIPPED)/* | wc -l) skipped:"; cat $(SKIPPED)/* | sed 's/^/  /'; \
 	else echo "make test: all of it passed"; fi
@@ -68,6 +71,14 @@ advisories: ## Known vulnerabilities in the dependencies (needs cargo-deny and t
 test-rust: need-toolchain
 	@echo "== unit, conformance and simulation tests"
 	@$(CARGO) test --quiet --workspace --locked
+
+# Many tests wait most of the time, and a program is linked on one core: together they take little longer than either.
+.PHONY: test-rust-while-building
+test-rust-while-building: need-toolchain
+	@echo "== unit, conformance and simulation tests, and the release programs for those below"
+	@$(CARGO) test --quiet --workspace --locked --no-run
+	@nice $(CARGO) build $(TESTED) & built=$$!; tested=0; \
+		$(CARGO) test --quiet --workspace --locked || tested=$$?; wait $$built; exit $$tested
 
 # Every order of the steps of two threads, for the ring and its bell. Built apart, for loom replaces the atomics.
 .PHONY: test-loom
@@ -139,7 +150,7 @@ test-vm: need-toolchain ## Lanes on Debian's newest kernel with a virtio card, i
 test-instructions: need-toolchain
 	@echo "== instructions per GET, SET, forwarded GET and request of the load"
 	@$(call need,valgrind,valgrind)
-	@$(CARGO) build --quiet --release --locked -p sim -p load --example instructions --example forward --example engine --example recording
+	@$(CARGO) build $(TESTED)
 	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long

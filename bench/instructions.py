@@ -13,6 +13,7 @@ fails, and so does a forwarded GET that costs more than twice a direct one. Afte
     bench/instructions.py FOLDER-OF-BUILT-EXAMPLES [--write]
 """
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -73,9 +74,13 @@ def main() -> int:
     record = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     failed = False
     found = {}
-    for kind, (program, argument, options, sizes, commands) in PROGRAMS.items():
-        program = os.path.join(arguments[0], program)
-        few, many = (count(program, options, argument, size) for size in sizes)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        counts = {
+            kind: [pool.submit(count, os.path.join(arguments[0], program), options, argument, size) for size in sizes]
+            for kind, (program, argument, options, sizes, _) in PROGRAMS.items()
+        }
+    for kind, (_, _, _, sizes, commands) in PROGRAMS.items():
+        few, many = (run.result() for run in counts[kind])
         each = found[kind] = (many - few) / ((sizes[1] - sizes[0]) * commands)
         known = record.get(kind, {})
         limit = min(known.get("record", each) * (1 + TOLERANCE), known.get("ceiling", each))
