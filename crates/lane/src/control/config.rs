@@ -208,7 +208,7 @@ impl Config {
             if setting.is_fixed && setting.refusal.is_empty() {
                 return Err(refusal(name, "can't set immutable config"));
             }
-            // Another name of the same setting is none of these: the last one counts.
+            // Its other name is not the same: then the last of the two counts.
             let is_alias = setting.alias.as_bytes().eq_ignore_ascii_case(name);
             if indices.contains(&(index, is_alias)) {
                 return Err(refusal(name, "duplicate parameter"));
@@ -360,6 +360,7 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
         Kind::OutputLimits => output_limits(text, now),
         Kind::Percentiles => {
             let mut shares = Vec::new();
+            // No word is none at all, and a blank too many makes an empty one, which is no number.
             for word in text.split(' ').take_while(|_| !text.is_empty()) {
                 let share = word
                     .parse::<f64>()
