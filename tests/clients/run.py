@@ -88,17 +88,19 @@ def main():
     if asked.io is not None:
         # Each server is started with it, whichever test does that.
         os.environ["EXPRESSLANE_IO"] = asked.io
-    if asked.name is None:
-        skipped, is_well = run_all()
-        if asked.io is None:
-            note_skipped(skipped)
-        sys.exit(0 if is_well else 1)
     # The tests import this file as a module; they must see the server that this run starts.
     sys.modules["run"] = sys.modules["__main__"]
     try:
         server()
     except Unavailable as problem:
         sys.exit(f"test-clients: {problem}")
+    if asked.name is None:
+        # It can be had, and each file starts its own.
+        server().end()
+        skipped, is_well = run_all()
+        if asked.io is None:
+            note_skipped(skipped)
+        sys.exit(0 if is_well else 1)
     tests = unittest.defaultTestLoader.discover(str(HERE), pattern=f"test_{asked.name}.py")
     try:
         result = unittest.TextTestRunner(verbosity=1).run(tests)

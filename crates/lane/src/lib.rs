@@ -127,9 +127,10 @@ pub struct Now {
 }
 
 impl Now {
-    /// Microseconds behind a millisecond that is not to come: those of the last instant in it that may have been seen.
-    pub(crate) fn us_behind(self, unix_ms: i64) -> u16 {
-        if unix_ms == self.unix_ms { self.us } else { 999 }
+    /// The last instant of a millisecond that is over, or this one if it is not: nobody has been told a later one of it.
+    pub(crate) fn back_at(self, unix_ms: i64) -> Now {
+        let us = if unix_ms == self.unix_ms { self.us } else { 999 };
+        Now { unix_ms, us, ..self }
     }
 
     /// Seconds since 1970, and microseconds.

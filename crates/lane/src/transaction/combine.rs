@@ -123,12 +123,13 @@ impl Transaction {
                     route: None,
                     port: self.port,
                 };
-                let us = *self.us.get_or_insert(space.now.us_behind(self.grant.at_ms));
+                let now = space.now.back_at(self.grant.at_ms);
+                let us = *self.us.get_or_insert(now.us);
                 let around = connection::Around {
                     settings: around.settings,
                     map: around.map,
                     lane: around.lane,
-                    now: Now { unix_ms: self.grant.at_ms, us, ..space.now },
+                    now: Now { us, ..now },
                     local: self.local,
                     tracking: around.tracking,
                 };

@@ -151,8 +151,8 @@ impl Transaction {
         around: &Surroundings<'_>,
         budget: &mut Budget,
     ) -> After {
-        let now_ms = space.now.unix_ms;
-        space.now.unix_ms = self.grant.at_ms;
+        let now = space.now;
+        space.now = now.back_at(self.grant.at_ms);
         let whose = (around.lane, around.me);
         let was_unlocked = self.is_unlocked;
         if self.lanes.iter().any(|part| part.lane == around.lane && part.is_told) {
@@ -160,7 +160,7 @@ impl Transaction {
         }
         let after = self.go_on_with_script(space, around, budget);
         space.feed_leave();
-        space.now.unix_ms = now_ms;
+        space.now = now;
         // It begins anew, maybe elsewhere, or is over.
         if was_unlocked && (!self.is_unlocked || matches!(after, After::Reply(..))) {
             space.feed_end(whose, 1);

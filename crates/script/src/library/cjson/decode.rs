@@ -372,7 +372,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// What `\uXXXX` here says, or two of them that are a pair of surrogates, and their size.
+    /// What `\u` and four digits say here, or two of them that are a pair of surrogates, and their size.
     fn code_point(&self) -> Option<(char, usize)> {
         let unit = self.unit(2)?;
         if let Some(character) = char::from_u32(unit) {
