@@ -11,8 +11,13 @@ ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLIENTS := $(TARGET)/clients
 # All release programs that tests run.
-TESTED := --quiet --release --locked -p expresslane -p load -p sim --bins \
+TESTED := --release --locked -p expresslane -p load -p sim --bins \
 	--example instructions --example forward --example engine --example recording
+# How often each branch of them is taken under load, written down by `make profile` (docs/profile.md). It is of one processor's code.
+PROFILE := $(CURDIR)/crates/expresslane/release.profdata
+ifeq ($(shell uname -sm),Linux x86_64)
+PROFILED := RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)"
+endif
 # What could not be tested on this machine: a file for each target that may skip something, a line for each thing.
 SKIPPED := $(TARGET)/skipped
 
@@ -28,7 +33,7 @@ run: build ## Build the release binary and start the server on 127.0.0.1:6379
 
 .PHONY: build
 build: need-toolchain ## Build the release programs
-	@$(CARGO) build --release --locked -p expresslane -p load
+	@$(PROFILED) $(CARGO) build --release --locked -p expresslane -p load
 
 .PHONY: setup
 setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
@@ -77,7 +82,7 @@ test-rust: need-toolchain
 test-rust-while-building: need-toolchain
 	@echo "== unit, conformance and simulation tests, and the release programs for those below"
 	@$(CARGO) test --quiet --workspace --locked --no-run
-	@nice $(CARGO) build $(TESTED) & built=$$!; tested=0; \
+	@$(PROFILED) nice $(CARGO) build --quiet $(TESTED) & built=$$!; tested=0; \
 		$(CARGO) test --quiet --workspace --locked || tested=$$?; wait $$built; exit $$tested
 
 # Every order of the steps of two threads, for the ring and its bell. Built apart, for loom replaces the atomics.
@@ -150,7 +155,7 @@ test-vm: need-toolchain ## Lanes on Debian's newest kernel with a virtio card, i
 test-instructions: need-toolchain
 	@echo "== instructions per GET, SET, forwarded GET and request of the load"
 	@$(call need,valgrind,valgrind)
-	@$(CARGO) build $(TESTED)
+	@$(PROFILED) $(CARGO) build --quiet $(TESTED)
 	@$(PYTHON) bench/instructions.py $(TARGET)/release/examples
 
 .PHONY: test-long
@@ -165,6 +170,13 @@ test-difference: build ## Whether bench compare finds a difference of 20 % on th
 	@$(PYTHON) bench/difference.py $(ARGS)
 
 # ---- numbers ----
+
+# The programs are built twice, to count and then to tell that it was counted for them; what build scripts count is nobody's.
+.PHONY: profile
+profile: need-toolchain ## How often each branch is taken under load, for release builds: after a change of what every request passes
+	@RUSTFLAGS="$(RUSTFLAGS) -Cprofile-generate" LLVM_PROFILE_FILE=$(abspath $(TARGET)/profile)/build-%m.profraw \
+		$(CARGO) build $(TESTED) --target-dir $(TARGET)/profile
+	@CARGO_TARGET_DIR=$(abspath $(TARGET)/profile) $(PYTHON) bench/pgo.py $(PROFILE)
 
 .PHONY: bench-peers
 bench-peers: build ## CPU per request: this server, Debian's redis-server, its memcached, and the floor
@@ -195,7 +207,8 @@ bench-load: build ## CPU per request of the load itself: bench run, redis-benchm
 
 .PHONY: bench-forward
 bench-forward: build ## CPU per forwarded request beside a direct one, and bells, over memory and over sockets
-	@$(CARGO) run --quiet --release --locked -p sim --example forward
+	@$(PROFILED) $(CARGO) build --quiet $(TESTED)
+	@$(TARGET)/release/examples/forward
 	@$(PYTHON) bench/forward.py $(ARGS)
 
 .PHONY: bench-tail

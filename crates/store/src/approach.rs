@@ -30,6 +30,8 @@ const LEADS: [usize; 3] = [LEAD, 2 * LEAD, 3 * LEAD];
 const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
 /// Inner nodes on the way to an entry of a deep partition, at least.
 const DEEP: usize = 2;
+/// Where the lines of an entry lie that are asked for, behind its first byte: a key and a value of a hundred bytes fill two.
+const ENTRY_LINES: [usize; 2] = [0, 64];
 /// Look-ups under way at a time.
 const WALK_COUNT: usize = 32;
 const _: () = assert!(DEEP_LEADS[1] < WALK_COUNT, "a walk is at its end before its place is wanted");
@@ -129,9 +131,9 @@ impl Approaches<'_> {
             }
             At::Node(bucket) => {
                 let entry = table::likely(arena, bucket, walk.hash);
-                arena.prefetch(entry, 0);
-                // The value may go on in the line behind.
-                arena.prefetch(entry, 64);
+                for offset in ENTRY_LINES {
+                    arena.prefetch(entry, offset);
+                }
                 0
             }
         };
@@ -192,7 +194,7 @@ mod tests {
             if !table::is_inner(link) {
                 let entry = table::likely(&shard.arena, link, key.hash);
                 let first = shard.arena.bytes(entry, 0..1).as_ptr().addr();
-                steps.push(vec![first, first + 64]);
+                steps.push(ENTRY_LINES.map(|offset| first + offset).to_vec());
                 break;
             }
             link = table::child(&shard.arena, link, key.hash, steps.len() - 2);
