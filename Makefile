@@ -16,7 +16,8 @@ TESTED := --release --locked -p expresslane -p load -p sim --bins \
 # How often each branch of them is taken under load, written down by `make profile` (docs/profile.md). It is of one processor's code.
 PROFILE := $(CURDIR)/crates/expresslane/release.profdata
 ifeq ($(shell uname -sm),Linux x86_64)
-PROFILED := RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)"
+# Encoded, for a path may have spaces; what RUSTFLAGS says holds, too.
+PROFILED := CARGO_ENCODED_RUSTFLAGS="$${RUSTFLAGS:+$$(printf %s "$$RUSTFLAGS" | tr -s ' ' '\037')$$(printf '\037')}-Cprofile-use=$(PROFILE)"
 endif
 # What could not be tested on this machine: a file for each target that may skip something, a line for each thing.
 SKIPPED := $(TARGET)/skipped
