@@ -175,9 +175,9 @@ test-difference: build ## Whether bench compare finds a difference of 20 % on th
 # The programs are built twice, to count and then to tell that it was counted for them; what build scripts count is nobody's.
 .PHONY: profile
 profile: need-toolchain ## How often each branch is taken under load, for release builds: after a change of what every request passes
-	@RUSTFLAGS="$(RUSTFLAGS) -Cprofile-generate" LLVM_PROFILE_FILE=$(abspath $(TARGET)/profile)/build-%m.profraw \
+	@RUSTFLAGS="$(RUSTFLAGS) -Cprofile-generate" LLVM_PROFILE_FILE="$(abspath $(TARGET)/profile)/build-%m.profraw" \
 		$(CARGO) build $(TESTED) --target-dir $(TARGET)/profile
-	@CARGO_TARGET_DIR=$(abspath $(TARGET)/profile) $(PYTHON) bench/pgo.py $(PROFILE)
+	@CARGO_TARGET_DIR="$(abspath $(TARGET)/profile)" $(PYTHON) bench/pgo.py "$(PROFILE)"
 
 .PHONY: bench-peers
 bench-peers: build ## CPU per request: this server, Debian's redis-server, its memcached, and the floor
