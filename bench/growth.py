@@ -6,7 +6,7 @@ already, so that what is left is what growth adds. A table that is rebuilt in on
 with every doubling of the keys. Before and after, a thread that only reads the clock runs on the same core: what the
 machine takes from it, it takes from any server. (Beside a busy server it would see the server itself.)
 
-How much work a turn may do is counted in units and asserted by the tests (crates/sim/tests/growth.rs); nanoseconds are only
+How much work a turn may do is counted in units and asserted by the tests (crates/sim/tests/servers/growth.rs); nanoseconds are only
 reported here, and promise nothing.
 """
 
