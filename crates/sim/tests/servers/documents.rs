@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::binary::{read, request};
-use crate::check::Dice;
+use crate::check::{Dice, faults_of};
 use lane::{Dialect, Door, Namespace, Namespaces, Port, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
@@ -488,24 +488,13 @@ impl Model {
     }
 }
 
-/// Many, but none that costs bytes.
-const FAULTS: Faults = Faults {
-    cut_input: 200,
-    delay_event: 100,
-    shorten_send: 200,
-    reorder_events: 200,
-    drop_connection: 0,
-    refuse_taken: 0,
-};
-
 /// Random commands of one client over several lanes, whose bytes are cut, delayed and sent in bursts.
 #[test]
 fn a_client_sees_what_the_model_says() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let lane_count = 1 + u16::try_from(dice.below(4)).unwrap();
-        let faults = if seed % 3 == 0 { Faults::default() } else { FAULTS };
-        let mut world = World::new(lane_count, &settings(), seed, faults);
+        let mut world = World::new(lane_count, &settings(), seed, faults_of(seed));
         let mut client = world.connect(0);
         let mut model = Model::default();
         for _ in 0..12 {

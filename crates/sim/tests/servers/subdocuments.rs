@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::binary::{Reply, replies, request};
-use crate::check::Dice;
+use crate::check::{Dice, faults_of};
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
 use sim::{Client, World};
@@ -378,15 +378,6 @@ fn some_value(dice: &mut Dice) -> String {
     }
 }
 
-const FAULTS: Faults = Faults {
-    cut_input: 200,
-    delay_event: 100,
-    shorten_send: 200,
-    reorder_events: 200,
-    drop_connection: 0,
-    refuse_taken: 0,
-};
-
 /// Documents of up to megabytes, whole and in paths, over lanes: as plain text would be.
 #[test]
 fn documents_are_what_plain_text_would_be() {
@@ -394,8 +385,7 @@ fn documents_are_what_plain_text_would_be() {
     for seed in 0..16 {
         let lane_count = [1, 1, 2, 4][usize::try_from(seed % 4).unwrap()];
         let mut dice = Dice(seed);
-        let faults = if seed % 3 == 0 { Faults::default() } else { FAULTS };
-        let mut world = world(lane_count, seed, faults);
+        let mut world = world(lane_count, seed, faults_of(seed));
         let mut client = world.connect(dice.below(usize::from(lane_count)));
         let mut model = Model::default();
         for number in 0..3 {

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use net::fault::Faults;
 use sim::{Client, World};
 use wire::route::{PartitionMap, vbucket};
 
 use crate::binary::{Reply, replies, request, request_at};
-use crate::check::Dice;
+use crate::check::{Dice, faults_of};
 use crate::couchbase::{exchange, selected, settings};
 
 /// What a client should see of a document: value, flags, and the CAS that a reply has told; and until when it is locked.
@@ -145,16 +144,6 @@ fn is_number(value: &[u8]) -> bool {
     !value.is_empty() && value.len() < 20 && value.iter().all(u8::is_ascii_digit)
 }
 
-/// Many, but none that costs bytes.
-const FAULTS: Faults = Faults {
-    cut_input: 200,
-    delay_event: 100,
-    shorten_send: 200,
-    reorder_events: 200,
-    drop_connection: 0,
-    refuse_taken: 0,
-};
-
 /// Random requests of one client of one of several lanes, whose bytes are cut, delayed and sent in bursts.
 #[test]
 fn a_client_sees_what_the_model_says() {
@@ -162,8 +151,7 @@ fn a_client_sees_what_the_model_says() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let lane_count = 1 + u16::try_from(dice.below(4)).unwrap();
-        let faults = if seed % 3 == 0 { Faults::default() } else { FAULTS };
-        let mut world = World::new(lane_count, &settings(), seed, faults);
+        let mut world = World::new(lane_count, &settings(), seed, faults_of(seed));
         let lane = dice.below(usize::from(lane_count));
         let mut client = selected(&mut world, lane, &[7]);
         let mut model = Model {

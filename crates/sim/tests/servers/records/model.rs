@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use net::fault::Faults;
 use sim::World;
 use wire::aerospike::head::{info1, info2, info3};
 use wire::aerospike::op::{kind, particle};
 
-use crate::check::Dice;
+use crate::check::{Dice, faults_of};
 use crate::records::talk::{Ask, ask, batch, exchange, settings, show, sum};
 
 /// What a client should see: each record's bins in their order, and its generation.
@@ -147,24 +146,13 @@ impl Model {
     }
 }
 
-/// Many, but none that costs bytes.
-const FAULTS: Faults = Faults {
-    cut_input: 200,
-    delay_event: 100,
-    shorten_send: 200,
-    reorder_events: 200,
-    drop_connection: 0,
-    refuse_taken: 0,
-};
-
 /// Random requests of one client over several lanes, alone and in batches, whose bytes are cut, delayed and sent in bursts.
 #[test]
 fn a_client_sees_what_the_model_says() {
     for seed in 0..60 {
         let mut dice = Dice(seed);
         let lane_count = 1 + u16::try_from(dice.below(4)).unwrap();
-        let faults = if seed % 3 == 0 { Faults::default() } else { FAULTS };
-        let mut world = World::new(lane_count, &settings(), seed, faults);
+        let mut world = World::new(lane_count, &settings(), seed, faults_of(seed));
         let mut client = world.connect(0);
         let mut model = Model::default();
         for _ in 0..10 {
