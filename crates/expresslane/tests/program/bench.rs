@@ -3,18 +3,14 @@
 //! Loads here end after so many requests, and nothing is asked about time: a machine that runs tests is busy. A busy machine
 //! may make a run doubtful (exit code 3), which is as good as 0 here unless the test is about it.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::server::{Folder, Served, Server, Talk, free_port, free_ports};
 use load::result::{Saved, read};
-use server::{Folder, Served, Server, free_port, free_ports};
 
 fn bench(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
@@ -207,7 +203,7 @@ fn a_cluster_is_asked_lane_by_lane() {
     let moved: u64 = saved.runs[0].seconds.iter().map(|second| second.second.moved).sum();
     assert_eq!(moved, 0, "each request goes to the lane that owns its key");
     for lane in [base, base + 1] {
-        let info = server::Talk::to(&lane.to_string()).say("DBSIZE");
+        let info = Talk::to(&lane.to_string()).say("DBSIZE");
         let count: u64 = info.strip_prefix(':').unwrap().parse().unwrap();
         assert!((300..700).contains(&count), "both lanes have keys: {count}");
     }

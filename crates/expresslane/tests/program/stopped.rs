@@ -1,9 +1,6 @@
 //! Ctrl-C while servers are compared and rates are searched: what there is by then is told, and no server of a set-up stays behind.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 #![allow(clippy::disallowed_methods, reason = "whoever waits for another process looks now and then")]
-
-mod server;
 
 use std::fs;
 use std::io::BufReader;
@@ -13,9 +10,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::server::{Folder, PATIENCE, Served, Talk, free_port};
 use load::report::page;
 use load::result::{Saved, read};
-use server::{Folder, PATIENCE, Served, Talk, free_port};
 
 /// A load of an hour, as a shell starts it: the first of a group of processes that Ctrl-C goes to.
 struct Bench {

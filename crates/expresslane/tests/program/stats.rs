@@ -1,15 +1,11 @@
 //! `expresslane stats` as its user meets it: against servers of all kinds, and against nobody.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
+use crate::server::{Folder, Served, Server, free_port};
 use serde_json::Value;
-use server::{Folder, Served, Server, free_port};
 
 fn stats(flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
@@ -68,7 +64,7 @@ fn the_manual_names_every_value() {
     let served = Served::start("stats-names", &["--lanes", "1"]);
     let text = printed(&stats(&["-p", served.port(), "--json"]).output().unwrap());
     let look: Value = serde_json::from_str(&text).unwrap();
-    let manual = include_str!("../../../docs/stats.md");
+    let manual = include_str!("../../../../docs/stats.md");
     let (_, manual) = manual.split_once("## The object of `--json`").unwrap();
     let described: Vec<&str> =
         manual.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
@@ -95,7 +91,7 @@ fn the_manual_names_every_field_of_lanes() {
     let info = served.talk().say("INFO lanes");
     let lane = info.lines().find_map(|line| line.strip_prefix("lane0:")).unwrap();
     let mut names: Vec<&str> = lane.split(',').map(|fact| fact.split('=').next().unwrap()).collect();
-    let manual = include_str!("../../../docs/observability.md");
+    let manual = include_str!("../../../../docs/observability.md");
     let (_, manual) = manual.split_once("## `INFO lanes`").unwrap();
     let rows = manual.lines().filter(|line| line.starts_with("| `"));
     let described = rows.filter_map(|line| line.split('|').nth(1));

@@ -1,10 +1,6 @@
 //! CONFIG REWRITE of the built program: what clients set, the file keeps, and the next start reads.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
-use server::{Folder, Served, Server, Talk, free_port};
+use crate::server::{Folder, Served, Server, Talk, free_port};
 
 /// What CONFIG SET changed is there after a restart, once CONFIG REWRITE has written it down.
 #[test]

@@ -1,15 +1,10 @@
 //! What tests of `expresslane lanes` share: a machine of their own, in a network namespace.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
-#[path = "../../../host/tests/namespaces/mod.rs"]
-pub(crate) mod namespaces;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};
 
-use namespaces::Pair;
+use crate::namespaces::Pair;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_expresslane");
 

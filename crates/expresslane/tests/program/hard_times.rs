@@ -4,14 +4,10 @@
 //! Sizes of memory have slack for the allocator and for what the process makes once; what they tell apart is larger by
 //! far. Nothing is timed.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use server::{Served, Talk, cut_off, frame};
+use crate::server::{PATIENCE, Served, Talk, cut_off, frame};
 
 const MIB: u64 = 1 << 20;
 
@@ -36,7 +32,7 @@ fn flood(stream: &mut TcpStream, bytes: &[u8]) -> usize {
             Err(error) => panic!("the connection lives: {error}"),
         }
     }
-    stream.set_write_timeout(Some(server::PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
     sent
 }
 

@@ -4,14 +4,10 @@
 //! What is done follows from a seed; how it meets in the server is the kernel's choice. Nothing is asked of the replies
 //! (`sim` does that): the server must live, serve a polite client all the time, and have nothing left of the others.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use server::{Served, Talk, cut_off, frame};
+use crate::server::{Served, Talk, cut_off, frame};
 
 /// Things done in one round.
 const STEPS: usize = 30_000;

@@ -1,18 +1,10 @@
 //! `expresslane lanes` as a process, on a card of a network namespace of its own: what it shows, does, and puts back.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test's helpers fail the test, and say what they skip"
-)]
-
-mod machine;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use machine::{Machine, PROGRAM, Running, affinity, run, told, wait};
+use crate::machine::{Machine, PROGRAM, Running, affinity, run, told, wait};
 
 /// Facts of machines that are elsewhere.
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../host/tests/machines");

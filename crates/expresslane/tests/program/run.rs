@@ -1,7 +1,5 @@
 //! `expresslane run` as its user meets it: what the program is, and what it has.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;

@@ -3,27 +3,19 @@
 //!
 //! Cores are this machine's: those of the file count round and round over the cpus that there are.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test's helpers fail the test, and say what they skip"
-)]
-
-mod machine;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::machine::{Machine, PROGRAM, Running, told, wait};
+use crate::namespaces::{Pair, within};
 use host::kernel::live::Live;
 use host::knob::{Direction, NicKnob};
 use host::{Cpus, Kernel, Knob, Setting};
-use machine::namespaces::{Pair, within};
-use machine::{Machine, PROGRAM, Running, told, wait};
 
-const DOCS: &str = include_str!("../../../docs/lanes.md");
+const DOCS: &str = include_str!("../../../../docs/lanes.md");
 /// The card and the address of the recipes, and the other end.
 const NIC: &str = "ens1";
 const PEER: &str = "peer";

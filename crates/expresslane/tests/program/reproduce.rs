@@ -1,25 +1,17 @@
 //! `expresslane bench reproduce` as its user meets it. The peer is this server itself, or a few lines of shell, or redis-server where
 //! it is installed; levels are so short that their figures mean nothing. Links are made where this process may.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::collections::BTreeSet;
 use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
 
+use crate::server::{Folder, Served, free_ports};
 use load::result::{Run, Saved, read};
-use server::{Folder, Served};
 
-/// Ports of one test's own, below those that the kernel gives to clients: tests run at once, and so do test programs.
+/// The first of the ports that an experiment's servers may take.
 fn port() -> String {
-    static COUNT: AtomicU16 = AtomicU16::new(0);
-    let program = u16::try_from(std::process::id() % 16).unwrap();
-    let test = COUNT.fetch_add(1, Ordering::Relaxed);
-    (8_000 + program * 1_280 + test * 128).to_string()
+    free_ports(128).to_string()
 }
 
 /// However it ends, no link stays behind.

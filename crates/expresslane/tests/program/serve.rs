@@ -1,9 +1,5 @@
 //! The built program as its user meets it: it starts, says so, refuses with a sentence, and ends when asked to.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use server::{Folder, Served, Server, Talk, command, exchange, free_port, free_ports, run, status};
+use crate::server::{Folder, Served, Server, Talk, command, exchange, free_port, free_ports, run, status};
 
 #[test]
 fn a_server_serves_and_ends_in_order() {

@@ -3,26 +3,16 @@
 //!
 //! A program at the client's edge puts packets on the queue that a test wants, as a card's filter would.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test's helpers fail the test, or say why it can't run"
-)]
-
-#[path = "../../host/tests/namespaces/mod.rs"]
-mod namespaces;
-mod server;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
+use crate::namespaces::{Pair, QUEUE_COUNT, ip, within};
+use crate::server::{Folder, PATIENCE, Server, Talk};
 use host::kernel::live::Live;
 use host::knob::{Direction, NicKnob};
 use host::{Kernel, Knob, Setting};
-use namespaces::{Pair, QUEUE_COUNT, ip, within};
-use server::{Folder, PATIENCE, Server, Talk};
 
 /// Connections for each queue.
 const CONNECTION_COUNT: u64 = 5;
@@ -94,7 +84,7 @@ impl Lab {
     /// A server of two lanes in the server's namespace.
     fn serve(&self, folder: &Folder, flags: &[&str]) -> Server {
         let mut command = Command::new("ip");
-        let serve = server::command(&["--bind", ADDRESS, "--lanes", "2", "--protected-mode", "no"]);
+        let serve = crate::server::command(&["--bind", ADDRESS, "--lanes", "2", "--protected-mode", "no"]);
         let socket = folder.path("socket");
         command.args(["netns", "exec", self.server()]).arg(serve.get_program()).args(serve.get_args());
         command.args(["--unixsocket", &socket]).args(flags);

@@ -2,10 +2,6 @@
 //!
 //! Nothing is asked about time: a busy machine may make a run doubtful (exit code 3), which is as good as 0 here.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
-
-mod server;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,8 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::server::{Folder, PATIENCE, Served, Server};
 use load::result::{Run, Saved, read};
-use server::{Folder, PATIENCE, Served, Server};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

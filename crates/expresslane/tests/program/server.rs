@@ -2,8 +2,6 @@
 //!
 //! Readiness is waited for as a service manager does, on a notification socket, so nothing here polls or sleeps.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
-
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
