@@ -11,7 +11,7 @@ ARGS ?=
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLIENTS := $(TARGET)/clients
 # All release programs that tests run.
-TESTED := --release --locked -p expresslane -p load -p sim --bins \
+TESTED := --release --locked -p expresslane -p load -p sim --bin expresslane --bin floor --bin bare --bin spin \
 	--example instructions --example forward --example engine --example recording
 # How often each branch of them is taken under load, written down by `make profile` (docs/profile.md). It is of one processor's code.
 PROFILE := $(CURDIR)/crates/expresslane/release.profdata
@@ -43,7 +43,7 @@ setup: ## Install what is missing, on Debian and Ubuntu (prints each command)
 # ---- proof: what CI runs ----
 
 .PHONY: test
-test: format lint deny test-rust-while-building test-loom test-self test-clients test-bench test-instructions ## Everything that CI runs
+test: format lint deny test-rust-while-building test-self test-clients test-bench test-instructions ## Everything that CI runs
 	@if [ -n "$$(cat $(SKIPPED)/* 2>/dev/null)" ]; then \
 		echo "make test: passed, but for $$(cat $(SKIPPED)/* | wc -l) skipped:"; cat $(SKIPPED)/* | sed 's/^/  /'; \
 	else echo "make test: all of it passed"; fi
@@ -78,13 +78,15 @@ test-rust: need-toolchain
 	@echo "== unit, conformance and simulation tests"
 	@$(CARGO) test --quiet --workspace --locked
 
-# Many tests wait most of the time, and a program is linked on one core: together they take little longer than either.
+# Most tests wait most of the time, so twice as many run as there are cores; and a program is linked on one core: together they take little
+# longer than either.
 .PHONY: test-rust-while-building
 test-rust-while-building: need-toolchain
 	@echo "== unit, conformance and simulation tests, and the release programs for those below"
 	@$(CARGO) test --quiet --workspace --locked --no-run
 	@$(PROFILED) nice $(CARGO) build --quiet $(TESTED) & built=$$!; tested=0; \
-		$(CARGO) test --quiet --workspace --locked || tested=$$?; wait $$built; exit $$tested
+		{ RUST_TEST_THREADS=$$((2 * $$(nproc))) $(CARGO) test --quiet --workspace --locked && $(MAKE) --no-print-directory test-loom; } || tested=$$?; \
+		wait $$built; exit $$tested
 
 # Every order of the steps of two threads, for the ring and its bell. Built apart, for loom replaces the atomics.
 .PHONY: test-loom
