@@ -199,6 +199,14 @@ pub(crate) fn set_timer_slack() {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns) };
 }
 
+/// Lets the calling thread run only while nothing else wants its cpu (`SCHED_IDLE`): what wakes up there takes it at once. It can't come
+/// back without a right. Where the kernel refuses, it runs as before.
+pub(crate) fn stand_aside() {
+    let priority = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is read, once.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const priority) };
+}
+
 /// CPU time of the calling thread, in nanoseconds.
 pub(crate) fn thread_cpu_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -2,9 +2,10 @@
 //!
 //! Everything that can take time happens before the first request: connecting, logging in, asking for the cluster's slots. Then all
 //! threads begin at one instant, and learn only then which of how many they are: some may belong to other hosts. A second that is
-//! over goes to the thread that started them, which adds those of all engines and gives the memory back, so that a load never waits
-//! for whoever writes its results down.
+//! over goes to a thread that adds those of all engines and gives the memory back, so that a load never waits for whoever writes its
+//! results down.
 
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -125,7 +126,7 @@ struct Part {
 ///
 /// # Errors
 /// It can't begin, in words that say what to do. What goes wrong later is part of the outcome.
-pub(super) fn load(order: &Order, stop: &Stop, each: impl FnMut(&Second)) -> Result<Outcome, String> {
+pub(super) fn load(order: &Order, stop: &Stop, each: impl FnMut(&Second) + Send) -> Result<Outcome, String> {
     if let Some(agents) = &order.agents {
         return agents.load(order, stop, each);
     }
@@ -216,7 +217,7 @@ impl Prepared {
                     work(part, aerospike);
                 }
             });
-            threads.push(thread.map_err(|error| format!("a thread can't be started: {error}"))?);
+            threads.push(thread.map_err(|error| not_started(&error))?);
         }
         for _ in 0..thread_count {
             // No thread hands anything else over before it is told to begin.
@@ -231,17 +232,44 @@ impl Prepared {
     }
 
     /// Begins at that instant, as the threads from number `first` on among `of`, here and on other hosts; see [`load()`].
-    pub(super) fn run(self, at: Instant, first: usize, of: usize, mut each: impl FnMut(&Second)) -> Outcome {
-        for (index, start) in self.starts.iter().enumerate() {
-            let plan = plan(&self.order, first + index, of);
-            start.send(Start { at, plan }).expect("a thread waits for its start");
-        }
-        let dones = gather(&self.messages, &self.returns, &mut each);
+    pub(super) fn run(
+        self,
+        at: Instant,
+        first: usize,
+        of: usize,
+        mut each: impl FnMut(&Second) + Send,
+    ) -> Outcome {
+        let leaves_idle_time = self.order.pace != Pace::Closed;
+        let (messages, returns) = (self.messages, self.returns);
+        let collect = move || {
+            if leaves_idle_time {
+                machine::stand_aside();
+            }
+            gather(&messages, &returns, &mut each)
+        };
+        let collected = std::thread::scope(|scope| {
+            // On a thread of its own, for who has stood aside can't come back.
+            let thread =
+                std::thread::Builder::new().name("collects".to_owned()).spawn_scoped(scope, collect)?;
+            for (index, start) in self.starts.iter().enumerate() {
+                let plan = plan(&self.order, first + index, of);
+                start.send(Start { at, plan }).expect("a thread waits for its start");
+            }
+            Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        });
+        let dones = match collected {
+            Ok(dones) => dones,
+            Err(error) => return Outcome { failure: Some(not_started(&error)), ..Outcome::default() },
+        };
         for thread in self.threads {
             assert!(thread.join().is_ok(), "a load's thread ends by itself");
         }
         outcome(dones, &self.stop)
     }
+}
+
+fn not_started(error: &io::Error) -> String {
+    format!("a thread can't be started: {error}")
 }
 
 /// Connections per thread that leave each thread one to each node.

@@ -7,9 +7,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::server::{Folder, PATIENCE, Served, Server};
+use crate::server::{Folder, PATIENCE, Served, Server, until};
 use load::result::{Run, Saved, read};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -91,17 +90,6 @@ fn saved(path: &str) -> Saved {
 /// Replies of the whole run, from its seconds.
 fn replies(saved: &Saved) -> u64 {
     saved.runs.iter().flat_map(|run| &run.seconds).map(|second| second.second.count()).sum()
-}
-
-/// Waits for what another process does, as long as anything is waited for.
-#[track_caller]
-#[allow(clippy::disallowed_methods, reason = "other processes are waited for")]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Two agents on loopback with one secret.

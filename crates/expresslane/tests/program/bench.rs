@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::server::{Folder, Served, Server, Talk, free_port, free_ports};
+use crate::server::{Folder, Served, Server, Talk, free_port, free_ports, until};
 use load::result::{Saved, read};
 
 fn bench(words: &[&str]) -> Command {
@@ -47,6 +47,36 @@ fn counts(saved: &Saved) -> (u64, u64, u64) {
         let faults = operation.errors + operation.wrong;
         (sum.0 + operation.count(), sum.1 + operation.misses, sum.2 + faults)
     })
+}
+
+/// How a thread of a process is scheduled, by its name (`sched(7)`).
+fn policy(process: u32, thread: &str) -> Option<i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
+    stats
+        .filter_map(|stat| {
+            let (name, rest) = stat.split_once(" (")?.1.rsplit_once(") ")?;
+            // Field 41 of proc_pid_stat(5), of which the third is the first here.
+            (name == thread).then(|| rest.split(' ').nth(38).unwrap().parse().unwrap())
+        })
+        .next()
+}
+
+/// What a load at a rate has seen is put together while nobody else wants the core: it is mostly the server's.
+#[test]
+fn whoever_collects_the_seconds_of_a_rate_stands_aside() {
+    let served = Served::start("bench-aside", &["--lanes", "1"]);
+    let address = format!(":{}", served.port());
+    for (pace, want) in
+        [(&["--rate", "200"][..], libc::SCHED_IDLE), (&["--connections", "1"], libc::SCHED_OTHER)]
+    {
+        let words = [&["run", &address, "--duration", "1h", "-q"], pace].concat();
+        let mut child = bench(&words).spawn().unwrap();
+        until("a policy", || policy(child.id(), "collects") == Some(want));
+        assert_eq!(policy(child.id(), "load 0"), Some(libc::SCHED_OTHER), "{words:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }
 
 #[test]

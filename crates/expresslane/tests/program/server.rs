@@ -213,6 +213,17 @@ impl Served {
     }
 }
 
+/// Waits for what another process does, as long as anything is waited for.
+#[track_caller]
+#[allow(clippy::disallowed_methods, reason = "other processes are waited for")]
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "{what} has not happened");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// What `/proc` says of a process.
 pub(crate) fn status(process: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();

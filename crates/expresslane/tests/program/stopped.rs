@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::server::{Folder, PATIENCE, Served, Talk, free_port};
+use crate::server::{Folder, Served, Talk, free_port, until};
 use load::report::page;
 use load::result::{Saved, read};
 
@@ -59,15 +59,6 @@ impl Drop for Bench {
             let _ = child.kill();
             let _ = child.wait();
         }
-    }
-}
-
-#[track_caller]
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "{what} has not happened");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
