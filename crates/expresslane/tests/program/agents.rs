@@ -8,8 +8,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::server::{Folder, PATIENCE, Served, Server, until};
 use load::result::{Run, Saved, read};
+
+use crate::server::{Folder, PATIENCE, Served, Server, until};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 

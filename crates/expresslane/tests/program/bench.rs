@@ -9,8 +9,9 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::server::{Folder, Served, Server, Talk, free_port, free_ports, until};
 use load::result::{Saved, read};
+
+use crate::server::{Folder, Served, Server, Talk, free_port, free_ports, until};
 
 fn bench(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
@@ -66,16 +67,17 @@ fn policy(process: u32, thread: &str) -> Option<i32> {
 #[test]
 fn whoever_collects_the_seconds_of_a_rate_stands_aside() {
     let served = Served::start("bench-aside", &["--lanes", "1"]);
+    let folder = Folder::new("bench-aside-result");
     let address = format!(":{}", served.port());
-    for (pace, want) in
-        [(&["--rate", "200"][..], libc::SCHED_IDLE), (&["--connections", "1"], libc::SCHED_OTHER)]
-    {
-        let words = [&["run", &address, "--duration", "1h", "-q"], pace].concat();
+    for (pace, want) in [("--rate", libc::SCHED_IDLE), ("--connections", libc::SCHED_OTHER)] {
+        let result = folder.path(pace);
+        let words = ["run", &address, pace, "1", "--duration", "1h", "-q", "--result", &result];
         let mut child = bench(&words).spawn().unwrap();
-        until("a policy", || policy(child.id(), "collects") == Some(want));
-        assert_eq!(policy(child.id(), "load 0"), Some(libc::SCHED_OTHER), "{words:?}");
+        until("a second", || std::fs::read_to_string(&result).is_ok_and(|text| text.contains("\"second\"")));
+        let policies = ["collects", "load 0"].map(|thread| policy(child.id(), thread));
         child.kill().unwrap();
         child.wait().unwrap();
+        assert_eq!(policies, [Some(want), Some(libc::SCHED_OTHER)], "{pace}");
     }
 }
 

@@ -8,11 +8,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use crate::namespaces::{Pair, QUEUE_COUNT, ip, within};
-use crate::server::{Folder, PATIENCE, Server, Talk};
 use host::kernel::live::Live;
 use host::knob::{Direction, NicKnob};
 use host::{Kernel, Knob, Setting};
+
+use crate::namespaces::{Pair, QUEUE_COUNT, ip, within};
+use crate::server::{Folder, PATIENCE, Server, Talk};
 
 /// Connections for each queue.
 const CONNECTION_COUNT: u64 = 5;

@@ -9,11 +9,12 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::machine::{Machine, PROGRAM, Running, told, wait};
-use crate::namespaces::{Pair, within};
 use host::kernel::live::Live;
 use host::knob::{Direction, NicKnob};
 use host::{Cpus, Kernel, Knob, Setting};
+
+use crate::machine::{Machine, PROGRAM, Running, told, wait};
+use crate::namespaces::{Pair, within};
 
 const DOCS: &str = include_str!("../../../../docs/lanes.md");
 /// The card and the address of the recipes, and the other end.

@@ -6,8 +6,9 @@ use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use crate::server::{Folder, Served, free_ports};
 use load::result::{Run, Saved, read};
+
+use crate::server::{Folder, Served, free_ports};
 
 /// The first of the ports that an experiment's servers may take.
 fn port() -> String {

@@ -1,6 +1,6 @@
 //! What the tests of the built program share: a server of one test's own, and clients as plain sockets.
 //!
-//! Readiness is waited for as a service manager does, on a notification socket, so nothing here polls or sleeps.
+//! Readiness is waited for as a service manager does, on a notification socket. What tells nobody is looked at now and then ([`until`]).
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -4,8 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
-use crate::server::{Folder, Served, Server, free_port};
 use serde_json::Value;
+
+use crate::server::{Folder, Served, Server, free_port};
 
 fn stats(flags: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::server::{Folder, Served, Talk, free_port, until};
 use load::report::page;
 use load::result::{Saved, read};
+
+use crate::server::{Folder, Served, Talk, free_port, until};
 
 /// A load of an hour, as a shell starts it: the first of a group of processes that Ctrl-C goes to.
 struct Bench {
