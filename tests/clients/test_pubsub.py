@@ -1,5 +1,6 @@
 """Pub/sub: by redis-py and its cluster client as their users call them, and beside Debian's redis-server 7.0, byte for byte."""
 
+import concurrent.futures
 import contextlib
 import socket
 import time
@@ -28,6 +29,12 @@ TALKS = [
     [("a", "SUBSCRIBE m"), ("b", "MULTI"), ("b", "PUBLISH m 1"), ("b", "INCR n"), ("b", "PUBLISH m 2"), ("b", "EXEC"),
      ("b", "EVAL return(redis.call('publish',KEYS[1],'lua')) 1 m"), ("b", "EVAL_RO return(redis.pcall('publish','m','x').err) 0")],
     [("a", "MULTI"), ("a", "SUBSCRIBE m"), ("a", "PING"), ("a", "EXEC"), ("b", "PUBLISH m x"), ("a", "GET k"), ("a", "MULTI"), ("a", "QUIT")],
+    # Transactions of who listens: with RESP3 all of one, with RESP2 no more once it listens.
+    [("a", "HELLO 3"), ("a", "SUBSCRIBE c"), ("a", "WATCH k"), ("a", "MULTI"), ("b", "PUBLISH c between"), ("a", "SET k v"), ("a", "GET k"),
+     ("a", "UNSUBSCRIBE c"), ("a", "PUBLISH c unheard"), ("a", "SUBSCRIBE d"), ("a", "EXEC"), ("b", "PUBLISH d x"), ("a", "MULTI"), ("a", "SUBSCRIBE"),
+     ("a", "EXEC"), ("a", "MULTI"), ("a", "GET k"), ("a", "DISCARD"), ("a", "EXEC")],
+    [("a", "MULTI"), ("a", "SET k v"), ("a", "SUBSCRIBE m"), ("a", "GET k"), ("a", "EXEC"), ("a", "EXEC"), ("a", "DISCARD"), ("a", "WATCH k"),
+     ("a", "UNSUBSCRIBE"), ("a", "EXEC"), ("a", "GET k")],
     [("a", "SUBSCRIBE"), ("a", "PUBLISH c"), ("a", "PUBSUB"), ("a", "PUBSUB NOSUCH"), ("a", "PUBSUB NUMPAT x"), ("a", "PUBSUB CHANNELS a b"),
      ("a", "PUBSUB NUMSUB"), ("a", "SPUBLISH c"), ("a", "CLIENT REPLY OFF"), ("a", "SUBSCRIBE quiet"), ("b", "PUBLISH quiet x")],
 ]
@@ -66,13 +73,26 @@ class BesideRedis(unittest.TestCase):
         with contextlib.ExitStack() as stack:
             theirs = stack.enter_context(Server("redis", redis_command))
             ours = [stack.enter_context(Server("expresslane", expresslane_command(lanes=lanes))) for lanes in (1, 3)]
+            pool = stack.enter_context(concurrent.futures.ThreadPoolExecutor())
             for steps in TALKS:
                 want = talk(theirs.port, steps)
                 hello = [index for index, (command, *_) in enumerate(want) if command.startswith("HELLO")]
-                for side in ours:
-                    for index, (one, other) in enumerate(zip(want, talk(side.port, steps, want))):
+                for heard in pool.map(lambda side: talk(side.port, steps, want), ours):
+                    for index, (one, other) in enumerate(zip(want, heard)):
                         if index not in hello:
                             self.assertEqual(one, other, steps)
+
+    def test_a_message_to_oneself_is_never_inside_of_a_reply(self):
+        """Redis 7.0 puts it there."""
+        message, subscribe = b">3\r\n$7\r\nmessage\r\n$1\r\n%s\r\n$1\r\nx\r\n", b">3\r\n$9\r\nsubscribe\r\n$1\r\nd\r\n:2\r\n"
+        begun = [("a", "HELLO 3"), ("a", "SUBSCRIBE c"), ("a", "MULTI"), ("a", "PUBLISH c x")]
+        for more, want in [
+            ([], message % b"c" + b"*1\r\n:1\r\n"),
+            ([("a", "SUBSCRIBE d"), ("a", "PUBLISH d x")], message % b"c" + b"*3\r\n:1\r\n" + subscribe + b":1\r\n" + message % b"d"),
+        ]:
+            for lanes in (1, 3):
+                with Server("expresslane", expresslane_command(lanes=lanes)) as side:
+                    self.assertEqual(talk(side.port, [*begun, *more, ("a", "EXEC")])[-1], ("EXEC", want, b""))
 
 
 def messages(pubsub, count):
