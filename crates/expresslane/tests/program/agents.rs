@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::OpenOptionsExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use load::result::{Run, Saved, read};
+use load::result::{Run, Saved};
 
+use crate::outcome::{done, refused, saved};
 use crate::server::{Folder, PATIENCE, Served, Server, until};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -65,27 +66,6 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-/// A load that goes through, whatever the machine did meanwhile.
-#[track_caller]
-fn done(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-#[track_caller]
-fn refused(command: &mut Command, code: i32, want: &str) -> Output {
-    let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains(want), "{text}");
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    output
-}
-
-fn saved(path: &str) -> Saved {
-    read(BufReader::new(std::fs::File::open(path).unwrap())).unwrap()
 }
 
 /// Replies of the whole run, from its seconds.

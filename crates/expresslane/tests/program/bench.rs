@@ -3,14 +3,15 @@
 //! Loads here end after so many requests, and nothing is asked about time: a machine that runs tests is busy. A busy machine
 //! may make a run doubtful (exit code 3), which is as good as 0 here unless the test is about it.
 
-use std::io::{BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use load::result::{Saved, read};
+use load::result::Saved;
 
+use crate::outcome::{self, saved};
 use crate::server::{Folder, Served, Server, Talk, free_port, free_ports, until};
 
 fn bench(words: &[&str]) -> Command {
@@ -19,25 +20,14 @@ fn bench(words: &[&str]) -> Command {
     command
 }
 
-/// A load that goes through, whatever the machine did meanwhile.
 #[track_caller]
 fn done(words: &[&str]) -> String {
-    let output = bench(words).output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    outcome::done(&mut bench(words))
 }
 
 #[track_caller]
 fn refused(words: &[&str], code: i32, want: &str) -> Output {
-    let output = bench(words).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains(want), "{text}");
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    output
-}
-
-fn saved(path: &str) -> Saved {
-    read(BufReader::new(std::fs::File::open(path).unwrap())).unwrap()
+    outcome::refused(&mut bench(words), code, want)
 }
 
 /// Replies, misses, and what is wrong or an error, of the whole run.

@@ -1,5 +1,5 @@
 //! The built program as its users meet it, as a process. One test program, for each would be linked with all of the load's library;
-//! `server`, `machine` and `namespaces` are what the tests share.
+//! `server`, `outcome`, `machine` and `namespaces` are what the tests share.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 mod namespaces;
 
 mod machine;
+mod outcome;
 mod server;
 
 mod agents;

@@ -2,12 +2,12 @@
 //! it is installed; levels are so short that their figures mean nothing. Links are made where this process may.
 
 use std::collections::BTreeSet;
-use std::io::BufReader;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 
-use load::result::{Run, Saved, read};
+use load::result::{Run, Saved};
 
+use crate::outcome::{is_refusal, saved};
 use crate::server::{Folder, Served, free_ports};
 
 /// The first of the ports that an experiment's servers may take.
@@ -44,9 +44,7 @@ fn names_of_links() -> Vec<String> {
 #[track_caller]
 fn refused(words: &[&str], code: i32, want: &str) -> String {
     let output = reproduce(words);
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains(want), "{text}");
-    assert_eq!(output.status.code(), Some(code), "{text}");
+    let text = is_refusal(&output, code, want);
     assert_eq!(
         text.trim().lines().count(),
         if code == 2 { text.trim().lines().count() } else { 1 },
@@ -65,7 +63,7 @@ fn tiny(experiment: &str, more: &[&str]) -> (String, Saved) {
     let peer = if more.contains(&"--peer") { &[][..] } else { &["--peer", "expresslane"] };
     let output = reproduce(&[&words[..], peer, more].concat());
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let saved = read(BufReader::new(std::fs::File::open(&result).unwrap())).unwrap();
+    let saved = saved(&result);
     assert!(saved.is_complete);
     assert_eq!(saved.head.kind, "reproduce");
     for run in &saved.runs {
@@ -242,7 +240,7 @@ fn a_server_that_dies_under_load_ends_its_experiment() {
     let text =
         refused(&[&words[..], &["--pairs", "1", "--result", &result]].concat(), 1, "closed a connection");
     assert!(text.contains("E1"), "{text}");
-    let saved = read(BufReader::new(std::fs::File::open(&result).unwrap())).unwrap();
+    let saved = saved(&result);
     assert!(saved.is_complete);
     let failed = saved.runs.iter().filter(|run| run.end.as_ref().unwrap().failure.is_some());
     assert!(failed.count() <= 1, "it may have died while its keys were set");
@@ -286,7 +284,6 @@ fn what_was_cut_is_taken_up() {
     std::fs::write(&cut, &text[..end]).unwrap();
     let output = run(&["--pairs", "2", "--resume", &cut, "--result", &result]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    let saved = |path: &str| read(BufReader::new(std::fs::File::open(path).unwrap())).unwrap();
     let (before, after) = (saved(&whole), saved(&result));
     let of = |saved: &Saved, pair: u32| -> Vec<load::result::Run> {
         saved.runs.iter().filter(|run| run.head.pair == Some(pair)).cloned().collect()

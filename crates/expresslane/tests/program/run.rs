@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 
+use crate::outcome::is_refusal;
+
 fn run(flags: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_expresslane"));
     command.arg("run").args(flags).arg("--").args(program).stdin(Stdio::null());
@@ -33,9 +35,7 @@ fn a_cpu() -> String {
 
 #[track_caller]
 fn refused(output: &Output, code: i32, want: &str) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert!(text.contains(want), "{text}");
+    is_refusal(output, code, want);
     assert!(output.stdout.is_empty(), "the program did not run: {output:?}");
 }
 

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use crate::outcome::is_refusal;
 use crate::server::{Folder, Served, Server, free_port};
 
 fn stats(flags: &[&str]) -> Command {
@@ -22,9 +23,7 @@ fn printed(output: &Output) -> String {
 #[track_caller]
 fn refused(command: &mut Command, code: i32, want: &str) {
     let output = command.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains(want), "{text}");
-    assert_eq!(output.status.code(), Some(code), "{text}");
+    let text = is_refusal(&output, code, want);
     assert!(output.stdout.is_empty(), "{output:?}");
     assert!(code != 1 || text.lines().count() == 1, "more than a sentence: {text}");
 }

@@ -3,7 +3,6 @@
 #![allow(clippy::disallowed_methods, reason = "whoever waits for another process looks now and then")]
 
 use std::fs;
-use std::io::BufReader;
 use std::net::TcpStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -11,8 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use load::report::page;
-use load::result::{Saved, read};
+use load::result::Saved;
 
+use crate::outcome::saved;
 use crate::server::{Folder, Served, Talk, free_port, until};
 
 /// A load of an hour, as a shell starts it: the first of a group of processes that Ctrl-C goes to.
@@ -49,7 +49,7 @@ impl Bench {
 
     fn end(mut self) -> (Output, Saved) {
         let output = self.child.take().unwrap().wait_with_output().unwrap();
-        let saved = read(BufReader::new(fs::File::open(&self.result).unwrap())).unwrap();
+        let saved = saved(&self.result);
         (output, saved)
     }
 }
