@@ -373,6 +373,7 @@ pub(crate) fn config(settings: &ServeSettings) -> Vec<(String, String)> {
         ("proto-max-bulk-len", settings.proto_max_bulk_len.0.to_string()),
         ("max-item-size", settings.max_item_size.0.to_string()),
         ("tracking-table-max-keys", settings.tracking_table_max_keys.to_string()),
+        ("notify-keyspace-events", settings.notify_keyspace_events.to_string()),
         ("script-memory-limit", settings.script_memory_limit.0.to_string()),
         ("rdbcompression", yes_no(settings.rdbcompression)),
         ("dir", dir),

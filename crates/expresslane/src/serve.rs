@@ -378,6 +378,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         compresses_dumps: settings.rdbcompression,
         script_memory_max: size(settings.script_memory_limit.0),
         tracked_count_max: size(settings.tracking_table_max_keys),
+        events: settings.notify_keyspace_events,
         query_size_max: size(settings.client_query_buffer_limit.0),
         output_size_max: output_limit.hard_size.map_or(usize::MAX, size),
         output_soft_size: output_limit.soft_size.map_or(usize::MAX, size),

@@ -29,6 +29,20 @@ struct Lab {
     pair: Pair,
 }
 
+/// Binds to an address that a test before has let go of: a program that a test beside starts has a copy of its socket until it runs.
+#[expect(clippy::disallowed_methods, reason = "the program is waited for; nothing else is done meanwhile")]
+fn bound<T>(mut bind: impl FnMut() -> std::io::Result<T>) -> T {
+    for _ in 0..200 {
+        match bind() {
+            Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            outcome => return outcome.unwrap(),
+        }
+    }
+    bind().unwrap()
+}
+
 impl Lab {
     /// `None`, said in words, where this process may not make one.
     fn new() -> Option<Lab> {
@@ -72,7 +86,7 @@ impl Lab {
     /// Echoes over TCP between the two; the NAPI instance by which the server received.
     fn talk(&self, address: &str, port: u16) -> u32 {
         let at: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let listener = within(self.server(), || TcpListener::bind(at).unwrap());
+        let listener = within(self.server(), || bound(|| TcpListener::bind(at)));
         let mut client = within(self.client(), || TcpStream::connect(at).unwrap());
         let (mut served, _) = listener.accept().unwrap();
         for _ in 0..REQUESTS {
@@ -88,7 +102,7 @@ impl Lab {
     /// Sends datagrams to the server.
     fn send(&self, address: &str, port: u16) {
         let at: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let receiver = within(self.server(), || UdpSocket::bind(at).unwrap());
+        let receiver = within(self.server(), || bound(|| UdpSocket::bind(at)));
         let any = if at.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let sender = within(self.client(), || UdpSocket::bind(any).unwrap());
         for _ in 0..REQUESTS {

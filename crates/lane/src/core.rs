@@ -229,6 +229,7 @@ impl Core {
             || !self.orders.is_empty()
             || self.held.are_released()
             || self.pubsub.has_work()
+            || self.space.events.are_ready()
             || self.tracks()
     }
 
@@ -322,6 +323,7 @@ impl Core {
         if space.feed.is_some() {
             space.feed_begins_command();
         }
+        space.events.begin(call.command.id, false);
         let now_ms = space.now.unix_ms;
         space.now.unix_ms = space.time_of(call.command, call.db, now_ms);
         let mut progress = Progress::default();
@@ -362,7 +364,7 @@ impl Core {
             }
         }
         let growth = growth(command, &args);
-        let job = Job { command: 0, db, work: Work::Run { command, request, route, is_inner: false } };
+        let job = Job { command: 0, db, work: Work::Run { command, request, route, within: None } };
         let part = Part::of_command(origin, port, proto, names, growth, job).on_behalf_of(by);
         if command.writes() && db < self.space.database_count { part.told() } else { part }
     }
@@ -530,6 +532,9 @@ impl Core {
                 self.starved.push_front((handle, lanes));
                 break;
             }
+        }
+        if self.pubsub.is_late() {
+            return 0;
         }
         let (mut taken, mut left) = (0, WORK_PER_TURN);
         while taken < SLICES_PER_TURN && !left.is_spent() {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use wire::command::lookup;
+use wire::command::{Id, lookup};
 use wire::number::parse_i64;
 
 use crate::admin::Report;
@@ -42,19 +42,19 @@ pub(crate) struct Departing {
 impl Core {
     /// Reads a key for the control thread.
     pub(crate) fn read_departing(&mut self, ticket: u64, charge: u16, departure: &Departure) {
-        let run = |name: &str, is_inner: bool| Work::Run {
+        let run = |name: &str, within: Option<Id>| Work::Run {
             command: lookup(name.as_bytes()).expect("it is in the table"),
             request: request_of(name, departure),
             route: None,
-            is_inner,
+            within,
         };
         let watch = departure.watch.map(|watch| Work::Watch {
             id: self.departure_watcher(watch),
             request: request_of("watch", departure),
         });
         // That is one look at the key, as in Redis.
-        let dump = run("dump", false);
-        let before = watch.into_iter().chain([run("pexpiretime", true)]);
+        let dump = run("dump", None);
+        let before = watch.into_iter().chain([run("pexpiretime", Some(Id::Migrate))]);
         self.begin_departure((ticket, charge), departure, Mode::Shared, before.collect(), dump);
     }
 
@@ -64,7 +64,7 @@ impl Core {
             command: lookup(b"del").expect("it is in the table"),
             request: request_of("del", departure),
             route: None,
-            is_inner: true,
+            within: Some(Id::Migrate),
         };
         self.begin_departure((ticket, charge), departure, Mode::Exclusive, Vec::new(), delete);
     }

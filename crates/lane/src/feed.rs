@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use store::{Effect, Expiry, NewValue, Rope};
+use store::{Effect, Expiry, Gone, NewValue, Rope};
 use wire::client::command;
 use wire::number::format_i64;
 use wire::reply::{OK, Put, array, bulk, bulk_end, bulk_header};
@@ -395,16 +395,19 @@ impl Keyspace {
         }
     }
 
-    /// The same, and clients that track them.
+    /// The same, and clients that track them, and those who listen to events.
     pub(crate) fn hear_gone(&mut self) {
         let mut feed = self.feed.as_deref_mut().filter(|feed| !feed.is_over);
-        for (db, key) in self.shard.gone() {
+        for Gone { db, key, is_evicted } in self.shard.gone() {
             if db < self.database_count {
                 if let Some(feed) = &mut feed {
                     feed.add_gone(db, &key);
                 }
                 if self.tracked.is_on() {
                     self.tracked.note(&key, None);
+                }
+                if self.events.are_on() {
+                    self.events.note_gone(db, &key, is_evicted);
                 }
             }
         }

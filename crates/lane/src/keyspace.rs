@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use store::{
     Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Recency, Rope, Shard, Use,
@@ -16,6 +17,7 @@ use crate::chance::Chance;
 use crate::client::Port;
 use crate::commands::dump::Dumping;
 use crate::documents::Documents;
+use crate::events::Events;
 use crate::feed::Feed;
 use crate::locks::Locks;
 use crate::namespaces::{Namespace, Namespaces};
@@ -55,9 +57,10 @@ pub(crate) struct Call<'a> {
 pub(crate) struct Keyspace {
     pub(crate) shard: Shard,
     pub(crate) watches: Watches,
-    /// Replicas are told what changes, or clients of keys that do.
+    /// Replicas are told what changes, or clients of keys that do, or of events.
     pub(crate) is_heard: bool,
     pub(crate) tracked: Tracked,
+    pub(crate) events: Events,
     /// On behalf of whom a command runs, if that is a client that tracks keys.
     pub(crate) by: Option<By>,
     /// Requests too heavy to be dropped in one go.
@@ -104,7 +107,7 @@ pub(crate) struct Keyspace {
     pub(crate) wall_ms: i64,
     /// It is not there, and what is old is not to be served.
     pub(crate) is_stale: bool,
-    /// Something goes with each command: a feed, or that another server is followed.
+    /// Something goes with each command: a feed, events, or that another server is followed.
     pub(crate) is_accompanied: bool,
     /// Unix milliseconds before which there was no server, and nothing in it.
     pub(crate) started_ms: i64,
@@ -147,6 +150,7 @@ impl Keyspace {
             watches: Watches::default(),
             is_heard: false,
             tracked: Tracked::default(),
+            events: Events::new(Arc::clone(room.board()), database_count),
             by: None,
             graves: VecDeque::new(),
             grave_pages: 0,
@@ -234,6 +238,7 @@ impl Keyspace {
         self.lapse_if_nobody_else(key);
         let Some(entry) = self.shard.read(key, self.now.unix_ms, || self.chance.next()) else {
             self.tally.looked(false);
+            self.events.note_missed(key);
             return None;
         };
         self.tally.looked(true);
@@ -243,9 +248,13 @@ impl Keyspace {
     /// As [`Keyspace::look_up`], but it is no use of the key.
     pub(crate) fn inspect(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         self.lapse_if_nobody_else(key);
-        let found = self.shard.get(key, self.now.unix_ms);
-        self.tally.looked(found.is_some());
-        found
+        let Some(entry) = self.shard.get(key, self.now.unix_ms) else {
+            self.tally.looked(false);
+            self.events.note_missed(key);
+            return None;
+        };
+        self.tally.looked(true);
+        Some(entry)
     }
 
     /// How often a key has been used, where that is counted.
@@ -318,7 +327,7 @@ impl Keyspace {
         let follows = following.is_some();
         if self.follows != follows {
             self.follows = follows;
-            self.is_accompanied = follows || self.feed.is_some();
+            self.listen_to_all();
             self.shard.keep_before(if follows { self.database_count } else { 0 });
         }
     }
@@ -501,6 +510,9 @@ impl Keyspace {
             self.tell_watchers();
         }
         let is_short = self.tend_room(locks);
+        if self.events.are_on() {
+            self.hear_gone();
+        }
         let is_walking = self.has_snapshot() && self.tend_snapshot(budget);
         let has_garbage = self.scripts.tend();
         let has_graves =

@@ -16,7 +16,7 @@
 //! * `replies`: replies leave in the order the commands came;
 //! * `part`, `transaction`, `locks`, `watch`: what takes more than one step or more than one lane;
 //! * `departure`: a key that MIGRATE moves to another server;
-//! * `pubsub`: messages to whoever listens, `subscribe`, who begins to listen, `spread`, how they get them;
+//! * `pubsub`: messages to whoever listens, `subscribe`, who begins to listen, `spread`, how they get them; `events`: those about keys;
 //! * `pin`: to which lane a new connection belongs;
 //! * `peers`: what lanes say to each other; `board`: the few words that all see;
 //! * `timing`, `histogram`: how long turns and commands take; `tally`, `stats`: what else is counted;
@@ -40,6 +40,7 @@ mod couchbase;
 mod departure;
 mod dispatch;
 mod documents;
+mod events;
 mod feed;
 mod functions;
 mod help;
@@ -93,6 +94,7 @@ pub use control::{
     Followed, Identity, Loaded, Machine, Outgoing, Pages, Primary, Reached, Share, Shutdown, Signature,
     Source, Terms, ThreadShares,
 };
+pub use events::EventClasses;
 pub use namespaces::{NAMESPACES_MAX, Namespace, Namespaces};
 pub use oversight::READONLY;
 pub use peers::{Links, mesh, mesh_placed};
@@ -193,6 +195,8 @@ pub struct Settings {
     pub script_memory_max: usize,
     /// `tracking-table-max-keys` of all lanes together; 0 is no limit.
     pub tracked_count_max: usize,
+    /// `notify-keyspace-events`: what happens to keys and is told to whoever listens.
+    pub events: EventClasses,
     /// `timeout`: a client that is silent for so many seconds is closed; 0 never.
     pub timeout_s: u64,
     /// `maxclients` over all lanes; one more is told so and closed.
@@ -264,6 +268,7 @@ impl Default for Settings {
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
             tracked_count_max: 1_000_000,
+            events: EventClasses::default(),
             timeout_s: 0,
             client_count_max: 10_000,
             doors: vec![Door::SHARED],

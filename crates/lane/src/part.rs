@@ -19,7 +19,6 @@ use crate::replies::{Content, Sink};
 use crate::request::Args;
 use crate::room::{self, Made};
 use crate::slab::Handle;
-use crate::tally::Looks;
 use crate::timing::Extent;
 use crate::tracking::By;
 use crate::transaction::{Go, Grant};
@@ -28,6 +27,7 @@ use crate::watch::WatcherId;
 mod job;
 mod names;
 
+use job::Found;
 pub(crate) use job::{Job, Outcome, Work};
 pub(crate) use names::{NAMES_PER_STEP, Names};
 
@@ -78,8 +78,8 @@ pub(crate) struct Part {
     looks: bool,
     /// Jobs that it may have to do again.
     looked: Vec<Job>,
-    /// The keys that those found and did not find, which count once it is known that they stand.
-    looks_found: Looks,
+    /// The keys that those found and did not find, which count, and are said, once it is known that they stand.
+    found: Found,
     /// It came to nothing before it was told what to do.
     is_withdrawn: bool,
     /// Lanes that tell replicas what its transaction changes; 0 if this one is none of them.
@@ -152,7 +152,7 @@ impl Part {
             releases: true,
             looks: false,
             looked: Vec::new(),
-            looks_found: Looks::default(),
+            found: Found::default(),
             is_withdrawn: false,
             told_count: 0,
             stage: 0,
@@ -233,7 +233,7 @@ impl Part {
             releases: prepare.goes,
             looks: prepare.looks,
             looked: Vec::new(),
-            looks_found: Looks::default(),
+            found: Found::default(),
             is_withdrawn: false,
             told_count: prepare.told_count,
             stage: prepare.stage,
@@ -293,7 +293,7 @@ impl Part {
         self.releases = releases;
         self.looks = false;
         if self.grant.at_ms < at_ms {
-            self.looks_found = Looks::default();
+            self.found = Found::default();
             self.jobs.extend(self.looked.drain(..));
         }
         self.grant.at_ms = at_ms;
@@ -316,7 +316,7 @@ impl Part {
         self.looked.extend(self.jobs.drain(..));
         self.state = State::Releasing;
         self.is_withdrawn = true;
-        self.looks_found = Looks::default();
+        self.found = Found::default();
     }
 
     /// By which name replicas' records know what a part changes that is no transaction's.
@@ -385,12 +385,13 @@ impl Part {
                         space.feed_enter(whose, (self.stage, 0));
                     }
                     let before = std::mem::replace(&mut space.by, self.by);
-                    let found = space.tally.looks;
+                    let (found, said_count) = (space.tally.looks, space.events.count());
                     let after = self.work_in_its_time(space, locks, whose, budget);
                     space.by = before;
                     space.feed_leave();
                     if self.looks {
-                        self.looks_found = std::mem::replace(&mut space.tally.looks, found).since(found);
+                        self.found.looks = std::mem::replace(&mut space.tally.looks, found).since(found);
+                        self.found.misses = space.events.take_back(said_count);
                         if matches!(after, After::Again) {
                             return self.look_later(space);
                         }
@@ -411,7 +412,7 @@ impl Part {
     /// much might be copied in vain, and locks held meanwhile.
     fn look_later(&mut self, space: &mut Keyspace) -> After {
         (self.looks, self.goes, self.is_remembering) = (false, false, false);
-        (self.progress, self.looks_found) = (Progress::default(), Looks::default());
+        (self.progress, self.found) = (Progress::default(), Found::default());
         space.discard_content(std::mem::take(&mut self.content));
         self.outcomes.drain(..).for_each(|(_, outcome)| outcome.discard(space));
         self.looked.drain(..).rev().for_each(|job| self.jobs.push_front(job));
@@ -427,7 +428,9 @@ impl Part {
         budget: &mut Budget,
     ) -> After {
         self.looked.drain(..).for_each(|job| job.work.discard(space));
-        space.tally.looks.add(std::mem::take(&mut self.looks_found));
+        let Found { looks, misses } = std::mem::take(&mut self.found);
+        space.tally.looks.add(looks);
+        space.events.say_again(misses);
         space.release(std::mem::take(&mut self.reserved));
         space.end_arrival(std::mem::take(&mut self.arriving));
         budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
@@ -540,6 +543,9 @@ impl Part {
                 space.now.unix_ms = job.work.command().map_or(at_ms, time_of);
             }
             space.feed_moves_to((self.stage, job.command));
+            if let Some((acting, is_step)) = job.work.acting() {
+                space.events.begin(acting, is_step);
+            }
             let outcome = match &mut job.work {
                 Work::Run { .. } if self.lacks_place => {
                     self.lacks_place = false;
@@ -556,7 +562,7 @@ impl Part {
                     self.progress = Progress::default();
                     Outcome::Reply(std::mem::take(&mut self.content))
                 }
-                Work::Run { command, request, route, is_inner } => {
+                Work::Run { command, request, route, within } => {
                     let looks = space.tally.looks;
                     let args = Args::Owned(request);
                     let call =
@@ -568,7 +574,7 @@ impl Part {
                     } else {
                         commands::run(space, &call, &mut self.progress, &mut sink, budget)
                     };
-                    if *is_inner {
+                    if within.is_some() {
                         space.tally.looks = looks;
                     }
                     if step == Step::More {
@@ -583,7 +589,7 @@ impl Part {
                     if self.content.has_erred() && !matches!(self.origin, Origin::Transaction { .. }) {
                         space.tally.failed(command.id, self.content.take_errors());
                     }
-                    if self.by.is_some() && !*is_inner {
+                    if self.by.is_some() && within.is_none() {
                         self.is_remembering = true;
                         continue;
                     }

@@ -46,15 +46,19 @@ const WAITING_MAX: usize = 64;
 
 pub(crate) const CHANNEL_TOO_LONG: &str = "ERR channel is longer than 32768 bytes";
 
-/// A message that is not on its way yet, and who waits for it.
+/// Messages about keys that may wait for such a window, and their bytes: with more, nothing is begun that may make more of them.
+const EVENTS_WAITING_MAX: usize = 4096;
+const EVENTS_SIZE_MAX: usize = 16 * 1024 * 1024;
+
+/// A message that is not on its way yet, and who waits for it; nobody for what is said of keys.
 struct Waiting {
     message: Arc<Message>,
-    origin: Origin,
+    origin: Option<Origin>,
 }
 
 /// A message that lanes have been sent.
 struct UnderWay {
-    origin: Origin,
+    origin: Option<Origin>,
     size: usize,
     awaited: usize,
     receiver_count: u64,
@@ -81,6 +85,8 @@ pub(crate) struct PubSub {
     waiting: VecDeque<Waiting>,
     /// How many of them are of clients of this lane.
     waiting_here: usize,
+    /// Those that are about keys.
+    events: Window,
     under_way: Slab<UnderWay>,
     /// By lane.
     windows: Vec<Window>,
@@ -105,6 +111,11 @@ impl PubSub {
             || !self.leaving.is_empty()
             || !self.unsent.is_empty()
             || !self.waiting.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Whether so much waits to be said of keys that what may change more of them has to wait.
+    pub(crate) fn is_late(&self) -> bool {
+        EVENTS_WAITING_MAX <= self.events.count || EVENTS_SIZE_MAX <= self.events.size
     }
 
     /// Whether nothing is under way.
@@ -280,9 +291,25 @@ impl Core {
 
     /// A message for a channel of this lane takes its place among the others.
     pub(crate) fn publish(&mut self, message: Arc<Message>, origin: Origin) {
+        // What was said of keys before it is before it.
+        self.publish_events();
         self.space.feed_message(&message);
         self.pubsub.waiting_here += usize::from(matches!(origin, Origin::Client { .. }));
-        self.pubsub.waiting.push_back(Waiting { message, origin });
+        self.pubsub.waiting.push_back(Waiting { message, origin: Some(origin) });
+        self.send_waiting();
+    }
+
+    /// What has happened to keys takes its place among the messages of this lane. Replicas see for themselves.
+    pub(crate) fn publish_events(&mut self) {
+        if !self.space.events.are_on() {
+            return;
+        }
+        for mut message in self.space.take_events() {
+            message.of_lane = Some(self.id);
+            self.pubsub.events.count += 1;
+            self.pubsub.events.size += message.size();
+            self.pubsub.waiting.push_back(Waiting { message: Arc::new(message), origin: None });
+        }
         self.send_waiting();
     }
 
@@ -302,7 +329,11 @@ impl Core {
             });
             if has_room {
                 let Waiting { message, origin } = self.pubsub.waiting.pop_front().expect("just looked at");
-                self.pubsub.waiting_here -= usize::from(matches!(origin, Origin::Client { .. }));
+                self.pubsub.waiting_here -= usize::from(matches!(origin, Some(Origin::Client { .. })));
+                if message.of_lane.is_some() {
+                    self.pubsub.events.count -= 1;
+                    self.pubsub.events.size -= size;
+                }
                 self.send(message, origin, &targets);
             }
             self.pubsub.targets = targets;
@@ -312,7 +343,7 @@ impl Core {
         }
     }
 
-    fn send(&mut self, message: Arc<Message>, origin: Origin, targets: &[u16]) {
+    fn send(&mut self, message: Arc<Message>, origin: Option<Origin>, targets: &[u16]) {
         if targets.is_empty() {
             self.forget_message(message);
             return self.published(origin, 0);
@@ -358,7 +389,8 @@ impl Core {
     }
 
     /// A message is with all who get it: whoever has sent it hears how many those are.
-    fn published(&mut self, origin: Origin, count: u64) {
+    fn published(&mut self, origin: Option<Origin>, count: u64) {
+        let Some(origin) = origin else { return };
         let mut content = Content::default();
         reply::integer(&mut content, i64::try_from(count).expect("clients are fewer than 2^63"));
         match origin {

@@ -145,6 +145,7 @@ impl Lane {
         space.set_following(settings.follows);
         space.scripts.set_memory_max(settings.script_memory_max);
         space.tracked.set_key_count_max(settings.tracked_count_max, map.lanes());
+        space.set_events(settings.events);
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
@@ -189,6 +190,7 @@ impl Lane {
             self.core.space.flush_documents_when_due();
         }
         self.gather(net);
+        let is_late = self.core.pubsub.is_late();
         self.senders.merge(self.mailbox.collect());
         let ask_count = if self.senders.is_empty() { 0 } else { self.hear_lanes(meter, net) };
         if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
@@ -197,8 +199,13 @@ impl Lane {
         if self.core.held.are_released() {
             self.release_held();
         }
-        let command_count = if self.is_draining { self.hold_ready() } else { self.serve_clients(meter, net) };
-        if self.core.pubsub.has_work() {
+        let command_count = match self.is_draining {
+            true => self.hold_ready(),
+            // What may change keys waits until what was said of others is on its way.
+            false if is_late => 0,
+            false => self.serve_clients(meter, net),
+        };
+        if self.core.pubsub.has_work() || self.core.space.events.are_ready() {
             self.tend_pubsub(net);
         }
         let watches = self.watch_clients(net);
@@ -219,6 +226,7 @@ impl Lane {
         self.core.space.now = now;
         // Nothing changes while clients are paused, by time neither.
         let tends = match self.core.pause {
+            None if is_late => true,
             None => self.core.space.tend(&self.core.locks, &mut TEND.clone()),
             // Going over a snapshot that nobody wants is no change.
             Some(_) => self.core.space.tend_snapshot(&mut TEND.clone()),
@@ -376,9 +384,10 @@ impl Lane {
             for (client, slot, content) in answered {
                 post.deliver(core, lane, client, std::iter::once((slot, Reply::Content(content))));
             }
-            let served_count = core.hear_asks(lane, ASKS_PER_PEER, meter);
+            let count_max = if core.pubsub.is_late() { 0 } else { ASKS_PER_PEER };
+            let served_count = core.hear_asks(lane, count_max, meter);
             ask_count += served_count as u64;
-            if served_count == ASKS_PER_PEER || !is_through {
+            if served_count == count_max || !is_through {
                 left.insert(sender);
             }
             self.sender_next = sender + 1;

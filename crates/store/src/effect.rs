@@ -200,6 +200,17 @@ pub enum Change {
     },
 }
 
+/// A key of Redis' databases that was removed without a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The number that its database had.
+    pub db: u16,
+    /// The key.
+    pub key: Box<[u8]>,
+    /// To make room; else because its time had come.
+    pub is_evicted: bool,
+}
+
 /// What happened to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {

@@ -42,7 +42,7 @@ mod width;
 pub use approach::Approaches;
 pub use budget::Budget;
 pub use database::Labelled;
-pub use effect::{Change, Effect, Expiry, Full, Key, NewValue, Outcome, What};
+pub use effect::{Change, Effect, Expiry, Full, Gone, Key, NewValue, Outcome, What};
 pub use entry::{Entry, INLINE_SIZE_MAX, Mark, Type, Value};
 pub use evict::{Evicted, Policy};
 pub use recency::Use;

@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, SPAN_SIZE};
 use crate::database::{Database, Labelled};
-use crate::effect::{Change, Effect, Expiry, Found, Full, Key, Outcome, What};
+use crate::effect::{Change, Effect, Expiry, Found, Full, Gone, Key, Outcome, What};
 use crate::entry::{Entry, Head};
 use crate::pile::Pile;
 use crate::region::Region;
@@ -143,7 +143,7 @@ pub struct Shard {
     pub(crate) zeros: Zeros,
     changes: Option<Vec<Change>>,
     /// Keys that went without a command.
-    gone: Option<Vec<(u16, Box<[u8]>)>>,
+    gone: Option<Vec<Gone>>,
     /// The age of what is written now; see `snapshot`.
     pub(crate) age: u32,
     /// The walk that is on.
@@ -350,7 +350,7 @@ impl Shard {
                 if removal != What::Delete {
                     self.changes_beyond -= 1;
                     if self.gone.is_some() {
-                        self.note_gone(&key);
+                        self.note_gone(&key, removal == What::Evicted);
                     }
                 }
                 self.note(&key, removal);
@@ -473,9 +473,9 @@ impl Shard {
         self.gone = on.then(|| self.gone.take().unwrap_or_default());
     }
 
-    /// Keys that were removed since the last call because their time had come or to make room, in order: the number that their
-    /// database had, and the key. Of Redis' databases alone. A lane takes it every turn: it grows with the keys removed in a turn.
-    pub fn gone(&mut self) -> impl Iterator<Item = (u16, Box<[u8]>)> + '_ {
+    /// Keys that were removed since the last call because their time had come or to make room, in order. Of Redis' databases alone.
+    /// A lane takes it every turn: it grows with the keys removed in a turn.
+    pub fn gone(&mut self) -> impl Iterator<Item = Gone> + '_ {
         self.gone.iter_mut().flat_map(|gone| gone.drain(..))
     }
 
@@ -628,11 +628,11 @@ impl Shard {
 
     /// A key goes without a command, and somebody follows.
     #[cold]
-    fn note_gone(&mut self, key: &Key<'_>) {
+    fn note_gone(&mut self, key: &Key<'_>, is_evicted: bool) {
         if key.db < self.config.databases
             && let Some(gone) = &mut self.gone
         {
-            gone.push((key.db, key.bytes.into()));
+            gone.push(Gone { db: key.db, key: key.bytes.into(), is_evicted });
         }
     }
 }

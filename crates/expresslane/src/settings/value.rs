@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use lane::EventClasses;
 use wire::aerospike::Namespace;
 use wire::route::Ports;
 
@@ -523,6 +524,11 @@ pub(super) fn yes_no(text: &str) -> Result<bool, String> {
         "no" => Ok(false),
         _ => Err(format!("it is yes or no, not '{text}'")),
     }
+}
+
+/// As Redis has them.
+pub(super) fn events(text: &str) -> Result<EventClasses, String> {
+    EventClasses::parse(text).map_err(str::to_owned)
 }
 
 #[cfg(test)]

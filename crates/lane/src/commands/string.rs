@@ -73,6 +73,7 @@ pub(crate) fn getex(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) 
     let key = space.key(call, 1);
     let Some(end) = space.get(&key).map(|entry| entry.expires_at()) else {
         space.tally.looked(false);
+        space.events.note_missed(&key);
         return reply::null(sink, call.proto);
     };
     let life = match options.life.expiry(call, space.birth_ms()) {

@@ -8,7 +8,7 @@ use wire::reply::{self, Proto, Put};
 use super::settings::SETTINGS;
 use store::Policy;
 
-use crate::{OutputLimits, Settings};
+use crate::{EventClasses, OutputLimits, Settings};
 
 /// One line of the table.
 pub(super) struct Setting {
@@ -266,6 +266,7 @@ impl Config {
         settings.compresses_dumps = self.value("rdbcompression") == "yes";
         settings.script_memory_max = size("script-memory-limit");
         settings.tracked_count_max = size("tracking-table-max-keys");
+        settings.events = EventClasses::parse(self.value("notify-keyspace-events")).unwrap_or_default();
         let limits = self.value("client-output-buffer-limit");
         // Classes come in this order: normal, slave, pubsub. 0 is no limit.
         let limit =
@@ -376,7 +377,7 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
             }
             Ok(shares.join(" "))
         }
-        Kind::Events => events(text),
+        Kind::Events => Ok(EventClasses::parse(text)?.to_string()),
     }
 }
 
@@ -427,24 +428,6 @@ fn output_limits(text: &str, now: &str) -> Result<String, String> {
         kept[4 * class + 3] = seconds.to_string();
     }
     Ok(kept.join(" "))
-}
-
-/// The letters of keyspace events in the order in which Redis gives them back.
-fn events(text: &str) -> Result<String, String> {
-    const ALL: &str = "g$lshzxetd";
-    if !text.chars().all(|letter| letter == 'A' || "KEmn".contains(letter) || ALL.contains(letter)) {
-        return Err("Invalid event class character. Use 'Ag$lshzxeKEtmdn'.".to_owned());
-    }
-    let has = |letter: char| text.contains(letter);
-    let mut kept = String::new();
-    if has('A') || ALL.chars().all(has) {
-        kept.push('A');
-    } else {
-        // New keys are said with these, and not behind all of them.
-        kept.extend(ALL.chars().chain(['n']).filter(|&letter| has(letter)));
-    }
-    kept.extend("KEm".chars().filter(|&letter| has(letter)));
-    Ok(kept)
 }
 
 #[cfg(test)]
@@ -507,7 +490,7 @@ mod tests {
         check("appendfsync", "often", Err("argument(s) must be one of the following: everysec, always, no"));
         check("notify-keyspace-events", "KEA", Ok("AKE"));
         check("notify-keyspace-events", "KEmn", Ok("nKEm"));
-        check("notify-keyspace-events", "Kg$lshzxetdn", Ok("AK"));
+        check("notify-keyspace-events", "Kg$lshzxetdn", Ok("AKn"));
         check(
             "client-output-buffer-limit",
             "normal 1mb 0 0",

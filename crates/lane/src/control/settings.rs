@@ -200,7 +200,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     )
     .effective(),
     setting("oom-score-adj-values", Text, "0 200 800"),
-    setting("notify-keyspace-events", Events, ""),
+    setting("notify-keyspace-events", Events, "").effective(),
     setting("bind", Text, "127.0.0.1 -::1")
         .chosen_at_start("Failed to bind to specified addresses: they are chosen at the start"),
     setting("replicaof", Text, "").alias("slaveof").fixed(),

@@ -1,12 +1,16 @@
 //! What a part has to do under its locks, and what came of it.
 
-use wire::command::Command;
+use std::collections::VecDeque;
+
+use wire::command::{Command, Id};
 
 use crate::commands::generic::Moved;
 use crate::commands::scan::{Goal, Scanned};
 use crate::keyspace::{Keyspace, Route};
+use crate::pubsub::Message;
 use crate::replies::Content;
 use crate::request::Request;
+use crate::tally::Looks;
 use crate::watch::WatcherId;
 
 /// One thing to do under the locks.
@@ -19,9 +23,9 @@ pub(crate) struct Job {
 
 /// What a job does.
 pub(crate) enum Work {
-    /// Runs a command whose keys are all here; the outcome is its reply. An inner one is a step of another command: what
-    /// it looks at counts for nobody.
-    Run { command: &'static Command, request: Request, route: Option<Route>, is_inner: bool },
+    /// Runs a command whose keys are all here; the outcome is its reply. It may be a step of another command, `within`: then what it
+    /// looks at counts for nobody.
+    Run { command: &'static Command, request: Request, route: Option<Route>, within: Option<Id> },
     /// Copies what is at the key that is argument `index`.
     Fetch { command: &'static Command, request: Request, index: usize },
     /// Combines the strings of BITOP's sources, which are the arguments from `first` on; the one before is the operation, or the
@@ -35,6 +39,15 @@ pub(crate) enum Work {
     Watch { id: WatcherId, request: Request },
     /// Makes room for what a script's call may add here, before the call begins on any lane.
     MakeRoom,
+}
+
+/// What jobs have found that only look.
+#[derive(Default)]
+pub(super) struct Found {
+    /// How many keys, and how many not.
+    pub(super) looks: Looks,
+    /// The events that say which not.
+    pub(super) misses: VecDeque<Message>,
 }
 
 /// What a job came to.
@@ -68,6 +81,14 @@ impl Work {
             | Work::Scan { command, .. }
             | Work::Place { command, .. } => Some(command),
             Work::Watch { .. } | Work::MakeRoom => None,
+        }
+    }
+
+    /// On behalf of which command it does what it does, and whether that is another than it is itself.
+    pub(super) fn acting(&self) -> Option<(Id, bool)> {
+        match self {
+            Work::Run { within: Some(id), .. } => Some((*id, true)),
+            work => work.command().map(|command| (command.id, false)),
         }
     }
 

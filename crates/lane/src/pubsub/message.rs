@@ -1,4 +1,4 @@
-//! A message: made once, by the lane that owns its channel, and lent to all lanes that hand it out.
+//! A message: made once, by the lane that owns its channel or whose key it is about, and lent to all lanes that hand it out.
 
 use std::sync::Arc;
 
@@ -14,6 +14,8 @@ pub(crate) struct Message {
     pub(crate) channel: Vec<u8>,
     pub(crate) slot: Slot,
     pub(crate) is_sharded: bool,
+    /// It is about a key of this lane: whoever has come through another's own port does not get it, for that is another node.
+    pub(crate) of_lane: Option<u16>,
     pub(crate) body: Body,
 }
 
@@ -43,7 +45,7 @@ impl Message {
             Arg::Flat(bytes) => Body::Flat(Arc::new(bytes.to_vec())),
             Arg::Rope(rope) => Body::Rope(rope.clone()),
         };
-        Some(Message { channel, slot, is_sharded, body })
+        Some(Message { channel, slot, is_sharded, of_lane: None, body })
     }
 
     /// Bytes in it.

@@ -10,7 +10,7 @@ use wire::reply::Proto;
 
 use super::subscribers::Subscriber;
 use super::{Kind, Message, Name};
-use crate::client::Client;
+use crate::client::{Client, Port};
 use crate::peers::{ControlHead, ControlKind};
 use crate::slab::{Handle, Slab};
 use crate::turn::Lane;
@@ -56,6 +56,8 @@ struct Doors<'a, N> {
 /// What stands before a message's body, in each protocol; written when it is first needed.
 struct Heads<'a> {
     message: &'a Message,
+    /// It is about a key of another lane.
+    is_foreign: bool,
     pattern: Option<&'a [u8]>,
     heads: [Option<Vec<u8>>; 2],
 }
@@ -73,7 +75,7 @@ impl<N: Net> Doors<'_, N> {
         let handle = Handle::from_bits(subscriber.client);
         let client = self.clients.get_mut(handle)?;
         client.subscriptions.as_ref().filter(|subscriptions| subscriptions.round == subscriber.round)?;
-        if client.is_leaving || client.has_ended {
+        if client.is_leaving || client.has_ended || heads.is_foreign && client.port == Port::Lane {
             return None;
         }
         let output: &mut Output = self.net.output(client.conn)?;
@@ -96,6 +98,7 @@ impl Lane {
         let mut budget = HANDED_PER_TURN;
         let Lane { core, clients, stirred, .. } = self;
         core.send_unsent();
+        core.publish_events();
         core.send_waiting();
         core.go_on_leaving(&mut budget);
         core.go_on_subscribing(clients, &mut budget);
@@ -154,7 +157,8 @@ impl Spreading {
                     continue;
                 }
             };
-            let mut heads = Heads { message: &message, pattern, heads: [None, None] };
+            let is_foreign = message.of_lane.is_some_and(|lane| lane != core.id);
+            let mut heads = Heads { message: &message, is_foreign, pattern, heads: [None, None] };
             for subscriber in subscribers.of(kind, name, self.after) {
                 if budget.is_spent() {
                     return false;

@@ -8,6 +8,7 @@ use store::{Budget, Effect, Outcome};
 use wire::command::{Command, Flag};
 
 use crate::client::Port;
+use crate::events::Deed;
 use crate::keyspace::Keyspace;
 use crate::request::Args;
 use crate::transaction::key_range;
@@ -313,16 +314,23 @@ pub(super) fn for_each_prefix<T>(prefixes: &BTreeMap<Name, T>, key: &[u8], mut e
 impl Keyspace {
     /// Whoever listens to changes, or none, has changed.
     pub(crate) fn listen_to_all(&mut self) {
-        self.is_heard = self.feed.is_some() || self.tracked.is_on;
-        self.is_accompanied = self.feed.is_some() || self.follows;
-        self.shard.follow(self.is_fed() || self.tracked.is_on);
+        let has_events = self.events.are_on();
+        self.is_heard = self.feed.is_some() || self.tracked.is_on || has_events;
+        self.is_accompanied = self.feed.is_some() || self.follows || has_events;
+        self.shard.follow(self.is_fed() || self.tracked.is_on || has_events);
     }
 
-    /// [`Keyspace::commit`] while somebody wants to know which keys change: replicas, or clients that track them.
+    /// [`Keyspace::commit`] while somebody wants to know which keys change: replicas, clients that track them, or that listen to events.
     #[cold]
     #[inline(never)]
     pub(crate) fn commit_heard(&mut self, effect: Effect<'_>) -> Result<Outcome, store::Full> {
-        let key = effect.key().copied().filter(|key| self.tracked.is_on && key.db < self.database_count);
+        let key = effect.key().copied().filter(|key| key.db < self.database_count);
+        let deed = if self.events.are_on() { Deed::of(&effect) } else { None };
+        if let (Some(_), Some(key)) = (deed, &key) {
+            // That its time has come is another event, and before this one.
+            self.lapse(key);
+            self.hear_gone();
+        }
         let (must_exist, is_nothing) = match &effect {
             Effect::Delete { .. } | Effect::Expire { .. } => (true, false),
             Effect::SetRange { bytes, .. } => (false, bytes.is_empty()),
@@ -334,7 +342,12 @@ impl Keyspace {
             && !is_nothing
             && (outcome.existed || !must_exist)
         {
-            self.tracked.note(key.bytes, self.by);
+            if self.tracked.is_on {
+                self.tracked.note(key.bytes, self.by);
+            }
+            if let Some(deed) = deed {
+                self.events.note(deed, &key, outcome.existed);
+            }
         }
         Ok(outcome)
     }

@@ -56,7 +56,7 @@ impl Planned {
     pub(super) fn relay_jobs(&mut self, step: u8, database_count: u16) -> Vec<RelayJob> {
         let (command, db) = (self.command, self.db);
         let run = |lane: usize, db: u16, name: &str, request: Request| {
-            (lane, db, Work::Run { command: entry(name), request, route: None, is_inner: true })
+            (lane, db, Work::Run { command: entry(name), request, route: None, within: Some(command.id) })
         };
         if command.id == Id::Msetnx {
             let job = |share: &mut Share| match step {
@@ -114,7 +114,8 @@ impl Planned {
             _ => {
                 request.push(Arg::Flat(b"del"));
                 request.push(self.request.get(2));
-                vec![(to, db, Work::Run { command: entry("del"), request, route: None, is_inner: true })]
+                let within = Some(command.id);
+                vec![(to, db, Work::Run { command: entry("del"), request, route: None, within })]
             }
         }
     }

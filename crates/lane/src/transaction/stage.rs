@@ -40,7 +40,7 @@ impl Transaction {
         }
         let work = |request: Request| match (command.id, watcher) {
             (Id::Watch, Some(id)) => Work::Watch { id, request },
-            _ => Work::Run { command, request, route: None, is_inner: false },
+            _ => Work::Run { command, request, route: None, within: None },
         };
         match planned.plan {
             Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => {}
@@ -57,8 +57,8 @@ impl Transaction {
                 for share in &mut planned.shares {
                     if command.scope == Scope::AllLanes(Combine::Any) {
                         let count = lookup(b"dbsize").expect("DBSIZE is in the table");
-                        let (command, request) = (count, Request::default());
-                        let work = Work::Run { command, request, route: None, is_inner: true };
+                        let (within, command, request) = (Some(command.id), count, Request::default());
+                        let work = Work::Run { command, request, route: None, within };
                         self.lanes[share.lane].jobs.push(Job { command: number, db, work });
                     }
                     let request = std::mem::take(&mut share.request);

@@ -8,6 +8,7 @@ mod changes;
 mod counting;
 mod debug;
 mod docs;
+mod events;
 mod files;
 mod follower;
 mod following;

@@ -187,7 +187,7 @@ fn keys_that_went_without_a_command_are_told() {
         }
     };
     let told = |world: &mut World| -> Vec<(u16, Vec<u8>)> {
-        world.shard.gone().map(|(db, key)| (db, key.into_vec())).collect()
+        world.shard.gone().map(|gone| (gone.db, gone.key.into_vec())).collect()
     };
     fill(&mut world, first);
     world.shard.tend(first + 20, &mut Budget::new(999, 1 << 20), &|_, _| false);

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use store::{
-    Budget, Config, Effect, Expiry, Key, Mark, NewValue, Outcome, Recency, Region, RopeBuilder, Shard, Type,
-    Value,
+    Budget, Config, Effect, Expiry, Gone, Key, Mark, NewValue, Outcome, Recency, Region, RopeBuilder, Shard,
+    Type, Value,
 };
 
 pub(crate) const PARTITIONS: u16 = 64;
@@ -254,14 +254,14 @@ impl World {
         }
         let lapsed = self.shard.lapse(key, self.now_ms);
         assert!(due || !lapsed, "only what is due lapses");
-        let told = self.shard.gone().all(|(_, gone)| lapsed && *gone == *key.bytes);
+        let told = self.shard.gone().all(|gone| lapsed && !gone.is_evicted && *gone.key == *key.bytes);
         assert!(told, "who follows is told of the key and no other");
     }
 
     /// The model learns what went without a command.
     pub(crate) fn forget_gone(&mut self) {
         let gone: Vec<_> = self.shard.gone().collect();
-        for (db, key) in gone {
+        for Gone { db, key, .. } in gone {
             assert!(db < BESIDE, "only Redis' databases are followed");
             self.model[usize::from(db)].remove(&key[..]);
         }

@@ -172,6 +172,7 @@ impl Transaction {
                 let (command, db, proto) = (planned.command, planned.db, self.proto);
                 let call = Call { command, args, db, proto, route: called.route, port: self.port };
                 let mut sink = Sink::Part(&mut self.reply);
+                space.events.begin(command.id, false);
                 match commands::run(space, &call, progress, &mut sink, budget) {
                     commands::Step::More => Some(After::Again),
                     commands::Step::Done if self.by.is_some() => {
