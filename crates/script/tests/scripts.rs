@@ -393,6 +393,11 @@ fn lua_s_libraries_are_there() {
         "[\"1h2e3l4l5o\", 5]",
     );
     check("return {string.gsub('hello', '^h', function(s) return s .. s end)}", "[\"hhello\", 1]");
+    check(
+        "return {string.gsub('hello', 'l)', function(s) return s end)}",
+        "-ERR invalid pattern capture @1.",
+    );
+    check("return {string.gsub('hello', 'x)', function(s) return s end)}", "[\"hello\", 0]");
     check("return string.gsub('hello', 'l', {l = 'L'})", "\"heLLo\"");
     check("return string.gsub('a.b', '%.', function() return false end)", "\"a.b\"");
     check("return {('abc'):find('b'), ('abc'):find('b', 1, true)}", "[2, 2, 2]");

@@ -351,8 +351,11 @@ fn parse(kind: Kind, value: &[u8], now: &str) -> Result<String, String> {
         },
         Kind::Save => {
             let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
-            let are_numbers = words.iter().all(|word| word.parse::<u32>().is_ok_and(|number| number > 0));
-            if words.len().is_multiple_of(2) && are_numbers {
+            let is_point = |point: &[&str]| {
+                let [seconds, changes] = point else { return false };
+                seconds.parse::<u32>().is_ok_and(|seconds| seconds > 0) && changes.parse::<u32>().is_ok()
+            };
+            if words.chunks(2).all(is_point) {
                 Ok(words.join(" "))
             } else {
                 Err("Invalid save parameters".to_owned())
@@ -486,6 +489,8 @@ mod tests {
         check("maxmemory-clients", "101%", Err("percentage argument must be less or equal to 100"));
         check("maxmemory-clients", "%", Err("argument must be a memory or percent value"));
         check("save", "3600 1 300 100", Ok("3600 1 300 100"));
+        check("save", "1 0", Ok("1 0"));
+        check("save", "0 1", Err("Invalid save parameters"));
         check("save", "3600", Err("Invalid save parameters"));
         check("appendfsync", "often", Err("argument(s) must be one of the following: everysec, always, no"));
         check("notify-keyspace-events", "KEA", Ok("AKE"));

@@ -206,7 +206,6 @@ impl Tracked {
         }
         (self.item_count, self.size) = (0, 0);
         self.all = self.all.max(Some(whose));
-        self.is_on = true;
     }
 
     /// What clients of a lane want to know; an older word than the last comes too late.
@@ -358,8 +357,13 @@ impl Keyspace {
             return;
         }
         self.tracked.remember(key, by.reader);
-        if !self.tracked.is_on {
-            self.tracked.is_on = true;
+        self.track(true);
+    }
+
+    /// Whether changes are told to clients that track keys.
+    fn track(&mut self, is_on: bool) {
+        if self.tracked.is_on != is_on {
+            self.tracked.is_on = is_on;
             self.listen_to_all();
         }
     }
@@ -392,13 +396,13 @@ impl Keyspace {
     pub(crate) fn track_flush(&mut self, port: Port) {
         let whose = if port == Port::Lane { Everything::Everywhere } else { Everything::Here };
         self.tracked.flush(whose);
+        self.track(true);
     }
 
     /// What clients of a lane want to know of.
     pub(crate) fn set_wishes(&mut self, lane: u16, wishes: &Arc<Wishes>) {
         self.tracked.set_wishes(lane, wishes);
-        self.tracked.is_on |= !self.tracked.lanes_by_prefix.is_empty();
-        self.listen_to_all();
+        self.track(self.tracked.is_on || !self.tracked.lanes_by_prefix.is_empty());
     }
 
     /// The end of a turn.
@@ -409,8 +413,7 @@ impl Keyspace {
             && self.tracked.lanes_by_prefix.is_empty()
             && !self.tracked.has_work()
         {
-            self.tracked.is_on = false;
-            self.listen_to_all();
+            self.track(false);
         }
     }
 }
@@ -494,7 +497,6 @@ mod tests {
         let mut none = |_: Reader, _: &Name| panic!("nobody is told of a key");
         let all = tracked.take_changes(&mut Budget::new(10, 1), &mut none, &mut |_, _, _| {});
         assert_eq!(all, Some(Everything::Everywhere));
-        tracked.is_on = true;
         while tracked.has_work() {
             tracked.tend();
         }

@@ -56,6 +56,25 @@ fn audit(mut world: World, clients: Vec<Client>) {
     world.lanes.iter().for_each(lane::Lane::audit);
 }
 
+/// The turn that flushes may be that in which a key is read, the first of all.
+#[test]
+fn what_is_read_behind_a_flush_is_remembered() {
+    for lanes in [1, 3] {
+        for flush in ["FLUSHALL", "FLUSHDB", "SWAPDB 0 1"] {
+            let mut world = World::new(lanes);
+            let (other, client) = (world.connect(), tracker(&mut world, 0, "on"));
+            for key in keys(lanes) {
+                // What a flush says of everything comes before or behind the reply.
+                world.ask_all(&client, &[flush, &format!("GET {key}")]);
+                world.ask(&client, &format!("GET {key}"));
+                world.ask(&other, &format!("SET {key} 1"));
+                assert_eq!(heard(&mut world, &client), invalid(&[&key]), "{flush}, {lanes} lanes");
+            }
+            audit(world, vec![other, client]);
+        }
+    }
+}
+
 #[test]
 fn whoever_has_read_a_key_is_told_once_when_it_changes() {
     for lanes in [1, 3] {
