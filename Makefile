@@ -12,7 +12,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 CLIENTS := $(TARGET)/clients
 # All release programs that tests run.
 TESTED := --release --locked -p expresslane -p load -p sim --bin expresslane --bin floor --bin bare --bin spin \
-	--example instructions --example forward --example engine --example recording
+	--example instructions --example cost
 # How often each branch of them is taken under load, written down by `make profile` (docs/profile.md). It is of one processor's code.
 PROFILE := $(CURDIR)/crates/expresslane/release.profdata
 ifeq ($(shell uname -sm),Linux x86_64)
@@ -211,7 +211,7 @@ bench-load: build ## CPU per request of the load itself: bench run, redis-benchm
 .PHONY: bench-forward
 bench-forward: build ## CPU per forwarded request beside a direct one, and bells, over memory and over sockets
 	@$(PROFILED) $(CARGO) build --quiet $(TESTED)
-	@$(TARGET)/release/examples/forward
+	@$(TARGET)/release/examples/instructions forward
 	@$(PYTHON) bench/forward.py $(ARGS)
 
 .PHONY: bench-tail

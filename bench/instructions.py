@@ -2,9 +2,9 @@
 """Instructions per GET and SET in each dialect, per INCR, per forwarded GET, and per request of the load and of its recording, counted by
 callgrind: repeatable whatever else the machine does.
 
-The programs are crates/sim/examples/instructions.rs, one lane over memory; crates/sim/examples/forward.rs, two lanes over memory,
-whose turns alone are counted, with all keys on the clients' lane or all on the other; crates/load/examples/engine.rs, one engine
-of the load over memory; and crates/load/examples/recording.rs, what is recorded of a request whose times are its own. All but the
+The programs are crates/sim/examples/instructions, one lane over memory, or two (forward.rs),
+whose turns alone are counted, with all keys on the clients' lane or all on the other; and crates/load/examples/cost, one engine
+of the load over memory, or what is recorded of a request whose times are its own. All but the
 last send sixteen commands at a time. Two runs of different length are counted, so that start-up
 cancels out. The result is compared with the record in bench/instructions.json: more than 2 % above it, or above the ceiling,
 fails, and so does a forwarded GET that costs more than twice a direct one. After an intended change write the new record with
@@ -26,8 +26,8 @@ RECORD = pathlib.Path(__file__).with_name("instructions.json")
 TOLERANCE = 0.02
 # A forwarded GET, both lanes together, beside a direct one.
 RATIO_MAX = 2.0
-TURNS_ONLY = ["--toggle-collect=forward::serve"]
-# Of each record: the program, its first argument, what callgrind is told besides, the second arguments of the two runs, and how
+TURNS_ONLY = ["--toggle-collect=instructions::forward::serve"]
+# Of each record: the program, its first arguments, what callgrind is told besides, the last argument of the two runs, and how
 # many commands one of those counts for.
 PROGRAMS = {
     "get": ("instructions", "get", [], (16_000, 48_000), 1),
@@ -40,10 +40,10 @@ PROGRAMS = {
     "memcached-binary-set": ("instructions", "memcached-binary-set", [], (16_000, 48_000), 1),
     "aerospike-get": ("instructions", "aerospike-get", [], (16_000, 48_000), 1),
     "aerospike-set": ("instructions", "aerospike-set", [], (16_000, 48_000), 1),
-    "load": ("engine", "16", [], (16_000, 48_000), 1),
-    "recording": ("recording", "single", [], (16_000, 48_000), 1),
-    "direct": ("forward", "direct", TURNS_ONLY, (10, 30), 800),
-    "forwarded": ("forward", "forwarded", TURNS_ONLY, (10, 30), 800),
+    "load": ("cost", "engine 16", [], (16_000, 48_000), 1),
+    "recording": ("cost", "recording single", [], (16_000, 48_000), 1),
+    "direct": ("instructions", "direct", TURNS_ONLY, (10, 30), 800),
+    "forwarded": ("instructions", "forwarded", TURNS_ONLY, (10, 30), 800),
 }
 # memcpy and its kin choose a variant by the processor; this one is had everywhere, so the count is the same everywhere. What keys are
 # found by (crates/keyhash) has instructions of its own on nearly all: where a hypervisor hides AES, each command takes some 110 more.
@@ -53,7 +53,7 @@ PINNED = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX_Fast_Unaligned_Load,-ER
 def count(program: str, options: list[str], kind: str, size: int) -> int:
     """Instructions of one whole run."""
     run = subprocess.run(
-        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *options, program, kind, str(size)],
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *options, program, *kind.split(), str(size)],
         env={**os.environ, **PINNED},
         capture_output=True,
         text=True,

@@ -164,9 +164,9 @@ def examples():
     for kind in [dialect + verb for dialect in dialects for verb in ("get", "set")] + ["single-get", "incr"]:
         printed(built("examples/instructions"), kind, "100000")
     for kind in ("direct", "forwarded"):
-        printed(built("examples/forward"), kind, "100")
-    printed(built("examples/engine"), "16", "100000")
-    printed(built("examples/recording"), "single", "100000")
+        printed(built("examples/instructions"), kind, "100")
+    printed(built("examples/cost"), "engine", "16", "100000")
+    printed(built("examples/cost"), "recording", "single", "100000")
 
 
 def printed(*command):

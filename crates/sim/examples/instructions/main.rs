@@ -1,9 +1,11 @@
 //! So many GETs, SETs or INCRs through a lane over memory, sixteen at a time, of one client or (`single-get`) of as many, so that callgrind can count instructions: the
 //! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
 //!
-//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT`
+//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT`, or what [`forward`] says.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
+
+mod forward;
 
 use lane::{Dialect, Door, Port, Settings};
 use net::fault::Faults;
@@ -94,10 +96,14 @@ fn digest(key: &[u8]) -> [u8; 20] {
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1);
-    let (Some(kind), Some(count)) = (args.next(), args.next()) else {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if forward::main(&words) {
+        return;
+    }
+    let [kind, count] = words.as_slice() else {
         println!(
-            "usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT"
+            "usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT\n       \
+             instructions direct|forwarded|forward ROUNDS"
         );
         return;
     };

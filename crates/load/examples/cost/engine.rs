@@ -2,9 +2,7 @@
 //! callgrind can count instructions. The difference of two runs, divided by the difference of their counts, is the cost of one
 //! request, with its part of the memory net and of a server that writes constants. `bench/instructions.py` does that.
 //!
-//! `engine PIPELINE COUNT`
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
+//! `cost engine PIPELINE COUNT`
 
 use std::cell::Cell;
 
@@ -17,12 +15,7 @@ use net::{Event, Limits, Net};
 const CONNECTIONS: usize = 50;
 const REQUEST_SIZE: usize = b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000000\r\n".len();
 
-fn main() {
-    let mut args = std::env::args().skip(1);
-    let (Some(pipeline), Some(count)) = (args.next(), args.next()) else {
-        println!("usage: engine PIPELINE COUNT");
-        return;
-    };
+pub(crate) fn main(pipeline: &str, count: &str) {
     let pipeline: usize = pipeline.parse().expect("PIPELINE is a number");
     let count: u64 = count.parse().expect("COUNT is a number");
     let plan = Plan {

@@ -1,12 +1,9 @@
 //! What it costs to record a request: send lag, response, service and the parts of the second, for times between 20 µs and 2 ms.
 //!
-//! `recording single|batch COUNT [time]`
+//! `cost recording single|batch COUNT [time]`
 //!
 //! `single`: no two requests have the same times. `batch`: sixteen at once do, as in a pipeline. Without `time` the work is
 //! done once, so that callgrind can count instructions (`bench/instructions.py`); with it five times, and the quickest is told.
-
-#![expect(clippy::print_stdout, reason = "a benchmark prints")]
-#![expect(clippy::disallowed_methods, reason = "times are measured here")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -26,23 +23,16 @@ const ROUNDS: usize = 5;
 /// Send lag and service of a request, nanoseconds.
 type Times = (u64, u64);
 
-fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let (same, count) = match &words[..] {
-        [kind, count, ..] if kind == "single" => (1, count),
-        [kind, count, ..] if kind == "batch" => (BATCH, count),
-        _ => {
-            println!("usage: recording single|batch COUNT [time]");
-            return;
-        }
-    };
+pub(crate) fn main(is_batch: bool, count: &str, takes_time: bool) {
+    let same = if is_batch { BATCH } else { 1 };
     let count: usize = count.parse().expect("COUNT is a number");
     let times = prepared();
-    if words.len() == 2 {
+    if !takes_time {
         println!("{count} requests, {} of them late", run(&times, count, same));
         return;
     }
     let rounds = (0..ROUNDS).map(|_| {
+        #[expect(clippy::disallowed_methods, reason = "times are measured here")]
         let began = Instant::now();
         black_box(run(&times, count, same));
         began.elapsed().as_nanos() as f64 / count as f64

@@ -1,16 +1,10 @@
 //! What forwarding costs: GETs of a pipeline whose keys all live on the client's lane, beside the same with all keys on the
 //! other lane. Two lanes in one thread over memory, so that both sides' work is in the figure and no kernel is.
 //!
-//! `cargo run --release -p sim --example forward [ROUNDS]`
+//! `cargo run --release -p sim --example instructions forward [ROUNDS]`
 //!
-//! With `direct` or `forwarded` in front only that is run: for callgrind, told to count what happens in [`serve`].
+//! With `direct` or `forwarded` only that is run: for callgrind, told to count what happens in [`serve`].
 //! `bench/instructions.py` does that.
-
-#![expect(
-    clippy::disallowed_methods,
-    clippy::print_stdout,
-    reason = "a benchmark reads the clock and prints"
-)]
 
 use std::time::Instant;
 
@@ -25,15 +19,19 @@ const TURNS: usize = 6;
 /// What a forwarded command may cost at most, relative to a direct one.
 const RATIO_MAX: f64 = 2.0;
 
-fn main() {
-    let mut args = std::env::args().skip(1).peekable();
-    let owner = args
-        .next_if(|word| word == "direct" || word == "forwarded")
-        .map(|word| u16::from(word == "forwarded"));
-    let rounds: usize = args.next().map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
+/// What is asked for by these words, if it is one of these.
+pub(crate) fn main(words: &[String]) -> bool {
+    let owner = match words.first().map(String::as_str) {
+        Some("direct") => Some(0),
+        Some("forwarded") => Some(1),
+        Some("forward") => None,
+        _ => return false,
+    };
+    let rounds: usize = words.get(1).map_or(2000, |text| text.parse().expect("ROUNDS is a number"));
     if let Some(owner) = owner {
         run(owner, rounds);
-        return println!("{} commands", rounds * CLIENTS * DEPTH);
+        println!("{} commands", rounds * CLIENTS * DEPTH);
+        return true;
     }
     let mut figures: Vec<(f64, f64)> = Vec::new();
     for _ in 0..5 {
@@ -47,6 +45,7 @@ fn main() {
         forwarded / direct,
         if forwarded / direct <= RATIO_MAX { "ok" } else { "over" },
     );
+    true
 }
 
 /// Nanoseconds a command with all keys on lane `owner` and all clients on lane 0.
@@ -94,6 +93,7 @@ fn run(owner: u16, rounds: usize) -> f64 {
         for (index, client) in clients.iter_mut().enumerate() {
             client.end.write(&batches[(round * CLIENTS + index) % batches.len()]);
         }
+        #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
         let began = Instant::now();
         serve(&mut world);
         spent += began.elapsed().as_nanos();
