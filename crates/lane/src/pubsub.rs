@@ -301,7 +301,7 @@ impl Core {
 
     /// What has happened to keys takes its place among the messages of this lane. Replicas see for themselves.
     pub(crate) fn publish_events(&mut self) {
-        if !self.space.events.are_on() {
+        if !self.space.events.are_on() && !self.space.events.are_ready() {
             return;
         }
         for mut message in self.space.take_events() {

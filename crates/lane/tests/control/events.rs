@@ -166,7 +166,7 @@ fn only_the_classes_that_are_asked_for_are_said() {
     check("KEAmn", &commands, &["new a", "set a", "expire a", "keymiss nothing", "del a"]);
     check("KEtlshz", &commands, &[]);
     check("A", &commands, &[]);
-    check("''", &commands, &[]);
+    check("", &commands, &[]);
 }
 
 /// Redis looks once, and at what it is about to write not at all.
@@ -313,6 +313,26 @@ fn whoever_changes_much_waits_for_what_is_said_of_it() {
         assert_eq!(of_one.map(|(_, body)| body.as_str()).collect::<Vec<_>>(), ["set", "del"]);
         leave(&mut world, vec![client, listener.client]);
     }
+}
+
+/// What has happened before the classes change is said all the same, and then nobody has anything to do.
+#[test]
+fn classes_may_change_while_something_is_to_be_said() {
+    let mut world = World::new(1);
+    let (client, listener) = (world.connect(), world.connect());
+    let mut listener = Listener::new(&mut world, listener, "PSUBSCRIBE __key*");
+    for classes in ["AKE", ""] {
+        client.write(&frame("SET a 1"));
+        client.write(&frame(&format!("CONFIG SET notify-keyspace-events {classes}")));
+        client.write(&frame("SET b 1"));
+        rounds(&mut world, 20);
+    }
+    assert_eq!(
+        listener.lines(),
+        ["__keyspace@0__:b set", "__keyevent@0__:set b", "__keyspace@0__:a set", "__keyevent@0__:set a"]
+    );
+    assert!(world.sleeps());
+    leave(&mut world, vec![client, listener.client]);
 }
 
 fn frame(line: &str) -> Vec<u8> {
