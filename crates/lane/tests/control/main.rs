@@ -4,6 +4,7 @@
 
 mod acl;
 mod changes;
+mod coherence;
 #[path = "../counting/mod.rs"]
 mod counting;
 mod debug;
