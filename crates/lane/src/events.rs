@@ -123,8 +123,6 @@ pub(crate) struct Events {
     /// The command that runs, or that of which it is a step.
     acting: Id,
     is_step: bool,
-    /// It has changed a part of a string, which is said once.
-    has_edited: bool,
     /// A key has come to its new name: that it has left the old one is said first.
     arrived: Option<Held>,
     ready: VecDeque<Message>,
@@ -138,7 +136,6 @@ impl Events {
             database_count,
             acting: Id::Ping,
             is_step: false,
-            has_edited: false,
             arrived: None,
             ready: VecDeque::new(),
         }
@@ -174,7 +171,7 @@ impl Events {
     /// A command runs, or a step of it: what that looks at is not said.
     #[inline]
     pub(crate) fn begin(&mut self, acting: Id, is_step: bool) {
-        (self.acting, self.is_step, self.has_edited) = (acting, is_step, false);
+        (self.acting, self.is_step) = (acting, is_step);
     }
 
     /// A command has done something to a key of one of Redis' databases. `existed`: there was one before.
@@ -197,8 +194,9 @@ impl Events {
                         self.arrived = Some(Held { event, db: key.db, key: key.bytes.to_vec() });
                         return;
                     }
-                    Id::Setbit | Id::Bitfield if std::mem::replace(&mut self.has_edited, true) => return,
-                    Id::Setbit | Id::Bitfield => (Class::STRING, "setbit"),
+                    // It has several, or none that counts, and says itself what it has come to.
+                    Id::Bitfield => return,
+                    Id::Setbit => (Class::STRING, "setbit"),
                     Id::Append => (Class::STRING, "append"),
                     Id::Setrange => (Class::STRING, "setrange"),
                     Id::Incr | Id::Decr | Id::Incrby | Id::Decrby => (Class::STRING, "incrby"),
@@ -224,6 +222,12 @@ impl Events {
             Deed::Ends => self.say(Class::GENERIC, "expire", key.db, key.bytes),
             Deed::Lasts => self.say(Class::GENERIC, "persist", key.db, key.bytes),
         }
+    }
+
+    /// BITFIELD has changed a string.
+    pub(crate) fn note_fields(&mut self, key: &Key<'_>) {
+        self.say_arrived();
+        self.say(EventClasses::STRING, "setbit", key.db, key.bytes);
     }
 
     /// A command has looked for a key that is not there.

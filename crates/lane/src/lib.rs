@@ -358,6 +358,12 @@ impl Settings {
         if is_brought { most } else { self.bulk_size_max.min(most) }
     }
 
+    /// The events that are said now: none of what is loaded, from files or from another server, for it has happened long ago.
+    pub(crate) fn events_now(&self) -> EventClasses {
+        let is_loading = self.is_loading || self.follows == Some(Following::Loads);
+        if is_loading { EventClasses::default() } else { self.events }
+    }
+
     /// How long a word of a client may be.
     pub(crate) fn bulk_size_max_of(&self, is_inner: bool) -> u64 {
         if is_inner { self.string_size_max() } else { self.bulk_size_max.min(store::ROPE_SIZE_MAX as u64) }

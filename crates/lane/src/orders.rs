@@ -116,7 +116,7 @@ impl Lane {
                 self.core.space.dumping.compresses = settings.compresses_dumps;
                 let lane_count = self.core.lane_count;
                 self.core.space.tracked.set_key_count_max(settings.tracked_count_max, lane_count);
-                self.core.space.set_events(settings.events);
+                self.core.space.set_events(settings.events_now());
                 // Which doors a lane has is its own.
                 let doors = std::mem::take(&mut self.core.settings.doors);
                 if self.core.settings.is_loading != settings.is_loading {

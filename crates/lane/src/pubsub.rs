@@ -47,8 +47,8 @@ const WAITING_MAX: usize = 64;
 pub(crate) const CHANNEL_TOO_LONG: &str = "ERR channel is longer than 32768 bytes";
 
 /// Messages about keys that may wait for such a window, and their bytes: with more, nothing is begun that may make more of them.
-const EVENTS_WAITING_MAX: usize = 4096;
-const EVENTS_SIZE_MAX: usize = 16 * 1024 * 1024;
+const EVENTS_WAITING_MAX: usize = 512;
+const EVENTS_SIZE_MAX: usize = 4 * 1024 * 1024;
 
 /// A message that is not on its way yet, and who waits for it; nobody for what is said of keys.
 struct Waiting {

@@ -277,7 +277,12 @@ impl Keyspace {
     }
 
     fn is_tight(&self) -> bool {
-        self.shard.held() >= self.room.mark
+        self.is_tight_with(0)
+    }
+
+    /// The same with so many bytes more.
+    fn is_tight_with(&self, size: usize) -> bool {
+        self.shard.held().saturating_add(size as u64) >= self.room.mark
     }
 
     /// Whether there is room for a command that may add, as far as a few looks go. [`Evicted::Nothing`]: there is none
@@ -289,7 +294,7 @@ impl Keyspace {
         if !self.room.lease.is_limited() {
             return Made::Enough;
         }
-        let is_measured = self.is_tight() || command.keys.step > 1;
+        let is_measured = self.is_tight_with(args.size()) || command.keys.step > 1;
         if is_measured || self.share(db).is_some() {
             return self.room_measured(command, args, db, locks, is_measured);
         }
@@ -297,10 +302,10 @@ impl Keyspace {
     }
 
     /// Whether [`Keyspace::room_for`] may make room, for which keys go that nobody has locked.
-    pub(crate) fn may_make_room(&self, command: &Command, db: u16) -> bool {
+    pub(crate) fn may_make_room(&self, command: &Command, args: &Args<'_>, db: u16) -> bool {
         self.room.lease.is_limited()
             && command.flags.has(Flag::Denyoom)
-            && (self.is_tight() || command.keys.step > 1 || self.share(db).is_some())
+            && (self.is_tight_with(args.size()) || command.keys.step > 1 || self.share(db).is_some())
     }
 
     /// The same of a command that is measured, or of one whose namespace has a share.

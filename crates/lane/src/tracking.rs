@@ -135,9 +135,8 @@ impl Trackers {
         Arc::new(Wishes { version: self.version, prefixes })
     }
 
-    /// Adds a client's prefixes; true if no other client of the lane had one of them.
-    fn add_prefixes(&mut self, client: u64, prefixes: Vec<Name>) -> bool {
-        let before = self.by_prefix.len();
+    /// Adds a client's prefixes.
+    fn add_prefixes(&mut self, client: u64, prefixes: Vec<Name>) {
         let known = &mut self.by_client.get_mut(&client).expect("a client with prefixes tracks").how.prefixes;
         for prefix in prefixes {
             if known.contains(&prefix) {
@@ -148,7 +147,6 @@ impl Trackers {
             clients.insert(client);
             known.push(prefix);
         }
-        self.by_prefix.len() > before
     }
 
     /// A client tracks nothing any more; true if it was the last of the lane with one of its prefixes.
@@ -359,7 +357,9 @@ impl Core {
                 prefixes.push(Name::default());
             }
             (tracker.how, tracker.is_broken) = (how, false);
-            self.tracking.add_prefixes(bits, prefixes)
+            // That of another client may still be on its way to the other lanes: this one is not answered before they know.
+            self.tracking.add_prefixes(bits, prefixes);
+            wanted.is_broadcast
         } else {
             client.is_tracking = false;
             self.tracking.remove(bits)

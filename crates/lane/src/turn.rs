@@ -145,7 +145,7 @@ impl Lane {
         space.set_following(settings.follows);
         space.scripts.set_memory_max(settings.script_memory_max);
         space.tracked.set_key_count_max(settings.tracked_count_max, map.lanes());
-        space.set_events(settings.events);
+        space.set_events(settings.events_now());
         let mailbox = links.mailbox();
         Lane {
             core: Core::new(id, settings, map, board, space, links.peers),

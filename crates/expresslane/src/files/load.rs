@@ -113,6 +113,9 @@ impl Target {
         input.fetch(5)?;
         if input.rest().starts_with(b"REDIS") {
             self.read_snapshot(&mut input)?;
+        } else if path.extension().is_some_and(|extension| extension == "rdb") {
+            // An empty one too: whoever cut it off, it did not hold nothing.
+            return Err("it is no snapshot, for it does not begin with REDIS".to_owned());
         }
         self.read_commands(&mut input, path, may_be_cut)
     }
@@ -348,6 +351,10 @@ pub(crate) fn frame_size(input: &[u8]) -> Result<Frame, String> {
     }
     for _ in 0..count {
         let Some((size, begin)) = number_line(input, at, b'$')? else { return Ok(Frame::More) };
+        if size > store::ROPE_SIZE_MAX {
+            // What is damaged is not what is cut off.
+            return Err(format!("a command is not as clients send them: no word has {size} bytes"));
+        }
         at = begin.checked_add(size).and_then(|end| end.checked_add(2)).ok_or("a length is too large")?;
         if input.len() < at {
             return Ok(Frame::More);
@@ -452,6 +459,7 @@ mod tests {
             b"*1\r\n$1\r\nab\r\n",
             b"*0\r\n",
             b"*-1\r\n",
+            b"*1\r\n$99999999999\r\nab",
         ] {
             assert!(frame_size(wrong).is_err(), "{}", wrong.escape_ascii());
         }

@@ -131,6 +131,8 @@ pub(crate) struct Fields {
     last_bit: Option<u64>,
     /// The string has become longer for what is written.
     has_grown: bool,
+    /// Something else is in it.
+    has_changed: bool,
     /// What the operations have answered.
     replies: Content,
 }
@@ -231,7 +233,7 @@ impl Fields {
                 None => return Ok(true),
                 Some(Word::Overflow(overflow)) => self.overflow = overflow,
                 Some(Word::Operation(operation)) => {
-                    operation.run(space, call, self.has_grown, &mut self.replies)?;
+                    self.has_changed |= operation.run(space, call, self.has_grown, &mut self.replies)?;
                 }
             }
             budget.spend(1, FIELD_SIZE_MAX);
@@ -240,14 +242,14 @@ impl Fields {
 }
 
 impl Operation {
-    /// Carries it out and writes what it answers.
+    /// Carries it out and writes what it answers; whether it has changed something.
     fn run(
         &self,
         space: &mut Keyspace,
         call: &Call<'_>,
         has_grown: bool,
         out: &mut Content,
-    ) -> Result<(), &'static str> {
+    ) -> Result<bool, &'static str> {
         let key = space.key(call, 1);
         let offset = byte_of(self.offset);
         let value = space.get(&key).map(|entry| entry.value());
@@ -264,20 +266,21 @@ impl Operation {
         };
         let Some(new) = new else {
             reply::null(out, call.proto);
-            return Ok(());
+            return Ok(false);
         };
+        let has_changed = new != old || has_grown && self.act != Act::Get;
         if new != old {
             let mask = (1 << self.kind.width) - 1;
             let word = word & !(mask << behind) | (new.cast_unsigned() & mask) << behind;
             let after = &word.to_be_bytes()[16 - FIELD_SIZE_MAX..];
             let bytes = &after[..=byte_of(self.last_bit()) - offset];
             space.commit(Effect::SetRange { key, offset, bytes }).map_err(|_| OOM)?;
-        } else if has_grown && self.act != Act::Get {
+        } else if has_changed {
             space.shard.count_changes(1);
         }
         let answer = if matches!(self.act, Act::Set(_)) { old } else { new };
         reply::integer(out, i64::try_from(answer).expect("an unsigned field has 63 bits at most"));
-        Ok(())
+        Ok(has_changed)
     }
 }
 
@@ -306,6 +309,10 @@ pub(crate) fn bitfield(
             reply::error(sink, text);
         }
         Ok(true) => {
+            if fields.has_changed {
+                let key = space.key(call, 1);
+                space.events.note_fields(&key);
+            }
             reply::array(sink, fields.count);
             sink.append(fields.replies);
         }

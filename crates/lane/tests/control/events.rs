@@ -129,6 +129,14 @@ fn each_command_says_what_it_has_done() {
     );
 }
 
+/// However many fields it has, and in however many slices.
+#[test]
+fn bitfield_says_once_that_it_has_changed_something() {
+    let many: String = (0..600).map(|number| format!(" SET u8 #{number} 7")).collect();
+    check("AKEn", &[&format!("BITFIELD a{many}"), &format!("BITFIELD a{many}")], &["new a", "setbit a"]);
+    check("AKEn", &["BITFIELD a OVERFLOW FAIL SET u8 0 256", "BITFIELD a GET u8 0"], &["new a"]);
+}
+
 #[test]
 fn what_moves_leaves_before_it_arrives() {
     let all = "AKE";

@@ -56,6 +56,29 @@ fn audit(mut world: World, clients: Vec<Client>) {
     world.lanes.iter().for_each(lane::Lane::audit);
 }
 
+/// What another client of its lane has asked for just before may be unknown elsewhere as yet.
+#[test]
+fn nobody_is_answered_before_all_lanes_know_what_it_wants() {
+    let mut world = World::new(2);
+    let clients = [world.connect_at(0), world.connect_at(0)];
+    let mut bytes = Vec::new();
+    wire::client::command(&mut bytes, &[b"CLIENT", b"TRACKING", b"on", b"bcast"]);
+    for client in &clients {
+        world.ask(client, "HELLO 3");
+    }
+    for client in &clients {
+        client.write(&bytes);
+        (0..20).for_each(|_| world.round_of(1_000_000, |number| number != 1));
+    }
+    for client in &clients {
+        assert_eq!(client.read_all(), b"", "the other lane has not taken a turn");
+    }
+    for client in &clients {
+        assert_eq!(heard(&mut world, client), "+OK\r\n");
+    }
+    audit(world, clients.into());
+}
+
 /// The turn that flushes may be that in which a key is read, the first of all.
 #[test]
 fn what_is_read_behind_a_flush_is_remembered() {

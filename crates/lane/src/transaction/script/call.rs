@@ -242,7 +242,10 @@ impl Transaction {
                 None
             }
             // Keys that are not locked may go when room is made.
-            Plan::Whole(_) if self.is_unlocked && space.may_make_room(command, planned.db) => {
+            Plan::Whole(_)
+                if self.is_unlocked
+                    && space.may_make_room(command, &Args::Owned(&planned.request), planned.db) =>
+            {
                 Some(After::Again)
             }
             Plan::Whole(lane) if lane == around.lane => {
