@@ -144,6 +144,30 @@ class BesideRedis(unittest.TestCase):
                 self.assertEqual(heard, want, f"seed {seed}")
                 self.assertEqual(replies, want_replies)
 
+    def test_what_is_loaded_is_not_said(self):
+        """From another server, or anew by DEBUG RELOAD. What the other server does then is."""
+        with contextlib.ExitStack() as stack:
+            primary = stack.enter_context(Server("redis", redis_command))
+            for lanes in (1, 3):
+                side = stack.enter_context(Server("expresslane", expresslane_command(lanes=lanes, extra=("--enable-debug-command", "yes"))))
+                with self.subTest(lanes=lanes), contextlib.closing(redis.Redis(port=primary.port)) as leader, contextlib.closing(redis.Redis(port=side.port)) as follower:
+                    leader.flushall()
+                    leader.mset({key: "1" for key in KEYS})
+                    follower.config_set("notify-keyspace-events", "AKEn")
+                    listener = Listener(side.port)
+                    follower.replicaof("127.0.0.1", primary.port)
+                    until = time.monotonic() + SECONDS_MAX
+                    while follower.dbsize() < len(KEYS) or follower.info("replication")["master_link_status"] != "up":
+                        self.assertLess(time.monotonic(), until, "it has followed")
+                        time.sleep(0.05)
+                    leader.set("x", "1")
+                    self.assertEqual([data for channel, data in listener.hear(3) if channel == b"__keyspace@0__:x"], [b"new", b"set"])
+                    self.assertEqual(len(listener.heard), 4)
+                    follower.replicaof("NO", "ONE")
+                    follower.execute_command("DEBUG", "RELOAD")
+                    follower.delete("x")
+                    self.assertEqual(listener.hear(6)[4:], [(b"__keyspace@0__:x", b"del"), (b"__keyevent@0__:del", b"x")])
+
 
 if __name__ == "__main__":
     unittest.main()
