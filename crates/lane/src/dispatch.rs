@@ -182,7 +182,10 @@ impl Core {
         resolved: Result<&'static Command, Refusal>,
         request: Request,
     ) -> Flow {
-        self.dispatch(caller, resolved, &mut Input::Owned(request))
+        self.space.expect_bytes(request.size());
+        let flow = self.dispatch(caller, resolved, &mut Input::Owned(request));
+        self.space.expect_bytes(0);
+        flow
     }
 
     /// A client's command was answered with an error at once: refused, or called and failed.

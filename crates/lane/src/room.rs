@@ -92,6 +92,8 @@ pub(crate) struct Room {
     /// Bytes of data that another lane holds as well, and will not when the command is over that brings them here. Its lease
     /// follows then.
     pub(crate) arriving: u64,
+    /// Bytes of the large command at hand: what it brings is measured before it is taken in. A small one's fit below the mark.
+    coming: u64,
     size_max: u64,
     mark: u64,
     policy: Policy,
@@ -136,6 +138,7 @@ impl Room {
             beside: 0,
             reserved: 0,
             arriving: 0,
+            coming: 0,
             size_max: u64::MAX,
             mark: u64::MAX,
             policy: Policy::NoEviction,
@@ -277,12 +280,12 @@ impl Keyspace {
     }
 
     fn is_tight(&self) -> bool {
-        self.is_tight_with(0)
+        self.shard.held().saturating_add(self.room.coming) >= self.room.mark
     }
 
-    /// The same with so many bytes more.
-    fn is_tight_with(&self, size: usize) -> bool {
-        self.shard.held().saturating_add(size as u64) >= self.room.mark
+    /// A command of so many bytes is at hand, which did not come in one piece with others; 0: no more.
+    pub(crate) fn expect_bytes(&mut self, size: usize) {
+        self.room.coming = size as u64;
     }
 
     /// Whether there is room for a command that may add, as far as a few looks go. [`Evicted::Nothing`]: there is none
@@ -294,7 +297,7 @@ impl Keyspace {
         if !self.room.lease.is_limited() {
             return Made::Enough;
         }
-        let is_measured = self.is_tight_with(args.size()) || command.keys.step > 1;
+        let is_measured = self.is_tight() || command.keys.step > 1;
         if is_measured || self.share(db).is_some() {
             return self.room_measured(command, args, db, locks, is_measured);
         }
@@ -302,10 +305,10 @@ impl Keyspace {
     }
 
     /// Whether [`Keyspace::room_for`] may make room, for which keys go that nobody has locked.
-    pub(crate) fn may_make_room(&self, command: &Command, args: &Args<'_>, db: u16) -> bool {
+    pub(crate) fn may_make_room(&self, command: &Command, db: u16) -> bool {
         self.room.lease.is_limited()
             && command.flags.has(Flag::Denyoom)
-            && (self.is_tight_with(args.size()) || command.keys.step > 1 || self.share(db).is_some())
+            && (self.is_tight() || command.keys.step > 1 || self.share(db).is_some())
     }
 
     /// The same of a command that is measured, or of one whose namespace has a share.

@@ -256,8 +256,10 @@ impl Core {
                     };
                     peer.asks_in.pop();
                     extent = Extent::of(&request);
-                    if let Some((head, content)) = self.serve_tracked(lane, &head, Words::Owned(&mut request))
-                    {
+                    self.space.expect_bytes(request.size());
+                    let answer = self.serve_tracked(lane, &head, Words::Owned(&mut request));
+                    self.space.expect_bytes(0);
+                    if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
                     }
                     self.space.discard(*request);
@@ -268,9 +270,10 @@ impl Core {
                     };
                     peer.asks_in.pop();
                     extent = Extent::of(&request);
-                    if let Some((head, content)) =
-                        self.serve_ask(lane, &head, Words::Owned(&mut request), None)
-                    {
+                    self.space.expect_bytes(request.size());
+                    let answer = self.serve_ask(lane, &head, Words::Owned(&mut request), None);
+                    self.space.expect_bytes(0);
+                    if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
                     }
                     self.space.discard(*request);

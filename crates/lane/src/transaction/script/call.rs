@@ -225,6 +225,18 @@ impl Transaction {
 
     /// All keys of a call are where they may be.
     fn start_call(&mut self, index: usize, space: &mut Keyspace, around: &Surroundings<'_>) -> Option<After> {
+        space.expect_bytes(self.commands[index].request.size());
+        let after = self.start_expected(index, space, around);
+        space.expect_bytes(0);
+        after
+    }
+
+    fn start_expected(
+        &mut self,
+        index: usize,
+        space: &mut Keyspace,
+        around: &Surroundings<'_>,
+    ) -> Option<After> {
         let planned = &self.commands[index];
         let command = planned.command;
         self.stage += 1;
@@ -242,10 +254,7 @@ impl Transaction {
                 None
             }
             // Keys that are not locked may go when room is made.
-            Plan::Whole(_)
-                if self.is_unlocked
-                    && space.may_make_room(command, &Args::Owned(&planned.request), planned.db) =>
-            {
+            Plan::Whole(_) if self.is_unlocked && space.may_make_room(command, planned.db) => {
                 Some(After::Again)
             }
             Plan::Whole(lane) if lane == around.lane => {
