@@ -324,7 +324,7 @@ pub(crate) struct ServeSettings {
     /// Most keys, over all lanes, of which is remembered which clients have read them (CLIENT TRACKING); 0 is no limit
     #[arg(long, help_heading = "Clients", value_name = "COUNT", default_value_t = 1_000_000, value_parser = whole::<u64>(0, i64::MAX.cast_unsigned()))]
     pub(crate) tracking_table_max_keys: u64,
-    /// What happens to keys and is told to those who listen to __keyspace@<db>__:<key> and __keyevent@<db>__:<event>: K and E, the two
+    /// What happens to keys and is told to those who listen to __keyspace@DB__:KEY and __keyevent@DB__:EVENT: K and E, the two
     /// channels, and which events: g$xe, generic, of strings, expired, evicted, all of them A; n new keys, m misses; empty: none
     #[arg(long, help_heading = "Clients", value_name = "LETTERS", default_value = "", value_parser = value::events)]
     pub(crate) notify_keyspace_events: EventClasses,
