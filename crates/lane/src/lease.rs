@@ -50,6 +50,16 @@ impl Account {
         taken
     }
 
+    /// Takes `size` bytes, whether or not they are there.
+    fn claim(&self, size: u64) {
+        self.borrowed.fetch_add(size, Ordering::Relaxed);
+    }
+
+    /// Bytes borrowed beyond a pool of `pool` bytes.
+    fn beyond(&self, pool: u64) -> u64 {
+        self.borrowed.load(Ordering::Relaxed).saturating_sub(pool)
+    }
+
     fn give(&self, size: u64) {
         self.borrowed.fetch_sub(size, Ordering::Relaxed);
     }
@@ -110,11 +120,19 @@ impl Lease {
         self.account().shares[usize::from(self.lane)].store(borrowed, Ordering::Relaxed);
     }
 
-    /// Sets `maxmemory`; 0 is no limit. What is borrowed stays so until [`Lease::excess`] is paid back.
-    pub(crate) fn set_limit(&mut self, size_max: u64) {
+    /// Sets `maxmemory`; 0 is no limit. What is borrowed stays so until [`Lease::excess`] is paid back, and where there was no
+    /// limit that is what this lane holds, `held` bytes, whether or not the pool has as much.
+    pub(crate) fn set_limit(&mut self, size_max: u64, held: u64) {
+        let was_limited = self.is_limited();
         self.terms = (size_max > 0).then(|| Terms::new(size_max, self.lane_count()));
-        if self.terms.is_none() {
-            self.repay(self.borrowed);
+        match self.terms {
+            None => self.repay(self.borrowed),
+            Some(terms) if !was_limited => {
+                let missing = held.saturating_sub(self.size()).next_multiple_of(terms.unit);
+                self.account().claim(missing);
+                self.show(self.borrowed + missing);
+            }
+            Some(_) => {}
         }
     }
 
@@ -171,14 +189,11 @@ impl Lease {
         self.account().give(size);
     }
 
-    /// Bytes that must go because all lanes together have borrowed more than there is since `maxmemory` was lowered: what
-    /// exceeds an even part.
+    /// Bytes that must go because all lanes together have borrowed more than there is since `maxmemory` was set or lowered: as
+    /// many as that, of what exceeds an even part.
     pub(crate) fn excess(&self) -> u64 {
         let Some(terms) = self.terms else { return 0 };
-        if self.account().borrowed.load(Ordering::Relaxed) <= terms.pool {
-            return 0;
-        }
-        self.size().saturating_sub(terms.fair).min(self.borrowed)
+        self.account().beyond(terms.pool).min(self.size().saturating_sub(terms.fair)).min(self.borrowed)
     }
 
     /// A lane that has borrowed more than this one, and how much of it would make the two equal: the one that has most,
@@ -234,7 +249,7 @@ mod tests {
         let board = Arc::new(Board::new(lane_count));
         let lease = |lane| {
             let mut lease = Lease::new(Arc::clone(&board), lane);
-            lease.set_limit(size_max);
+            lease.set_limit(size_max, 0);
             lease
         };
         (0..lane_count).map(lease).collect()
@@ -260,22 +275,34 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_leaves_each_lane_an_even_part() {
+    fn a_lower_limit_takes_what_is_too_much_of_lanes_above_an_even_part() {
         let mut leases = leases(4, 64 * MIB);
         assert!(leases[0].grow_to(40 * MIB) && leases[1].grow_to(12 * MIB));
-        leases.iter_mut().for_each(|lease| lease.set_limit(32 * MIB));
-        for lease in &leases {
-            assert_eq!(lease.excess(), lease.size().saturating_sub(8 * MIB), "all above a fourth");
-        }
-        assert!(leases[0].excess() > 31 * MIB && leases[1].excess() > 3 * MIB);
+        leases.iter_mut().for_each(|lease| lease.set_limit(32 * MIB, 0));
+        let excess = sum(&leases) - 32 * MIB;
+        assert_eq!(leases[0].excess(), excess, "what is too much");
+        assert_eq!(leases[1].excess(), leases[1].size() - 8 * MIB, "all above a fourth");
         assert_eq!(leases[2].excess(), 0);
-        let excess = leases[0].excess();
-        leases[0].repay(excess);
+        leases[0].repay(excess - MIB);
+        assert_eq!(leases[1].excess(), MIB);
+        leases[0].repay(MIB);
         assert_eq!(leases[1].excess(), 0, "together they are within the limit again");
-        leases.iter_mut().for_each(|lease| lease.set_limit(0));
+        leases.iter_mut().for_each(|lease| lease.set_limit(0, 0));
         assert_eq!(leases[0].size(), u64::MAX);
-        leases.iter_mut().for_each(|lease| lease.set_limit(64 * MIB));
+        leases.iter_mut().for_each(|lease| lease.set_limit(64 * MIB, 0));
         assert!(leases[3].grow_to(62 * MIB), "what was borrowed has come back");
+    }
+
+    #[test]
+    fn a_limit_that_comes_late_counts_what_each_lane_holds() {
+        let mut leases = leases(2, 0);
+        leases[0].set_limit(64 * MIB, 60 * MIB);
+        assert_eq!((leases[0].size(), leases[0].excess()), (60 * MIB, 0));
+        leases[1].set_limit(64 * MIB, 20 * MIB);
+        assert_eq!(leases[0].excess(), 16 * MIB);
+        assert_eq!((leases[1].size(), leases[1].excess()), (20 * MIB, 0), "less than half");
+        leases[0].repay(16 * MIB);
+        assert_eq!(leases[0].excess(), 0);
     }
 
     /// Random moves: the leases never come to more than the limit, and nothing is lost.

@@ -216,8 +216,21 @@ impl Room {
     fn short_of(&self, data: u64, now_ns: u64) -> Made {
         let lease = data.saturating_add(self.taken()).saturating_add(self.lease.unit());
         let is_vain = self.policy == Policy::NoEviction || now_ns < self.no_wait_until_ns;
-        let may_come = self.lease.size() < lease && lease <= self.lease.size_max();
+        let may_come = self.lacks(lease) > 0 && lease <= self.lease.size_max();
         if may_come && !is_vain { Made::Short(lease) } else { Made::Nothing }
+    }
+
+    /// Bytes that the lease lacks to be `size` bytes once what it has too much is paid back.
+    fn lacks(&self, size: u64) -> u64 {
+        size.saturating_add(self.lease.excess()).saturating_sub(self.lease.size())
+    }
+
+    /// Nothing more may go here, and all lanes together hold too much: others give what this one can't pay back. Several may be
+    /// doing so already, each for another lane, so it is a little at a time.
+    fn lack_excess(&mut self, now_ns: u64) {
+        if self.no_wait_until_ns <= now_ns {
+            self.short = self.short.max(self.lease.excess().min(2 * self.lease.unit()));
+        }
     }
 
     /// Another lane has given what it was asked for, or as much as it had.
@@ -267,7 +280,8 @@ pub(crate) fn growth_of(count: usize, size: usize) -> u64 {
 impl Keyspace {
     /// Sets what all lanes together may hold in bytes (0: no limit) and what may go.
     pub(crate) fn set_room(&mut self, size_max: u64, policy: Policy) {
-        self.room.lease.set_limit(size_max);
+        let held = self.shard.held().saturating_add(self.room.taken());
+        self.room.lease.set_limit(size_max, held);
         self.shares = self.namespaces.shares(size_max, self.room.lease.lane_count());
         self.room.policy = policy;
         self.room.debt = None;
@@ -383,7 +397,7 @@ impl Keyspace {
             (self.room.ask_at_ns, self.room.asked_count, self.room.refusal_count) = (0, 0, 0);
         }
         let until_ns = *until_ns.get_or_insert(now_ns.saturating_add(WAIT_NS));
-        self.room.short = self.room.short.max(size.saturating_sub(self.room.lease.size()));
+        self.room.short = self.room.short.max(self.room.lacks(size));
         let has_time = now_ns < until_ns;
         if !has_time {
             self.room.no_wait_until_ns = now_ns.saturating_add(NO_WAIT_NS);
@@ -485,6 +499,9 @@ impl Keyspace {
             Evicted::Nothing => self.room.owe_less(self.shard.held()),
         }
         self.give_back();
+        if evicted == Evicted::Nothing {
+            self.room.lack_excess(self.now.mono_ns);
+        }
         false
     }
 

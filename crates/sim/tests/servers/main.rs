@@ -15,6 +15,7 @@ mod instant;
 mod keys;
 mod lease;
 mod leaving;
+mod limit;
 mod limits;
 mod many_lanes;
 mod memory;

@@ -6,27 +6,27 @@ use sim::{Client, World};
 use store::Policy;
 use wire::route::{PartitionMap, Slot};
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-fn command(words: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::client::command(&mut bytes, words);
     bytes
 }
 
-fn world(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
+pub(crate) fn world(lane_count: u16, change: impl FnOnce(&mut Settings)) -> World {
     let mut settings = Settings::default();
     change(&mut settings);
     World::new(lane_count, &settings, 7, Faults::default())
 }
 
 /// Bytes of data over all lanes.
-fn held(world: &World) -> u64 {
+pub(crate) fn held(world: &World) -> u64 {
     world.lanes.iter().map(|lane| lane.shard().held()).sum()
 }
 
 /// A hash tag whose keys are all on one lane.
-fn tag_of(lane: u16, lane_count: u16) -> String {
+pub(crate) fn tag_of(lane: u16, lane_count: u16) -> String {
     let map = PartitionMap::even(lane_count);
     let is_there = |tag: &String| map.owner(Slot::of(tag.as_bytes())).0 == lane;
     (0..).map(|number| format!("t{number}")).find(is_there).expect("every lane has tags")
@@ -34,13 +34,13 @@ fn tag_of(lane: u16, lane_count: u16) -> String {
 
 /// What became of commands that were sent together.
 #[derive(Default)]
-struct Replies {
-    taken_count: usize,
-    refused_count: usize,
+pub(crate) struct Replies {
+    pub(crate) taken_count: usize,
+    pub(crate) refused_count: usize,
 }
 
 /// Sets so many keys of a kilobyte, sixteen at a time. After each round all lanes are within `size_max`.
-fn fill(world: &mut World, client: &mut Client, prefix: &str, count: usize, size_max: u64) -> Replies {
+pub(crate) fn fill(world: &mut World, client: &mut Client, prefix: &str, count: usize, size_max: u64) -> Replies {
     let value = [b'v'; 1000];
     let mut replies = Replies::default();
     for first in (0..count).step_by(16) {

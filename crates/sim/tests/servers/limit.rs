@@ -1,0 +1,100 @@
+//! A limit that comes when lanes hold more than it allows: what is too much goes, and little else.
+
+use sim::{Client, World};
+
+use crate::memory::{MIB, command, fill, held, tag_of};
+
+/// Lanes without a limit that hold so many keys of a kilobyte each, with a time to live on lanes from `mortal_from` on.
+fn filled(key_counts: &[usize], mortal_from: usize) -> (World, Client) {
+    let lane_count = u16::try_from(key_counts.len()).unwrap();
+    let mut world = World::quiet(lane_count);
+    world.attend();
+    let mut client = world.connect(0);
+    for (lane, count) in (0..).zip(key_counts) {
+        let tag = tag_of(lane, lane_count);
+        if usize::from(lane) < mortal_from {
+            fill(&mut world, &mut client, &format!("{{{tag}}}"), *count, u64::MAX);
+            continue;
+        }
+        for number in 0..*count {
+            let key = format!("{{{tag}}}:{number:08}");
+            client.send(&command(&[b"SET", key.as_bytes(), &[b'v'; 1000], b"EX", b"100000"]));
+            if number % 16 == 0 {
+                client.pump();
+                world.round();
+            }
+        }
+    }
+    world.exchange(&mut client, &command(&[b"PING"]), usize::MAX, 100);
+    (world, client)
+}
+
+fn set_limit(world: &mut World, client: &mut Client, policy: &str, limit: u64) {
+    let limit = limit.to_string();
+    let set = command(&[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes(), b"maxmemory-policy", policy.as_bytes()]);
+    assert_eq!(world.exchange(client, &set, 5, 100), b"+OK\r\n");
+    for _ in 0..3000 {
+        world.round();
+    }
+}
+
+#[test]
+fn what_is_too_much_goes_and_little_else() {
+    for key_counts in [&[20_000, 20_000][..], &[30_000, 2000], &[16_000, 12_000, 8000, 4000]] {
+        for limit in [8 * MIB, 24 * MIB] {
+            let (mut world, mut client) = filled(key_counts, usize::MAX);
+            let before: Vec<u64> = world.lanes.iter().map(|lane| lane.shard().held()).collect();
+            set_limit(&mut world, &mut client, "allkeys-lru", limit);
+            let after: Vec<u64> = world.lanes.iter().map(|lane| lane.shard().held()).collect();
+            let total = held(&world);
+            assert!(total <= limit && limit / 100 * 93 <= total, "{before:?} within {limit}: {after:?}");
+            // And it stays so when it is said again, and as clients write.
+            set_limit(&mut world, &mut client, "allkeys-lru", limit);
+            assert!(limit / 100 * 93 <= held(&world));
+            let tag = tag_of(1, u16::try_from(key_counts.len()).unwrap());
+            let replies = fill(&mut world, &mut client, &format!("{{{tag}}}:late"), 2000, limit);
+            assert_eq!(replies.refused_count, 0);
+            assert!(limit / 100 * 90 <= held(&world));
+        }
+    }
+}
+
+/// A lane that has nothing that may go is made up for by those that have, and can be written to.
+#[test]
+fn lanes_whose_keys_may_go_make_up_for_the_others() {
+    for lane_count in [2, 4] {
+        let mut key_counts = vec![14_000, 9000];
+        key_counts.resize(lane_count, 3000);
+        let (mut world, mut client) = filled(&key_counts, 1);
+        let first = world.lanes[0].shard().held();
+        let limit = first + 6 * MIB;
+        set_limit(&mut world, &mut client, "volatile-lru", limit);
+        assert!(held(&world) <= limit && limit / 100 * 90 <= held(&world), "{} of {limit}", held(&world));
+        assert_eq!(world.lanes[0].shard().held(), first, "nothing may go there");
+        let tag = tag_of(0, u16::try_from(lane_count).unwrap());
+        let replies = fill(&mut world, &mut client, &format!("{{{tag}}}:late"), 2000, limit);
+        assert_eq!(replies.refused_count, 0);
+    }
+}
+
+/// Where nothing may go all stays, and there is room again as soon as enough is deleted.
+#[test]
+fn a_limit_below_what_is_held_takes_nothing_where_nothing_may_go() {
+    let (mut world, mut client) = filled(&[9000, 9000], usize::MAX);
+    let before = held(&world);
+    set_limit(&mut world, &mut client, "noeviction", 12 * MIB);
+    assert_eq!(held(&world), before);
+    let tags = [0, 1].map(|lane| tag_of(lane, 2));
+    for tag in &tags {
+        let replies = fill(&mut world, &mut client, &format!("{{{tag}}}:late"), 1600, u64::MAX);
+        assert!(replies.taken_count < 300, "{} taken", replies.taken_count);
+    }
+    for number in 0..9000 {
+        let key = format!("{{{}}}:{number:08}", tags[0]);
+        world.exchange(&mut client, &command(&[b"DEL", key.as_bytes()]), 4, 100);
+    }
+    for tag in &tags {
+        let replies = fill(&mut world, &mut client, &format!("{{{tag}}}:late"), 800, 12 * MIB);
+        assert_eq!(replies.refused_count, 0);
+    }
+}
