@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! 0 ──────────────── mark ──── size_max       held bytes: entries, tables, ropes, what waits to be freed
-//!    nothing to do    │ each write takes more of the account, or makes room for itself; housekeeping for a little more
-//!                     └ a unit below           └ beyond: writes that may add are refused with -OOM
+//!    nothing to do    │ each write is measured, and more of the account is taken
+//!                     └ a unit below           └ beyond: keys go, down to the mark; without any, writes that may add are
+//!                                                refused with -OOM
 //! ```
 //! `size_max` is the lease less what is held beside the data. When the account is spent, a lane that evicts asks the lane
 //! with the largest lease for a part of it; that one evicts as much of its own, and hands the room over:
@@ -182,15 +183,19 @@ impl Room {
         self.beside = self.beside.saturating_sub(size);
     }
 
-    /// Takes of the account what `size` bytes below the mark need. While the lane owes, it takes nothing.
-    fn grow(&mut self, size: u64) {
-        if self.debt.is_none() {
-            let lease = size.saturating_add(self.taken()).saturating_add(self.lease.unit());
-            if !self.lease.grow_to(lease) {
-                self.wanted = self.wanted.max(lease - self.lease.size());
-            }
-        }
+    /// Takes of the account what `size` bytes below the mark need: how many it lacks of them. While the lane owes, it takes
+    /// nothing.
+    fn grow(&mut self, size: u64) -> u64 {
+        let lease = size.saturating_add(self.taken()).saturating_add(self.lease.unit());
+        let is_lacking = self.debt.is_none() && !self.lease.grow_to(lease);
         self.measure();
+        if is_lacking { lease - self.lease.size() } else { 0 }
+    }
+
+    /// The same for a command: what it lacks, others are asked for.
+    fn grow_or_want(&mut self, size: u64) {
+        let lacking = self.grow(size);
+        self.wanted = self.wanted.max(lacking);
     }
 
     /// Another lane asks for a part of the lease. One debt at a time, and none while a command waits here for others to
@@ -373,11 +378,14 @@ impl Keyspace {
         if made != Made::Enough {
             return made;
         }
-        self.room.grow(self.shard.held().saturating_add(size));
+        self.room.grow_or_want(self.shard.held().saturating_add(size));
         // What does not fit must not cost the others their place.
         let Some(target) = self.room.mark.checked_sub(size) else {
             return self.room.short_of(size, self.now.mono_ns);
         };
+        if self.shard.held().saturating_add(size) <= self.room.size_max {
+            return Made::Enough;
+        }
         let evicted = self.evict(locks, None, target, budget);
         let data = self.shard.held().saturating_add(size);
         match evicted {
@@ -449,7 +457,7 @@ impl Keyspace {
         if self.room.lease.size_max() < size.saturating_add(self.room.taken()) {
             return false;
         }
-        self.room.grow(self.shard.held().saturating_add(size));
+        self.room.grow_or_want(self.shard.held().saturating_add(size));
         if self.room.policy != Policy::NoEviction {
             return true;
         }
@@ -480,9 +488,14 @@ impl Keyspace {
         }
         self.room.measure();
         if self.is_tight() {
-            self.room.grow(self.shard.held());
+            let held = self.shard.held();
+            let lacking = self.room.grow(held);
+            // Who has nothing to do but little left asks nobody: others would have no answer for those who need more.
+            if self.room.size_max < held {
+                self.room.wanted = self.room.wanted.max(lacking);
+            }
         }
-        let evicted = if self.is_tight() {
+        let evicted = if self.room.size_max < self.shard.held() {
             self.evict(locks, None, self.room.mark, &mut LOOKS_PER_TURN.clone())
         } else {
             Evicted::Enough
@@ -511,11 +524,11 @@ impl Keyspace {
         let taken = self.room.taken();
         let Room { lease, debt, waiter_count, .. } = &mut self.room;
         let owed = debt.map_or(0, |debt| debt.size);
-        let needed = held.saturating_add(taken).saturating_add(lease.unit()).saturating_add(owed);
+        let needed = held.saturating_add(taken).saturating_add(owed);
         let excess = lease.excess();
         lease.repay(excess.min(lease.size().saturating_sub(needed)));
         if *waiter_count == 0 {
-            lease.shrink_to(needed);
+            lease.shrink_to(needed.saturating_add(lease.unit()));
         }
     }
 

@@ -31,7 +31,8 @@ fn filled(key_counts: &[usize], mortal_from: usize) -> (World, Client) {
 
 fn set_limit(world: &mut World, client: &mut Client, policy: &str, limit: u64) {
     let limit = limit.to_string();
-    let set = command(&[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes(), b"maxmemory-policy", policy.as_bytes()]);
+    let set =
+        command(&[b"CONFIG", b"SET", b"maxmemory", limit.as_bytes(), b"maxmemory-policy", policy.as_bytes()]);
     assert_eq!(world.exchange(client, &set, 5, 100), b"+OK\r\n");
     for _ in 0..3000 {
         world.round();
@@ -96,5 +97,30 @@ fn a_limit_below_what_is_held_takes_nothing_where_nothing_may_go() {
     for tag in &tags {
         let replies = fill(&mut world, &mut client, &format!("{{{tag}}}:late"), 800, 12 * MIB);
         assert_eq!(replies.refused_count, 0);
+    }
+}
+
+/// Whoever is told that a value was set has it, however large it is and whatever else there was.
+#[test]
+fn a_large_value_that_was_set_is_there() {
+    for lane_count in [1, 2, 4] {
+        let (mut world, mut client) = filled(&vec![24_000 / lane_count; lane_count], usize::MAX);
+        let limit = 20 * MIB;
+        set_limit(&mut world, &mut client, "allkeys-lru", limit);
+        for percent in [20, 50, 90, 99] {
+            let value = vec![b'x'; usize::try_from(limit).unwrap() / 100 * percent];
+            for is_there in [false, true] {
+                let got = world.exchange(&mut client, &command(&[b"SET", b"big", &value]), 5, 10_000);
+                if got == b"+OK\r\n" {
+                    let got = world.exchange(&mut client, &command(&[b"STRLEN", b"big"]), 4, 1000);
+                    let size = format!(":{}\r\n", value.len());
+                    assert_eq!(String::from_utf8_lossy(&got), size, "{percent} % on {lane_count} lanes");
+                } else {
+                    assert!(got.starts_with(b"-OOM"));
+                    assert!(is_there || percent > 90, "{percent} % on {lane_count} lanes was refused");
+                }
+            }
+            world.exchange(&mut client, &command(&[b"DEL", b"big"]), 4, 1000);
+        }
     }
 }
