@@ -6,7 +6,7 @@ use crate::memory::{MIB, command, fill, held, tag_of};
 
 /// Lanes without a limit that hold so many keys of a kilobyte each, with a time to live on lanes from `mortal_from` on.
 fn filled(key_counts: &[usize], mortal_from: usize) -> (World, Client) {
-    let lane_count = u16::try_from(key_counts.len()).unwrap();
+    let lane_count = u16::try_from(key_counts.len()).expect("a few lanes");
     let mut world = World::quiet(lane_count);
     world.attend();
     let mut client = world.connect(0);
