@@ -161,10 +161,14 @@ impl Room {
             (self.size_max, self.mark) = (u64::MAX, u64::MAX);
             return;
         }
-        let owed = self.debt.map_or(0, |debt| debt.size).max(self.lease.excess());
         let lease = self.lease.size() + self.arriving;
-        self.size_max = lease.saturating_sub(owed).saturating_sub(self.taken());
+        self.size_max = lease.saturating_sub(self.owed()).saturating_sub(self.taken());
         self.mark = self.size_max.saturating_sub(self.lease.unit());
+    }
+
+    /// Bytes of the lease that another lane is to have, or the account.
+    fn owed(&self) -> u64 {
+        self.debt.map_or(0, |debt| debt.size).max(self.lease.excess())
     }
 
     /// Bytes of the lease that are not for data that comes.
@@ -225,9 +229,9 @@ impl Room {
         if may_come && !is_vain { Made::Short(lease) } else { Made::Nothing }
     }
 
-    /// Bytes that the lease lacks to be `size` bytes once what it has too much is paid back.
+    /// Bytes that the lease lacks to be `size` bytes once what is owed is paid.
     fn lacks(&self, size: u64) -> u64 {
-        size.saturating_add(self.lease.excess()).saturating_sub(self.lease.size())
+        size.saturating_add(self.owed()).saturating_sub(self.lease.size())
     }
 
     /// Nothing more may go here, and all lanes together hold too much: others give what this one can't pay back. Several may be
