@@ -455,7 +455,11 @@ impl Part {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
         // Several jobs that may add are Redis', in one of its databases or in several.
         let db = self.jobs.front().map_or(0, |job| job.db);
-        match space.make_room(locks, db, size, budget) {
+        let mut made = space.make_room(locks, db, size, budget);
+        if made == Made::Held && self.vain_slices == VAIN_SLICES_MAX {
+            made = space.room_beside_held(size);
+        }
+        match made {
             Made::More => return false,
             Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => {
                 // Nothing comes before the next turn.
@@ -463,7 +467,7 @@ impl Part {
                 return false;
             }
             // Who holds them may wait for this one.
-            Made::Held if self.vain_slices < VAIN_SLICES_MAX => {
+            Made::Held => {
                 self.vain_slices += 1;
                 return false;
             }

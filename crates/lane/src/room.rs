@@ -399,6 +399,12 @@ impl Keyspace {
         }
     }
 
+    /// What comes of all that was looked at to make room for `size` bytes being held, again and again: with a larger lease there is
+    /// room beside it.
+    pub(crate) fn room_beside_held(&self, size: u64) -> Made {
+        self.room.short_of(self.shard.held().saturating_add(size), self.now.mono_ns)
+    }
+
     /// A command waits for a lease of `size` bytes; `until_ns` is when it gives up, set the first time. False when that is
     /// over.
     pub(crate) fn wait_for_lease(&mut self, size: u64, until_ns: &mut Option<u64>) -> bool {

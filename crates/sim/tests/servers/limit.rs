@@ -124,3 +124,20 @@ fn a_large_value_that_was_set_is_there() {
         }
     }
 }
+
+/// What a command replaces is locked by it and stays until it is over. Other lanes give what is missing.
+#[test]
+fn a_large_value_may_take_the_place_of_another() {
+    for lane_count in [1, 2, 4] {
+        let (mut world, mut client) = filled(&vec![24_000 / lane_count; lane_count], usize::MAX);
+        let limit = 20 * MIB;
+        set_limit(&mut world, &mut client, "allkeys-lru", limit);
+        for percent in [20, 55, 20, 70] {
+            let value = vec![b'x'; usize::try_from(limit).unwrap() / 100 * percent];
+            let got = world.exchange(&mut client, &command(&[b"SET", b"big", &value]), 5, 10_000);
+            assert_eq!(String::from_utf8_lossy(&got), "+OK\r\n", "{percent} % on {lane_count} lanes");
+            let got = world.exchange(&mut client, &command(&[b"STRLEN", b"big"]), 4, 1000);
+            assert_eq!(String::from_utf8_lossy(&got), format!(":{}\r\n", value.len()));
+        }
+    }
+}
