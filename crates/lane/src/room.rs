@@ -585,11 +585,12 @@ impl Core {
     fn ask_for_room(&mut self) {
         let now_ns = self.space.now.mono_ns;
         let room = &mut self.space.room;
-        let wanted = std::mem::take(&mut room.wanted).max(room.lease.unit());
-        let short = std::mem::take(&mut room.short);
-        if room.policy == Policy::NoEviction || now_ns < room.ask_at_ns {
+        let (wanted, short) = (std::mem::take(&mut room.wanted), std::mem::take(&mut room.short));
+        let is_content = wanted == 0 && short == 0;
+        if is_content || room.policy == Policy::NoEviction || now_ns < room.ask_at_ns {
             return;
         }
+        let wanted = wanted.max(room.lease.unit());
         // For a command that waits lanes give what they have, otherwise until both have the same.
         let (kind, lender, wanted, pause_ns) = match short {
             0 => (ControlKind::Yield, room.lease.richer(room.asked_count), wanted, ASK_AGAIN_NS),

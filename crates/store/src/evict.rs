@@ -135,7 +135,8 @@ impl Shard {
             if sample.count == 0 {
                 return Evicted::Nothing;
             }
-            sample.entries[..sample.count].sort_unstable();
+            // Of those that are as good the last one drawn, not the one that lies highest: that may be the newest.
+            sample.entries[..sample.count].sort_unstable_by_key(|&(score, _)| score);
             let is_one_gone = self.evict_one(&sample, hold);
             budget.spend(0, self.take_copied());
             (has_evicted, has_missed) = (has_evicted | is_one_gone, has_missed | !is_one_gone);
