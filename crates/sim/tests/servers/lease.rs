@@ -46,7 +46,7 @@ fn a_large_value_waits_for_other_lanes_room_and_stays() {
             assert_eq!(talk.call(&[b"SET", name.as_bytes(), &[b'x'; 1000]]), b"+OK\r\n");
         }
         for key in ["a", "c", "d", "{b}"] {
-            let size = 8 * MIB;
+            let size = 5 * MIB;
             assert_eq!(talk.call(&[b"SET", key.as_bytes(), &vec![b'y'; size]]), b"+OK\r\n");
             for _ in 0..50 {
                 talk.world.round();

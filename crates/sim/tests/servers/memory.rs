@@ -40,7 +40,13 @@ pub(crate) struct Replies {
 }
 
 /// Sets so many keys of a kilobyte, sixteen at a time. After each round all lanes are within `size_max`.
-pub(crate) fn fill(world: &mut World, client: &mut Client, prefix: &str, count: usize, size_max: u64) -> Replies {
+pub(crate) fn fill(
+    world: &mut World,
+    client: &mut Client,
+    prefix: &str,
+    count: usize,
+    size_max: u64,
+) -> Replies {
     let value = [b'v'; 1000];
     let mut replies = Replies::default();
     for first in (0..count).step_by(16) {
