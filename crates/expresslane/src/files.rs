@@ -696,9 +696,8 @@ mod tests {
     #[test]
     fn a_base_takes_the_place_of_a_log_that_can_not_be_written() {
         let mut tried = Tried::new("obsolete");
-        fs::create_dir(tried.dir.join("logs")).unwrap();
-        symlink("/dev/full", tried.log(1)).unwrap();
         tried.begin(1, FileKind::Base);
+        symlink("/dev/full", tried.log(1)).unwrap();
         tried.begin(2, FileKind::Log { base: 1, goes_on: false });
         tried.end(1);
         tried.piece(2, "a;");

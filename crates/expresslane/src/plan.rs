@@ -79,6 +79,12 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
         let step = settings.lane_ports.0.map_or(1, |ports| ports.step);
         doors::check_end("--announce-port", Ports { first: announced, step }, cpus.len())?;
     }
+    let mut named = settings.bind.iter().enumerate();
+    if let Some((_, twice)) =
+        named.find(|(at, bind)| settings.bind[..*at].iter().any(|other| other.ip == bind.ip))
+    {
+        return Err(format!("--bind names {twice} twice"));
+    }
     if settings.bind.is_empty() && listens {
         let flags: Vec<&str> = entrances.iter().map(|entrance| entrance.flag).collect();
         return Err(format!(
@@ -350,6 +356,7 @@ mod tests {
 
     #[test]
     fn what_can_not_be_is_refused_with_what_to_change() {
+        refused(&["--bind", "127.0.0.1,::1,127.0.0.1"], "--bind names 127.0.0.1 twice");
         refused(&["--bind", "0.0.0.0"], "set requirepass, bind 127.0.0.1, or say --protected-mode no");
         refused(&["--cpus", "6-9"], "may not run on 8-9, only on 0-7");
         refused(&["--cpus", "1,2", "--lanes", "3"], "name 3 cpus, or lower --lanes");

@@ -15,8 +15,9 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use super::manifest::{Manifest, Part};
+use super::manifest::{Manifest, Part, unnamed};
 use super::{Place, said, sync_dir};
+use crate::control::{self, Level};
 
 /// See the top of this file.
 pub(super) struct Logs {
@@ -73,10 +74,23 @@ impl Logs {
                 }
                 Err(TryLockError::Error(error)) => return Err(said(&dir, &error)),
             }
-            let manifest = Manifest::read(&self.place)?.unwrap_or_default();
-            self.base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
-            self.incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
-            self.manifest = Some(manifest);
+            let manifest = Manifest::read(&self.place)?;
+            if let Some(manifest) = &manifest {
+                self.base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
+                self.incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
+            } else {
+                // They are not written over.
+                let (base_seq, incr_seq, one) = unnamed(&self.place)?;
+                (self.base_seq, self.incr_seq) = (base_seq, incr_seq);
+                if let Some(one) = one {
+                    let text = format!(
+                        "{}: {one} and files like it are there without a manifest; nothing of them is loaded, and they are kept",
+                        dir.display()
+                    );
+                    control::log(Level::Warn, &text);
+                }
+            }
+            self.manifest = Some(manifest.unwrap_or_default());
         }
         Ok(self.manifest.as_mut().expect("just read"))
     }
@@ -234,6 +248,44 @@ impl Drop for Logs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_no_manifest_names_are_kept() {
+        let dir = std::env::temp_dir().join(format!("expresslane-unnamed-{}", std::process::id()));
+        let place = Place {
+            dir: dir.clone(),
+            snapshot: "dump.rdb".to_owned(),
+            log_dir: "appendonlydir".to_owned(),
+            log: "appendonly.aof".to_owned(),
+            loads_truncated: true,
+        };
+        fs::create_dir_all(place.log_path()).unwrap();
+        for name in [
+            "appendonly.aof.3.base.rdb",
+            "appendonly.aof.12.incr.aof",
+            "appendonly.aof.x.incr.aof",
+            "appendonly.aof.99999999999999999999.incr.aof",
+            "other.aof.50.incr.aof",
+        ] {
+            fs::write(place.log_path().join(name), "somebody's").unwrap();
+        }
+        let mut logs = Logs::new(place.clone());
+        let path = logs.begin_base().unwrap();
+        fs::write(&path, "base").unwrap();
+        let log = logs.begin_log(1, false).unwrap();
+        fs::write(&log, "log").unwrap();
+        logs.catch_up().unwrap();
+        logs.end_base(1, &path).unwrap();
+        let text = fs::read_to_string(place.log_path().join("appendonly.aof.manifest")).unwrap();
+        assert_eq!(
+            text,
+            "file appendonly.aof.4.base.rdb seq 4 type b\nfile appendonly.aof.13.incr.aof seq 13 type i\n"
+        );
+        let kept = |name| fs::read_to_string(place.log_path().join(name)).unwrap();
+        assert_eq!(kept("appendonly.aof.3.base.rdb"), "somebody's");
+        assert_eq!(kept("appendonly.aof.12.incr.aof"), "somebody's");
+        fs::remove_dir_all(dir).unwrap();
+    }
 
     #[test]
     fn the_manifest_names_what_is_whole_together_at_every_step() {

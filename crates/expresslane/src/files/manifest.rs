@@ -104,6 +104,30 @@ impl Manifest {
     }
 }
 
+/// Files in the log's directory that are named as a log's are: the highest numbers of a base and of what follows one, and one
+/// of them. Without a manifest they may be all that is left of somebody's data.
+///
+/// # Errors
+/// A sentence.
+pub(super) fn unnamed(place: &Place) -> Result<(u64, u64, Option<String>), String> {
+    let dir = place.log_path();
+    let (mut base_seq, mut incr_seq, mut one) = (0, 0, None);
+    for entry in fs::read_dir(&dir).map_err(|error| said(&dir, &error))? {
+        let file = entry.map_err(|error| said(&dir, &error))?.file_name();
+        let Some(rest) = file.to_str().and_then(|file| file.strip_prefix(&place.log)) else { continue };
+        let highest = match rest.split('.').collect::<Vec<_>>()[..] {
+            ["", seq, "base", "rdb" | "aof"] => seq.parse::<u32>().ok().map(|seq| (&mut base_seq, seq)),
+            ["", seq, "incr", "aof"] => seq.parse::<u32>().ok().map(|seq| (&mut incr_seq, seq)),
+            _ => None,
+        };
+        if let Some((highest, seq)) = highest {
+            *highest = u64::from(seq).max(*highest);
+            one = Some(format!("{}{rest}", place.log));
+        }
+    }
+    Ok((base_seq, incr_seq, one))
+}
+
 fn name(place: &Place) -> String {
     format!("{}.manifest", place.log)
 }
