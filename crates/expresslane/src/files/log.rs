@@ -249,16 +249,20 @@ impl Drop for Logs {
 mod tests {
     use super::*;
 
-    #[test]
-    fn files_that_no_manifest_names_are_kept() {
-        let dir = std::env::temp_dir().join(format!("expresslane-unnamed-{}", std::process::id()));
-        let place = Place {
-            dir: dir.clone(),
+    /// A directory of a test's own.
+    fn place(name: &str) -> Place {
+        Place {
+            dir: std::env::temp_dir().join(format!("expresslane-{name}-{}", std::process::id())),
             snapshot: "dump.rdb".to_owned(),
             log_dir: "appendonlydir".to_owned(),
             log: "appendonly.aof".to_owned(),
             loads_truncated: true,
-        };
+        }
+    }
+
+    #[test]
+    fn files_that_no_manifest_names_are_kept() {
+        let place = place("unnamed");
         fs::create_dir_all(place.log_path()).unwrap();
         for name in [
             "appendonly.aof.3.base.rdb",
@@ -284,19 +288,12 @@ mod tests {
         let kept = |name| fs::read_to_string(place.log_path().join(name)).unwrap();
         assert_eq!(kept("appendonly.aof.3.base.rdb"), "somebody's");
         assert_eq!(kept("appendonly.aof.12.incr.aof"), "somebody's");
-        fs::remove_dir_all(dir).unwrap();
+        fs::remove_dir_all(&place.dir).unwrap();
     }
 
     #[test]
     fn the_manifest_names_what_is_whole_together_at_every_step() {
-        let dir = std::env::temp_dir().join(format!("expresslane-logs-{}", std::process::id()));
-        let place = Place {
-            dir: dir.clone(),
-            snapshot: "dump.rdb".to_owned(),
-            log_dir: "appendonlydir".to_owned(),
-            log: "appendonly.aof".to_owned(),
-            loads_truncated: true,
-        };
+        let place = place("logs");
         let text = || fs::read_to_string(place.log_path().join("appendonly.aof.manifest")).ok();
         let names = |parts: &[&str]| {
             let line = |part: &&str| {
@@ -381,6 +378,6 @@ mod tests {
             left,
             ["appendonly.aof.4.base.rdb", "appendonly.aof.7.incr.aof", "appendonly.aof.manifest"]
         );
-        fs::remove_dir_all(&dir).unwrap();
+        fs::remove_dir_all(&place.dir).unwrap();
     }
 }
