@@ -6,7 +6,7 @@
 //! entries of the wheel's next slot join the sample.
 
 use crate::budget::Budget;
-use crate::database::Weight;
+use crate::database::{Database, Weight};
 use crate::effect::{Effect, What};
 use crate::entry::Head;
 use crate::shard::Shard;
@@ -133,7 +133,11 @@ impl Shard {
                 self.sample_wheel(policy, of, &mut sample, budget);
             }
             if sample.count == 0 {
-                return Evicted::Nothing;
+                if self.weight(policy, of) == 0 {
+                    return Evicted::Nothing;
+                }
+                // They are few among many that may not go, and none of them was drawn.
+                continue;
             }
             // Of those that are as good the last one drawn, not the one that lies highest: that may be the newest.
             sample.entries[..sample.count].sort_unstable_by_key(|&(score, _)| score);
@@ -163,6 +167,15 @@ impl Shard {
         done
     }
 
+    /// Keys that the policy lets go.
+    fn weight(&self, policy: Policy, of: Option<u16>) -> u64 {
+        self.databases_of(of).map(|database| database.weight(policy.weight())).sum()
+    }
+
+    fn databases_of(&self, of: Option<u16>) -> impl Iterator<Item = &Database> {
+        self.databases.iter().filter(move |database| of.is_none_or(|db| database.number == db))
+    }
+
     /// Fills the sample from buckets drawn at random.
     fn sample(
         &self,
@@ -173,12 +186,11 @@ impl Shard {
         budget: &mut Budget,
     ) {
         let weight = policy.weight();
-        let databases = || self.databases.iter().filter(|database| of.is_none_or(|db| database.number == db));
-        let total: u64 = databases().map(|database| database.weight(weight)).sum();
+        let total = self.weight(policy, of);
         for _ in 0..SAMPLE_BUCKETS_MAX {
             let number = draw();
             let Some(mut left) = number.checked_rem(total) else { return };
-            let database = databases().find(|database| {
+            let database = self.databases_of(of).find(|database| {
                 let found = left < database.weight(weight);
                 left -= if found { 0 } else { database.weight(weight) };
                 found

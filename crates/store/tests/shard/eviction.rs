@@ -172,6 +172,36 @@ fn eviction_may_be_of_one_database() {
     }
 }
 
+/// A few keys of one database that may go, among many that may not, while other databases have some that expire sooner.
+#[test]
+fn eviction_of_one_database_finds_the_few_that_may_go() {
+    for policy in [Policy::VolatileLru, Policy::VolatileLfu, Policy::VolatileRandom, Policy::VolatileTtl] {
+        let mut world = World::new(10, 1, REGION);
+        for number in 0..2_000 {
+            let bytes = format!("key:{number}").into_bytes();
+            let expiry = if number < 3 { Expiry::At(world.now_ms + 2_000_000) } else { Expiry::None };
+            let key = world.shard.key(1, partition_of(1, &bytes), &bytes);
+            world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry });
+            let key = world.shard.key(0, partition_of(0, &bytes), &bytes);
+            let expiry = Expiry::At(world.now_ms + 1_000_000);
+            world.commit(Effect::Set { key, value: NewValue::Bytes(b"v"), expiry });
+        }
+        let mut random = Random(4);
+        let mut slices = 0;
+        let ended = loop {
+            let mut budget = Budget::new(500, u32::MAX);
+            let draw = &mut || random.next();
+            match world.shard.evict(policy, Some(1), 0, draw, &mut budget, &|_, _| false) {
+                Evicted::More => slices += 1,
+                ended => break ended,
+            }
+        };
+        assert_eq!(ended, Evicted::Nothing, "{policy:?}");
+        assert_eq!((world.shard.count(0), world.shard.count(1)), (2_000, 1_997), "{policy:?} after {slices}");
+        world.shard.audit();
+    }
+}
+
 /// What was flushed, and what waits to be freed, is room already: no key goes for it.
 #[test]
 fn what_is_on_its_way_out_spares_the_others() {
