@@ -95,6 +95,10 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     if !listens && settings.unixsocket.is_none() {
         return Err("nobody could connect: all ports are off and there is no --unixsocket".to_owned());
     }
+    if settings.dbfilename == settings.appenddirname {
+        let both = &settings.dbfilename;
+        return Err(format!("--dbfilename and --appenddirname are both {both}: name the one or the other anew"));
+    }
     let limit = settings.maxmemory.0;
     if let Some(bound) = facts.memory_bound.filter(|bound| limit == 0 || *bound < limit) {
         notes.push(format!(
@@ -357,6 +361,7 @@ mod tests {
     #[test]
     fn what_can_not_be_is_refused_with_what_to_change() {
         refused(&["--bind", "127.0.0.1,::1,127.0.0.1"], "--bind names 127.0.0.1 twice");
+        refused(&["--appenddirname", "dump.rdb"], "--dbfilename and --appenddirname are both dump.rdb");
         refused(&["--bind", "0.0.0.0"], "set requirepass, bind 127.0.0.1, or say --protected-mode no");
         refused(&["--cpus", "6-9"], "may not run on 8-9, only on 0-7");
         refused(&["--cpus", "1,2", "--lanes", "3"], "name 3 cpus, or lower --lanes");

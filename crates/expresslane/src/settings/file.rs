@@ -41,6 +41,9 @@ pub(super) fn read(text: &str, serve: &Command) -> Result<Contents, String> {
                     meant(name, [TABLE, LANES].into_iter()).map(|it| format!("; did you mean [{it}]?"));
                 return Err(format!("there is no table [{name}]{}", hint.unwrap_or_default()));
             }
+            _ if name == TABLE || name == LANES => {
+                return Err(format!("`{name}` is a table: its keys stand below a line [{name}]"));
+            }
             _ if find(serve, name).is_some() => return Err(format!("`{name}` belongs under [{TABLE}]")),
             _ => return Err(unknown(serve, name)),
         }

@@ -112,6 +112,7 @@ fn what_is_wrong_is_named() {
         "lanes.toml: there is no key `prot` under [serve]; did you mean `port`?",
     );
     refused(&[], "port = 1\n", "`port` belongs under [serve]");
+    refused(&[], "serve = 3\n", "`serve` is a table: its keys stand below a line [serve]");
     assert_eq!(parse_with(&[], "[serve]\nport = 7\n[[lanes.lane]]\nname = \"a\"\n").unwrap().port, 7);
     refused(&[], "[server]\nport = 1\n", "there is no table [server]; did you mean [serve]?");
     refused(&[], "[serve]\nport = \n", "line 2");

@@ -125,10 +125,7 @@ impl Control {
                 }
                 self.end_reading(Ok(()), now, machine);
             }
-            Err(why) => {
-                machine.warn(&format!("data can't be loaded: {why}"));
-                self.end_reading(Err(why), now, machine);
-            }
+            Err(why) => self.end_reading(Err(why), now, machine),
         }
     }
 
@@ -136,6 +133,9 @@ impl Control {
         let is_start = self.files.loading.as_ref().is_some_and(|loading| loading.asker.is_none());
         if let (true, Err(why)) = (is_start, &result) {
             return machine.write_file(FileOrder::GiveUp(why.clone()));
+        }
+        if let Err(why) = &result {
+            machine.warn(&format!("data can't be loaded: {why}"));
         }
         if result.is_err()
             && let Some(log) = &mut self.files.log
