@@ -97,7 +97,9 @@ pub(crate) fn plan(settings: &ServeSettings, facts: &Facts) -> Result<Plan, Stri
     }
     if settings.dbfilename == settings.appenddirname {
         let both = &settings.dbfilename;
-        return Err(format!("--dbfilename and --appenddirname are both {both}: name the one or the other anew"));
+        return Err(format!(
+            "--dbfilename and --appenddirname are both {both}: name the one or the other anew"
+        ));
     }
     let limit = settings.maxmemory.0;
     if let Some(bound) = facts.memory_bound.filter(|bound| limit == 0 || *bound < limit) {

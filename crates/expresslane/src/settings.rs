@@ -79,7 +79,7 @@ const SERVE_EXAMPLES: &str = "Examples:
   expresslane serve --bind 10.0.0.5 --config /etc/expresslane.toml
       for other machines, with requirepass = \"…\" under [serve] in the file
 
-Every flag is also a key of the configuration file and an environment variable:
+Every flag but --config is also a key of the configuration file, and every one an environment variable:
   --tcp-backlog 1024     tcp-backlog = 1024 under [serve]     EXPRESSLANE_TCP_BACKLOG=1024
 The flag wins over the environment, the environment over the file, the file over the default.
 Sizes are written as in Redis: 1k = 1000, 1kb = 1024, mb, gb. Durations: 50us, 1ms, 2s, off.
@@ -162,7 +162,13 @@ pub(crate) struct ServeSettings {
     #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", num_args = 0..=1, default_value = "off", default_missing_value = "yes")]
     pub(crate) couchbase: DialectPort,
     /// With --couchbase: the map of partitions by HTTP, on PORT + i of lane i, 8091 by default, or off
-    #[arg(long, help_heading = "Network", value_name = "PORT[+STEP]", default_value = "yes")]
+    #[arg(
+        long,
+        help_heading = "Network",
+        value_name = "PORT[+STEP]",
+        default_value = "yes",
+        hide_default_value = true
+    )]
     pub(crate) couchbase_management: DialectPort,
     /// What Couchbase's clients call the documents: their bucket, without a name `default`
     ///
@@ -201,7 +207,7 @@ pub(crate) struct ServeSettings {
 
     /// How many lanes: a number, or auto
     ///
-    /// auto is every hardware thread up to four; above, two are left to the system and its interrupts.
+    /// auto is every hardware thread up to four, or what a quota grants; above, two (of five one) are left to the system and its interrupts.
     #[arg(long, help_heading = "Lanes", value_name = "COUNT", default_value = "auto")]
     pub(crate) lanes: LanesCount,
     /// Cpus of the lanes, such as 2-5,8; the first lane gets the first. Default: chosen from those allowed

@@ -68,11 +68,12 @@ pub(super) fn strange(names: impl Iterator<Item = OsString>, serve: &Command) ->
         [name] => {
             let hint = meant(name, known.iter().map(String::as_str));
             let hint = hint.map(|it| format!("; did you mean {it}?")).unwrap_or_default();
-            Some(format!("the environment variable {name} is no setting and has no effect{hint}"))
+            Some(format!("the environment variable {name} is no setting of serve and has no effect{hint}"))
         }
-        names => {
-            Some(format!("the environment variables {} are no settings and have no effect", names.join(", ")))
-        }
+        names => Some(format!(
+            "the environment variables {} are no settings of serve and have no effect",
+            names.join(", ")
+        )),
     }
 }
 
@@ -91,13 +92,15 @@ mod tests {
         check(
             &["EXPRESSLANE_MAXMEM"],
             Some(
-                "the environment variable EXPRESSLANE_MAXMEM is no setting and has no effect; did you mean \
+                "the environment variable EXPRESSLANE_MAXMEM is no setting of serve and has no effect; did you mean \
                  EXPRESSLANE_MAXMEMORY?",
             ),
         );
         check(
             &["EXPRESSLANE_Y", "PATH", "EXPRESSLANE_X"],
-            Some("the environment variables EXPRESSLANE_X, EXPRESSLANE_Y are no settings and have no effect"),
+            Some(
+                "the environment variables EXPRESSLANE_X, EXPRESSLANE_Y are no settings of serve and have no effect",
+            ),
         );
     }
 

@@ -315,7 +315,7 @@ pub(crate) enum Io {
 /// How new TCP connections find their lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AutoPin {
-    /// The lane with the fewest clients
+    /// The lane that accepts it, or the one with the fewest clients if that has at least two fewer
     None,
     /// The lane on the cpu that takes in the connection's packets
     Cpu,

@@ -56,10 +56,10 @@ impl AgentSettings {
 pub(crate) struct AgentsSettings {
     /// Load from these machines instead of this one, each with `expresslane bench agent`; connections, rate and requests are
     /// over all of them, threads and cpus each one's own
-    #[arg(long, help_heading = "Agents", value_name = "HOST:PORT,...", value_delimiter = ',')]
+    #[arg(long, help_heading = "Agents", value_name = "HOST[:PORT],...", value_delimiter = ',')]
     pub(super) agents: Vec<AgentAddress>,
     /// An agent beside the server, which only says what machine that is
-    #[arg(long, help_heading = "Agents", value_name = "HOST:PORT")]
+    #[arg(long, help_heading = "Agents", value_name = "HOST[:PORT]")]
     pub(super) server_agent: Option<AgentAddress>,
     /// Their secret, in a file that only its owner can read; without it EXPRESSLANE_AGENT_SECRET of the environment
     #[arg(long, help_heading = "Agents", value_name = "FILE")]
