@@ -272,7 +272,21 @@ pub(crate) struct Watch {
     pub(crate) round: u32,
     /// Keys watched, with their lanes; [`WATCHED_COUNT_MAX`] at most.
     pub(crate) names: BTreeSet<(u16, LockName)>,
+    /// Bytes that they take: here, and as keys on their lanes.
+    pub(crate) size: u32,
 }
+
+impl Watch {
+    /// Ends a round. Gives what was watched in it.
+    pub(crate) fn end(&mut self) -> BTreeSet<(u16, LockName)> {
+        self.round = self.round.wrapping_add(1);
+        self.size = 0;
+        std::mem::take(&mut self.names)
+    }
+}
+
+/// Bytes that a watched key takes beside its own: its places in three trees.
+pub(crate) const WATCHED_SIZE: usize = 128;
 
 /// Keys that a client may watch at a time; a WATCH of more is refused. Beginning and ending to watch, and EXEC's look
 /// at what has changed, are steps of no more than this.
@@ -423,7 +437,7 @@ impl Client {
         let plain = size_of::<Client>() + self.replies.size();
         let has_more = self.gather.is_some()
             || self.multi.is_some()
-            || self.is_subscribed
+            || (self.is_subscribed | (self.watch.size > 0))
             || self.language.held_size() > 0;
         if has_more { plain + self.weight_of_more() } else { plain }
     }
@@ -435,7 +449,7 @@ impl Client {
         let queued = self.multi.as_ref().map_or(0, |multi| multi.size);
         let subscribed =
             if self.is_subscribed { self.subscriptions.as_ref().map_or(0, |it| it.size()) } else { 0 };
-        self.gathered_size() + queued + subscribed
+        self.gathered_size() + queued + subscribed + self.watch.size as usize
     }
 
     /// Weighs it, and gives what all clients hold now if they held `total` before.

@@ -6,7 +6,7 @@ use wire::command::{Command, Flag, Id, Scope};
 use wire::reply::{OK, Put};
 use wire::route::Slot;
 
-use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX};
+use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX, WATCHED_SIZE};
 use crate::core::Core;
 use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG, keys_among};
 use crate::keyspace::OOM;
@@ -94,9 +94,9 @@ impl Core {
             return caller.refuse(CROSSSLOT);
         }
         let client = &mut *caller.client;
-        let names: Vec<_> = std::mem::take(&mut client.watch.names).into_iter().collect();
-        let watcher = (!names.is_empty()).then(|| client.watcher(self.id, caller.handle.to_bits()));
-        client.watch.round = client.watch.round.wrapping_add(1);
+        let watcher = client.watcher(self.id, caller.handle.to_bits());
+        let names: Vec<_> = client.watch.end().into_iter().collect();
+        let watcher = (!names.is_empty()).then_some(watcher);
         let has_copy = multi.queued.concerns_client || self.may_deny(client);
         let stand_in = has_copy.then(|| Box::new(client.stand_in()));
         let queued = multi.queued.commands;
@@ -210,20 +210,22 @@ impl Core {
         }
         let client = &mut *caller.client;
         let args = input.args();
-        let mut names = BTreeSet::new();
+        let (mut names, mut size) = (BTreeSet::new(), 0);
         for index in 1..args.len().min(1 + WATCHED_COUNT_MAX) {
             let bytes = args.flat(index);
             let slot = Slot::of(bytes);
             let key = self.space.shard.key(client.db, slot.number(), bytes);
             let name = (self.map.owner(slot).0, LockName { db: key.db, key: Some(key.hash) });
-            if !client.watch.names.contains(&name) {
-                names.insert(name);
+            if !client.watch.names.contains(&name) && names.insert(name) {
+                size += bytes.len() + WATCHED_SIZE;
             }
         }
         if args.len() > 1 + WATCHED_COUNT_MAX || client.watch.names.len() + names.len() > WATCHED_COUNT_MAX {
             return caller.refuse(&format!("ERR a client watches at most {WATCHED_COUNT_MAX} keys"));
         }
         client.watch.names.append(&mut names);
+        // Bounded by both limits of a request's names: some 33 MB.
+        client.watch.size += u32::try_from(size).expect("keys are short, and their number is bounded");
         let watcher = client.watcher(self.id, caller.handle.to_bits());
         let db = client.db;
         let request = input.take_request();
@@ -233,12 +235,11 @@ impl Core {
 
     /// Ends the client's watching, whatever the reason.
     pub(crate) fn forget_watch(&mut self, client: &mut Client, handle: Handle<Client>) {
-        let names = std::mem::take(&mut client.watch.names);
-        if names.is_empty() {
+        if client.watch.names.is_empty() {
             return;
         }
         let id = client.watcher(self.id, handle.to_bits());
-        client.watch.round = client.watch.round.wrapping_add(1);
+        let names = client.watch.end();
         self.unwatch(id, lanes_of(&names));
     }
 }

@@ -124,12 +124,14 @@ impl Lane {
                     self.core.space.shard.set_active_expiry(expires);
                     self.release_all();
                 }
+                let has_other_bound = self.core.settings.clients_size_max != settings.clients_size_max;
                 self.core.settings = Settings { doors, ..(*settings).clone() };
                 self.core.oversee();
                 self.core.asks_for_queues = false;
                 self.core.space.scripts.set_memory_max(settings.script_memory_max);
                 self.core.timing.obey(&settings);
-                Some(Report::Done)
+                // The next turn begins with a look at clients by the new bound, whether anybody wakes this lane or not.
+                (!has_other_bound).then_some(Report::Done)
             }
             Order::Scripts(order) => {
                 self.core.space.scripts.obey(order);

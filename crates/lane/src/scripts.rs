@@ -96,8 +96,10 @@ pub(crate) struct Scripts {
     hashed: Option<(Box<[u8]>, Sha)>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
-    /// Bytes that scripts held when the last collection was over.
+    /// Bytes that were held when the last collection was over at whose end no script was under way.
     clean_size: usize,
+    /// Bytes at the end of one since then that ended beside scripts, whose own are among them.
+    live_size: usize,
     /// One is under way.
     collects: bool,
 }
@@ -259,13 +261,21 @@ impl Scripts {
     /// The interpreter collects by itself as it runs; this is for what is left when no other script comes.
     pub(crate) fn tend(&mut self) -> bool {
         let Some(engine) = &mut self.engine else { return false };
-        let worthwhile = self.clean_size + self.clean_size / 2 + GARBAGE_SIZE_MIN;
+        let is_idle = self.under_way.is_empty();
+        // What scripts held is garbage when they are over.
+        let size = if is_idle { self.clean_size } else { self.clean_size.max(self.live_size) };
+        let worthwhile = size + size / 2 + GARBAGE_SIZE_MIN;
         if !self.collects && engine.memory_size() < worthwhile {
             return false;
         }
         self.collects = engine.tidy();
         if !self.collects {
-            self.clean_size = engine.memory_size();
+            let size = engine.memory_size();
+            if is_idle {
+                (self.clean_size, self.live_size) = (size, 0);
+            } else {
+                self.live_size = size;
+            }
         }
         self.collects
     }

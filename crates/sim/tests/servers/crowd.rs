@@ -19,7 +19,7 @@ fn world(lane_count: u16) -> World {
 
 /// Lanes take the turns that are due.
 fn turns(world: &mut World) {
-    (0..world.lanes.len()).for_each(|lane| world.turn_if_due(lane));
+    (0..world.node_count()).for_each(|node| world.turn_if_due(node));
     world.pass(50_000);
 }
 
@@ -262,4 +262,56 @@ fn word_that_it_is_too_much_leaves_room_for_other_words() {
     (0..10).for_each(|_| world.turn_if_due(1));
     assert!(world.lanes[1].stats().handovers > before);
     rest(&mut world);
+}
+
+#[test]
+fn a_bound_that_comes_later_is_kept_by_lanes_that_sleep() {
+    for lane_count in [1, 2, 3] {
+        let mut world = World::quiet(lane_count);
+        world.attend();
+        let mut many = clients(&mut world, 9);
+        for client in &mut many {
+            begin(&mut world, client, false);
+            hold(&mut world, client, 300_000);
+        }
+        let mut other = clients(&mut world, 1);
+        rest(&mut world);
+        ask(&mut world, &mut other[0], &[b"CONFIG", b"SET", b"maxmemory-clients", b"1mb"], b"+OK\r\n");
+        rest(&mut world);
+        let left = crowd(&world);
+        assert!(left <= MIB && evicted(&world) >= 6, "{left} bytes are left on {lane_count} lanes");
+    }
+}
+
+#[test]
+fn keys_of_watch_are_bytes_of_their_client() {
+    let names: Vec<Vec<u8>> = (0..160u8).map(|number| vec![number; 8000]).collect();
+    let watch = |range: std::ops::Range<usize>| -> Vec<&[u8]> {
+        [&b"WATCH"[..]].into_iter().chain(names[range].iter().map(Vec::as_slice)).collect()
+    };
+    for lane_count in [1, 2] {
+        let mut world = world(lane_count);
+        let mut client = clients(&mut world, 1).remove(0);
+        for end in [b"UNWATCH", b"DISCARD"] {
+            assert!(crowd(&world) < 10_000);
+            for _ in 0..2 {
+                // Once, however often it is said.
+                ask(&mut world, &mut client, &watch(0..40), b"+OK\r\n");
+            }
+            rest(&mut world);
+            assert!((320_000..360_000).contains(&crowd(&world)), "{}", crowd(&world));
+            if end == b"DISCARD" {
+                ask(&mut world, &mut client, &[b"MULTI"], b"+OK\r\n");
+            }
+            ask(&mut world, &mut client, &[end], b"+OK\r\n");
+            rest(&mut world);
+        }
+        for first in [0, 40, 80, 120] {
+            ask(&mut world, &mut client, &watch(first..first + 40), b"+OK\r\n");
+        }
+        rest(&mut world);
+        assert!(client.end.at_end() && evicted(&world) == 1, "beyond the bound it goes");
+        rest(&mut world);
+        assert!(crowd(&world) < 10_000);
+    }
 }

@@ -146,3 +146,57 @@ fn a_large_value_may_take_the_place_of_another() {
         }
     }
 }
+
+/// What a script held while the lane had turns beside it is collected when it is over, and nobody lacks it then.
+#[test]
+fn what_a_script_held_is_room_again() {
+    let script = b"local t = {} for i = 1, 20 do t[i] = string.rep(i % 10, 1000000) .. i end \
+                   for i = 1, 100000 do if i % 1000 == 0 then redis.call('get', KEYS[1]) end end return #t";
+    let mut world = World::quiet(1);
+    world.attend();
+    let mut client = world.connect(0);
+    set_limit(&mut world, &mut client, "noeviction", 48 * MIB);
+    for _ in 0..2 {
+        let got = world.exchange(&mut client, &command(&[b"EVAL", script, b"1", b"a"]), 5, 100_000);
+        assert_eq!(String::from_utf8_lossy(&got), ":20\r\n");
+    }
+    for _ in 0..3000 {
+        world.round();
+    }
+    let value = vec![b'x'; 40 << 20];
+    let got = world.exchange(&mut client, &command(&[b"SET", b"big", &value]), 5, 10_000);
+    assert_eq!(String::from_utf8_lossy(&got), "+OK\r\n");
+}
+
+/// What a script's call would have added is nothing that the commands behind the script are measured by.
+#[test]
+fn what_a_script_was_refused_is_not_missed_by_others() {
+    let script = b"return redis.pcall('set', KEYS[1], string.rep('z', 4000000))";
+    for lane_count in [1, 3] {
+        for lane in 0..lane_count {
+            let key = tag_of(lane, lane_count);
+            let other = format!("{{{key}}}other");
+            let mut world = World::quiet(lane_count);
+            world.attend();
+            let mut client = world.connect(0);
+            fill(&mut world, &mut client, &format!("{{{key}}}"), 10_000, u64::MAX);
+            let limit = held(&world) + 3 * MIB;
+            set_limit(&mut world, &mut client, "noeviction", limit);
+            let set = command(&[b"SET", other.as_bytes(), b"v"]);
+            assert_eq!(world.exchange(&mut client, &set, 5, 100), b"+OK\r\n");
+            let multi: Vec<u8> = [
+                &[&b"MULTI"[..]][..],
+                &[b"EVAL", script, b"1", key.as_bytes()],
+                &[b"GET", other.as_bytes()],
+                &[b"DEL", other.as_bytes()],
+                &[b"EXEC"],
+            ]
+            .into_iter()
+            .flat_map(command)
+            .collect();
+            let got = world.exchange(&mut client, &multi, usize::MAX, 1000);
+            let got = String::from_utf8_lossy(&got);
+            assert!(got.contains("*3\r\n-OOM ") && got.ends_with("\r\n$1\r\nv\r\n:1\r\n"), "{got}");
+        }
+    }
+}

@@ -375,6 +375,8 @@ impl Transaction {
         self.proto = called.proto;
         self.position = called.position;
         self.stage_end = self.position + 1;
+        // What this call may add is nothing that others are measured by.
+        self.lanes.iter_mut().for_each(|part| part.growth = None);
         if let Some(mut planned) = self.commands.pop() {
             space.discard(std::mem::take(&mut planned.request));
             planned.forget_shares(space);
