@@ -435,9 +435,10 @@ impl Client {
     #[inline(always)]
     pub(crate) fn weight(&self) -> usize {
         let plain = size_of::<Client>() + self.replies.size();
+        let has_names = self.is_subscribed | (self.watch.size > 0);
         let has_more = self.gather.is_some()
             || self.multi.is_some()
-            || (self.is_subscribed | (self.watch.size > 0))
+            || has_names
             || self.language.held_size() > 0;
         if has_more { plain + self.weight_of_more() } else { plain }
     }
