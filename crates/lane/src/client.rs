@@ -436,10 +436,8 @@ impl Client {
     pub(crate) fn weight(&self) -> usize {
         let plain = size_of::<Client>() + self.replies.size();
         let has_names = self.is_subscribed | (self.watch.size > 0);
-        let has_more = self.gather.is_some()
-            || self.multi.is_some()
-            || has_names
-            || self.language.held_size() > 0;
+        let has_more =
+            self.gather.is_some() || self.multi.is_some() || has_names || self.language.held_size() > 0;
         if has_more { plain + self.weight_of_more() } else { plain }
     }
 

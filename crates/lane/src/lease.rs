@@ -189,6 +189,11 @@ impl Lease {
         self.account().give(size);
     }
 
+    /// Whether all lanes together have borrowed more than there is.
+    pub(crate) fn is_beyond(&self) -> bool {
+        self.terms.is_some_and(|terms| self.account().beyond(terms.pool) > 0)
+    }
+
     /// Bytes that must go because all lanes together have borrowed more than there is since `maxmemory` was set or lowered: as
     /// many as that, of what exceeds an even part.
     pub(crate) fn excess(&self) -> u64 {

@@ -109,7 +109,9 @@ impl Lane {
             },
             Order::Users(change) => self.change_users(&change, net).then_some(Report::Done),
             Order::Settings(settings) => {
-                self.core.space.set_room(settings.room_size(), settings.policy);
+                if self.core.space.set_room(settings.room_size(), settings.policy) {
+                    self.core.tell_crowded();
+                }
                 self.core.space.bulk_size_max = settings.string_size_max();
                 self.core.space.writes_refused = settings.writes_refused;
                 self.core.space.set_following(settings.follows);

@@ -103,6 +103,8 @@ pub(crate) struct Part {
     lease_until_ns: Option<u64>,
     /// Bytes that are kept free for it.
     reserved: u64,
+    /// The same of what it has found free while it makes room: what goes for it is not for those who come meanwhile.
+    claimed: u64,
     /// There is no room for what its next job brings, or makes room for.
     lacks_place: bool,
     /// Bytes that it has brought here and that their old lane still holds.
@@ -165,6 +167,7 @@ impl Part {
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
+            claimed: 0,
             lacks_place: false,
             arriving: 0,
             grant: Grant::default(),
@@ -246,6 +249,7 @@ impl Part {
             vain_slices: 0,
             lease_until_ns: None,
             reserved: 0,
+            claimed: 0,
             lacks_place: false,
             arriving: 0,
             grant: Grant { at_ms: prepare.at_ms, ..Grant::default() },
@@ -431,7 +435,7 @@ impl Part {
         let Found { looks, misses } = std::mem::take(&mut self.found);
         space.tally.looks.add(looks);
         space.events.say_again(misses);
-        space.release(std::mem::take(&mut self.reserved));
+        space.release(std::mem::take(&mut self.reserved) + std::mem::take(&mut self.claimed));
         space.end_arrival(std::mem::take(&mut self.arriving));
         budget.spend(self.names.len().min(NAMES_PER_STEP), 0);
         if locks.release(holder, NAMES_PER_STEP) {
@@ -455,19 +459,25 @@ impl Part {
         let Some(size) = self.growth.filter(|_| !self.grant.is_dirty) else { return true };
         // Several jobs that may add are Redis', in one of its databases or in several.
         let db = self.jobs.front().map_or(0, |job| job.db);
+        space.release(std::mem::take(&mut self.claimed));
         let mut made = space.make_room(locks, db, size, budget);
         if made == Made::Held && self.vain_slices == VAIN_SLICES_MAX {
             made = space.room_beside_held(size);
         }
         match made {
-            Made::More => return false,
+            Made::More => {
+                self.claimed = space.claim(size);
+                return false;
+            }
             Made::Short(lease) if space.wait_for_lease(lease, &mut self.lease_until_ns) => {
+                self.claimed = space.claim(size);
                 // Nothing comes before the next turn.
                 budget.spend(budget.elements as usize, 0);
                 return false;
             }
             // Who holds them may wait for this one.
             Made::Held => {
+                self.claimed = space.claim(size);
                 self.vain_slices += 1;
                 return false;
             }

@@ -287,8 +287,9 @@ pub(crate) fn growth_of(count: usize, size: usize) -> u64 {
 }
 
 impl Keyspace {
-    /// Sets what all lanes together may hold in bytes (0: no limit) and what may go.
-    pub(crate) fn set_room(&mut self, size_max: u64, policy: Policy) {
+    /// Sets what all lanes together may hold in bytes (0: no limit) and what may go. Whether they are known to hold more by now, which
+    /// those do not know who have looked before.
+    pub(crate) fn set_room(&mut self, size_max: u64, policy: Policy) -> bool {
         let held = self.shard.held().saturating_add(self.room.taken());
         self.room.lease.set_limit(size_max, held);
         self.shares = self.namespaces.shares(size_max, self.room.lease.lane_count());
@@ -300,6 +301,7 @@ impl Keyspace {
         } else {
             store::Recency::Lru
         });
+        self.room.lease.is_beyond()
     }
 
     fn is_tight(&self) -> bool {
@@ -433,6 +435,14 @@ impl Keyspace {
         self.room.wanted = 0;
     }
 
+    /// Keeps what is free, up to `size` bytes, for somebody who makes room for as much: how many that are.
+    pub(crate) fn claim(&mut self, size: u64) -> u64 {
+        let is_limited = self.room.lease.is_limited();
+        let free = if is_limited { self.room.size_max.saturating_sub(self.shard.held()) } else { 0 };
+        self.reserve(size.min(free));
+        size.min(free)
+    }
+
     /// Keeps room that was made for somebody who takes some turns to fill it.
     pub(crate) fn reserve(&mut self, size: u64) {
         self.room.reserved += size;
@@ -511,7 +521,11 @@ impl Keyspace {
             Evicted::Enough
         };
         match evicted {
-            Evicted::More => return true,
+            Evicted::More => {
+                // So that others see what has gone here.
+                self.repay_excess();
+                return true;
+            }
             Evicted::Enough => {}
             // Whatever lets go of keys brings another turn about. Who waits may be the one that holds them.
             Evicted::Held if self.room.debt.is_some_and(|debt| debt.is_awaited) => {
@@ -530,16 +544,23 @@ impl Keyspace {
 
     /// Gives the account what this lane does not need.
     fn give_back(&mut self) {
+        let needed = self.repay_excess();
+        let Room { lease, waiter_count, .. } = &mut self.room;
+        if *waiter_count == 0 {
+            lease.shrink_to(needed.saturating_add(lease.unit()));
+        }
+    }
+
+    /// Of what all lanes together have borrowed too much, gives back what is free here. Gives the bytes of the lease that are not.
+    fn repay_excess(&mut self) -> u64 {
         let held = self.shard.held();
         let taken = self.room.taken();
-        let Room { lease, debt, waiter_count, .. } = &mut self.room;
+        let Room { lease, debt, .. } = &mut self.room;
         let owed = debt.map_or(0, |debt| debt.size);
         let needed = held.saturating_add(taken).saturating_add(owed);
         let excess = lease.excess();
         lease.repay(excess.min(lease.size().saturating_sub(needed)));
-        if *waiter_count == 0 {
-            lease.shrink_to(needed.saturating_add(lease.unit()));
-        }
+        needed
     }
 
     /// Evicts keys, or those of one database, see [`store::Shard::evict`].

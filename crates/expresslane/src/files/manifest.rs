@@ -52,7 +52,12 @@ impl Manifest {
             let ["file", name, "seq", seq, "type", kind] = words[..] else {
                 return Err(format!("line {at} is not `file NAME seq NUMBER type b|i|h`"));
             };
-            let seq = seq.parse().map_err(|_| format!("line {at}: {seq} is no number"))?;
+            let is_such = |number: &u64| *number <= u64::from(u32::MAX);
+            let seq = seq
+                .parse()
+                .ok()
+                .filter(is_such)
+                .ok_or_else(|| format!("line {at}: {seq} is no number of a file"))?;
             let name = name.trim_matches('"');
             if name.contains('/') {
                 return Err(format!(
@@ -166,7 +171,8 @@ mod tests {
         for (text, want) in [
             ("", "it names no file"),
             ("file a seq 1\n", "line 1 is not `file NAME seq NUMBER type b|i|h`"),
-            ("file a seq x type b\n", "line 1: x is no number"),
+            ("file a seq 4294967296 type b\n", "line 1: 4294967296 is no number of a file"),
+            ("file a seq x type b\n", "line 1: x is no number of a file"),
             ("file a seq 1 type x\n", "line 1: x is no type: b, i or h"),
             (
                 "file ../a seq 1 type b\n",

@@ -1,6 +1,9 @@
 //! A limit that comes when lanes hold more than it allows: what is too much goes, and little else.
 
+use lane::Settings;
+use net::fault::Faults;
 use sim::{Client, World};
+use store::Policy;
 
 use crate::memory::{MIB, command, fill, held, tag_of};
 
@@ -198,5 +201,85 @@ fn what_a_script_was_refused_is_not_missed_by_others() {
             let got = String::from_utf8_lossy(&got);
             assert!(got.contains("*3\r\n-OOM ") && got.ends_with("\r\n$1\r\nv\r\n:1\r\n"), "{got}");
         }
+    }
+}
+
+/// Bytes that went for a limit of a mebibyte less than lanes hold, which have so many keys of a kilobyte each.
+fn gone(key_counts: &[usize]) -> u64 {
+    let (mut world, mut client) = filled(key_counts, usize::MAX);
+    let before = held(&world);
+    set_limit(&mut world, &mut client, "allkeys-lru", before - MIB);
+    for _ in 0..3000 {
+        world.round();
+    }
+    before - held(&world)
+}
+
+/// Several lanes that could each do all of it see what the others have done.
+#[test]
+fn lanes_above_their_parts_share_what_has_to_go() {
+    for key_counts in [&[12_500, 12_500, 0, 0][..], &[12_000, 12_000, 12_000, 12_000, 0, 0, 0, 0]] {
+        let gone = gone(key_counts);
+        assert!((MIB..2 * MIB).contains(&gone), "{gone} bytes of {MIB}");
+    }
+}
+
+/// Who sees too late that all hold too much wakes those who have looked before.
+#[test]
+fn lanes_that_sleep_are_told_of_a_limit_that_others_exceed() {
+    for key_counts in [[1000, 14_000, 9000], [9000, 1000, 14_000], [1000, 9000, 9000]] {
+        let (mut world, mut client) = filled(&key_counts, usize::MAX);
+        let limit = (held(&world) - 6 * MIB).to_string();
+        let words: [&[u8]; 6] =
+            [b"CONFIG", b"SET", b"maxmemory", limit.as_bytes(), b"maxmemory-policy", b"allkeys-lru"];
+        client.send(&command(&words));
+        for _ in 0..40_000 {
+            client.pump();
+            (0..world.node_count()).for_each(|node| world.turn_if_due(node));
+            world.pass(50_000);
+        }
+        client.pump();
+        assert_eq!(client.received, b"+OK\r\n");
+        assert!(world.is_asleep());
+        assert!(held(&world) <= limit.parse().unwrap(), "{} of {limit}", held(&world));
+    }
+}
+
+/// Others who write all the time don't take the room that was made for a large value.
+#[test]
+fn a_large_value_finds_room_beside_many_small_ones() {
+    for (writer_count, pipeline, size) in
+        [(200, 1, 20_000), (200, 1, 100_000), (16, 8, 1 << 20), (16, 64, 1 << 20)]
+    {
+        let settings =
+            Settings { memory_size_max: 16 * MIB, policy: Policy::AllKeysLru, ..Settings::default() };
+        let mut world = World::new(1, &settings, 7, Faults::default());
+        let mut writers: Vec<Client> = (0..writer_count).map(|_| world.connect(0)).collect();
+        let (mut other, mut reader) = (world.connect(0), world.connect(0));
+        let (mut number, mut rounds) = (0, 0);
+        while other.received.is_empty() || reader.received.is_empty() {
+            for client in &mut writers {
+                client.pump();
+                let answered = std::mem::take(&mut client.received).len() / 5;
+                for _ in 0..if number < writer_count * pipeline { pipeline } else { answered } {
+                    number += 1;
+                    client.send(&command(&[b"SET", format!("k{number}").as_bytes(), &[b'v'; 100]]));
+                }
+                client.pump();
+            }
+            world.round();
+            other.pump();
+            reader.pump();
+            let is_full = world.lanes[0].shard().memory().evicted > 5000;
+            rounds += usize::from(is_full);
+            if rounds == 1 {
+                other.send(&command(&[b"SET", b"large", &vec![b'x'; size]]));
+            }
+            if rounds == 20 {
+                reader.send(&command(&[b"GET", b"large"]));
+            }
+            assert!(rounds < 500, "{size} bytes beside {writer_count} × {pipeline}");
+        }
+        assert_eq!(other.received, b"+OK\r\n");
     }
 }
