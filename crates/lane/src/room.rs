@@ -106,7 +106,7 @@ pub(crate) struct Room {
     wanted: u64,
     /// When another lane may be asked again.
     ask_at_ns: u64,
-    /// Lanes that were asked since one has given something.
+    /// Lanes that were asked since one has given all that it was asked for.
     asked_count: usize,
     /// Commands that wait for other lanes to give room.
     pub(crate) waiter_count: usize,
@@ -124,6 +124,10 @@ struct Debt {
     size: u64,
     /// It hears of it also when it gets nothing.
     is_awaited: bool,
+    /// Then nobody waits for what is left of it.
+    until_ns: u64,
+    /// Turns in which the next part of it was free. In the first one those who wait here go before.
+    free_turns: u32,
 }
 
 impl Room {
@@ -166,9 +170,10 @@ impl Room {
         self.mark = self.size_max.saturating_sub(self.lease.unit());
     }
 
-    /// Bytes of the lease that another lane is to have, or the account.
+    /// Bytes of the lease that another lane is to have next, or the account. A large debt is paid in parts: whoever writes here
+    /// meanwhile waits for one to be free, not for all.
     fn owed(&self) -> u64 {
-        self.debt.map_or(0, |debt| debt.size).max(self.lease.excess())
+        self.debt.map_or(0, |debt| debt.size.min(self.lease.unit())).max(self.lease.excess())
     }
 
     /// Bytes of the lease that are not for data that comes.
@@ -204,9 +209,10 @@ impl Room {
 
     /// Another lane asks for a part of the lease. One debt at a time, and none while a command waits here for others to
     /// give: who is not heard asks again.
-    pub(crate) fn owe(&mut self, to: u16, size: u64, is_awaited: bool) {
+    pub(crate) fn owe(&mut self, to: u16, size: u64, is_awaited: bool, now_ns: u64) {
         if self.debt.is_none() && self.waiter_count == 0 && self.policy != Policy::NoEviction {
-            self.debt = Some(Debt { to, size, is_awaited });
+            self.debt =
+                Some(Debt { to, size, is_awaited, until_ns: now_ns.saturating_add(WAIT_NS), free_turns: 0 });
             self.measure();
         }
     }
@@ -242,8 +248,8 @@ impl Room {
         }
     }
 
-    /// Another lane has given what it was asked for, or as much as it had.
-    pub(crate) fn receive(&mut self, size: u64, now_ns: u64) {
+    /// Another lane has given of what it was asked for, or all that it will.
+    pub(crate) fn receive(&mut self, size: u64, is_all: bool, now_ns: u64) {
         if size == 0 {
             // The next one may have something. When none has, nobody waits for it.
             self.ask_at_ns = 0;
@@ -254,7 +260,12 @@ impl Room {
             return;
         }
         self.lease.receive(size);
-        (self.ask_at_ns, self.asked_count, self.refusal_count, self.no_wait_until_ns) = (0, 0, 0, 0);
+        (self.refusal_count, self.no_wait_until_ns) = (0, 0);
+        if is_all {
+            (self.ask_at_ns, self.asked_count) = (0, 0);
+        } else {
+            self.ask_at_ns = self.ask_at_ns.max(now_ns.saturating_add(ASK_AGAIN_NS));
+        }
         self.measure();
     }
 }
@@ -539,7 +550,11 @@ impl Keyspace {
         if evicted == Evicted::Nothing {
             self.room.lack_excess(self.now.mono_ns);
         }
-        false
+        let is_free = self.shard.held() <= self.room.size_max;
+        self.room.debt.as_mut().filter(|_| is_free).is_some_and(|debt| {
+            debt.free_turns += 1;
+            debt.free_turns == 1
+        })
     }
 
     /// Gives the account what this lane does not need.
@@ -585,18 +600,29 @@ impl Core {
         self.ask_for_room();
     }
 
-    /// Hands over what was promised once it is free, or as much as can be freed.
+    /// Hands over what was promised as it becomes free, or as much as can be freed.
     fn pay(&mut self) {
-        let Some(Debt { to, size, is_awaited }) = self.space.room.debt else { return };
-        if self.space.room.size_max < self.space.shard.held() {
+        let (held, now_ns) = (self.space.shard.held(), self.space.now.mono_ns);
+        let room = &mut self.space.room;
+        let Some(debt) = room.debt else { return };
+        if debt.until_ns <= now_ns {
+            room.debt = None;
+            return room.measure();
+        }
+        if room.size_max < held || debt.free_turns < 2 {
             return;
         }
-        let given = self.space.room.lease.part_with(size);
-        self.space.room.debt = None;
-        self.space.room.measure();
-        let head = ControlHead { target: given, round: 0, kind: ControlKind::Lend };
+        let free = room.lease.size().saturating_sub(held.saturating_add(room.taken()));
+        let part = debt.size.min(free).min(room.lease.unit());
+        let given = room.lease.part_with(part);
+        let left = debt.size - part;
+        room.debt = (left > 0 && given == part).then_some(Debt { size: left, free_turns: 0, ..debt });
+        let is_over = room.debt.is_none();
+        room.measure();
+        let Debt { to, is_awaited, .. } = debt;
+        let head = ControlHead { target: given, round: u32::from(is_over), kind: ControlKind::Lend };
         // A word to a lane that does not wait would only wake it, to ask once more.
-        if (given > 0 || is_awaited) && !self.peer(to).try_tell(head, &mut None) {
+        if (given > 0 || is_awaited && is_over) && !self.peer(to).try_tell(head, &mut None) {
             // The other finds it in the account.
             self.space.room.lease.receive(given);
             self.space.room.lease.repay(given);

@@ -190,10 +190,14 @@ impl Core {
                     self.space.unwatch(WatcherId { lane, client: head.target, round: head.round });
                 }
                 (ControlKind::News, Some(Parcel::News(news))) => self.hear_news(lane, *news),
-                (ControlKind::Yield, None) => self.space.room.owe(lane, head.target, false),
-                (ControlKind::Need, None) => self.space.room.owe(lane, head.target, true),
+                (ControlKind::Yield, None) => {
+                    self.space.room.owe(lane, head.target, false, self.space.now.mono_ns);
+                }
+                (ControlKind::Need, None) => {
+                    self.space.room.owe(lane, head.target, true, self.space.now.mono_ns);
+                }
                 (ControlKind::Lend, None) => {
-                    self.space.room.receive(head.target, self.space.now.mono_ns);
+                    self.space.room.receive(head.target, head.round > 0, self.space.now.mono_ns);
                 }
                 (ControlKind::Message, Some(Parcel::Message(message))) => {
                     self.hear_message(lane, head.target, message);

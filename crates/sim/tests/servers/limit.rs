@@ -283,3 +283,48 @@ fn a_large_value_finds_room_beside_many_small_ones() {
         assert_eq!(other.received, b"+OK\r\n");
     }
 }
+
+/// What a lane evicts for another keeps its own clients waiting for a part of it, and ends when the other has given up.
+#[test]
+fn a_lender_serves_its_own_clients_meanwhile() {
+    let settings = Settings { memory_size_max: 40 * MIB, policy: Policy::AllKeysLru, ..Settings::default() };
+    let mut world = World::new(2, &settings, 7, Faults::default());
+    let (tag, mut client) = (tag_of(1, 2), world.connect(1));
+    let set = |number: u64| command(&[b"SET", format!("{{{tag}}}{number}").as_bytes(), b"0123456789"]);
+    let mut number = 0;
+    while held(&world) < 38 * MIB {
+        (0..512).for_each(|_| {
+            number += 1;
+            client.send(&set(number));
+        });
+        for _ in 0..6 {
+            client.pump();
+            world.round();
+        }
+        client.received.clear();
+    }
+    world.exchange(&mut client, &[], usize::MAX, 200);
+    let mut client = world.connect(1);
+    let evicted = |world: &World| world.lanes[1].shard().memory().evicted;
+    let mut other = world.connect(0);
+    let large = command(&[b"SET", format!("{{{}}}large", tag_of(0, 2)).as_bytes(), &vec![b'x'; 16 << 20]]);
+    other.send(&large);
+    let (mut answered_at, mut evicted_then) = (0, 0);
+    for round in 0..12_000 {
+        other.pump();
+        if other.is_sent() && round % 100 == 0 {
+            number += 1;
+            let began = world.now.mono_ns;
+            assert_eq!(world.exchange(&mut client, &set(number), 5, 1000), b"+OK\r\n");
+            let waited_ms = (world.now.mono_ns - began) / 1_000_000;
+            assert!(waited_ms < 20, "{waited_ms} ms in round {round}");
+        }
+        world.round();
+        if answered_at == 0 && !other.received.is_empty() {
+            (answered_at, evicted_then) = (round, evicted(&world));
+        }
+    }
+    assert!(answered_at > 0);
+    let vain = evicted(&world) - evicted_then;
+    assert!(vain < 30_000, "{vain} keys went for nobody");
+}
