@@ -230,6 +230,9 @@ fn is_version(args: Args<'_>) -> bool {
 /// What LOLWUT shows.
 const LANES_DRAWN: &str = "=====>  - - - - - - - - -  =====>\n  =========>  - - - - -  =========>\n=>  - - - - - - - - - - - - -  =>";
 
+/// Arguments of COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS, their own two included.
+const GETKEYS_ARGS_MAX: usize = 1024;
+
 /// COMMAND and what it groups: the table of commands.
 fn describe(call: &Call<'_>, out: &mut impl Put) {
     let (args, proto) = (call.args, call.proto);
@@ -239,6 +242,10 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
             reply::integer(out, i64::try_from(count).expect("commands are few"));
         }
         Id::CommandList => list(args, out),
+        // Its answer is one piece of work, whatever the command would be.
+        Id::CommandGetkeys | Id::CommandGetkeysandflags if args.len() > GETKEYS_ARGS_MAX => {
+            reply::error(out, &format!("ERR too many arguments, at most {GETKEYS_ARGS_MAX} are looked at"));
+        }
         Id::CommandGetkeys | Id::CommandGetkeysandflags => {
             let mut ranges = ArgRanges::new();
             ranges.set((2..args.len()).map(|index| args.flat(index)));

@@ -671,8 +671,9 @@ impl Part {
                         if budget.is_spent() {
                             return After::Again;
                         }
-                        budget.spend(1, 0);
-                        space.watch(*id, job.db, Args::Owned(request).flat(index), locks);
+                        let bytes = Args::Owned(request).flat(index);
+                        budget.spend(1, bytes.len());
+                        space.watch(*id, job.db, bytes, locks);
                         self.progress.at += 1;
                     }
                     self.progress = Progress::default();

@@ -189,6 +189,15 @@ impl Trackers {
     }
 
     fn check_prefixes(&self, known: &[Name], wanted: &[Name]) -> Result<(), String> {
+        let size: usize = wanted.iter().map(|prefix| prefix.len()).sum();
+        let is_too_much = PREFIX_COUNT_MAX < self.by_prefix.len() + wanted.len()
+            || PREFIXES_SIZE_MAX < self.prefixes_size + size;
+        // Before all are compared with all.
+        if is_too_much && !wanted.is_empty() {
+            return Err(format!(
+                "ERR too many prefixes: the clients of a lane have at most {PREFIX_COUNT_MAX}, of {PREFIXES_SIZE_MAX} bytes"
+            ));
+        }
         let overlap = |one: &Name, other: &Name| one.starts_with(other) || other.starts_with(one);
         let text = |name: &Name| String::from_utf8_lossy(reply::quoted(name)).into_owned();
         for (index, prefix) in wanted.iter().enumerate() {
@@ -206,15 +215,7 @@ impl Trackers {
                 return clash("another provided", other);
             }
         }
-        let size: usize = wanted.iter().map(|prefix| prefix.len()).sum();
-        let is_too_much = PREFIX_COUNT_MAX < self.by_prefix.len() + wanted.len()
-            || PREFIXES_SIZE_MAX < self.prefixes_size + size;
-        match is_too_much && !wanted.is_empty() {
-            true => Err(format!(
-                "ERR too many prefixes: the clients of a lane have at most {PREFIX_COUNT_MAX}, of {PREFIXES_SIZE_MAX} bytes"
-            )),
-            false => Ok(()),
-        }
+        Ok(())
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn mget(
                     put_value(sink, entry.value());
                 }
                 None => {
-                    budget.spend(1, 0);
+                    budget.spend(1, call.args.get(index - 1).size());
                     reply::null(sink, call.proto);
                 }
             }
@@ -132,7 +132,7 @@ pub(crate) fn msetnx(
     if at < end {
         let (start, stop, _) = slice(progress, 1, end, 2, budget);
         for index in (start..stop).step_by(2) {
-            budget.spend(1, 0);
+            budget.spend(1, call.args.get(index).size());
             let key = space.key(call, index);
             if space.get(&key).is_some() {
                 reply::integer(sink, 0);

@@ -109,7 +109,7 @@ impl Task {
             if budget.is_spent() {
                 return None;
             }
-            budget.spend(1, 0);
+            budget.spend(1, args.flat(*at).len());
             if Slot::of(args.flat(*at)) != *slot {
                 return Some(false);
             }

@@ -55,7 +55,11 @@ impl Transaction {
                     Relayed::Done => {}
                 }
             }
+            let before = matches!(planned.plan, Plan::Here).then(|| self.reply.size());
             let is_whole = self.combine_command(space, around, budget);
+            if let Some(size) = before {
+                budget.spend(0, self.reply.size() - size);
+            }
             if is_whole {
                 self.count_command(self.at.0, space);
                 self.at = (self.at.0 + 1, 0);

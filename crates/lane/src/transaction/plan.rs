@@ -236,7 +236,7 @@ impl Transaction {
                 return true;
             }
             let bytes = self.commands[index].request.get(key_index).flat().unwrap_or_default();
-            let slot = Slot::of(bytes);
+            let (slot, key_size) = (Slot::of(bytes), bytes.len());
             if bound.is_some_and(|bound| bound != slot) {
                 return false;
             }
@@ -292,7 +292,7 @@ impl Transaction {
                 }
                 Plan::Here | Plan::Asked | Plan::Script | Plan::Denied(_) => 0,
             };
-            budget.spend(1, copied);
+            budget.spend(1, copied + key_size);
             key_index += step;
             self.at.1 += 1;
         }
