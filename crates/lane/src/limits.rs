@@ -110,7 +110,8 @@ impl Watchman {
 impl Core {
     /// Has all other lanes take a turn, and look at what all hold together.
     pub(crate) fn tell_crowded(&mut self) {
-        for lane in (0..self.lane_count).filter(|lane| *lane != self.id).collect::<Vec<_>>() {
+        let id = self.id;
+        for lane in (0..self.lane_count).filter(|lane| *lane != id) {
             let head = ControlHead { target: 0, round: 0, kind: ControlKind::Crowded };
             // One without a place for the word has a turn because of what is there.
             let _ = self.peer(lane).try_tell(head, &mut None);
