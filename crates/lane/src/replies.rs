@@ -386,14 +386,8 @@ impl Replies {
     }
 
     /// What is no reply stands between replies: behind those that are whole, before the first that is under way, or, if it is held, behind
-    /// all. Says how many bytes were copied.
-    pub(crate) fn put_aside(
-        &mut self,
-        output: &mut Output,
-        head: &[u8],
-        body: &Body,
-        is_held: bool,
-    ) -> usize {
+    /// all.
+    pub(crate) fn put_aside(&mut self, output: &mut Output, head: &[u8], body: &Body, is_held: bool) {
         let at = if is_held {
             self.tail();
             Some(self.slots.len() - 1)
@@ -403,14 +397,13 @@ impl Replies {
         };
         if let (None, Body::Flat(bytes)) = (at, body) {
             output.extend(head);
-            let copied = if bytes.len() < SHARED_SIZE_MIN { bytes.len() } else { 0 };
-            if copied > 0 {
+            if bytes.len() < SHARED_SIZE_MIN {
                 output.extend(bytes);
             } else {
                 output.push_chunk(Arc::clone(bytes) as Chunk, 0..bytes.len());
             }
             output.extend(b"\r\n");
-            return head.len() + copied;
+            return;
         }
         let at = at.unwrap_or_else(|| {
             self.first = self.first.wrapping_sub(1);
@@ -420,19 +413,12 @@ impl Replies {
         let content = &mut self.slots[at].content;
         let before = content.size();
         content.put(head);
-        let copied = match body {
-            Body::Flat(bytes) => {
-                content.put(bytes);
-                bytes.len()
-            }
-            Body::Rope(rope) => {
-                content.put_rope(rope.clone(), 0..rope.len());
-                0
-            }
-        };
+        match body {
+            Body::Flat(bytes) => content.put(bytes),
+            Body::Rope(rope) => content.put_rope(rope.clone(), 0..rope.len()),
+        }
         content.put(b"\r\n");
         self.size += content.size() - before;
-        head.len() + copied
     }
 
     /// Appends to the reply of a command that is answered now, behind those that wait.

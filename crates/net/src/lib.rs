@@ -187,13 +187,44 @@ pub struct Limits {
     pub accepts_per_turn: usize,
     /// Bytes that one `flush` hands over for one connection.
     pub send_size: usize,
+    /// Bytes that one `flush` hands over for all connections, and no more than `send_size` beyond. Those with no more than
+    /// [`SHORT_OUTPUT`] to send wait for nobody.
+    pub sends_size: usize,
     /// Unsent bytes of one connection above which a later [`Event::Writable`] is due.
     pub output_mark: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { clients_per_turn: 128, accepts_per_turn: 16, send_size: 64 * 1024, output_mark: 64 * 1024 }
+        Limits {
+            clients_per_turn: 128,
+            accepts_per_turn: 16,
+            send_size: 64 * 1024,
+            sends_size: 512 * 1024,
+            output_mark: 64 * 1024,
+        }
+    }
+}
+
+/// Output that is sent however much a turn has sent before: most replies.
+pub const SHORT_OUTPUT: usize = 16 * 1024;
+
+impl Limits {
+    pub(crate) fn check(&self) {
+        assert!(
+            self.clients_per_turn.min(self.send_size).min(self.sends_size) > 0,
+            "a turn may do something"
+        );
+    }
+
+    /// Whether a connection with so much output may send in a flush that may still send `left` bytes, which become fewer.
+    #[inline]
+    pub(crate) fn may_send(&self, output_size: usize, left: &mut usize) -> bool {
+        if *left == 0 && SHORT_OUTPUT < output_size {
+            return false;
+        }
+        *left = left.saturating_sub(output_size.min(self.send_size));
+        true
     }
 }
 
@@ -282,7 +313,7 @@ pub trait Net {
     fn close(&mut self, conn: ConnId, how: Close);
 
     /// Ends a turn: hands output over, one send for each connection that has some and can take it. What is more than
-    /// [`Limits::send_size`], or more than the client takes, goes in later turns. A net that asks the system for a
+    /// [`Limits::send_size`], or [`Limits::sends_size`] together, or more than the client takes, goes in later turns. A net that asks the system for a
     /// turn's work in one call makes it in the next `poll` or [`Wait::wait`], so one of them must follow.
     fn flush(&mut self);
 

@@ -121,6 +121,8 @@ pub struct Readiness<K: Kernel> {
     /// Connections whose output the lane had in hand, or that still have some.
     dirty: Vec<ConnId>,
     dirty_spare: Vec<ConnId>,
+    /// Those for which this flush has sent too much before; they are first in the next.
+    late: Vec<ConnId>,
     /// Events other than input that the next poll tells.
     news: Vec<Event>,
     signals: Vec<Signal>,
@@ -132,7 +134,7 @@ pub struct Readiness<K: Kernel> {
 
 impl<K: Kernel> Readiness<K> {
     pub(crate) fn over(kernel: K, limits: Limits) -> Readiness<K> {
-        assert!(0 < limits.clients_per_turn && 0 < limits.send_size, "a turn may do something");
+        limits.check();
         Readiness {
             kernel,
             limits,
@@ -143,6 +145,7 @@ impl<K: Kernel> Readiness<K> {
             queue: VecDeque::new(),
             dirty: Vec::new(),
             dirty_spare: Vec::new(),
+            late: Vec::new(),
             news: Vec::new(),
             signals: Vec::new(),
             gathered: false,
@@ -316,11 +319,17 @@ impl<K: Kernel> Readiness<K> {
         self.shared.give_back(owners);
     }
 
-    /// Sends once if there is something to send and room for it.
-    fn send(&mut self, id: ConnId) {
+    /// Sends once if there is something to send and room for it, and no others have to be waited for.
+    fn send(&mut self, id: ConnId, left: &mut usize) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         conn.in_dirty = false;
-        if !conn.output.is_empty() && !conn.full {
+        let mut is_late = false;
+        if conn.output.is_empty() || conn.full {
+            // There is nothing to be done.
+        } else if !self.limits.may_send(conn.output.len(), left) {
+            cold_path();
+            is_late = true;
+        } else {
             let (sent, offered_size) = hand_over(&mut self.kernel, conn, self.limits.send_size);
             self.counters.sends += 1;
             let size = match sent {
@@ -352,7 +361,7 @@ impl<K: Kernel> Readiness<K> {
             cold_path();
             conn.output.report(&mut self.blocks);
             if !conn.full {
-                soil(conn, id, &mut self.dirty);
+                soil(conn, id, if is_late { &mut self.late } else { &mut self.dirty });
             }
         }
     }
@@ -551,10 +560,16 @@ impl<K: Kernel> Net for Readiness<K> {
     fn flush(&mut self) {
         let spare = std::mem::take(&mut self.dirty_spare);
         let mut dirty = std::mem::replace(&mut self.dirty, spare);
+        let mut left = self.limits.sends_size;
         for id in dirty.drain(..) {
-            self.send(id);
+            self.send(id, &mut left);
         }
         self.dirty_spare = dirty;
+        if !self.late.is_empty() {
+            cold_path();
+            // Before those that have had a part of their output sent.
+            self.dirty.splice(..0, self.late.drain(..));
+        }
     }
 
     fn give(&mut self, id: ConnId) -> Option<Handover> {

@@ -93,6 +93,8 @@ pub struct Uring {
     /// Connections whose output the lane had in hand, or that still have some.
     dirty: Vec<ConnId>,
     dirty_spare: Vec<ConnId>,
+    /// Those for which this flush has sent too much before; they are first in the next.
+    late: Vec<ConnId>,
     /// Whose output goes with the next enter.
     outbox: Vec<ConnId>,
     /// From whom something may have to be received, or who has to be watched.
@@ -120,7 +122,7 @@ impl Uring {
     /// # Errors
     /// The kernel does not give one; [`probe()`] says why in words.
     pub fn new(limits: Limits) -> io::Result<Uring> {
-        assert!(0 < limits.clients_per_turn && 0 < limits.send_size, "a turn may do something");
+        limits.check();
         let buffers_count = limits.clients_per_turn.clamp(16, 1024).next_power_of_two();
         let ring = Ring::new(u16::try_from(buffers_count).expect("a thousand or less"))?;
         Ok(Uring {
@@ -136,6 +138,7 @@ impl Uring {
             told: Vec::new(),
             dirty: Vec::new(),
             dirty_spare: Vec::new(),
+            late: Vec::new(),
             outbox: Vec::new(),
             hearing: Vec::new(),
             cramped: Vec::new(),

@@ -180,9 +180,9 @@ fn check_idle(mut net: impl Sockets) {
         client.write_all(&[b'y'; 5_000]).unwrap();
     }
     let mut received = 0;
-    while received < COUNT * 5_000 {
+    while received < COUNT * 5_000 || net.counters().bytes_out < COUNT as u64 * 20_000 {
         net.flush();
-        net.wait(None);
+        net.wait(Some(1_000_000));
         net.poll(&mut events);
         for event in events.drain(..) {
             if let Event::Input(conn) = event {

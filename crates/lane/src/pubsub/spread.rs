@@ -15,8 +15,11 @@ use crate::peers::{ControlHead, ControlKind};
 use crate::slab::{Handle, Slab};
 use crate::turn::Lane;
 
-/// What a turn does for pub/sub: clients that get a message, patterns looked at and names that clients or end subscribes to; bytes copied.
+/// What a turn does for pub/sub: patterns looked at, names that clients begin or end to subscribe to, and clients that get a message; bytes of the
+/// messages, for each client anew.
 const HANDED_PER_TURN: Budget = Budget::new(1024, 256 * 1024);
+/// What a client that gets a message takes of the former: the turn ends with a send to it.
+const HANDING: usize = 8;
 
 /// A message on its way to this lane's clients.
 pub(super) struct Spreading {
@@ -70,24 +73,28 @@ impl<'a> Heads<'a> {
 }
 
 impl<N: Net> Doors<'_, N> {
-    /// Hands a client a message, unless it has gone or has no subscription any more. Says how many bytes were copied.
-    fn hand(&mut self, subscriber: Subscriber, heads: &mut Heads<'_>) -> Option<usize> {
+    /// Hands a client a message, unless it has gone or has no subscription any more.
+    fn hand(&mut self, subscriber: Subscriber, heads: &mut Heads<'_>) -> bool {
         let handle = Handle::from_bits(subscriber.client);
-        let client = self.clients.get_mut(handle)?;
-        client.subscriptions.as_ref().filter(|subscriptions| subscriptions.round == subscriber.round)?;
-        if client.is_leaving || client.has_ended || heads.is_foreign && client.port == Port::Lane {
-            return None;
+        let Some(client) = self.clients.get_mut(handle) else { return false };
+        let subscriptions = client.subscriptions.as_ref();
+        let is_subscribed = subscriptions.is_some_and(|all| all.round == subscriber.round);
+        if !is_subscribed
+            || client.is_leaving
+            || client.has_ended
+            || heads.is_foreign && client.port == Port::Lane
+        {
+            return false;
         }
-        let output: &mut Output = self.net.output(client.conn)?;
+        let Some(output): Option<&mut Output> = self.net.output(client.conn) else { return false };
         // What a command under way has begun to subscribe to it says before any message of it.
         client.holds_messages &= !client.is_even();
         let message = heads.message;
-        let copied =
-            client.replies.put_aside(output, heads.of(client.proto), &message.body, client.holds_messages);
+        client.replies.put_aside(output, heads.of(client.proto), &message.body, client.holds_messages);
         if self.stirred.last() != Some(&handle) {
             self.stirred.push(handle);
         }
-        Some(copied)
+        true
     }
 }
 
@@ -163,9 +170,12 @@ impl Spreading {
                 if budget.is_spent() {
                     return false;
                 }
-                let copied = doors.hand(subscriber, &mut heads);
-                self.receiver_count += u64::from(copied.is_some());
-                budget.spend(1, copied.unwrap_or(0));
+                if doors.hand(subscriber, &mut heads) {
+                    self.receiver_count += 1;
+                    budget.spend(HANDING, message.size());
+                } else {
+                    budget.spend(1, 0);
+                }
                 self.after = Some(subscriber);
             }
             self.after = None;

@@ -112,10 +112,15 @@ impl Net for Uring {
     fn flush(&mut self) {
         let spare = std::mem::take(&mut self.dirty_spare);
         let mut dirty = std::mem::replace(&mut self.dirty, spare);
+        let mut left = self.limits.sends_size;
         for id in dirty.drain(..) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.in_dirty = false;
             if conn.output.is_empty() || conn.full {
+                self.settle(id);
+            } else if !self.limits.may_send(conn.output.len(), &mut left) {
+                conn.in_dirty = true;
+                self.late.push(id);
                 self.settle(id);
             } else if !conn.in_outbox {
                 conn.in_outbox = true;
@@ -123,6 +128,8 @@ impl Net for Uring {
             }
         }
         self.dirty_spare = dirty;
+        // Before those that have had a part of their output sent.
+        self.dirty.splice(..0, self.late.drain(..));
     }
 
     fn give(&mut self, id: ConnId) -> Option<Handover> {

@@ -480,6 +480,42 @@ pub(crate) fn accepts_and_clients_of_a_turn_are_bounded<W: World>() {
     });
 }
 
+/// However many clients have a long reply to get, a turn sends so much of them, to one after the other, and a short reply at once.
+pub(crate) fn what_a_turn_sends_is_bounded<W: World>() {
+    const SIZE: usize = 100_000;
+    let limits = Limits { send_size: 20_000, sends_size: 30_000, ..Limits::default() };
+    let mut world = W::make(limits);
+    let mut clients: Vec<_> = (0..9).map(|_| world.connect()).collect();
+    let mut conns = Vec::new();
+    turns(&mut world, |_, events| {
+        conns.extend(events.iter().filter_map(|event| match event {
+            Event::Opened { conn, .. } => Some(*conn),
+            _ => None,
+        }));
+        conns.len() == 9
+    });
+    for conn in &conns[..8] {
+        world.net().output(*conn).expect("it is open").extend(&[1; SIZE]);
+    }
+    world.net().output(conns[8]).expect("it is open").extend(b"short");
+    let mut got = [0; 9];
+    let mut sent = 0;
+    turns(&mut world, |net, _| {
+        let before = std::mem::replace(&mut sent, net.counters().bytes_out);
+        for (client, got) in clients.iter_mut().zip(&mut got) {
+            *got += client.read(SIZE).len();
+        }
+        let (long, short) = (got.iter().max().expect("clients"), got.iter().min().expect("clients"));
+        // The clients came in an order of their own, and faults hold up whom they like.
+        if W::INPUTS_MAX.is_none() {
+            assert!(sent - before <= 50_005, "{before} to {sent}");
+            assert!(*long < SIZE || 20_000 <= *short || *short == 5, "{got:?}");
+            assert!(*long <= 40_000 || got.contains(&5), "a short reply waits for nobody: {got:?}");
+        }
+        got.iter().sum::<usize>() == 8 * SIZE + 5
+    });
+}
+
 #[expect(clippy::disallowed_methods, reason = "the bell is for other threads")]
 pub(crate) fn the_bell_ends_a_wait<W: World>() {
     let mut world = W::make(Limits::default());

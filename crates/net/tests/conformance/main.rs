@@ -74,6 +74,7 @@ suite! {
         cases::a_connection_moves_before_its_first_byte,
         cases::a_thousand_connections_are_served,
         cases::accepts_and_clients_of_a_turn_are_bounded,
+        cases::what_a_turn_sends_is_bounded,
         cases::the_bell_ends_a_wait,
         traffic::random_traffic_is_answered_in_order,
     }

@@ -108,6 +108,7 @@ pub(crate) fn random_traffic_is_answered_in_order<W: World>() {
             clients_per_turn: 1 + chance.below(6),
             accepts_per_turn: 1 + chance.below(4),
             send_size: 1 + chance.below(40_000),
+            sends_size: 1 + chance.below(40_000),
             output_mark: chance.below(50_000),
         };
         let mut world = W::make(limits);

@@ -9,6 +9,7 @@ mod crowd;
 mod differential;
 mod documents;
 mod dump;
+mod fanout;
 mod growth;
 mod hush;
 mod instant;
