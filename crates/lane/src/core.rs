@@ -517,7 +517,7 @@ impl Core {
 
     // ---- several steps
 
-    /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`] and [`WORK_PER_TURN`] allow. Says how many.
+    /// Takes steps of what is under way, as many as [`SLICES_PER_TURN`], [`WORK_PER_TURN`] and a spell allow. Says how many.
     pub(crate) fn work(&mut self, meter: &impl Meter) -> usize {
         self.at_once_left = AT_ONCE_PER_TURN;
         if !self.untold.is_empty() {
@@ -537,7 +537,8 @@ impl Core {
             return 0;
         }
         let (mut taken, mut left) = (0, WORK_PER_TURN);
-        while taken < SLICES_PER_TURN && !left.is_spent() {
+        self.timing.begin_spell();
+        while taken < SLICES_PER_TURN && !left.is_spent() && !self.timing.is_spell_over() {
             if let Some((handle, answer)) = self.heard.pop_front() {
                 self.hear_part(handle, self.id, answer);
                 continue;

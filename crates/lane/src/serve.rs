@@ -103,7 +103,8 @@ pub(crate) fn serve_client<N: Net>(
             for index in 0..count {
                 let unread = output.len();
                 let moved = used + inflated + unread.saturating_sub(output_before);
-                let flow = if share.commands_left == 0 || moved >= share.bytes_left {
+                let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
+                let flow = if is_used_up || moved >= share.bytes_left {
                     cold_path();
                     client.need = Need::Rest;
                     ahead.forget(client, index);
@@ -193,7 +194,8 @@ pub(crate) fn serve_client<N: Net>(
         }
         cold_path();
         inflated += INFLATED_COST * client.language.take_inflated();
-        if share.commands_left == 0 || used + inflated >= share.bytes_left {
+        let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
+        if is_used_up || used + inflated >= share.bytes_left {
             client.need = Need::Rest;
             break End::Again;
         }

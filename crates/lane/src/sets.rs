@@ -63,7 +63,13 @@ impl Sets {
 
     /// All that have a name, or the one of this name, with their numbers.
     pub(crate) fn named<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = (u16, &'a Set)> {
-        (0..).zip(&self.all).skip(1).filter(move |(_, set)| name.is_empty() || *set.name == *name)
+        let numbers = match self.find(name) {
+            Some(0) => 1..self.all.len(),
+            Some(number) => usize::from(number)..usize::from(number) + 1,
+            None => 0..0,
+        };
+        let first = u16::try_from(numbers.start).expect("sets have 12 bits");
+        (first..).zip(&self.all[numbers])
     }
 
     /// All records of a set have been removed.

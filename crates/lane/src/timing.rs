@@ -36,6 +36,9 @@ const TOGETHER_SIZE: usize = 1024;
 /// When shorter commands than this are slow, each is measured alone.
 const TOGETHER_SLOW_US: u64 = 1000;
 
+/// How long a turn serves clients' commands, other lanes' asks, and slices, each; give or take the last of them. Then the rest has its turn.
+const SPELL_US: u64 = 300;
+
 /// The times of each command that was called, by [`Id`].
 pub(crate) type Times = Box<[Option<Box<Histogram>>; Id::COUNT]>;
 
@@ -56,6 +59,9 @@ pub(crate) struct Timing {
     together_max: u64,
     /// [`TOGETHER_US`].
     together_ticks: u64,
+    /// [`SPELL_US`], and what is left of it.
+    spell_ticks: u64,
+    spell_left: u64,
 }
 
 /// Whether a command of so many bytes may be measured together with others.
@@ -202,6 +208,8 @@ impl Timing {
             stall_ticks: 0,
             together_max: 1,
             together_ticks: 0,
+            spell_ticks: u64::MAX,
+            spell_left: u64::MAX,
         };
         timing.obey(settings);
         timing
@@ -216,6 +224,22 @@ impl Timing {
         let is_alone = settings.slow_us.is_some_and(|us| us < TOGETHER_SLOW_US);
         self.together_max = if is_alone { 1 } else { TOGETHER_MAX };
         self.together_ticks = TOGETHER_US * settings.meter_per_us;
+        self.spell_ticks = match settings.meter_per_us {
+            0 => u64::MAX,
+            per_us => SPELL_US * per_us,
+        };
+    }
+
+    /// Commands, asks or slices begin, which have so long.
+    #[inline]
+    pub(crate) fn begin_spell(&mut self) {
+        self.spell_left = self.spell_ticks;
+    }
+
+    /// Whether others have to have their turn first.
+    #[inline]
+    pub(crate) fn is_spell_over(&self) -> bool {
+        self.spell_left == 0
     }
 
     /// Whether one more command may be measured with those of a lap.
@@ -233,6 +257,7 @@ impl Timing {
         extent: Extent,
         ticks: u64,
     ) {
+        self.spell_left = self.spell_left.saturating_sub(ticks);
         if self.longest.ticks < ticks {
             self.longest = Stretch { ticks, kind, command, extent };
         }
@@ -273,6 +298,7 @@ impl Core {
             last -= each * (count - 1);
         }
         times.add(last);
+        self.timing.spell_left = self.timing.spell_left.saturating_sub(ticks - last);
         self.timing.note(StretchKind::Command, Some(command), extent, last);
         if self.timing.slow_ticks <= last {
             self.tell_slow(client, command, args, last / self.settings.meter_per_us);

@@ -370,6 +370,7 @@ impl Lane {
         let mut ask_count = 0;
         let Lane { core, clients, stirred, handovers, .. } = self;
         let mut left = Senders::default();
+        core.timing.begin_spell();
         while let Some(sender) = senders.take_from(self.sender_next) {
             let lane = u16::try_from(sender).expect("lanes are counted in 16 bits");
             let mut post = Post { clients, stirred, net };
@@ -387,7 +388,7 @@ impl Lane {
             let count_max = if core.pubsub.is_late() { 0 } else { ASKS_PER_PEER };
             let served_count = core.hear_asks(lane, count_max, meter);
             ask_count += served_count as u64;
-            if served_count == count_max || !is_through {
+            if served_count == count_max || core.timing.is_spell_over() || !is_through {
                 left.insert(sender);
             }
             self.sender_next = sender + 1;
@@ -417,7 +418,13 @@ impl Lane {
         let mut bytes_left = BYTES_PER_TURN;
         let mut receive_left = RECEIVE_PER_TURN;
         let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
-        while clients_left > 0 && commands_left > 0 && bytes_left > 0 && receive_left > 0 {
+        self.core.timing.begin_spell();
+        while clients_left > 0
+            && commands_left > 0
+            && bytes_left > 0
+            && receive_left > 0
+            && !self.core.timing.is_spell_over()
+        {
             let mut input_size = 0;
             let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {

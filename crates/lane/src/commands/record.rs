@@ -195,6 +195,11 @@ fn op_at(source: Arg<'_>, at: usize) -> Result<Op, Code> {
     }
 }
 
+/// Bytes that a reply about one record may have: a request may name a bin many times.
+fn reply_size_max(space: &Keyspace) -> usize {
+    usize::try_from(space.record_size_max.saturating_mul(4)).unwrap_or(usize::MAX)
+}
+
 /// A range of a rope up to this size is copied into the reply; a longer one is sent by reference.
 const COPY_SIZE_MAX: usize = 16 * 1024;
 

@@ -218,7 +218,7 @@ impl Core {
         lines_left > 0
     }
 
-    /// Serves up to `count` asks of a lane; says how many.
+    /// Serves up to `count` asks of a lane, as long as they have time; says how many.
     pub(crate) fn hear_asks(&mut self, lane: u16, count: usize, meter: &impl Meter) -> usize {
         let at = usize::from(lane);
         let mut peer = self.peers[at].take().expect("a lane has a peer for every other");
@@ -230,7 +230,7 @@ impl Core {
             self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
         }
         let mut routes = [None; ASKS_AHEAD];
-        while served < count && !peer.asks_in.is_empty() {
+        while served < count && !peer.asks_in.is_empty() && !self.timing.is_spell_over() {
             let place = served % ASKS_AHEAD;
             if place == 0 {
                 routes = self.approach_asks(&peer);

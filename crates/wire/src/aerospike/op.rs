@@ -68,7 +68,7 @@ pub mod particle {
 }
 
 /// The name of a bin, in place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     bytes: [u8; NAME_SIZE_MAX],
     size: u8,

@@ -1,12 +1,17 @@
 //! The bins of a record while operations change them. Nothing is copied: a bin is where its bytes are.
 
+use std::collections::BTreeMap;
+
 use wire::aerospike::Code;
 use wire::aerospike::decoder::OP_COUNT_MAX;
 use wire::aerospike::op::{Name, Op, kind, particle};
 
-use super::read::bins_of;
+use super::read::{NAMES_FEW, bins_of};
 use super::{Asked, Part, Record, is_bin};
 use crate::request::{Arg, Args};
+
+/// Pieces of which the answers to a request are put together at most: a value has one for each time that something was put before or behind it.
+const PIECES_MAX: usize = 16 * 1024;
 
 /// One bin.
 #[derive(Clone, Debug)]
@@ -26,10 +31,17 @@ struct Answer {
 
 /// See the top of this file.
 pub(super) struct Bins<'a> {
-    bins: Vec<Bin>,
+    /// Those that were removed are nothing.
+    bins: Vec<Option<Bin>>,
+    count: usize,
+    /// Where each is, if many are looked for.
+    places: Option<BTreeMap<Name, usize>>,
     /// Bytes that are nowhere else.
     made: Vec<u8>,
     answers: Vec<Answer>,
+    /// Bytes of the answers, and pieces of them.
+    answers_size: usize,
+    pieces_count: usize,
     old: Option<Arg<'a>>,
     args: Args<'a>,
     /// Some operation has changed a bin.
@@ -48,10 +60,17 @@ impl<'a> Bins<'a> {
                 kept: Some(Part::Old(start..start + op.size())),
             }
         };
+        let bins: Vec<_> = record.map_or_else(Vec::new, |record| {
+            bins_of(record).into_iter().map(|found| Some(bin(found))).collect()
+        });
         Bins {
-            bins: record.map_or_else(Vec::new, |record| bins_of(record).into_iter().map(bin).collect()),
+            count: bins.len(),
+            bins,
+            places: None,
             made: Vec::new(),
             answers: Vec::new(),
+            answers_size: 0,
+            pieces_count: 0,
             old: record.map(|record| record.value),
             args,
             is_changed: false,
@@ -59,33 +78,50 @@ impl<'a> Bins<'a> {
     }
 
     pub(super) fn count(&self) -> usize {
-        self.bins.len()
+        self.count
     }
 
     /// All bins go.
     pub(super) fn clear(&mut self) {
         self.is_changed = true;
         self.bins.clear();
+        self.count = 0;
+        if let Some(places) = &mut self.places {
+            places.clear();
+        }
     }
 
     /// Does what is asked, in its order. With `is_each_answered` every operation has its place in the reply; else only reads
     /// of bins that are there, unless `is_silent`.
     ///
     /// # Errors
-    /// A bin is of a type that the operation does not take, or its value has not the size of its type. The record is as
-    /// it was.
+    /// A bin is of a type that the operation does not take, or its value has not the size of its type; or the answers are longer than
+    /// `size_max` bytes. The record is as it was.
     pub(super) fn apply(
         &mut self,
         asked: &[Asked],
         is_each_answered: bool,
         is_silent: bool,
+        size_max: usize,
     ) -> Result<(), Code> {
+        if asked.len() > NAMES_FEW {
+            let bins = self.bins.iter().enumerate();
+            self.places = Some(bins.filter_map(|(index, bin)| Some((bin.as_ref()?.name, index))).collect());
+        }
         for Asked { op, value } in asked {
             match op.kind {
                 kind::READ => {
                     match self.find(op.name) {
                         Some(index) if !is_silent => {
-                            self.answers.push(Answer { kind: op.kind, bin: self.bins[index].clone() });
+                            let bin = self.bin(index);
+                            let (size, count) = (size_of(&bin.value), bin.value.len());
+                            let answer = Answer { kind: op.kind, bin: bin.clone() };
+                            self.answers_size += size;
+                            self.pieces_count += count;
+                            if self.answers_size > size_max || self.pieces_count > PIECES_MAX {
+                                return Err(Code::TOO_BIG);
+                            }
+                            self.answers.push(answer);
                         }
                         _ if is_each_answered => self.answer_nothing(op),
                         _ => {}
@@ -103,7 +139,7 @@ impl<'a> Bins<'a> {
                 self.answer_nothing(op);
             }
         }
-        if self.bins.len() > usize::from(OP_COUNT_MAX) { Err(Code::PARAMETER) } else { Ok(()) }
+        if self.count > usize::from(OP_COUNT_MAX) { Err(Code::PARAMETER) } else { Ok(()) }
     }
 
     fn answer_nothing(&mut self, op: &Op) {
@@ -112,7 +148,15 @@ impl<'a> Bins<'a> {
     }
 
     fn find(&self, name: Name) -> Option<usize> {
-        self.bins.iter().position(|bin| bin.name == name)
+        match &self.places {
+            Some(places) => places.get(&name).copied(),
+            None => self.bins.iter().position(|bin| bin.as_ref().is_some_and(|bin| bin.name == name)),
+        }
+    }
+
+    /// One that was found.
+    fn bin(&self, index: usize) -> &Bin {
+        self.bins[index].as_ref().expect("what is found is there")
     }
 
     fn write(&mut self, op: &Op, value: &Part) -> Result<(), Code> {
@@ -120,7 +164,11 @@ impl<'a> Bins<'a> {
         if op.particle == particle::NIL {
             if let Some(index) = found {
                 self.is_changed = true;
-                self.bins.remove(index);
+                self.bins[index] = None;
+                self.count -= 1;
+                if let Some(places) = &mut self.places {
+                    places.remove(&op.name);
+                }
             }
             return Ok(());
         }
@@ -136,8 +184,14 @@ impl<'a> Bins<'a> {
         self.is_changed = true;
         let bin = Bin { name: op.name, particle: op.particle, value, kept: None };
         match found {
-            Some(index) => self.bins[index] = bin,
-            None => self.bins.push(bin),
+            Some(index) => self.bins[index] = Some(bin),
+            None => {
+                if let Some(places) = &mut self.places {
+                    places.insert(bin.name, self.bins.len());
+                }
+                self.bins.push(Some(bin));
+                self.count += 1;
+            }
         }
     }
 
@@ -151,7 +205,7 @@ impl<'a> Bins<'a> {
         }
         let delta = self.number(std::slice::from_ref(value)).ok_or(Code::PARAMETER)?;
         let found = self.find(op.name);
-        let number = match found.map(|index| &self.bins[index]) {
+        let number = match found.map(|index| self.bin(index)) {
             None => Some(delta),
             Some(bin) if bin.particle != op.particle => None,
             Some(bin) => self.number(&bin.value).map(|number| {
@@ -176,10 +230,10 @@ impl<'a> Bins<'a> {
             return Err(Code::BIN_TYPE);
         }
         let found = self.find(op.name);
-        let mut parts = match found.map(|index| &self.bins[index]) {
+        let mut parts = match found.and_then(|index| self.bins[index].as_mut()) {
             None => Vec::new(),
             Some(bin) if bin.particle != op.particle => return Err(Code::BIN_TYPE),
-            Some(bin) => bin.value.clone(),
+            Some(bin) => std::mem::take(&mut bin.value),
         };
         let at = if op.kind == kind::APPEND { parts.len() } else { 0 };
         parts.insert(at, value.clone());
@@ -226,9 +280,9 @@ impl<'a> Bins<'a> {
         let front = self.make(front);
         record.push(front);
         let bins = std::mem::take(&mut self.bins);
-        let bin_count = bins.len();
+        let bin_count = self.count;
         let mut reply = Parts::default();
-        for bin in bins {
+        for bin in bins.into_iter().flatten() {
             let front = if bin.kept.is_none() { Some(self.make_front(kind::READ, &bin)) } else { None };
             let parts: Vec<Part> = bin.kept.into_iter().chain(front).collect();
             let value =

@@ -1,11 +1,13 @@
 //! Reads of a record: all bins, some, or none.
 
+use std::ops::Range;
+
 use wire::aerospike::head::{info1, info2};
 use wire::aerospike::op::{Name, Op, kind, particle};
 use wire::aerospike::reply::{Reply, put_end};
 use wire::aerospike::{Code, Head};
 
-use super::{Asked, Record, Request, op_at, put_range, reads_all};
+use super::{Asked, Record, Request, op_at, put_range, reads_all, reply_size_max};
 use crate::keyspace::Keyspace;
 use crate::replies::Sink;
 
@@ -21,13 +23,17 @@ pub(super) fn get(space: &mut Keyspace, request: &Request<'_>, sink: &mut Sink<'
         Some(wanted) => wanted,
         None => return request.say(sink, Code::PARAMETER),
     };
-    let key = request.key(space);
+    let (key, size_max) = (request.key(space), reply_size_max(space));
     let Some(entry) = space.look_up(&key) else { return request.say(sink, Code::NOT_FOUND) };
     let record = Record::of(&entry);
     if let Err(code) = record.check_key(request.user_key()) {
         return request.say(sink, code);
     }
-    wanted.put(&record, record.reply(), &request.head, &[], sink);
+    let found = wanted.find(&record);
+    if found.size() > size_max {
+        return request.say(sink, Code::TOO_BIG);
+    }
+    found.put(&record, record.reply(), &request.head, &[], sink);
     put_end(sink, &request.head);
 }
 
@@ -54,6 +60,50 @@ impl<'a> Wanted<'a> {
         (!asked.is_empty()).then_some(Wanted::Some { asked, is_each_answered })
     }
 
+    /// These bins of a record.
+    pub(super) fn find(&self, record: &Record<'_>) -> Found {
+        match self {
+            Wanted::Nothing => Found::Nothing,
+            Wanted::All => Found::All { count: record.op_count(), range: record.bins() },
+            Wanted::Some { asked, is_each_answered } => {
+                let bins = Places::new(bins_of(record), asked.len());
+                let found = asked.iter().map(|asked| (asked.op.name, bins.find(asked.op.name)));
+                let found = found.filter(|(_, bin)| *is_each_answered || bin.is_some());
+                let bin_or_nil = |(name, bin): (Name, Option<(usize, Op)>)| {
+                    bin.unwrap_or((0, Op { kind: kind::READ, particle: particle::NIL, name, value_size: 0 }))
+                };
+                let found: Vec<_> = found.map(bin_or_nil).collect();
+                Found::Some { size: found.iter().map(|(_, op)| op.size()).sum(), found }
+            }
+        }
+    }
+}
+
+/// Bins that a reply has.
+pub(super) enum Found {
+    Nothing,
+    /// All of the record's.
+    All {
+        count: u16,
+        range: Range<usize>,
+    },
+    /// Where each begins, if it has a value; bytes of all.
+    Some {
+        found: Vec<(usize, Op)>,
+        size: usize,
+    },
+}
+
+impl Found {
+    /// Bytes of them.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Found::Nothing => 0,
+            Found::All { range, .. } => range.len(),
+            Found::Some { size, .. } => *size,
+        }
+    }
+
     /// Writes a record with these bins: the header that `reply` begins, the fields, and the bins.
     pub(super) fn put(
         &self,
@@ -64,43 +114,54 @@ impl<'a> Wanted<'a> {
         sink: &mut Sink<'_>,
     ) {
         use wire::reply::Put;
-        let fields_size = fields.len();
+        let op_count = match self {
+            Found::Nothing => 0,
+            Found::All { count, .. } => *count,
+            Found::Some { found, .. } => u16::try_from(found.len()).expect("operations are few"),
+        };
+        Reply { op_count, size: fields.len() + self.size(), ..reply }.put_header(sink, head);
+        sink.put(fields);
         match self {
-            Wanted::Nothing => {
-                Reply { size: fields_size, ..reply }.put_header(sink, head);
-                sink.put(fields);
-            }
-            Wanted::All => {
-                let size = fields_size + record.bins().len();
-                Reply { op_count: record.op_count(), size, ..reply }.put_header(sink, head);
-                sink.put(fields);
-                if !record.bins().is_empty() {
-                    put_range(sink, record.value, record.bins());
-                }
-            }
-            Wanted::Some { asked, is_each_answered } => {
-                let bins = bins_of(record);
-                let find = |name: Name| bins.iter().find(|(_, op)| op.name == name);
-                let found = asked.iter().map(|asked| (asked.op.name, find(asked.op.name)));
-                let found: Vec<_> = found.filter(|(_, bin)| *is_each_answered || bin.is_some()).collect();
-                let op_of = |(name, bin): &(Name, Option<&(usize, Op)>)| match bin {
-                    Some((_, op)) => *op,
-                    None => Op { kind: kind::READ, particle: particle::NIL, name: *name, value_size: 0 },
-                };
-                let size = fields_size + found.iter().map(|found| op_of(found).size()).sum::<usize>();
-                let op_count = u16::try_from(found.len()).expect("operations are few");
-                Reply { op_count, size, ..reply }.put_header(sink, head);
-                sink.put(fields);
-                for found in &found {
-                    let op = op_of(found);
+            Found::All { range, .. } if !range.is_empty() => put_range(sink, record.value, range.clone()),
+            Found::Nothing | Found::All { .. } => {}
+            Found::Some { found, .. } => {
+                for (start, op) in found {
                     op.put_front(sink);
-                    if let Some((start, op)) = found.1.filter(|(_, op)| op.value_size > 0) {
+                    if op.value_size > 0 {
                         let start = start + op.front_size();
                         put_range(sink, record.value, start..start + op.value_size);
                     }
                 }
             }
         }
+    }
+}
+
+/// Names for which bins are looked up one by one; more are looked up in order.
+pub(super) const NAMES_FEW: usize = 8;
+
+/// A record's bins by their names.
+struct Places {
+    bins: Vec<(usize, Op)>,
+    is_sorted: bool,
+}
+
+impl Places {
+    /// For so many look-ups.
+    fn new(mut bins: Vec<(usize, Op)>, count: usize) -> Places {
+        let is_sorted = count > NAMES_FEW;
+        if is_sorted {
+            bins.sort_by_key(|(_, op)| op.name);
+        }
+        Places { bins, is_sorted }
+    }
+
+    fn find(&self, name: Name) -> Option<(usize, Op)> {
+        if self.is_sorted {
+            let index = self.bins.binary_search_by_key(&name, |(_, op)| op.name).ok()?;
+            return Some(self.bins[index]);
+        }
+        self.bins.iter().find(|(_, op)| op.name == name).copied()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What goes over records: scans, a partition at a time, and truncation.
 
+use std::collections::BTreeSet;
+
 use store::{Budget, Effect, Entry};
 use wire::aerospike::head::{info1, info3};
 use wire::aerospike::op::kind;
@@ -19,6 +21,15 @@ use crate::request::{Arg, Args};
 const POSITION_BITS: u32 = 48;
 const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
 
+/// Bytes of records that a reply holds which is given out when it is whole: that of a scan of so many records. The partitions behind them are
+/// unavailable then, for which clients ask again.
+const HELD_SIZE_MAX: i64 = 16 * 1024 * 1024;
+/// Bits of the number of such records, which stands below the number of bytes.
+const RECORD_COUNT_BITS: u32 = 20;
+/// Names looked for in a record that count as much as one more record.
+const LOOKS_PER_ELEMENT: usize = 8;
+const _: () = assert!((wire::aerospike::SCAN_RECORD_COUNT_MAX as u64) < 1 << RECORD_COUNT_BITS, "they fit");
+
 /// Fields of a record that is found.
 mod field {
     pub(super) const NAMESPACE: u8 = 0;
@@ -28,7 +39,7 @@ mod field {
 }
 
 /// The records of its partitions, or those of a set, some buckets a step, until there are as many as are wanted. `at` is the
-/// partition's place in the list and the position in it, `count` the number of records.
+/// partition's place in the list and the position in it, `count` the number of records, if that is limited, and above it that of their bytes.
 ///
 /// They come in the order of the table's hash, in which buckets lie, and digests break its ties. However the table has grown
 /// or shrunk meanwhile, a scan goes on behind a record at the bucket that covers its hash, be the record gone.
@@ -39,10 +50,9 @@ pub(super) fn scan(
     sink: &mut Sink<'_>,
     budget: &mut Budget,
 ) -> Step {
-    let limit = match request.head.index {
-        0 => i64::MAX,
-        limit => i64::from(limit),
-    };
+    let limit = i64::from(request.head.index);
+    let record_count = |count: i64| count & ((1 << RECORD_COUNT_BITS) - 1);
+    let is_long = |count: i64| HELD_SIZE_MAX <= count >> RECORD_COUNT_BITS;
     let head = Head { index: 0, ..request.head };
     let ids = request.arg(wire::aerospike::DIGEST).as_chunks::<2>().0;
     let id_at = |index: u64| {
@@ -50,11 +60,14 @@ pub(super) fn scan(
     };
     let resumed = request.call.args.get(USER_KEY);
     let first = id_at(0).expect("a scan has partitions");
-    let asked = match request.asked() {
+    let mut asked = match request.asked() {
         Ok(asked) if asked.iter().all(|asked| asked.op.kind == kind::READ) => asked,
         Ok(_) => return refuse(&head, Code::PARAMETER, first, sink),
         Err(code) => return refuse(&head, code, first, sink),
     };
+    // A record is no longer than it is stored, whatever is named twice.
+    let mut names = BTreeSet::new();
+    asked.retain(|asked| names.insert(asked.op.name));
     // Without a bin it wants all, unlike a read.
     let wanted = if asked.is_empty() && !request.has(info1::NO_BINS) {
         Some(Wanted::All)
@@ -67,13 +80,14 @@ pub(super) fn scan(
     let mut found: Vec<(u64, &[u8], Entry<'_>)> = Vec::new();
     while !budget.is_spent() {
         let (index, position) = (progress.at >> POSITION_BITS, progress.at & POSITION_MASK);
-        let Some(id) = id_at(index).filter(|_| progress.count < limit) else {
+        let may_find_more = limit == 0 || record_count(progress.count) < limit;
+        let Some(id) = id_at(index).filter(|_| may_find_more) else {
             put_end(sink, &head);
             return Step::Done;
         };
         let slot = Slot::of_partition(id);
-        if !space.slots.contains(slot) {
-            // The client's map is old: it asks again where the partition is.
+        if !space.slots.contains(slot) || is_long(progress.count) {
+            // The client's map is old, or too much is held: it asks again where the partition is, and for what is behind the last record.
             done(&head, Code::PARTITION_UNAVAILABLE, id, sink);
             progress.at = (index + 1) << POSITION_BITS;
             budget.spend(1, 0);
@@ -99,19 +113,31 @@ pub(super) fn scan(
         found.sort_unstable_by_key(|(hash, digest, _)| (*hash, *digest));
         for (_, digest, entry) in &found {
             let record = Record::of(entry);
-            if progress.count == limit {
-                break;
-            }
             if !request.set().is_empty() && record.set() != request.set() {
                 continue;
             }
-            progress.count += 1;
+            if limit > 0 && record_count(progress.count) == limit {
+                // The partition is not through.
+                put_end(sink, &head);
+                return Step::Done;
+            }
+            if is_long(progress.count) {
+                break;
+            }
             let (fields, field_count) = fields(digest, &record, namespace.as_bytes());
-            size += fields.len() + record.value.size();
-            wanted.put(&record, Reply { field_count, ..record.reply() }, &head, &fields, sink);
+            let bins = wanted.find(&record);
+            let put_size = fields.len() + bins.size();
+            count += asked.len() / LOOKS_PER_ELEMENT;
+            size += put_size;
+            if limit > 0 {
+                progress.count += 1 + (i64::try_from(put_size).expect("a size") << RECORD_COUNT_BITS);
+            }
+            bins.put(&record, Reply { field_count, ..record.reply() }, &head, &fields, sink);
         }
         budget.spend(count, size);
-        if next & !POSITION_MASK == start {
+        if is_long(progress.count) {
+            // The rest of this partition is said to be unavailable, too.
+        } else if next & !POSITION_MASK == start {
             progress.at = index << POSITION_BITS | next & POSITION_MASK;
         } else {
             if head.info3 & info3::PARTITION_DONE == 0 {

@@ -12,7 +12,8 @@ use wire::aerospike::{Code, TTL_MAX_S};
 use super::bins::{Bins, Built, Parts};
 use super::overwrite::overwritten;
 use super::{
-    Asked, Part, Record, Request, check_generation, each_piece, end_of, put_range, reads_all, void_time,
+    Asked, Part, Record, Request, check_generation, each_piece, end_of, put_range, reads_all, reply_size_max,
+    void_time,
 };
 use crate::commands::{Progress, State, Step};
 use crate::keyspace::Keyspace;
@@ -298,7 +299,7 @@ fn plan(space: &Keyspace, request: &Request<'_>, record: Option<&Record<'_>>) ->
         bins.clear();
     }
     let is_silent = head.info1 & info1::NO_BINS != 0 || replies_all;
-    bins.apply(&asked, is_each_answered, is_silent)?;
+    bins.apply(&asked, is_each_answered, is_silent, reply_size_max(space))?;
     let stored_key = record.map_or(&b""[..], |record| record.user_key());
     let user_key = if stored_key.is_empty() { request.user_key() } else { stored_key };
     let is_changed = bins.is_changed || user_key != stored_key;

@@ -41,7 +41,9 @@ impl Model {
         let held = self.records.get(&number).cloned();
         match dice.below(8) {
             0..3 => {
-                let names: Vec<String> = (0..dice.below(3)).map(|_| format!("b{}", dice.below(4))).collect();
+                // Many are looked up otherwise than few.
+                let count = if dice.below(6) == 0 { 9 + dice.below(8) } else { dice.below(3) };
+                let names: Vec<String> = (0..count).map(|_| format!("b{}", dice.below(4))).collect();
                 let Some((bins, generation)) = held else {
                     return (Model::reading(number, &names), 2, " g0".to_owned());
                 };
@@ -70,7 +72,8 @@ impl Model {
                 let mut asked = ask(number, info1::READ, info2 | info2::WRITE, info3);
                 asked.message.generation = u32::from(generation) + u32::from(dice.below(3) == 0);
                 let (mut answers, mut is_wrong) = (Vec::new(), false);
-                for _ in 0..1 + dice.below(4) {
+                let op_count = if dice.below(6) == 0 { 9 + dice.below(8) } else { 1 + dice.below(4) };
+                for _ in 0..op_count {
                     let name = format!("b{}", dice.below(4));
                     let place = bins.iter().position(|(other, _)| *other == name);
                     let size = if dice.below(6) == 0 { dice.below(60_000) } else { dice.below(12) };

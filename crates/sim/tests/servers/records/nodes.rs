@@ -135,10 +135,12 @@ fn scans_end_within_a_partition() {
         exchange(&mut world, &mut client, &bytes, 1);
     }
     let partition = wire::route::partition(&[7; 20]);
-    for limit in 1..=40 {
+    for limit in 1..=41 {
         let (records, others) =
             found(&scanned(&mut world, &mut client, &limited_scan(b"", &[partition], limit)));
-        assert_eq!((records.len() as u64, others.ends_with("0 g0 last|")), (limit, true));
+        assert_eq!((records.len() as u64, others.ends_with("0 g0 last|")), (limit.min(40), true));
+        // Nor is it through while there is a record behind the last one.
+        assert_eq!(others.matches("done").count(), usize::from(limit >= 40), "{others}");
     }
 }
 

@@ -285,6 +285,28 @@ fn rows_of_a_batch_are_answered_in_their_order() {
     ]);
 }
 
+/// A reply is no longer than four of the longest records, however often a request names a bin, and then nothing is changed.
+#[test]
+fn replies_are_so_long() {
+    let text = "x".repeat(100_000);
+    let reads = |ask: Ask, count: usize| (0..count).fold(ask, |ask, _| ask.read("l"));
+    let shown = vec![format!("l=({} bytes, {})", text.len(), sum(text.as_bytes())); 41].join(",");
+    let changing = |value: i64| ask(1, info1::READ, info2::WRITE, 0).number("n", value);
+    check(&[
+        (put(1).text("l", &text).bytes(), "0 g1|"),
+        (reads(ask(1, info1::READ, 0, 0), 41).bytes(), &format!("0 g1 {shown}|")),
+        (reads(ask(1, info1::READ, 0, 0), 42).bytes(), "13 g0|"),
+        (reads(changing(1), 41).bytes(), &format!("0 g2 {shown}|")),
+        (reads(changing(2), 42).bytes(), "13 g0|"),
+        (ask(1, info1::READ, 0, 0).read("n").bytes(), "0 g2 n=i1|"),
+    ]);
+    // Nor is it of very many pieces.
+    let appended = (0..200).fold(ask(2, info1::READ, info2::WRITE, 0), |ask, _| {
+        ask.op(kind::APPEND, particle::STRING, "a", b"y").read("a")
+    });
+    check(&[(appended.bytes(), "13 g0|"), (get(2).bytes(), "2 g0|")]);
+}
+
 /// Values that come and go in chunks; records are put together in slices.
 #[test]
 fn long_records() {

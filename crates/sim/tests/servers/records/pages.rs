@@ -114,6 +114,41 @@ fn scans_go_on_where_they_broke_off() {
     }
 }
 
+/// A page of so many bytes that a lane would not hold them ends before, and clients ask for the rest of the partitions that are
+/// unavailable then.
+#[test]
+fn pages_are_so_long() {
+    const SIZE: usize = 400_000;
+    let mut world = world(1);
+    let mut client = world.connect(0);
+    let mut ops = Vec::new();
+    put_op(&mut ops, kind::WRITE, 3, b"long", &[b'x'; SIZE]);
+    for number in 0..60 {
+        let (digest, mut bytes) = (digest(number), Vec::new());
+        let put = Message { info2: info2::WRITE, namespace: b"test", ops: (1, &ops), ..Message::default() };
+        Message { digest: Some(&digest), ..put }.put(&mut bytes);
+        exchange(&mut world, &mut client, &bytes, 1);
+    }
+    let mut reader = Reader::default();
+    let first = reader.page(&mut world, &mut client, 60);
+    assert!((40..46).contains(&first), "{first} records of {SIZE} bytes");
+    assert_eq!(reader.page(&mut world, &mut client, 60 - first as u64), 60 - first);
+    let once: BTreeSet<Digest> = reader.found.iter().copied().collect();
+    assert_eq!(once.len(), 60, "each of them once");
+    // A bin that is named often is there once.
+    let names: Vec<u8> = (0..1000)
+        .flat_map(|_| {
+            let mut op = Vec::new();
+            put_op(&mut op, kind::READ, 0, b"long", b"");
+            op
+        })
+        .collect();
+    let mut bytes = Vec::new();
+    let scan = Message { info1: info1::READ, namespace: b"test", ops: (1000, &names), ..Message::default() };
+    Message { partitions: &[0], ..scan }.put(&mut bytes);
+    assert!(scanned(&mut world, &mut client, &bytes).len() < 13 * SIZE);
+}
+
 /// Three records in each of all partitions, by batches.
 fn fill(world: &mut World, client: &mut Client) {
     let mut ops = Vec::new();

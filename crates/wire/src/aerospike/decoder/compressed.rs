@@ -25,6 +25,11 @@ use crate::resp::{ArgRanges, Step, Token, WORD_SIZE_MAX, Word};
 
 /// Bytes that are inflated before there is a pause.
 const PAUSE_SIZE: usize = 32 * 1024;
+/// Bytes of a frame that are inflated at a time.
+const STEP_SIZE: usize = 128;
+/// A step that reads more than it writes has built tables for what is no text: at worst, for an empty block in ten bits. Each byte
+/// takes as long then as writing so many.
+const TABLES_COST: usize = 256;
 
 /// A compressed frame that has begun.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ struct Source {
     /// Bytes that are still to be inflated, if the frame says so rightly.
     plain_left: u64,
     since_pause: usize,
+    /// What reading has cost, in bytes inflated, since that was asked last.
+    cost: usize,
 }
 
 /// Where it stands.
@@ -120,7 +127,14 @@ impl Compressed {
     pub(super) fn new(size: u64, namespaces: &Arc<[Namespace]>) -> Compressed {
         let stream = Inflater::new();
         Compressed {
-            source: Source { stream, left: size, has_read_last: false, plain_left: 0, since_pause: 0 },
+            source: Source {
+                stream,
+                left: size,
+                has_read_last: false,
+                plain_left: 0,
+                since_pause: 0,
+                cost: 0,
+            },
             plain: Vec::new(),
             start: 0,
             decoder: Decoder::new(Arc::clone(namespaces)),
@@ -293,7 +307,7 @@ impl Compressed {
         let result = self.source.read(input, used, &mut self.plain[before..]);
         let written = *result.as_ref().unwrap_or(&0);
         self.plain.truncate(before + written);
-        *inflated += written;
+        *inflated += std::mem::take(&mut self.source.cost);
         result.map(|_| ())
     }
 }
@@ -322,14 +336,17 @@ impl Source {
         let rest = &input[*used..];
         let is_last = self.left == 1;
         let count = if is_last { usize::from(!self.has_read_last) } else { here(self.left - 1, rest) };
-        let given = &rest[..count.min(rest.len())];
+        let given = &rest[..count.min(rest.len()).min(STEP_SIZE)];
         let (read, written) = self.stream.step(given, out)?;
         if is_last {
             self.has_read_last |= read > 0;
         } else {
             self.pass(read, used);
         }
-        self.since_pause += written;
+        let is_barren = written < read && written < out.len();
+        let cost = if is_barren { read * TABLES_COST } else { written };
+        self.since_pause += cost;
+        self.cost += cost;
         self.plain_left = self.plain_left.checked_sub(size64(written)).ok_or(Stop::Broken)?;
         if read > 0 || written > 0 {
             return Ok(written);
