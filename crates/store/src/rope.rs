@@ -254,6 +254,9 @@ impl RopeBuilder {
 /// Elements that are freed in a call of [`Graveyard::catch_up`] at most.
 const CATCH_UP_MAX: usize = 256;
 
+/// Chunks that others hold, of which nothing is to be freed, that count as one element.
+const SHARED_PER_ELEMENT: usize = 16;
+
 /// Where ropes go to be freed in steps: 512 MB are 8,192 chunks, too much for one turn.
 #[derive(Debug, Default)]
 pub struct Graveyard {
@@ -294,14 +297,25 @@ impl Graveyard {
         self.free(&mut Budget::new(count, u32::MAX));
     }
 
-    /// Frees until nothing is left or the budget is spent. A chunk, node or root is one element.
+    /// Frees until nothing is left or the budget is spent. A chunk, node or root is one element, and so are a few chunks of a node that
+    /// others hold.
     pub fn free(&mut self, budget: &mut Budget) {
         while !budget.is_spent() {
             if let Some(chunk) = self.chunks.pop() {
                 self.size = self.size.saturating_sub(chunk.0.len() as u64);
             } else if let Some(node) = self.nodes.pop() {
                 match Arc::try_unwrap(node) {
-                    Ok(node) => self.chunks = node.chunks,
+                    Ok(node) => {
+                        self.chunks = node.chunks;
+                        let count = self.chunks.len();
+                        let size = &mut self.size;
+                        self.chunks.retain(|chunk| {
+                            let is_shared = Arc::strong_count(chunk) > 1;
+                            *size = size.saturating_sub(if is_shared { chunk.0.len() as u64 } else { 0 });
+                            !is_shared
+                        });
+                        budget.spend((count - self.chunks.len()) / SHARED_PER_ELEMENT, 0);
+                    }
                     Err(shared) => {
                         let size: usize = shared.chunks.iter().map(|chunk| chunk.0.len()).sum();
                         self.size = self.size.saturating_sub(size as u64);
@@ -387,5 +401,27 @@ mod tests {
             steps += 1;
         }
         assert_eq!((steps, graveyard.size()), ((1 + 1 + 75_usize).div_ceil(5), 0));
+    }
+
+    /// A string that was written on, and shares all chunks but the last with what it became, is freed in a few elements.
+    #[test]
+    fn what_others_hold_goes_quickly() {
+        let mut builder = RopeBuilder::new();
+        builder.push(&vec![7; 160 * CHUNK_SIZE + 5]);
+        let old = builder.finish();
+        let mut builder = RopeBuilder::of(&old);
+        builder.push(b"more");
+        let new = builder.finish();
+        let mut graveyard = Graveyard::new();
+        graveyard.push(old);
+        graveyard.free(&mut Budget::new(1 + 1 + 10 + 1, 1));
+        assert_eq!((graveyard.is_empty(), graveyard.size()), (true, 0));
+        assert_eq!(new.len(), 160 * CHUNK_SIZE + 9);
+        graveyard.push(new);
+        graveyard.free(&mut Budget::new(13, 1));
+        assert!(
+            !graveyard.is_empty() && graveyard.size() > 140 * CHUNK_SIZE as u64,
+            "its own are freed one by one"
+        );
     }
 }

@@ -162,6 +162,28 @@ fn appending_up_to_the_limit() {
     ]);
 }
 
+/// A few bytes go behind a long document where it is: however many do at once, no copies of it wait to be freed.
+#[test]
+fn appending_makes_no_copies() {
+    let mut world = world(1);
+    let mut client = world.connect(0);
+    let value = "x".repeat(600_000);
+    let set = format!("set k 7 0 {}\r\n{value}\r\n", value.len());
+    assert_same(&exchange(&mut world, &mut client, set.as_bytes(), 8), "STORED\r\n", "set");
+    client.send("append k 0 0 10 noreply\r\n0123456789\r\n".repeat(2000).as_bytes());
+    client.send(b"append k 0 0 0\r\n\r\nget k\r\n");
+    let want = format!("STORED\r\nVALUE k 7 620000\r\n{value}{}\r\nEND\r\n", "0123456789".repeat(2000));
+    let (mut got, mut retired_max) = (Vec::new(), 0);
+    for _ in 0..2000 {
+        client.pump();
+        world.round();
+        retired_max = retired_max.max(world.lanes[0].shard().memory().retired);
+        got.append(&mut client.received);
+    }
+    assert_same(&got, &want, "append");
+    assert!(retired_max <= 1_300_000, "{retired_max} bytes wait to be freed");
+}
+
 /// Who reads unnoticed leaves no trace; and with an end by default a document is not near it for who names none.
 #[test]
 fn unnoticed_reads_and_ends_by_default() {

@@ -13,8 +13,8 @@ use crate::keyspace::Keyspace;
 use crate::replies::Sink;
 use crate::request::Arg;
 
-/// `append` and `prepend`. Short values are joined in one step; of long ones the chunks in front are shared and those behind
-/// copied, a slice at a time, aside.
+/// `append` and `prepend`. Short values are joined in one step, and a few bytes go behind a long one where it is; else the chunks in
+/// front are shared and those behind copied, a slice at a time, aside.
 pub(super) fn edit(
     space: &mut Keyspace,
     request: &Request<'_>,
@@ -68,6 +68,7 @@ pub(super) fn edit(
             let pieces = if is_behind { [old, added] } else { [added, old] };
             Joined::Bytes(pieces.concat())
         }
+        (Value::Rope(rope), Arg::Flat(added)) if is_behind => Joined::Behind(rope.len(), added),
         (value, added) => {
             let (front, back) =
                 if is_behind { (of_value(value), of_arg(added)) } else { (of_arg(added), of_value(value)) };
@@ -98,15 +99,22 @@ pub(super) fn edit(
             space.commit(Effect::SetDocument { key, value, mark, expiry: Expiry::Keep }).is_ok()
         }
         Joined::Rope(builder) => space.set_rope(key, builder.finish(), Some(mark), Expiry::Keep),
+        Joined::Behind(offset, bytes) => {
+            let is_written =
+                bytes.is_empty() || space.commit(Effect::SetRange { key, offset, bytes }).is_ok();
+            is_written && space.commit(Effect::Mark { key, cas, bits: mark.bits }).is_ok()
+        }
     };
     let outcome = if is_set { Outcome::Stored { cas } } else { Outcome::Say(Say::OutOfMemory) };
     request.say(sink, &outcome);
     Step::Done
 }
 
-enum Joined {
+enum Joined<'a> {
     Bytes(Vec<u8>),
     Rope(RopeBuilder),
+    /// These bytes, behind so many that stay.
+    Behind(usize, &'a [u8]),
 }
 
 /// What stands in front or behind.
