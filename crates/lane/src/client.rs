@@ -1,6 +1,7 @@
 //! One client as its lane sees it: the connection's protocol state, what it has asked for and what it waits for.
 
 use std::collections::BTreeSet;
+use std::num::NonZero;
 
 use net::{Address, ConnId, Need};
 use wire::command::{Command, Id};
@@ -121,7 +122,9 @@ pub(crate) struct Client {
     /// What it was last found to hold.
     weighed: u64,
     /// Since when its unread replies are above the soft limit.
-    pub(crate) lags_since_ns: Option<u64>,
+    pub(crate) lags_since_ns: Option<NonZero<u64>>,
+    /// Until then it stands behind those that ask for less, see `turn/queue.rs`.
+    pub(crate) behind_until: u32,
     pub(crate) dialect: Dialect,
     /// What it sees of the lanes.
     pub(crate) port: Port,
@@ -365,6 +368,7 @@ impl Client {
             halted_slot_count: 0,
             need: Need::More,
             lags_since_ns: None,
+            behind_until: 0,
             is_lagging: false,
             weighed: 0,
             is_subscribed: false,

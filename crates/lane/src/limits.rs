@@ -12,6 +12,7 @@
 //! all say NO-EVICT leaves it to the one with most after it.
 
 use std::collections::VecDeque;
+use std::num::NonZero;
 
 use net::{Close, ConnId, Need, Net, Stream};
 
@@ -91,7 +92,9 @@ impl Watchman {
         if unread < soft_size {
             client.lags_since_ns = None;
         } else {
-            let since_ns = *client.lags_since_ns.get_or_insert(now_ns);
+            let since =
+                client.lags_since_ns.get_or_insert(NonZero::new(now_ns).unwrap_or(NonZero::<u64>::MIN));
+            let since_ns = since.get();
             if soft_s.saturating_mul(1_000_000_000) < now_ns.saturating_sub(since_ns) {
                 return true;
             }

@@ -45,6 +45,8 @@ const INFLATED_COST: usize = 4;
 pub(crate) struct Share {
     pub(crate) commands_left: usize,
     pub(crate) bytes_left: usize,
+    /// Bytes that were taken in or answered, with the last command more than were left.
+    pub(crate) moved: usize,
     /// For all clients: the receive that uses it up is the turn's last.
     pub(crate) receive_left: usize,
 }
@@ -55,6 +57,8 @@ pub(crate) enum End {
     Waits,
     /// Its share is used up.
     Again,
+    /// What has come is to be looked at once more.
+    Anew,
     /// It is blocked, halted or leaving: what happens next depends on its replies.
     Settles,
     /// It is halted although it has all its replies: a ring has no room for its command, or it does not read.
@@ -165,7 +169,7 @@ pub(crate) fn serve_client<N: Net>(
                     // What is decoded is counted from the front: it is looked at anew.
                     client.need = Need::Rest;
                     ahead.forget(client, ran_count);
-                    break 'share End::Again;
+                    break 'share End::Anew;
                 }
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
                     ahead.forget(client, ran_count);
@@ -248,7 +252,7 @@ pub(crate) fn serve_client<N: Net>(
     }
     inflated += INFLATED_COST * client.language.take_inflated();
     let moved = used + inflated + output.len().saturating_sub(output_before);
-    share.bytes_left = share.bytes_left.saturating_sub(moved);
+    share.moved = moved;
     let unread = output.len();
     let settles = !client.replies.is_empty() || unread >= core.settings.output_noticed_size();
     let is_stranger =
@@ -352,7 +356,7 @@ fn follow(client: &mut Client, flow: Flow, used: &mut usize, input_size: usize) 
 fn next_input(client: &mut Client) -> End {
     if client.need == Need::Rest {
         client.need = Need::More;
-        return End::Again;
+        return End::Anew;
     }
     End::Waits
 }

@@ -236,6 +236,11 @@ impl Timing {
         self.spell_left = self.spell_ticks;
     }
 
+    #[inline]
+    pub(crate) fn is_last_quarter(&self) -> bool {
+        self.spell_left < self.spell_ticks / 4
+    }
+
     /// Whether others have to have their turn first.
     #[inline]
     pub(crate) fn is_spell_over(&self) -> bool {

@@ -1,6 +1,5 @@
 //! The turn. Clients in and out have a file of their own.
 
-use std::collections::VecDeque;
 use std::hint::cold_path;
 use std::sync::Arc;
 
@@ -28,6 +27,9 @@ use crate::timing::Done;
 use crate::{Now, Settings};
 
 mod clients;
+mod queue;
+
+use queue::Queue;
 
 /// Clients served in a turn; the others keep their place.
 const CLIENTS_PER_TURN: usize = 128;
@@ -37,6 +39,9 @@ const COMMANDS_PER_TURN: usize = 1024;
 const COMMANDS_PER_CLIENT: usize = 64;
 /// Bytes of one client taken in or answered in a turn, before the next client has its share.
 const BYTES_PER_CLIENT: usize = 64 * 1024;
+/// The same of a client that has not had a share for a while: who has more falls behind (`turn/queue.rs`).
+const COMMANDS_FRESH: usize = AHEAD_MAX;
+const BYTES_FRESH: usize = 8 * 1024;
 /// Bytes taken in or answered in a turn, over all clients.
 const BYTES_PER_TURN: usize = 256 * 1024;
 /// Bytes received in a turn, over all clients, whether they make a command or not. The batch that reaches it is the last, so a turn
@@ -88,13 +93,13 @@ pub struct Lane {
     pub(crate) clients: Slab<Client>,
     /// By the connection's index: its generation and its client.
     by_conn: Vec<Option<(ConnId, Handle<Client>)>>,
-    /// Clients with input that may hold a command, in the order in which they are served.
-    ready: VecDeque<Handle<Client>>,
+    /// Clients with input that may hold a command.
+    ready: Queue,
     /// Clients whose replies may have become ready to leave.
     pub(crate) stirred: Vec<Handle<Client>>,
     events: Vec<Event>,
-    /// Clients that are served together, and what each has sent.
-    batch: Vec<Handle<Client>>,
+    /// Clients that are served together, and whether they are fresh; and what each has sent.
+    batch: Vec<(Handle<Client>, bool)>,
     aheads: Vec<Ahead>,
     mailbox: Arc<Mailbox>,
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
@@ -151,7 +156,7 @@ impl Lane {
             core: Core::new(id, settings, map, board, space, links.peers),
             clients: Slab::default(),
             by_conn: Vec::new(),
-            ready: VecDeque::new(),
+            ready: Queue::default(),
             stirred: Vec::new(),
             events: Vec::new(),
             batch: Vec::new(),
@@ -417,7 +422,8 @@ impl Lane {
         let mut commands_left = COMMANDS_PER_TURN;
         let mut bytes_left = BYTES_PER_TURN;
         let mut receive_left = RECEIVE_PER_TURN;
-        let mut clients_left = self.ready.len().min(CLIENTS_PER_TURN);
+        let client_count = self.ready.len().min(CLIENTS_PER_TURN);
+        let mut clients_left = client_count;
         self.core.timing.begin_spell();
         while clients_left > 0
             && commands_left > 0
@@ -425,11 +431,16 @@ impl Lane {
             && receive_left > 0
             && !self.core.timing.is_spell_over()
         {
+            let is_last_quarter = commands_left < COMMANDS_PER_TURN / 4
+                || bytes_left < BYTES_PER_TURN / 4
+                || receive_left < RECEIVE_PER_TURN / 4
+                || clients_left < CLIENTS_PER_TURN / 4 && client_count == CLIENTS_PER_TURN
+                || self.core.timing.is_last_quarter();
             let mut input_size = 0;
             let mut approaches = self.core.space.shard.approaches();
             while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 clients_left -= 1;
-                let handle = self.ready.pop_front().expect("counted");
+                let (handle, is_fresh) = self.ready.pop(is_last_quarter).expect("counted");
                 let Some(client) = self.clients.get_mut(handle) else { continue };
                 client.is_queued = false;
                 if client.is_blocked || client.is_leaving {
@@ -444,28 +455,44 @@ impl Lane {
                 let count_max = commands_left.min(COMMANDS_PER_CLIENT);
                 let core = &self.core;
                 input_size += ahead.prepare(core, client, net, count_max, &mut receive_left, &mut approaches);
-                self.batch.push(handle);
+                self.batch.push((handle, is_fresh));
             }
             approaches.arrive();
             let mut lap = self.core.lap(meter);
-            for (ahead, handle) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
+            for (ahead, (handle, is_fresh)) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");
+                let (commands, bytes) = match is_fresh {
+                    true => (COMMANDS_FRESH, BYTES_FRESH),
+                    false => (COMMANDS_PER_CLIENT, BYTES_PER_CLIENT),
+                };
                 let mut share = Share {
-                    commands_left: commands_left.min(COMMANDS_PER_CLIENT),
-                    bytes_left: bytes_left.min(BYTES_PER_CLIENT),
+                    commands_left: commands_left.min(commands),
+                    bytes_left: bytes_left.min(bytes),
+                    moved: 0,
                     receive_left,
                 };
-                let before = (share.commands_left, share.bytes_left);
+                let commands_before = share.commands_left;
+                let is_whole = (commands_before, share.bytes_left) == (commands, bytes)
+                    && !self.core.timing.is_spell_over();
                 let end = serve_client(&mut self.core, client, handle, ahead, &mut lap, net, &mut share);
-                commands_left -= before.0 - share.commands_left;
-                bytes_left -= before.1 - share.bytes_left;
+                commands_left -= commands_before - share.commands_left;
+                bytes_left = bytes_left.saturating_sub(share.moved);
                 receive_left = share.receive_left;
                 self.core.clients_size = client.weigh(self.core.clients_size);
                 match end {
                     End::Waits => {}
-                    End::Again => {
+                    End::Again | End::Anew => {
                         cold_path();
-                        enqueue(&mut self.ready, handle, client);
+                        let now_ns = self.core.space.now.mono_ns;
+                        match end {
+                            End::Again if is_whole => {
+                                self.ready.fall_behind(handle, client, now_ns);
+                                // If nobody else is there it goes on.
+                                clients_left += usize::from(is_fresh);
+                            }
+                            End::Again => self.ready.cut(handle, client, is_fresh),
+                            _ => self.ready.arrive(handle, client, now_ns),
+                        }
                         // Long replies wait for a client that may never read: they count while it still sends, too.
                         if !client.replies.is_empty() {
                             self.stirred.push(handle);
@@ -479,6 +506,7 @@ impl Lane {
                 }
             }
         }
+        self.ready.end_turn();
         (COMMANDS_PER_TURN - commands_left) as u64
     }
 
@@ -488,14 +516,15 @@ impl Lane {
         let Lane { parched, clients, ready, .. } = self;
         for handle in parched.drain(..) {
             if let Some(client) = clients.get_mut(handle) {
-                enqueue(ready, handle, client);
+                ready.go_on(handle, client);
             }
         }
     }
 
     /// Draining: whoever is to be served is not. Held back like that nobody has the lane turn, and input that comes stays where it is.
     fn hold_ready(&mut self) -> u64 {
-        for handle in self.parched.drain(..).chain(self.ready.drain(..)) {
+        let queued = std::iter::from_fn(|| self.ready.pop(false)).map(|(handle, _)| handle);
+        for handle in self.parched.drain(..).chain(queued) {
             let Some(client) = self.clients.get_mut(handle) else { continue };
             client.is_queued = false;
             self.core.hold(client);
@@ -535,7 +564,8 @@ impl Lane {
                 net.close(client.conn, Close::Now);
                 continue;
             }
-            if client.is_even() && std::mem::take(&mut client.is_blocked) {
+            let was_blocked = client.is_even() && std::mem::take(&mut client.is_blocked);
+            if was_blocked {
                 client.active_ns = now_ns;
                 client.holds_messages = false;
             }
@@ -551,7 +581,12 @@ impl Lane {
             let has_moved =
                 client.is_even() || client.replies.slot_count() < client.halted_slot_count as usize;
             if client.is_halted && has_moved && !client.is_blocked && !is_full {
-                enqueue(&mut self.ready, handle, client);
+                // Mostly what it waited for is all that it has asked.
+                if was_blocked {
+                    self.ready.arrive(handle, client, now_ns);
+                } else {
+                    self.ready.go_on(handle, client);
+                }
             }
         }
         self.stirred = stirred;
@@ -578,11 +613,4 @@ pub(crate) fn soonest<const COUNT: usize>(instants: [Option<u64>; COUNT]) -> Opt
     // As numbers, of which the least is found without a branch.
     let first = instants.into_iter().fold(u64::MAX, |first, at_ns| first.min(at_ns.unwrap_or(u64::MAX)));
     (first < u64::MAX).then_some(first)
-}
-
-fn enqueue(ready: &mut VecDeque<Handle<Client>>, handle: Handle<Client>, client: &mut Client) {
-    if !client.is_queued && !client.is_blocked && !client.is_leaving && !client.is_held {
-        client.is_queued = true;
-        ready.push_back(handle);
-    }
 }

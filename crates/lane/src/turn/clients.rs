@@ -2,7 +2,7 @@
 
 use net::{Close, ConnId, Handover, ListenerId, Need, Net};
 
-use super::{Lane, enqueue};
+use super::Lane;
 use crate::client::{Client, Dialect, Door, Ends, Port};
 use crate::language::Language;
 use crate::peers::{ControlHead, ControlKind, Parcel};
@@ -110,10 +110,10 @@ impl Lane {
         client.is_authenticated = true;
     }
 
-    /// A client's input may hold a command that can be served.
+    /// A client that was held back goes on.
     pub(crate) fn enqueue(&mut self, handle: Handle<Client>) {
         if let Some(client) = self.clients.get_mut(handle) {
-            enqueue(&mut self.ready, handle, client);
+            self.ready.go_on(handle, client);
         }
     }
 
@@ -129,7 +129,7 @@ impl Lane {
         let Some(handle) = self.client_of(conn) else { return false };
         let client = self.clients.get_mut(handle).expect("a known connection has a client");
         client.need = Need::More;
-        enqueue(&mut self.ready, handle, client);
+        self.ready.arrive(handle, client, self.core.space.now.mono_ns);
         client.is_replica || client.is_blocked || client.is_held
     }
 

@@ -6,6 +6,7 @@ mod bits;
 mod check;
 mod couchbase;
 mod crowd;
+mod crowded;
 mod differential;
 mod documents;
 mod dump;
