@@ -193,6 +193,8 @@ pub struct Settings {
     pub compresses_dumps: bool,
     /// `script-memory-limit`, bytes that scripts may hold on each lane.
     pub script_memory_max: usize,
+    /// Reads the meter, which pauses scripts, too; none where nothing is timed.
+    pub script_meter: Option<fn() -> u64>,
     /// `tracking-table-max-keys` of all lanes together; 0 is no limit.
     pub tracked_count_max: usize,
     /// `notify-keyspace-events`: what happens to keys and is told to whoever listens.
@@ -267,6 +269,7 @@ impl Default for Settings {
             follows: None,
             compresses_dumps: true,
             script_memory_max: 64 * 1024 * 1024,
+            script_meter: None,
             tracked_count_max: 1_000_000,
             events: EventClasses::default(),
             timeout_s: 0,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use script::{Answer, Engine, Flags, Library, Program, Returned, Run, Sha};
+use script::{Answer, Clock, Engine, Flags, Library, Program, Returned, Run, Sha};
 use wire::command::{Command, Id, Scope};
 use wire::number::parse_i64;
 
@@ -96,6 +96,7 @@ pub(crate) struct Scripts {
     hashed: Option<(Box<[u8]>, Sha)>,
     /// `script-memory-limit`, bytes.
     memory_size_max: usize,
+    clock: Option<Clock>,
     /// Bytes that were held when the last collection was over at whose end no script was under way.
     clean_size: usize,
     /// Bytes at the end of one since then that ended beside scripts, whose own are among them.
@@ -108,6 +109,9 @@ const UNDER_WAY: &str = "a script is under way in its lane's interpreter until i
 
 /// Bytes that scripts may have left before they are collected for no other reason.
 const GARBAGE_SIZE_MIN: usize = 1024 * 1024;
+
+/// How long a script goes on in a slice, whatever it does.
+const SLICE_US: u64 = 100;
 
 /// Bytes of a text whose digest is remembered.
 const HASHED_SIZE_MAX: usize = 64 * 1024;
@@ -216,6 +220,11 @@ impl Scripts {
         }
     }
 
+    /// Before there are any. See [`crate::Settings::script_meter`].
+    pub(crate) fn set_meter(&mut self, meter: Option<fn() -> u64>, per_us: u64) {
+        self.clock = meter.map(|read| Clock { read, slice: SLICE_US * per_us });
+    }
+
     /// Bytes that scripts may hold on this lane, all together.
     pub(crate) fn memory_size_max(&self) -> usize {
         self.memory_size_max
@@ -227,7 +236,11 @@ impl Scripts {
     }
 
     pub(crate) fn engine(&mut self) -> &mut Engine {
-        self.engine.get_or_insert_with(|| Engine::new(self.memory_size_max))
+        self.engine.get_or_insert_with(|| {
+            let mut engine = Engine::new(self.memory_size_max);
+            engine.set_clock(self.clock);
+            engine
+        })
     }
 
     /// A script has begun.

@@ -149,6 +149,7 @@ impl Lane {
         space.writes_refused = settings.writes_refused;
         space.set_following(settings.follows);
         space.scripts.set_memory_max(settings.script_memory_max);
+        space.scripts.set_meter(settings.script_meter, settings.meter_per_us);
         space.tracked.set_key_count_max(settings.tracked_count_max, map.lanes());
         space.set_events(settings.events_now());
         let mailbox = links.mailbox();

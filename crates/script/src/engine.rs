@@ -77,6 +77,15 @@ impl Seat {
     }
 }
 
+/// A clock, in units of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// Reads it; cheap.
+    pub read: fn() -> u64,
+    /// How much a run may take until it is paused.
+    pub slice: u64,
+}
+
 /// A run's keys and arguments.
 pub(crate) type Lists = (Table, Table);
 
@@ -117,6 +126,12 @@ impl Engine {
         let mut engine = Engine { lua, names, host, built, loaded, libraries, memory_size_max };
         engine.set_memory_max(memory_size_max);
         engine
+    }
+
+    /// What a run's [`fuel`](Run::resume) does not say, because a library's function takes what it takes, this does: a run that has gone on for longer
+    /// than `clock` has for a slice goes on in the next. Without a clock, as in a simulation, fuel is all there is.
+    pub fn set_clock(&mut self, clock: Option<Clock>) {
+        self.host.meter.set_clock(clock);
     }
 
     /// Changes the limit. Scripts under way that are beyond it fail at their next allocation.
@@ -439,6 +454,7 @@ fn interrupt(lua: &Lua, host: &Host) -> mlua::Result<VmState> {
             collect(lua, (grown / STEP_SIZE).min(STEPS_MAX));
             meter.note_memory(lua.used_memory());
         }
+        meter.charge_time();
     }
     meter.spend().map_err(mlua::Error::runtime)
 }

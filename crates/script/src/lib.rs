@@ -46,7 +46,7 @@ mod sha;
 mod words;
 
 pub use answer::Answer;
-pub use engine::Engine;
+pub use engine::{Clock, Engine};
 pub use functions::{Function, Header, Library};
 pub use program::{Flags, Program, SOURCE_SIZE_MAX};
 pub use returned::{Part, Returned};

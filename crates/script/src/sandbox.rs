@@ -13,6 +13,7 @@ use mlua::{Function, LightUserData, Lua, MultiValue, Table, Value, VmState};
 use wire::Proto;
 
 use crate::convert::{self, with_code};
+use crate::engine::Clock;
 use crate::functions::Registered;
 use crate::random::Random;
 use crate::{Flags, Sha, Words, functions, number, program};
@@ -86,6 +87,9 @@ pub(crate) struct Meter {
     memory_tight: Cell<usize>,
     /// Bytes that were used when somebody looked.
     memory_seen: Cell<usize>,
+    clock: Cell<Option<Clock>>,
+    /// What it said when the run went on.
+    began: Cell<u64>,
 }
 
 impl Meter {
@@ -93,6 +97,27 @@ impl Meter {
         self.fuel.set(fuel);
         self.overrun.set(0);
         self.is_doomed.set(false);
+        self.begin_time();
+    }
+
+    pub(crate) fn set_clock(&self, clock: Option<Clock>) {
+        self.clock.set(clock);
+    }
+
+    fn begin_time(&self) {
+        if let Some(clock) = self.clock.get() {
+            self.began.set((clock.read)());
+        }
+    }
+
+    /// Takes all fuel away when the time is over; not in a place where a script cannot be stopped, where fuel counts what it does.
+    pub(crate) fn charge_time(&self) {
+        if let Some(clock) = self.clock.get()
+            && self.overrun.get() == 0
+            && clock.slice < (clock.read)().wrapping_sub(self.began.get())
+        {
+            self.fuel.set(0);
+        }
     }
 
     pub(crate) fn fuel_left(&self) -> u32 {
@@ -282,9 +307,11 @@ fn offered(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
         with(|host, _, _| {
             let fuel = &host.meter.fuel;
             fuel.set(fuel.get().saturating_add(REFUND));
+            host.meter.begin_time();
             Ok(MultiValue::new())
         })?,
     )?;
+    table.raw_set("find", with(find)?)?;
     table.raw_set(
         "is_main",
         with(|host, _, args| {
@@ -327,6 +354,31 @@ fn offered(lua: &Lua, host: &Rc<Host>) -> mlua::Result<Table> {
     table.raw_set("is_loading", with(is_loading)?)?;
     table.raw_set("register", with(register)?)?;
     Ok(table)
+}
+
+/// Bytes that a plain search goes over at a time, and of them those that count as one interrupt.
+const FIND_SIZE: usize = 64 * 1024;
+const FIND_SIZE_PER_FUEL: usize = 1024;
+
+/// Looks for a text in another, from a place on, a piece at a time: the place where it begins; or nil and, if there is more, the place where the
+/// next piece begins.
+fn find(host: &Host, _: &Lua, args: MultiValue) -> mlua::Result<MultiValue> {
+    let mut args = args.into_iter();
+    let (Some(Value::String(text)), Some(Value::String(wanted)), Some(at)) =
+        (args.next(), args.next(), args.next())
+    else {
+        return Err(mlua::Error::runtime("two texts and a place are expected"));
+    };
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    let start = usize::try_from(integer(&at) - 1).unwrap_or(0).min(text.len());
+    let end = text.len().min(start + FIND_SIZE.max(wanted.len()) + wanted.len());
+    host.meter.charge((end - start) / FIND_SIZE_PER_FUEL);
+    let place = |index: usize| Value::Number(index as f64 + 1.0);
+    Ok(match memchr::memmem::find(&text[start..end], &wanted) {
+        Some(found) => MultiValue::from_iter([place(start + found)]),
+        None if end == text.len() => MultiValue::from_iter([Value::Nil]),
+        None => MultiValue::from_iter([Value::Nil, place(end + 1 - wanted.len())]),
+    })
 }
 
 /// Whether a text is a flag of a function.

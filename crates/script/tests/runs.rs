@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::{MEMORY, Server, heard, run_in, show, whole};
-use script::{Answer, Engine, Part, Program, Returned, Step};
+use script::{Answer, Clock, Engine, Part, Program, Returned, Step};
 use wire::Proto;
 use wire::client::Reply;
 
@@ -328,6 +328,66 @@ fn many_runs_share_the_memory() {
     engine.begin(&program, false, &[], &[&long]).unwrap();
 }
 
+/// Where there is a clock a run is paused by it, however little it says that it has done; and without it by nothing but that.
+#[test]
+fn a_clock_pauses_runs() {
+    fn read() -> u64 {
+        thread_local!(static READ: std::cell::Cell<u64> = const { std::cell::Cell::new(0) });
+        READ.replace(READ.get() + 1)
+    }
+    let source = "local n = 0 for i = 1, 10000 do n = n + i end return n";
+    for (clock, pauses) in [(None, 0..1), (Some(Clock { read, slice: 10 }), 200..300)] {
+        let mut engine = Engine::new(MEMORY);
+        engine.set_clock(clock);
+        let mut server = Server::default();
+        assert_eq!(show(&run_in(&mut engine, &mut server, source, 1_000_000)), "50005000");
+        assert!(pauses.contains(&server.pauses), "{} pauses", server.pauses);
+        // Not by time is ended what cannot be paused, and coroutines inside each other come to their end.
+        let guarded =
+            "return setmetatable({}, {__index = function() for i = 1, 100000 do end return 7 end}).x";
+        assert_eq!(show(&run_in(&mut engine, &mut server, guarded, 1_000_000)), "7");
+        engine.set_clock(clock.map(|clock| Clock { slice: 200, ..clock }));
+        let nested = "local function deep(n) if n == 0 then return 7 end return coroutine.wrap(deep)(n - 1) end return deep(100)";
+        assert_eq!(show(&run_in(&mut engine, &mut server, nested, 1_000_000)), "7");
+    }
+}
+
+/// A search in a long text goes over it in pieces, and finds what one in a short text finds.
+#[test]
+fn texts_are_found_across_pieces() {
+    let source = r"
+        local text = ('x'):rep(ARGV[1]) .. ARGV[2] .. ('y'):rep(100000)
+        local from, to = text:find(ARGV[2], tonumber(ARGV[3]), true)
+        return {#text, from or 0, to or 0}";
+    let program = Program::compile(source.as_bytes()).unwrap();
+    let mut engine = Engine::new(MEMORY);
+    let mut check = |before: usize, wanted: &str, init: i64, want: Option<usize>| {
+        let args = [before.to_string(), wanted.to_owned(), init.to_string()];
+        let args: Vec<&[u8]> = args.iter().map(String::as_bytes).collect();
+        let mut run = engine.begin(&program, false, &[], &args).unwrap();
+        let mut server = Server::default();
+        let got = show(&server.finish(&mut engine, &mut run, 1000));
+        let (from, to) = want.map_or((0, 0), |from| (from, from + wanted.len() - 1));
+        assert_eq!(
+            got,
+            format!("[{}, {from}, {to}]", before + wanted.len() + 100_000),
+            "{before} {wanted} {init}"
+        );
+    };
+    for before in [0, 5, 65_530, 65_536, 65_537, 131_072, 200_000] {
+        check(before, "needle-12", 1, Some(before + 1));
+        check(before, "needle-12", i64::try_from(before).unwrap() + 1, Some(before + 1));
+        check(before, "needle-12", i64::try_from(before).unwrap() + 2, None);
+        check(before, "needle-12", -100_009, Some(before + 1));
+        check(before, "needle-12", -100_008, None);
+        check(before, "needle-12", -1_000_000_000, Some(before + 1));
+    }
+    check(70_000, "", 3, Some(3));
+    check(70_000, "", 170_001, Some(170_001));
+    check(70_000, "", 170_002, None);
+    check(70_000, "%s+", 1, Some(70_001));
+}
+
 #[test]
 fn what_cannot_be_paused_ends() {
     let mut engine = Engine::new(MEMORY);
@@ -347,10 +407,8 @@ fn what_cannot_be_paused_ends() {
         "return setmetatable({}, {__index = function() return coroutine.wrap(function() while true do end end)() end}).x",
         want,
     );
-    check(
-        "return string.find(string.rep('a', 3000000), string.rep('a', 2000000) .. 'b', 1, true)",
-        "-ERR user_script:1: the texts are too long for this search @1.",
-    );
+    // A search for a text goes on, however long the two are.
+    check("return string.find(string.rep('a', 3000000), string.rep('a', 2000000) .. 'b', 1, true)", "nil");
     check(
         "return ('('):rep(4e6):find('%b()')",
         "-ERR user_script:1: the texts are too long for this search @1.",

@@ -70,6 +70,10 @@ pub(crate) struct Listener {
     pub(crate) wildcard: bool,
 }
 
+/// Bytes that the kernel takes for a client beside what is on its way to it: else it takes up to 4 MB for each that does not read
+/// (`tcp_wmem`), which no limit of ours sees.
+const UNSENT_SIZE_MAX: c_int = 128 * 1024;
+
 impl Listener {
     pub(crate) fn tcp(address: SocketAddr, options: &TcpOptions) -> io::Result<Listener> {
         if options.share == Share::First && address.port() != 0 {
@@ -77,6 +81,7 @@ impl Listener {
         }
         let fd = bind_tcp(address, options.share != Share::Alone)?;
         sys::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        sys::set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_SIZE_MAX)?;
         if let Some(keepalive) = options.keepalive {
             sys::set_option(&fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
             for (name, value) in [
@@ -221,6 +226,7 @@ mod tests {
         let Accept::Client(socket, _, _) = net.kernel.accept(listener) else { panic!("a client knocks") };
         for (level, name, want) in [
             (libc::IPPROTO_TCP, libc::TCP_NODELAY, 1),
+            (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, UNSENT_SIZE_MAX),
             (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
             (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 77),
             (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 25),
