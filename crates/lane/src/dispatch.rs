@@ -194,7 +194,9 @@ impl Core {
         let codes = client.replies.take_errors();
         let tally = &mut self.space.tally;
         match resolved {
-            Err(Refusal::WrongArity(command)) => tally.rejected(Some(command.id), codes),
+            Err(Refusal::WrongArity(command) | Refusal::TooManyOptions(command)) => {
+                tally.rejected(Some(command.id), codes);
+            }
             Err(_) => tally.rejected(None, codes),
             Ok(command)
                 if is_refused_unseen(client, command)
@@ -575,7 +577,7 @@ pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Comma
     } else {
         command
     };
-    if command.takes(args.len()) { Ok(command) } else { Err(Refusal::WrongArity(command)) }
+    command.check(args.len())
 }
 
 /// Whether one of the keys of a command is too long for a key.

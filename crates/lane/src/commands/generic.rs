@@ -29,7 +29,7 @@ fn count_keys(
             progress.at = index as u64;
             return Step::More;
         }
-        budget.spend(1, 0);
+        budget.spend(1, call.args.get(index).size());
         progress.count += i64::from(each(space, index));
         index += 1;
     }

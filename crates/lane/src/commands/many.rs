@@ -100,7 +100,7 @@ fn set_pairs(
     for index in (start..stop).step_by(2) {
         let key = space.key(call, index);
         let value = call.args.get(index + 1);
-        budget.spend(1, value.size().min(store::INLINE_SIZE_MAX));
+        budget.spend(1, call.args.get(index).size() + value.size().min(store::INLINE_SIZE_MAX));
         if space.commit(Effect::Set { key, value: new_value(value), expiry: Expiry::None }).is_err() {
             progress.count = 1;
             reply::error(sink, OOM);

@@ -13,6 +13,7 @@ use crate::acl::{
     Change, Denial, SIZE_MAX, Selector, User, UserId, Users, Wrong, has_space, merged, vet_all,
 };
 use crate::admin::{Order, Question};
+use crate::commands::SYNTAX;
 use crate::dispatch::resolve_name;
 use crate::help;
 use crate::request::{Args, Request};
@@ -296,6 +297,7 @@ impl Control {
                 let name = command.name;
                 reply::error(out, &format!("ERR wrong number of arguments for '{name}' command"));
             }
+            Err(Refusal::TooManyOptions(_)) => reply::error(out, SYNTAX),
             Err(_) => {
                 let text = [b"ERR Command '", reply::quoted(call.flat(0)), b"' not found"].concat();
                 reply::error_bytes(out, &text);

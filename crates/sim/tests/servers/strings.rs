@@ -33,6 +33,28 @@ fn set_and_its_options() {
     ]);
 }
 
+/// An option may be said again, but not for ever.
+#[test]
+fn options_are_so_many() {
+    let refused = "-ERR syntax error\r\n";
+    check(&[
+        (&format!("SET a 1{}", " NX".repeat(61)), "+OK\r\n"),
+        (&format!("SET a 2{}", " XX".repeat(62)), refused),
+        (&format!("SET a 2{}", " XX".repeat(5000)), refused),
+        (&format!("GETEX a{}", " PERSIST".repeat(63)), refused),
+        (&format!("EXPIRE a 10{}", " NX".repeat(62)), refused),
+        (&format!("COPY a b{}", " REPLACE".repeat(62)), refused),
+        (&format!("SCAN 0{}", " COUNT 10".repeat(32)), refused),
+        (&format!("HELLO 2{}", " SETNAME a".repeat(32)), refused),
+        ("MULTI", "+OK\r\n"),
+        (&format!("SET a 2{}", " XX".repeat(70)), refused),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n"),
+        ("GET a", "$1\r\n1\r\n"),
+        // Where there is a list it is as long as is wanted.
+        (&format!("EXISTS{}", " a".repeat(5000)), ":5000\r\n"),
+    ]);
+}
+
 #[test]
 fn the_older_ways_to_set_and_get() {
     check(&[

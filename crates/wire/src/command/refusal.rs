@@ -18,6 +18,54 @@ pub enum Refusal {
     UnknownSubcommand(&'static Command),
     /// Too few or too many arguments.
     WrongArity(&'static Command),
+    /// More options than could mean anything: see [`Command::has_too_many_options`].
+    TooManyOptions(&'static Command),
+}
+
+/// Arguments of a command that takes options, at most. No such command has as many as ten that differ.
+const OPTIONS_COUNT_MAX: usize = 64;
+
+impl Command {
+    /// Whether it may be called with so many arguments, its name included.
+    ///
+    /// # Errors
+    /// Why not.
+    #[inline]
+    pub fn check(&'static self, count: usize) -> Result<&'static Command, Refusal> {
+        if !self.takes(count) {
+            Err(Refusal::WrongArity(self))
+        } else if self.has_too_many_options(count) {
+            Err(Refusal::TooManyOptions(self))
+        } else {
+            Ok(self)
+        }
+    }
+
+    /// Whether so many arguments are more than its options can be, however often each is said: they are looked at in one piece.
+    #[inline]
+    pub fn has_too_many_options(&self, count: usize) -> bool {
+        OPTIONS_COUNT_MAX < count && self.takes_options()
+    }
+
+    #[cold]
+    fn takes_options(&self) -> bool {
+        matches!(
+            self.id,
+            Id::Set
+                | Id::Getex
+                | Id::Expire
+                | Id::Expireat
+                | Id::Pexpire
+                | Id::Pexpireat
+                | Id::Copy
+                | Id::Restore
+                | Id::Scan
+                | Id::Lcs
+                | Id::MemoryUsage
+                | Id::Hello
+                | Id::Replconf
+        )
+    }
 }
 
 /// The entry that a request calls, subcommands included, its arity checked.
@@ -29,7 +77,7 @@ pub fn resolve(args: &Args<'_>) -> Result<&'static Command, Refusal> {
     } else {
         command
     };
-    if command.takes(args.len()) { Ok(command) } else { Err(Refusal::WrongArity(command)) }
+    command.check(args.len())
 }
 
 impl Refusal {
@@ -69,6 +117,7 @@ impl Refusal {
                 text.extend_from_slice(command.name.as_bytes());
                 text.extend_from_slice(b"' command");
             }
+            Refusal::TooManyOptions(_) => text.extend_from_slice(b"ERR syntax error"),
         }
         error_bytes(out, &text);
     }

@@ -9,7 +9,7 @@ use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::{self, Proto};
 
 use crate::client::Port;
-use crate::commands::{self, Progress};
+use crate::commands::{self, Progress, SYNTAX};
 use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Mode};
@@ -435,6 +435,7 @@ fn resolve_call(
         Err(Refusal::WrongArity(command)) => {
             return Err(("ERR Wrong number of args calling Redis command from script", Some(command)));
         }
+        Err(Refusal::TooManyOptions(command)) => return Err((SYNTAX, Some(command))),
         Err(_) => return Err(("ERR Unknown Redis command called from script", None)),
     };
     // MIGRATE has no such flag in Redis, and here no lock waits for another server.
