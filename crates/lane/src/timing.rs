@@ -368,7 +368,7 @@ impl Core {
     pub(crate) fn begin_turn(&mut self) {
         self.timing.longest = Stretch::default();
         if self.timing.stall.is_some() {
-            self.settle(false);
+            self.settle(0);
         }
     }
 
@@ -389,37 +389,42 @@ impl Core {
         self.timing.turn_longest = turn;
     }
 
+    /// True if the stall is told to the control thread.
     #[cold]
-    fn settle(&mut self, is_preempted: bool) {
-        let Some(stall) = self.timing.stall.take() else { return };
-        if is_preempted {
+    fn settle(&mut self, waited_ns: u64) -> bool {
+        let Some(mut stall) = self.timing.stall.take() else { return false };
+        let waited_ticks = waited_ns.saturating_mul(self.settings.meter_per_us) / 1000;
+        let own_ticks = stall.ticks.saturating_sub(waited_ticks);
+        if own_ticks <= self.timing.stall_ticks {
             self.stats.turns_preempted += 1;
             self.stats.turn_preempted_meter_max = self.stats.turn_preempted_meter_max.max(stall.ticks);
-            return;
+            return false;
         }
+        stall.ticks = own_ticks;
+        stall.longest.ticks = stall.longest.ticks.min(own_ticks);
         self.stats.turns_stalled += 1;
         if self.stats.turn_meter_max < stall.ticks {
             self.note_longest_turn(stall);
         }
         // What there is no room for is counted all the same.
         self.tell_control(ControlKind::Stall, Some(Parcel::Stall(Box::new(stall))));
+        true
     }
 }
 
 impl Lane {
-    /// The last turn, if it took longer than `stall-warn` by the meter. The runner finds out whether the thread was
+    /// The last turn, if it took longer than `stall-warn` by the meter. The runner finds out how long the thread was
     /// preempted in it and says so with [`Lane::settle`]; unsaid, the next turn takes it for the lane's own.
     #[inline]
     pub fn stall(&self) -> Option<&Stall> {
         self.core.timing.stall.as_ref()
     }
 
-    /// Ends the matter of [`Lane::stall`]: a preempted turn is counted, any other one is told to the control thread. True
-    /// if that sleeps, and its bell has to be rung.
-    pub fn settle(&mut self, is_preempted: bool) -> bool {
-        self.core.settle(is_preempted);
+    /// Ends the matter of [`Lane::stall`]: a turn that was too long because the thread waited is counted, of any other one what was its own is
+    /// told to the control thread. True if that sleeps, and its bell has to be rung.
+    pub fn settle(&mut self, waited_ns: u64) -> bool {
         let control = self.core.lane_count;
-        !is_preempted && self.core.peer(control).publish()
+        self.core.settle(waited_ns) && self.core.peer(control).publish()
     }
 }
 

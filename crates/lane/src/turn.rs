@@ -392,12 +392,15 @@ impl Lane {
                 post.deliver(core, lane, client, std::iter::once((slot, Reply::Content(content))));
             }
             let count_max = if core.pubsub.is_late() { 0 } else { ASKS_PER_PEER };
+            if !core.timing.is_spell_over() {
+                // Those behind are the first in the next turn.
+                self.sender_next = sender + 1;
+            }
             let served_count = core.hear_asks(lane, count_max, meter);
             ask_count += served_count as u64;
             if served_count == count_max || core.timing.is_spell_over() || !is_through {
                 left.insert(sender);
             }
-            self.sender_next = sender + 1;
         }
         self.senders = left;
         // Whoever asks from now on may know of what has changed.

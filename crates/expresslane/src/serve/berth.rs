@@ -267,11 +267,11 @@ fn open_at(net: &mut impl Sockets, id: u16, doors: &Doors, ip: IpAddr) -> Result
 }
 
 impl<N: Sockets> Runner<N> {
-    /// Says of a turn that took too long whether the kernel had let others run in it.
+    /// Says of a turn that took too long how long the kernel had let others run in it.
     fn judge(&mut self, began_ns: u64, control: &Thread) {
         if self.lane.stall().is_some() {
             cold_path();
-            if self.lane.settle(self.preemptions.has_grown()) {
+            if self.lane.settle(self.preemptions.waited_ns()) {
                 control.unpark();
             }
         } else {

@@ -341,7 +341,7 @@ impl World {
             }
             lane.turn(self.now, &self.meter, net);
             if lane.stall().is_some() {
-                lane.settle(self.is_preempted);
+                lane.settle(if self.is_preempted { u64::MAX } else { 0 });
             }
         }
         if is_awake(self.lanes.len()) {
