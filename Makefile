@@ -129,7 +129,8 @@ test-bench: build
 	@for small in "peers.py --rounds 1 --scale 0.001" "peers.py --rounds 1 --scale 0.001 --load bench" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "connect.py --rounds 1 --clients 300" \
-		"long.py --rounds 1 --names 200 --size 50000" "replicas.py --rounds 1 --keys 5000 --sets 5000" \
+		"long.py --rounds 1 --names 200 --size 50000" "neighbours.py --rounds 1 --seconds 0.3" \
+		"replicas.py --rounds 1 --keys 5000 --sets 5000" \
 		"load.py --rounds 1 --scale 0.001 --seconds 0.5" "memory.py --points 20000 --no-redis" \
 		"memcached.py --rounds 1 --scale 0.001 --documents 5000" "records.py --rounds 1 --scale 0.001 --records 2000" \
 		"difference.py --comparisons 1 --pairs 1 --noisy --no-judgement" \
@@ -218,6 +219,11 @@ bench-forward: build ## CPU per forwarded request beside a direct one, and bells
 bench-tail: build ## Response times at a fixed rate: this server, Debian's redis-server and the floor
 	@$(call need,redis-server,redis-server)
 	@$(PYTHON) bench/tail.py $(ARGS)
+
+.PHONY: bench-neighbours
+bench-neighbours: build ## How long a PING waits beside clients that ask for much: this server and Debian's redis-server
+	@$(call need,redis-server,redis-server)
+	@$(PYTHON) bench/neighbours.py $(ARGS)
 
 .PHONY: bench-connect
 bench-connect: build ## Time to the first answer while thousands of clients connect: this server and Debian's redis-server
