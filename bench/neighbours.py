@@ -154,11 +154,11 @@ def show(facts, rounds, options):
     print("\n".join(machine.quietness(facts, rounds)))
     print("\nmilliseconds, median of the rounds (range)")
     for cell in options.only:
-        print(f"\n{CELLS[cell][0]}\n{'':<14}{'median':<22}{'p99':<22}longest")
+        print(f"\n{CELLS[cell][0]}\n{'':<14}{'median':<24}{'p99':<24}longest")
         for name in dict.fromkeys(run["server"] for run in rounds):
             runs = [run["times"] for run in rounds if run["server"] == name and run["cell"] == cell]
             columns = [f"{statistics.median(column):.2f} ({min(column):.2f}–{max(column):.2f})" for column in zip(*runs)]
-            print(f"{name:<14}" + "".join(f"{column:<22}" for column in columns).rstrip())
+            print(f"{name:<14}" + "".join(f"{column:<24}" for column in columns).rstrip())
 
 
 if __name__ == "__main__":
