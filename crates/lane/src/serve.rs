@@ -43,6 +43,8 @@ const INFLATED_COST: usize = 4;
 
 /// What is left of a turn for one client.
 pub(crate) struct Share {
+    /// Commands it began with.
+    pub(crate) commands: usize,
     pub(crate) commands_left: usize,
     pub(crate) bytes_left: usize,
     /// Bytes that were taken in or answered, with the last command more than were left.

@@ -26,27 +26,13 @@ use crate::stats::{Stats, Traffic};
 use crate::timing::Done;
 use crate::{Now, Settings};
 
+mod budget;
 mod clients;
 mod queue;
 
+use budget::Left;
 use queue::Queue;
 
-/// Clients served in a turn; the others keep their place.
-const CLIENTS_PER_TURN: usize = 128;
-/// Commands of clients served in a turn, over all clients.
-const COMMANDS_PER_TURN: usize = 1024;
-/// Commands of one client served in a turn.
-const COMMANDS_PER_CLIENT: usize = 64;
-/// Bytes of one client taken in or answered in a turn, before the next client has its share.
-const BYTES_PER_CLIENT: usize = 64 * 1024;
-/// The same of a client that has not had a share for a while: who has more falls behind (`turn/queue.rs`).
-const COMMANDS_FRESH: usize = AHEAD_MAX;
-const BYTES_FRESH: usize = 8 * 1024;
-/// Bytes taken in or answered in a turn, over all clients.
-const BYTES_PER_TURN: usize = 256 * 1024;
-/// Bytes received in a turn, over all clients, whether they make a command or not. The batch that reaches it is the last, so a turn
-/// receives less than this, [`BATCH_SIZE`] and [`net::INPUT_MAX`] together; the clients behind keep their place.
-const RECEIVE_PER_TURN: usize = 256 * 1024;
 /// Bytes that have arrived from clients that are served together: enough for a dozen short commands.
 const BATCH_SIZE: usize = 1024;
 /// Asks of each other lane served in a turn.
@@ -423,27 +409,14 @@ impl Lane {
         if !self.parched.is_empty() {
             self.retry_parched();
         }
-        let mut commands_left = COMMANDS_PER_TURN;
-        let mut bytes_left = BYTES_PER_TURN;
-        let mut receive_left = RECEIVE_PER_TURN;
-        let client_count = self.ready.len().min(CLIENTS_PER_TURN);
-        let mut clients_left = client_count;
+        let mut left = Left::new(self.ready.len());
         self.core.timing.begin_spell();
-        while clients_left > 0
-            && commands_left > 0
-            && bytes_left > 0
-            && receive_left > 0
-            && !self.core.timing.is_spell_over()
-        {
-            let is_last_quarter = commands_left < COMMANDS_PER_TURN / 4
-                || bytes_left < BYTES_PER_TURN / 4
-                || receive_left < RECEIVE_PER_TURN / 4
-                || clients_left < CLIENTS_PER_TURN / 4 && client_count == CLIENTS_PER_TURN
-                || self.core.timing.is_last_quarter();
+        while !left.is_spent(&self.core.timing) {
+            let is_last_quarter = left.is_last_quarter(&self.core.timing);
             let mut input_size = 0;
             let mut approaches = self.core.space.shard.approaches();
-            while clients_left > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
-                clients_left -= 1;
+            while left.clients > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
+                left.clients -= 1;
                 let (handle, is_fresh) = self.ready.pop(is_last_quarter).expect("counted");
                 let Some(client) = self.clients.get_mut(handle) else { continue };
                 client.is_queued = false;
@@ -456,32 +429,17 @@ impl Lane {
                     self.aheads.push(Ahead::default());
                 }
                 let ahead = &mut self.aheads[self.batch.len()];
-                let count_max = commands_left.min(COMMANDS_PER_CLIENT);
-                let core = &self.core;
-                input_size += ahead.prepare(core, client, net, count_max, &mut receive_left, &mut approaches);
+                let (core, count_max) = (&self.core, left.commands_of_one());
+                input_size += ahead.prepare(core, client, net, count_max, &mut left.receive, &mut approaches);
                 self.batch.push((handle, is_fresh));
             }
             approaches.arrive();
             let mut lap = self.core.lap(meter);
             for (ahead, (handle, is_fresh)) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");
-                let (commands, bytes) = match is_fresh {
-                    true => (COMMANDS_FRESH, BYTES_FRESH),
-                    false => (COMMANDS_PER_CLIENT, BYTES_PER_CLIENT),
-                };
-                let mut share = Share {
-                    commands_left: commands_left.min(commands),
-                    bytes_left: bytes_left.min(bytes),
-                    moved: 0,
-                    receive_left,
-                };
-                let commands_before = share.commands_left;
-                let is_whole = (commands_before, share.bytes_left) == (commands, bytes)
-                    && !self.core.timing.is_spell_over();
+                let (mut share, is_whole) = left.share(is_fresh, &self.core.timing);
                 let end = serve_client(&mut self.core, client, handle, ahead, &mut lap, net, &mut share);
-                commands_left -= commands_before - share.commands_left;
-                bytes_left = bytes_left.saturating_sub(share.moved);
-                receive_left = share.receive_left;
+                left.take(&share);
                 self.core.clients_size = client.weigh(self.core.clients_size);
                 match end {
                     End::Waits => {}
@@ -492,7 +450,7 @@ impl Lane {
                             End::Again if is_whole => {
                                 self.ready.fall_behind(handle, client, now_ns);
                                 // If nobody else is there it goes on.
-                                clients_left += usize::from(is_fresh);
+                                left.clients += usize::from(is_fresh);
                             }
                             End::Again => self.ready.cut(handle, client, is_fresh),
                             _ => self.ready.arrive(handle, client, now_ns),
@@ -511,7 +469,7 @@ impl Lane {
             }
         }
         self.ready.end_turn();
-        (COMMANDS_PER_TURN - commands_left) as u64
+        left.command_count() as u64
     }
 
     /// Whatever lets an ask go, an answer comes before or with it, and brings this turn about: those who wait for room try again.

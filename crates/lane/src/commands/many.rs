@@ -48,17 +48,15 @@ pub(crate) fn mget(
         }
         approaches.arrive();
         for key in batch {
+            budget.spend(1, call.args.get(index).size());
             index += 1;
             match space.look_up(key) {
                 Some(entry) => {
                     // A rope is passed by reference.
-                    budget.spend(1, entry.value().len().min(store::INLINE_SIZE_MAX));
+                    budget.spend(0, entry.value().len().min(store::INLINE_SIZE_MAX));
                     put_value(sink, entry.value());
                 }
-                None => {
-                    budget.spend(1, call.args.get(index - 1).size());
-                    reply::null(sink, call.proto);
-                }
+                None => reply::null(sink, call.proto),
             }
             if budget.is_spent() && index < stop {
                 progress.at = index as u64;
@@ -138,9 +136,13 @@ pub(crate) fn msetnx(
                 reply::integer(sink, 0);
                 return Step::Done;
             }
+            if budget.is_spent() {
+                progress.at = index as u64 + 2;
+                return Step::More;
+            }
         }
         progress.at = stop as u64;
-        if stop < end || budget.is_spent() {
+        if stop < end {
             return Step::More;
         }
     }

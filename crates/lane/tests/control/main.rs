@@ -28,6 +28,7 @@ mod pubsub;
 mod replicas;
 mod scripts;
 mod seen;
+mod spells;
 mod tally;
 mod tracking;
 mod world;

@@ -152,7 +152,7 @@ fn a_preempted_turn_is_counted_apart_and_not_named() {
     let mut world = World::new(1);
     let client = world.connect();
     world.ask(&client, "PING");
-    world.is_preempted = true;
+    world.waited_ns = u64::MAX;
     world.meter.delay(2, 70_000);
     world.ask(&client, "PING");
     assert!(world.machine.warned.is_empty(), "{:?}", world.machine.warned);
@@ -166,6 +166,32 @@ fn a_preempted_turn_is_counted_apart_and_not_named() {
             ("turn_max_us", "3.000"),
         ],
     );
+}
+
+/// A turn that was preempted is its own fault for the rest of the time.
+#[test]
+fn of_a_preempted_turn_what_is_its_own_is_named() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    world.ask(&client, "PING");
+    for (waited_us, want) in [(4002, None), (4001, Some("1001 us")), (1000, Some("4002 us"))] {
+        world.machine.warned.clear();
+        world.waited_ns = waited_us * 1000;
+        world.meter.delay(2, 5000);
+        world.ask(&client, "PING");
+        world.waited_ns = 0;
+        match want {
+            None => assert!(world.machine.warned.is_empty(), "{:?}", world.machine.warned),
+            Some(own) => {
+                let line = &world.machine.warned[0];
+                assert!(line.contains(&format!("a turn took {own}")), "{line}");
+                assert!(line.contains(&format!("longest of them: ping, {own}")), "{line}");
+            }
+        }
+        world.round(1_000_000_000);
+    }
+    let counts = [("turns_stalled", "2"), ("turns_preempted", "1"), ("turn_max_us", "4002.000")];
+    check_lane(&world.ask(&client, "INFO lanes"), 0, &counts);
 }
 
 #[test]

@@ -21,12 +21,19 @@ pub(crate) struct Looks {
     us: Cell<u64>,
     /// So many looks from now, so much time passes before the next.
     late: Cell<Option<(u64, u64)>>,
+    /// Between two others one microsecond passes, and so many more.
+    more_us: Cell<u64>,
 }
 
 impl Looks {
     /// Lets `us` microseconds pass between the look that comes after `count` others and the one before it.
     pub(crate) fn delay(&self, count: u64, us: u64) {
         self.late.set(Some((count, us)));
+    }
+
+    /// Lets `us` microseconds pass between any two looks from now on.
+    pub(crate) fn slow(&self, us: u64) {
+        self.more_us.set(us - 1);
     }
 }
 
@@ -39,7 +46,7 @@ impl Meter for Looks {
             }
             late => {
                 self.late.set(late.map(|(count, us)| (count - 1, us)));
-                1
+                1 + self.more_us.get()
             }
         };
         self.us.set(self.us.get() + us);
@@ -176,8 +183,8 @@ pub(crate) struct World {
     control: Control,
     pub(crate) machine: MadeUp,
     pub(crate) now: Now,
-    /// What the runner finds out about turns that take too long.
-    pub(crate) is_preempted: bool,
+    /// Its lanes have waited so long for their cpus, as the runner finds out when a turn takes too long.
+    pub(crate) waited_ns: u64,
     pub(crate) meter: Looks,
 }
 
@@ -255,7 +262,7 @@ impl World {
             control,
             machine: MadeUp::default(),
             now,
-            is_preempted: false,
+            waited_ns: 0,
             meter: Looks::default(),
         };
         for (id, links) in (0..lane_count).zip(links) {
@@ -341,7 +348,7 @@ impl World {
             }
             lane.turn(self.now, &self.meter, net);
             if lane.stall().is_some() {
-                lane.settle(if self.is_preempted { u64::MAX } else { 0 });
+                lane.settle(self.waited_ns);
             }
         }
         if is_awake(self.lanes.len()) {
