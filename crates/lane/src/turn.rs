@@ -20,7 +20,7 @@ use crate::peers::{Links, Peer};
 use crate::post::Post;
 use crate::replies::{OUTPUT_HIGH, Spent};
 use crate::room::Room;
-use crate::serve::{AHEAD_MAX, Ahead, End, Share, serve_client};
+use crate::serve::{AHEAD_MAX, Ahead, End, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::timing::Done;
