@@ -54,7 +54,9 @@ fn a_turn_answers_lanes_for_a_spell_and_begins_with_who_was_not_answered() {
         // The key is the third lane's.
         send(client, 5, &[b"STRLEN", b"foo"]);
     }
-    [0, 1].map(|lane| world.turn(lane));
+    for lane in [0, 1] {
+        world.turn(lane);
+    }
     world.meter.slow(COMMAND_US);
     let mut answered = [0; 2];
     for (turn, want) in [[3, 0], [3, 3], [5, 4], [5, 5]].into_iter().enumerate() {
