@@ -112,10 +112,10 @@ impl<'a> Input<'a> {
         matches!(self, Input::View { .. })
     }
 
-    /// Whether one of the keys is too long for a key. None is that has come in one piece.
-    pub(crate) fn has_long_key(&self, command: &Command) -> bool {
-        let Input::Owned(request) = self else { return false };
-        has_long_key(request, command)
+    /// What is wrong with a command of which a key, or something else that has to be in one piece, is not. What has come in one piece is.
+    pub(crate) fn too_long(&self, command: &Command) -> Option<&'static str> {
+        let Input::Owned(request) = self else { return None };
+        too_long(request, command)
     }
 
     /// The words as a request of their own; one that was owned is empty from then on.
@@ -183,8 +183,13 @@ impl Core {
         request: Request,
     ) -> Flow {
         self.space.expect_bytes(request.size());
-        let flow = self.dispatch(caller, resolved, &mut Input::Owned(request));
+        let mut input = Input::Owned(request);
+        let flow = self.dispatch(caller, resolved, &mut input);
         self.space.expect_bytes(0);
+        // Nobody has taken it, because it was refused or needed no more than a look.
+        if let Input::Owned(request) = input {
+            self.space.discard(request);
+        }
         flow
     }
 
@@ -244,6 +249,13 @@ impl Core {
         if is_queued(caller.client, command.id) {
             cold_path();
             return self.queue(caller, command, input);
+        }
+        if let Input::Owned(request) = input
+            && !command.takes_long_arguments()
+            && let Some(text) = too_long(request, command)
+        {
+            cold_path();
+            return caller.refuse(text);
         }
         let flow = match command.scope {
             Scope::Key => self.dispatch_key(caller, command, input, view, owner),
@@ -443,8 +455,8 @@ impl Core {
         if !caller.client.is_even() {
             return halt(input);
         }
-        if input.has_long_key(command) {
-            return caller.refuse(KEY_TOO_LONG);
+        if let Some(text) = input.too_long(command) {
+            return caller.refuse(text);
         }
         let args = input.args();
         let step = usize::from(command.keys.step.max(1));
@@ -580,11 +592,16 @@ pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Comma
     command.check(args.len())
 }
 
-/// Whether one of the keys of a command is too long for a key.
-pub(crate) fn has_long_key(request: &Request, command: &Command) -> bool {
+/// What is wrong with a command of which a key, or something else that has to be in one piece, is not.
+pub(crate) fn too_long(request: &Request, command: &Command) -> Option<&'static str> {
+    let mut ropes = request.ropes();
+    if !command.takes_long_arguments() {
+        return ropes.next().map(|_| ARGUMENT_TOO_LONG);
+    }
     let keys = keys_among(command, Args::Owned(request));
     let step = usize::from(command.keys.step.max(1));
-    request.ropes().any(|index| keys.contains(&index) && (index - keys.start).is_multiple_of(step))
+    let is_key = |index: usize| keys.contains(&index) && (index - keys.start).is_multiple_of(step);
+    ropes.any(is_key).then_some(KEY_TOO_LONG)
 }
 
 /// The arguments that may be keys; a script says itself how many.
@@ -610,6 +627,7 @@ fn refuse(caller: &mut Caller<'_>, refusal: Refusal, args: Args<'_>) -> Flow {
 }
 
 pub(crate) const KEY_TOO_LONG: &str = "ERR key is longer than 32768 bytes";
+const ARGUMENT_TOO_LONG: &str = "ERR argument is longer than 32768 bytes";
 /// The refusal of keys of several slots on a lane's own port.
 pub(crate) const CROSSSLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 

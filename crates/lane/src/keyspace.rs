@@ -514,7 +514,7 @@ impl Keyspace {
             self.hear_gone();
         }
         let is_walking = self.has_snapshot() && self.tend_snapshot(budget);
-        let has_garbage = self.scripts.tend();
+        let has_garbage = self.scripts.tend() | self.watches.tend();
         let has_graves =
             !(self.graves.is_empty() && self.queue_graves.is_empty() && self.content_graves.is_empty());
         tended.more || is_short || has_graves || has_garbage || is_walking

@@ -19,19 +19,20 @@ use net::{Close, ConnId, Need, Net, Stream};
 use crate::Settings;
 use crate::client::Client;
 use crate::core::Core;
+use crate::orders::CLOSES_PER_TURN;
 use crate::peers::{ControlHead, ControlKind};
 use crate::recent::Recent;
 use crate::slab::Handle;
 use crate::turn::{Lane, soonest};
 
 /// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
-const LOOKS_FOR_SILENCE: usize = 64;
+const LOOKS_FOR_SILENCE: usize = CLOSES_PER_TURN;
 /// How often those are looked at that wait for time to pass.
 const LOOK_NS: u64 = 100_000_000;
 /// A client that has not said the password after this time is closed: connections are not to be had for nothing.
 const STRANGER_NS: u64 = 10_000_000_000;
 /// Strangers whose time is up that are closed in a turn.
-const STRANGERS_PER_TURN: usize = 64;
+const STRANGERS_PER_TURN: usize = CLOSES_PER_TURN;
 /// Clients behind their reading that are looked at in a turn.
 const LAGGING_PER_TURN: usize = 128;
 /// Clients looked at in a turn for how much they hold.
@@ -268,6 +269,7 @@ impl Lane {
     fn sweep<N: Net>(&mut self, excess: u64, net: &mut N) -> bool {
         let mut sweep = self.watchman.sweep.take().unwrap_or_default();
         let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
+        let mut closes_left = CLOSES_PER_TURN;
         for place in sweep.next..end {
             let Some((_, client)) = self.clients.at(place) else { continue };
             if client.traits.is_kept || client.is_replica || client.is_inner {
@@ -279,6 +281,12 @@ impl Lane {
             if !sweep.is_closing {
                 sweep.power = sweep.power.max(power);
             } else if sweep.power <= power {
+                if closes_left == 0 {
+                    sweep.next = place;
+                    self.watchman.sweep = Some(sweep);
+                    return true;
+                }
+                closes_left -= 1;
                 net.close(client.conn, Close::Now);
                 self.core.stats.clients_evicted += 1;
                 sweep.closed_size += size;

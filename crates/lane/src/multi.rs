@@ -8,7 +8,7 @@ use wire::route::Slot;
 
 use crate::client::{Client, Multi, Port, WATCHED_COUNT_MAX, WATCHED_SIZE};
 use crate::core::Core;
-use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, KEY_TOO_LONG, keys_among};
+use crate::dispatch::{CROSSSLOT, Caller, Flow, Input, keys_among};
 use crate::keyspace::OOM;
 use crate::locks::LockName;
 use crate::paged::Paged;
@@ -140,8 +140,8 @@ impl Core {
             "ERR Command not allowed inside a transaction"
         } else if self.space.room_for(command, &args, caller.client.db, &self.locks) == Made::Nothing {
             OOM
-        } else if input.has_long_key(command) {
-            KEY_TOO_LONG
+        } else if let Some(text) = input.too_long(command) {
+            text
         } else if let Some(text) = self.stray(caller.client, command, &args) {
             stray = text;
             &stray

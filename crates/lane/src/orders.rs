@@ -19,6 +19,8 @@ use crate::turn::Lane;
 
 /// Clients looked at in a turn for an order that concerns them all.
 const CLIENTS_PER_TURN: usize = 128;
+/// Clients closed in a turn: each takes the kernel ten microseconds and more.
+pub(crate) const CLOSES_PER_TURN: usize = 32;
 
 /// How far the order at hand has come.
 #[derive(Default)]
@@ -140,9 +142,9 @@ impl Lane {
                 Some(Report::Done)
             }
             Order::Survey(query) => self.core.survey(&query, &mut self.obeying.found).then(|| {
-                let Found { names, counts } = std::mem::take(&mut self.obeying.found);
+                let Found { names, counts, .. } = std::mem::take(&mut self.obeying.found);
                 match *query {
-                    Query::Names(_) => Report::Names(names),
+                    Query::Names(..) => Report::Names(names),
                     Query::Counts(..) => Report::Counts(counts),
                 }
             }),
@@ -282,11 +284,17 @@ impl Lane {
     fn kill<N: Net>(&mut self, filter: &Filter, net: &mut N) -> bool {
         let now_ns = self.core.space.now.mono_ns;
         let end = self.clients.place_count().min(self.obeying.at + CLIENTS_PER_TURN);
+        let mut closes_left = CLOSES_PER_TURN;
         for place in self.obeying.at..end {
             let Some((handle, client)) = self.clients.at(place) else { continue };
             if !filter.covers(client, &self.core.settings, now_ns) {
                 continue;
             }
+            if closes_left == 0 {
+                self.obeying.at = place;
+                return false;
+            }
+            closes_left -= 1;
             self.obeying.killed_count += 1;
             let (conn, is_asker) = (client.conn, client.id == filter.asker_id);
             self.clients.get_mut(handle).expect("just looked at").is_leaving = true;

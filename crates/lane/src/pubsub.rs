@@ -45,6 +45,7 @@ const WINDOW_SIZE_MAX: usize = 4 * 1024 * 1024;
 const WAITING_MAX: usize = 64;
 
 pub(crate) const CHANNEL_TOO_LONG: &str = "ERR channel is longer than 32768 bytes";
+pub(crate) const PATTERN_TOO_LONG: &str = "ERR pattern is longer than 1024 bytes";
 
 /// Messages about keys that may wait for such a window, and their bytes: with more, nothing is begun that may make more of them.
 const EVENTS_WAITING_MAX: usize = 512;

@@ -403,10 +403,13 @@ impl Keyspace {
         if self.shard.held().saturating_add(size) <= self.room.size_max {
             return Made::Enough;
         }
+        let held_before = self.shard.held();
         let evicted = self.evict(locks, None, target, budget);
         let data = self.shard.held().saturating_add(size);
         match evicted {
             _ if data <= self.room.size_max => Made::Enough,
+            // The limit was lowered. As much has gone as comes, and housekeeping sees to the rest: who writes need not wait for all of it.
+            Evicted::More if data <= held_before => Made::Enough,
             Evicted::Nothing => self.room.short_of(data, self.now.mono_ns),
             evicted => evicted.into(),
         }

@@ -41,6 +41,9 @@ const UNAUTHENTICATED_UNREAD_MAX_OF_NODE: usize = 8 * 1024;
 /// Of bytes that compressed requests have become each counts as so many that were taken in: it takes about ten nanoseconds.
 const INFLATED_COST: usize = 4;
 
+/// Of a large command each argument counts as so many bytes, however short it is.
+const ARGUMENT_COST: usize = 16;
+
 /// What is left of a turn for one client.
 pub(crate) struct Share {
     /// Commands it began with.
@@ -206,7 +209,10 @@ pub(crate) fn serve_client<N: Net>(
             break End::Again;
         }
         let query_size_max = core.settings.query_size_max_of(client);
-        let flow = match gather(client, &input[used..], limits, &mut used, query_size_max) {
+        let mut argument_count = 0;
+        let gathered = gather(client, &input[used..], limits, &mut used, &mut argument_count, query_size_max);
+        inflated += ARGUMENT_COST * argument_count;
+        let flow = match gathered {
             Gathered::Whole(request) => {
                 share.commands_left -= 1;
                 core.relieve(client);
@@ -582,6 +588,7 @@ fn gather(
     input: &[u8],
     limits: Limits<'_>,
     used: &mut usize,
+    argument_count: &mut usize,
     size_max: usize,
 ) -> Gathered {
     let gather = client.gather.as_mut().expect("asked for while gathering");
@@ -609,7 +616,10 @@ fn gather(
                 return Gathered::Again(gather.abandon());
             }
             Token::Begin { .. } => {}
-            Token::Bulk { size } => gather.begin(usize::try_from(size).expect("bulks are at most 512 MB")),
+            Token::Bulk { size } => {
+                *argument_count += 1;
+                gather.begin(usize::try_from(size).expect("bulks are at most 512 MB"));
+            }
             Token::Bytes(range) => gather.extend(&input[start..][range]),
             Token::Word(word) => gather.extend(word.as_bytes()),
             Token::End => {

@@ -61,8 +61,15 @@ pub(crate) struct Watches {
     by_name: BTreeMap<WatchName, Watched>,
     /// What each watches, and since when.
     watchers: BTreeMap<WatcherId, BTreeMap<WatchName, Since>>,
+    /// What was watched by those who have ended, and is still counted.
+    ended: Vec<BTreeMap<WatchName, Since>>,
     change_newest: u64,
 }
+
+/// Names that are forgotten in a turn of those whose watching has ended, and in the step that ends it: a client may watch many, and many
+/// clients may go together.
+const NAMES_PER_TURN: usize = 256;
+const NAMES_AT_ONCE: usize = 8;
 
 impl Watches {
     /// Whether nobody watches anything: then changes need not be looked at.
@@ -136,15 +143,41 @@ impl Watches {
         })
     }
 
-    /// Ends a client's watching.
+    /// Ends a client's watching. Its names are forgotten at once if they are few, else in turns to come.
     pub(crate) fn unwatch(&mut self, id: WatcherId) {
-        for name in self.watchers.remove(&id).into_iter().flat_map(BTreeMap::into_keys) {
+        if let Some(mut watched) = self.watchers.remove(&id)
+            && self.forget(&mut watched, NAMES_AT_ONCE) == 0
+        {
+            self.ended.push(watched);
+        }
+    }
+
+    /// Forgets some of what was watched by those who have ended. Whether there is more.
+    #[inline]
+    pub(crate) fn tend(&mut self) -> bool {
+        let mut left = NAMES_PER_TURN;
+        while left > 0
+            && let Some(mut watched) = self.ended.pop()
+        {
+            left = self.forget(&mut watched, left);
+            if left == 0 {
+                self.ended.push(watched);
+            }
+        }
+        !self.ended.is_empty()
+    }
+
+    /// Forgets up to so many names of a client; how many more it could have been. None: there may be more of them.
+    fn forget(&mut self, names: &mut BTreeMap<WatchName, Since>, count_max: usize) -> usize {
+        for left in (1..=count_max).rev() {
+            let Some((name, _)) = names.pop_first() else { return left };
             let watched = self.by_name.get_mut(&name).expect("a watched name is listed");
             watched.watcher_count -= 1;
             if watched.watcher_count == 0 {
                 self.by_name.remove(&name);
             }
         }
+        0
     }
 }
 
@@ -221,6 +254,34 @@ mod tests {
             assert_eq!(watches.is_dirty(watcher(u64::from(partition))), is_dirty, "{partition}");
         }
         assert!(watches.is_dirty(changed) && watches.is_dirty(late), "somebody else has changed it");
+    }
+
+    /// Until they are all forgotten they count for nothing but for who watches the same.
+    #[test]
+    fn many_names_are_forgotten_in_turns() {
+        let mut watches = Watches::default();
+        let watcher = |client| WatcherId { lane: 0, client, round: 0 };
+        let name = |partition| WatchName { db: 0, partition, hash: 0 };
+        for client in 0..3 {
+            for partition in 0..1000 {
+                watches.watch(watcher(client), name(partition), b"key", 0);
+            }
+        }
+        watches.unwatch(watcher(0));
+        watches.unwatch(watcher(1));
+        assert!(watches.by_name.values().all(|watched| watched.watcher_count > 0) && !watches.is_empty());
+        let turns = 1 + (0..100).take_while(|_| watches.tend()).count();
+        assert_eq!(turns, 2000_usize.div_ceil(NAMES_PER_TURN));
+        watches.touch(name(999));
+        assert!(watches.is_dirty(watcher(2)));
+        watches.unwatch(watcher(2));
+        assert!(watches.is_empty() && watches.by_name.len() == 1000 - NAMES_AT_ONCE);
+        // Who comes before they are forgotten has nothing to do with who has gone.
+        watches.watch(watcher(3), name(999), b"key", 0);
+        while watches.tend() {}
+        assert!(!watches.is_dirty(watcher(3)) && watches.by_name.len() == 1);
+        watches.touch(name(999));
+        assert!(watches.is_dirty(watcher(3)));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::client::{Client, Dialect, Hush};
 use crate::core::Core;
 use crate::dispatch::{Caller, Flow, Input, halt};
 use crate::multi::is_queued;
+use crate::orders::CLOSES_PER_TURN;
 use crate::peers::{ControlKind, Parcel};
 use crate::pubsub::{Kind, Name};
 use crate::slab::Handle;
@@ -22,6 +23,10 @@ use crate::turn::Lane;
 /// Clients looked at in a turn, and names that they have subscribed to.
 const CLIENTS_PER_TURN: usize = 128;
 const NAMES_PER_TURN: usize = 128;
+/// Names that cost as much as to close a client.
+const NAMES_PER_CLOSE: usize = NAMES_PER_TURN / CLOSES_PER_TURN;
+/// Looks at bytes of a name for patterns that cost as much as a name.
+const LOOKS_PER_NAME: usize = 512;
 
 /// The users from now on, and what that may mean for clients.
 pub(crate) struct Change {
@@ -57,7 +62,7 @@ impl Lane {
         }
         let end = self.clients.place_count().min(self.obeying.users.at + CLIENTS_PER_TURN);
         let mut names_left = NAMES_PER_TURN;
-        while self.obeying.users.at < end {
+        while self.obeying.users.at < end && names_left > 0 {
             let Some((handle, client)) = self.clients.at(self.obeying.users.at) else {
                 self.obeying.users = Walk { at: self.obeying.users.at + 1, after: None };
                 continue;
@@ -74,12 +79,13 @@ impl Lane {
             };
             if is_gone || is_deaf {
                 self.dismiss(handle, change.asker_id, net);
+                names_left = names_left.saturating_sub(NAMES_PER_CLOSE);
             } else if change.opens && client.dialect == Dialect::Redis && !client.is_replica {
                 self.clients.get_mut(handle).expect("just looked at").is_authenticated = true;
             }
             self.obeying.users.at += 1;
         }
-        let is_over = end == self.clients.place_count();
+        let is_over = self.obeying.users.at == self.clients.place_count();
         if is_over {
             self.obeying.users = Walk::default();
         }
@@ -114,10 +120,11 @@ fn hears_too_much(
         let from = after.take().filter(|(of, _)| *of == kind).map(|(_, name)| name);
         let from = from.as_ref().map_or(Unbounded, |name| Excluded(&**name));
         for name in subscriptions.names_from(kind, from) {
-            if !may_hear(patterns, name, kind == Kind::Pattern) {
+            let mut looks = 0;
+            if !may_hear(patterns, name, kind == Kind::Pattern, &mut looks) {
                 return Some(true);
             }
-            *names_left -= 1;
+            *names_left = names_left.saturating_sub(1 + looks / LOOKS_PER_NAME);
             if *names_left == 0 {
                 *after = Some((kind, Arc::clone(name)));
                 return None;

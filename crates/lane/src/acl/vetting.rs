@@ -224,10 +224,11 @@ impl Vetting {
                 let flags = key_flags(command, args, spec.flags);
                 let (reads, writes) = wants(flags);
                 for index in positions {
-                    if !may_touch(selector, args.flat(index), reads, writes) {
+                    let mut looks = 0;
+                    if !may_touch(selector, args.flat(index), reads, writes, &mut looks) {
                         return Some(Err(Denied::Key(index)));
                     }
-                    budget.spend(1 + selector.keys.len() / PATTERNS_PER_ELEMENT, 0);
+                    budget.spend(1 + selector.keys.len() / PATTERNS_PER_ELEMENT, looks);
                     if budget.is_spent() {
                         return None;
                     }
@@ -240,11 +241,12 @@ impl Vetting {
         {
             self.channel = self.channel.max(1);
             while self.channel <= last {
-                if !may_hear(&selector.channels, args.flat(self.channel), is_pattern) {
+                let mut looks = 0;
+                if !may_hear(&selector.channels, args.flat(self.channel), is_pattern, &mut looks) {
                     return Some(Err(Denied::Channel(self.channel)));
                 }
                 self.channel += 1;
-                budget.spend(1 + selector.channels.len() / PATTERNS_PER_ELEMENT, 0);
+                budget.spend(1 + selector.channels.len() / PATTERNS_PER_ELEMENT, looks);
                 if budget.is_spent() && self.channel <= last {
                     return None;
                 }
@@ -269,17 +271,24 @@ fn wants(flags: &str) -> (bool, bool) {
     })
 }
 
-fn may_touch(selector: &Selector, key: &[u8], reads: bool, writes: bool) -> bool {
+/// Whether a key may be read and changed. What that took is added to `looks`, in bytes.
+fn may_touch(selector: &Selector, key: &[u8], reads: bool, writes: bool, looks: &mut usize) -> bool {
     let mut fitting = selector.keys.iter().filter(|it| (it.reads || !reads) && (it.writes || !writes));
-    fitting.any(|it| glob::matches(&it.pattern, key, Case::Exact))
+    fitting.any(|it| matches(&it.pattern, key, looks))
 }
 
-/// Whether patterns allow a channel; what is itself a pattern has to be one of them.
-pub(super) fn may_hear(patterns: &[Box<[u8]>], name: &[u8], is_pattern: bool) -> bool {
+/// Whether patterns allow a channel; what is itself a pattern has to be one of them. What that took is added to `looks`, in bytes.
+pub(super) fn may_hear(patterns: &[Box<[u8]>], name: &[u8], is_pattern: bool, looks: &mut usize) -> bool {
     match is_pattern {
         true => patterns.iter().any(|pattern| **pattern == *name),
-        false => patterns.iter().any(|pattern| glob::matches(pattern, name, Case::Exact)),
+        false => patterns.iter().any(|pattern| matches(pattern, name, looks)),
     }
+}
+
+fn matches(pattern: &[u8], text: &[u8], looks: &mut usize) -> bool {
+    let (fits, cost) = glob::matches_at_cost(pattern, text, Case::Exact);
+    *looks = looks.saturating_add(cost);
+    fits
 }
 
 /// The last of a command's arguments from the first one on that is a channel, and whether they are patterns. Ending a subscription needs

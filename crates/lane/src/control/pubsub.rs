@@ -5,22 +5,36 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use wire::command::Id;
-use wire::glob::{self, Case};
+use wire::glob::STANDING_PATTERN_SIZE_MAX;
 use wire::reply;
 
 use super::Begun;
 use crate::admin::{Order, Question, Report};
 use crate::help;
-use crate::pubsub::{Kind, Name, Query};
+use crate::pubsub::{Kind, Name, PATTERN_TOO_LONG, Query};
 use crate::request::Args;
+
+/// Names that PUBSUB NUMSUB looks at in one call.
+const ASKED_MAX: usize = 16 * 1024;
 
 /// Asks lanes, or answers at once.
 pub(super) fn begin(question: &Question, out: &mut Vec<u8>) -> Begun {
     let args = Args::Owned(&question.request);
     let kind = kind(question.command.id);
     let query = match question.command.id {
-        Id::PubsubNumpat => Query::Names(kind),
-        Id::PubsubChannels | Id::PubsubShardchannels if args.len() < 4 => Query::Names(kind),
+        Id::PubsubNumpat => Query::Names(kind, None),
+        Id::PubsubChannels | Id::PubsubShardchannels if args.len() < 4 => {
+            let pattern = (args.len() == 3).then(|| args.flat(2));
+            if pattern.is_some_and(|pattern| pattern.len() > STANDING_PATTERN_SIZE_MAX) {
+                reply::error(out, PATTERN_TOO_LONG);
+                return Begun::Answered;
+            }
+            Query::Names(kind, pattern.map(Box::from))
+        }
+        Id::PubsubNumsub | Id::PubsubShardnumsub if args.len() - 2 > ASKED_MAX => {
+            reply::error(out, &format!("ERR too many names, at most {ASKED_MAX} are looked at"));
+            return Begun::Answered;
+        }
         Id::PubsubNumsub | Id::PubsubShardnumsub => {
             Query::Counts(kind, (2..args.len()).map(|index| args.flat(index).to_vec()).collect())
         }
@@ -56,10 +70,6 @@ pub(super) fn conclude(question: &Question, reports: Vec<(u16, Report)>, out: &m
             }
         }
         _ => {
-            if args.len() == 3 {
-                let pattern = args.flat(2);
-                names.retain(|name| glob::matches(pattern, name, Case::Exact));
-            }
             reply::array(out, names.len());
             names.iter().for_each(|name| reply::bulk(out, name));
         }

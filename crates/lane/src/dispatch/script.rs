@@ -2,7 +2,7 @@
 
 use wire::command::Command;
 
-use super::{Caller, Flow, Input, KEY_TOO_LONG, answer_size, halt, transaction_of};
+use super::{Caller, Flow, Input, answer_size, halt, transaction_of};
 use crate::client::{Client, Port};
 use crate::core::Core;
 use crate::part::{NAMES_PER_STEP, Origin};
@@ -25,8 +25,8 @@ impl Core {
         if let Err(text) = scripts::keys_of(input.args()) {
             return caller.refuse(self.space.scripts.wrong_keys(command, input.args(), text));
         }
-        if input.has_long_key(command) {
-            return caller.refuse(KEY_TOO_LONG);
+        if let Some(text) = input.too_long(command) {
+            return caller.refuse(text);
         }
         if let Some(text) = self.stray(caller.client, command, &input.args()) {
             return caller.refuse(&text);

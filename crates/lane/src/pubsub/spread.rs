@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use net::{Net, Output};
 use store::Budget;
-use wire::glob::{Case, Match, Verdict};
+use wire::glob::{self, Case};
 use wire::reply::Proto;
 
 use super::subscribers::Subscriber;
@@ -15,11 +15,14 @@ use crate::peers::{ControlHead, ControlKind};
 use crate::slab::{Handle, Slab};
 use crate::turn::Lane;
 
-/// What a turn does for pub/sub: patterns looked at, names that clients begin or end to subscribe to, and clients that get a message; bytes of the
-/// messages, for each client anew.
+/// Names that clients begin or end to subscribe to in a turn, and their bytes. Each is in two trees, and becomes a message.
+const NAMED_PER_TURN: Budget = Budget::new(128, 64 * 1024);
+/// Patterns looked at in a turn, and clients that get a message; bytes of the messages, for each client anew.
 const HANDED_PER_TURN: Budget = Budget::new(1024, 256 * 1024);
 /// What a client that gets a message takes of the former: the turn ends with a send to it.
 const HANDING: usize = 8;
+/// What a look at a byte for a pattern takes of the latter.
+const LOOK_SIZE: usize = 4;
 
 /// A message on its way to this lane's clients.
 pub(super) struct Spreading {
@@ -36,8 +39,8 @@ pub(super) struct Spreading {
 enum Stage {
     /// Who subscribes to its channel.
     Named,
-    /// Whether the pattern behind this one matches, as far as it was looked at.
-    Matching(Option<Name>, Match),
+    /// Whether the pattern behind this one matches.
+    Matching(Option<Name>),
     /// Who subscribes to a pattern that matches.
     Matched(Name),
     Over,
@@ -107,8 +110,9 @@ impl Lane {
         core.send_unsent();
         core.publish_events();
         core.send_waiting();
-        core.go_on_leaving(&mut budget);
-        core.go_on_subscribing(clients, &mut budget);
+        let mut naming = NAMED_PER_TURN;
+        core.go_on_leaving(&mut naming);
+        core.go_on_subscribing(clients, &mut naming);
         while !budget.is_spent()
             && let Some(mut spreading) = core.pubsub.spreading.pop_front()
         {
@@ -144,7 +148,7 @@ impl Spreading {
                 Stage::Over => return true,
                 Stage::Named => (message.kind(), &message.channel, None),
                 Stage::Matched(name) => (Kind::Pattern, name, Some(name)),
-                Stage::Matching(before, matching) => {
+                Stage::Matching(before) => {
                     if budget.is_spent() {
                         return false;
                     }
@@ -152,15 +156,10 @@ impl Spreading {
                         self.stage = Stage::Over;
                         continue;
                     };
-                    let mut looks = u64::from(budget.bytes);
-                    let verdict = matching.run(name, &message.channel, Case::Exact, &mut looks);
-                    let looked = u64::from(budget.bytes) - looks;
-                    budget.spend(1, usize::try_from(looked).expect("no more than there was"));
-                    match verdict {
-                        Verdict::More => return false,
-                        Verdict::No => self.stage = Stage::Matching(Some(Name::clone(name)), Match::new()),
-                        Verdict::Yes => self.stage = Stage::Matched(Name::clone(name)),
-                    }
+                    let (fits, looks) = glob::matches_at_cost(name, &message.channel, Case::Exact);
+                    budget.spend(1, LOOK_SIZE * looks);
+                    let name = Name::clone(name);
+                    self.stage = if fits { Stage::Matched(name) } else { Stage::Matching(Some(name)) };
                     continue;
                 }
             };
@@ -180,9 +179,9 @@ impl Spreading {
             }
             self.after = None;
             self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Matched(name) => Stage::Matching(Some(name), Match::new()),
+                Stage::Matched(name) => Stage::Matching(Some(name)),
                 _ if message.is_sharded => Stage::Over,
-                _ => Stage::Matching(None, Match::new()),
+                _ => Stage::Matching(None),
             };
         }
     }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use wire::command::{COMMANDS, Command, Id};
+use wire::glob::{self, Case, STANDING_PATTERN_SIZE_MAX};
 use wire::reply::{self, Proto, Put};
 use wire::route::Slot;
 
 use store::Budget;
 
-use super::{Kind, Name, PubSub};
+use super::{Kind, Name, PATTERN_TOO_LONG, PubSub};
 use crate::SLICE;
 use crate::acl::{Context, Denial, User, Vetting, is_vetted_later};
 use crate::admin::Portrait;
@@ -21,11 +22,14 @@ use crate::replies::{Content, Sink};
 use crate::request::{Args, Request};
 use crate::slab::{Handle, Slab};
 
+/// Looks at bytes of names for a pattern that the control thread asks with, in a turn; give or take the last name.
+const LOOKS_PER_STEP: usize = 64 * 1024;
+
 /// What the control thread asks about subscribers.
 #[derive(Clone, Debug)]
 pub(crate) enum Query {
-    /// The names of a kind that somebody subscribes to.
-    Names(Kind),
+    /// The names of a kind that somebody subscribes to, those that match a pattern.
+    Names(Kind, Option<Box<[u8]>>),
     /// How many subscribe to each of these.
     Counts(Kind, Vec<Vec<u8>>),
 }
@@ -35,6 +39,8 @@ pub(crate) enum Query {
 pub(crate) struct Found {
     /// In their order.
     pub(crate) names: Vec<Name>,
+    /// The last name that was looked at.
+    last: Option<Name>,
     pub(crate) counts: Vec<u64>,
 }
 
@@ -250,12 +256,25 @@ impl Core {
     pub(crate) fn survey(&self, query: &Query, found: &mut Found) -> bool {
         let subscribers = &self.pubsub.subscribers;
         match query {
-            Query::Names(kind) => {
-                let after = found.names.last().cloned();
-                let names = subscribers.names(*kind, after.as_deref()).take(NAMES_PER_STEP);
-                let before = found.names.len();
-                found.names.extend(names.cloned());
-                found.names.len() < before + NAMES_PER_STEP
+            Query::Names(kind, pattern) => {
+                let last = found.last.take();
+                let (mut count, mut looks) = (0, 0);
+                for name in subscribers.names(*kind, last.as_deref()) {
+                    let fits = pattern.as_ref().is_none_or(|pattern| {
+                        let (fits, cost) = glob::matches_at_cost(pattern, name, Case::Exact);
+                        looks += cost;
+                        fits
+                    });
+                    if fits {
+                        found.names.push(Name::clone(name));
+                    }
+                    count += 1;
+                    if count == NAMES_PER_STEP || looks >= LOOKS_PER_STEP {
+                        found.last = Some(Name::clone(name));
+                        return false;
+                    }
+                }
+                true
             }
             Query::Counts(kind, names) => {
                 let next = names.iter().skip(found.counts.len()).take(NAMES_PER_STEP);
@@ -310,6 +329,11 @@ fn step(
         };
         *at += 1;
         budget.spend(1, name.map_or(0, <[u8]>::len));
+        if begins && kind == Kind::Pattern && name.is_some_and(|name| name.len() > STANDING_PATTERN_SIZE_MAX)
+        {
+            reply::error(out, PATTERN_TOO_LONG);
+            break;
+        }
         if begins {
             let subscriptions = client.subscriptions.get_or_insert_with(|| Box::new(subscribers.begin()));
             let name = name.expect("who begins names something");

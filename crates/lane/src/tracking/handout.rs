@@ -17,8 +17,12 @@ use crate::replies::Sink;
 use crate::slab::{Handle, Slab};
 use crate::turn::Lane;
 
-/// Clients that are told something, and keys that go on, in a turn; if more wait, a quarter of them.
-const HANDED_PER_TURN: usize = 1024;
+/// Keys that go on in a turn; if more wait, a quarter of them.
+const KEYS_PER_TURN: usize = 1024;
+/// Clients that are told something in a turn, and bytes of that: the turn ends with a send to each.
+const HANDED_PER_TURN: Budget = Budget::new(128, 256 * 1024);
+/// Keys of one word that take as long to be looked through for a client's own as it takes to tell it.
+const KEYS_PER_CLIENT: usize = 16;
 /// Entries that wait for a lane, or on one: with more, its clients are told that everything may have changed.
 const WAITING_MAX: usize = 8192;
 
@@ -40,6 +44,13 @@ impl Body {
         reply::array(&mut bytes, keys.len());
         keys.for_each(|key| reply::bulk(&mut bytes, key));
         Body::Keys(Arc::new(bytes))
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Body::Keys(keys) => keys.len(),
+            Body::Everything => 0,
+        }
     }
 }
 
@@ -179,7 +190,7 @@ impl Core {
         if self.space.tracked.is_on() {
             self.space.hear_gone();
         }
-        let count = HANDED_PER_TURN.max(self.space.tracked.waiting_count() / 4);
+        let count = KEYS_PER_TURN.max(self.space.tracked.waiting_count() / 4);
         let mut budget = Budget::new(u32::try_from(count).unwrap_or(u32::MAX), 1);
         let outgoing = &mut self.tracking.outgoing;
         let mut broadcast: BTreeMap<u16, Vec<(Name, Option<Reader>)>> = BTreeMap::new();
@@ -299,8 +310,7 @@ impl Lane {
     #[cold]
     pub(crate) fn hand_out<N: Net>(&mut self, net: &mut N) {
         let Lane { core, clients, stirred, .. } = self;
-        let count = HANDED_PER_TURN.max(core.tracking.handing_size / 4);
-        let mut budget = Budget::new(u32::try_from(count).unwrap_or(u32::MAX), 1);
+        let mut budget = HANDED_PER_TURN;
         let mut doors = Doors { clients, stirred, net };
         while !budget.is_spent()
             && let Some(mut handing) = core.tracking.handing.pop_front()
@@ -321,7 +331,7 @@ impl Core {
             Handing::Keys(keys) => {
                 let count = keys.len().min(budget.elements as usize);
                 for (client, key) in keys.drain(..count) {
-                    budget.spend(1, 0);
+                    budget.spend(1, key.len());
                     let wants = |tracker: &super::Tracker| !tracker.how.is_broadcast;
                     if self.tracking.by_client.get(&client).is_some_and(wants) {
                         self.tell_tracker(client, &Body::of([&key].into_iter()), doors);
@@ -340,12 +350,11 @@ impl Core {
                     let is_quiet = self.tracking.by_client.get(&client).is_some_and(|it| it.how.is_quiet);
                     let me = Some((self.id, client));
                     let is_own = |(_, author): &(Name, Option<Reader>)| is_quiet && *author == me;
+                    budget.spend(1 + if is_quiet { keys.len() / KEYS_PER_CLIENT } else { 0 }, whole.size());
                     if !keys.iter().any(is_own) {
-                        budget.spend(1, 0);
                         self.tell_tracker(client, &whole, doors);
                         continue;
                     }
-                    budget.spend(keys.len(), 0);
                     let others: Vec<&Name> =
                         keys.iter().filter(|key| !is_own(key)).map(|(key, _)| key).collect();
                     if !others.is_empty() {
@@ -367,7 +376,7 @@ impl Core {
             Handing::Redirected(redirected) => {
                 let count = redirected.len().min(budget.elements as usize);
                 for Redirected { to, from: (lane, tracker), body } in redirected.drain(..count) {
-                    budget.spend(1, 0);
+                    budget.spend(1, body.size());
                     if !doors.tell(to, &body, true) {
                         self.tracking.outgoing.entry(lane).or_default().broken.push(tracker);
                     }

@@ -624,3 +624,44 @@ fn what_is_written_after_a_quiet_time_is_new() {
         ":4\r\n+OK\r\n:0\r\n"
     );
 }
+
+/// What is not in one piece is no name, no pattern and no setting: it must not be taken for an empty one.
+#[test]
+fn a_long_argument_is_refused_where_it_is_no_value() {
+    let mut world = World::new(2);
+    let client = world.connect_small(0, 1 << 20);
+    let long = "x".repeat(40_000);
+    let refused = "-ERR argument is longer than 32768 bytes\r\n";
+    for command in [
+        "CONFIG SET requirepass",
+        "CONFIG SET masterauth",
+        "CONFIG GET",
+        "CLIENT SETNAME",
+        "CLIENT TRACKING on bcast prefix",
+        "PUBSUB NUMSUB",
+        "PUBSUB CHANNELS",
+        "KEYS",
+        "SCAN 0 MATCH",
+        "CLUSTER KEYSLOT",
+        "HELLO 3 SETNAME",
+        "ACL WHOAMI",
+    ] {
+        let want = if command == "ACL WHOAMI" {
+            "-ERR wrong number of arguments for 'acl|whoami' command\r\n"
+        } else {
+            refused
+        };
+        assert_eq!(world.ask(&client, &format!("{command} {long}")), want, "{command}");
+    }
+    assert_eq!(
+        world.ask_all(&client, &["MULTI", &format!("CONFIG SET requirepass {long}")]),
+        format!("+OK\r\n{refused}")
+    );
+    assert!(world.ask(&client, "EXEC").starts_with("-EXECABORT"));
+    let script = format!("EVAL return(redis.pcall('keys',ARGV[1])) 0 {long}");
+    assert_eq!(world.ask(&client, &script), refused);
+    assert_eq!(world.ask(&client, "CONFIG GET requirepass"), "*2\r\n$11\r\nrequirepass\r\n$0\r\n\r\n");
+    assert_eq!(world.ask(&client, &format!("ECHO {long}")), format!("$40000\r\n{long}\r\n"));
+    assert_eq!(world.ask(&client, &format!("PUBLISH channel {long}")), ":0\r\n");
+    assert_eq!(world.ask(&client, &format!("SET key {long}")), "+OK\r\n");
+}

@@ -725,3 +725,34 @@ fn floods_wait_and_lose_nothing() {
         leave(&mut world, publishers.into_iter().chain([listener]).collect());
     }
 }
+
+/// Others' messages are matched against what a client listens to, so that is short.
+#[test]
+fn long_patterns_are_refused() {
+    for lane_count in [1, 2] {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        let other = world.connect_at(usize::from(lane_count) - 1);
+        let (longest, longer) = ("a".repeat(1024), "a".repeat(1025));
+        let refused = "-ERR pattern is longer than 1024 bytes\r\n";
+        assert_eq!(world.ask(&other, &format!("PUBSUB CHANNELS {longer}")), refused);
+        assert_eq!(world.ask(&other, &format!("PUBSUB CHANNELS {longest}")), "*0\r\n");
+        // What stands before it is listened to.
+        let said = world.ask(&client, &format!("PSUBSCRIBE *b {longer} c*"));
+        assert_eq!(said, array(&["psubscribe", "*b", ":1"]) + refused);
+        let said = world.ask(&client, &format!("PSUBSCRIBE {longest}"));
+        assert_eq!(said, array(&["psubscribe", &longest, ":2"]));
+        assert_eq!(world.ask(&client, &format!("SUBSCRIBE {longer}")), array(&["subscribe", &longer, ":3"]));
+        assert_eq!(world.ask(&other, &format!("PUBSUB CHANNELS *{}", "a".repeat(1000))), array(&[&longer]));
+        assert_eq!(world.ask(&other, &format!("PUBSUB CHANNELS *{}b", "a".repeat(1000))), "*0\r\n");
+        assert_eq!(world.ask(&other, "PUBLISH c message"), ":0\r\n");
+        assert_eq!(world.ask(&other, "PUBLISH ab message"), ":1\r\n");
+        assert_eq!(
+            world.ask(&client, "UNSUBSCRIBE"),
+            array(&["pmessage", "*b", "ab", "message"]) + &array(&["unsubscribe", &longer, ":2"])
+        );
+        let many = format!("PUBSUB NUMSUB{}", " a".repeat(16 * 1024 + 1));
+        let wide = world.connect_small(0, 1 << 20);
+        assert_eq!(world.ask(&wide, &many), "-ERR too many names, at most 16384 are looked at\r\n");
+    }
+}

@@ -134,3 +134,124 @@ fn long_names_cost_what_they_are_long() {
     check(&mut world, "MSET", Some("v"));
     check(&mut world, "UNLINK", None);
 }
+
+/// Of a turn's work for pub/sub; see `pubsub/spread.rs`.
+#[test]
+fn a_turn_begins_and_ends_a_few_subscriptions_and_tells_a_few_clients() {
+    let mut world = World::new(1);
+    let client = world.connect_small(0, 1 << 20);
+    world.ask(&client, "HELLO 3");
+    let channels: Vec<String> = (0..1000).map(|number| format!("channel:{number}")).collect();
+    let words: Vec<&[u8]> =
+        ["SUBSCRIBE"].into_iter().chain(channels.iter().map(String::as_str)).map(str::as_bytes).collect();
+    let (mut turns, mut total) = (0, 0);
+    send(&client, 1, &words);
+    let said = |client: &mem::Client| client.read_all().iter().filter(|byte| **byte == b'>').count();
+    while total < channels.len() {
+        world.turn(0);
+        turns += 1;
+        total += said(&client);
+    }
+    // The first ones with the command itself.
+    assert!(turns > (channels.len() - 256) / 128, "{turns} turns");
+    let others: Vec<_> = (0..300).map(|_| world.connect()).collect();
+    for other in &others {
+        world.ask(other, "HELLO 3");
+        world.ask(other, "CLIENT TRACKING on");
+        world.ask(other, "GET key");
+    }
+    send(&client, 1, &[b"SET", b"key", b"1"]);
+    let mut total = 0;
+    while total < others.len() {
+        world.turn(0);
+        let count: usize = others.iter().map(said).sum();
+        assert!(count <= 128, "{count} clients are told in a turn");
+        total += count;
+    }
+}
+
+#[test]
+fn a_turn_closes_a_few_clients() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let mut clients: Vec<_> = (0..300).map(|_| world.connect()).collect();
+    for client in &clients {
+        world.ask(client, "PING");
+    }
+    send(&client, 1, &[b"CLIENT", b"KILL", b"TYPE", b"normal"]);
+    for _ in 0..100 {
+        world.round(1_000_000);
+        let count = clients.len();
+        clients.retain(|client| !(client.at_end() || client.was_cut()));
+        assert!(count - clients.len() <= 32, "{} clients are closed in a turn", count - clients.len());
+    }
+    assert!(clients.is_empty() && replies(&client) == 1);
+}
+
+/// What it is made of goes later, a turn's share at a time.
+#[test]
+fn a_large_command_that_is_refused_goes_in_turns() {
+    let mut world = World::new(1);
+    let client = world.connect_small(0, 1 << 20);
+    world.ask(&client, "PING");
+    for name in [b"NOSUCH".as_slice(), b"SET", b"DBSIZE"] {
+        let words: Vec<&[u8]> = [name].into_iter().chain((1..100_000).map(|_| b"".as_slice())).collect();
+        send(&client, 1, &words);
+        while replies(&client) == 0 {
+            world.turn(0);
+        }
+        let rest = (0..1000).take_while(|_| world.turn(0) == Next::Again).count();
+        assert!(rest > 3, "{}: {rest} turns", String::from_utf8_lossy(name));
+    }
+}
+
+/// Short arguments take their time as well as long ones.
+#[test]
+fn a_turn_takes_in_so_many_arguments() {
+    let mut world = World::new(1);
+    let clients = [(); 4].map(|()| world.connect_small(0, 1 << 20));
+    for client in &clients {
+        world.ask(client, "PING");
+    }
+    let mut count = |argument: &[u8], count: usize| {
+        let words: Vec<&[u8]> =
+            [b"NOSUCH".as_slice()].into_iter().chain((0..count).map(|_| argument)).collect();
+        for client in &clients {
+            send(client, 1, &words);
+        }
+        let (mut turns, mut answered) = (0, 0);
+        while answered < clients.len() {
+            world.turn(0);
+            turns += 1;
+            answered += clients.iter().map(replies).sum::<usize>();
+        }
+        turns
+    };
+    let (few, many) = (count(&[b'a'; 60], 900), count(b"", 10_000));
+    assert!(few < many, "{few} turns for 60 kB of 900 arguments, {many} of 10,000");
+}
+
+/// As long as it makes as much room as it takes.
+#[test]
+fn who_writes_does_not_wait_until_a_lower_limit_is_kept() {
+    let mut world = World::new(1);
+    let client = world.connect_small(0, 1 << 20);
+    world.ask(&client, "CONFIG SET maxmemory 12mb maxmemory-policy allkeys-lru");
+    let value = "v".repeat(100);
+    for number in 0..30_000 {
+        send(&client, 1, &[b"SET", format!("key:{number}").as_bytes(), value.as_bytes()]);
+        world.turn(0);
+    }
+    client.read_all();
+    assert_eq!(world.ask(&client, "CONFIG SET maxmemory 1mb"), "+OK\r\n");
+    send(&client, 1, &[b"SET", b"new", value.as_bytes()]);
+    let waited = 1
+        + (0..1000)
+            .take_while(|_| {
+                world.turn(0);
+                replies(&client) == 0
+            })
+            .count();
+    let rest = (0..10_000).take_while(|_| world.turn(0) == Next::Again).count();
+    assert!(waited <= 2 && rest > 20, "{waited} turns, and {rest} until the limit is kept");
+}

@@ -1,6 +1,6 @@
 //! From the words of a request to its entry, or the error that Redis answers.
 
-use super::entry::Command;
+use super::entry::{Command, Scope};
 use super::id::Id;
 use super::lookup::lookup;
 use crate::reply::{self, Put, error_bytes};
@@ -18,7 +18,7 @@ pub enum Refusal {
     UnknownSubcommand(&'static Command),
     /// Too few or too many arguments.
     WrongArity(&'static Command),
-    /// More options than could mean anything: see [`Command::has_too_many_options`].
+    /// More options than could mean anything.
     TooManyOptions(&'static Command),
 }
 
@@ -43,8 +43,22 @@ impl Command {
 
     /// Whether so many arguments are more than its options can be, however often each is said: they are looked at in one piece.
     #[inline]
-    pub fn has_too_many_options(&self, count: usize) -> bool {
+    fn has_too_many_options(&self, count: usize) -> bool {
         OPTIONS_COUNT_MAX < count && self.takes_options()
+    }
+
+    /// Whether an argument may be long: a value, a message, a script. All that others take are names, numbers, patterns and settings; some
+    /// say themselves what is too long.
+    #[inline]
+    pub fn takes_long_arguments(&self) -> bool {
+        let has_values = matches!(self.scope, Scope::Key | Scope::Keys(_) | Scope::Script | Scope::Pubsub);
+        has_values
+            || self.is_of_a_dialect()
+            || matches!(
+                self.id,
+                Id::Echo | Id::Ping | Id::ScriptLoad | Id::FunctionLoad | Id::FunctionRestore
+            )
+            || matches!(self.id, Id::Auth | Id::Migrate | Id::AclSetuser)
     }
 
     #[cold]

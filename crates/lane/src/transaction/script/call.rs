@@ -10,7 +10,7 @@ use wire::reply::{self, Proto};
 
 use crate::client::Port;
 use crate::commands::{self, Progress, SYNTAX};
-use crate::dispatch::{KEY_TOO_LONG, has_long_key, resolve_name};
+use crate::dispatch::{resolve_name, too_long};
 use crate::keyspace::{Call, Keyspace, OOM, Route};
 use crate::locks::{LockName, Mode};
 use crate::monitor::put_words;
@@ -445,8 +445,8 @@ fn resolve_call(
     if is_read_only && (command.writes() || publishes(command)) {
         return Err(("ERR Write commands are not allowed from read-only scripts.", Some(command)));
     }
-    if has_long_key(request, command) {
-        return Err((KEY_TOO_LONG, Some(command)));
+    if let Some(text) = too_long(request, command) {
+        return Err((text, Some(command)));
     }
     Ok(command)
 }
