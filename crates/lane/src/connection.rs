@@ -7,7 +7,7 @@ use wire::reply::{self, OK, Proto, Put};
 
 use crate::acl::UserId;
 use crate::admin::Portrait;
-use crate::client::{Client, Hush, Traits};
+use crate::client::{Client, Hush, Port, Traits};
 use crate::cluster;
 use crate::control::clients;
 use crate::documents;
@@ -34,6 +34,15 @@ pub(crate) fn database(arg: Arg<'_>, count: u16) -> Result<u16, &'static str> {
         return Err("ERR value is out of range, value must between -2147483648 and 2147483647");
     }
     u16::try_from(number).ok().filter(|db| *db < count).ok_or(OUT_OF_RANGE)
+}
+
+/// The database that a client of this port gets by SELECT: a lane's own port is a cluster's, and has the first alone.
+pub(crate) fn selected(arg: Arg<'_>, port: Port, count: u16) -> Result<u16, &'static str> {
+    match database(arg, count) {
+        Ok(0) => Ok(0),
+        Ok(_) | Err(OUT_OF_RANGE) if port == Port::Lane => Err("ERR SELECT is not allowed in cluster mode"),
+        result => result,
+    }
 }
 
 /// What the client wants besides a reply.
@@ -67,10 +76,7 @@ pub(crate) struct Around<'a> {
 pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sink: &mut Sink<'_>) -> Wish {
     let (args, settings) = (call.args, around.settings);
     match call.command.id {
-        Id::Select => match database(args.get(1), settings.database_count) {
-            Ok(db) if client.port == crate::Port::Lane && db != 0 => {
-                reply::error(sink, "ERR SELECT is not allowed in cluster mode");
-            }
+        Id::Select => match selected(args.get(1), client.port, settings.database_count) {
             Ok(db) => {
                 client.db = db;
                 sink.put(OK);
@@ -144,7 +150,7 @@ pub(crate) fn run_queued(
     out: &mut Content,
 ) -> Wish {
     match call.command.id {
-        Id::Select => match database(call.args.get(1), around.settings.database_count) {
+        Id::Select => match selected(call.args.get(1), call.port, around.settings.database_count) {
             Ok(_) => out.put(OK),
             Err(text) => reply::error(out, text),
         },

@@ -93,7 +93,8 @@ impl Core {
         for (index, (command, request)) in multi.queued.commands.iter().enumerate() {
             let args = Args::Owned(request);
             if command.id == Id::Select
-                && let Ok(chosen) = connection::database(args.get(1), self.settings.database_count)
+                && let Ok(chosen) =
+                    connection::selected(args.get(1), client.port, self.settings.database_count)
             {
                 db = chosen;
             }

@@ -130,7 +130,8 @@ impl Transaction {
         };
         self.commands[index].plan = plan;
         if command.id == Id::Select
-            && let Ok(db) = connection::database(self.commands[index].request.get(1), around.database_count)
+            && let arg = self.commands[index].request.get(1)
+            && let Ok(db) = connection::selected(arg, self.port, around.database_count)
         {
             self.db_after = db;
         }

@@ -17,6 +17,34 @@ fn check(commands: &[&str], want: &[&str]) {
     }
 }
 
+/// A lane's own port is a node of a cluster, which has one database. That is what is shown to a monitor, too.
+#[test]
+fn on_a_lanes_own_port_a_queued_select_of_another_database_is_refused() {
+    const REFUSED: &str = "-ERR SELECT is not allowed in cluster mode\r\n";
+    let mut world = World::new(1);
+    let (client, node, monitor) = (world.connect(), world.connect_to(0), world.connect_to(0));
+    world.ask(&monitor, "MONITOR");
+    for command in ["SELECT 1", "SELECT 99", "SELECT -1"] {
+        assert_eq!(world.ask(&node, command), REFUSED);
+        let reply = world.ask_all(&node, &["MULTI", command, "SET b v", "SELECT 0", "EXEC"]);
+        assert!(reply.ends_with(&format!("*3\r\n{REFUSED}+OK\r\n+OK\r\n")), "{command}: {reply}");
+        assert!(world.ask(&node, "CLIENT INFO").contains(" db=0 "), "{command}");
+    }
+    let shown = String::from_utf8(monitor.read_all()).unwrap();
+    assert_eq!(shown.matches("\"SET\" \"b\"").count(), 3, "{shown}");
+    assert!(!shown.contains(" [1 ") && shown.contains(" [0 "), "{shown}");
+    assert_eq!(world.ask(&client, "GET b"), "$1\r\nv\r\n");
+    assert_eq!(world.ask_all(&node, &["MULTI", "SELECT x", "EXEC"]).matches("-ERR value is not").count(), 1);
+    for (db, want) in [("0", "+OK\r\n"), ("1", REFUSED), ("99", REFUSED)] {
+        let script = format!("return redis.pcall('select','{db}')");
+        let mut bytes = Vec::new();
+        wire::client::command(&mut bytes, &[b"EVAL", script.as_bytes(), b"0"]);
+        node.write(&bytes);
+        (0..20).for_each(|_| world.round(1000));
+        assert_eq!(String::from_utf8_lossy(&node.read_all()), want, "{script}");
+    }
+}
+
 const HZ: &str = "*2\r\n$2\r\nhz\r\n$2\r\n10\r\n";
 const HZ_30: &str = "*2\r\n$2\r\nhz\r\n$2\r\n30\r\n";
 

@@ -8,7 +8,6 @@ use store::Budget;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::{self, Proto};
 
-use crate::client::Port;
 use crate::commands::{self, Progress, SYNTAX};
 use crate::dispatch::{resolve_name, too_long};
 use crate::keyspace::{Call, Keyspace, OOM, Route};
@@ -79,9 +78,6 @@ impl Transaction {
         let args = Args::Owned(&request);
         let is_read_only = space.scripts.get_under_way(script.inside).run.is_read_only();
         let resolved = match resolve_call(&request, is_read_only) {
-            Ok(command) if command.id == Id::Select && self.port == Port::Lane => {
-                Err(("ERR SELECT is not allowed in cluster mode", Some(command)))
-            }
             Ok(command) if space.is_stale && !command.flags.has(Flag::Stale) => {
                 Err(("ERR Can not execute the command on a stale replica", Some(command)))
             }
