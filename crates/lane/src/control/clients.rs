@@ -152,7 +152,9 @@ pub(super) fn pause(args: Args<'_>, now_ns: u64) -> Result<Pause, Vec<u8>> {
     };
     let ms = wire::number::parse_i64(args.flat(2)).ok_or("ERR timeout is not an integer or out of range")?;
     let ms = u64::try_from(ms).map_err(|_| "ERR timeout is negative")?;
-    Ok(Pause { until_ns: now_ns.saturating_add(ms.saturating_mul(1_000_000)), is_for_all })
+    // A pause without an end could hold back UNPAUSE for ever. Redis 7.0 lets it pass and has no pause; these are the words of 7.2.
+    let until_ns = ms.checked_mul(1_000_000).and_then(|ns| now_ns.checked_add(ns));
+    Ok(Pause { until_ns: until_ns.ok_or("ERR timeout is out of range")?, is_for_all })
 }
 
 fn id(text: &[u8]) -> Option<u64> {

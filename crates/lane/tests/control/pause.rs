@@ -52,6 +52,21 @@ fn clients_that_go_during_a_pause_leave_nothing_behind() {
     assert_eq!(blocked_count(&mut world, &client), 0);
 }
 
+#[test]
+fn a_pause_whose_end_does_not_fit_is_refused() {
+    let mut world = World::new(1);
+    let client = world.connect();
+    let (most, refused) = (u64::MAX / 1_000_000, "-ERR timeout is out of range\r\n");
+    for ms in [i64::MAX.unsigned_abs(), most + 1, most] {
+        assert_eq!(world.ask(&client, &format!("CLIENT PAUSE {ms}")), refused, "{ms}");
+        assert_eq!(world.ask(&client, "PING"), "+PONG\r\n", "after {ms}");
+    }
+    let not_a_number = "-ERR timeout is not an integer or out of range\r\n";
+    assert_eq!(world.ask(&client, "CLIENT PAUSE 9223372036854775808"), not_a_number);
+    assert_eq!(world.ask(&client, &format!("CLIENT PAUSE {} WRITE", most - 10_000)), "+OK\r\n");
+    assert_eq!(world.ask(&client, "CLIENT UNPAUSE"), "+OK\r\n");
+}
+
 /// Neither the end of a key nor a delayed `flush_all`.
 #[test]
 fn what_time_would_remove_stays_while_writes_are_held_back() {
