@@ -67,7 +67,10 @@ impl Control {
             },
             Id::ClientUnblock => self.unblock(args, now, out),
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
-            Id::ConfigGet => self.config.get((2..args.len()).map(|index| args.flat(index)), proto, out),
+            Id::ConfigGet => {
+                let config = self.config.seen_at(question.from.port);
+                config.get((2..args.len()).map(|index| args.flat(index)), proto, out);
+            }
             Id::ConfigSet => return self.config_set(args, now, machine, out),
             Id::ConfigResetstat => return Begun::Everywhere(Order::ResetStats),
             Id::ConfigRewrite => match self.rewrite(machine) {

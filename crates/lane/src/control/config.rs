@@ -1,5 +1,6 @@
 //! CONFIG: a setting's form, the values at hand, and what changes when one is set.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::glob::{self, Case};
@@ -8,7 +9,7 @@ use wire::reply::{self, Proto, Put};
 use super::settings::SETTINGS;
 use store::Policy;
 
-use crate::{EventClasses, OutputLimits, Settings};
+use crate::{EventClasses, OutputLimits, Port, Settings};
 
 /// One line of the table.
 pub(super) struct Setting {
@@ -145,6 +146,16 @@ impl Config {
 
     fn at(&self, index: usize) -> &str {
         self.values.get(&index).map_or(SETTINGS[index].default, String::as_str)
+    }
+
+    /// As clients of this port see it: a lane's own port is a node of a cluster.
+    pub(super) fn seen_at(&self, port: Port) -> Cow<'_, Config> {
+        if port != Port::Lane {
+            return Cow::Borrowed(self);
+        }
+        let mut seen = self.clone();
+        seen.values.insert(find(b"cluster-enabled").expect("it is in the table"), "yes".to_owned());
+        Cow::Owned(seen)
     }
 
     /// CONFIG GET: names and values of all settings that match one of the patterns. As in Redis a name without wildcards is given back

@@ -198,6 +198,12 @@ fn info_adds_up_the_lanes_that_the_client_sees() {
     let node = world.connect_to(1);
     let info = world.ask(&node, "INFO everything");
     assert!(info.contains("redis_mode:cluster") && info.contains("cluster_enabled:1"));
+    for (asker, value) in [(&client, "no"), (&node, "yes"), (&client, "no")] {
+        let want = bulks(&["cluster-enabled", value]);
+        assert_eq!(world.ask(asker, "CONFIG GET cluster-enabled"), want);
+        let in_multi = world.ask_all(asker, &["MULTI", "CONFIG GET cluster-en*", "EXEC"]);
+        assert!(in_multi.ends_with(&format!("*1\r\n{want}")), "{in_multi}");
+    }
     let keys: u32 = (0..3)
         .map(|lane| {
             let node = world.connect_to(lane);
