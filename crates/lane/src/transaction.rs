@@ -19,7 +19,7 @@ use net::Address;
 use store::Budget;
 use wire::command::{Combine, Command, Id, Scope, lookup};
 use wire::reply::{self, Proto};
-use wire::route::PartitionMap;
+use wire::route::{PartitionMap, Slot};
 
 use crate::Settings;
 use crate::acl::{Denial, Denied, User, Vetting};
@@ -244,6 +244,8 @@ pub(crate) struct Transaction {
     tidied_count: u32,
     /// It locks all databases on all lanes: a script uses what it has not declared.
     holds_all: bool,
+    /// On a lane's own port, the slot of its keys.
+    slot: Option<Slot>,
     /// What stands against the call at hand of a script.
     stray: Option<Stray>,
     /// Lines for MONITOR of what its script has called.
@@ -327,6 +329,7 @@ impl Transaction {
             is_unlocked: false,
             tidied_count: 0,
             holds_all: false,
+            slot: None,
             stray: None,
             script_lines: Vec::new(),
             vetting: None,

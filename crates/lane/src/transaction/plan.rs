@@ -49,6 +49,7 @@ impl Transaction {
             self.database_count = around.database_count;
             self.db_after = self.commands.get(0).map_or(self.db_after, |planned| planned.db);
             self.grant.at_ms = space.now.unix_ms;
+            self.slot = None;
         }
         while let Some(&(lane, name)) = self.watched.get(self.watched_at) {
             if budget.is_spent() {
@@ -218,9 +219,13 @@ impl Transaction {
         if command.scope == Scope::Pubsub {
             // Sharded channels stand where keys would. A script's only one is its SPUBLISH's.
             if is_calling && command.keys.first > 0 {
-                let channel = self.commands[index].request.get(1).flat().unwrap_or_default();
-                if !around.all.contains(&around.map.owner_of(channel).0) {
+                let slot = Slot::of(self.commands[index].request.get(1).flat().unwrap_or_default());
+                if !around.all.contains(&around.map.owner(slot).0) {
                     self.stray = Some(Stray::Elsewhere);
+                    return true;
+                }
+                if self.port == Port::Lane && !self.may_use_slot(slot) {
+                    self.stray = Some(Stray::OtherSlot);
                     return true;
                 }
             }
@@ -230,7 +235,7 @@ impl Transaction {
         let keys = keys_among(command, Args::Owned(&self.commands[index].request));
         let step = usize::from(command.keys.step.max(1));
         let mut key_index = keys.start + (self.at.1 - 1) * step;
-        let is_bound = self.port == Port::Lane && !keys.is_empty() && !is_calling;
+        let is_bound = self.port == Port::Lane && !keys.is_empty();
         let bound = is_bound.then(|| Slot::of(Args::Owned(&self.commands[index].request).flat(keys.start)));
         while key_index < keys.end {
             if budget.is_spent() {
@@ -238,13 +243,19 @@ impl Transaction {
             }
             let bytes = self.commands[index].request.get(key_index).flat().unwrap_or_default();
             let (slot, key_size) = (Slot::of(bytes), bytes.len());
-            if bound.is_some_and(|bound| bound != slot) {
+            let is_of_several = bound.is_some_and(|bound| bound != slot);
+            if is_of_several && !is_calling {
                 return false;
             }
             let lane = around.map.owner(slot).0;
             let hash = space.shard.key(db, slot.number(), bytes).hash;
-            if is_calling && !around.all.contains(&lane) {
+            if is_calling && (is_of_several || !around.all.contains(&lane)) {
                 self.stray = Some(Stray::Elsewhere);
+                return true;
+            }
+            // Keys of several slots in one call are what is said first.
+            if is_bound && key_index + step >= keys.end && !self.may_use_slot(slot) && is_calling {
+                self.stray = Some(Stray::OtherSlot);
                 return true;
             }
             if is_calling && command.scope == Scope::Key {

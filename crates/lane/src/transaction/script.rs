@@ -62,6 +62,8 @@ pub(super) struct Scripted {
     inside: Handle<Interpreted>,
     /// It runs even when there is no room for what it writes.
     allows_oom: bool,
+    /// On a lane's own port, its calls may be of several slots, though each of one.
+    crosses_slots: bool,
     has_written: bool,
     /// What has been said can't be taken back.
     has_published: bool,
@@ -312,6 +314,7 @@ impl Transaction {
         self.script = Some(Box::new(Scripted {
             inside: space.scripts.add(run),
             allows_oom: flags.allow_oom,
+            crosses_slots: !flags.is_declared || flags.allow_cross_slot_keys,
             has_written: false,
             has_published: false,
             is_killed: false,

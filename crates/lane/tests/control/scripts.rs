@@ -477,6 +477,76 @@ fn on_a_lanes_own_port_a_script_is_of_its_slot() {
     assert!(world.is_idle());
 }
 
+/// As `redis-server --cluster-enabled yes` 7.0.15 answers, with all slots its own, of which `a` and `b` have two.
+#[test]
+fn on_a_lanes_own_port_a_call_is_of_one_slot_and_a_script_with_flags_too() {
+    const SEVERAL: &str = "-ERR Script attempted to access a non local key in a cluster node";
+    const OTHER: &str = "-ERR Script attempted to access keys that do not hash to the same slot";
+    let got = |script: &str, keys: &[&str]| {
+        let mut world = World::new(1);
+        let (node, shared) = (world.connect_to(0), world.connect());
+        let count = keys.len().to_string();
+        let words = [&["EVAL", script, &count], keys].concat();
+        assert!(!say(&mut world, &shared, &words).starts_with("-ERR Script"), "shared port: {script}");
+        let reply = say(&mut world, &node, &words);
+        assert!(world.is_idle());
+        reply
+    };
+    let check = |script: &str, keys: &[&str], want: &str| {
+        let reply = got(script, keys);
+        assert!(reply.starts_with(want), "{script}, {keys:?}: {reply}");
+    };
+    check("return redis.call('mget', 'a', 'b')", &["a"], SEVERAL);
+    check("return redis.call('mget', 'b', 'a')", &[], SEVERAL);
+    check("return redis.call('copy', 'a', 'b')", &["a"], SEVERAL);
+    check("return redis.call('mget', 'b', 'b')", &["a"], "*2\r\n$-1\r\n$-1\r\n");
+    check("redis.call('get', 'a') return redis.call('get', 'b')", &["a"], "$-1\r\n");
+    check(
+        "return redis.pcall('mget', 'a', 'b').err",
+        &["a"],
+        &format!("${}\r\n{}", SEVERAL.len() - 1, &SEVERAL[1..]),
+    );
+    for (lines, keys, want) in [
+        ("#!lua\nreturn redis.call('get', 'b')", &["a"][..], OTHER),
+        ("#!lua\nredis.call('get', 'a') return redis.call('get', 'b')", &[], OTHER),
+        ("#!lua\nredis.call('get', 'a') return redis.call('mget', 'b', 'b')", &[], OTHER),
+        ("#!lua\nredis.call('get', 'a') return redis.call('mget', 'b', 'a')", &[], SEVERAL),
+        ("#!lua\nredis.call('get', 'a') return redis.call('spublish', 'b', 'b')", &[], OTHER),
+        ("#!lua\nredis.call('get', 'b') return redis.call('mget', 'b', '{b}2')", &[], "*2\r\n"),
+        (
+            "#!lua flags=allow-cross-slot-keys\nredis.call('get', 'a') return redis.call('get', 'b')",
+            &[],
+            "$-1\r\n",
+        ),
+        ("#!lua flags=allow-cross-slot-keys\nreturn redis.call('mget', 'a', 'b')", &[], SEVERAL),
+    ] {
+        check(lines, keys, want);
+    }
+    let mut world = World::new(1);
+    let node = world.connect_to(0);
+    let get = |key: &str| format!("#!lua\nreturn redis.call('get', '{key}')");
+    for queued in [&["GET", "a"][..], &["EVAL", &get("a"), "0"]] {
+        say(&mut world, &node, &["MULTI"]);
+        say(&mut world, &node, queued);
+        say(&mut world, &node, &["EVAL", &get("b"), "0"]);
+        let reply = say(&mut world, &node, &["EXEC"]);
+        assert!(reply.starts_with(&format!("*2\r\n$-1\r\n{OTHER}")), "{queued:?}: {reply}");
+    }
+    say(
+        &mut world,
+        &node,
+        &[
+            "FUNCTION",
+            "LOAD",
+            "#!lua name=l\nredis.register_function('f', function(k, a) return redis.call('get', a[1]) end)",
+        ],
+    );
+    assert!(say(&mut world, &node, &["FCALL", "f", "1", "a", "b"]).starts_with(OTHER));
+    assert_eq!(say(&mut world, &node, &["FCALL", "f", "0", "b"]), "$-1\r\n");
+    let stats = say(&mut world, &node, &["INFO", "commandstats"]);
+    assert!(stats.contains("cmdstat_get:calls=3,") && stats.contains("rejected_calls=3,"), "{stats}");
+}
+
 #[test]
 fn what_a_script_has_left_is_gone_when_the_next_one_needs_it() {
     let mut world = World::told(1, &[], |settings: &mut Settings| settings.script_memory_max = 8 << 20);

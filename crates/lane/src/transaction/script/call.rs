@@ -7,6 +7,7 @@ use script::{Answer, Words};
 use store::Budget;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 use wire::reply::{self, Proto};
+use wire::route::Slot;
 
 use crate::commands::{self, Progress, SYNTAX};
 use crate::dispatch::{resolve_name, too_long};
@@ -55,8 +56,10 @@ enum Stage {
 pub(in crate::transaction) enum Stray {
     /// A key that the script has not declared, or all of them.
     Undeclared(Vec<u8>),
-    /// On a lane's own port, a key of another lane.
+    /// On a lane's own port, a key of another lane, or keys of several slots in one call.
     Elsewhere,
+    /// On a lane's own port, a key of another slot than the script's.
+    OtherSlot,
 }
 
 impl Transaction {
@@ -217,6 +220,13 @@ impl Transaction {
     pub(in crate::transaction) fn may_use(&self, name: LockName, mode: Mode) -> bool {
         let is_declared = |&is_exclusive: &bool| is_exclusive || mode == Mode::Shared;
         self.holds_all || self.declared.get(&name).is_some_and(is_declared)
+    }
+
+    /// On a lane's own port a script that declares flags is of one slot: that of its keys or of what MULTI has queued with it, else of
+    /// its first call's (`scriptVerifyClusterState` in Redis' script.c).
+    pub(in crate::transaction) fn may_use_slot(&mut self, slot: Slot) -> bool {
+        let crosses_slots = self.script.as_ref().is_some_and(|script| script.crosses_slots);
+        crosses_slots || *self.slot.get_or_insert(slot) == slot
     }
 
     /// All keys of a call are where they may be.
@@ -390,13 +400,20 @@ impl Transaction {
 
     /// A call is about keys that are not held for it.
     fn went_astray(&mut self, stray: Stray, space: &mut Keyspace) -> Option<After> {
+        let key = match stray {
+            Stray::Undeclared(key) => key,
+            Stray::Elsewhere => {
+                self.refuse_call("ERR Script attempted to access a non local key in a cluster node", space);
+                return None;
+            }
+            Stray::OtherSlot => {
+                let text = "ERR Script attempted to access keys that do not hash to the same slot";
+                self.refuse_call(text, space);
+                return None;
+            }
+        };
         self.drop_call(space);
         let script = self.script.as_mut().expect("it has called");
-        let Stray::Undeclared(key) = stray else {
-            let text = "ERR Script attempted to access a non local key in a cluster node";
-            script.answer(Answer::error(text), space);
-            return None;
-        };
         if let Some(named) = self.commands[self.position].named.as_deref() {
             space.scripts.note_reach(named);
         }
