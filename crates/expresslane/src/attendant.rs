@@ -116,7 +116,7 @@ fn end(how: Shutdown) {
         Shutdown::Drain => {
             signal_hook::low_level::raise(SIGTERM).expect("SIGTERM is taken over by this process")
         }
-        Shutdown::Now => std::process::exit(0),
+        Shutdown::Now => control::exit(0),
     }
 }
 

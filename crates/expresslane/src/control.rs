@@ -5,10 +5,13 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
+use std::thread;
+use std::time::{Duration, SystemTime};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use crate::log_queue::LogQueue;
 
 /// How much a log line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,17 +21,77 @@ pub(crate) enum Level {
     Error,
 }
 
+/// The log's lines that are not written yet.
+static LOG: LogQueue = LogQueue::new();
+/// At the end of the process what waits is given so long to be written. A reader that does not read keeps no process from ending.
+const LOG_SETTLE_DURATION_MAX: Duration = Duration::from_millis(200);
+/// A stderr that another process has made non-blocking (a terminal of both) is tried again after so long.
+const LOG_RETRY: Duration = Duration::from_millis(10);
+
 /// On stderr: the time in UTC, the level, the text; lines after its first begin without them. It is written in one
-/// piece, so that nothing comes between. A reader that has gone away is no reason to stop.
-#[expect(clippy::disallowed_methods, reason = "a log line carries the wall clock")]
+/// piece, so that nothing comes between. Waits for nobody who reads it, from `start_log` on.
 pub(crate) fn log(level: Level, text: &str) {
+    if let Err(line) = LOG.push(line(level, text)) {
+        let _ = Stderr.write_all(line.as_bytes());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a log line carries the wall clock")]
+fn line(level: Level, text: &str) -> String {
     let level = match level {
         Level::Info => "info",
         Level::Warn => "warn",
         Level::Error => "error",
     };
     let time = humantime::format_rfc3339_millis(SystemTime::now());
-    let _ = io::stderr().lock().write_all(format!("{time} {level:<5} {text}\n").as_bytes());
+    format!("{time} {level:<5} {text}\n")
+}
+
+/// Starts the thread that writes the log.
+///
+/// # Errors
+/// A sentence.
+pub(crate) fn start_log() -> Result<(), String> {
+    let notice =
+        |count| line(Level::Warn, &format!("{count} lines are missing here: the log was not read in time"));
+    let started = thread::Builder::new().name("log".to_owned()).spawn(move || {
+        loop {
+            LOG.write_next(&mut Stderr, notice);
+        }
+    });
+    started.map_err(|error| format!("the thread of the log can't be started: {error}"))?;
+    LOG.note_writer();
+    Ok(())
+}
+
+/// Whoever ends the process has the log's last lines written before.
+pub(crate) fn settle_log() {
+    LOG.settle(LOG_SETTLE_DURATION_MAX);
+}
+
+/// Ends the process, the log's last lines written.
+pub(crate) fn exit(code: i32) -> ! {
+    settle_log();
+    std::process::exit(code)
+}
+
+/// Waits for room where the system does not.
+struct Stderr;
+
+impl Write for Stderr {
+    #[expect(clippy::disallowed_methods, reason = "the thread that writes the log waits for its reader")]
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match io::stderr().lock().write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(LOG_RETRY),
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1. SIGHUP, which a
@@ -96,6 +159,7 @@ pub(crate) fn abort_on_panic() {
             .map(|place| format!(" at {}:{}", place.file(), place.line()))
             .unwrap_or_default();
         log(Level::Error, &format!("{name} broke a promise and ends the server{at}: {text}"));
+        settle_log();
         std::process::abort();
     }));
 }

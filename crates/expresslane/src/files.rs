@@ -290,7 +290,7 @@ impl Writer {
                         "can't start without the data: {why}; to start without, move the file away or choose another --dir"
                     ),
                 );
-                std::process::exit(1);
+                control::exit(1);
             }
         }
     }

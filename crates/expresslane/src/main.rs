@@ -10,6 +10,7 @@ mod follow;
 mod heap;
 mod inner;
 mod lanes;
+mod log_queue;
 mod machine;
 mod news;
 mod numa;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Err(Refusal::Usage(error)) => error.exit(),
         Err(Refusal::File(problem)) => Err(problem).inspect_err(|problem| log(problem)),
     };
+    control::settle_log();
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

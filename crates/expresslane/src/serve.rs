@@ -221,6 +221,7 @@ fn start(
             format!("the threads beside the lanes can't be kept off their cpus: {error}; choose others with --cpus")
         })?;
     }
+    control::start_log()?;
     let (map, board) = (Arc::new(PartitionMap::even(lanes_count)), Arc::new(Board::new(lanes_count)));
     let clock = Clock::new();
     let run_id = attendant::run_id(chance()?, chance()?);

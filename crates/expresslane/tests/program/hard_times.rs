@@ -4,10 +4,10 @@
 //! Sizes of memory have slack for the allocator and for what the process makes once; what they tell apart is larger by
 //! far. Nothing is timed.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-use crate::server::{PATIENCE, Served, Talk, cut_off, frame};
+use crate::server::{PATIENCE, Served, Talk, cut_off, frame, until};
 
 const MIB: u64 = 1 << 20;
 
@@ -361,4 +361,43 @@ fn what_is_as_large_as_allowed_is_taken() {
     longer.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2097153\r\n").unwrap();
     assert_eq!(rest(&mut longer), b"-ERR Protocol error: invalid bulk length\r\n");
     assert_eq!(friend.say("GET k"), "nil");
+}
+
+/// More than a pipe and the server's own queue take, said by a client, while nobody reads the log.
+fn fill_log(served: &Served, friend: &mut Talk) {
+    let text = "x".repeat(1000);
+    for _ in 0..40 {
+        let program = format!("for i = 1, 50 do redis.log(redis.LOG_WARNING, '{text}') end");
+        friend.send_words(&["EVAL", &program, "0"]);
+        assert_eq!(friend.reply(), "nil");
+        // The control thread answers, so it has taken what was said before.
+        assert_eq!(served.talk().say("CONFIG RESETSTAT"), "+OK");
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_keeps_nobody_waiting() {
+    let mut served = Served::start("unread", &["--lanes", "2", "--appendonly", "yes"]);
+    let mut friend = served.talk();
+    fill_log(&served, &mut friend);
+    assert_eq!(friend.say("SET a 1"), "+OK");
+    friend.wait_for("aof_rewrite_in_progress", 0);
+    served.signal(libc::SIGTERM);
+    until("the end", || served.has_ended());
+    let (code, printed) = served.end();
+    assert_eq!(code, Some(0));
+    assert!(printed.contains("xxx"), "what was said first is there: {printed}");
+}
+
+#[test]
+fn a_log_that_is_read_late_says_what_is_missing() {
+    let mut served = Served::start("late", &["--lanes", "2"]);
+    let mut friend = served.talk();
+    fill_log(&served, &mut friend);
+    let mut lines = served.take_log().lines().map(Result::unwrap);
+    let notice = lines.find(|line| line.contains("missing here")).expect("the log goes on");
+    assert!(notice.ends_with(" lines are missing here: the log was not read in time"), "{notice}");
+    friend.send_words(&["EVAL", "redis.log(redis.LOG_WARNING, 'again')", "0"]);
+    assert_eq!(friend.reply(), "nil");
+    lines.find(|line| line.contains("again")).expect("there is room again");
 }

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -88,6 +88,16 @@ impl Server {
     pub(crate) fn signal(&self, signal: i32) {
         // SAFETY: the child is ours and not yet waited for, so its number names no other process.
         assert_eq!(unsafe { libc::kill(i32::try_from(self.child.id()).unwrap(), signal) }, 0);
+    }
+
+    /// Whether the process has ended, whoever reads what it has printed.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// What is printed from now on, for a server that is not asked for its end.
+    pub(crate) fn take_log(&mut self) -> BufReader<ChildStderr> {
+        BufReader::new(self.child.stderr.take().unwrap())
     }
 
     /// The exit code and what was printed.
@@ -193,6 +203,16 @@ impl Served {
     /// The exit code and what was printed.
     pub(crate) fn end(self) -> (Option<i32>, String) {
         self.server.end()
+    }
+
+    /// As of [`Server`].
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.server.has_ended()
+    }
+
+    /// As of [`Server`].
+    pub(crate) fn take_log(&mut self) -> BufReader<ChildStderr> {
+        self.server.take_log()
     }
 
     /// Resident memory of the process, bytes.
