@@ -257,6 +257,13 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
             ranges.set((2..args.len()).map(|index| args.flat(index)));
             print::keys(out, proto, ranges.view(&[]), call.command.id == Id::CommandGetkeysandflags);
         }
+        // Of the same command named again and again the reply of COMMAND INFO would have no end, and looking names up takes time.
+        Id::CommandDocs | Id::CommandInfo if args.len() - 2 > Id::COUNT => {
+            reply::error(
+                out,
+                &format!("ERR too many names, at most {} are described in one call", Id::COUNT),
+            );
+        }
         Id::CommandDocs => {
             // Each once, however often it is named: the reply is never larger than the table.
             let mut is_asked = [false; Id::COUNT];
@@ -271,13 +278,6 @@ fn describe(call: &Call<'_>, out: &mut impl Put) {
             for command in found {
                 print::docs(out, proto, command);
             }
-        }
-        // Of the same command named again and again the reply would have no end.
-        Id::CommandInfo if args.len() - 2 > Id::COUNT => {
-            reply::error(
-                out,
-                &format!("ERR too many names, at most {} are described in one call", Id::COUNT),
-            );
         }
         Id::CommandInfo if args.len() > 2 => {
             reply::array(out, args.len() - 2);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::command::Id;
 use wire::reply::{self, OK, Put};
 
-use super::config::refusal;
+use super::config::{PATTERN_COUNT_MAX, refusal};
 use super::times::OwnTimes;
 use super::{
     Asker, Begun, Control, Machine, Shutdown, clients, debug, info, memcached, pages, pubsub, scripts,
@@ -45,6 +45,12 @@ impl Control {
                 let threshold_ms = self.latency_threshold_ms();
                 self.delays.answer(question.command.id, args, proto, now, threshold_ms, out);
             }
+            Id::LatencyHistogram if args.len() - 2 > Id::COUNT => {
+                reply::error(
+                    out,
+                    &format!("ERR too many names, at most {} are looked up in one call", Id::COUNT),
+                );
+            }
             Id::Info | Id::MemoryStats | Id::MemoryDoctor | Id::LatencyHistogram => {
                 return Begun::InSight(Order::Census);
             }
@@ -67,6 +73,12 @@ impl Control {
             },
             Id::ClientUnblock => self.unblock(args, now, out),
             Id::ClientUnpause => return Begun::Everywhere(Order::Unpause),
+            Id::ConfigGet if args.len() - 2 > PATTERN_COUNT_MAX => {
+                reply::error(
+                    out,
+                    &format!("ERR too many patterns, at most {PATTERN_COUNT_MAX} are looked up in one call"),
+                );
+            }
             Id::ConfigGet => {
                 let config = self.config.seen_at(question.from.port);
                 config.get((2..args.len()).map(|index| args.flat(index)), proto, out);

@@ -11,6 +11,10 @@ use store::Policy;
 
 use crate::{EventClasses, OutputLimits, Port, Settings};
 
+/// Patterns of one CONFIG GET: each is held against every name, of which there are fewer.
+pub(super) const PATTERN_COUNT_MAX: usize = 1024;
+const _: () = assert!(2 * SETTINGS.len() <= PATTERN_COUNT_MAX);
+
 /// One line of the table.
 pub(super) struct Setting {
     pub(super) name: &'static str,

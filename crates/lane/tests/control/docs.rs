@@ -58,6 +58,26 @@ fn command_info_takes_no_more_names_than_there_are_commands() {
     assert_eq!(world.ask(&other, &ask(Id::COUNT + 1)), text);
 }
 
+/// Each name is looked up among all that there are.
+#[test]
+fn nobody_has_more_names_looked_up_than_there_are() {
+    let mut world = World::new(1);
+    let mut check = |command: &str, count_max: usize, want: &str, refusal: &str| {
+        let ask = |count| format!("{command} {}", vec!["maxclients"; count].join(" "));
+        // A reply that is long may have more to come.
+        let client = world.connect();
+        assert_eq!(world.ask(&client, &ask(count_max)), want);
+        let refusal = format!("-ERR too many {refusal} in one call\r\n");
+        assert_eq!(world.ask(&client, &ask(count_max + 1)), refusal);
+    };
+    let described = format!("names, at most {} are described", Id::COUNT);
+    check("COMMAND DOCS", Id::COUNT, "*0\r\n", &described);
+    let looked_up = format!("names, at most {} are looked up", Id::COUNT);
+    check("LATENCY HISTOGRAM", Id::COUNT, "*0\r\n", &looked_up);
+    let value = "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n";
+    check("CONFIG GET", 1024, value, "patterns, at most 1024 are looked up");
+}
+
 /// A word for an argument.
 fn word(command: &Command, argument: &Argument<'_>) -> &'static str {
     match (command.name, argument.name.as_str(), argument.kind) {
