@@ -12,6 +12,7 @@
 pub(crate) mod load;
 mod log;
 mod manifest;
+pub(crate) mod unfinished;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File};
@@ -33,6 +34,10 @@ pub(crate) use manifest::Manifest;
 
 /// How long what was written may not be on disk (`appendfsync everysec`), and after how long a failed write is tried again.
 const SYNC: Duration = Duration::from_secs(1);
+/// What stands before and behind a process' number in the name of a snapshot and of a base that are not whole.
+const UNFINISHED_SNAPSHOT: &str = "temp-";
+const UNFINISHED_BASE: &str = "temp-rewriteaof-";
+const UNFINISHED: &str = ".rdb";
 /// Of a snapshot so much at most is not on disk: the end has little left to wait for.
 const UNSYNCED_SIZE_MAX: u64 = 32 << 20;
 
@@ -178,7 +183,10 @@ pub(crate) fn start(
     };
     thread::Builder::new()
         .name("files".to_owned())
-        .spawn(move || writer.run(&tasks))
+        .spawn(move || {
+            writer.remove_unfinished();
+            writer.run(&tasks);
+        })
         .map_err(|error| format!("the thread of the files can't be started: {error}"))?;
     Ok(Desk { orders, news, teller })
 }
@@ -239,6 +247,13 @@ impl Writer {
         }
     }
 
+    /// Before anything is begun here.
+    fn remove_unfinished(&self) {
+        let Place { dir, snapshot, .. } = &self.place;
+        unfinished::remove(dir, UNFINISHED_SNAPSHOT, UNFINISHED, snapshot);
+        unfinished::remove(&self.place.log_path(), UNFINISHED_BASE, UNFINISHED, "");
+    }
+
     fn obey(&mut self, order: FileOrder) {
         match order {
             FileOrder::Begin { file, kind } => {
@@ -297,7 +312,9 @@ impl Writer {
 
     fn begin(&mut self, file: u64, kind: FileKind) -> Result<(), String> {
         let path = match kind {
-            FileKind::Snapshot => self.place.dir.join(format!("temp-{}.rdb", std::process::id())),
+            FileKind::Snapshot => {
+                self.place.dir.join(format!("{UNFINISHED_SNAPSHOT}{}{UNFINISHED}", std::process::id()))
+            }
             FileKind::Base => self.logs.begin_base()?,
             FileKind::Log { base, goes_on } => {
                 if !goes_on {
@@ -493,7 +510,12 @@ impl Open {
     /// Makes it, unless it is there.
     fn create(&mut self) -> Result<(), String> {
         if self.file.is_none() && !self.is_obsolete {
-            self.file = Some(File::create(&self.path).map_err(|error| said(&self.path, &error))?);
+            let file = File::create(&self.path).map_err(|error| said(&self.path, &error))?;
+            if !self.is_log() {
+                // So that no start takes it for one that nobody finishes; where files can't be locked, its number says so.
+                let _ = file.try_lock();
+            }
+            self.file = Some(file);
         }
         Ok(())
     }

@@ -78,6 +78,9 @@ pub(crate) fn serve(settings: &ServeSettings) -> Result<(), String> {
     let mut stop = Stop::new().map_err(|error| format!("signals can't be taken over: {error}"))?;
     let place = files::place(settings);
     let source = place.source(settings.appendonly)?;
+    // Before there is a control thread, which makes some.
+    let config = settings.config.as_ref().and_then(|path| path.canonicalize().ok());
+    config.iter().chain(&settings.aclfile).for_each(|path| settings::remove_drafts(path));
     let server = start(settings, &facts, &plan, home, place, source)?;
     control::log(Level::Info, &table(settings, &facts, &plan, &server.started, &machine::node_of));
     machine::forget_start();

@@ -27,7 +27,7 @@ use crate::scheduler::Scheduler;
 
 pub(crate) use file::{meant, not_toml};
 pub(crate) use namespaces::namespaces;
-pub(crate) use rewrite::{replace, rewrite};
+pub(crate) use rewrite::{remove_drafts, replace, rewrite};
 
 pub(crate) use value::{
     AutoPin, BindAddress, ClientsMemory, CpuList, DialectPort, Io, LANES_COUNT_MAX, LanePorts, LanesCount,

@@ -16,7 +16,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use super::manifest::{Manifest, Part, unnamed};
-use super::{Place, said, sync_dir};
+use super::{Place, UNFINISHED, UNFINISHED_BASE, said, sync_dir};
 use crate::control::{self, Level};
 
 /// See the top of this file.
@@ -98,7 +98,7 @@ impl Logs {
     /// Where a base is written until it is whole.
     pub(super) fn begin_base(&mut self) -> Result<PathBuf, String> {
         self.known()?;
-        Ok(self.place.log_path().join(format!("temp-rewriteaof-{}.rdb", std::process::id())))
+        Ok(self.place.log_path().join(format!("{UNFINISHED_BASE}{}{UNFINISHED}", std::process::id())))
     }
 
     /// What the manifest names has been loaded, and nothing has changed since.

@@ -13,6 +13,7 @@ use std::path::Path;
 use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 use super::file::{self, TABLE};
+use crate::files::unfinished;
 
 /// What a rewrite did.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,9 +78,8 @@ fn value_of(text: &str) -> Value {
 /// Puts `text` in the place of the file at `path`, with its owner and its permissions: it may hold a password. Where there is none, only
 /// the server's user may read the new one.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy().into_owned();
-    let draft = folder.join(format!(".{name}.{}.new", std::process::id()));
+    let (folder, front) = draft_of(path).ok_or(io::ErrorKind::InvalidInput)?;
+    let draft = folder.join(format!("{front}{}{DRAFT}", std::process::id()));
     let old = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         old => Some(old?),
@@ -91,6 +91,22 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     written?;
     // The name's change is on disk only when the folder is.
     File::open(folder)?.sync_all()
+}
+
+/// Removes what processes that were killed while they replaced a file have left beside it.
+pub(crate) fn remove_drafts(path: &Path) {
+    if let Some((folder, front)) = draft_of(path) {
+        unfinished::remove(folder, &front, DRAFT, "");
+    }
+}
+
+/// What stands behind a process' number in the name of a file that is to replace another.
+const DRAFT: &str = ".new";
+
+/// Where it is, and what stands before the number.
+fn draft_of(path: &Path) -> Option<(&Path, String)> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some((folder, format!(".{}.", path.file_name()?.to_string_lossy())))
 }
 
 fn write(draft: &Path, text: &[u8], old: Option<&fs::Metadata>) -> io::Result<()> {

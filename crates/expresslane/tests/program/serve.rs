@@ -99,6 +99,39 @@ fn what_was_answered_until_the_end_is_in_the_snapshot() {
     check_counts_outlive_the_end("save-at-end", &["--save", "3600 1"]);
 }
 
+/// A process that was killed while it wrote a snapshot or a base has left it behind.
+#[test]
+fn what_a_killed_process_has_not_finished_is_removed() {
+    let folder = Folder::new("unfinished");
+    std::fs::create_dir(folder.path("appendonlydir")).unwrap();
+    // Its number is nobody's until it is waited for.
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let (gone, alive) = (gone.id(), std::process::id());
+    let name = |form: &str, process: u32| folder.path(&form.replace("PID", &process.to_string()));
+    let users = folder.path("users.acl");
+    std::fs::write(&users, "").unwrap();
+    let forms = ["temp-PID.rdb", "appendonlydir/temp-rewriteaof-PID.rdb", ".users.acl.PID.new"];
+    for form in forms {
+        std::fs::write(name(form, gone), "half").unwrap();
+        std::fs::write(name(form, alive), "half").unwrap();
+    }
+    let port = free_port();
+    let flags = ["--port", &port, "--lane-ports", "off", "--lanes", "1", "--appendonly", "yes"];
+    let server = Server::start(&folder, &[&flags[..], &["--aclfile", &users]].concat());
+    server.signal(libc::SIGTERM);
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
+    for form in forms {
+        assert!(!std::fs::exists(name(form, gone)).unwrap(), "{form}");
+        assert!(std::fs::exists(name(form, alive)).unwrap(), "{form}");
+        let file = form.replace("PID", &gone.to_string());
+        let file = file.rsplit('/').next().unwrap();
+        let said = format!("removed what processes that are gone have not finished, 4 bytes: {file}\n");
+        assert!(printed.contains(&said), "{printed}");
+    }
+}
+
 #[test]
 fn a_second_server_on_a_port_is_refused() {
     let folder = Folder::new("second");
