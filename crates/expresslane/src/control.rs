@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use crate::log_queue::LogQueue;
@@ -95,7 +95,8 @@ impl Write for Stderr {
 }
 
 /// SIGTERM and SIGINT. The first asks for an orderly end; a second one ends the process at once, with exit code 1. SIGHUP, which a
-/// terminal sends that is closed, is nothing to a server, as with redis-server.
+/// terminal sends that is closed, is nothing to a server, as with redis-server. Nor is SIGXFSZ: a write beyond the limit of a file's size
+/// fails like any other, and whoever writes says so.
 pub(crate) struct Stop {
     signals: Signals,
     armed: Arc<AtomicBool>,
@@ -112,7 +113,9 @@ impl Stop {
             // Registered before the queue below: the signal that arms it has passed here unarmed.
             signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&armed))?;
         }
-        signal_hook::flag::register(SIGHUP, Arc::default())?;
+        for signal in [SIGHUP, SIGXFSZ] {
+            signal_hook::flag::register(signal, Arc::default())?;
+        }
         Ok(Stop { signals: Signals::new([SIGTERM, SIGINT])?, armed })
     }
 

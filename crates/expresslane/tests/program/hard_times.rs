@@ -339,6 +339,42 @@ fn a_server_out_of_descriptors_serves_on() {
     assert_eq!(served.talk().say("GET a"), "1", "with room again, clients are let in");
 }
 
+/// A limit of the size of files (`ulimit -f`) is like a disk that is full: writes are refused until there is room.
+#[test]
+fn a_log_that_may_not_grow_refuses_writes() {
+    let served = Served::start("size", &["--lanes", "2", "--appendonly", "yes"]);
+    let mut friend = served.talk();
+    friend.wait_for("aof_rewrite_in_progress", 0);
+    let process = i32::try_from(served.id()).unwrap();
+    let allow_size = |size: u64| {
+        let limit = libc::rlimit { rlim_cur: size, rlim_max: libc::RLIM_INFINITY };
+        // SAFETY: `limit` is readable, and the old limit is not asked for.
+        unsafe { libc::prlimit(process, libc::RLIMIT_FSIZE, &raw const limit, std::ptr::null_mut()) == 0 }
+    };
+    if !allow_size(MIB) {
+        eprintln!("left out: limits can't be changed here");
+        return;
+    }
+    let value = "v".repeat(100_000);
+    let mut count = 0;
+    let refused = loop {
+        let said = friend.say(&format!("SET {count} {value}"));
+        if said != "+OK" {
+            break said;
+        }
+        count += 1;
+        assert!(count < 10_000, "the limit is reached");
+    };
+    assert!(refused.starts_with("-MISCONF Errors writing to the AOF file"), "{refused}");
+    assert_eq!(friend.say("GET 0"), value);
+    assert!(allow_size(libc::RLIM_INFINITY));
+    until("a write that is taken", || friend.say("SET last 1") == "+OK");
+    served.signal(libc::SIGTERM);
+    let (code, printed) = served.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(printed.contains("File too large (os error 27)"), "{printed}");
+}
+
 #[test]
 fn what_is_as_large_as_allowed_is_taken() {
     let served = Served::start("limits", &["--lanes", "2", "--proto-max-bulk-len", "2mb"]);
