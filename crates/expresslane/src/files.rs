@@ -315,7 +315,10 @@ impl Writer {
             FileKind::Snapshot => {
                 self.place.dir.join(format!("{UNFINISHED_SNAPSHOT}{}{UNFINISHED}", std::process::id()))
             }
-            FileKind::Base => self.logs.begin_base()?,
+            FileKind::Base => {
+                self.give_up_gone();
+                self.logs.begin_base()?
+            }
             FileKind::Log { base, goes_on } => {
                 if !goes_on {
                     self.logs.tear();
@@ -343,6 +346,17 @@ impl Writer {
             self.tend();
         }
         Ok(())
+    }
+
+    /// Before a base is begun: where the log's directory has been removed, what stood in it needs no end, and the base makes it anew. A log
+    /// that goes on and says something waits for its directory instead.
+    fn give_up_gone(&mut self) {
+        let logs = self.open.values_mut().filter(|open| open.is_log());
+        let logs: Vec<&mut Open> = logs.collect();
+        let goes_on = logs.iter().any(|open| !open.has_all && !open.is_obsolete);
+        if (!goes_on || self.logs.are_torn()) && self.logs.forget_if_gone() {
+            logs.into_iter().for_each(|open| open.is_obsolete = true);
+        }
     }
 
     fn take(&mut self, file: u64, bytes: Arc<Vec<u8>>) {
@@ -713,6 +727,40 @@ mod tests {
         tried.writer.tend();
         assert_eq!(tried.said(), ["no trouble"]);
         assert!(!tried.writer.lacks_some());
+    }
+
+    #[test]
+    fn a_log_begins_anew_where_its_directory_was_removed() {
+        let mut tried = Tried::with_log("removed");
+        fs::remove_dir_all(&tried.dir).unwrap();
+        // The log is given up, and begun anew.
+        tried.end(2);
+        tried.begin(3, FileKind::Base);
+        assert_eq!(tried.said(), ["trouble", "failed 3"]);
+        // The cut comes before it is known that there is no base.
+        tried.begin(4, FileKind::Log { base: 3, goes_on: false });
+        assert_eq!(tried.said(), ["failed 4"]);
+        fs::create_dir(&tried.dir).unwrap();
+        tried.begin(5, FileKind::Base);
+        tried.begin(6, FileKind::Log { base: 5, goes_on: false });
+        tried.piece(5, "base");
+        tried.piece(6, "a;");
+        tried.end(5);
+        assert_eq!(tried.said(), ["written 2", "taken 5", "taken 6", "no trouble", "written 5"]);
+        assert_eq!(tried.kept(), kept(&[("log.2.base.rdb", "base"), ("log.2.incr.aof", "a;")]));
+    }
+
+    #[test]
+    fn a_log_that_goes_on_waits_for_its_directory() {
+        let mut tried = Tried::with_log("moved");
+        let (logs, away) = (tried.dir.join("logs"), tried.dir.join("away"));
+        fs::rename(&logs, &away).unwrap();
+        tried.piece(2, "a;");
+        tried.begin(3, FileKind::Base);
+        assert_eq!(tried.said(), ["taken 2", "failed 3"]);
+        fs::rename(&away, &logs).unwrap();
+        tried.piece(2, "b;");
+        assert_eq!(tried.kept(), kept(&[("log.1.base.rdb", "base"), ("log.1.incr.aof", "a;b;")]));
     }
 
     #[test]

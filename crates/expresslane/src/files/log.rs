@@ -12,7 +12,9 @@
 //! While there is no base, or nobody has written what changed between the last file and this one, what has changed alone says nothing:
 //! then the manifest is as it was until there is a base.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{Manifest, Part, unnamed};
@@ -65,7 +67,10 @@ impl Logs {
     fn known(&mut self) -> Result<&mut Manifest, String> {
         if self.manifest.is_none() {
             let dir = self.place.log_path();
-            fs::create_dir_all(&dir).map_err(|error| said(&dir, &error))?;
+            match fs::create_dir(&dir) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(said(&dir, &error)),
+                _ => {}
+            }
             let lock = File::open(&dir).map_err(|error| said(&dir, &error))?;
             match lock.try_lock() {
                 Ok(()) => self.lock = Some(lock),
@@ -76,12 +81,13 @@ impl Logs {
             }
             let manifest = Manifest::read(&self.place)?;
             if let Some(manifest) = &manifest {
-                self.base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
-                self.incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
+                let base_seq = manifest.base.iter().map(|part| part.seq).max().unwrap_or(0);
+                let incr_seq = manifest.incr.iter().map(|part| part.seq).max().unwrap_or(0);
+                (self.base_seq, self.incr_seq) = (self.base_seq.max(base_seq), self.incr_seq.max(incr_seq));
             } else {
                 // They are not written over.
                 let (base_seq, incr_seq, one) = unnamed(&self.place)?;
-                (self.base_seq, self.incr_seq) = (base_seq, incr_seq);
+                (self.base_seq, self.incr_seq) = (self.base_seq.max(base_seq), self.incr_seq.max(incr_seq));
                 if let Some(one) = one {
                     let text = format!(
                         "{}: {one} and files like it are there without a manifest; nothing of them is loaded, and they are kept",
@@ -93,6 +99,29 @@ impl Logs {
             self.manifest = Some(manifest.unwrap_or_default());
         }
         Ok(self.manifest.as_mut().expect("just read"))
+    }
+
+    /// Whether the directory that was taken up is no more, or another one has its name. Then all that was in it is no more either: whatever
+    /// there is now is looked at anew, and numbers go on. Not asked while a file of it goes on that says something.
+    pub(super) fn forget_if_gone(&mut self) -> bool {
+        let Some(lock) = &self.lock else { return false };
+        let which = |found: io::Result<Metadata>| found.map(|found| (found.dev(), found.ino()));
+        let has_gone = match which(fs::metadata(self.place.log_path())) {
+            Ok(now) => which(lock.metadata()).is_ok_and(|taken_up| taken_up != now),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if has_gone {
+            (self.lock, self.manifest) = (None, None);
+            (self.is_whole, self.is_torn, self.lags) = (false, true, false);
+            self.begun.clear();
+            self.open.clear();
+        }
+        has_gone
+    }
+
+    /// Whether files that are begun say nothing until there is a base.
+    pub(super) fn are_torn(&self) -> bool {
+        self.is_torn
     }
 
     /// Where a base is written until it is whole.
@@ -294,6 +323,7 @@ mod tests {
     #[test]
     fn the_manifest_names_what_is_whole_together_at_every_step() {
         let place = place("logs");
+        fs::create_dir_all(&place.dir).unwrap();
         let text = || fs::read_to_string(place.log_path().join("appendonly.aof.manifest")).ok();
         let names = |parts: &[&str]| {
             let line = |part: &&str| {

@@ -697,7 +697,7 @@ impl Control {
             && self.config.value("stop-writes-on-bgsave-error") == "yes";
         match () {
             () if fails_to_save => Some(MISCONF_SNAPSHOT),
-            () if self.log_fails() || self.files.trouble.is_some() => Some(MISCONF_LOG),
+            () if self.log_fails() || self.keeps_log() && self.files.trouble.is_some() => Some(MISCONF_LOG),
             () => None,
         }
     }

@@ -150,6 +150,10 @@ fn the_log_goes_on_in_the_next_file_where_the_one_before_ends() {
     let said = orders(&mut world);
     assert!(said.contains(&"abandon 11".to_owned()) || said.contains(&"end 12".to_owned()), "{said:?}");
     assert_eq!(persistence(&mut world, "aof_enabled"), "0");
+    // What is wrong with the end of a log that nobody wants any more keeps nobody from writing.
+    world.machine.news.push_back(FileNews::Trouble(Some("no room".to_owned())));
+    settle(&mut world);
+    assert_eq!(world.ask(&client, "SET k 5"), "+OK\r\n");
 }
 
 #[test]
