@@ -40,6 +40,8 @@ pub struct Engine {
     /// By their numbers.
     libraries: BTreeMap<u64, LoadedLibrary>,
     memory_size_max: usize,
+    /// A run was given some of what it gets since the last look at garbage.
+    has_added: bool,
 }
 
 struct Loaded {
@@ -123,7 +125,8 @@ impl Engine {
             move |lua| interrupt(lua, &host)
         });
         let (loaded, libraries) = (BTreeMap::new(), BTreeMap::new());
-        let mut engine = Engine { lua, names, host, built, loaded, libraries, memory_size_max };
+        let mut engine =
+            Engine { lua, names, host, built, loaded, libraries, memory_size_max, has_added: false };
         engine.set_memory_max(memory_size_max);
         engine
     }
@@ -215,6 +218,9 @@ impl Engine {
     /// The whole text, with its code, if there is no memory for them.
     pub fn add(&mut self, run: &Run, are_keys: bool, items: &[&[u8]]) -> Result<(), String> {
         self.host.note_garbage();
+        self.has_added = true;
+        // None of it is garbage, and a list that has grown would be gone over again as a whole.
+        self.lua.gc_stop();
         let size = items.iter().map(|item| item.len() + ITEM_SIZE).sum();
         let added = self.roomily(size, |engine| {
             let (keys, args) = run.lists().expect("a run gets all that it gets before it goes on");
@@ -225,6 +231,7 @@ impl Engine {
             }
             Ok(())
         });
+        self.lua.gc_restart();
         added.map_err(|_: mlua::Error| self.out_of_memory())
     }
 
@@ -387,8 +394,12 @@ impl Engine {
         self.memory_size() > self.memory_size_max / 2 && self.host.may_have_garbage()
     }
 
-    /// A bounded piece of collecting garbage, for when nothing runs, some tens of microseconds; false when there is nothing left to do.
+    /// A bounded piece of collecting garbage, for when nothing runs, some tens of microseconds; false when there is nothing left to do. As
+    /// long as a run is given its lists it waits.
     pub fn tidy(&mut self) -> bool {
+        if std::mem::take(&mut self.has_added) {
+            return true;
+        }
         for _ in 0..TIDY_STEPS {
             if !self.host.may_have_garbage() {
                 return false;
