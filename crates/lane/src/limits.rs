@@ -26,7 +26,7 @@ use crate::slab::Handle;
 use crate::turn::{Lane, soonest};
 
 /// Clients looked at in a turn for whether they have been silent too long (`timeout`), and how often at least.
-const LOOKS_FOR_SILENCE: usize = CLOSES_PER_TURN;
+const LOOKS_FOR_SILENCE: usize = 64;
 /// How often those are looked at that wait for time to pass.
 const LOOK_NS: u64 = 100_000_000;
 /// A client that has not said the password after this time is closed: connections are not to be had for nothing.
@@ -66,8 +66,6 @@ struct Sweep {
     /// The largest size found, as a power of two.
     power: u32,
     is_closing: bool,
-    /// Bytes of those it has closed.
-    closed_size: u64,
 }
 
 impl Watchman {
@@ -175,7 +173,11 @@ impl Lane {
     fn dismiss_silent<N: Net>(&mut self, net: &mut N) {
         let timeout_ns = self.core.settings.timeout_s.saturating_mul(1_000_000_000);
         let now_ns = self.core.space.now.mono_ns;
+        let mut closes_left = CLOSES_PER_TURN;
         for _ in 0..self.clients.place_count().min(LOOKS_FOR_SILENCE) {
+            if closes_left == 0 {
+                return;
+            }
             self.watchman.silence_next = (self.watchman.silence_next + 1) % self.clients.place_count();
             let Some((handle, client)) = self.clients.at(self.watchman.silence_next) else { continue };
             let waits = client.is_blocked || client.is_held || client.is_monitor || client.is_subscribed;
@@ -186,6 +188,7 @@ impl Lane {
             let client = self.clients.get_mut(handle).expect("just looked at");
             if !is_taking_replies(client, net) {
                 net.close(client.conn, Close::Now);
+                closes_left -= 1;
                 continue;
             }
             client.active_ns = now_ns;
@@ -269,7 +272,7 @@ impl Lane {
     fn sweep<N: Net>(&mut self, excess: u64, net: &mut N) -> bool {
         let mut sweep = self.watchman.sweep.take().unwrap_or_default();
         let end = self.clients.place_count().min(sweep.next + LOOKS_FOR_SIZE);
-        let mut closes_left = CLOSES_PER_TURN;
+        let (mut closes_left, mut closed_size) = (CLOSES_PER_TURN, 0);
         for place in sweep.next..end {
             let Some((_, client)) = self.clients.at(place) else { continue };
             if client.traits.is_kept || client.is_replica || client.is_inner {
@@ -289,8 +292,8 @@ impl Lane {
                 closes_left -= 1;
                 net.close(client.conn, Close::Now);
                 self.core.stats.clients_evicted += 1;
-                sweep.closed_size += size;
-                if excess <= sweep.closed_size {
+                closed_size += size;
+                if excess <= closed_size {
                     return false;
                 }
             }

@@ -101,6 +101,8 @@ pub(crate) struct PubSub {
     tasks: VecDeque<Task>,
     /// What clients subscribed to that have gone, or have said RESET.
     leaving: VecDeque<(u64, Box<Subscriptions>)>,
+    /// Names of those.
+    leaving_count: usize,
 }
 
 impl PubSub {
@@ -440,6 +442,7 @@ impl Core {
     pub(crate) fn end_subscriptions(&mut self, client: &mut Client, handle: Handle<Client>) {
         client.is_subscribed = false;
         if let Some(subscriptions) = client.subscriptions.take() {
+            self.pubsub.leaving_count += subscriptions.counts().iter().sum::<usize>();
             self.pubsub.leaving.push_back((handle.to_bits(), subscriptions));
         }
     }

@@ -97,6 +97,8 @@ pub(crate) struct Room {
     coming: u64,
     size_max: u64,
     mark: u64,
+    /// While more is held than may be because the limit was lowered: no more than that is.
+    ceiling: u64,
     policy: Policy,
     /// Draws the samples.
     chance: Chance,
@@ -146,6 +148,7 @@ impl Room {
             coming: 0,
             size_max: u64::MAX,
             mark: u64::MAX,
+            ceiling: 0,
             policy: Policy::NoEviction,
             chance: Chance::new(0),
             debt: None,
@@ -307,6 +310,7 @@ impl Keyspace {
         self.room.policy = policy;
         self.room.debt = None;
         self.room.measure();
+        self.room.ceiling = if policy == Policy::NoEviction { 0 } else { self.shard.held() };
         self.shard.set_recency(if policy.is_lfu() {
             store::Recency::Lfu { log_factor: 10, decay_minutes: 1 }
         } else {
@@ -408,8 +412,8 @@ impl Keyspace {
         let data = self.shard.held().saturating_add(size);
         match evicted {
             _ if data <= self.room.size_max => Made::Enough,
-            // The limit was lowered. As much has gone as comes, and housekeeping sees to the rest: who writes need not wait for all of it.
-            Evicted::More if data <= held_before => Made::Enough,
+            // As much has gone as comes, and housekeeping sees to the rest: who writes need not wait for all of it.
+            Evicted::More if data <= held_before && held_before <= self.room.ceiling => Made::Enough,
             Evicted::Nothing => self.room.short_of(data, self.now.mono_ns),
             evicted => evicted.into(),
         }
@@ -521,8 +525,9 @@ impl Keyspace {
             return false;
         }
         self.room.measure();
+        let held = self.shard.held();
+        self.room.ceiling = if self.room.size_max < held { held.min(self.room.ceiling) } else { 0 };
         if self.is_tight() {
-            let held = self.shard.held();
             let lacking = self.room.grow(held);
             // Who has nothing to do but little left asks nobody: others would have no answer for those who need more.
             if self.room.size_max < held {

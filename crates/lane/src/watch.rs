@@ -61,13 +61,14 @@ pub(crate) struct Watches {
     by_name: BTreeMap<WatchName, Watched>,
     /// What each watches, and since when.
     watchers: BTreeMap<WatcherId, BTreeMap<WatchName, Since>>,
-    /// What was watched by those who have ended, and is still counted.
+    /// What was watched by those who have ended, and is still counted, and how many names that are.
     ended: Vec<BTreeMap<WatchName, Since>>,
+    ended_count: usize,
     change_newest: u64,
 }
 
-/// Names that are forgotten in a turn of those whose watching has ended, and in the step that ends it: a client may watch many, and many
-/// clients may go together.
+/// Names that are forgotten in a turn of those whose watching has ended, or an eighth of them if that is more; and in the step that ends it: a
+/// client may watch many, and many clients may go together.
 const NAMES_PER_TURN: usize = 256;
 const NAMES_AT_ONCE: usize = 8;
 
@@ -148,6 +149,7 @@ impl Watches {
         if let Some(mut watched) = self.watchers.remove(&id)
             && self.forget(&mut watched, NAMES_AT_ONCE) == 0
         {
+            self.ended_count += watched.len();
             self.ended.push(watched);
         }
     }
@@ -155,11 +157,13 @@ impl Watches {
     /// Forgets some of what was watched by those who have ended. Whether there is more.
     #[inline]
     pub(crate) fn tend(&mut self) -> bool {
-        let mut left = NAMES_PER_TURN;
+        let mut left = NAMES_PER_TURN.max(self.ended_count / 8);
         while left > 0
             && let Some(mut watched) = self.ended.pop()
         {
+            let count = watched.len();
             left = self.forget(&mut watched, left);
+            self.ended_count -= count - watched.len();
             if left == 0 {
                 self.ended.push(watched);
             }
@@ -279,7 +283,7 @@ mod tests {
         // Who comes before they are forgotten has nothing to do with who has gone.
         watches.watch(watcher(3), name(999), b"key", 0);
         while watches.tend() {}
-        assert!(!watches.is_dirty(watcher(3)) && watches.by_name.len() == 1);
+        assert!(!watches.is_dirty(watcher(3)) && watches.by_name.len() == 1 && watches.ended_count == 0);
         watches.touch(name(999));
         assert!(watches.is_dirty(watcher(3)));
     }

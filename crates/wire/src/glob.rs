@@ -12,9 +12,6 @@
 /// A pattern with more runs of stars than this matches nothing. Redis gives up there too (CVE-2024-31228).
 pub const STARS_MAX: u32 = 1000;
 
-/// Longest pattern that a server should take; the caller refuses a longer one with an error.
-pub const PATTERN_SIZE_MAX: usize = 128 * 1024;
-
 /// What [`Match::run`] found out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

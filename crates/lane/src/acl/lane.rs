@@ -121,10 +121,11 @@ fn hears_too_much(
         let from = from.as_ref().map_or(Unbounded, |name| Excluded(&**name));
         for name in subscriptions.names_from(kind, from) {
             let mut looks = 0;
-            if !may_hear(patterns, name, kind == Kind::Pattern, &mut looks) {
+            let is_allowed = may_hear(patterns, name, kind == Kind::Pattern, &mut looks);
+            *names_left = names_left.saturating_sub(1 + looks / LOOKS_PER_NAME);
+            if !is_allowed {
                 return Some(true);
             }
-            *names_left = names_left.saturating_sub(1 + looks / LOOKS_PER_NAME);
             if *names_left == 0 {
                 *after = Some((kind, Arc::clone(name)));
                 return None;

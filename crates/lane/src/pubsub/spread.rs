@@ -110,9 +110,8 @@ impl Lane {
         core.send_unsent();
         core.publish_events();
         core.send_waiting();
-        let mut naming = NAMED_PER_TURN;
-        core.go_on_leaving(&mut naming);
-        core.go_on_subscribing(clients, &mut naming);
+        core.go_on_leaving(NAMED_PER_TURN.elements as usize);
+        core.go_on_subscribing(clients, &mut NAMED_PER_TURN.clone());
         while !budget.is_spent()
             && let Some(mut spreading) = core.pubsub.spreading.pop_front()
         {

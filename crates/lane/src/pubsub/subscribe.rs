@@ -235,15 +235,17 @@ impl Core {
         }
     }
 
-    /// Lets go of what clients have left behind.
-    pub(super) fn go_on_leaving(&mut self, budget: &mut Budget) {
+    /// Lets go of what clients have left behind, so many names or an eighth of them if that is more: they come by themselves.
+    pub(super) fn go_on_leaving(&mut self, count: usize) {
+        let mut left = count.max(self.pubsub.leaving_count / 8);
         while let Some((client, subscriptions)) = self.pubsub.leaving.front_mut() {
             for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
                 while let Some(name) = subscriptions.first(kind).cloned() {
-                    if budget.is_spent() {
+                    if left == 0 {
                         return;
                     }
-                    budget.spend(1, 0);
+                    left -= 1;
+                    self.pubsub.leaving_count -= 1;
                     let at = (&*self.board, self.id);
                     self.pubsub.subscribers.remove(kind, &name, *client, subscriptions, at);
                 }

@@ -243,6 +243,16 @@ impl Core {
     }
 }
 
+/// How many of these a budget has place for, of which it loses what they take.
+fn share<T>(items: &[T], budget: &mut Budget, size: impl Fn(&T) -> usize) -> usize {
+    let fits = |item: &&T| {
+        let fits = !budget.is_spent();
+        budget.spend(usize::from(fits), if fits { size(item) } else { 0 });
+        fits
+    };
+    items.iter().take_while(fits).count()
+}
+
 /// Where clients are, and who of them got something.
 struct Doors<'a, N> {
     clients: &'a mut Slab<Client>,
@@ -329,9 +339,8 @@ impl Core {
     fn hand<N: Net>(&mut self, handing: &mut Handing, doors: &mut Doors<'_, N>, budget: &mut Budget) -> bool {
         match handing {
             Handing::Keys(keys) => {
-                let count = keys.len().min(budget.elements as usize);
+                let count = share(keys, budget, |(_, key)| key.len());
                 for (client, key) in keys.drain(..count) {
-                    budget.spend(1, key.len());
                     let wants = |tracker: &super::Tracker| !tracker.how.is_broadcast;
                     if self.tracking.by_client.get(&client).is_some_and(wants) {
                         self.tell_tracker(client, &Body::of([&key].into_iter()), doors);
@@ -374,9 +383,8 @@ impl Core {
                 self.tell_tracker(client, &Body::Everything, doors);
             },
             Handing::Redirected(redirected) => {
-                let count = redirected.len().min(budget.elements as usize);
+                let count = share(redirected, budget, |it| it.body.size());
                 for Redirected { to, from: (lane, tracker), body } in redirected.drain(..count) {
-                    budget.spend(1, body.size());
                     if !doors.tell(to, &body, true) {
                         self.tracking.outgoing.entry(lane).or_default().broken.push(tracker);
                     }
@@ -384,9 +392,8 @@ impl Core {
                 redirected.is_empty()
             }
             Handing::Broken(broken) => {
-                let count = broken.len().min(budget.elements as usize);
+                let count = share(broken, budget, |_| 0);
                 for client in broken.drain(..count) {
-                    budget.spend(1, 0);
                     self.note_broken(client, doors);
                 }
                 broken.is_empty()

@@ -255,3 +255,25 @@ fn who_writes_does_not_wait_until_a_lower_limit_is_kept() {
     let rest = (0..10_000).take_while(|_| world.turn(0) == Next::Again).count();
     assert!(waited <= 2 && rest > 20, "{waited} turns, and {rest} until the limit is kept");
 }
+
+/// It makes as much room as its arguments take, and what it stores is longer.
+#[test]
+fn who_stores_more_than_it_says_waits_for_the_limit() {
+    const LIMIT: u64 = 4 << 20;
+    let mut world = World::new(1);
+    let client = world.connect_small(0, 1 << 20);
+    world.ask(&client, "CONFIG SET maxmemory 4mb maxmemory-policy allkeys-lru");
+    for number in 0..30_000 {
+        send(&client, 1, &[b"SET", format!("key:{number}").as_bytes(), &[b'v'; 200]]);
+        world.turn(0);
+    }
+    client.read_all();
+    for number in 0..100 {
+        send(&client, 1, &[b"SETRANGE", format!("long:{number}").as_bytes(), b"100000", b"v"]);
+        while replies(&client) == 0 {
+            world.turn(0);
+        }
+        let held = world.lanes[0].shard().held();
+        assert!(held < LIMIT + 300_000, "{held} bytes after {number}");
+    }
+}

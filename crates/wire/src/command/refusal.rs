@@ -59,6 +59,8 @@ impl Command {
                 Id::Echo | Id::Ping | Id::ScriptLoad | Id::FunctionLoad | Id::FunctionRestore
             )
             || matches!(self.id, Id::Auth | Id::Migrate | Id::AclSetuser)
+            // They take another command with all that this takes.
+            || matches!(self.id, Id::CommandGetkeys | Id::CommandGetkeysandflags | Id::AclDryrun)
     }
 
     #[cold]
@@ -77,6 +79,7 @@ impl Command {
                 | Id::Lcs
                 | Id::MemoryUsage
                 | Id::Hello
+                | Id::Info
                 | Id::Replconf
         )
     }
