@@ -596,7 +596,10 @@ pub(crate) fn resolve_name(name: &[u8], args: Args<'_>) -> Result<&'static Comma
 pub(crate) fn too_long(request: &Request, command: &Command) -> Option<&'static str> {
     let mut ropes = request.ropes();
     if !command.takes_long_arguments() {
-        return ropes.next().map(|_| ARGUMENT_TOO_LONG);
+        // These take another command with all that it takes.
+        let takes_command =
+            matches!(command.id, Id::CommandGetkeys | Id::CommandGetkeysandflags | Id::AclDryrun);
+        return ropes.next().filter(|_| !takes_command).map(|_| ARGUMENT_TOO_LONG);
     }
     let keys = keys_among(command, Args::Owned(request));
     let step = usize::from(command.keys.step.max(1));

@@ -670,4 +670,6 @@ fn a_long_argument_is_refused_where_it_is_no_value() {
     assert_eq!(world.ask(&client, &format!("ECHO {long}")), format!("$40000\r\n{long}\r\n"));
     assert_eq!(world.ask(&client, &format!("PUBLISH channel {long}")), ":0\r\n");
     assert_eq!(world.ask(&client, &format!("SET key {long}")), "+OK\r\n");
+    assert_eq!(world.ask(&client, &format!("COMMAND GETKEYS SET key {long}")), "*1\r\n$3\r\nkey\r\n");
+    assert_eq!(world.ask(&client, &format!("ACL DRYRUN default SET key {long}")), "+OK\r\n");
 }

@@ -59,8 +59,6 @@ impl Command {
                 Id::Echo | Id::Ping | Id::ScriptLoad | Id::FunctionLoad | Id::FunctionRestore
             )
             || matches!(self.id, Id::Auth | Id::Migrate | Id::AclSetuser)
-            // They take another command with all that this takes.
-            || matches!(self.id, Id::CommandGetkeys | Id::CommandGetkeysandflags | Id::AclDryrun)
     }
 
     #[cold]
