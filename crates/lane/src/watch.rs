@@ -67,9 +67,10 @@ pub(crate) struct Watches {
     change_newest: u64,
 }
 
-/// Names that are forgotten in a turn of those whose watching has ended, or an eighth of them if that is more; and in the step that ends it: a
-/// client may watch many, and many clients may go together.
+/// Names that are forgotten in a turn of those whose watching has ended, or an eighth of them if that is more, up to so many; and in the step
+/// that ends it: a client may watch many, and many clients may go together.
 const NAMES_PER_TURN: usize = 256;
+const NAMES_PER_TURN_MAX: usize = 2048;
 const NAMES_AT_ONCE: usize = 8;
 
 impl Watches {
@@ -157,7 +158,7 @@ impl Watches {
     /// Forgets some of what was watched by those who have ended. Whether there is more.
     #[inline]
     pub(crate) fn tend(&mut self) -> bool {
-        let mut left = NAMES_PER_TURN.max(self.ended_count / 8);
+        let mut left = (self.ended_count / 8).clamp(NAMES_PER_TURN, NAMES_PER_TURN_MAX);
         while left > 0
             && let Some(mut watched) = self.ended.pop()
         {

@@ -7,7 +7,7 @@
 //!
 //! A mismatch goes back to the last star only, never to an earlier one: what an earlier star could give, the last one can
 //! give too. So the cost is at most pattern × text, without recursion, and a match can stop after any number of steps and
-//! go on in a later turn. One that is to end in one go ([`matches`]) does so for a sixty-fourth of that at most: see [`hard`].
+//! go on in a later turn. One that is to end in one go ([`matches()`]) does so for a sixty-fourth of that at most: see [`hard`].
 
 /// A pattern with more runs of stars than this matches nothing. Redis gives up there too (CVE-2024-31228).
 pub const STARS_MAX: u32 = 1000;

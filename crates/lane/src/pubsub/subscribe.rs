@@ -235,9 +235,9 @@ impl Core {
         }
     }
 
-    /// Lets go of what clients have left behind, so many names or an eighth of them if that is more: they come by themselves.
+    /// Lets go of what clients have left behind, so many names or an eighth of them if that is more, up to eight times as many.
     pub(super) fn go_on_leaving(&mut self, count: usize) {
-        let mut left = count.max(self.pubsub.leaving_count / 8);
+        let mut left = (self.pubsub.leaving_count / 8).clamp(count, 8 * count);
         while let Some((client, subscriptions)) = self.pubsub.leaving.front_mut() {
             for kind in [Kind::Channel, Kind::Pattern, Kind::Shard] {
                 while let Some(name) = subscriptions.first(kind).cloned() {
