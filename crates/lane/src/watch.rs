@@ -70,7 +70,7 @@ pub(crate) struct Watches {
 /// Names that are forgotten in a turn of those whose watching has ended, or an eighth of them if that is more, up to so many; and in the step
 /// that ends it: a client may watch many, and many clients may go together.
 const NAMES_PER_TURN: usize = 256;
-const NAMES_PER_TURN_MAX: usize = 2048;
+const NAMES_PER_TURN_MAX: usize = 512;
 const NAMES_AT_ONCE: usize = 8;
 
 impl Watches {
