@@ -26,7 +26,7 @@ pub(super) fn matches(matching: Match, pattern: &[u8], text: &[u8], case: Case) 
         // Behind a star, which takes as little as it can.
         let parts = Parts::of(rest, case);
         rest = &rest[parts.size..];
-        looks += parts.cost();
+        looks += parts.cost;
         if rest.is_empty() {
             // The last parts are to fit the last bytes.
             let fits =
@@ -55,6 +55,8 @@ struct Parts {
     size: usize,
     /// For each byte the parts that it fits, [`Parts::words`] of them.
     fitting: Vec<u64>,
+    /// What it took to find that out.
+    cost: usize,
 }
 
 impl Parts {
@@ -66,14 +68,24 @@ impl Parts {
             starts.push(size);
             size += one(&pattern[size..], 0, case).1;
         }
-        let mut parts = Parts { count: starts.len(), size, fitting: Vec::new() };
+        let mut parts = Parts { count: starts.len(), size, fitting: Vec::new(), cost: 0 };
         let words = parts.words();
         parts.fitting.resize(256 * words, 0);
-        for (part, start) in starts.into_iter().enumerate() {
-            for byte in 0..=u8::MAX {
-                if one(&pattern[start..], byte, case).0 {
-                    parts.fitting[usize::from(byte) * words + part / 64] |= 1 << (part % 64);
+        parts.cost = parts.fitting.len() + size;
+        let ends = starts[1.min(starts.len())..].iter().copied().chain([size]);
+        for (part, (start, end)) in starts.iter().copied().zip(ends).enumerate() {
+            let mut fits = |byte| parts.fitting[usize::from(byte) * words + part / 64] |= 1 << (part % 64);
+            match &pattern[start..end] {
+                choice @ ([b'?'] | [b'[', ..]) => {
+                    (0..=u8::MAX).filter(|byte| one(choice, *byte, case).0).for_each(fits);
+                    parts.cost += 256 * choice.len();
                 }
+                [.., literal] if case == Case::Ignored => {
+                    fits(literal.to_ascii_lowercase());
+                    fits(literal.to_ascii_uppercase());
+                }
+                [.., literal] => fits(*literal),
+                [] => unreachable!("a part has a byte and more"),
             }
         }
         parts
@@ -83,18 +95,21 @@ impl Parts {
         self.count.div_ceil(64)
     }
 
-    /// What it took to find out what fits.
-    fn cost(&self) -> usize {
-        256 * (self.words() + self.size)
-    }
-
     /// The end of the first place in the text that fits all parts.
     fn find(&self, text: &[u8]) -> Option<usize> {
-        let words = self.words();
         let Some(last) = self.count.checked_sub(1) else { return Some(0) };
-        let mut bits = vec![0_u64; words];
+        match self.words() {
+            1 => self.find_by(&mut [0], last, text),
+            words => self.find_by(&mut vec![0; words], last, text),
+        }
+    }
+
+    /// With a bit for each part, none of them set; of one word, which most have, each byte takes a few instructions.
+    #[inline(always)]
+    fn find_by(&self, bits: &mut impl AsMut<[u64]>, last: usize, text: &[u8]) -> Option<usize> {
+        let bits = bits.as_mut();
         for (at, byte) in text.iter().enumerate() {
-            let fitting = &self.fitting[usize::from(*byte) * words..][..words];
+            let fitting = &self.fitting[usize::from(*byte) * bits.len()..][..bits.len()];
             let mut carry = 1;
             for (bits, fitting) in bits.iter_mut().zip(fitting) {
                 let moved = *bits << 1 | carry;
