@@ -255,9 +255,8 @@ impl<K: Kernel> Readiness<K> {
         }
         if conn.unconsumed_size() >= INPUT_MAX {
             cold_path();
-            // The lane has asked and got nothing new: it is told again, when it may have made room.
+            // The lane has asked and got nothing new: it is told again when it has made room.
             conn.input = Input::Quiet;
-            announce(conn, id, &mut self.queue);
             return Some(0);
         }
         if self.shared.is_in_the_way(self.turn) {
@@ -540,6 +539,10 @@ impl<K: Kernel> Net for Readiness<K> {
             self.shared.consume(&mut conn.held, size);
         } else {
             conn.rest.consume(size, &mut self.rests);
+        }
+        if conn.readable {
+            cold_path();
+            announce(conn, id, &mut self.queue);
         }
     }
 

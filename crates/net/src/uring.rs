@@ -267,7 +267,7 @@ impl Uring {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             if conn.full && !conn.awaits_room {
                 conn.awaits_room = true;
-                self.ring.poll(&conn.fd, Token::of(Task::Room, id), libc::POLLOUT, false);
+                self.ring.poll(&conn.fd, Token::of(Task::Room, id), libc::POLLOUT, true);
             }
         }
         // Whom the lane does not want to hear, it still wants to lose.
@@ -317,21 +317,27 @@ impl Uring {
                 self.received(token.conn(), result, buffer);
             }
             Task::Send => self.sent(token.conn(), result),
-            Task::First | Task::Room | Task::Watch => self.polled(token, result),
+            Task::First | Task::Room | Task::Watch => self.polled(token, result, more),
         }
     }
 
-    fn polled(&mut self, token: Token, result: i32) {
+    fn polled(&mut self, token: Token, result: i32, more: bool) {
         let id = token.conn();
         let Some(conn) = self.conns.get_mut(id) else { return };
         match token.task {
             Task::First => conn.listening = None,
-            Task::Room => {
-                conn.awaits_room = false;
-                conn.full = false;
+            Task::Room => self.heed_room(id, result, more),
+            _ => {
+                conn.is_watched = more;
+                if !more {
+                    self.hear(id);
+                }
             }
-            _ => conn.is_watched = false,
         }
+        if result == -libc::ECANCELED {
+            return;
+        }
+        let conn = self.conns.get_mut(id).expect("it was just seen");
         if result < 0 {
             return self.end(id, why(-result));
         }
@@ -343,8 +349,25 @@ impl Uring {
         match (token.task, conn.state) {
             (Task::First, State::Open) => self.announce(id),
             (Task::First, State::Lingering { .. }) => self.hear(id),
-            (Task::Room, State::Open | State::Closing) => self.soil(id),
             _ => {}
+        }
+    }
+
+    /// A socket is told of that lacked room. It has some, or its client has ended its side, which is told as well.
+    fn heed_room(&mut self, id: ConnId, result: i32, more: bool) {
+        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
+        conn.awaits_room = more;
+        let has_room = 0 <= result && result & i32::from(libc::POLLOUT | libc::POLLERR | libc::POLLHUP) != 0;
+        if !conn.full {
+            // The poll is being cancelled.
+        } else if has_room {
+            conn.full = false;
+            if more {
+                self.cancels.push(Token::of(Task::Room, id));
+            }
+            self.soil(id);
+        } else if !more {
+            self.cramped.push(id);
         }
     }
 
@@ -567,7 +590,7 @@ impl Uring {
 fn watch(ring: &mut Ring, conn: &mut Conn, id: ConnId) {
     if conn.state == State::Open && !conn.is_watched {
         conn.is_watched = true;
-        ring.poll(&conn.fd, Token::of(Task::Watch, id), 0, false);
+        ring.poll(&conn.fd, Token::of(Task::Watch, id), 0, true);
     }
 }
 

@@ -108,7 +108,8 @@ impl Ring {
         self.push(&entry, token);
     }
 
-    /// Tells when one of `mask` holds, once, or at each change. Errors and hang-ups are always told (poll(2)).
+    /// Tells when one of `mask` holds, once, or at each change. Errors and hang-ups are always told (poll(2)), and that the client
+    /// has shut down its sending side: once means at once from then on.
     pub(super) fn poll(&mut self, socket: &OwnedFd, token: Token, mask: i16, always: bool) {
         let mask = u32::try_from(mask).expect("the bits of poll are positive");
         self.push(&opcode::PollAdd::new(fd(socket), mask).multi(always).build(), token);
@@ -139,7 +140,8 @@ impl Ring {
             let size = u32::try_from(offered_size).expect("a send of a turn is small");
             opcode::Send::new(fd(socket), one[0].as_ptr(), size).flags(FLAGS).build()
         } else {
-            if self.messages_count == self.messages.len() {
+            // Submitting later would give the message to the next send while this one's entry is not there yet.
+            if self.messages_count == self.messages.len() || self.ring.submission().is_full() {
                 self.submit();
             }
             let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -170,8 +172,8 @@ impl Ring {
         }
         let entry = entry.clone().user_data(token.pack());
         // SAFETY: what the entry points to is a send's output and message. The caller of `send` promises the former
-        // until the enter that ends the send, and messages are not written to before that either. Sockets may be
-        // closed at any time: the kernel holds the file.
+        // until the enter that ends the send, and messages are not written to before that either: `send` takes one when
+        // there is room for its entry. Sockets may be closed at any time: the kernel holds the file.
         unsafe { self.ring.submission().push(&entry) }.expect("there is room, or was just made");
         self.operations += 1;
     }
@@ -284,11 +286,15 @@ fn fd(fd: &OwnedFd) -> Fd {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
-    use std::io::Write;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
 
     use super::*;
     use crate::epoll::sys;
+    use crate::output::Pool;
     use crate::uring::probe;
+    use crate::{Chunk, ConnId};
 
     /// A ring that waits for so many bells, none of which has rung.
     fn listening(count: usize) -> Option<(Ring, Vec<File>)> {
@@ -302,6 +308,38 @@ mod tests {
         ring.enter(Some(0), count);
         assert!(ring.completions.is_empty(), "no bell has rung");
         Some((ring, bells.into_iter().map(File::from).collect()))
+    }
+
+    /// Two sends of several pieces, the first of which finds no place: it waits for nobody else's bytes.
+    #[test]
+    fn a_message_that_finds_no_place_is_sent_as_it_is() {
+        let Some((mut ring, _)) = listening(0) else { return };
+        let pairs = [(); 2].map(|()| UnixStream::pair().unwrap());
+        let chunk: Chunk = Arc::new(vec![b'.'; 40_000]);
+        let mut pool = Pool::default();
+        let outputs = [b"first", b"other"].map(|text| {
+            let mut output = Output::new();
+            output.lend(&mut pool);
+            output.extend(text);
+            output.push_chunk(Arc::clone(&chunk), 0..10);
+            output
+        });
+        let sockets = pairs.each_ref().map(|(ours, _)| OwnedFd::from(ours.try_clone().unwrap()));
+        for _ in 0..SUBMISSIONS_COUNT {
+            ring.cancel(Token::BELL);
+        }
+        let sending = Token::of(Task::Send, ConnId { index: 1, generation: 1 });
+        for (socket, output) in sockets.iter().zip(&outputs) {
+            // SAFETY: neither output changes or goes before the enter.
+            let offered = unsafe { ring.send(socket, sending, output, 1 << 16) };
+            assert_eq!(offered, 15);
+        }
+        ring.enter(Some(0), 0);
+        for ((_, theirs), text) in pairs.iter().zip(["first..........", "other.........."]) {
+            let mut got = [0; 15];
+            (&*theirs).read_exact(&mut got).unwrap();
+            assert_eq!(std::str::from_utf8(&got).unwrap(), text);
+        }
     }
 
     fn strike(bell: &mut File) {

@@ -373,6 +373,57 @@ pub(crate) fn a_cut_connection_is_told<W: World>() {
     assert_eq!(world.net().counters().closed, 1);
 }
 
+/// It has ended its side, is cut later, and nobody asks meanwhile what it says.
+pub(crate) fn a_cut_behind_an_end_is_told<W: World>() {
+    if !W::CUTS {
+        return;
+    }
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"a command that waits, and half a comm");
+    await_input(&mut world, conn, 37);
+    client.write(b"and");
+    turns(&mut world, |_, events| events.contains(&Event::Input(conn)));
+    client.end();
+    let mut left = 20;
+    turns(&mut world, |_, events| {
+        assert!(events.is_empty(), "{events:?}");
+        left -= 1;
+        left == 0
+    });
+    client.cut();
+    assert_eq!(await_closed(&mut world, conn), Why::Reset);
+}
+
+/// It has ended its side, and what is written for it fills its socket. That it has ended is no news then.
+pub(crate) fn a_client_that_has_ended_and_does_not_read_is_waited_for<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    client.write(b"last words");
+    client.end();
+    turns(&mut world, |net, _| net.stream(conn, Need::More).expect("it is open").end);
+    let want = pattern(18_000_000);
+    world.net().output(conn).unwrap().extend(&want);
+    let (mut shortest, mut idle, mut sends_short) = (want.len(), 0, 0);
+    turns(&mut world, |net, _| {
+        let size = net.output(conn).expect("it is open").len();
+        idle = if size < shortest { 0 } else { idle + 1 };
+        shortest = size;
+        if idle == 20 {
+            sends_short = net.counters().sends_short;
+        }
+        idle == 100
+    });
+    let more = world.net().counters().sends_short - sends_short;
+    assert!(more <= 1, "sent in vain {more} times in 80 turns");
+    let mut got = Vec::new();
+    turns(&mut world, |_, _| {
+        got.extend(client.read(usize::MAX));
+        got.len() == want.len()
+    });
+    assert!(got == want);
+}
+
 pub(crate) fn a_connection_moves_before_its_first_byte<W: World>() {
     let mut world = W::make(Limits::default());
     let mut sibling = W::make(Limits::default());

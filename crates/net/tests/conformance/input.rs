@@ -138,6 +138,35 @@ pub(crate) fn who_asks_without_room_is_told_again<W: World>() {
     assert!(got == want);
 }
 
+/// A lane that can't go on with what it has, because its client waits, asks whenever it is told.
+pub(crate) fn who_makes_no_room_is_told_of_nothing<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let want = pattern(2 * INPUT_MAX);
+    let (mut sent, mut turn_count, mut told) = (0, 0, 0);
+    turns(&mut world, |net, events| {
+        sent += client.write(&want[sent..]);
+        turn_count = if sent == want.len() { turn_count + 1 } else { 0 };
+        if events.contains(&Event::Input(conn)) {
+            // What is under way arrives in some of the first.
+            told += u32::from(100 <= turn_count);
+            net.stream(conn, Need::More).expect("it is open");
+        }
+        turn_count == 300
+    });
+    assert!(told <= 2, "told {told} times in 200 turns");
+    let mut got = Vec::new();
+    turns(&mut world, |net, _| {
+        let need = if got.is_empty() { Need::Rest } else { Need::More };
+        let input = net.stream(conn, need).expect("it is open").input;
+        let size = input.len();
+        got.extend_from_slice(input);
+        net.consume(conn, size);
+        got.len() == want.len()
+    });
+    assert!(got == want);
+}
+
 pub(crate) fn what_a_closed_connection_left_is_not_kept<W: World>() {
     for how in [Close::AfterFlush, Close::Now] {
         // Alone, and behind what another one has said since.
