@@ -8,7 +8,8 @@
 //! The C library's allocator locks the heap that memory came from while anyone frees it, and makes room in steps of some pages
 //! with a system call that stops all threads that fault meanwhile. mimalloc does neither: what another thread frees is pushed to
 //! its page's list without a lock. Ranges of lanes are given to it whole and readable, and it is told to leave their pages alone,
-//! so that after the first touch of a page no allocation and no freeing enters the kernel.
+//! so that after the first touch of a page no allocation and no freeing enters the kernel. Of ranges of 32 MiB (*segments*) that hold nothing at all
+//! another thread gives the pages back, every few seconds: see `paging.rs`.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_long};
@@ -88,8 +89,9 @@ const SHARED_SIZE: usize = 1 << 30;
 // are by default.
 /// How many of a thread's first segments are brought in piece by piece where memory is not overcommitted.
 const EAGER_COMMIT_DELAY: c_int = 14;
-/// Milliseconds after which pages that are free are given back.
+/// Milliseconds after which threads give pages back that have become free, when they free others: never. [`give_back`] does not wait.
 const PURGE_DELAY: c_int = 15;
+const PURGE_DELAY_NEVER: c_long = 10_000_000_000_000;
 /// How often the slow path of allocating looks through all of a heap's pages.
 const GENERIC_COLLECT: c_int = 36;
 const GENERIC_COLLECT_MAX: c_long = 1_000_000;
@@ -101,12 +103,11 @@ const GENERIC_COLLECT_MAX: c_long = 1_000_000;
 static PREPARE: extern "C" fn() = prepare;
 
 /// Sets what holds for all threads, and gives those that are no lanes a range.
-#[cfg_attr(test, expect(dead_code, reason = "tests look at what is set by default"))]
 extern "C" fn prepare() {
     // SAFETY: sets numbers that the allocator reads.
     unsafe {
         sys::mi_option_set(EAGER_COMMIT_DELAY, 0);
-        sys::mi_option_set(PURGE_DELAY, -1);
+        sys::mi_option_set(PURGE_DELAY, PURGE_DELAY_NEVER);
         sys::mi_option_set(GENERIC_COLLECT, GENERIC_COLLECT_MAX);
     }
     // Where addresses are scarce, and beyond these, the allocator finds some itself.
@@ -139,6 +140,16 @@ pub(crate) fn settle(memory_size: u64, node: Option<u16>) -> bool {
     true
 }
 
+/// Gives back to the system the pages of segments that are free, of all heaps: a system call for as many as lie beside each other. Not for lanes.
+pub(crate) fn give_back() {
+    // SAFETY: the calling thread has a heap, without which nothing is done. That is looked through, and what is free in ranges is claimed while its
+    // pages go.
+    unsafe {
+        sys::mi_thread_init();
+        sys::mi_collect(true);
+    }
+}
+
 /// A range of addresses for the allocator, for heaps that name it or for all that name none.
 fn arena(size: usize, node: Option<u16>, is_named: bool) -> Option<sys::mi_arena_id_t> {
     let base = region::map(size, SEGMENT_SIZE).ok()?;
@@ -150,13 +161,13 @@ fn arena(size: usize, node: Option<u16>, is_named: bool) -> Option<sys::mi_arena
     }
     let mut arena = 0;
     // SAFETY: the range is mapped readable and writable, zero, aligned as the allocator wants it, known to nobody else, and never
-    // unmapped. What it calls large keeps its pages.
+    // unmapped. It does not consist of pages that can't be given back.
     let is_taken = unsafe {
         sys::mi_manage_os_memory_ex(
             base.as_ptr().cast(),
             size,
             true,
-            true,
+            false,
             true,
             -1,
             is_named,
@@ -169,7 +180,8 @@ fn arena(size: usize, node: Option<u16>, is_named: bool) -> Option<sys::mi_arena
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::sync::mpsc;
+    use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+    use std::time::Duration;
     use std::{ptr, thread};
 
     use super::*;
@@ -203,8 +215,11 @@ mod tests {
     #[test]
     fn options_have_the_numbers_that_the_allocator_gives_them() {
         // SAFETY: reads a number.
-        let default = |option| unsafe { sys::mi_option_get(option) };
-        assert_eq!([EAGER_COMMIT_DELAY, PURGE_DELAY, GENERIC_COLLECT].map(default), [1, 10, 10_000]);
+        let now = |option| unsafe { sys::mi_option_get(option) };
+        let wanted = [0, PURGE_DELAY_NEVER, GENERIC_COLLECT_MAX];
+        // Another test may have set them.
+        let found = [EAGER_COMMIT_DELAY, PURGE_DELAY, GENERIC_COLLECT].map(now);
+        assert!(found == [1, 10, 10_000] || found == wanted, "{found:?}");
     }
 
     #[test]
@@ -221,6 +236,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_is_there_again_without_the_kernel() {
+        let _alone = prepared();
         let values = |count: usize| {
             let values: Vec<_> = (0..count).map(|_| vec![1_u8; 40_000]).collect();
             values.iter().map(|value| value.as_ptr().addr()).collect::<BTreeSet<usize>>()
@@ -228,9 +244,9 @@ mod tests {
         let looks = settled_lanes(|| {
             // Of the range all but a fiftieth.
             let all = values(5_900);
-            // What it may give back it does, at once.
-            // SAFETY: frees nothing that is in use.
-            unsafe { sys::mi_collect(true) };
+            // Longer than by default the allocator would wait.
+            thread::sleep(Duration::from_millis(20));
+            drop(values(10));
             let new_count = values(1_000).difference(&all).count();
             (new_count, all.iter().filter(|address| !is_present(**address)).count())
         });
@@ -240,6 +256,27 @@ mod tests {
             looks.iter().all(is_there),
             "{looks:?} values were where none had been, pages were given back"
         );
+    }
+
+    /// By another thread, while its owner goes on. The allocator lets one thread do so at a time.
+    #[test]
+    fn pages_of_segments_that_are_free_are_given_back() {
+        let _alone = prepared();
+        let lane = || {
+            assert!(settle(RANGE_SIZE as u64, None));
+            let mut values: Vec<_> = (0..5_000).map(|_| vec![1_u8; 40_000]).collect();
+            let all: Vec<usize> = values.iter().map(|value| value.as_ptr().addr()).collect();
+            values.truncate(1_000);
+            thread::scope(|scope| scope.spawn(give_back).join()).unwrap();
+            let kept_count = all.iter().filter(|address| is_present(**address)).count();
+            assert!(values.iter().flatten().all(|byte| *byte == 1));
+            // What was given back can be had again.
+            values.resize_with(5_000, || vec![1; 40_000]);
+            assert!(values.iter().flatten().all(|byte| *byte == 1));
+            kept_count
+        };
+        let kept_count = thread::scope(|scope| scope.spawn(lane).join()).unwrap();
+        assert!((1_000..2_500).contains(&kept_count), "of 5,000 are still there: {kept_count}");
     }
 
     #[test]
@@ -257,6 +294,14 @@ mod tests {
             freer.join().unwrap()
         });
         assert_eq!(freed, 10 * RANGE_SIZE);
+    }
+
+    /// What holds for all threads is set; and nobody else gives anything back.
+    fn prepared() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        prepare();
+        alone
     }
 
     const RANGE_SIZE: usize = 256 << 20;

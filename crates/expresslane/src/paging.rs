@@ -13,13 +13,15 @@
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use lane::Lane;
 use net::Bell;
 
 use crate::control::{self, Level};
+use crate::heap;
 use crate::region::HUGE_PAGE_SIZE;
 
 /// Ranges that one lane has lent at a time.
@@ -31,6 +33,9 @@ const LENT_COUNT_MAX: usize = 16;
 const AHEAD_MIN: usize = 256 << 10;
 const AHEAD_MAX: usize = 64 << 20;
 const AHEAD_SHARE: usize = 64;
+
+/// So often pages of heaps are given back that nobody uses. A lane that uses them again waits for each, a microsecond.
+const HEAPS_EVERY: Duration = Duration::from_secs(5);
 
 /// Something to be done with a range of a lane's memory, in bytes from its start.
 #[derive(Debug)]
@@ -151,7 +156,18 @@ pub(crate) fn start(
             control::log(Level::Warn, &text);
         }
         let mut is_able = true;
-        for Errand { lane, what, range } in errands {
+        let mut given_back = Instant::now();
+        loop {
+            let errand = errands.recv_timeout(HEAPS_EVERY.saturating_sub(given_back.elapsed()));
+            if HEAPS_EVERY <= given_back.elapsed() {
+                heap::give_back();
+                given_back = Instant::now();
+            }
+            let Errand { lane, what, range } = match errand {
+                Ok(errand) => errand,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
             let inlet = &inlets[lane];
             match what {
                 What::Bring if is_able => {

@@ -125,6 +125,8 @@ pub(crate) struct Client {
     pub(crate) lags_since_ns: Option<NonZero<u64>>,
     /// Until then it stands behind those that ask for less, see `turn/queue.rs`.
     pub(crate) behind_until: u32,
+    /// Bytes of its name and of what it has said of its library.
+    texts_size: u32,
     pub(crate) dialect: Dialect,
     /// What it sees of the lanes.
     pub(crate) port: Port,
@@ -289,7 +291,7 @@ impl Watch {
 }
 
 /// Bytes that a watched key takes beside its own: its places in three trees.
-pub(crate) const WATCHED_SIZE: usize = 128;
+pub(crate) const WATCHED_SIZE: usize = 208;
 
 /// Keys that a client may watch at a time; a WATCH of more is refused. Beginning and ending to watch, and EXEC's look
 /// at what has changed, are steps of no more than this.
@@ -371,6 +373,7 @@ impl Client {
             behind_until: 0,
             is_lagging: false,
             weighed: 0,
+            texts_size: 0,
             is_subscribed: false,
             is_tracking: false,
             holds_messages: false,
@@ -388,6 +391,7 @@ impl Client {
         Client {
             last: self.last,
             active_ns: self.active_ns,
+            texts_size: self.texts_size,
             library: self.library.clone(),
             library_version: self.library_version.clone(),
             traits: self.traits,
@@ -409,9 +413,16 @@ impl Client {
         self.traits = stand_in.traits;
         self.hush = stand_in.hush;
         self.name = stand_in.name;
+        self.weigh_texts();
         self.proto = stand_in.proto;
         self.is_authenticated = stand_in.is_authenticated;
         self.user = stand_in.user;
+    }
+
+    /// Whoever changes its name, or what it has said of its library, calls this.
+    pub(crate) fn weigh_texts(&mut self) {
+        let size = self.name.len() + self.library.len() + self.library_version.len();
+        self.texts_size = u32::try_from(size).unwrap_or(u32::MAX);
     }
 
     /// The reply of a command that had its slot kept, and what the command has made of the client.
@@ -438,7 +449,7 @@ impl Client {
     /// Bytes that it holds, apart from what the net keeps for it.
     #[inline(always)]
     pub(crate) fn weight(&self) -> usize {
-        let plain = size_of::<Client>() + self.replies.size();
+        let plain = size_of::<Client>() + self.replies.size() + self.texts_size as usize;
         let has_names = self.is_subscribed | (self.watch.size > 0);
         let has_more =
             self.gather.is_some() || self.multi.is_some() || has_names || self.language.held_size() > 0;

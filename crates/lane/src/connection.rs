@@ -91,6 +91,7 @@ pub(crate) fn run(client: &mut Client, call: &Call<'_>, around: &Around<'_>, sin
             client.db = 0;
             client.proto = Proto::Resp2;
             client.name = Box::default();
+            client.weigh_texts();
             client.traits = Traits::default();
             client.hush = Hush::Heard;
             (client.user, client.is_authenticated) = (UserId::DEFAULT, settings.users.are_open());
@@ -424,6 +425,7 @@ fn name_client(client: &mut Client, name: &[u8]) -> Result<(), &'static str> {
         return Err("ERR Client names cannot contain spaces, newlines or special characters.");
     }
     client.name = name.into();
+    client.weigh_texts();
     Ok(())
 }
 
@@ -442,6 +444,7 @@ fn set_info(client: &mut Client, call: &Call<'_>, sink: &mut Sink<'_>) {
             return reply::error_bytes(sink, &text);
         }
     }
+    client.weigh_texts();
     sink.put(OK);
 }
 

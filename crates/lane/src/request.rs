@@ -12,8 +12,10 @@ use wire::resp::ArgRanges;
 
 /// Arguments in one page of a request. A page's packed bytes stay within `ARGS_PER_PAGE * PACKED_SIZE_MAX` = 64 KiB.
 const ARGS_PER_PAGE: usize = 128;
-/// What a page takes beside its arguments, bytes: its head, and what vectors of few elements hold in reserve.
+/// What a page takes beside its arguments, bytes: its head, and what vectors of few elements hold in reserve. The head of the first is a
+/// part of its request.
 const PAGE_SIZE: usize = 256;
+const FIRST_PAGE_SIZE: usize = 48;
 /// Longer arguments get an allocation of their own instead of growing the page.
 const PACKED_SIZE_MAX: usize = 512;
 /// Longer arguments are ropes: the same bound above which the store keeps a value as a rope.
@@ -281,7 +283,7 @@ impl Request {
             self.others.push(Page::default());
         }
         if count == ARGS_PER_PAGE || count == 0 {
-            self.size += PAGE_SIZE;
+            self.size += [PAGE_SIZE, FIRST_PAGE_SIZE][usize::from(count == 0)];
         }
         self.others.last_mut().unwrap_or(&mut self.first)
     }

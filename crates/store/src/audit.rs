@@ -84,7 +84,7 @@ impl Shard {
             let mut size = self.arena.room(handle) as u64;
             if head.encoding() == Encoding::Rope {
                 ropes += 1;
-                size += self.shelf.get(head.rope(&self.arena)).len() as u64;
+                size += self.shelf.get(head.rope(&self.arena)).room() as u64;
             }
             held[home] += size;
             let labelled = labels[home].entry(head.label(&self.arena)).or_default();

@@ -117,7 +117,7 @@ impl Shard {
         match rope {
             None => self.arena.bytes_mut(head.handle, range).copy_from_slice(value),
             Some(rope) => {
-                self.database_mut(key.db).hold(plan.label(), rope.len() as u64);
+                self.database_mut(key.db).hold(plan.label(), rope.room() as u64);
                 let number = self.shelf.put(rope);
                 self.arena.set_u32(head.handle, range.start, number);
             }
@@ -126,7 +126,7 @@ impl Shard {
             // One that has stayed where it was has the new label already.
             let label = left.map_or(plan.label(), |left| Head::read(&self.arena, left).label(&self.arena));
             let rope = self.shelf.take(number);
-            self.database_mut(key.db).release(label, rope.len() as u64);
+            self.database_mut(key.db).release(label, rope.room() as u64);
             self.graveyard.push(rope);
         }
         if let Some(left) = left {
@@ -151,11 +151,9 @@ impl Shard {
         if let Some(old) = old.filter(|old| old.encoding() == Encoding::Rope) {
             let zeros = &self.zeros;
             let number = old.rope(&self.arena);
-            let before = self.shelf.get(number).len();
-            let len = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
-            // A rope that is written to becomes no shorter.
+            let (len, grown) = self.shelf.alter(number, |rope| rope.write(offset, bytes, zeros));
             let label = old.label(&self.arena);
-            self.database_mut(key.db).hold(label, (len - before) as u64);
+            self.database_mut(key.db).hold(label, grown);
             return Ok(Outcome { existed: true, len, elements: 2, bytes: narrow(bytes.len()) });
         }
         // From here on the old value is a short one, if there is one.
@@ -191,7 +189,7 @@ impl Shard {
         let (head, left, moved) = self.place(key, found, plan, expires_at)?;
         let range = head.value();
         if let Some(rope) = rope {
-            self.database_mut(key.db).hold(plan.label(), rope.len() as u64);
+            self.database_mut(key.db).hold(plan.label(), rope.room() as u64);
             let number = self.shelf.put(rope);
             self.arena.set_u32(head.handle, range.start, number);
         } else {
@@ -329,7 +327,7 @@ impl Shard {
 
     /// Bytes of an entry, and of the long value that it holds.
     fn held_by_entry(&self, head: &Head) -> u64 {
-        let rope = (head.encoding() == Encoding::Rope).then(|| self.shelf.get(head.rope(&self.arena)).len());
+        let rope = (head.encoding() == Encoding::Rope).then(|| self.shelf.get(head.rope(&self.arena)).room());
         (self.arena.room(head.handle) + rope.unwrap_or(0)) as u64
     }
 

@@ -148,7 +148,7 @@ impl<'e> Entry<'e> {
 
     /// Bytes of memory that the entry takes, its share of the table and its rope included.
     pub fn memory(&self) -> usize {
-        let rope = if let Value::Rope(rope) = self.value() { rope.len() } else { 0 };
+        let rope = if let Value::Rope(rope) = self.value() { rope.room() } else { 0 };
         self.arena.room(self.head.handle) + 8 + rope
     }
 }

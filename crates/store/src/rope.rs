@@ -53,6 +53,13 @@ impl Rope {
         self.0.size
     }
 
+    /// Bytes of memory that its chunks take: each is a block of the allocator, which has four sizes of them between two powers of two.
+    #[inline(never)]
+    pub fn room(&self) -> usize {
+        let last_size = self.len() % CHUNK_SIZE;
+        self.len() - last_size + block_size(last_size)
+    }
+
     /// Whether it holds no byte.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -165,9 +172,8 @@ impl Root {
         match self.nodes.last_mut() {
             Some(node) if node.chunks.len() < NODE_COUNT => Arc::make_mut(node).chunks.push(chunk),
             _ => {
-                let mut chunks = Vec::with_capacity(NODE_COUNT);
-                chunks.push(chunk);
-                self.nodes.push(Arc::new(Node { chunks }));
+                // Most ropes have a few.
+                self.nodes.push(Arc::new(Node { chunks: vec![chunk] }));
             }
         }
     }
@@ -245,10 +251,22 @@ impl RopeBuilder {
         self.root.size == 0
     }
 
-    /// The string.
-    pub fn finish(self) -> Rope {
+    /// The string. What its last chunk had room for besides is given back, if it is an eighth and more.
+    pub fn finish(mut self) -> Rope {
+        let last = self.root.nodes.last_mut().and_then(|node| Arc::get_mut(node)?.chunks.last_mut());
+        if let Some(Chunk(bytes)) = last.and_then(Arc::get_mut)
+            && bytes.len() + bytes.len() / 8 < bytes.capacity()
+        {
+            // The allocator leaves a block that shrinks where it is, and as large, if it is half used.
+            *bytes = bytes.as_slice().to_vec();
+        }
         Rope(Arc::new(self.root))
     }
+}
+
+/// The size of a block for so many bytes.
+fn block_size(size: usize) -> usize {
+    size.next_multiple_of((size.next_power_of_two() / 8).max(16))
 }
 
 /// Elements that are freed in a call of [`Graveyard::catch_up`] at most.
@@ -378,6 +396,34 @@ mod tests {
                 assert_eq!(*byte == 7, written.contains(&(at + index)), "{}", at + index);
             }
             at += bytes.len();
+        }
+    }
+
+    /// Whatever it came in.
+    #[test]
+    fn a_string_takes_the_room_that_is_counted_for_it() {
+        for (size, room) in [
+            (0, 0),
+            (1, 16),
+            (33_000, 40_960),
+            (40_960, 40_960),
+            (40_961, 49_152),
+            (CHUNK_SIZE, CHUNK_SIZE),
+            (2 * CHUNK_SIZE + 100, 2 * CHUNK_SIZE + 112),
+        ] {
+            for piece in [999, 8_200, 32_768, CHUNK_SIZE] {
+                let mut builder = RopeBuilder::new();
+                vec![7; size].chunks(piece).for_each(|piece| builder.push(piece));
+                let rope = builder.finish();
+                let buffers =
+                    (0..rope.chunk_count()).map(|index| super::block_size(rope.chunk(index).0.capacity()));
+                assert_eq!(rope.room(), room, "{size} bytes");
+                let taken: usize = buffers.sum();
+                assert!(
+                    room <= taken && taken <= room + room / 8 + 16,
+                    "{size} bytes by {piece} take {taken}"
+                );
+            }
         }
     }
 

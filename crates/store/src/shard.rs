@@ -77,7 +77,7 @@ pub struct Memory {
     pub expiring: u64,
     /// Entries and tables, each rounded up to its size class.
     pub entries: u64,
-    /// Lengths of the ropes that entries hold.
+    /// What the ropes that entries hold take ([`Rope::room`]).
     pub ropes: u64,
     /// Lengths of dropped ropes that wait to be freed.
     pub retired: u64,

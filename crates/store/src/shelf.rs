@@ -18,14 +18,14 @@ pub(crate) struct Shelf {
     free: Option<u32>,
     /// Ropes here.
     pub(crate) count: usize,
-    /// The sum of their lengths in bytes.
+    /// What they take, in bytes.
     pub(crate) size: u64,
 }
 
 impl Shelf {
     pub(crate) fn put(&mut self, rope: Rope) -> u32 {
         self.count += 1;
-        self.size += rope.len() as u64;
+        self.size += rope.room() as u64;
         if let Some(number) = self.free {
             let place = self.place(number);
             let Place::Free { next } = *place else { unreachable!("the free list holds free places") };
@@ -57,18 +57,20 @@ impl Shelf {
         };
         self.free = Some(number);
         self.count -= 1;
-        self.size -= rope.len() as u64;
+        self.size -= rope.room() as u64;
         rope
     }
 
-    /// Lets `change` alter a rope and keeps the sum of lengths right.
-    pub(crate) fn alter(&mut self, number: u32, change: impl FnOnce(&mut Rope)) -> usize {
+    /// Lets `change` alter a rope and keeps the sum right. How long it is then, and by how many bytes of memory it has grown.
+    pub(crate) fn alter(&mut self, number: u32, change: impl FnOnce(&mut Rope)) -> (usize, u64) {
         let Place::Taken(rope) = self.place(number) else { unreachable!("an entry's rope is on the shelf") };
-        let before = rope.len() as u64;
+        let before = rope.room();
         change(rope);
-        let after = rope.len();
-        self.size = self.size - before + after as u64;
-        after
+        // One that is written to becomes no shorter.
+        let grown = (rope.room() - before) as u64;
+        let len = rope.len();
+        self.size += grown;
+        (len, grown)
     }
 
     fn place(&mut self, number: u32) -> &mut Place {
