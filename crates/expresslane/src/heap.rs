@@ -235,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the allocator goes by the clock")]
     fn what_was_freed_is_there_again_without_the_kernel() {
         let _alone = prepared();
         let values = |count: usize| {

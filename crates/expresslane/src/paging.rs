@@ -143,6 +143,7 @@ fn ahead(frontier: usize, brought: usize, size: usize) -> Option<Range<usize>> {
 }
 
 /// Starts the thread. It ends with the process.
+#[expect(clippy::disallowed_methods, reason = "the thread is no lane: it waits, and goes by the clock")]
 pub(crate) fn start(
     errands: Receiver<Errand>,
     inlets: Vec<Inlet>,
