@@ -9,6 +9,7 @@
 //! Both take the kernel time in proportion to the pages, a huge one hundreds of microseconds and more, so neither is a lane's
 //! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
 //! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread has no cpu without a lane, the lane goes first.
+//! Now and then it gives back what heaps do not use ([`heap::give_back`]).
 
 use std::io;
 use std::ops::Range;
