@@ -7,17 +7,19 @@
 //! ```
 //! The C library's allocator locks the heap that memory came from while anyone frees it, and makes room in steps of some pages
 //! with a system call that stops all threads that fault meanwhile. mimalloc does neither: what another thread frees is pushed to
-//! its page's list without a lock. Ranges of lanes are given to it whole and readable, and it is told to leave their pages alone,
-//! so that after the first touch of a page no allocation and no freeing enters the kernel. Of ranges of 32 MiB (*segments*) that hold nothing at all
-//! another thread gives the pages back, every few seconds: see `paging.rs`.
+//! its page's list without a lock. Ranges of lanes are given to it whole and readable, so that after the first touch of a page no
+//! allocation and no freeing enters the kernel, but for a block above 16 MiB that another thread frees. Of segments (32 MiB of a
+//! range) that hold nothing at all a thread of its own gives the pages back, every few seconds.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_long};
+use std::thread;
+use std::time::Duration;
 
 use libmimalloc_sys as sys;
 
-use crate::machine;
-use crate::region;
+use crate::control::{self, Level};
+use crate::{machine, paging, region};
 
 #[global_allocator]
 static HEAP: Heap = Heap;
@@ -89,8 +91,9 @@ const SHARED_SIZE: usize = 1 << 30;
 // are by default.
 /// How many of a thread's first segments are brought in piece by piece where memory is not overcommitted.
 const EAGER_COMMIT_DELAY: c_int = 14;
-/// Milliseconds after which threads give pages back that have become free, when they free others: never. [`give_back`] does not wait.
+/// Milliseconds after which a thread that frees something gives back pages that have become free before.
 const PURGE_DELAY: c_int = 15;
+/// Longer than anybody waits, but for [`give_back`], which does not. With less than zero nothing could ever be given back.
 const PURGE_DELAY_NEVER: c_long = 10_000_000_000_000;
 /// How often the slow path of allocating looks through all of a heap's pages.
 const GENERIC_COLLECT: c_int = 36;
@@ -140,10 +143,35 @@ pub(crate) fn settle(memory_size: u64, node: Option<u16>) -> bool {
     true
 }
 
-/// Gives back to the system the pages of segments that are free, of all heaps: a system call for as many as lie beside each other. Not for lanes.
-pub(crate) fn give_back() {
-    // SAFETY: the calling thread has a heap, without which nothing is done. That is looked through, and what is free in ranges is claimed while its
-    // pages go.
+/// So often pages are given back. A lane that uses one again waits a microsecond for it.
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(5);
+
+/// Starts the thread that gives back pages of heaps. It ends with the process.
+#[expect(clippy::disallowed_methods, reason = "the thread is no lane")]
+pub(crate) fn start(gives_way: bool) -> Result<(), String> {
+    let run = move || {
+        if gives_way && let Err(error) = paging::give_way() {
+            let text =
+                format!("the thread that gives memory back can't give way to lanes on its core: {error}");
+            control::log(Level::Warn, &text);
+        }
+        loop {
+            thread::sleep(GIVE_BACK_EVERY);
+            give_back();
+        }
+    };
+    thread::Builder::new()
+        .name("heaps".to_owned())
+        .spawn(run)
+        .map(|_| ())
+        .map_err(|error| format!("the thread that gives memory back can't be started: {error}"))
+}
+
+/// Gives back to the system the pages of segments that are free, of all heaps: a system call for as many as lie beside each other.
+/// That takes a second for 50 GB, so it is nothing for a lane.
+fn give_back() {
+    // SAFETY: the calling thread has a heap, without which nothing is done. That is looked through, and what is free in ranges is
+    // claimed while its pages go.
     unsafe {
         sys::mi_thread_init();
         sys::mi_collect(true);
@@ -180,9 +208,8 @@ fn arena(size: usize, node: Option<u16>, is_named: bool) -> Option<sys::mi_arena
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
-    use std::time::Duration;
-    use std::{ptr, thread};
+    use std::ptr;
+    use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 
     use super::*;
 
@@ -214,12 +241,8 @@ mod tests {
 
     #[test]
     fn options_have_the_numbers_that_the_allocator_gives_them() {
-        // SAFETY: reads a number.
-        let now = |option| unsafe { sys::mi_option_get(option) };
-        let wanted = [0, PURGE_DELAY_NEVER, GENERIC_COLLECT_MAX];
-        // Another test may have set them.
-        let found = [EAGER_COMMIT_DELAY, PURGE_DELAY, GENERIC_COLLECT].map(now);
-        assert!(found == [1, 10, 10_000] || found == wanted, "{found:?}");
+        let _alone = prepared();
+        assert_eq!(DEFAULTS.get(), Some(&[1, 10, 10_000]));
     }
 
     #[test]
@@ -245,9 +268,9 @@ mod tests {
         let looks = settled_lanes(|| {
             // Of the range all but a fiftieth.
             let all = values(5_900);
-            // Longer than by default the allocator would wait.
-            thread::sleep(Duration::from_millis(20));
-            drop(values(10));
+            // Longer than by default the allocator would wait, until somebody frees a segment.
+            thread::sleep(Duration::from_millis(300));
+            values(2_000);
             let new_count = values(1_000).difference(&all).count();
             (new_count, all.iter().filter(|address| !is_present(**address)).count())
         });
@@ -297,10 +320,18 @@ mod tests {
         assert_eq!(freed, 10 * RANGE_SIZE);
     }
 
+    /// What the options were before any test has set them.
+    static DEFAULTS: OnceLock<[c_long; 3]> = OnceLock::new();
+
     /// What holds for all threads is set; and nobody else gives anything back.
     fn prepared() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        DEFAULTS.get_or_init(|| {
+            // SAFETY: reads a number.
+            [EAGER_COMMIT_DELAY, PURGE_DELAY, GENERIC_COLLECT]
+                .map(|option| unsafe { sys::mi_option_get(option) })
+        });
         prepare();
         alone
     }

@@ -9,20 +9,17 @@
 //! Both take the kernel time in proportion to the pages, a huge one hundreds of microseconds and more, so neither is a lane's
 //! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
 //! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread has no cpu without a lane, the lane goes first.
-//! Now and then it gives back what heaps do not use ([`heap::give_back`]).
 
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use lane::Lane;
 use net::Bell;
 
 use crate::control::{self, Level};
-use crate::heap;
 use crate::region::HUGE_PAGE_SIZE;
 
 /// Ranges that one lane has lent at a time.
@@ -34,9 +31,6 @@ const LENT_COUNT_MAX: usize = 16;
 const AHEAD_MIN: usize = 256 << 10;
 const AHEAD_MAX: usize = 64 << 20;
 const AHEAD_SHARE: usize = 64;
-
-/// So often pages of heaps are given back that nobody uses. A lane that uses them again waits for each, a microsecond.
-const HEAPS_EVERY: Duration = Duration::from_secs(5);
 
 /// Something to be done with a range of a lane's memory, in bytes from its start.
 #[derive(Debug)]
@@ -144,7 +138,6 @@ fn ahead(frontier: usize, brought: usize, size: usize) -> Option<Range<usize>> {
 }
 
 /// Starts the thread. It ends with the process.
-#[expect(clippy::disallowed_methods, reason = "the thread is no lane: it waits, and goes by the clock")]
 pub(crate) fn start(
     errands: Receiver<Errand>,
     inlets: Vec<Inlet>,
@@ -158,18 +151,7 @@ pub(crate) fn start(
             control::log(Level::Warn, &text);
         }
         let mut is_able = true;
-        let mut given_back = Instant::now();
-        loop {
-            let errand = errands.recv_timeout(HEAPS_EVERY.saturating_sub(given_back.elapsed()));
-            if HEAPS_EVERY <= given_back.elapsed() {
-                heap::give_back();
-                given_back = Instant::now();
-            }
-            let Errand { lane, what, range } = match errand {
-                Ok(errand) => errand,
-                Err(RecvTimeoutError::Timeout) => continue,
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
+        for Errand { lane, what, range } in errands {
             let inlet = &inlets[lane];
             match what {
                 What::Bring if is_able => {
@@ -207,7 +189,7 @@ pub(crate) fn start(
 
 /// Lets everybody else on this core go first (SCHED_IDLE): on a core that a lane has too, the lane waits for what the kernel does not
 /// interrupt of a page, and not for a time slice. A lane that leaves no time finds small pages.
-fn give_way() -> io::Result<()> {
+pub(crate) fn give_way() -> io::Result<()> {
     // SAFETY: a struct of integers, of which zeros are a value; the call reads it, and 0 is the calling thread.
     let result =
         unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &std::mem::zeroed::<libc::sched_param>()) };

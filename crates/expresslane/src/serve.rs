@@ -326,6 +326,7 @@ fn start(
     let region_size = readies.iter().map(|ready| ready.region_size).min().unwrap_or(0);
     let inlets = readies.into_iter().map(|ready| ready.inlet).collect();
     paging::start(errands, inlets, bells.to_vec(), settings.huge_pages, beside.is_empty())?;
+    heap::start(beside.is_empty())?;
     let wanted = facts.memory_size.min(32 << 30);
     if u64::try_from(region_size).unwrap_or(u64::MAX) < wanted {
         notes.push(

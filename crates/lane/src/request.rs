@@ -12,9 +12,9 @@ use wire::resp::ArgRanges;
 
 /// Arguments in one page of a request. A page's packed bytes stay within `ARGS_PER_PAGE * PACKED_SIZE_MAX` = 64 KiB.
 const ARGS_PER_PAGE: usize = 128;
-/// What a page takes beside its arguments, bytes: its head, and what vectors of few elements hold in reserve. The head of the first is a
-/// part of its request.
+/// What a page takes beside its arguments, bytes: its head, and what vectors of few elements hold in reserve.
 const PAGE_SIZE: usize = 256;
+/// The same of the first, whose head is a part of its request.
 const FIRST_PAGE_SIZE: usize = 48;
 /// Longer arguments get an allocation of their own instead of growing the page.
 const PACKED_SIZE_MAX: usize = 512;
@@ -255,7 +255,7 @@ impl Request {
 
     /// Appends an argument that came as a rope.
     pub(crate) fn push_rope(&mut self, rope: Rope) {
-        self.count_in(rope.len());
+        self.count_in(rope.room());
         let page = self.page();
         page.has_rope = true;
         page.slots.push(Slot::Rope(rope));
@@ -283,7 +283,7 @@ impl Request {
             self.others.push(Page::default());
         }
         if count == ARGS_PER_PAGE || count == 0 {
-            self.size += [PAGE_SIZE, FIRST_PAGE_SIZE][usize::from(count == 0)];
+            self.size += if count == 0 { FIRST_PAGE_SIZE } else { PAGE_SIZE };
         }
         self.others.last_mut().unwrap_or(&mut self.first)
     }

@@ -344,7 +344,9 @@ impl Uring {
         if result & i32::from(libc::POLLERR) != 0 && !matches!(conn.state, State::Lingering { .. }) {
             self.counters.controls += 1;
             let error = sys::get_option(&conn.fd, libc::SOL_SOCKET, libc::SO_ERROR);
-            return self.end(id, error.map_or(Why::Reset, why));
+            // None is left where a receive has been told of it before.
+            let is_left = |errno: &i32| *errno != 0;
+            return self.end(id, error.ok().filter(is_left).map_or(Why::Reset, why));
         }
         match (token.task, conn.state) {
             (Task::First, State::Open) => self.announce(id),
@@ -353,7 +355,7 @@ impl Uring {
         }
     }
 
-    /// A socket is told of that lacked room. It has some, or its client has ended its side, which is told as well.
+    /// The poll for room has said something: that there is some, or only that the client has ended its side.
     fn heed_room(&mut self, id: ConnId, result: i32, more: bool) {
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
         conn.awaits_room = more;

@@ -79,7 +79,7 @@ pub struct Memory {
     pub entries: u64,
     /// What the ropes that entries hold take ([`Rope::room`]).
     pub ropes: u64,
-    /// Lengths of dropped ropes that wait to be freed.
+    /// What dropped ropes take that wait to be freed.
     pub retired: u64,
     /// Heads of partitions.
     pub heads: u64,

@@ -84,7 +84,7 @@ pub(crate) struct Moved {
 impl Moved {
     /// Bytes that it adds where it goes, beside key and entry.
     pub(crate) fn size(&self) -> u64 {
-        self.value.len() as u64
+        self.value.room() as u64
     }
 
     /// Writes it as a bulk.
@@ -201,7 +201,7 @@ pub(crate) fn copy(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>) {
     if !options.replaces && space.get(&to).is_some() {
         return reply::integer(sink, 0);
     }
-    if space.may_grow(moved.value.len()) && place(space, &there, 2, &moved) {
+    if space.may_grow(moved.value.room()) && place(space, &there, 2, &moved) {
         reply::integer(sink, 1);
     } else {
         reply::error(sink, OOM);

@@ -31,6 +31,14 @@ impl Text {
         }
     }
 
+    /// Bytes of memory that it takes.
+    pub(crate) fn room(&self) -> usize {
+        match self {
+            Text::Bytes(bytes) => bytes.len(),
+            Text::Rope(rope) => rope.room(),
+        }
+    }
+
     pub(crate) fn at(&self, index: usize) -> u8 {
         self.bytes_from(index)[0]
     }

@@ -109,7 +109,7 @@ impl Ring {
     }
 
     /// Tells when one of `mask` holds, once, or at each change. Errors and hang-ups are always told (poll(2)), and that the client
-    /// has shut down its sending side: once means at once from then on.
+    /// has shut down its sending side: from then on what tells once tells that at once, each time.
     pub(super) fn poll(&mut self, socket: &OwnedFd, token: Token, mask: i16, always: bool) {
         let mask = u32::try_from(mask).expect("the bits of poll are positive");
         self.push(&opcode::PollAdd::new(fd(socket), mask).multi(always).build(), token);

@@ -325,7 +325,7 @@ fn the_rope_of_an_image_stays_as_it_was() {
     let mut delivered = Delivered::default();
     delivered.take_images(&mut world);
     assert_eq!(delivered.imaged, NAMES.len());
-    assert_eq!(world.shard.memory().retired, 4 * 200_000, "given back, they are the last to hold it");
+    assert_eq!(world.shard.memory().retired, 4 * 200_192, "given back, they are the last to hold it");
     world.drain();
     world.shard.audit();
     delivered.finish(&mut world, &beginning);
@@ -334,7 +334,7 @@ fn the_rope_of_an_image_stays_as_it_was() {
     begin(&mut world);
     world.commit(Effect::Delete { key: padded });
     world.shard.abandon_snapshot();
-    assert_eq!(world.shard.memory().retired, 500_018);
+    assert_eq!(world.shard.memory().retired, 507_904);
     world.drain();
     assert_eq!(world.shard.memory().retired, 0);
 }
