@@ -344,9 +344,7 @@ impl Uring {
         if result & i32::from(libc::POLLERR) != 0 && !matches!(conn.state, State::Lingering { .. }) {
             self.counters.controls += 1;
             let error = sys::get_option(&conn.fd, libc::SOL_SOCKET, libc::SO_ERROR);
-            // None is left where a receive has been told of it before.
-            let is_left = |errno: &i32| *errno != 0;
-            return self.end(id, error.ok().filter(is_left).map_or(Why::Reset, why));
+            return self.end(id, error.map_or(Why::Reset, why));
         }
         match (token.task, conn.state) {
             (Task::First, State::Open) => self.announce(id),

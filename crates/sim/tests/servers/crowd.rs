@@ -178,7 +178,7 @@ fn one_round_may_not_be_enough() {
         begin(&mut world, client, false);
     }
     for client in &mut *small {
-        hold(&mut world, client, 18_500);
+        hold(&mut world, client, 18_700);
     }
     hold(&mut world, &mut large[0], 40_000);
     rest(&mut world);

@@ -202,7 +202,7 @@ fn what_is_watched_no_more_fails_no_exec() {
 
 #[test]
 fn commands_queued_without_end_are_refused() {
-    let mut world = world(|settings| settings.query_size_max = 13_000);
+    let mut world = world(|settings| settings.query_size_max = 12_000);
     let mut client = world.connect(0);
     assert_eq!(ask(&mut world, &mut client, &[b"MULTI"], 5), "+OK\r\n");
     let value = [b'v'; 1000];
