@@ -4,8 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lane::{Meter, Now};
 
-/// A lane reads the wall clock once in so long, and goes by the monotonic one in between: it hears of a clock that was set no later.
-const WALL_NS: u64 = 100_000;
+/// A lane reads the clocks once in so long, and goes by the processor's counter in between: it hears of a clock that was set no later.
+const SPAN_US: u64 = 100;
+
+/// Where the kernel says which clock it goes by itself.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// Both clocks of [`Now`]. All lanes share one origin, for instants travel between them.
 #[derive(Clone, Copy, Debug)]
@@ -36,28 +39,53 @@ impl Clock {
     }
 }
 
-/// A lane's view of the clocks, which it looks at every turn: a look at the wall clock costs more than one at the monotonic clock.
+/// A lane's view of the clocks, which it looks at every turn: a look at each of them costs more than one at the processor's counter.
 #[derive(Debug)]
 pub(crate) struct LaneClock {
     clock: Clock,
+    /// What the clocks said when they were read last, and the counter behind that: a thread that is held up in between is late, not early.
     wall_us: u64,
-    /// When that was read.
     read_ns: u64,
+    read_ticks: u64,
+    /// The monotonic time that was given last.
+    now_ns: u64,
+    /// [`SPAN_US`] in counts, and nanoseconds in 2^32 of them. No span at all where the kernel does not trust the counter.
+    span_ticks: u64,
+    scale: u64,
 }
 
 impl LaneClock {
-    pub(crate) fn new(clock: Clock) -> LaneClock {
-        LaneClock { clock, wall_us: wall_us(), read_ns: clock.mono_ns() }
+    /// `ticks_per_us`: see [`ticks_per_us`].
+    pub(crate) fn new(clock: Clock, ticks_per_us: u64) -> LaneClock {
+        // One that stops or drifts in sleep, or that differs between cpus, is none that the kernel goes by.
+        let source = std::fs::read_to_string(CLOCK_SOURCE).unwrap_or_default();
+        let is_trusted = matches!(source.trim(), "tsc" | "arch_sys_counter");
+        let span_ticks = if is_trusted { SPAN_US * ticks_per_us } else { 0 };
+        let scale = (1000 << 32) / ticks_per_us.max(1);
+        LaneClock { clock, wall_us: 0, read_ns: 0, read_ticks: 0, now_ns: 0, span_ticks, scale }
     }
 
+    /// The instant of a turn that begins, and the meter for it.
     #[inline]
-    pub(crate) fn now(&mut self) -> Now {
-        let mono_ns = self.clock.mono_ns();
-        if WALL_NS <= mono_ns - self.read_ns {
-            self.wall_us = wall_us();
-            self.read_ns = mono_ns;
+    pub(crate) fn now(&mut self) -> (Now, Ticks) {
+        let began = ticks();
+        let passed = began.wrapping_sub(self.read_ticks);
+        if self.span_ticks <= passed {
+            return (self.look(), Ticks { began });
         }
-        at(mono_ns, self.wall_us + (mono_ns - self.read_ns) / 1000)
+        let passed_ns = (passed * self.scale) >> 32;
+        self.now_ns = self.now_ns.max(self.read_ns + passed_ns);
+        (at(self.now_ns, self.wall_us + passed_ns / 1000), Ticks { began })
+    }
+
+    /// Reads the clocks. The first look is such a one, for no counter stands at zero.
+    #[inline(never)]
+    fn look(&mut self) -> Now {
+        self.read_ns = self.clock.mono_ns();
+        self.wall_us = wall_us();
+        self.read_ticks = ticks();
+        self.now_ns = self.now_ns.max(self.read_ns);
+        at(self.now_ns, self.wall_us)
     }
 }
 
@@ -90,14 +118,19 @@ fn wall_us() -> u64 {
 /// Long enough to see how fast the meter counts to a thousandth, short enough to go unnoticed at a start.
 const CALIBRATION_NS: u64 = 1_000_000;
 
-/// Counts of [`Ticks`] in a microsecond, measured now.
+/// Counts of [`ticks`] in a microsecond, measured now: three times, for a thread that is held up between two looks measures something else.
 pub(crate) fn ticks_per_us(clock: &Clock) -> u64 {
-    let (began_ns, began) = (clock.mono_ns(), Ticks.read());
+    let mut measured = [(); 3].map(|()| measure_ticks(clock));
+    measured.sort_unstable();
+    measured[1].max(1)
+}
+
+fn measure_ticks(clock: &Clock) -> u64 {
+    let (began_ns, began) = (clock.mono_ns(), ticks());
     loop {
         let ns = clock.mono_ns() - began_ns;
         if CALIBRATION_NS <= ns {
-            let ticks = Ticks.read().wrapping_sub(began);
-            return (ticks / (ns / 1000)).max(1);
+            return ticks().wrapping_sub(began) / (ns / 1000);
         }
         std::hint::spin_loop();
     }
@@ -105,26 +138,38 @@ pub(crate) fn ticks_per_us(clock: &Clock) -> u64 {
 
 /// The processor's own counter: a few nanoseconds a read, against 22 for the clock. Its unit is the processor's
 /// affair; what it says is only compared with itself.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticks;
-
 #[cfg(target_arch = "x86_64")]
-impl Meter for Ticks {
-    #[inline]
-    fn read(&self) -> u64 {
-        // SAFETY: every x86-64 processor has the time-stamp counter, and Linux leaves it readable (CR4.TSD is clear).
-        unsafe { std::arch::x86_64::_rdtsc() }
-    }
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 processor has the time-stamp counter, and Linux leaves it readable (CR4.TSD is clear).
+    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
+/// As on x86-64.
 #[cfg(target_arch = "aarch64")]
+#[inline]
+pub(crate) fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: reads the virtual counter, which Linux opens to user space (CNTKCTL_EL1.EL0VCTEN), into a register.
+    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// [`ticks`] as the meter of a turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticks {
+    began: u64,
+}
+
 impl Meter for Ticks {
     #[inline]
     fn read(&self) -> u64 {
-        let ticks;
-        // SAFETY: reads the virtual counter, which Linux opens to user space (CNTKCTL_EL1.EL0VCTEN), into a register.
-        unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
-        ticks
+        ticks()
+    }
+
+    #[inline]
+    fn began(&self) -> u64 {
+        self.began
     }
 }
 
@@ -138,28 +183,43 @@ mod tests {
         let (first, second) = (clock.now(), clock.now());
         assert!(0 < first.mono_ns && first.mono_ns <= second.mono_ns);
         assert!(first.unix_ms > 1_600_000_000_000, "milliseconds since 1970");
-        let mut lane = LaneClock::new(clock);
-        let before = lane.now();
+        let mut lane = LaneClock::new(clock, ticks_per_us(&clock));
+        let (before, meter) = lane.now();
         assert!(second.mono_ns <= before.mono_ns && second.unix_ms <= before.unix_ms);
-        // In between the monotonic clock is its measure, to the microsecond.
-        let next = loop {
-            (lane.wall_us, lane.read_ns) = (1_999, clock.mono_ns() - 5_000);
-            let next = lane.now();
-            // Unless it was late.
-            if lane.wall_us == 1_999 {
-                break next;
+        let began = ticks();
+        assert!(meter.began() <= began && began <= meter.read());
+        let sum: u64 = (0..1_000_000_u64).map(std::hint::black_box).sum();
+        assert!(ticks() > began, "{sum}");
+    }
+
+    #[test]
+    fn a_lane_goes_by_the_counter_between_two_looks_at_the_clocks() {
+        let clock = Clock::new();
+        let mut lane = LaneClock::new(clock, ticks_per_us(&clock));
+        // Whatever the kernel trusts here; and long enough for a look not to come in between.
+        let per_us = (1000 << 32) / lane.scale;
+        lane.span_ticks = 1_000_000 * per_us;
+        let (first, _) = lane.now();
+        let real_ns = clock.mono_ns();
+        let later = loop {
+            let (later, _) = lane.now();
+            if first.mono_ns + 20_000_000 <= later.mono_ns {
+                break later;
             }
         };
-        let passed_us = (next.mono_ns - lane.read_ns) / 1000;
-        assert_eq!(next.unix_ms * 1000 + i64::from(next.us), 1_999 + i64::try_from(passed_us).unwrap());
-        // The wall clock is looked at again, after so long and not before.
-        lane.wall_us = 0;
-        let read_ns = lane.read_ns;
-        let next =
-            std::iter::repeat_with(|| lane.now()).find(|now| now.unix_ms > 1_000).expect("it never ends");
-        assert!(read_ns + WALL_NS <= next.mono_ns && before.unix_ms <= next.unix_ms);
-        let began = Ticks.read();
-        let sum: u64 = (0..1_000_000_u64).map(std::hint::black_box).sum();
-        assert!(Ticks.read() > began, "{sum}");
+        let passed_ns = later.mono_ns - first.mono_ns;
+        let real_ns = clock.mono_ns() - real_ns;
+        assert!(passed_ns < real_ns + real_ns / 100 + 50_000, "{passed_ns} ns in {real_ns}");
+        let wall_us = |now: Now| now.unix_ms * 1000 + i64::from(now.us);
+        let wall_passed_us = wall_us(later) - wall_us(first);
+        assert_eq!(wall_passed_us, i64::try_from((later.mono_ns - lane.read_ns) / 1000).unwrap());
+        // A counter that ran too fast is put right at the next look, and time does not go back.
+        lane.scale *= 100;
+        let (fast, _) = lane.now();
+        assert!(clock.mono_ns() < fast.mono_ns);
+        lane.span_ticks = 0;
+        let (right, _) = lane.now();
+        assert_eq!(right.mono_ns, fast.mono_ns);
+        assert!(wall_us(right) < wall_us(fast));
     }
 }

@@ -382,7 +382,7 @@ fn lane_settings(settings: &ServeSettings, run_id: String, clock: &Clock) -> Set
         },
         compresses_dumps: settings.rdbcompression,
         script_memory_max: size(settings.script_memory_limit.0),
-        script_meter: Some(|| lane::Meter::read(&clock::Ticks)),
+        script_meter: Some(clock::ticks),
         tracked_count_max: size(settings.tracking_table_max_keys),
         events: settings.notify_keyspace_events,
         query_size_max: size(settings.client_query_buffer_limit.0),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use store::{
     Budget, Change, Effect, Entry, Expiry, Key, Mark, NewValue, ROPE_SIZE_MAX, Recency, Rope, Shard, Use,
-    Value,
+    Value, Walks,
 };
 use wire::command::Command;
 use wire::reply::{self, Proto, Put};
@@ -56,6 +56,8 @@ pub(crate) struct Call<'a> {
 /// The shard and those who listen to its changes.
 pub(crate) struct Keyspace {
     pub(crate) shard: Shard,
+    /// For look-ups that are approached.
+    pub(crate) walks: Walks,
     pub(crate) watches: Watches,
     /// Replicas are told what changes, or clients of keys that do, or of events.
     pub(crate) is_heard: bool,
@@ -147,6 +149,7 @@ impl Keyspace {
         of_records.for_each(|(number, _)| shard.count_labels(database_count + number));
         Keyspace {
             shard,
+            walks: Walks::default(),
             watches: Watches::default(),
             is_heard: false,
             tracked: Tracked::default(),

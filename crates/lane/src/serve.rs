@@ -97,14 +97,14 @@ pub(crate) fn serve_client<N: Net>(
         client.lags_since_ns = None;
     }
     let result = 'share: loop {
-        let limits = limits(core, client);
         if client.gather.is_none() {
             if !std::mem::take(&mut ahead.is_fresh) {
                 cold_path();
-                let mut approaches = core.space.shard.approaches();
-                let count_max = share.commands_left.max(1);
+                let walks = std::mem::take(&mut core.space.walks);
+                let mut approaches = core.space.shard.approaches(walks);
+                let (limits, count_max) = (limits(core, client), share.commands_left.max(1));
                 ahead.look_again(core, client, &input[used..], limits, count_max, &mut approaches);
-                approaches.arrive();
+                core.space.walks = approaches.arrive();
                 lap.restart();
             }
             let step = ahead.ended.take();
@@ -210,6 +210,7 @@ pub(crate) fn serve_client<N: Net>(
         }
         let query_size_max = core.settings.query_size_max_of(client);
         let mut argument_count = 0;
+        let limits = limits(core, client);
         let gathered = gather(client, &input[used..], limits, &mut used, &mut argument_count, query_size_max);
         inflated += ARGUMENT_COST * argument_count;
         let flow = match gathered {

@@ -44,6 +44,11 @@ const TEND: Budget = Budget::new(64, 64 * 1024);
 pub trait Meter {
     /// A number that grows with work done.
     fn read(&self) -> u64;
+
+    /// What it said at the instant that a turn is given: the turn's time counts from there.
+    fn began(&self) -> u64 {
+        self.read()
+    }
 }
 
 /// When the next turn is due.
@@ -173,7 +178,7 @@ impl Lane {
             cold_path();
             return Next::At(until_ns);
         }
-        let began = meter.read();
+        let began = meter.began();
         self.core.set_now(now);
         self.core.space.deflate_left = DEFLATE_PER_TURN;
         self.core.stats.turns += 1;
@@ -414,7 +419,8 @@ impl Lane {
         while !left.is_spent(&self.core.timing) {
             let is_last_quarter = left.is_last_quarter(&self.core.timing);
             let mut input_size = 0;
-            let mut approaches = self.core.space.shard.approaches();
+            let walks = std::mem::take(&mut self.core.space.walks);
+            let mut approaches = self.core.space.shard.approaches(walks);
             while left.clients > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
                 left.clients -= 1;
                 let (handle, is_fresh) = self.ready.pop(is_last_quarter).expect("counted");
@@ -433,7 +439,7 @@ impl Lane {
                 input_size += ahead.prepare(core, client, net, count_max, &mut left.receive, &mut approaches);
                 self.batch.push((handle, is_fresh));
             }
-            approaches.arrive();
+            self.core.space.walks = approaches.arrive();
             let mut lap = self.core.lap(meter);
             for (ahead, (handle, is_fresh)) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");

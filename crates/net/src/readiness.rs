@@ -11,7 +11,8 @@
 //! ```text
 //!             signal: readable                poll                      stream(More)
 //!   Quiet ─────────────────────▶ Queued ───────────────▶ Told ─────────────────────────────┐
-//!     ▲                            ▲                                                       │
+//!     ▲ └─ in a poll, with nobody before it ─────────────▶                                 │
+//!     │                            ▲                                                       │
 //!     │                            └──────── the receive was full: there may be more ──────┤
 //!     └───────────────────────────────────── the socket is empty ──────────────────────────┘
 //! ```
@@ -107,6 +108,12 @@ impl<S> Conn<S> {
     }
 }
 
+/// What is left of a poll's limits.
+struct Left {
+    accepts: usize,
+    clients: usize,
+}
+
 /// A [`Net`] over a [`Kernel`].
 #[derive(Debug)]
 pub struct Readiness<K: Kernel> {
@@ -162,9 +169,11 @@ impl<K: Kernel> Readiness<K> {
         self.counters.waits += 1;
     }
 
-    fn heed(&mut self, signal: Signal, accepts_left: &mut usize) {
+    /// What a signal means. Input is told at once where nobody waits to be told of it and there is room for it.
+    #[inline(always)]
+    fn heed(&mut self, signal: Signal, left: &mut Left, events: &mut Vec<Event>) {
         let id = match signal.whose {
-            Whose::Listener(listener) => return self.accept(listener, accepts_left),
+            Whose::Listener(listener) => return self.accept(listener, &mut left.accepts),
             Whose::Conn(id) => id,
         };
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -181,7 +190,15 @@ impl<K: Kernel> Readiness<K> {
             soil(conn, id, &mut self.dirty);
         }
         if signal.readable {
-            announce(conn, id, &mut self.queue);
+            let is_news = conn.input == Input::Quiet && conn.state == State::Open;
+            if is_news && self.queue.is_empty() && left.clients > 0 {
+                left.clients -= 1;
+                conn.readable = true;
+                conn.input = Input::Told;
+                events.push(Event::Input(id));
+            } else {
+                announce(conn, id, &mut self.queue);
+            }
         }
     }
 
@@ -489,14 +506,15 @@ impl<K: Kernel> Net for Readiness<K> {
             self.gather(Some(0));
         }
         let mut signals = std::mem::take(&mut self.signals);
-        let mut accepts_left = self.limits.accepts_per_turn;
+        events.append(&mut self.news);
+        let mut left = Left { accepts: self.limits.accepts_per_turn, clients: self.limits.clients_per_turn };
         for signal in signals.drain(..) {
-            self.heed(signal, &mut accepts_left);
+            self.heed(signal, &mut left, events);
         }
         self.signals = signals;
         events.append(&mut self.news);
         let mut thrown_before = 0;
-        for _ in 0..self.limits.clients_per_turn.min(self.queue.len()) {
+        for _ in 0..left.clients.min(self.queue.len()) {
             let id = self.queue.pop_front().expect("the queue is at least that long");
             let Some(conn) = self.conns.get_mut(id) else { continue };
             conn.in_queue = false;

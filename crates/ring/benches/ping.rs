@@ -79,7 +79,7 @@ fn same_thread_parcels(count: u32) {
 }
 
 fn bell(count: u32) {
-    let mailbox = Mailbox::new();
+    let mailbox = Mailbox::new(1);
     for _ in 0..count {
         assert!(!mailbox.post(black_box(7)));
         assert_eq!(mailbox.collect().count(), 1);

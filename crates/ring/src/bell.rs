@@ -1,25 +1,25 @@
 //! Who has something for a lane, and whether the lane must be woken to see it.
 //!
 //! Each lane owns one [`Mailbox`] that all others reach. While the lane is awake a sender pays one atomic "or" a
-//! batch, the lane a few loads of one line a turn, and nobody makes a system call. Only for a lane that declared
-//! sleep is a sender told to ring, and only one sender a sleep.
+//! batch, the lane a load of one line a turn and two atomic instructions a sleep, and nobody makes a system call. Only for a
+//! lane that declared sleep is a sender told to ring, and only one of 63 senders a sleep.
 //!
 //! ```text
 //!  sender                               receiver
 //!  publish the ring                     collect: swap the bits to 0, visit those rings
-//!  post: set my bit ── was ASLEEP there?  … nothing more to do …
-//!    no  → done, it will look           declare_sleep: 0 → ASLEEP in every word, or stay awake
-//!    yes → first to take the bell?      wait (a system call)
-//!          yes → ring (a system call)   wake: take the bell back, clear ASLEEP; then collect
+//!  post: set my bit ── what was there?    … nothing more to do …
+//!    not ASLEEP       → done, it will look       declare_sleep: 0 → ASLEEP in every word, or stay awake
+//!    ASLEEP and bits  → done, another one rings  wait (a system call)
+//!    ASLEEP alone     → ring (a system call)     wake: clear ASLEEP; then collect
 //! ```
 //!
 //! **Why no wake-up is lost.** `ASLEEP` lives in the same words as the senders' bits, and all that happens to one
 //! word happens in one order: either the sender's "or" comes first, then the receiver's exchange of 0 fails and it
-//! stays awake; or the exchange comes first, then the "or" returns `ASLEEP` and the sender goes for the bell. A flag
-//! beside the words would need sequentially consistent fences on both sides (Dekker's problem), which cost more and
-//! which loom cannot check in full.
+//! stays awake; or the exchange comes first, then the first "or" behind it returns `ASLEEP` and nothing else, and that sender
+//! rings. A flag beside the words would need sequentially consistent fences on both sides (Dekker's problem), which cost more
+//! and which loom cannot check in full.
 
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Set in a word while the receiver sleeps or is about to. The other 63 bits are senders.
 const ASLEEP: u64 = 1 << 63;
@@ -27,10 +27,10 @@ const ASLEEP: u64 = 1 << 63;
 /// Senders in a word.
 const WORD_SENDERS: usize = 63;
 
-/// Words in a mailbox: 252 senders, all in one pair of cache lines. Loom's models need a second word, not a fourth.
+/// Words in a mailbox: 252 senders, all in one cache line. Loom's models need a second word, not a fourth.
 const WORDS: usize = if cfg!(loom) { 2 } else { 4 };
 
-/// Senders are numbered below this. A larger number is refused by an assertion in [`Mailbox::post`].
+/// A mailbox has at most so many senders. More are refused by an assertion in [`Mailbox::new`].
 pub const SENDERS_MAX: usize = WORDS * WORD_SENDERS;
 
 /// Which senders have something for one lane, and whether that lane sleeps.
@@ -41,39 +41,34 @@ pub const SENDERS_MAX: usize = WORDS * WORD_SENDERS;
 #[repr(align(128))]
 pub struct Mailbox {
     words: [AtomicU64; WORDS],
-    /// Armed by `declare_sleep`; whoever disarms it has to ring (a sender) or need not be rung for (the receiver).
-    /// Changed by exchanges alone, even where a store would do: they form one chain, each reading the one before.
-    /// Loom orders plain stores among exchanges more loosely than the language does, and then finds a lost wake-up.
-    bell: AtomicBool,
-}
-
-impl Default for Mailbox {
-    fn default() -> Self {
-        Self::new()
-    }
+    /// Words that have a sender.
+    used: usize,
 }
 
 impl Mailbox {
-    /// An empty mailbox of a lane that is awake.
+    /// An empty mailbox of a lane that is awake, for senders that are numbered below `sender_count`.
     #[must_use]
-    pub fn new() -> Self {
-        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), bell: AtomicBool::new(false) }
+    pub fn new(sender_count: usize) -> Self {
+        assert!(sender_count <= SENDERS_MAX, "a mailbox has at most SENDERS_MAX senders");
+        let used = sender_count.div_ceil(WORD_SENDERS);
+        Self { words: std::array::from_fn(|_| AtomicU64::new(0)), used }
+    }
+
+    fn used(&self) -> &[AtomicU64] {
+        &self.words[..self.used]
     }
 
     /// Says that `sender`'s ring holds something, which it has published before. True if the receiver sleeps and
     /// nobody has rung yet: the caller must then ring, and nobody else will. At most one `true` for each
-    /// [`declare_sleep`](Self::declare_sleep).
+    /// [`declare_sleep`](Self::declare_sleep) and 63 senders, which share a word.
     ///
-    /// A `sender` at or above [`SENDERS_MAX`] is a broken promise.
+    /// A `sender` for whom the mailbox was not made is a broken promise.
     #[inline]
     pub fn post(&self, sender: usize) -> bool {
-        assert!(sender < SENDERS_MAX, "a sender's number is below SENDERS_MAX");
-        // Release: the ring is published before the bit is seen. Acquire: if ASLEEP is seen, so is the armed bell.
-        // The bit must be set even if it seems set: a plain look could be older than the receiver's last visit.
-        let word = self.words[sender / WORD_SENDERS].fetch_or(1 << (sender % WORD_SENDERS), Ordering::AcqRel);
-        // Relaxed: an exchange always sees the latest value, and the bell carries nothing but itself. A sender that
-        // is so late that the receiver has woken and sleeps again takes that sleep's bell: one ring all the same.
-        word & ASLEEP != 0 && self.bell.swap(false, Ordering::Relaxed)
+        let word = self.used().get(sender / WORD_SENDERS).expect("a sender's number is below their count");
+        // Release: the ring is published before the bit is seen. The bit must be set even if it seems set: a plain look
+        // could be older than the receiver's last visit.
+        word.fetch_or(1 << (sender % WORD_SENDERS), Ordering::Release) == ASLEEP
     }
 
     /// Takes the set of senders that posted since the last call. Costs one load a word when there are none.
@@ -82,21 +77,18 @@ impl Mailbox {
     /// that declared sleep wakes before it collects; anything else is a broken promise.
     #[inline]
     pub fn collect(&self) -> Senders {
-        Senders {
-            words: std::array::from_fn(|index| {
-                let word = &self.words[index];
-                // Relaxed: zero claims nothing, and a bit that comes late is seen by the next turn or by
-                // `declare_sleep`.
-                if word.load(Ordering::Relaxed) == 0 {
-                    return 0;
-                }
+        let mut senders = Senders::default();
+        for (taken, word) in senders.words.iter_mut().zip(self.used()) {
+            // Relaxed: zero claims nothing, and a bit that comes late is seen by the next turn or by
+            // `declare_sleep`.
+            if word.load(Ordering::Relaxed) != 0 {
                 // Acquire: rings are read after they were published. Senders whose bits were set before the last one
                 // are included, as "or"s on one word continue each other's release.
-                let taken = word.swap(0, Ordering::Acquire);
-                assert!(taken & ASLEEP == 0, "a lane wakes before it collects");
-                taken
-            }),
+                *taken = word.swap(0, Ordering::Acquire);
+                assert!(*taken & ASLEEP == 0, "a lane wakes before it collects");
+            }
         }
+        senders
     }
 
     /// Declares that the lane is going to wait. False if something was posted meanwhile: then nothing is declared, and
@@ -104,14 +96,12 @@ impl Mailbox {
     /// wait ends for whatever reason.
     ///
     /// A ring may come although the declaration failed or is withdrawn: it makes one later wait return early.
+    #[inline]
     #[must_use = "a lane that declared nothing must not wait"]
     pub fn declare_sleep(&self) -> bool {
-        // Armed before the first ASLEEP shows, so that whoever sees one finds the bell.
-        self.bell.swap(true, Ordering::Relaxed);
-        for word in &self.words {
-            // Release: carries the bell to whoever acquires ASLEEP. This pair rests on the argument: loom runs
-            // exchanges in one order whatever they ask for. Relaxed on failure: `collect` acquires what was posted.
-            if let Err(found) = word.compare_exchange(0, ASLEEP, Ordering::Release, Ordering::Relaxed) {
+        for word in self.used() {
+            // Relaxed: the word carries nothing but itself, and `collect` acquires what was posted.
+            if let Err(found) = word.compare_exchange(0, ASLEEP, Ordering::Relaxed, Ordering::Relaxed) {
                 assert!(found & ASLEEP == 0, "sleep is declared once and then withdrawn");
                 self.wake();
                 return false;
@@ -121,10 +111,9 @@ impl Mailbox {
     }
 
     /// Withdraws the declaration: from here on senders need not ring. Does nothing if none is in force.
+    #[inline]
     pub fn wake(&self) {
-        // The bell first: who still sees ASLEEP then finds that no ring is due.
-        self.bell.swap(false, Ordering::Relaxed);
-        for word in &self.words {
+        for word in self.used() {
             // The receiver alone sets and clears ASLEEP, so its own look is never stale.
             if word.load(Ordering::Relaxed) & ASLEEP != 0 {
                 // Relaxed: an "and" continues the release of the posts before it, and nothing is read yet.
@@ -202,7 +191,7 @@ mod tests {
 
     #[test]
     fn who_posted_is_collected_once_in_order() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         for sender in [200, 0, 62, 63, 94, SENDERS_MAX - 1, 63] {
             assert!(!mailbox.post(sender), "an awake lane is not rung for");
         }
@@ -212,14 +201,15 @@ mod tests {
 
     #[test]
     fn the_first_post_to_a_sleeper_rings_and_no_other() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         assert!(mailbox.declare_sleep());
         assert!(mailbox.post(100));
         assert!(!mailbox.post(100));
-        assert!(!mailbox.post(3), "nor from another word");
+        assert!(!mailbox.post(101), "nor another of its word");
+        assert!(mailbox.post(3), "each word has its own");
         mailbox.wake();
         assert!(!mailbox.post(4));
-        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [3, 4, 100]);
+        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [3, 4, 100, 101]);
         assert!(mailbox.declare_sleep());
         assert!(mailbox.post(5), "each sleep has its bell");
     }
@@ -227,7 +217,7 @@ mod tests {
     #[test]
     fn who_has_post_does_not_sleep() {
         for sender in [0, SENDERS_MAX - 1] {
-            let mailbox = Mailbox::new();
+            let mailbox = Mailbox::new(SENDERS_MAX);
             mailbox.post(sender);
             assert!(!mailbox.declare_sleep());
             assert!(!mailbox.post(1), "the declaration is withdrawn in every word");
@@ -239,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_sleep_that_nobody_ends_is_withdrawn() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         assert!(mailbox.declare_sleep());
         mailbox.wake();
         mailbox.wake();
@@ -250,7 +240,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "a lane wakes before it collects")]
     fn collecting_asleep_is_refused() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         assert!(mailbox.declare_sleep());
         let _ = mailbox.collect();
     }
@@ -258,15 +248,30 @@ mod tests {
     #[test]
     #[should_panic(expected = "sleep is declared once and then withdrawn")]
     fn sleeping_twice_is_refused() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         assert!(mailbox.declare_sleep());
         let _ = mailbox.declare_sleep();
     }
 
     #[test]
-    #[should_panic(expected = "a sender's number is below SENDERS_MAX")]
-    fn a_sender_without_a_bit_is_refused() {
-        Mailbox::new().post(SENDERS_MAX);
+    #[should_panic(expected = "a sender's number is below their count")]
+    fn a_sender_without_a_word_is_refused() {
+        Mailbox::new(WORD_SENDERS).post(WORD_SENDERS);
+    }
+
+    #[test]
+    #[should_panic(expected = "a mailbox has at most SENDERS_MAX senders")]
+    fn more_senders_than_bits_are_refused() {
+        let _ = Mailbox::new(SENDERS_MAX + 1);
+    }
+
+    #[test]
+    fn one_word_is_enough_for_few() {
+        let mailbox = Mailbox::new(2);
+        assert_eq!(mailbox.used, 1);
+        assert!(mailbox.declare_sleep() && mailbox.post(1) && !mailbox.post(0));
+        mailbox.wake();
+        assert_eq!(mailbox.collect().collect::<Vec<_>>(), [0, 1]);
     }
 
     /// Every start, against an ordered set: all of the set comes, each once, beginning at the start and going round.
@@ -291,7 +296,7 @@ mod tests {
 
     #[test]
     fn what_an_early_end_leaves_is_merged_with_what_comes() {
-        let mailbox = Mailbox::new();
+        let mailbox = Mailbox::new(SENDERS_MAX);
         mailbox.post(1);
         mailbox.post(70);
         let mut pending = mailbox.collect();

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! let (mut to_lane, mut from_lane) = ring::ring::<String>(1024, 8);
-//! let mailbox = ring::Mailbox::new();
+//! let mailbox = ring::Mailbox::new(8);
 //!
 //! // The sending lane, once a turn: everything pushed becomes visible with one store, then the bit is set.
 //! if to_lane.room(5) {

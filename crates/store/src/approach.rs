@@ -1,21 +1,20 @@
 //! Approaching: the cache misses of look-ups to come, spent on other work.
 //!
-//! A look-up of a cold key waits for its partition's head, then for inner nodes and its bucket, then for its entry, and
+//! A look-up of a cold key waits for its partition's root, then for inner nodes and its bucket, then for its entry, and
 //! each is found in the one before. So a look-up is begun early, while later commands are still being decoded, and goes a
 //! step further when [`LEAD`] others have begun: a step looks at what the step before has asked the memory for, and asks
 //! for what that points to.
 //!
 //! ```text
-//! begin  0     0: ask for head
+//! begin  0     0: ask for root
 //! …
-//! begin  6     6: ask for head    0: look at head, ask for bucket
+//! begin  6     6: ask for root    0: look at root, ask for bucket
 //! …
-//! begin 12    12: ask for head    6: look at head, ask for bucket    0: look at bucket, ask for entry
+//! begin 12    12: ask for root    6: look at root, ask for bucket    0: look at bucket, ask for entry
 //! ```
 //! Asking is a hint ([`crate::prefetch`]): the processor does not wait for it, as it soon does with a load, of which it
 //! can run only some two hundred instructions ahead.
 
-use crate::database::Partition;
 use crate::prefetch::prefetch;
 use crate::shard::Shard;
 use crate::table;
@@ -32,17 +31,14 @@ const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
 const DEEP: usize = 2;
 /// Where the lines of an entry lie that are asked for, behind its first byte: a key and a value of a hundred bytes fill two.
 const ENTRY_LINES: [usize; 2] = [0, 64];
-/// Look-ups under way at a time.
-const WALK_COUNT: usize = 32;
-const _: () = assert!(DEEP_LEADS[1] < WALK_COUNT, "a walk is at its end before its place is wanted");
 
 /// What a step looks at.
 #[derive(Clone, Copy, Debug)]
 enum At<'a> {
     /// Nothing: it is at its end.
     End,
-    /// The partition's head.
-    Head(&'a Partition),
+    /// The partition's root.
+    Root(&'a u32),
     /// A node of its tree, inner or bucket.
     Node(u32),
 }
@@ -55,22 +51,24 @@ struct Walk<'a> {
     hash: u64,
 }
 
+/// Memory for look-ups on their way, used again and again.
+#[derive(Debug, Default)]
+pub struct Walks(Vec<Walk<'static>>);
+
 /// Look-ups on their way. While they are, nothing changes.
 #[derive(Debug)]
 pub struct Approaches<'a> {
     shard: &'a Shard,
-    walks: [Walk<'a>; WALK_COUNT],
-    /// How many were begun.
-    count: usize,
+    /// Those that were begun.
+    walks: Vec<Walk<'a>>,
     /// Some need more steps than most do.
     is_deep: bool,
 }
 
 impl Shard {
     /// For bringing near what look-ups to come will look at.
-    pub fn approaches(&self) -> Approaches<'_> {
-        let walks = [Walk { at: At::End, level: 0, hash: 0 }; WALK_COUNT];
-        Approaches { shard: self, walks, count: 0, is_deep: false }
+    pub fn approaches(&self, walks: Walks) -> Approaches<'_> {
+        Approaches { shard: self, walks: walks.0, is_deep: false }
     }
 }
 
@@ -78,8 +76,8 @@ impl Approaches<'_> {
     /// Begins with the key that has this hash, and takes some that were begun before a step further.
     #[inline(always)]
     pub fn begin(&mut self, db: u16, partition: u16, hash: u64) {
-        if let Some(head) = self.shard.database(db).head(partition) {
-            prefetch(head);
+        if let Some(root) = self.shard.database(db).root_place(partition) {
+            prefetch(root);
             for lead in LEADS {
                 self.step_of(lead);
             }
@@ -88,42 +86,43 @@ impl Approaches<'_> {
                     self.step_of(lead);
                 }
             }
-            self.walks[self.count % WALK_COUNT] = Walk { at: At::Head(head), level: 0, hash };
-            self.count += 1;
+            self.walks.push(Walk { at: At::Root(root), level: 0, hash });
         }
     }
 
-    /// Takes all that were begun to their ends: the first of them is about to be looked up. One alone has nothing to
-    /// gain by it.
-    pub fn arrive(&mut self) {
-        if self.count > 1 {
-            LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
-            if self.is_deep {
-                DEEP_LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
-            }
+    /// Takes all that were begun to their ends: the first of them is about to be looked up. One alone gains by it, too, for nothing
+    /// in a step depends on what it loads but the next step: the processor runs ahead of them.
+    pub fn arrive(mut self) -> Walks {
+        LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
+        if self.is_deep {
+            DEEP_LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
         }
+        self.walks.clear();
+        // None is left that would borrow anything: this keeps the memory.
+        Walks(self.walks.into_iter().map(|_| unreachable!("there are none")).collect())
     }
 
     /// A step of each walk that would have taken it had others begun.
     fn step_all_behind(&mut self, lead: usize) {
-        (self.count.saturating_sub(lead)..self.count).for_each(|number| self.step(number));
+        let count = self.walks.len();
+        (count.saturating_sub(lead)..count).for_each(|number| self.step(number));
     }
 
     /// A step of the walk that is so far behind the one that begins.
     #[inline(always)]
     fn step_of(&mut self, lead: usize) {
-        if lead <= self.count {
-            self.step(self.count - lead);
+        if let Some(number) = self.walks.len().checked_sub(lead) {
+            self.step(number);
         }
     }
 
     #[inline(always)]
     fn step(&mut self, number: usize) {
         let arena = &self.shard.arena;
-        let walk = &mut self.walks[number % WALK_COUNT];
+        let walk = &mut self.walks[number];
         let link = match walk.at {
             At::End => return,
-            At::Head(head) => head.root,
+            At::Root(root) => *root,
             At::Node(link) if table::is_inner(link) => {
                 walk.level += 1;
                 self.is_deep |= walk.level == DEEP;
@@ -183,12 +182,12 @@ mod tests {
         [u8::try_from(number % partition_count).expect("few partitions"), a, b, c, d]
     }
 
-    /// What the steps of a look-up ask for, each behind the one before: the head first.
+    /// What the steps of a look-up ask for, each behind the one before: the root first.
     fn steps(shard: &Shard, name: &[u8]) -> Vec<Vec<usize>> {
         let key = shard.key(0, partition_of(0, name), name);
-        let head = shard.database(0).head(key.partition).expect("it holds keys");
-        let mut steps = vec![vec![std::ptr::from_ref(head).addr()]];
-        let mut link = head.root;
+        let root = shard.database(0).root_place(key.partition).expect("it holds keys");
+        let mut steps = vec![vec![std::ptr::from_ref(root).addr()]];
+        let mut link = *root;
         while steps.len() <= STEP_COUNT {
             steps.push(vec![shard.arena.bytes(link & !1, 0..1).as_ptr().addr()]);
             if !table::is_inner(link) {
@@ -212,7 +211,7 @@ mod tests {
         let walks: Vec<_> = names.iter().map(|name| steps(&shard, name)).collect();
         let is_as_deep = |walk: &Vec<_>| walk.len() == (depth + 2).min(STEP_COUNT + 1);
         assert!(walks.iter().all(is_as_deep), "the keys lie {depth} nodes deep");
-        let mut approaches = shard.approaches();
+        let mut approaches = shard.approaches(Walks::default());
         asked::take();
         for (number, name) in names.iter().enumerate() {
             let hash = shard.key(0, partition_of(0, name), name).hash;
@@ -239,7 +238,7 @@ mod tests {
 
     #[test]
     fn each_step_asks_for_what_the_next_one_looks_at() {
-        for begun_count in [2, 4, 6, 7, 16, 18, 19, 30, 31, 32, 33, 50] {
+        for begun_count in [1, 2, 4, 6, 7, 16, 18, 19, 30, 31, 32, 33, 50] {
             check(40, 5, begun_count, 1);
             check(150, 5, begun_count, 2);
             check(1000, 1, begun_count, 3);
@@ -253,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_what_a_look_up_finds() {
         let shard = shard(2000, 1);
-        let root = shard.database(0).partition(0).root;
+        let root = shard.database(0).root(0);
         let mut found_count = 0;
         for number in 0..2000 {
             let bytes = name(number, 1);
@@ -266,20 +265,25 @@ mod tests {
     }
 
     #[test]
-    fn one_alone_is_not_hurried() {
+    fn memory_is_used_again() {
         let shard = shard(40, 5);
-        let mut approaches = shard.approaches();
-        let hash = shard.key(0, 0, &name(0, 5)).hash;
-        approaches.begin(0, 0, hash);
-        asked::take();
-        approaches.arrive();
-        assert_eq!(asked::take(), []);
+        let mut walks = Walks(Vec::with_capacity(3));
+        for _ in 0..2 {
+            let place = (walks.0.as_ptr(), walks.0.capacity());
+            let mut approaches = shard.approaches(walks);
+            for number in 0..3 {
+                approaches.begin(0, number, 7);
+            }
+            walks = approaches.arrive();
+            assert_eq!((walks.0.as_ptr(), walks.0.capacity()), place);
+            assert!(walks.0.is_empty());
+        }
     }
 
     #[test]
     fn keys_that_are_not_there_end_the_walk() {
         for shard in [shard(0, 1), shard(1, 1), shard(2000, 1)] {
-            let mut approaches = shard.approaches();
+            let mut approaches = shard.approaches(Walks::default());
             for number in 0..40_u16 {
                 let hash = shard.key(number % 2, number % 8, b"absent").hash;
                 approaches.begin(number % 2, number % 8, hash.rotate_left(u32::from(number)));

@@ -2,7 +2,7 @@
 
 use crate::arena::{Arena, NoRoom};
 use crate::budget::Budget;
-use crate::database::Partition;
+use crate::database::Counts;
 use crate::effect::{Expiry, Full, Key, NewValue, Outcome};
 use crate::entry::{
     Digits, EXPIRES_AT, Encoding, Head, INLINE_ENTRY_MAX, INLINE_SIZE_MAX, Mark, Plan, canonical_int,
@@ -273,14 +273,11 @@ impl Shard {
         let heads = database.size;
         database.make(key.partition, self.config.partitions);
         self.heads += database.size - heads;
-        let partition = database.partition_mut(key.partition);
-        let before = *partition;
         let mut moved = 0;
         match found {
             Some((slot, old)) => {
                 slot.set_entry(&mut self.arena, handle);
                 if old.has_ttl() {
-                    partition.expiring -= 1;
                     self.wheel.unlink(&mut self.arena, old.handle);
                 }
             }
@@ -288,24 +285,24 @@ impl Shard {
                 let hasher = self.hasher;
                 let hash_of =
                     |arena: &Arena, entry| hasher.hash(arena.bytes(entry, Head::read(arena, entry).key()));
-                match table::insert(&mut self.arena, &mut partition.root, key.hash, handle, hash_of) {
+                let root = database.root_mut(key.partition);
+                match table::insert(&mut self.arena, root, key.hash, handle, hash_of) {
                     Ok(count) => moved = count,
                     Err(NoRoom) => {
                         self.arena.free(handle);
                         return Err(self.full());
                     }
                 }
-                partition.count += 1;
             }
         }
-        partition.expiring += u32::from(plan.ttl);
-        let after = *partition;
         database.enter(plan.label(), self.arena.room(handle) as u64);
         if let Some((_, old)) = found {
             database.leave(old.label(&self.arena), self.arena.room(old.handle) as u64);
         }
-        if before.count != after.count || before.expiring != after.expiring {
-            database.recount(key.partition, before, after);
+        let had_ttl = found.is_some_and(|(_, old)| old.has_ttl());
+        if found.is_none() || had_ttl != plan.ttl {
+            let expiring = i64::from(plan.ttl) - i64::from(had_ttl);
+            database.recount(key.partition, i64::from(found.is_none()), expiring);
         }
         if let Some((_, old)) = found.filter(|(_, old)| old.has_ttl()) {
             self.ends[usize::from(home)].remove(old.expires_at(&self.arena));
@@ -332,14 +329,9 @@ impl Shard {
     }
 
     pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot, head: &Head) -> usize {
-        let database = self.database_mut(key.db);
-        let mut partition = database.partition(key.partition);
-        let before = partition;
-        partition.count -= 1;
-        partition.expiring -= u32::from(head.has_ttl());
-        database.recount(key.partition, before, partition);
-        let moved = table::remove(&mut self.arena, &mut partition.root, key.hash, slot);
-        *self.database_mut(key.db).partition_mut(key.partition) = partition;
+        let database = &mut self.databases[usize::from(self.places[usize::from(key.db)])];
+        database.recount(key.partition, -1, -i64::from(head.has_ttl()));
+        let moved = table::remove(&mut self.arena, database.root_mut(key.partition), key.hash, slot);
         self.discard(head.handle);
         moved
     }
@@ -388,13 +380,13 @@ impl Shard {
 
     pub(crate) fn flush(&mut self, db: u16, partition: u16) -> bool {
         let database = self.database_mut(db);
-        let before = database.partition(partition);
-        if before.count == 0 {
+        let Counts { count, expiring } = database.counts(partition);
+        if count == 0 {
             return false;
         }
-        *database.partition_mut(partition) = Partition::default();
-        database.recount(partition, before, Partition::default());
-        self.doomed.push(before.root);
+        database.recount(partition, -i64::from(count), -i64::from(expiring));
+        let root = std::mem::take(database.root_mut(partition));
+        self.doomed.push(root);
         true
     }
 

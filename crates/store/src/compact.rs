@@ -52,9 +52,9 @@ impl Shard {
         let Some(to) = self.arena.alloc_beside(from) else { return };
         let (db, number, hash) = (key.db, key.partition, key.hash);
         let place = usize::from(self.places[usize::from(db)]);
-        let partition = self.databases[place].partition_mut(number);
+        let root = self.databases[place].root_mut(number);
         self.arena.copy_range(from, 0..NODE_SIZE, to, 0);
-        table::relink(&mut self.arena, &mut partition.root, hash, from, to);
+        table::relink(&mut self.arena, root, hash, from, to);
         self.arena.free(from);
         self.state = self.state.wrapping_add(1);
     }
@@ -68,7 +68,7 @@ mod tests {
     /// Where the nodes and the entries of the one partition lie, in its order.
     fn places(shard: &Shard) -> [Vec<u32>; 2] {
         let (mut buckets, mut entries) = (Vec::new(), Vec::new());
-        let root = shard.database(0).partition(0).root;
+        let root = shard.database(0).root(0);
         table::each_bucket(&shard.arena, root, &mut |bucket, _, _| {
             buckets.push(bucket);
             entries.extend(table::entries(&shard.arena, bucket));

@@ -1,25 +1,34 @@
-//! A numbered database: heads of its partitions' tables, and counts.
+//! A numbered database: roots of its partitions' tables, and counts.
 
-/// Heads made at a time: 512 × 12 bytes on the first key in one of these partitions.
+/// Partitions whose roots and counts are made at a time: 512 × 12 bytes on the first key in one of them.
 const PIECE: usize = 512;
 /// Partitions whose counts are summed, so that empty ones are passed over together.
 pub(crate) const GROUP: usize = 128;
 
-/// One partition of one database. Counting, walking or flushing it touches nothing else.
+/// Keys of a partition, or of neighbouring ones.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Partition {
-    /// Link of its tree (`table`).
-    pub(crate) root: u32,
+pub(crate) struct Counts {
     pub(crate) count: u32,
-    /// Keys with a time to live.
+    /// Those with a time to live.
     pub(crate) expiring: u32,
 }
 
-/// Sums over neighbouring partitions.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Group {
-    pub(crate) count: u32,
-    pub(crate) expiring: u32,
+impl Counts {
+    fn add(&mut self, count: i64, expiring: i64) {
+        let sum = |before: u32, more: i64| {
+            u32::try_from(i64::from(before) + more).expect("a partition counts its keys, below 2^32")
+        };
+        (self.count, self.expiring) = (sum(self.count, count), sum(self.expiring, expiring));
+    }
+}
+
+/// Neighbouring partitions. Counting, walking or flushing one of them touches nothing else. Roots stand together, sixteen in a cache line: a look-up
+/// reads nothing else here.
+#[derive(Debug)]
+struct Piece {
+    /// Links of their trees (`table`); 0 where there is none.
+    roots: [u32; PIECE],
+    counts: [Counts; PIECE],
 }
 
 /// By what partitions are drawn.
@@ -46,15 +55,16 @@ pub(crate) struct Database {
     pub(crate) number: u16,
     pub(crate) count: u64,
     pub(crate) expiring: u64,
-    /// Bytes of the heads.
+    /// Bytes of roots and counts.
     pub(crate) size: u64,
     /// Bytes of its entries, each rounded up to its size class, and of ropes that they hold. Flushed ones count until they
     /// are freed.
     pub(crate) held: u64,
     /// The same for each label; none where labels mean nothing.
     pub(crate) labels: Vec<Labelled>,
-    groups: Vec<Group>,
-    pieces: Vec<Option<Box<[Partition]>>>,
+    /// Sums over neighbouring partitions, [`GROUP`] each.
+    groups: Vec<Counts>,
+    pieces: Vec<Option<Box<Piece>>>,
 }
 
 impl Database {
@@ -71,20 +81,39 @@ impl Database {
         }
     }
 
-    /// Where a partition's head is, if it was made: nothing of the head is read.
+    /// Where a partition's root is, if it was made: it is not read.
     #[inline]
-    pub(crate) fn head(&self, partition: u16) -> Option<&Partition> {
+    pub(crate) fn root_place(&self, partition: u16) -> Option<&u32> {
         let at = usize::from(partition);
-        self.pieces.get(at / PIECE)?.as_ref()?.get(at % PIECE)
+        self.pieces.get(at / PIECE)?.as_ref()?.roots.get(at % PIECE)
     }
 
-    /// A partition as it is; an empty one if it never held a key.
+    /// A partition's root; 0 if it has none.
     #[inline]
-    pub(crate) fn partition(&self, partition: u16) -> Partition {
-        self.head(partition).copied().unwrap_or_default()
+    pub(crate) fn root(&self, partition: u16) -> u32 {
+        self.root_place(partition).copied().unwrap_or_default()
     }
 
-    /// Sees to it that a partition has its head.
+    /// A partition's root to be changed; it was made.
+    #[inline]
+    pub(crate) fn root_mut(&mut self, partition: u16) -> &mut u32 {
+        &mut self.piece_mut(partition).roots[usize::from(partition) % PIECE]
+    }
+
+    fn piece_mut(&mut self, partition: u16) -> &mut Piece {
+        let piece = self.pieces[usize::from(partition) / PIECE].as_mut();
+        piece.expect("a partition that holds or held a key was made")
+    }
+
+    /// Keys of a partition; none if it never held one.
+    #[inline]
+    pub(crate) fn counts(&self, partition: u16) -> Counts {
+        let at = usize::from(partition);
+        let piece = self.pieces.get(at / PIECE).and_then(Option::as_ref);
+        piece.map_or_else(Counts::default, |piece| piece.counts[at % PIECE])
+    }
+
+    /// Sees to it that a partition has its root and counts.
     #[inline]
     pub(crate) fn make(&mut self, partition: u16, partitions: u16) {
         let piece = usize::from(partition) / PIECE;
@@ -93,32 +122,24 @@ impl Database {
         }
     }
 
-    /// A partition to be changed; it has its head.
-    #[inline]
-    pub(crate) fn partition_mut(&mut self, partition: u16) -> &mut Partition {
-        let at = usize::from(partition);
-        let piece = self.pieces[at / PIECE].as_mut();
-        &mut piece.expect("a partition that holds or held a key has its head")[at % PIECE]
-    }
-
     #[cold]
     fn make_piece(&mut self, piece: usize, partitions: usize) {
         if self.pieces.is_empty() {
             self.pieces = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
-            self.groups = vec![Group::default(); partitions.div_ceil(GROUP)];
+            self.groups = vec![Counts::default(); partitions.div_ceil(GROUP)];
             self.size += (size_of_val(&*self.pieces) + size_of_val(&*self.groups)) as u64;
         }
-        self.pieces[piece] = Some(vec![Partition::default(); PIECE].into());
-        self.size += (PIECE * size_of::<Partition>()) as u64;
+        self.pieces[piece] = Some(Box::new(Piece { roots: [0; PIECE], counts: [Counts::default(); PIECE] }));
+        self.size += size_of::<Piece>() as u64;
     }
 
-    /// Notes that a partition's count and number of expiring keys became others.
-    pub(crate) fn recount(&mut self, partition: u16, before: Partition, after: Partition) {
-        let group = &mut self.groups[usize::from(partition) / GROUP];
-        group.count = group.count - before.count + after.count;
-        group.expiring = group.expiring - before.expiring + after.expiring;
-        self.count = self.count - u64::from(before.count) + u64::from(after.count);
-        self.expiring = self.expiring - u64::from(before.expiring) + u64::from(after.expiring);
+    /// Notes that a partition has so many keys more, and so many with a time to live.
+    pub(crate) fn recount(&mut self, partition: u16, count: i64, expiring: i64) {
+        let at = usize::from(partition);
+        self.piece_mut(partition).counts[at % PIECE].add(count, expiring);
+        self.groups[at / GROUP].add(count, expiring);
+        self.count = self.count.strict_add_signed(count);
+        self.expiring = self.expiring.strict_add_signed(expiring);
     }
 
     /// Notes an entry that has come, and what it holds.
@@ -162,7 +183,7 @@ impl Database {
     }
 
     /// Sums of a group of partitions.
-    pub(crate) fn group(&self, group: usize) -> Group {
+    pub(crate) fn group(&self, group: usize) -> Counts {
         self.groups.get(group).copied().unwrap_or_default()
     }
 
@@ -176,7 +197,7 @@ impl Database {
                 continue;
             }
             let number = u16::try_from(at).expect("partitions are numbered in 16 bits");
-            if self.partition(number).count > 0 {
+            if self.counts(number).count > 0 {
                 return Some(number);
             }
             at += 1;
@@ -205,7 +226,7 @@ impl Database {
         at *= GROUP;
         loop {
             let number = u16::try_from(at).expect("partitions are numbered in 16 bits");
-            let Partition { count, expiring, .. } = self.partition(number);
+            let Counts { count, expiring } = self.counts(number);
             if left < of(count, expiring) {
                 return number;
             }
@@ -214,14 +235,14 @@ impl Database {
         }
     }
 
-    /// Every partition whose head was made.
-    pub(crate) fn each_partition(&self) -> impl Iterator<Item = (u16, Partition)> + '_ {
-        self.pieces.iter().enumerate().flat_map(|(piece, partitions)| {
-            let first = piece * PIECE;
-            partitions.iter().flat_map(move |partitions| {
-                partitions.iter().enumerate().map(move |(index, &partition)| {
-                    (u16::try_from(first + index).expect("partitions are numbered in 16 bits"), partition)
-                })
+    /// Every partition that was made, with its root.
+    pub(crate) fn each_partition(&self) -> impl Iterator<Item = (u16, u32, Counts)> + '_ {
+        let pieces = self.pieces.iter().enumerate();
+        let pieces = pieces.filter_map(|(number, piece)| Some((number * PIECE, piece.as_ref()?)));
+        pieces.flat_map(|(first, piece)| {
+            piece.roots.iter().zip(&piece.counts).enumerate().map(move |(index, (&root, &counts))| {
+                let number = u16::try_from(first + index).expect("partitions are numbered in 16 bits");
+                (number, root, counts)
             })
         })
     }

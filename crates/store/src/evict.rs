@@ -196,7 +196,7 @@ impl Shard {
                 found
             });
             let database = database.expect("a number below the sum falls on a database");
-            let root = database.partition(database.locate(left, weight)).root;
+            let root = database.root(database.locate(left, weight));
             let position = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - POSITION_BITS);
             let (bucket, _) = table::covering(&self.arena, root, position);
             if bucket == 0 {

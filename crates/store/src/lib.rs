@@ -39,7 +39,7 @@ mod tend;
 mod wheel;
 mod width;
 
-pub use approach::Approaches;
+pub use approach::{Approaches, Walks};
 pub use budget::Budget;
 pub use database::Labelled;
 pub use effect::{Change, Effect, Expiry, Full, Gone, Key, NewValue, Outcome, What};

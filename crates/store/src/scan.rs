@@ -39,7 +39,7 @@ impl Shard {
                 budget.spend(1, 0);
             } else {
                 let number = u16::try_from(partition).expect("partitions are numbered in 16 bits");
-                let (bucket, next) = table::covering(&self.arena, database.partition(number).root, position);
+                let (bucket, next) = table::covering(&self.arena, database.root(number), position);
                 budget.spend(1, 0);
                 if bucket != 0 {
                     for handle in table::entries(&self.arena, bucket) {
@@ -66,7 +66,7 @@ impl Shard {
     pub fn random(&self, db: u16, draw: u64) -> Option<Entry<'_>> {
         let database = self.database(db);
         let left = draw.checked_rem(database.count)?;
-        let root = database.partition(database.locate(left, Weight::Keys)).root;
+        let root = database.root(database.locate(left, Weight::Keys));
         let mixed = draw.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut position = mixed >> (64 - POSITION_BITS);
         loop {

@@ -418,7 +418,7 @@ impl Shard {
 
     /// Keys in a partition of a database.
     pub fn count_partition(&self, db: u16, partition: u16) -> u64 {
-        u64::from(self.database(db).partition(partition).count)
+        u64::from(self.database(db).counts(partition).count)
     }
 
     /// The first partition of a database, from `from` on, that holds keys. Empty ones are passed over 128 at a time.
@@ -597,7 +597,7 @@ impl Shard {
     /// Which slot owns the key's entry, and where it is.
     #[inline(always)]
     fn locate(&self, key: &Key<'_>) -> Option<(Slot, u32)> {
-        let root = self.database(key.db).partition(key.partition).root;
+        let root = self.database(key.db).root(key.partition);
         for (slot, handle) in table::tagged(&self.arena, root, key.hash) {
             let head = Head::read(&self.arena, handle);
             if head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes {
@@ -615,7 +615,7 @@ impl Shard {
         bytes.extend_from_slice(self.arena.bytes(handle, head.key()));
         let database = &self.databases[usize::from(head.home(&self.arena))];
         let key = self.key(database.number, self.config.partition(database.number, bytes), bytes);
-        let root = database.partition(key.partition).root;
+        let root = database.root(key.partition);
         let (slot, _) = table::tagged(&self.arena, root, key.hash).find(|&(_, other)| other == handle)?;
         Some((key, slot))
     }

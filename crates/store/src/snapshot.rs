@@ -178,7 +178,7 @@ impl Shard {
         if walk.position == 0 && partition.is_multiple_of(GROUP) && database.group(group).count == 0 {
             partition += GROUP;
         } else {
-            let root = database.partition(walk.partition).root;
+            let root = database.root(walk.partition);
             let (bucket, next) = table::covering(&self.arena, root, walk.position);
             if bucket != 0 {
                 self.walk_bucket(bucket, db, walk.is_abandoned, budget, each);

@@ -244,9 +244,16 @@ impl Holders {
     }
 }
 
-/// Some of the slots, a bit for each: 2 KiB, which stay in the nearest cache where 32 KiB of owners would not.
+/// Some of the slots: mostly neighbours, of which the first and their count say all; else a bit for each, 2 KiB, which stay in the nearest
+/// cache where 32 KiB of owners would not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlotSet([u64; SlotSet::WORDS]);
+pub struct SlotSet {
+    /// All of them are neighbours.
+    is_run: bool,
+    first: u16,
+    count: u16,
+    bits: [u64; SlotSet::WORDS],
+}
 
 impl SlotSet {
     const WORDS: usize = SLOTS as usize / 64;
@@ -254,7 +261,10 @@ impl SlotSet {
     /// Whether the slot is one of them.
     #[inline]
     pub fn contains(&self, slot: Slot) -> bool {
-        self.0[slot.index() / 64] >> (slot.index() % 64) & 1 == 1
+        if self.is_run {
+            return slot.0.wrapping_sub(self.first) < self.count;
+        }
+        self.bits[slot.index() / 64] >> (slot.index() % 64) & 1 == 1
     }
 }
 
@@ -347,11 +357,14 @@ impl PartitionMap {
 
     /// The slots of a lane.
     pub fn slots(&self, lane: LaneId) -> SlotSet {
-        let mut slots = SlotSet([0; SlotSet::WORDS]);
+        let mut bits = [0; SlotSet::WORDS];
         for (index, owner) in self.owners.iter().enumerate() {
-            slots.0[index / 64] |= u64::from(*owner == lane) << (index % 64);
+            bits[index / 64] |= u64::from(*owner == lane) << (index % 64);
         }
-        slots
+        let first = self.ranges(lane).next().map_or(0, |(first, _)| first.0);
+        let count = bits.iter().map(|word| word.count_ones()).sum::<u32>();
+        let count = u16::try_from(count).expect("slots are counted in 16 bits");
+        SlotSet { is_run: self.ranges(lane).count() <= 1, first, count, bits }
     }
 
     /// The slots of a lane as inclusive ranges, ascending.

@@ -94,12 +94,16 @@ fn an_even_map_has_the_ranges_of_redis_cli() {
 fn every_slot_has_one_owner_and_lanes_differ_by_one_slot() {
     for lanes in [1, 2, 5, 7, 94, 1000, SLOTS] {
         let map = PartitionMap::even(lanes);
+        let sets: Vec<_> = (0..lanes.min(7)).map(|lane| map.slots(LaneId(lane))).collect();
         let mut counts = vec![0u32; usize::from(lanes)];
         for slot in (0..SLOTS).map(|number| Slot::new(number).expect("below SLOTS")) {
             let holders = map.holders(slot);
             assert_eq!(holders.owner, map.owner(slot));
             assert!(holders.copies().is_empty());
             counts[usize::from(holders.owner.0)] += 1;
+            for (lane, set) in (0..).map(LaneId).zip(&sets) {
+                assert_eq!(set.contains(slot), holders.owner == lane, "{slot:?} and {lane:?}");
+            }
         }
         let least = counts.iter().min().expect("a lane");
         assert!(counts.iter().all(|count| count - least <= 1), "{lanes} lanes: {counts:?}");

@@ -17,7 +17,7 @@ use store::{Config, Recency, Shard};
 use wire::route::{PartitionMap, SLOTS, Slot};
 
 use super::STACK_SIZE;
-use crate::clock::{Clock, LaneClock, Ticks};
+use crate::clock::{Clock, LaneClock};
 use crate::doors::Entrance;
 use crate::heap;
 use crate::machine;
@@ -184,6 +184,7 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
         beside: berth.settings.namespaces.functions(),
         recency: Recency::Lru,
     };
+    let clock = LaneClock::new(berth.clock, berth.settings.meter_per_us);
     let shard = Shard::new(config, region);
     let (outlet, inlet) = paging::outlet(usize::from(id), base, size, berth.huge_pages, berth.want);
     let lane = Lane::new(Setup {
@@ -200,9 +201,8 @@ fn make<N: Sockets>(berth: Berth) -> Result<(Runner<N>, Ready), String> {
     }
     let berthed = Berthed { thread: machine::thread_id(), cpu: berth.cpu, node, base };
     let ready = Ready { bell: net.bell(), bind: opened.bind, region_size: size, berthed, inlet, notes };
-    let (clock, shared) = (LaneClock::new(berth.clock), berth.shared);
     let preemptions = Preemptions::default();
-    Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared, preemptions }, ready))
+    Ok((Runner { lane, net, outlet, clock, id: usize::from(id), shared: berth.shared, preemptions }, ready))
 }
 
 /// The doors that a lane has opened.
@@ -283,8 +283,8 @@ impl<N: Sockets> Runner<N> {
     fn serve(&mut self, bells: &[Bell], control: &Thread) {
         let mut is_draining = false;
         loop {
-            let now = self.clock.now();
-            let next = self.lane.turn(now, &Ticks, &mut self.net);
+            let (now, meter) = self.clock.now();
+            let next = self.lane.turn(now, &meter, &mut self.net);
             self.judge(now.mono_ns, control);
             self.outlet.turn(&mut self.lane);
             for bell in self.lane.bells() {

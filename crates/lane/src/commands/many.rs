@@ -41,12 +41,12 @@ pub(crate) fn mget(
         // Their cache misses overlap.
         let mut keys = [nothing; APPROACH_COUNT];
         let batch = &mut keys[..APPROACH_COUNT.min(stop - index)];
-        let mut approaches = space.shard.approaches();
+        let mut approaches = space.shard.approaches(std::mem::take(&mut space.walks));
         for (nth, key) in batch.iter_mut().enumerate() {
             *key = space.key(call, index + nth);
             approaches.begin(key.db, key.partition, key.hash);
         }
-        approaches.arrive();
+        space.walks = approaches.arrive();
         for key in batch {
             budget.spend(1, call.args.get(index).size());
             index += 1;

@@ -343,9 +343,10 @@ impl Core {
 
     /// Brings near what the next asks will look at, as is done for clients' commands; where their keys belong. Asks that
     /// arrive later have none.
-    fn approach_asks(&self, peer: &Peer) -> [Option<Route>; ASKS_AHEAD] {
+    fn approach_asks(&mut self, peer: &Peer) -> [Option<Route>; ASKS_AHEAD] {
         let mut routes = [None; ASKS_AHEAD];
-        let mut approaches = self.space.shard.approaches();
+        let walks = std::mem::take(&mut self.space.walks);
+        let mut approaches = self.space.shard.approaches(walks);
         for (route, frame) in routes.iter_mut().zip(peer.asks_in.ahead()) {
             let (head, args) = AskHead::decode(frame);
             if matches!(head.kind, AskKind::Inline) {
@@ -355,7 +356,7 @@ impl Core {
                 }
             }
         }
-        approaches.arrive();
+        self.space.walks = approaches.arrive();
         routes
     }
 

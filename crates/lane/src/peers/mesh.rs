@@ -127,7 +127,7 @@ pub fn mesh_placed(lane_count: usize, place: &mut dyn FnMut(usize)) -> Vec<Links
     }
     for to in 0..node_count {
         place(to);
-        mailboxes.push(Arc::new(Mailbox::new()));
+        mailboxes.push(Arc::new(Mailbox::new(node_count)));
         for from in (0..node_count).filter(|&from| from != to) {
             let [asks, answers, control] =
                 sizes_of(from, to).rings().map(|(size, parcels)| ring(size, parcels));
