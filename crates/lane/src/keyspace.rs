@@ -239,8 +239,7 @@ impl Keyspace {
     #[inline]
     pub(crate) fn look_up(&mut self, key: &Key<'_>) -> Option<Entry<'_>> {
         self.lapse_if_nobody_else(key);
-        let (walks, now_ms) = (&mut self.walks, self.now.unix_ms);
-        let Some(entry) = self.shard.read_near(key, walks, now_ms, || self.chance.next()) else {
+        let Some(entry) = self.shard.read(key, self.now.unix_ms, || self.chance.next()) else {
             self.tally.looked(false);
             self.events.note_missed(key);
             return None;

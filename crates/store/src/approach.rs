@@ -14,27 +14,21 @@
 //! ```
 //! Asking is a hint ([`crate::prefetch`]): the processor does not wait for it, as it soon does with a load, of which it
 //! can run only some two hundred instructions ahead.
-//!
-//! What a walk has found is kept ([`Walks`]): the look-up that it was for compares the key there, and goes the whole way only if that is another
-//! one's or something has changed since.
 
-use crate::database::Database;
-use crate::effect::Key;
 use crate::prefetch::prefetch;
 use crate::shard::Shard;
-use crate::table::{self, Slot};
+use crate::table;
 
 /// Look-ups that begin between two steps of one: the memory takes as long to answer as so many commands to be decoded.
 const LEAD: usize = 6;
-/// How far a walk is behind the one that begins when it takes each of its steps after the first: to the bucket and the entry.
-const LEADS: [usize; 2] = [LEAD, 2 * LEAD];
-/// The same of the step for an inner node, which partitions of dozens of keys have.
-const INNER_LEAD: usize = 3 * LEAD;
+/// How far a walk is behind the one that begins when it takes each of its steps after the first: to the bucket and the entry, and
+/// one for an inner node, which partitions of dozens of keys have.
+const LEADS: [usize; 3] = [LEAD, 2 * LEAD, 3 * LEAD];
 /// The same of the steps that are taken where partitions are deep: those of hundreds of keys have two levels of inner nodes,
 /// those of thousands three. What lies deeper is waited for.
 const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
 /// Inner nodes on the way to an entry of a deep partition, at least.
-const DEEP: u16 = 2;
+const DEEP: usize = 2;
 /// Where the lines of an entry lie that are asked for, behind its first byte: a key and a value of a hundred bytes fill two.
 const ENTRY_LINES: [usize; 2] = [0, 64];
 
@@ -47,64 +41,34 @@ enum At<'a> {
     Root(&'a u32),
     /// A node of its tree, inner or bucket.
     Node(u32),
-    /// It is at its end, and what has the hash's tag is in this slot.
-    Found(Slot),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Walk<'a> {
     at: At<'a>,
-    hash: u64,
-    db: u16,
     /// Inner nodes passed.
-    level: u16,
+    level: usize,
+    hash: u64,
 }
 
-/// What walks have found for look-ups to come, in the order in which they began. Its memory is used again and again.
+/// Memory for look-ups on their way, used again and again.
 #[derive(Debug, Default)]
-pub struct Walks {
-    walks: Vec<Walk<'static>>,
-    /// The one whose look-up is next.
-    next: usize,
-    /// The shard's when they walked.
-    state: u64,
-}
-
-impl Walks {
-    /// The slot that was found for a key, as long as the shard is in the same state: what is there has its tag, and may be another's.
-    /// Look-ups come in the order of their walks; a command that was approached and looks nothing up is passed over.
-    #[inline(always)]
-    pub(crate) fn take(&mut self, key: &Key<'_>, state: u64) -> Option<Slot> {
-        if self.state != state {
-            return None;
-        }
-        let ahead = self.walks.get(self.next..)?;
-        let is_of_key = |walk: &Walk<'_>| walk.hash == key.hash && walk.db == key.db;
-        let passed = ahead.iter().take(2).position(is_of_key)?;
-        self.next += passed + 1;
-        if let At::Found(slot) = ahead[passed].at { Some(slot) } else { None }
-    }
-}
+pub struct Walks(Vec<Walk<'static>>);
 
 /// Look-ups on their way. While they are, nothing changes.
 #[derive(Debug)]
 pub struct Approaches<'a> {
     shard: &'a Shard,
-    /// The database of the key that began last: mostly the next one's, too.
-    db: u16,
-    database: &'a Database,
     /// Those that were begun.
     walks: Vec<Walk<'a>>,
-    /// Inner nodes passed by the one that passed most.
-    level: u16,
+    /// Some need more steps than most do.
+    is_deep: bool,
 }
 
 impl Shard {
-    /// For bringing near what look-ups to come will look at. What was found before is forgotten.
+    /// For bringing near what look-ups to come will look at.
     pub fn approaches(&self, walks: Walks) -> Approaches<'_> {
-        let mut walks = walks.walks;
-        walks.clear();
-        Approaches { shard: self, db: 0, database: self.database(0), walks, level: 0 }
+        Approaches { shard: self, walks: walks.0, is_deep: false }
     }
 }
 
@@ -112,23 +76,17 @@ impl Approaches<'_> {
     /// Begins with the key that has this hash, and takes some that were begun before a step further.
     #[inline(always)]
     pub fn begin(&mut self, db: u16, partition: u16, hash: u64) {
-        if self.db != db {
-            (self.db, self.database) = (db, self.shard.database(db));
-        }
-        if let Some(root) = self.database.root_place(partition) {
+        if let Some(root) = self.shard.database(db).root_place(partition) {
             prefetch(root);
             for lead in LEADS {
                 self.step_of(lead);
             }
-            if self.level > 0 {
-                self.step_of(INNER_LEAD);
-            }
-            if self.level >= DEEP {
+            if self.is_deep {
                 for lead in DEEP_LEADS {
                     self.step_of(lead);
                 }
             }
-            self.walks.push(Walk { at: At::Root(root), hash, db, level: 0 });
+            self.walks.push(Walk { at: At::Root(root), level: 0, hash });
         }
     }
 
@@ -136,18 +94,12 @@ impl Approaches<'_> {
     /// in a step depends on what it loads but the next step: the processor runs ahead of them.
     pub fn arrive(mut self) -> Walks {
         LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
-        if self.level > 0 {
-            self.step_all_behind(INNER_LEAD);
-        }
-        if self.level >= DEEP {
+        if self.is_deep {
             DEEP_LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
         }
-        // In the same memory: nothing is borrowed from the shard any more.
-        let ended = |walk: Walk<'_>| {
-            let at = if let At::Found(slot) = walk.at { At::Found(slot) } else { At::End };
-            Walk { at, ..walk }
-        };
-        Walks { walks: self.walks.into_iter().map(ended).collect(), next: 0, state: self.shard.state }
+        self.walks.clear();
+        // None is left that would borrow anything: this keeps the memory.
+        Walks(self.walks.into_iter().map(|_| unreachable!("there are none")).collect())
     }
 
     /// A step of each walk that would have taken it had others begun.
@@ -169,21 +121,19 @@ impl Approaches<'_> {
         let arena = &self.shard.arena;
         let walk = &mut self.walks[number];
         let link = match walk.at {
-            At::End | At::Found(_) => return,
+            At::End => return,
             At::Root(root) => *root,
             At::Node(link) if table::is_inner(link) => {
                 walk.level += 1;
-                self.level = self.level.max(walk.level);
-                table::child(arena, link, walk.hash, usize::from(walk.level) - 1)
+                self.is_deep |= walk.level == DEEP;
+                table::child(arena, link, walk.hash, walk.level - 1)
             }
             At::Node(bucket) => {
-                let (slot, has_tag) = table::likely(arena, bucket, walk.hash);
-                let entry = slot.entry(arena);
+                let entry = table::likely(arena, bucket, walk.hash);
                 for offset in ENTRY_LINES {
                     arena.prefetch(entry, offset);
                 }
-                walk.at = if has_tag { At::Found(slot) } else { At::End };
-                return;
+                0
             }
         };
         walk.at = if link == 0 { At::End } else { At::Node(link) };
@@ -201,7 +151,7 @@ mod tests {
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
     const PARTITIONS: u16 = 8;
-    const STEP_COUNT: usize = LEADS.len() + 1 + DEEP_LEADS.len();
+    const STEP_COUNT: usize = LEADS.len() + DEEP_LEADS.len();
 
     fn partition_of(_db: u16, key: &[u8]) -> u16 {
         u16::from(key[0]) % PARTITIONS
@@ -241,7 +191,7 @@ mod tests {
         while steps.len() <= STEP_COUNT {
             steps.push(vec![shard.arena.bytes(link & !1, 0..1).as_ptr().addr()]);
             if !table::is_inner(link) {
-                let entry = table::likely(&shard.arena, link, key.hash).0.entry(&shard.arena);
+                let entry = table::likely(&shard.arena, link, key.hash);
                 let first = shard.arena.bytes(entry, 0..1).as_ptr().addr();
                 steps.push(ENTRY_LINES.map(|offset| first + offset).to_vec());
                 break;
@@ -250,11 +200,6 @@ mod tests {
         }
         steps.truncate(STEP_COUNT + 1);
         steps
-    }
-
-    /// When a walk takes its steps.
-    fn leads() -> impl Iterator<Item = usize> {
-        LEADS.into_iter().chain([INNER_LEAD]).chain(DEEP_LEADS)
     }
 
     /// Begins with some keys, and arrives: each begin asks for its head and for what walks begun before have come to, and all is
@@ -272,7 +217,7 @@ mod tests {
             let hash = shard.key(0, partition_of(0, name), name).hash;
             approaches.begin(0, partition_of(0, name), hash);
             let mut want = walks[number][0].clone();
-            for (step, lead) in (1..).zip(leads()) {
+            for (step, lead) in (1..).zip(LEADS.into_iter().chain(DEEP_LEADS)) {
                 let walk = number.checked_sub(lead).map(|before| &walks[before]);
                 want.extend(walk.and_then(|walk| walk.get(step)).into_iter().flatten());
             }
@@ -280,7 +225,9 @@ mod tests {
         }
         approaches.arrive();
         let mut got = asked::take();
-        let left = |number: usize| leads().filter(|&lead| begun_count - 1 - number < lead).count();
+        let left = |number: usize| {
+            LEADS.iter().chain(&DEEP_LEADS).filter(|lead| begun_count - 1 - number < **lead).count()
+        };
         let rest =
             |number: usize| walks[number].iter().skip(1 + STEP_COUNT - left(number)).flatten().copied();
         let mut want: Vec<usize> = (0..begun_count).flat_map(rest).collect();
@@ -312,76 +259,24 @@ mod tests {
             let key = shard.key(0, 0, &bytes);
             let entry = shard.get(&key, 0).expect("it is there").head.handle;
             let bucket = table::bucket(&shard.arena, root, key.hash);
-            let (slot, has_tag) = table::likely(&shard.arena, bucket, key.hash);
-            assert!(has_tag, "it is there");
-            found_count += usize::from(slot.entry(&shard.arena) == entry);
+            found_count += usize::from(table::likely(&shard.arena, bucket, key.hash) == entry);
         }
         assert!(found_count >= 1950, "{found_count} of 2000");
-    }
-
-    /// Keys that are there and keys that are not, found as they are without walks, whatever has happened in between and whichever
-    /// are looked up.
-    #[test]
-    fn what_a_walk_has_found_is_what_a_look_up_finds() {
-        for (key_count, partition_count) in [(40, 5), (150, 5), (3000, 1)] {
-            let mut shard = shard(key_count, partition_count);
-            let mut walks = Walks::default();
-            for round in 0..60_u32 {
-                let numbers: Vec<u32> = (0..30).map(|at| (round * 97 + at * 61) % (key_count + 20)).collect();
-                let mut approaches = shard.approaches(walks);
-                for &number in &numbers {
-                    let bytes = name(number, partition_count);
-                    let key = shard.key(0, partition_of(0, &bytes), &bytes);
-                    approaches.begin(0, key.partition, key.hash);
-                }
-                walks = approaches.arrive();
-                let mut near_count = 0;
-                for (at, &number) in (0_u32..).zip(&numbers) {
-                    let bytes = name(number, partition_count);
-                    let key = shard.key(0, partition_of(0, &bytes), &bytes);
-                    if round % 3 == 1 && at == round % 30 {
-                        // From here on a walk's word is worth nothing.
-                        shard
-                            .commit(Effect::Delete { key: shard.key(0, key.partition, &bytes) })
-                            .expect("room");
-                    }
-                    if round % 3 == 2 && at % 7 == round % 7 {
-                        // Not every command looks its key up.
-                        continue;
-                    }
-                    let want = shard.get(&key, 0).map(|entry| entry.head.handle);
-                    let before = walks.next;
-                    // In another database, whose keys have the same hashes, there is none.
-                    let other = Key { db: 1, ..key };
-                    assert!(shard.read_near(&other, &mut walks, 0, || 0).is_none());
-                    assert_eq!(
-                        shard.read_near(&key, &mut walks, 0, || 0).map(|entry| entry.head.handle),
-                        want
-                    );
-                    near_count += usize::from(before < walks.next);
-                }
-                if round % 3 == 0 {
-                    assert_eq!(near_count, numbers.len(), "each look-up has its walk");
-                }
-            }
-        }
     }
 
     #[test]
     fn memory_is_used_again() {
         let shard = shard(40, 5);
-        let mut walks = Walks { walks: Vec::with_capacity(3), ..Walks::default() };
+        let mut walks = Walks(Vec::with_capacity(3));
         for _ in 0..2 {
-            let place = (walks.walks.as_ptr(), walks.walks.capacity());
+            let place = (walks.0.as_ptr(), walks.0.capacity());
             let mut approaches = shard.approaches(walks);
             for number in 0..3 {
                 approaches.begin(0, number, 7);
             }
             walks = approaches.arrive();
-            assert_eq!(
-                (walks.walks.as_ptr(), walks.walks.capacity(), walks.walks.len()),
-                (place.0, place.1, 3)
-            );
+            assert_eq!((walks.0.as_ptr(), walks.0.capacity()), place);
+            assert!(walks.0.is_empty());
         }
     }
 

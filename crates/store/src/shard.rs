@@ -1,6 +1,5 @@
 //! One shard of the data: finds, changes and counts.
 
-use crate::approach::Walks;
 use crate::arena::{Arena, SPAN_SIZE};
 use crate::database::{Database, Labelled};
 use crate::effect::{Change, Effect, Expiry, Found, Full, Gone, Key, Outcome, What};
@@ -231,24 +230,6 @@ impl Shard {
     #[inline]
     pub fn read(&mut self, key: &Key<'_>, now_ms: i64, draw: impl FnOnce() -> u64) -> Option<Entry<'_>> {
         let (_, handle) = self.locate(key)?;
-        let head = self.use_at(handle, now_ms, draw)?;
-        Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
-    }
-
-    /// As `read`, of a key whose look-up may have been approached.
-    #[inline(always)]
-    pub fn read_near(
-        &mut self,
-        key: &Key<'_>,
-        walks: &mut Walks,
-        now_ms: i64,
-        draw: impl FnOnce() -> u64,
-    ) -> Option<Entry<'_>> {
-        let near = walks.take(key, self.state).map(|slot| slot.entry(&self.arena));
-        let handle = match near.filter(|&handle| self.is_of(handle, key)) {
-            Some(handle) => handle,
-            None => self.locate(key)?.1,
-        };
         let head = self.use_at(handle, now_ms, draw)?;
         Some(Entry { arena: &self.arena, shelf: &self.shelf, head })
     }
@@ -618,18 +599,12 @@ impl Shard {
     fn locate(&self, key: &Key<'_>) -> Option<(Slot, u32)> {
         let root = self.database(key.db).root(key.partition);
         for (slot, handle) in table::tagged(&self.arena, root, key.hash) {
-            if self.is_of(handle, key) {
+            let head = Head::read(&self.arena, handle);
+            if head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes {
                 return Some((slot, handle));
             }
         }
         None
-    }
-
-    /// Whether an entry, which is in the table that the key belongs to, is the key's.
-    #[inline(always)]
-    fn is_of(&self, handle: u32, key: &Key<'_>) -> bool {
-        let head = Head::read(&self.arena, handle);
-        head.key_size == key.bytes.len() && self.arena.bytes(handle, head.key()) == key.bytes
     }
 
     /// The key and the slot of an entry that was found by its place in memory, with the key's bytes in `bytes`. None

@@ -17,7 +17,6 @@
 //! Splitting asks for the entries' hashes again: 12 keys hashed for about 7 new ones, no byte spent on keeping them.
 
 use crate::arena::{Arena, NODE_SIZE, NoRoom};
-use crate::width::narrow;
 
 /// Entries of a bucket.
 pub(crate) const BUCKET_COUNT: usize = 12;
@@ -127,16 +126,15 @@ pub(crate) fn child(arena: &Arena, inner: u32, hash: u64, level: usize) -> u32 {
     arena.u32(inner & !1, 4 * nibble(hash, level))
 }
 
-/// The slot of the first entry of a bucket that has the hash's tag, or any other, and whether it has: looked at no further. Without a
+/// The first entry of a bucket that has the hash's tag, or any other of its links, and looked at no further. Without a
 /// branch on what the bucket holds: a processor that guessed wrong would run ahead no more.
 #[inline]
-pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> (Slot, bool) {
+pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> u32 {
     let node: &[u8; NODE_SIZE] = arena.array(bucket, 0);
     let (words, _) = node.as_chunks::<8>();
     let [low, high] = [words[0], words[1]].map(|word| candidates(u64::from_le_bytes(word), tag(hash)));
     let (found, first) = if low != 0 { (low, 0) } else { (high, 8) };
-    let index = (first + found.trailing_zeros() / 8).min(narrow(BUCKET_COUNT - 1));
-    (Slot { bucket, index }, (found != 0) & (index < u32::from(node[COUNT])))
+    handle(node, (first + (found.trailing_zeros() / 8) as usize).min(BUCKET_COUNT - 1))
 }
 
 /// The highest bit of a byte is set if the byte equals the tag, and now and then in a byte above such a one (Mycroft,
