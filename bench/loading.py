@@ -12,9 +12,9 @@ class Failed(Exception):
     """A load that could not do what it was told; the text is its own."""
 
 
-def load(port, cpu=None, niceness=0, **options):
+def load(port, cpu=None, niceness=0, begin=None, **options):
     """Loads 127.0.0.1:`port` with `bench run`, on the core `cpu` if given. `requests=5` is `--requests 5`; True is the bare flag.
-    A `niceness` below 0 (see `may_go_first`) has it go before everything else on its cores.
+    A `niceness` below 0 (see `may_go_first`) has it go before everything else on its cores. `begin` is told its process.
 
     Returns its run (`--json`, times in nanoseconds) with its `doubts` (sentences), `cpu_seconds` of the whole program and
     `wakes`, its voluntary switches. Everything counts, from the first request on, unless `warm_up` says otherwise.
@@ -27,7 +27,7 @@ def load(port, cpu=None, niceness=0, **options):
     if niceness:
         command = [tool("nice", "coreutils"), "-n", str(niceness), *command]
     # The rest of the program belongs on the load's core, too.
-    summary, usage = _run(command, cpu, (0, 3))
+    summary, usage = _run(command, cpu, (0, 3), begin)
     doubts = [doubt["text"] for doubt in summary["doubts"] if doubt["colour"] == "red"]
     return summary["runs"][0] | {"doubts": doubts} | usage
 
@@ -62,10 +62,19 @@ def microseconds(ns):
     return "few" if ns is None else f"{ns / 1000:,.1f}"
 
 
-def _run(command, cpu, codes):
+def _run(command, cpu, codes, begin=None):
     if cpu is not None:
         command = [tool("taskset", "util-linux"), "-c", str(cpu), *command]
+    output, usage = run(command, codes, begin)
+    return json.loads(output), usage
+
+
+def run(command, codes, begin=None):
+    """Runs a program to its end. Returns what it printed, and the CPU time and voluntary switches that it took; `begin` is told its
+    process once that is there."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if begin:
+        begin(process.pid)
     output, problem = process.stdout.read(), process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -73,7 +82,7 @@ def _run(command, cpu, codes):
     process.stderr.close()
     if process.returncode not in codes:
         raise Failed(f"{' '.join(command)}\n{problem.strip()}")
-    return json.loads(output), {"cpu_seconds": usage.ru_utime + usage.ru_stime, "wakes": usage.ru_nvcsw}
+    return output, {"cpu_seconds": usage.ru_utime + usage.ru_stime, "wakes": usage.ru_nvcsw}
 
 
 def ask(port, *arguments):

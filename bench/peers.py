@@ -4,9 +4,10 @@
 Each server is pinned to one core and the load to another; servers that are not measured are stopped meanwhile. The load is
 redis-benchmark, at which servers wait and sleep, or `bench run`, which costs half as much, so that they do not.
 What is compared is the CPU time of all the server's threads per request (schedstat), because on loopback the client
-is the limit for requests per second. Rounds are interleaved and ratios taken within a round, so that a drift of the
-machine hits all alike; servers are started anew after every three. The floor answers each request with a constant of the
-same number of bytes (crates/load).
+is the limit for requests per second. In a round the loads of all servers are under way together and have the cores in turn,
+a slice of --slice seconds each, and ratios are taken within a round: so what the machine does hits all alike. Where its pages happen to
+lie makes a server some 5 % faster or slower as long as it runs, so they are started anew for each round; those with more keys than fit the
+processor's caches are started once. The floor answers each request with a constant of the same number of bytes (crates/load).
 
 Behind them come the cells of the other protocols that have a promise, as memcached.py and records.py measure them: by `bench
 run`, beside memcached and beside the floor.
@@ -17,9 +18,11 @@ import contextlib
 import csv
 import json
 import os
+import signal
 import statistics
-import subprocess
 import sys
+import threading
+import time
 
 import loading
 import machine
@@ -34,9 +37,6 @@ CONNECTIONS_COUNT = 50
 VALUE_SIZE = 100
 KEYS_COUNT = 10_000
 MGET_COUNT = 10
-# Where its pages happen to lie makes a server some 10 % faster or slower as long as it runs, so none is judged by one start. Those with
-# more keys than fit the processor's caches are started once.
-ROUNDS_PER_START = 3
 
 
 class Cell:
@@ -91,7 +91,7 @@ def main():
     facts = machine.describe()
     rounds, missing = [], []
     if cells:
-        per_start = ROUNDS_PER_START if options.keys <= KEYS_COUNT else options.rounds
+        per_start = 1 if options.keys <= KEYS_COUNT else options.rounds
         for first in range(0, options.rounds, per_start):
             with contextlib.ExitStack() as stack:
                 groups, missing = start(stack, cells, options)
@@ -120,6 +120,8 @@ def arguments():
         description=__doc__, epilog=machine.NOISE, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default 10)")
     parser.add_argument("--scale", type=float, default=1.0, help="requests per cell, relative to the default")
+    parser.add_argument("--slice", type=float, default=0.3, metavar="SECONDS",
+                        help="how long a server and its load have the cores before the next have them (default 0.3)")
     parser.add_argument("--keys", type=int, default=KEYS_COUNT,
                         help=f"keys of Redis' protocol, preloaded and asked for (default {KEYS_COUNT}); with more than fit the processor's "
                              "caches the figures are reported and no promise is checked")
@@ -175,59 +177,102 @@ def measure(cells, groups, numbers, options):
             names = list(groups[cell.name])
             # Each server comes first, in the middle and last equally often.
             turn = number % len(names)
-            for name in names[turn:] + names[:turn]:
-                result = one(cell, groups[cell.name][name], options)
-                rounds.append({"round": number, "cell": cell.name, "server": name, **result})
+            runs = [Run(name, cell, groups[cell.name][name], options) for name in names[turn:] + names[:turn]]
+            rounds += [{"round": number, "cell": cell.name, **row} for row in in_turn(runs, options.slice)]
         print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     return rounds
 
 
-def one(cell, server, options):
-    """Runs one cell against one server and returns the figures of the run."""
-    count = max(int(cell.requests * options.scale), CONNECTIONS_COUNT * cell.pipeline)
-    server.resume()
-    before, span = (server.cpu_ns(), server.wakes()), machine.Span()
-    client = LOADS[options.load](cell, server, count, options)
-    cpu_ns, wakes = server.cpu_ns() - before[0], server.wakes() - before[1]
-    around = span.end(cpu_ns / 1e9 + client["cpu_seconds"])
-    server.pause()
-    return {
-        "requests": count,
-        "cpu_us_per_request": cpu_ns / 1000 / count,
-        "client_cpu_us_per_request": client["cpu_seconds"] * 1e6 / count,
-        "requests_per_second": client["requests_per_second"],
-        "requests_per_wake_server": count / max(wakes, 1),
-        "requests_per_wake_client": count / max(client["wakes"], 1),
-        **around,
-    }
+def in_turn(runs, seconds):
+    """Gives each run the cores for so long, again and again until all are at their end. Returns their rows."""
+    span = machine.Span()
+    waiting = list(runs)
+    while waiting:
+        for run in waiting:
+            run.go_on(seconds)
+        waiting = [run for run in waiting if not run.is_over]
+    rows = [run.row() for run in runs]
+    around = span.end(sum(run.cpu_seconds for run in runs))
+    return [{**row, **around} for row in rows]
 
 
-def redis_benchmark(cell, server, count, options):
+class Run:
+    """One cell against one server."""
+
+    def __init__(self, name, cell, server, options):
+        self.name, self.server = name, server
+        self.count = max(int(cell.requests * options.scale), CONNECTIONS_COUNT * cell.pipeline)
+        self.before = server.cpu_ns(), server.wakes()
+        # Seconds in which it had the cores.
+        self.elapsed = 0
+        self.is_over = False
+        self.cpu_seconds = 0
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._load, args=(cell, options))
+
+    def _load(self, cell, options):
+        try:
+            self._client = LOADS[options.load](cell, self.server, self.count, options, self._begin)
+        except (loading.Failed, OSError) as problem:
+            self._client = problem
+            self._started.set()
+
+    def _begin(self, pid):
+        self._pid = pid
+        self._started.set()
+
+    def go_on(self, seconds):
+        """Has the cores for so long, or until its end."""
+        began = time.monotonic()
+        self.server.resume()
+        if self._thread.ident is None:
+            self._thread.start()
+            self._started.wait()
+        else:
+            os.kill(self._pid, signal.SIGCONT)
+        self._thread.join(seconds)
+        self.is_over = not self._thread.is_alive()
+        if not self.is_over:
+            # It is not waited for before this thread has joined, so nobody else can have its number.
+            os.kill(self._pid, signal.SIGSTOP)
+        self.server.pause()
+        self.elapsed += time.monotonic() - began
+
+    def row(self):
+        """Its figures."""
+        client = self._client
+        if isinstance(client, Exception):
+            sys.exit(f"bench-peers: the load of {self.name} failed: {client}")
+        cpu_ns, wakes = self.server.cpu_ns() - self.before[0], self.server.wakes() - self.before[1]
+        self.cpu_seconds = cpu_ns / 1e9 + client["cpu_seconds"]
+        return {
+            "server": self.name,
+            "requests": self.count,
+            "cpu_us_per_request": cpu_ns / 1000 / self.count,
+            "client_cpu_us_per_request": client["cpu_seconds"] * 1e6 / self.count,
+            "requests_per_second": self.count / self.elapsed,
+            "requests_per_wake_server": self.count / max(wakes, 1),
+            "requests_per_wake_client": self.count / max(client["wakes"], 1),
+        }
+
+
+def redis_benchmark(cell, server, count, options, begin):
     command = [
         tool("taskset", "util-linux"), "-c", str(options.load_cpu), tool("redis-benchmark", "redis-tools"),
         *["-h", "127.0.0.1", "-p", str(server.port), "-c", str(CONNECTIONS_COUNT), "-P", str(cell.pipeline)],
         *["-n", str(count), "-r", str(options.keys), "--csv", *cell.arguments],
     ]
-    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    output = client.stdout.read()
-    _, status, usage = os.wait4(client.pid, 0)
-    client.returncode = os.waitstatus_to_exitcode(status)
-    if client.returncode != 0:
-        raise SystemExit(f"redis-benchmark failed against {server.name}: {' '.join(command)}\n{output}")
+    output, usage = loading.run(command, (0,), begin)
     row = list(csv.reader(output.splitlines()))[-1]
-    return {
-        "requests_per_second": float(row[1]),
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "wakes": usage.ru_nvcsw,
-    }
+    if float(row[1]) == 0:
+        raise loading.Failed(f"redis-benchmark: {output}")
+    return usage
 
 
-def bench_run(cell, server, count, options):
-    run = loading.load(server.port, cpu=options.load_cpu, operations=cell.operation, requests=count, pipeline=cell.pipeline,
-                       connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE, keys=options.keys,
-                       key_prefix="counter:" if cell.operation == "incr" else "key:")
-    return {"requests_per_second": count / (run["whole"]["elapsed_ns"] / 1e9),
-            "cpu_seconds": run["cpu_seconds"], "wakes": run["wakes"]}
+def bench_run(cell, server, count, options, begin):
+    return loading.load(server.port, cpu=options.load_cpu, begin=begin, operations=cell.operation, requests=count,
+                        pipeline=cell.pipeline, connections=CONNECTIONS_COUNT, value_size=VALUE_SIZE, keys=options.keys,
+                        key_prefix="counter:" if cell.operation == "incr" else "key:")
 
 
 LOADS = {"redis-benchmark": redis_benchmark, "bench": bench_run}
