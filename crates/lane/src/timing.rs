@@ -28,7 +28,7 @@ const ARG_SIZE_MAX: usize = 128;
 const GATHERED_ARGS_MAX: usize = 3;
 
 /// Commands that are measured together at most.
-const TOGETHER_MAX: u64 = 4;
+const TOGETHER_MAX: u64 = 8;
 /// What such a command takes at most: of what is measured together, anything above is one command's.
 const TOGETHER_US: u64 = 4;
 /// Bytes of such a command at most.

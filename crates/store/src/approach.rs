@@ -1,74 +1,64 @@
 //! Approaching: the cache misses of look-ups to come, spent on other work.
 //!
-//! A look-up of a cold key waits for its partition's root, then for inner nodes and its bucket, then for its entry, and
-//! each is found in the one before. So a look-up is begun early, while later commands are still being decoded, and goes a
-//! step further when [`LEAD`] others have begun: a step looks at what the step before has asked the memory for, and asks
-//! for what that points to.
+//! A look-up of a cold key waits for inner nodes and its bucket, then for its entry, and each is found in the one before. So a
+//! look-up is begun early, while later commands are still being decoded, and goes a step further when [`LEAD`] others have begun: a
+//! step looks at what the step before has asked the memory for, and asks for what that points to. Roots lie close together
+//! (`database.rs`): they are near.
 //!
 //! ```text
-//! begin  0     0: ask for root
+//! begin  0     0: look at root, ask for bucket
 //! …
-//! begin  6     6: ask for root    0: look at root, ask for bucket
-//! …
-//! begin 12    12: ask for root    6: look at root, ask for bucket    0: look at bucket, ask for entry
+//! begin  6     6: look at root, ask for bucket    0: look at bucket, ask for entry
 //! ```
 //! Asking is a hint ([`crate::prefetch`]): the processor does not wait for it, as it soon does with a load, of which it
 //! can run only some two hundred instructions ahead.
 
-use crate::prefetch::prefetch;
+use crate::database::Database;
 use crate::shard::Shard;
 use crate::table;
 
 /// Look-ups that begin between two steps of one: the memory takes as long to answer as so many commands to be decoded.
 const LEAD: usize = 6;
-/// How far a walk is behind the one that begins when it takes each of its steps after the first: to the bucket and the entry, and
-/// one for an inner node, which partitions of dozens of keys have.
-const LEADS: [usize; 3] = [LEAD, 2 * LEAD, 3 * LEAD];
+/// How far a walk is behind the one that begins when it takes the step that partitions of dozens of keys need: they have an inner node.
+const INNER_LEAD: usize = 2 * LEAD;
 /// The same of the steps that are taken where partitions are deep: those of hundreds of keys have two levels of inner nodes,
 /// those of thousands three. What lies deeper is waited for.
-const DEEP_LEADS: [usize; 2] = [4 * LEAD, 5 * LEAD];
+const DEEP_LEADS: [usize; 2] = [3 * LEAD, 4 * LEAD];
 /// Inner nodes on the way to an entry of a deep partition, at least.
-const DEEP: usize = 2;
+const DEEP: u32 = 2;
 /// Where the lines of an entry lie that are asked for, behind its first byte: a key and a value of a hundred bytes fill two.
 const ENTRY_LINES: [usize; 2] = [0, 64];
 
-/// What a step looks at.
 #[derive(Clone, Copy, Debug)]
-enum At<'a> {
-    /// Nothing: it is at its end.
-    End,
-    /// The partition's root.
-    Root(&'a u32),
-    /// A node of its tree, inner or bucket.
-    Node(u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Walk<'a> {
-    at: At<'a>,
-    /// Inner nodes passed.
-    level: usize,
+struct Walk {
     hash: u64,
+    /// The node that it has asked for, inner or bucket; 0 at its end.
+    link: u32,
+    /// Inner nodes passed.
+    level: u32,
 }
 
 /// Memory for look-ups on their way, used again and again.
 #[derive(Debug, Default)]
-pub struct Walks(Vec<Walk<'static>>);
+pub struct Walks(Vec<Walk>);
 
 /// Look-ups on their way. While they are, nothing changes.
 #[derive(Debug)]
 pub struct Approaches<'a> {
     shard: &'a Shard,
+    /// The database of the key that began last: mostly the next one's, too.
+    db: u16,
+    database: &'a Database,
     /// Those that were begun.
-    walks: Vec<Walk<'a>>,
-    /// Some need more steps than most do.
-    is_deep: bool,
+    walks: Vec<Walk>,
+    /// Inner nodes passed by the one that has passed most.
+    level: u32,
 }
 
 impl Shard {
     /// For bringing near what look-ups to come will look at.
     pub fn approaches(&self, walks: Walks) -> Approaches<'_> {
-        Approaches { shard: self, walks: walks.0, is_deep: false }
+        Approaches { shard: self, db: 0, database: self.database(0), walks: walks.0, level: 0 }
     }
 }
 
@@ -76,30 +66,38 @@ impl Approaches<'_> {
     /// Begins with the key that has this hash, and takes some that were begun before a step further.
     #[inline(always)]
     pub fn begin(&mut self, db: u16, partition: u16, hash: u64) {
-        if let Some(root) = self.shard.database(db).root_place(partition) {
-            prefetch(root);
-            for lead in LEADS {
+        if self.db != db {
+            (self.db, self.database) = (db, self.shard.database(db));
+        }
+        let link = self.database.root(partition);
+        if link == 0 {
+            return;
+        }
+        self.shard.arena.prefetch(link & !1, 0);
+        self.step_of(LEAD);
+        if self.level > 0 {
+            self.step_of(INNER_LEAD);
+        }
+        if self.level >= DEEP {
+            for lead in DEEP_LEADS {
                 self.step_of(lead);
             }
-            if self.is_deep {
-                for lead in DEEP_LEADS {
-                    self.step_of(lead);
-                }
-            }
-            self.walks.push(Walk { at: At::Root(root), level: 0, hash });
         }
+        self.walks.push(Walk { hash, link, level: 0 });
     }
 
     /// Takes all that were begun to their ends: the first of them is about to be looked up. One alone gains by it, too, for nothing
     /// in a step depends on what it loads but the next step: the processor runs ahead of them.
     pub fn arrive(mut self) -> Walks {
-        LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
-        if self.is_deep {
-            DEEP_LEADS.into_iter().rev().for_each(|lead| self.step_all_behind(lead));
+        self.step_all_behind(LEAD);
+        if self.level > 0 {
+            self.step_all_behind(INNER_LEAD);
+        }
+        if self.level >= DEEP {
+            DEEP_LEADS.into_iter().for_each(|lead| self.step_all_behind(lead));
         }
         self.walks.clear();
-        // None is left that would borrow anything: this keeps the memory.
-        Walks(self.walks.into_iter().map(|_| unreachable!("there are none")).collect())
+        Walks(self.walks)
     }
 
     /// A step of each walk that would have taken it had others begun.
@@ -120,25 +118,22 @@ impl Approaches<'_> {
     fn step(&mut self, number: usize) {
         let arena = &self.shard.arena;
         let walk = &mut self.walks[number];
-        let link = match walk.at {
-            At::End => return,
-            At::Root(root) => *root,
-            At::Node(link) if table::is_inner(link) => {
-                walk.level += 1;
-                self.is_deep |= walk.level == DEEP;
-                table::child(arena, link, walk.hash, walk.level - 1)
+        if walk.link == 0 {
+            return;
+        }
+        if table::is_inner(walk.link) {
+            walk.link = table::child(arena, walk.link, walk.hash, walk.level as usize);
+            walk.level += 1;
+            self.level = self.level.max(walk.level);
+            if walk.link != 0 {
+                arena.prefetch(walk.link & !1, 0);
             }
-            At::Node(bucket) => {
-                let entry = table::likely(arena, bucket, walk.hash);
-                for offset in ENTRY_LINES {
-                    arena.prefetch(entry, offset);
-                }
-                0
+        } else {
+            let entry = table::likely(arena, walk.link, walk.hash);
+            for offset in ENTRY_LINES {
+                arena.prefetch(entry, offset);
             }
-        };
-        walk.at = if link == 0 { At::End } else { At::Node(link) };
-        if link != 0 {
-            arena.prefetch(link & !1, 0);
+            walk.link = 0;
         }
     }
 }
@@ -151,7 +146,7 @@ mod tests {
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
     const PARTITIONS: u16 = 8;
-    const STEP_COUNT: usize = LEADS.len() + DEEP_LEADS.len();
+    const STEP_COUNT: usize = 2 + DEEP_LEADS.len();
 
     fn partition_of(_db: u16, key: &[u8]) -> u16 {
         u16::from(key[0]) % PARTITIONS
@@ -182,12 +177,11 @@ mod tests {
         [u8::try_from(number % partition_count).expect("few partitions"), a, b, c, d]
     }
 
-    /// What the steps of a look-up ask for, each behind the one before: the root first.
+    /// What a look-up asks for as it begins and in its steps, each behind the one before.
     fn steps(shard: &Shard, name: &[u8]) -> Vec<Vec<usize>> {
         let key = shard.key(0, partition_of(0, name), name);
-        let root = shard.database(0).root_place(key.partition).expect("it holds keys");
-        let mut steps = vec![vec![std::ptr::from_ref(root).addr()]];
-        let mut link = *root;
+        let mut link = shard.database(0).root(key.partition);
+        let mut steps = Vec::new();
         while steps.len() <= STEP_COUNT {
             steps.push(vec![shard.arena.bytes(link & !1, 0..1).as_ptr().addr()]);
             if !table::is_inner(link) {
@@ -196,20 +190,25 @@ mod tests {
                 steps.push(ENTRY_LINES.map(|offset| first + offset).to_vec());
                 break;
             }
-            link = table::child(&shard.arena, link, key.hash, steps.len() - 2);
+            link = table::child(&shard.arena, link, key.hash, steps.len() - 1);
         }
         steps.truncate(STEP_COUNT + 1);
         steps
     }
 
-    /// Begins with some keys, and arrives: each begin asks for its head and for what walks begun before have come to, and all is
+    /// When a walk takes its steps.
+    fn leads() -> impl Iterator<Item = usize> {
+        [LEAD, INNER_LEAD].into_iter().chain(DEEP_LEADS)
+    }
+
+    /// Begins with some keys, and arrives: each begin asks for its first node and for what walks begun before have come to, and all is
     /// asked for once. `depth` is how many nodes are passed on the way to an entry.
     fn check(key_count: u32, partition_count: u32, begun_count: usize, depth: usize) {
         let shard = shard(key_count, partition_count);
         let names: Vec<_> =
             (0..).take(begun_count).map(|number| name(number * 7 % key_count, partition_count)).collect();
         let walks: Vec<_> = names.iter().map(|name| steps(&shard, name)).collect();
-        let is_as_deep = |walk: &Vec<_>| walk.len() == (depth + 2).min(STEP_COUNT + 1);
+        let is_as_deep = |walk: &Vec<_>| walk.len() == (depth + 1).min(STEP_COUNT + 1);
         assert!(walks.iter().all(is_as_deep), "the keys lie {depth} nodes deep");
         let mut approaches = shard.approaches(Walks::default());
         asked::take();
@@ -217,7 +216,7 @@ mod tests {
             let hash = shard.key(0, partition_of(0, name), name).hash;
             approaches.begin(0, partition_of(0, name), hash);
             let mut want = walks[number][0].clone();
-            for (step, lead) in (1..).zip(LEADS.into_iter().chain(DEEP_LEADS)) {
+            for (step, lead) in (1..).zip(leads()) {
                 let walk = number.checked_sub(lead).map(|before| &walks[before]);
                 want.extend(walk.and_then(|walk| walk.get(step)).into_iter().flatten());
             }
@@ -225,9 +224,7 @@ mod tests {
         }
         approaches.arrive();
         let mut got = asked::take();
-        let left = |number: usize| {
-            LEADS.iter().chain(&DEEP_LEADS).filter(|lead| begun_count - 1 - number < **lead).count()
-        };
+        let left = |number: usize| leads().filter(|&lead| begun_count - 1 - number < lead).count();
         let rest =
             |number: usize| walks[number].iter().skip(1 + STEP_COUNT - left(number)).flatten().copied();
         let mut want: Vec<usize> = (0..begun_count).flat_map(rest).collect();

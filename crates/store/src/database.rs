@@ -81,17 +81,12 @@ impl Database {
         }
     }
 
-    /// Where a partition's root is, if it was made: it is not read.
-    #[inline]
-    pub(crate) fn root_place(&self, partition: u16) -> Option<&u32> {
-        let at = usize::from(partition);
-        self.pieces.get(at / PIECE)?.as_ref()?.roots.get(at % PIECE)
-    }
-
     /// A partition's root; 0 if it has none.
     #[inline]
     pub(crate) fn root(&self, partition: u16) -> u32 {
-        self.root_place(partition).copied().unwrap_or_default()
+        let at = usize::from(partition);
+        let piece = self.pieces.get(at / PIECE).and_then(Option::as_ref);
+        piece.map_or(0, |piece| piece.roots[at % PIECE])
     }
 
     /// A partition's root to be changed; it was made.
