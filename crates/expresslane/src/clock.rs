@@ -4,7 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use lane::{Meter, Now};
 
-/// A lane reads the clocks once in so long, and goes by the processor's counter in between: it hears of a clock that was set no later.
+/// A lane reads the clocks once in so long, and goes by the processor's counter in between, or by the monotonic clock: it hears of a clock that
+/// was set no later.
 const SPAN_US: u64 = 100;
 
 /// Where the kernel says which clock it goes by itself.
@@ -78,14 +79,17 @@ impl LaneClock {
         (at(self.now_ns, self.wall_us + passed_ns / 1000), Ticks { began })
     }
 
-    /// Reads the clocks. The first look is such a one, for no counter stands at zero.
+    /// Reads the monotonic clock, and the other one if that is due. The first look is such a one, for no clock stands at zero.
     #[inline(never)]
     fn look(&mut self) -> Now {
-        self.read_ns = self.clock.mono_ns();
-        self.wall_us = wall_us();
-        self.read_ticks = ticks();
-        self.now_ns = self.now_ns.max(self.read_ns);
-        at(self.now_ns, self.wall_us)
+        let mono_ns = self.clock.mono_ns();
+        if SPAN_US * 1000 <= mono_ns - self.read_ns {
+            self.read_ns = mono_ns;
+            self.wall_us = wall_us();
+            self.read_ticks = ticks();
+        }
+        self.now_ns = self.now_ns.max(mono_ns);
+        at(self.now_ns, self.wall_us + (mono_ns - self.read_ns) / 1000)
     }
 }
 
@@ -221,5 +225,14 @@ mod tests {
         let (right, _) = lane.now();
         assert_eq!(right.mono_ns, fast.mono_ns);
         assert!(wall_us(right) < wall_us(fast));
+        // Where the counter is not trusted the wall clock is not read each time.
+        lane.wall_us = 0;
+        let read_ns = lane.read_ns;
+        let of_old = |lane: &LaneClock| lane.read_ns == read_ns;
+        while of_old(&lane) {
+            let (next, _) = lane.now();
+            assert!(!of_old(&lane) || wall_us(next) <= 100);
+        }
+        assert!(lane.wall_us > 0 && read_ns + SPAN_US * 1000 <= lane.read_ns);
     }
 }
