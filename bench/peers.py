@@ -208,7 +208,8 @@ class Run:
         self.is_over = False
         self.cpu_seconds = 0
         self._started = threading.Event()
-        self._thread = threading.Thread(target=self._load, args=(cell, options))
+        # A problem elsewhere ends the program whatever this one waits for.
+        self._thread = threading.Thread(target=self._load, args=(cell, options), daemon=True)
 
     def _load(self, cell, options):
         try:
@@ -229,14 +230,19 @@ class Run:
             self._thread.start()
             self._started.wait()
         else:
-            os.kill(self._pid, signal.SIGCONT)
+            self._tell(signal.SIGCONT)
         self._thread.join(seconds)
-        self.is_over = not self._thread.is_alive()
-        if not self.is_over:
-            # It is not waited for before this thread has joined, so nobody else can have its number.
-            os.kill(self._pid, signal.SIGSTOP)
+        if self._thread.is_alive():
+            self._tell(signal.SIGSTOP)
+        else:
+            self.is_over = True
         self.server.pause()
         self.elapsed += time.monotonic() - began
+
+    def _tell(self, number):
+        """Sends its load a signal, unless that has just come to its end: then the next slice is its last."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, number)
 
     def row(self):
         """Its figures."""
