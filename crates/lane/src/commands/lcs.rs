@@ -1,20 +1,16 @@
-//! LCS: the longest common subsequence of two strings, by the table that Redis' `lcsCommand` fills.
+//! LCS: the longest common subsequence of two strings, the one of several that Redis' `lcsCommand` finds.
 //!
-//! ```text
-//!          0  b[0] b[1] …            cell (i, j) is the length for the first i bytes of a and the first j of b:
-//!     0    0   0    0                one more than (i-1, j-1) where the bytes are the same,
-//!    a[0]  0   .    .                else the larger of (i-1, j) and (i, j-1)
-//!    a[1]  0   .    .
-//! ```
-//! Of the table, which has (|a| + 1) × (|b| + 1) cells, one row is kept, along the shorter string, and of each cell a bit: which of its
-//! two neighbours is larger is all that the way back asks. So it takes a thirty-second of the 4 bytes a cell that Redis' table has and
-//! `proto-max-bulk-len` bounds, as there. The bits lie in pieces of [`PIECE`] cells, are written a slice of cells a step, walked back from
-//! the last one a run a step, and given back piece by piece on the way. Where only the length is wanted there are none.
+//! Redis fills a table of (|a| + 1) × (|b| + 1) cells of 4 bytes, which `proto-max-bulk-len` bounds, as here. A [`Table`] keeps a bit of each
+//! cell, which is all that the way back asks, and none where only the length is wanted. It is filled a slice a step, walked back from its
+//! last cell some bytes a step, and given back on the way.
+
+mod table;
 
 use store::{Budget, Rope};
 use wire::number::parse_i64;
 use wire::reply::{self, Proto, Put};
 
+use self::table::{Keep, Table};
 use super::text::Text;
 use super::{NOT_AN_INTEGER, SYNTAX};
 use super::{Progress, State, Step};
@@ -22,10 +18,10 @@ use crate::keyspace::{Call, Keyspace};
 use crate::replies::{Content, Sink};
 use crate::request::Args;
 
-/// Cells in one piece of the bits: 8 KiB.
-const PIECE: usize = 64 * 1024;
-/// Bytes that a cell costs of a budget, and in Redis.
-const CELL_SIZE: usize = 4;
+/// Bytes that a cell has in Redis.
+const CELL_SIZE: u64 = 4;
+/// Bytes that a step back costs of a budget.
+const STEP_COST: usize = 16;
 
 /// What LCS' options say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,44 +62,6 @@ impl LcsOptions {
     }
 }
 
-/// The table: its cells in the order of the longer string's bytes.
-#[derive(Default)]
-struct Table {
-    /// Of the row before those that the row at hand has not come to yet, and then its own.
-    row: Vec<u32>,
-    /// The cell of the row before that stands above the one that was filled last.
-    corner: u32,
-    /// For each cell whether the one of the first string's byte before is larger than the one of the second string's.
-    bits: Vec<Vec<u64>>,
-    /// Cells filled.
-    filled: usize,
-}
-
-impl Table {
-    fn bit(&self, index: usize) -> bool {
-        let at = index % PIECE;
-        self.bits[index / PIECE][at / 64] >> (at % 64) & 1 == 1
-    }
-
-    /// Notes the bit of the cell that is filled now.
-    fn push_bit(&mut self, bit: bool) {
-        let at = self.filled % PIECE;
-        if at == 0 {
-            self.bits.push(Vec::with_capacity(PIECE / 64));
-        }
-        let words = self.bits.last_mut().expect("just made sure of");
-        if at.is_multiple_of(64) {
-            words.push(0);
-        }
-        *words.last_mut().expect("just made sure of") |= u64::from(bit) << (at % 64);
-    }
-
-    /// Gives back what lies wholly behind a cell.
-    fn forget_behind(&mut self, index: usize) {
-        self.bits.truncate(index / PIECE + 1);
-    }
-}
-
 /// A computation under way.
 pub(crate) struct Lcs {
     a: Text,
@@ -111,7 +69,7 @@ pub(crate) struct Lcs {
     options: LcsOptions,
     table: Table,
     /// Length of the subsequence, once the table is full.
-    size: Option<u32>,
+    size: Option<usize>,
     /// Where the way back stands.
     i: usize,
     j: usize,
@@ -139,15 +97,20 @@ impl Lcs {
         table_size_max: u64,
     ) -> Result<Lcs, &'static str> {
         let cells = (a.len() as u64 + 1).saturating_mul(b.len() as u64 + 1);
-        if cells.saturating_mul(CELL_SIZE as u64) > table_size_max {
+        if cells.saturating_mul(CELL_SIZE) > table_size_max {
             return Err("ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");
         }
         let (i, j) = (a.len(), b.len());
+        let keep = match options.wants_size {
+            true => Keep::Nothing,
+            false if j > i => Keep::LeftIsLarger,
+            false => Keep::AboveIsLarger,
+        };
         Ok(Lcs {
             a,
             b,
             options,
-            table: Table::default(),
+            table: Table::new(i.min(j), keep),
             size: None,
             i,
             j,
@@ -160,10 +123,14 @@ impl Lcs {
 
     /// Computes until the budget is spent, and says whether it is over.
     pub(crate) fn advance(&mut self, budget: &mut Budget) -> bool {
-        if self.size.is_none() && !self.fill(budget) {
-            return false;
+        if self.size.is_none() {
+            let (long, short) = if self.is_across() { (&self.b, &self.a) } else { (&self.a, &self.b) };
+            if !self.table.fill(long, short, budget) {
+                return false;
+            }
+            self.size = Some(self.table.size());
         }
-        (self.options.wants_size || self.walk_back(budget)) && self.give_back(budget)
+        (self.options.wants_size || self.walk_back(budget)) && self.table.give_back(budget)
     }
 
     /// Whether rows are the bytes of the second string, which is the longer one.
@@ -171,61 +138,21 @@ impl Lcs {
         self.b.len() > self.a.len()
     }
 
-    /// Cells of a row.
-    fn width(&self) -> usize {
-        self.a.len().min(self.b.len()) + 1
-    }
-
-    fn fill(&mut self, budget: &mut Budget) -> bool {
-        let (width, is_across) = (self.width(), self.is_across());
-        let (long, short) = if is_across { (&self.b, &self.a) } else { (&self.a, &self.b) };
-        let table = &mut self.table;
-        table.row.resize(width, 0);
-        let cell_count = (long.len() + 1) * width;
-        while table.filled < cell_count {
-            if budget.is_spent() {
-                return false;
-            }
-            let start = table.filled;
-            let room = (budget.bytes as usize / CELL_SIZE).max(1);
-            let end = cell_count.min(start + room);
-            let (mut row, mut column) = (start / width, start % width);
-            for _ in start..end {
-                // The cells of the longer string's byte before, and of the shorter one's.
-                let (above, beside) =
-                    (table.row[column], column.checked_sub(1).map_or(0, |at| table.row[at]));
-                let cell = if row == 0 || column == 0 {
-                    0
-                } else if long.at(row - 1) == short.at(column - 1) {
-                    table.corner + 1
-                } else {
-                    above.max(beside)
-                };
-                if !self.options.wants_size {
-                    table.push_bit(if is_across { above < beside } else { above > beside });
-                }
-                (table.corner, table.row[column]) = (above, cell);
-                table.filled += 1;
-                column += 1;
-                if column == width {
-                    (row, column) = (row + 1, 0);
-                }
-            }
-            budget.spend(1, (end - start) * CELL_SIZE);
+    /// Whether the way back goes on along the first string: the cell of its byte before is larger than the one of the other's.
+    fn is_first_larger(&mut self) -> bool {
+        match self.is_across() {
+            true => self.table.bit(self.j - 1, self.i - 1),
+            false => self.table.bit(self.i - 1, self.j - 1),
         }
-        self.size = table.row.last().copied();
-        true
     }
 
     /// From the last cell to the first along the longest subsequence, as Redis goes.
     fn walk_back(&mut self, budget: &mut Budget) -> bool {
-        let (width, is_across) = (self.width(), self.is_across());
-        let at = |i: usize, j: usize| if is_across { j * width + i } else { i * width + j };
         while self.i > 0 && self.j > 0 {
             if budget.is_spent() {
                 return false;
             }
-            budget.spend(0, 4 * CELL_SIZE);
+            budget.spend(0, STEP_COST);
             let byte = self.a.at(self.i - 1);
             let is_match = byte == self.b.at(self.j - 1);
             if is_match {
@@ -235,7 +162,7 @@ impl Lcs {
                 let (i, j) = (self.i, self.j);
                 let range = self.range.get_or_insert(Run { a: (i, i), b: (j, j) });
                 (range.a.0, range.b.0) = (i, j);
-            } else if self.table.bit(at(self.i, self.j)) {
+            } else if self.is_first_larger() {
                 self.i -= 1;
             } else {
                 self.j -= 1;
@@ -244,19 +171,6 @@ impl Lcs {
             if !is_match || self.i == 0 || self.j == 0 {
                 self.end_range();
             }
-            self.table.forget_behind(at(self.i, self.j));
-        }
-        true
-    }
-
-    /// What is left of the table is of no use any more.
-    fn give_back(&mut self, budget: &mut Budget) -> bool {
-        while !self.table.bits.is_empty() {
-            if budget.is_spent() {
-                return false;
-            }
-            budget.spend(1, 0);
-            self.table.bits.pop();
         }
         true
     }
@@ -288,7 +202,7 @@ impl Lcs {
         out: &mut impl Put,
         retire: &mut impl FnMut(Rope),
     ) -> Content {
-        let size = i64::from(self.size.expect("asked for when it is over"));
+        let size = i64::try_from(self.size.expect("asked for when it is over")).expect("a string's length");
         self.a.retire(retire);
         self.b.retire(retire);
         if self.options.wants_size {
@@ -356,7 +270,7 @@ mod tests {
         let text = |text: &str| Text::Bytes(text.as_bytes().to_vec());
         let mut lcs = Lcs::new(text(a), text(b), options, 1 << 24).unwrap();
         while !lcs.advance(&mut Budget::new(slice, slice)) {}
-        assert!(lcs.table.bits.is_empty());
+        assert_eq!(lcs.table.kept_size(), 0);
         let mut out = Content::default();
         let rest = lcs.finish(Proto::Resp2, &mut out, &mut |_| {});
         out.append(rest);
@@ -417,16 +331,19 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         };
-        for size_max in [8, 8, 8, 50, 50, 1200].repeat(10) {
+        for size_max in [8, 8, 8, 50, 70, 140, 1200].repeat(10) {
+            let letter_count = [1, 2, 3, 26][draw(4)];
             let [a, b] = [0, 1].map(|_| {
                 let size = draw(size_max);
-                (0..size).map(|_| char::from(b"abc"[draw(3)])).collect::<String>()
+                (0..size)
+                    .map(|_| char::from(b"abcdefghijklmnopqrstuvwxyz"[draw(letter_count)]))
+                    .collect::<String>()
             });
             let want = plainly(a.as_bytes(), b.as_bytes());
-            let options = LcsOptions::default();
-            assert_eq!(run(&a, &b, options, 1000), format!("${}\r\n{want}\r\n", want.len()), "{a} {b}");
+            let (options, slice) = (LcsOptions::default(), [1, 20, 40, 1000][draw(4)]);
+            assert_eq!(run(&a, &b, options, slice), format!("${}\r\n{want}\r\n", want.len()), "{a} {b}");
             let options = LcsOptions { wants_size: true, ..options };
-            assert_eq!(run(&a, &b, options, 1000), format!(":{}\r\n", want.len()));
+            assert_eq!(run(&a, &b, options, slice), format!(":{}\r\n", want.len()));
         }
     }
 
