@@ -281,7 +281,7 @@ fn an_exec_that_waits_is_written_once() {
     let (client, monitor, other) = (world.connect(), world.connect(), world.connect());
     assert_eq!(world.ask(&monitor, "MONITOR"), "+OK\r\n");
     for key in ["{foo}a", "{foo}b"] {
-        world.ask(&other, &format!("SET {key} {}", "x".repeat(1000)));
+        world.ask(&other, &format!("SET {key} {}", "x".repeat(5000)));
     }
     // What comes first waits for the keys, and all behind it in its lane wait for it; later a turn answers some of them.
     let mut bytes = Vec::new();
