@@ -13,6 +13,8 @@ use super::{Lane, Next};
 pub(super) struct Quiet {
     /// When time makes something due.
     until_ns: u64,
+    /// By the other clock, when a key's end comes.
+    until_ms: i64,
     next: Next,
 }
 
@@ -24,8 +26,11 @@ impl Lane {
             Next::At(at_ns) => at_ns,
             Next::Idle => u64::MAX,
         };
-        let is_quiet = self.is_quiet();
-        is_quiet.then(|| Quiet { until_ns: until_ns.min(self.buffers_at()), next })
+        self.is_quiet().then(|| Quiet {
+            until_ns: until_ns.min(self.buffers_at()),
+            until_ms: self.core.space.shard.next_expiry().unwrap_or(i64::MAX),
+            next,
+        })
     }
 
     /// Nobody is looked after whom a turn asks without being told that there is something.
@@ -52,7 +57,9 @@ impl Lane {
     /// Whether what the turn before has found out is still so when the events of this one are gathered.
     #[inline(always)]
     pub(super) fn is_still_quiet(&self, quiet: &Quiet) -> bool {
-        self.core.space.now.mono_ns < quiet.until_ns && !self.core.has_acted && self.senders.is_empty()
+        let now = self.core.space.now;
+        let is_due = quiet.until_ns <= now.mono_ns || quiet.until_ms <= now.unix_ms;
+        !(is_due || self.core.has_acted) && self.senders.is_empty()
     }
 
     /// Whether nothing has happened in this turn so far but that clients have looked at keys of this lane.

@@ -283,7 +283,7 @@ fn long_values() {
         let mut one = world.connect(0);
         let got = world.exchange(&mut one, b"*2\r\n$6\r\nstrlen\r\n$1\r\na\r\n", 10, 50);
         assert_eq!(got, b":8388608\r\n");
-        let text = vec![b'y'; 2000];
+        let text = vec![b'y'; 10_000];
         for key in [b"b", b"c"] {
             check(&mut world, &[b"set".to_vec(), key.to_vec(), text.clone()], 1);
         }
