@@ -137,8 +137,6 @@ pub(crate) struct Core {
     pub(crate) orders: VecDeque<Ordered>,
     /// Each client's next command is looked at before it runs: see `oversight`.
     pub(crate) is_overseen: bool,
-    /// More has happened in this turn than that clients have looked at keys of this lane.
-    pub(crate) has_acted: bool,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub(crate) expires_actively: bool,
     pub(crate) monitoring: Monitoring,
@@ -178,7 +176,6 @@ impl Core {
         Core {
             id,
             lane_count: map.lanes(),
-            has_acted: false,
             expires_actively: true,
             is_overseen: settings.wants_oversight(),
             settings,
@@ -236,11 +233,6 @@ impl Core {
             || self.tracks()
     }
 
-    /// No transaction waits to ask others, and no part to be entered.
-    pub(crate) fn has_nobody_waiting(&self) -> bool {
-        self.starved.is_empty() && self.questioners.is_empty() && self.entering.is_empty()
-    }
-
     /// Whether something is to be done for clients that track keys.
     #[inline]
     pub(crate) fn tracks(&self) -> bool {
@@ -281,7 +273,6 @@ impl Core {
     /// Another lane, or the control thread, to be sent something.
     pub(crate) fn peer(&mut self, lane: u16) -> &mut Peer {
         self.addressed.insert(usize::from(lane));
-        self.has_acted = true;
         self.peers[usize::from(lane)].as_mut().expect("a lane has a peer for every other")
     }
 

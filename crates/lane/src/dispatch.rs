@@ -154,16 +154,11 @@ impl Core {
         if caller.client.dialect == Dialect::Aerospike {
             caller.client.db = self.settings.database_of_record(input.args().flat(HEAD));
         }
-        let is_apart = self.is_apart(caller.client);
-        let flow = if is_apart {
+        let flow = if self.is_apart(caller.client) {
             self.dispatch_overseen(caller, resolved, input)
         } else {
             self.dispatch_heard(caller, resolved, input)
         };
-        let has_only_looked = !is_apart
-            && matches!(flow, Flow::Next)
-            && resolved.is_ok_and(|command| command.scope == Scope::Key && command.flags.has(Flag::Readonly));
-        self.has_acted |= !has_only_looked;
         if caller.client.replies.has_erred() {
             self.count_errors(caller.client, resolved);
         }

@@ -157,15 +157,6 @@ impl Lane {
         self.core.settings.clients_size_max > 0 && self.thin_out(size, net)
     }
 
-    /// No client is looked after, but for what all buffers hold.
-    pub(crate) fn watches_nobody(&self) -> bool {
-        let settings = &self.core.settings;
-        settings.timeout_s == 0
-            && settings.clients_size_max == 0
-            && self.core.strangers.is_empty()
-            && self.watchman.lagging.is_empty()
-    }
-
     /// When time alone makes something due.
     pub(crate) fn watch_at(&self) -> Option<u64> {
         let now_ns = self.core.space.now.mono_ns;

@@ -132,7 +132,6 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
     ) -> Flow {
-        self.has_acted = true;
         caller.client.last = Some(command);
         let args = input.args();
         let stray;

@@ -67,11 +67,6 @@ impl Lane {
         }
     }
 
-    /// When that is due again, if there is a turn by then.
-    pub(crate) fn buffers_at(&self) -> u64 {
-        self.watchman.recent.look_at_ns
-    }
-
     #[cold]
     fn look_around<N: Net>(&mut self, now_ns: u64, net: &mut N) {
         let recent = &mut self.watchman.recent;

@@ -133,11 +133,6 @@ struct Debt {
 }
 
 impl Room {
-    /// Whether no other lane is owed anything, or to be asked.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.debt.is_none() && self.wanted == 0 && self.short == 0
-    }
-
     /// What all lanes see.
     pub(crate) fn board(&self) -> &Arc<Board> {
         self.lease.board()
@@ -322,11 +317,6 @@ impl Keyspace {
             store::Recency::Lru
         });
         self.room.lease.is_beyond()
-    }
-
-    /// Whether there is room enough, and no other lane to be given some or asked for it.
-    pub(crate) fn is_room_settled(&self) -> bool {
-        self.room.is_settled() && !(self.room.lease.is_limited() && self.is_tight())
     }
 
     fn is_tight(&self) -> bool {
@@ -611,7 +601,7 @@ impl Keyspace {
 impl Core {
     /// Pays what this lane owes another, and asks another for what it lacks. After the turn's housekeeping.
     pub(crate) fn settle_room(&mut self) {
-        if self.space.room.is_settled() {
+        if self.space.room.debt.is_none() && self.space.room.wanted == 0 && self.space.room.short == 0 {
             return;
         }
         self.pay();

@@ -202,7 +202,6 @@ pub(crate) fn serve_client<N: Net>(
             continue;
         }
         cold_path();
-        core.has_acted = true;
         inflated += INFLATED_COST * client.language.take_inflated();
         let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
         if is_used_up || used + inflated >= share.bytes_left {

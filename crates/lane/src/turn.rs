@@ -29,11 +29,9 @@ use crate::{Now, Settings};
 mod budget;
 mod clients;
 mod queue;
-mod quiet;
 
 use budget::Left;
 use queue::Queue;
-use quiet::Quiet;
 
 /// Bytes that have arrived from clients that are served together: enough for a dozen short commands.
 const BATCH_SIZE: usize = 1024;
@@ -115,16 +113,6 @@ pub struct Lane {
     /// Clients whose next command waits for room in a ring, and has no reply before it that could wake them.
     parched: Vec<Handle<Client>>,
     pub(crate) watchman: Watchman,
-    /// What the turn before has found out, if it has left nothing to be done.
-    quiet: Option<Quiet>,
-}
-
-/// What a turn has done beside serving clients.
-#[derive(Default)]
-struct Kept {
-    slice_count: u64,
-    /// There is more to be done at once.
-    has_more: bool,
 }
 
 /// When a lane tries again to tell the control thread of changes for which there was no room.
@@ -178,7 +166,6 @@ impl Lane {
             traffic_then: Traffic::default(),
             parched: Vec::new(),
             watchman: Watchman::default(),
-            quiet: None,
         }
     }
 
@@ -196,62 +183,25 @@ impl Lane {
         self.core.space.deflate_left = DEFLATE_PER_TURN;
         self.core.stats.turns += 1;
         self.core.begin_turn();
-        self.core.has_acted = false;
+        if self.core.pause.is_none() {
+            self.core.space.flush_documents_when_due();
+        }
         self.gather(net);
+        let is_late = self.core.pubsub.is_late();
         self.senders.merge(self.mailbox.collect());
-        let quiet = self.quiet.take().filter(|quiet| self.is_still_quiet(quiet));
-        let is_late = quiet.is_none() && self.core.pubsub.is_late();
-        let ask_count = if quiet.is_none() { self.hear(meter, net) } else { 0 };
+        let ask_count = if self.senders.is_empty() { 0 } else { self.hear_lanes(meter, net) };
+        if self.core.pause.is_some_and(|pause| pause.until_ns <= now.mono_ns) {
+            self.end_pause();
+        }
+        if self.core.held.are_released() {
+            self.release_held();
+        }
         let command_count = match self.is_draining {
             true => self.hold_ready(),
             // What may change keys waits until what was said of others is on its way.
             false if is_late => 0,
             false => self.serve_clients(meter, net),
         };
-        let quiet = quiet.filter(|_| self.has_only_looked(net));
-        let kept = if quiet.is_none() { self.keep_house(is_late, meter, net) } else { Kept::default() };
-        net.flush();
-        if !self.replicas.is_empty() {
-            self.note_taken(net);
-        }
-        let stats = &mut self.core.stats;
-        stats.turn_commands_max = stats.turn_commands_max.max(command_count);
-        stats.turn_slices_max = stats.turn_slices_max.max(kept.slice_count);
-        let done = Done { command_count, ask_count, slice_count: kept.slice_count };
-        self.core.end_turn(meter.read().wrapping_sub(began), done);
-        match quiet {
-            Some(quiet) => self.go_on_quietly(quiet),
-            None => {
-                let next = self.next(now, kept.has_more);
-                self.quiet = if self.core.has_acted { None } else { self.find_quiet(next) };
-                next
-            }
-        }
-    }
-
-    /// What comes before clients are served. Says how many asks of other lanes were.
-    fn hear<N: Net>(&mut self, meter: &impl Meter, net: &mut N) -> u64 {
-        if self.core.pause.is_none() {
-            self.core.space.flush_documents_when_due();
-        }
-        let ask_count = if self.senders.is_empty() {
-            0
-        } else {
-            self.core.has_acted = true;
-            self.hear_lanes(meter, net)
-        };
-        if self.core.pause.is_some_and(|pause| pause.until_ns <= self.core.space.now.mono_ns) {
-            self.end_pause();
-        }
-        if self.core.held.are_released() {
-            self.release_held();
-        }
-        ask_count
-    }
-
-    /// What comes behind it: work that has been begun, news for others, and what is due.
-    fn keep_house<N: Net>(&mut self, is_late: bool, meter: &impl Meter, net: &mut N) -> Kept {
-        let now = self.core.space.now;
         if self.core.pubsub.has_work() || self.core.space.events.are_ready() {
             self.tend_pubsub(net);
         }
@@ -295,7 +245,16 @@ impl Lane {
             !self.core.peers.iter_mut().flatten().any(Peer::publish),
             "who is sent something is addressed"
         );
-        Kept { slice_count, has_more: tends || watches }
+        net.flush();
+        if !self.replicas.is_empty() {
+            self.note_taken(net);
+        }
+        let stats = &mut self.core.stats;
+        stats.turn_commands_max = stats.turn_commands_max.max(command_count);
+        stats.turn_slices_max = stats.turn_slices_max.max(slice_count);
+        let done = Done { command_count, ask_count, slice_count };
+        self.core.end_turn(meter.read().wrapping_sub(began), done);
+        self.next(now, tends || watches)
     }
 
     fn next(&self, now: Now, has_more: bool) -> Next {
@@ -342,7 +301,6 @@ impl Lane {
     /// end, and [`Lane::has_drained`] says when it is over; once that is so of all lanes that drain, nothing more is done for clients.
     pub fn drain(&mut self) {
         self.is_draining = true;
-        self.quiet = None;
     }
 
     /// Whether nothing is under way, in this lane's part of the server: for tests.
@@ -380,19 +338,15 @@ impl Lane {
         let mut events = std::mem::take(&mut self.events);
         net.poll(&mut events);
         for event in events.drain(..) {
-            if let Event::Input(conn) = event {
-                if self.arrived(conn) {
-                    self.core.has_acted = true;
-                    self.look_behind(conn, net);
-                }
-                continue;
-            }
-            self.core.has_acted = true;
             match event {
                 Event::Opened { conn, listener, peer, local } => {
                     self.open(conn, listener, Ends { peer, local }, net);
                 }
-                Event::Input(_) => unreachable!("just looked"),
+                Event::Input(conn) => {
+                    if self.arrived(conn) {
+                        self.look_behind(conn, net);
+                    }
+                }
                 Event::Writable(conn) => {
                     if let Some(handle) = self.client_of(conn) {
                         self.stirred.push(handle);
@@ -493,10 +447,6 @@ impl Lane {
                 let end = serve_client(&mut self.core, client, handle, ahead, &mut lap, net, &mut share);
                 left.take(&share);
                 self.core.clients_size = client.weigh(self.core.clients_size);
-                if matches!(end, End::Waits) {
-                    continue;
-                }
-                self.core.has_acted = true;
                 match end {
                     End::Waits => {}
                     End::Again | End::Anew => {
