@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Instructions per GET and SET in each dialect, per INCR, per forwarded GET, and per request of the load and of its recording, counted by
+"""Instructions per GET and SET in each dialect, per INCR, per EVAL of a GET, per forwarded GET, and per request of the load and of its recording, counted by
 callgrind: repeatable whatever else the machine does.
 
 The programs are crates/sim/examples/instructions, one lane over memory, or two (forward.rs),
@@ -34,6 +34,7 @@ PROGRAMS = {
     "set": ("instructions", "set", [], (16_000, 48_000), 1),
     "single-get": ("instructions", "single-get", [], (16_000, 48_000), 1),
     "incr": ("instructions", "incr", [], (16_000, 48_000), 1),
+    "eval": ("instructions", "eval", [], (16_000, 48_000), 1),
     "memcached-get": ("instructions", "memcached-get", [], (16_000, 48_000), 1),
     "memcached-set": ("instructions", "memcached-set", [], (16_000, 48_000), 1),
     "memcached-binary-get": ("instructions", "memcached-binary-get", [], (16_000, 48_000), 1),

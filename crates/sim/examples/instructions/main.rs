@@ -1,7 +1,8 @@
-//! So many GETs, SETs or INCRs through a lane over memory, sixteen at a time, of one client or (`single-get`) of as many, so that callgrind can count instructions: the
-//! difference of two runs, divided by the difference of their counts, is the cost of one. `bench/instructions.py` does that.
+//! So many GETs, SETs, INCRs or EVALs through a lane over memory, sixteen at a time, of one client, of as many (`single-get`), or of twice as many of which
+//! each sends sixteen (`eval`), so that callgrind can count instructions: the difference of two runs, divided by the difference of their counts, is the cost of
+//! one. `bench/instructions.py` does that.
 //!
-//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT`, or what [`forward`] says.
+//! `instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr|eval COUNT`, or what [`forward`] says.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
@@ -16,6 +17,8 @@ use wire::aerospike::op::{kind, particle};
 use wire::memcached::{Framing, client};
 
 const DEPTH: usize = 16;
+/// Clients that send as many at once: more scripts than begin in a turn.
+const CROWD: usize = 32;
 const KEYS: usize = 1000;
 const VALUE: [u8; 100] = [b'v'; 100];
 
@@ -43,6 +46,13 @@ const COUNTING: Speech = Speech {
     set: |out, key| wire::client::command(out, &[b"SET", key, COUNTER]),
     get: |out, key| wire::client::command(out, &[b"INCR", key]),
     get_reply_size: ":\r\n".len() + COUNTER.len(),
+    ..REDIS
+};
+/// A script that looks, in the place of GET.
+const SCRIPTS: Speech = Speech {
+    get: |out, key| {
+        wire::client::command(out, &[b"EVAL", b"return redis.call('GET', KEYS[1])", b"1", key]);
+    },
     ..REDIS
 };
 const TEXT: Speech = Speech {
@@ -102,7 +112,7 @@ fn main() {
     }
     let [kind, count] = words.as_slice() else {
         println!(
-            "usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr COUNT\n       \
+            "usage: instructions [memcached-|memcached-binary-|aerospike-]get|set|single-get|incr|eval COUNT\n       \
              instructions direct|forwarded|forward ROUNDS"
         );
         return;
@@ -114,6 +124,7 @@ fn main() {
         Some(("single", _)) => (REDIS, "single"),
         Some((_, operation)) => (BINARY, operation),
         None if kind == "incr" => (COUNTING, "get"),
+        None if kind == "eval" => (SCRIPTS, "crowd"),
         None => (REDIS, kind.as_str()),
     };
     let doors = vec![Door { port: Port::Shared, dialect: speech.dialect }];
@@ -132,6 +143,7 @@ fn main() {
     let batches = batches.iter().cycle().take(count / DEPTH);
     let done: usize = match operation {
         "single" => singly(&mut world, batches, speech.get_reply_size),
+        "crowd" => crowded(&mut world, batches, size),
         _ => batches.map(|batch| world.exchange(&mut client, batch, size, 100).len()).sum(),
     };
     assert_eq!(done, count / DEPTH * size, "every command was answered");
@@ -158,6 +170,27 @@ fn singly<'a>(world: &mut World, batches: impl Iterator<Item = &'a Vec<u8>>, siz
             done += client.received.len();
             client.received.clear();
         }
+    }
+    done
+}
+
+/// As many batches at a time as there are clients, one of each; the control compiles scripts. Says how many bytes came back.
+fn crowded<'a>(world: &mut World, batches: impl Iterator<Item = &'a Vec<u8>>, size: usize) -> usize {
+    world.attend();
+    let mut clients: Vec<_> = (0..CROWD).map(|_| world.connect(0)).collect();
+    let batches: Vec<_> = batches.collect();
+    let mut done = 0;
+    for batches in batches.chunks(CROWD) {
+        let asking = &mut clients[..batches.len()];
+        asking.iter_mut().zip(batches).for_each(|(client, batch)| client.send(batch));
+        for _ in 0..1000 {
+            asking.iter_mut().for_each(Client::pump);
+            world.round();
+            if asking.iter().all(|client| client.received.len() == size) {
+                break;
+            }
+        }
+        done += asking.iter_mut().map(|client| std::mem::take(&mut client.received).len()).sum::<usize>();
     }
     done
 }
