@@ -153,6 +153,8 @@ impl Lcs {
                 return false;
             }
             budget.spend(0, STEP_COST);
+            // Looked at on every step, for what lies behind is given back with it.
+            let is_first_larger = self.is_first_larger();
             let byte = self.a.at(self.i - 1);
             let is_match = byte == self.b.at(self.j - 1);
             if is_match {
@@ -162,7 +164,7 @@ impl Lcs {
                 let (i, j) = (self.i, self.j);
                 let range = self.range.get_or_insert(Run { a: (i, i), b: (j, j) });
                 (range.a.0, range.b.0) = (i, j);
-            } else if self.is_first_larger() {
+            } else if is_first_larger {
                 self.i -= 1;
             } else {
                 self.j -= 1;
@@ -286,6 +288,23 @@ mod tests {
             let size = LcsOptions { wants_size: true, ..text };
             assert_eq!(run("ohmytext", "mynewtext", size, slice), ":6\r\n");
         }
+    }
+
+    /// A long run of the same bytes, and what differs only behind it: no step gives back more than a piece.
+    #[test]
+    fn what_is_the_same_is_given_back_step_by_step() {
+        let same = "x".repeat(2000);
+        let text = |first: &str| Text::Bytes(format!("{first}{same}").into_bytes());
+        let mut lcs = Lcs::new(text("a"), text("b"), LcsOptions::default(), 1 << 24).unwrap();
+        let (mut kept_size, mut most, mut is_over) = (0, 0, false);
+        while !is_over {
+            is_over = lcs.advance(&mut Budget::new(1, 16));
+            let kept_now = lcs.table.kept_size();
+            most = kept_size.max(most);
+            assert!(kept_size <= kept_now + 8 * 1024, "{kept_size} bytes are {kept_now} after a step");
+            kept_size = kept_now;
+        }
+        assert!(most > 400_000, "{most} bytes of a table");
     }
 
     #[test]

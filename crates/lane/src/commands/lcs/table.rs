@@ -37,9 +37,9 @@ pub(super) struct Table {
     noted: usize,
     /// Whether each cell of the row at hand is as large as the one on its left.
     level: Vec<u64>,
-    /// Rows that are filled, and words of the next one.
-    rows: usize,
-    words: usize,
+    rows_filled: usize,
+    /// Of the next row.
+    words_filled: usize,
     /// What the addition carries to the next word.
     carry: bool,
     /// Whether the word's last cell is larger than the one above.
@@ -70,8 +70,8 @@ impl Table {
             places: vec![0; words],
             noted: 0,
             level: vec![u64::MAX; words],
-            rows: 0,
-            words: 0,
+            rows_filled: 0,
+            words_filled: 0,
             carry: false,
             rises: false,
             bits: Vec::new(),
@@ -88,14 +88,14 @@ impl Table {
             budget.spend(0, NOTE_COST);
             self.note(short.at(self.noted), budget);
         }
-        while self.rows < long.len() && self.width > 0 {
+        while self.rows_filled < long.len() && self.width > 0 {
             if budget.is_spent() {
                 return false;
             }
             let room = (budget.bytes as usize / WORD_COST).max(1);
-            let end = self.level.len().min(self.words + room);
-            budget.spend(0, (end - self.words) * WORD_COST);
-            self.advance(long.at(self.rows), end);
+            let end = self.level.len().min(self.words_filled + room);
+            budget.spend(0, (end - self.words_filled) * WORD_COST);
+            self.advance(long.at(self.rows_filled), end);
         }
         true
     }
@@ -117,7 +117,7 @@ impl Table {
     fn advance(&mut self, byte: u8, end: usize) {
         let words = self.level.len();
         let first = usize::from(self.slots[usize::from(byte)]) * words;
-        for word in self.words..end {
+        for word in self.words_filled..end {
             let (places, before) = (self.places[first + word], self.level[word]);
             let (sum, over) = before.overflowing_add(before & places);
             let (sum, over_too) = sum.overflowing_add(u64::from(self.carry));
@@ -136,9 +136,10 @@ impl Table {
             };
             self.push(bits, (self.width - word * 64).min(64));
         }
-        self.words = end;
+        self.words_filled = end;
         if end == words {
-            (self.rows, self.words, self.carry, self.rises) = (self.rows + 1, 0, false, false);
+            (self.rows_filled, self.words_filled, self.carry, self.rises) =
+                (self.rows_filled + 1, 0, false, false);
         }
     }
 
