@@ -126,7 +126,7 @@ test-bench: build
 	@$(call need,redis-server,redis-server)
 	@$(call need,redis-benchmark,redis-tools)
 	@$(call need,memcached,memcached)
-	@for small in "peers.py --rounds 1 --scale 0.001" "peers.py --rounds 1 --scale 0.001 --load bench" "forward.py --rounds 1 --scale 0.02" \
+	@for small in "peers.py --rounds 1 --scale 0.001 --uring" "peers.py --rounds 1 --scale 0.001 --load bench" "forward.py --rounds 1 --scale 0.02" \
 		"tail.py --rounds 1 --seconds 0.5 --warm-up 0 --saturation-seconds 0.5 --shares 0.1" \
 		"growth.py --keys 5000 --rate 5000 --spin-seconds 1" "connect.py --rounds 1 --clients 300" \
 		"long.py --rounds 1 --names 200 --size 50000" "neighbours.py --rounds 1 --seconds 0.3" \

@@ -127,6 +127,7 @@ def arguments():
     parser.add_argument("--only", type=names, default=SHORTS, metavar="CELLS", help=f"some of {','.join(SHORTS)}")
     parser.add_argument("--load", choices=LOADS, default="redis-benchmark",
                         help="of the cells of Redis' protocol (default redis-benchmark)")
+    parser.add_argument("--uring", action="store_true", help="also this server over io_uring, of which nothing is promised")
     parser.add_argument("--floor-threads", type=int, default=1, metavar="COUNT",
                         help="threads of the floor's process, of which all but one sleep (default 1, for which ratios are promised); with "
                              "more a call on a socket costs it what it costs any server of several threads, and no promise is checked")
@@ -155,6 +156,8 @@ def start(stack, cells, options):
     peers = {"redis": begin("redis", servers.redis_command)}
     try:
         peers["expresslane"] = begin("expresslane", servers.expresslane_command(lanes=1))
+        if options.uring:
+            peers["uring"] = begin("uring", servers.expresslane_command(lanes=1, extra=["--io", "uring"]))
     except Unavailable as problem:
         missing.append(str(problem))
     for server in peers.values():

@@ -14,17 +14,18 @@
 //!   First ──────────▶ Told ── stream(More): recv(2) ─┐
 //!   (is there something? one poll)                   ▼
 //!                         ┌────────────────────── Receive ◀─────────────────────────┐
-//!                         │   (one receive is under way, of what INPUT_MAX leaves)  │
+//!                         │  (one receive is under way, for what INPUT_MAX leaves)  │
 //!                         └─▶ Queued ──────▶ Told ──────▶ stream(More) ─────────────┘
 //! ```
 //! * **Nothing is received before the lane has asked once**, so a connection can be given away without a byte.
-//! * **One receive at a time, begun when the lane has asked.** A lane that does not ask leaves all that follows in the
-//!   kernel, and a rest of `INPUT_MAX` has no receive under way. A multishot receive would go on taking buffers for a
-//!   client that the lane doesn't want to hear, and taking it back is another operation that races with what it
-//!   brings; beginning a receive costs no system call, so there is nothing to be saved.
+//! * **One receive at a time, begun when the lane has asked, and it lasts** (multishot): it tries only when something has come, where one
+//!   that is begun anew tries first, finds nothing, and has to be put among the socket's waiters. It ends when it has brought what
+//!   `INPUT_MAX` left as it began (Linux 6.17; before, each brings something once). So what a client sends while its
+//!   lane does not ask is kept up to `INPUT_MAX`, and all that follows stays in the kernel.
 //! * **Nobody keeps a buffer.** The kernel chooses one for each receive (`buffers`), as many as a turn has clients.
-//!   Before each enter all go back: what a lane has not consumed moves into memory of the connection's own. One
-//!   flooder holds one buffer, and if there are more senders than buffers, those without are begun anew (`ENOBUFS`).
+//!   Before each enter all go back: what a lane has not consumed moves into memory of the connection's own. A flooder's
+//!   pieces take one each, so there may be fewer buffers than senders: those without are begun anew (`ENOBUFS`), and come
+//!   first in the next enter.
 //! * **Output is lent for one enter.** A send is not allowed to wait, so it ends inside the enter that submits it;
 //!   after a short one a poll tells when there is room. Chunks and blocks stay where they are, and nothing of a
 //!   closed connection has to be kept alive.
@@ -54,7 +55,6 @@ mod token;
 
 pub use probe::probe;
 
-use buffers::BUFFER_SIZE;
 use conn::{Conn, Held, Input, State};
 use doors::Doors;
 use ring::{Completion, Ring};
@@ -199,6 +199,11 @@ impl Uring {
         })
     }
 
+    /// From now on receives bring something once each, as they do before Linux 6.17: for whoever tests both.
+    pub fn receive_once_each(&mut self) {
+        self.ring.receives_last = false;
+    }
+
     /// The one system call of a turn, with everything that leads to it and comes from it.
     fn enter(&mut self, timeout_ns: Option<u64>) {
         self.give_buffers_back();
@@ -301,7 +306,7 @@ impl Uring {
                 let mask = libc::POLLIN | libc::POLLRDHUP;
                 self.ring.poll(&conn.fd, Token::of(task, id), mask, false);
             } else {
-                self.ring.receive(&conn.fd, Token::of(task, id), size.min(BUFFER_SIZE));
+                self.ring.receive(&conn.fd, Token::of(task, id), size);
             }
         }
     }
@@ -313,9 +318,7 @@ impl Uring {
             Task::Bell => self.is_bell_heard = more,
             Task::Accept => self.doors.accepted(token.listener(), fd.ok_or(-result), more),
             Task::Knock => self.doors.knocked(token.listener()),
-            Task::Receive => {
-                self.received(token.conn(), result, buffer);
-            }
+            Task::Receive => self.received(token.conn(), result, buffer, more),
             Task::Send => self.sent(token.conn(), result),
             Task::First | Task::Room | Task::Watch => self.polled(token, result, more),
         }
@@ -371,17 +374,28 @@ impl Uring {
         }
     }
 
-    fn received(&mut self, id: ConnId, result: i32, buffer: Option<u16>) {
+    fn received(&mut self, id: ConnId, result: i32, buffer: Option<u16>, more: bool) {
         let size = usize::try_from(result).unwrap_or(0);
         let Some(conn) = self.conns.get_mut(id) else {
             // It was closed meanwhile.
             buffer.into_iter().for_each(|buffer| self.ring.buffers.give_back(buffer));
             return;
         };
-        conn.listening = None;
+        if !more {
+            conn.listening = None;
+            if conn.input == Input::Told {
+                // It was not watched, and the lane may not ask for long.
+                self.hear(id);
+            }
+        }
+        let conn = self.conns.get_mut(id).expect("it was just seen");
         if let Some(buffer) = buffer {
             if conn.state == State::Open && size > 0 {
                 self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
+                if let Some(held) = conn.held.take() {
+                    conn.rest.append(self.ring.buffers.received(held.buffer, held.end), &mut self.rests);
+                    self.ring.buffers.give_back(held.buffer);
+                }
                 if conn.rest.is_empty() {
                     conn.held = Some(Held { buffer, start: 0, end: size });
                     self.holders.push(id);
@@ -588,7 +602,7 @@ impl Uring {
 
 /// Tells when the connection breaks, though nothing is received from it.
 fn watch(ring: &mut Ring, conn: &mut Conn, id: ConnId) {
-    if conn.state == State::Open && !conn.is_watched {
+    if conn.state == State::Open && !conn.is_watched && conn.listening != Some(Task::Receive) {
         conn.is_watched = true;
         ring.poll(&conn.fd, Token::of(Task::Watch, id), 0, true);
     }

@@ -8,12 +8,13 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 
 use io_uring::squeue::{Entry, Flags};
 use io_uring::types::{CancelBuilder, Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode};
 
-use super::buffers::{Buffers, GROUP};
+use super::buffers::{BUFFER_SIZE, Buffers, GROUP};
 use super::token::{Task, Token};
 use crate::Output;
 
@@ -58,6 +59,8 @@ pub(super) struct Ring {
     sends_open: usize,
     /// Collected and not yet looked at.
     pub(super) completions: Vec<Completion>,
+    /// A receive may bring more than once.
+    pub(super) receives_last: bool,
     enters: u64,
     operations: u64,
 }
@@ -80,16 +83,31 @@ impl Ring {
             slices: [empty; SLICES_MAX],
         };
         let messages = (0..MESSAGES_COUNT).map(|_| message()).collect();
-        Ok(Ring {
+        let mut ring = Ring {
             ring,
             buffers,
             messages,
             messages_count: 0,
             sends_open: 0,
             completions: Vec::new(),
+            receives_last: false,
             enters: 0,
             operations: 0,
-        })
+        };
+        ring.receives_last = ring.knows_limits()?;
+        Ok(ring)
+    }
+
+    /// Whether the kernel knows the limit of a receive that lasts. It is asked for one where the stream has ended already.
+    fn knows_limits(&mut self) -> io::Result<bool> {
+        let (ours, _) = UnixStream::pair()?;
+        let entry = with_limit(opcode::RecvMulti::new(Fd(ours.as_raw_fd()), GROUP).build(), 1);
+        self.push(entry, Token::CANCEL);
+        self.call(1, None);
+        (self.enters, self.operations) = (0, 0);
+        let Completion { result, buffer, .. } = self.completions.pop().expect("it was waited for");
+        buffer.into_iter().for_each(|buffer| self.buffers.give_back(buffer));
+        Ok(result == 0)
     }
 
     /// Calls of `io_uring_enter` so far.
@@ -105,21 +123,29 @@ impl Ring {
     /// Accepts whoever knocks, until told otherwise or out of descriptors.
     pub(super) fn accept(&mut self, listener: &OwnedFd, token: Token) {
         let entry = opcode::AcceptMulti::new(fd(listener)).flags(libc::SOCK_CLOEXEC).build();
-        self.push(&entry, token);
+        self.push(entry, token);
     }
 
     /// Tells when one of `mask` holds, once, or at each change. Errors and hang-ups are always told (poll(2)), and that the client
     /// has shut down its sending side: from then on what tells once tells that at once, each time.
     pub(super) fn poll(&mut self, socket: &OwnedFd, token: Token, mask: i16, always: bool) {
         let mask = u32::try_from(mask).expect("the bits of poll are positive");
-        self.push(&opcode::PollAdd::new(fd(socket), mask).multi(always).build(), token);
+        self.push(opcode::PollAdd::new(fd(socket), mask).multi(always).build(), token);
     }
 
-    /// Receives up to `size` bytes, once, into one of the buffers.
+    /// Receives up to `size` bytes into buffers: once, or, where more than a buffer has room, whenever something comes.
+    ///
+    /// The latter the kernel ends with the receive that reaches the limit, and that one may fill its buffer.
     pub(super) fn receive(&mut self, socket: &OwnedFd, token: Token, size: usize) {
-        let size = u32::try_from(size).expect("no more is received than a buffer");
-        let entry = opcode::Recv::new(fd(socket), std::ptr::null_mut(), size).buf_group(GROUP).build();
-        self.push(&entry.flags(Flags::BUFFER_SELECT), token);
+        let entry = if self.receives_last && BUFFER_SIZE < size {
+            let limit = u32::try_from(size - BUFFER_SIZE + 1).expect("some thousand bytes");
+            with_limit(opcode::RecvMulti::new(fd(socket), GROUP).build(), limit)
+        } else {
+            let size = u32::try_from(size.min(BUFFER_SIZE)).expect("some thousand bytes");
+            let entry = opcode::Recv::new(fd(socket), std::ptr::null_mut(), size).buf_group(GROUP).build();
+            entry.flags(Flags::BUFFER_SELECT)
+        };
+        self.push(entry, token);
     }
 
     /// Sends up to `size_max` bytes of `output`; how many were offered.
@@ -156,21 +182,21 @@ impl Ring {
             message.header.msg_iovlen = count;
             opcode::SendMsg::new(fd(socket), &raw const message.header).flags(FLAGS.cast_unsigned()).build()
         };
-        self.push(&entry, token);
+        self.push(entry, token);
         self.sends_open += 1;
         offered_size
     }
 
     /// Ends the operation of that token, whose completion still comes. One that is over is left alone.
     pub(super) fn cancel(&mut self, token: Token) {
-        self.push(&opcode::AsyncCancel::new(token.pack()).build(), Token::CANCEL);
+        self.push(opcode::AsyncCancel::new(token.pack()).build(), Token::CANCEL);
     }
 
-    fn push(&mut self, entry: &Entry, token: Token) {
+    fn push(&mut self, entry: Entry, token: Token) {
         if self.ring.submission().is_full() {
             self.submit();
         }
-        let entry = entry.clone().user_data(token.pack());
+        let entry = entry.user_data(token.pack());
         // SAFETY: what the entry points to is a send's output and message. The caller of `send` promises the former
         // until the enter that ends the send, and messages are not written to before that either: `send` takes one when
         // there is room for its entry. Sockets may be closed at any time: the kernel holds the file.
@@ -279,6 +305,14 @@ impl Drop for Ring {
     }
 }
 
+/// Such a receive ends when it has brought so many bytes (Linux 6.17).
+fn with_limit(mut entry: Entry, limit: u32) -> Entry {
+    const { assert!(size_of::<Entry>() == 64, "it is the kernel's `struct io_uring_sqe`, and nothing else") };
+    // SAFETY: bytes 44 to 47 of the 64 are `optlen` (`include/uapi/linux/io_uring.h`), and aligned.
+    unsafe { (&raw mut entry).cast::<u32>().add(11).write(limit) };
+    entry
+}
+
 fn fd(fd: &OwnedFd) -> Fd {
     Fd(fd.as_raw_fd())
 }
@@ -287,7 +321,6 @@ fn fd(fd: &OwnedFd) -> Fd {
 mod tests {
     use std::fs::File;
     use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
     use super::*;

@@ -40,7 +40,9 @@ impl Net for Uring {
                 self.open(id)?;
             } else {
                 conn.input = Input::Quiet;
-                self.hear(id);
+                if conn.listening.is_none() {
+                    self.hear(id);
+                }
             }
         }
         self.soil(id);

@@ -22,7 +22,7 @@ macro_rules! suite {
     (@world $world:ident, $type:ty, {$($module:ident::$case:ident,)*}) => {
         mod $world {
             #[expect(unused_imports, reason = "each world needs some of them")]
-            use crate::worlds::{MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
+            use crate::worlds::{Before617, MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
             #[expect(unused_imports, reason = "each world needs one of them")]
             use net::{epoll::Epoll, uring::Uring};
             type World = $type;
@@ -50,6 +50,9 @@ suite! {
         uring_tcp: TcpWorld<Uring>;
         uring_tcp_noisy: Wrapped<TcpWorld<Uring>, Noisy>;
         uring_unix: UnixWorld<Uring>;
+        uring_tcp_before_617: Before617<TcpWorld<Uring>>;
+        uring_tcp_before_617_noisy: Wrapped<Before617<TcpWorld<Uring>>, Noisy>;
+        uring_unix_before_617: Before617<UnixWorld<Uring>>;
     ]
     {
         cases::a_client_is_announced_and_heard,
@@ -101,7 +104,8 @@ fn a_turn_costs_what_it_must_over_unix() {
 #[test]
 fn a_turn_is_one_call_over_uring() {
     if missing::<worlds::TcpWorld<net::uring::Uring>>().is_none() {
-        cases::a_turn_is_one_call::<worlds::TcpWorld<net::uring::Uring>>();
-        cases::a_turn_is_one_call::<worlds::UnixWorld<net::uring::Uring>>();
+        cases::a_turn_is_one_call::<worlds::TcpWorld<net::uring::Uring>>(50);
+        cases::a_turn_is_one_call::<worlds::UnixWorld<net::uring::Uring>>(50);
+        cases::a_turn_is_one_call::<worlds::Before617<worlds::TcpWorld<net::uring::Uring>>>(100);
     }
 }

@@ -300,6 +300,39 @@ impl<N: Backend> World for TcpWorld<N> {
     }
 }
 
+/// One of `io_uring`, as the kernel has it before Linux 6.17.
+pub(crate) struct Before617<W>(W);
+
+impl<W: World<Net = Uring>> World for Before617<W> {
+    type Net = Uring;
+    const CUTS: bool = W::CUTS;
+    const SLEEPS: bool = W::SLEEPS;
+
+    fn missing() -> Option<String> {
+        W::missing()
+    }
+
+    fn make(limits: Limits) -> Self {
+        let mut world = W::make(limits);
+        world.net().receive_once_each();
+        Before617(world)
+    }
+
+    fn net(&mut self) -> &mut Uring {
+        self.0.net()
+    }
+
+    fn connect(&self) -> Box<dyn Client> {
+        self.0.connect()
+    }
+
+    fn sibling(&self) -> Uring {
+        let mut net = self.0.sibling();
+        net.receive_once_each();
+        net
+    }
+}
+
 pub(crate) struct UnixWorld<N> {
     net: N,
     path: PathBuf,
