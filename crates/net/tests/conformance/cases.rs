@@ -686,7 +686,11 @@ pub(crate) fn a_turn_is_one_call<W: World>(operations: u64) {
             1 => assert!((1..=3).contains(&calls), "{calls}"),
             _ => {
                 assert_eq!((calls, after.waits - before.waits), (1, 1), "round {round}");
-                assert_eq!(after.operations - before.operations, operations, "sends, and receives if they don't last");
+                assert_eq!(
+                    after.operations - before.operations,
+                    operations,
+                    "sends, and receives if they don't last"
+                );
             }
         }
         if 0 < round {
