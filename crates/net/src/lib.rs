@@ -36,7 +36,7 @@
 //!
 //! What a lane owes, in words (docs/io.md has the reasons):
 //! * After [`Event::Input`] it asks with [`Need::More`] when it wants the bytes, this turn or later: the event is not
-//!   repeated until it has asked. Until then the kernel holds the bytes and slows the sender.
+//!   repeated until it has asked. Until then the kernel holds the bytes, but for `INPUT_MAX` at most, and slows the sender.
 //! * It remembers by itself which clients still have complete commands in their input (it stopped at a budget) and
 //!   comes back to them with [`Need::Rest`]; no event tells it so.
 //! * When [`Stream::end`] is true it finishes what it owes the client, then closes with [`Close::AfterFlush`].

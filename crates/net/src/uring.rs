@@ -20,12 +20,11 @@
 //! * **Nothing is received before the lane has asked once**, so a connection can be given away without a byte.
 //! * **One receive at a time, begun when the lane has asked, and it lasts** (multishot): it tries only when something has come, where one
 //!   that is begun anew tries first, finds nothing, and has to be put among the socket's waiters. It ends when it has brought what
-//!   `INPUT_MAX` left as it began (Linux 6.17; before, each brings something once). So what a client sends while its
+//!   `INPUT_MAX` left as it began (Linux 6.17; where that can't be had, each brings something once). So what a client sends while its
 //!   lane does not ask is kept up to `INPUT_MAX`, and all that follows stays in the kernel.
 //! * **Nobody keeps a buffer.** The kernel chooses one for each receive (`buffers`), as many as a turn has clients.
 //!   Before each enter all go back: what a lane has not consumed moves into memory of the connection's own. A flooder's
-//!   pieces take one each, so there may be fewer buffers than senders: those without are begun anew (`ENOBUFS`), and come
-//!   first in the next enter.
+//!   pieces take one each, so there may be fewer buffers than senders: those without are begun anew (`ENOBUFS`).
 //! * **Output is lent for one enter.** A send is not allowed to wait, so it ends inside the enter that submits it;
 //!   after a short one a poll tells when there is room. Chunks and blocks stay where they are, and nothing of a
 //!   closed connection has to be kept alive.
@@ -199,7 +198,12 @@ impl Uring {
         })
     }
 
-    /// From now on receives bring something once each, as they do before Linux 6.17: for whoever tests both.
+    /// Receives last, as the kernel can have them since Linux 6.17; else each brings something once.
+    pub fn receives_last(&self) -> bool {
+        self.ring.receives_last
+    }
+
+    /// From now on receives do not last: for whoever tests both.
     pub fn receive_once_each(&mut self) {
         self.ring.receives_last = false;
     }

@@ -395,6 +395,45 @@ pub(crate) fn a_cut_behind_an_end_is_told<W: World>() {
     assert_eq!(await_closed(&mut world, conn), Why::Reset);
 }
 
+/// The lane waits for more; bytes come, and before anybody looks the end behind them.
+pub(crate) fn an_end_that_comes_with_bytes_is_told<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open_and_asked(&mut world);
+    client.write(b"last words");
+    client.end();
+    turns(&mut world, |net, _| net.stream(conn, Need::More).expect("it is open").end);
+    assert_eq!(world.net().stream(conn, Need::Rest).unwrap().input, b"last words");
+}
+
+/// Likewise, and the connection breaks.
+pub(crate) fn a_cut_that_comes_with_bytes_is_told<W: World>() {
+    if !W::CUTS {
+        return;
+    }
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open_and_asked(&mut world);
+    client.write(b"half a comm");
+    client.cut();
+    turns(&mut world, |net, events| {
+        net.stream(conn, Need::More);
+        events.iter().any(|event| matches!(event, Event::Closed { conn: closed, .. } if *closed == conn))
+    });
+}
+
+/// A connection that has been heard once, and whose lane waits for more.
+fn open_and_asked<W: World>(world: &mut W) -> (Box<dyn Client>, ConnId) {
+    let (mut client, conn) = open(world);
+    client.write(b"first");
+    await_input(world, conn, 5);
+    world.net().consume(conn, 5);
+    for _ in 0..3 {
+        world.net().stream(conn, Need::More).expect("it is open");
+        world.net().flush();
+        world.net().poll(&mut Vec::new());
+    }
+    (client, conn)
+}
+
 /// It has ended its side, and what is written for it fills its socket. That it has ended is no news then.
 pub(crate) fn a_client_that_has_ended_and_does_not_read_is_waited_for<W: World>() {
     let mut world = W::make(Limits::default());
