@@ -101,7 +101,7 @@ impl Ring {
 
     /// Whether the kernel knows the limit of a receive that lasts (6.17), and lets such a one tell of bytes and of the end behind them that
     /// came before it looked: until "io_uring/poll: fix multishot recv missing EOF on wakeup race" (CVE-2026-23473, early in
-    /// 2026) it told only of the bytes, and a break behind bytes was lost likewise. Both are tried.
+    /// 2026) it told only of the bytes, and a break behind bytes was lost likewise. The limit and the end are tried.
     fn can_receives_last(&mut self) -> io::Result<bool> {
         const TIME_NS: u64 = 10_000_000;
         let Ok((ours, mut theirs)) = UnixStream::pair() else { return Ok(false) };
