@@ -157,22 +157,22 @@ impl Wire {
 
     pub(super) fn beat_now(&mut self) -> io::Result<()> {
         self.beaten = Instant::now();
+        let mut frame = Vec::new();
         let followed = match self.beat {
             Beat::Nothing => return Ok(()),
             Beat::Newline => {
-                self.stream.write_all(b"\n")?;
+                frame.push(b'\n');
                 Followed::Read { size: self.size, total: self.total }
             }
             Beat::Ack(offset) => {
-                let mut frame = Vec::new();
                 command(&mut frame, &[b"REPLCONF", b"ACK", offset.to_string().as_bytes()]);
-                self.stream.write_all(&frame)?;
                 self.acked = Some(offset);
                 Followed::Offset(offset)
             }
         };
+        // Before the primary hears it: what is acknowledged there is what ROLE and INFO say here.
         self.teller.tell(FollowNews::Of(self.number, followed));
-        Ok(())
+        self.stream.write_all(&frame)
     }
 }
 

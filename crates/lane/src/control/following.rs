@@ -228,7 +228,18 @@ impl Control {
         self.give(0..self.lane_count, &Order::Settings(Arc::new(self.settings.clone())), None)
     }
 
-    /// Takes what there is to say of the one that is followed, and goes on.
+    /// Takes what there is to say of the one that is followed.
+    pub(super) fn hear_following(&mut self, now: Now, machine: &mut impl Machine) {
+        while let Some(news) = machine.follow_news() {
+            match news {
+                FollowNews::Inner { lane, handover } => self.inner.push_back((lane, Box::new(handover))),
+                FollowNews::Of(number, Followed::Ended) => self.end_leader(number, now, machine),
+                FollowNews::Of(number, followed) => self.hear_leader(number, followed, now, machine),
+            }
+        }
+    }
+
+    /// Goes on with the one that is followed.
     pub(super) fn tend_following(&mut self, now: Now, machine: &mut impl Machine) {
         if !self.leaders.has_begun && !self.is_loading() {
             self.leaders.has_begun = true;
@@ -239,13 +250,6 @@ impl Control {
             if let Some(primary) = primary {
                 self.follow(primary, now, machine);
                 self.tell_lanes(now);
-            }
-        }
-        while let Some(news) = machine.follow_news() {
-            match news {
-                FollowNews::Inner { lane, handover } => self.inner.push_back((lane, Box::new(handover))),
-                FollowNews::Of(number, Followed::Ended) => self.end_leader(number, now, machine),
-                FollowNews::Of(number, followed) => self.hear_leader(number, followed, now, machine),
             }
         }
         self.pass_inner();

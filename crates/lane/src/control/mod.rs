@@ -332,13 +332,15 @@ impl Control {
         // Looked at first: what lanes have told before their end is heard in this turn.
         let has_ended = self.board.has_ended();
         self.mailbox.collect();
-        // What a lane has told before another lane asks is known when that is answered: so questions are taken first.
+        // What a lane, or who follows a primary, has told before a lane asks is known when that is answered: so questions are taken
+        // first.
         let mut questions = Vec::new();
         (0..self.lane_count).for_each(|lane| self.hear_questions(lane, &mut questions));
         for lane in 0..self.lane_count {
             self.hear_reports(lane, now, machine);
             self.hear_notes(lane, now, machine);
         }
+        self.hear_following(now, machine);
         for (asker, question) in questions {
             self.consider(asker, question, now, machine);
         }

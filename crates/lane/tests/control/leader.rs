@@ -92,6 +92,9 @@ fn the_way_to_a_primary_is_seen_from_outside() {
     assert_eq!(world.ask(&client, "GET own"), "$1\r\n1\r\n");
     hear(&mut world, 1, Followed::Offset(99));
     assert_eq!(field(&mut world, &client, "slave_repl_offset"), "99");
+    // What was told before somebody asks is what is answered.
+    world.machine.follow_news.push_back(FollowNews::Of(1, Followed::Offset(100)));
+    assert!(world.ask(&client, "ROLE").ends_with(":100\r\n"));
     assert_eq!(
         world.ask(&client, "REPLICAOF elsewhere 7000"),
         "+OK Already connected to specified master\r\n"
@@ -99,7 +102,7 @@ fn the_way_to_a_primary_is_seen_from_outside() {
     hear(&mut world, 1, Followed::Gone("it was switched off".to_owned()));
     world.round(5_000_000_000);
     assert_eq!(field(&mut world, &client, "master_link_down_since_seconds"), "5");
-    assert_eq!(field(&mut world, &client, "slave_repl_offset"), "99");
+    assert_eq!(field(&mut world, &client, "slave_repl_offset"), "100");
     assert_eq!(state(&mut world, &client), "connect");
     // Once, however often it is tried.
     hear(&mut world, 1, Followed::Gone("it was switched off".to_owned()));
