@@ -27,6 +27,7 @@ use crate::scripts;
 use crate::slab::Handle;
 use crate::transaction::{Transaction, is_look, key_range};
 
+mod alike;
 mod connection;
 mod script;
 
@@ -282,7 +283,7 @@ impl Core {
     #[inline(always)]
     fn count_call(&mut self, client: &mut Client, command: &'static Command) {
         self.stats.dialects[client.dialect as usize].all += 1;
-        self.space.tally.called(command.id);
+        self.space.tally.called(command.id, 1);
         client.last = Some(command);
         client.active_ns = self.space.now.mono_ns;
     }
@@ -375,6 +376,18 @@ impl Core {
             return Flow::Next;
         }
         cold_path();
+        self.run_on(caller, command, route, ran, input.take_request())
+    }
+
+    /// The first step of a command whose keys are here was not its last, or it has to wait for others.
+    fn run_on(
+        &mut self,
+        caller: &mut Caller<'_>,
+        command: &'static Command,
+        route: Option<Route>,
+        ran: Ran,
+        request: Request,
+    ) -> Flow {
         let pending = Pending {
             origin: caller.open(),
             port: caller.client.port,
@@ -382,7 +395,7 @@ impl Core {
             db: caller.client.db,
             command,
             route,
-            request: input.take_request(),
+            request,
             by: self.space.by,
         };
         match ran {

@@ -28,6 +28,7 @@
 
 mod acl;
 mod admin;
+mod ahead;
 mod board;
 mod chance;
 mod client;

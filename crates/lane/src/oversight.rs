@@ -147,7 +147,7 @@ impl Core {
         if command.id != Id::Exec {
             // Where it is counted as failed, that takes a call back.
             if !is_queued(caller.client, command.id) {
-                self.space.tally.called(command.id);
+                self.space.tally.called(command.id, 1);
             }
             if let Some(multi) = &mut caller.client.multi {
                 multi.is_broken = true;

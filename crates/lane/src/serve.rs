@@ -7,31 +7,22 @@
 
 use std::hint::cold_path;
 
-use net::{Close, INPUT_MAX, Need, Net, Stream};
-use store::Approaches;
-use wire::command::{Command, Refusal, Scope};
-use wire::resp::{ArgRanges, ProtocolError, Shape, Step, Token};
+use net::{Close, Need, Net, Stream};
+use wire::resp::{ProtocolError, Step, Token};
 
+use crate::ahead::{Ahead, Frame, limits};
 use crate::client::{Client, Dialect};
 use crate::core::Core;
-use crate::dispatch::{Caller, Flow, Input, Owner, SLOTS_MAX};
-use crate::keyspace::Route;
-use crate::language::{Limits, Place};
+use crate::dispatch::{Caller, Flow, Input, SLOTS_MAX};
+use crate::language::Limits;
 use crate::part::NAMES_PER_STEP;
 use crate::replies::{OUTPUT_HIGH, Sink};
 use crate::request::{Args, Request};
-use crate::scripts::keys_of;
 use crate::slab::Handle;
 use crate::tally::ErrorCode;
-use crate::timing::{self, Extent, Lap};
+use crate::timing::{Extent, Lap};
 use crate::transaction::is_look;
 use crate::turn::Meter;
-
-/// Commands of one client that are decoded before the first of them runs, and clients in a batch.
-pub(crate) const AHEAD_MAX: usize = 16;
-
-/// Keys of a script that are brought near.
-const SCRIPT_KEYS_AHEAD_MAX: usize = 4;
 
 /// Bytes of replies that a client may leave unread before it has said its password; one more and it is closed.
 const UNAUTHENTICATED_UNREAD_MAX: usize = 1024;
@@ -109,75 +100,83 @@ pub(crate) fn serve_client<N: Net>(
             }
             let step = ahead.ended.take();
             let count = ahead.count;
-            for index in 0..count {
+            let mut index = 0;
+            while index < count {
                 let unread = output.len();
                 let moved = used + inflated + unread.saturating_sub(output_before);
                 let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
-                let flow = if is_used_up || moved >= share.bytes_left {
+                let replied = unread + client.replies.size();
+                let (flow, ran_count) = if is_used_up || moved >= share.bytes_left {
                     cold_path();
                     client.need = Need::Rest;
                     ahead.forget(client, index);
                     break 'share End::Again;
-                } else if client.replies.slot_count() >= SLOTS_MAX
-                    || unread + client.replies.size() >= OUTPUT_HIGH
-                {
+                } else if client.replies.slot_count() >= SLOTS_MAX || replied >= OUTPUT_HIGH {
                     cold_path();
-                    Flow::Halt(None)
+                    (Flow::Halt(None), 0)
                 } else {
-                    let frame = &ahead.frames[index];
-                    let bytes = &input[used..used + frame.size];
-                    share.commands_left -= usize::from(!frame.ranges.is_empty());
-                    let mut command =
-                        Input::View { input: bytes, ranges: &frame.ranges, owner: &frame.owner };
-                    let flow = match frame.command {
-                        None => Flow::Next,
-                        Some(resolved) => {
-                            core.dispatch(&mut Caller { client, handle, output }, resolved, &mut command)
-                        }
-                    };
-                    if !matches!(flow, Flow::Halt(_)) {
-                        used += frame.size;
-                        if lap.is_timed
-                            && !matches!(flow, Flow::Look)
-                            && let Some(Ok(command)) = frame.command
-                        {
-                            lap.add(index);
-                            let next = ahead.frames[..count].get(index + 1);
-                            if !(next.is_some_and(|next| next.joins) && core.timing.has_room(lap)) {
-                                let args = Args::View { input: bytes, ranges: &frame.ranges };
-                                core.took(client, command, Some(args), frame.extent(), lap.end());
-                            }
-                        }
+                    let count_max = share.commands_left.min(core.timing.room_of(lap)).min(count - index);
+                    let frames = &ahead.frames[index..index + count_max];
+                    let size_max = (share.bytes_left - moved).min(OUTPUT_HIGH - replied);
+                    let caller = &mut Caller { client, handle, output };
+                    let alike = core.dispatch_alike(caller, frames, &input[used..], size_max);
+                    if alike.count > 0 {
+                        share.commands_left -= alike.count;
+                        used += alike.size;
+                        (alike.flow, alike.count)
+                    } else {
+                        let frame = &ahead.frames[index];
+                        let bytes = &input[used..used + frame.size];
+                        share.commands_left -= usize::from(!frame.ranges.is_empty());
+                        let mut command =
+                            Input::View { input: bytes, ranges: &frame.ranges, owner: &frame.owner };
+                        let flow = match frame.command {
+                            None => Flow::Next,
+                            Some(resolved) => core.dispatch(caller, resolved, &mut command),
+                        };
+                        let has_run = !matches!(flow, Flow::Halt(_) | Flow::Look);
+                        used += if has_run { frame.size } else { 0 };
+                        (flow, usize::from(has_run))
                     }
-                    flow
                 };
+                index += ran_count;
+                if ran_count > 0
+                    && lap.is_timed
+                    && let frame = &ahead.frames[index - 1]
+                    && let Some(Ok(command)) = frame.command
+                {
+                    lap.add(ran_count, index - 1);
+                    let next = ahead.frames[..count].get(index);
+                    if !(next.is_some_and(|next| next.joins) && core.timing.room_of(lap) > 0) {
+                        let args =
+                            Args::View { input: &input[used - frame.size..used], ranges: &frame.ranges };
+                        core.took(client, command, Some(args), frame.extent(), lap.end());
+                    }
+                }
                 if matches!(flow, Flow::Next) {
                     continue;
                 }
                 cold_path();
-                let (flow, ran_count) = match flow {
-                    Flow::Halt(_) => (flow, index),
-                    Flow::Look => {
-                        // The first is among those that are left no more.
-                        let behind = &ahead.frames[index..count.min(index + 1 + share.commands_left)];
-                        let caller = &mut Caller { client, handle, output };
-                        used -= behind[0].size;
-                        let (flow, looks_count, size) =
-                            look_together(core, caller, behind, &input[used..], lap);
-                        share.commands_left -= looks_count - 1;
-                        used += size;
-                        (flow, index + looks_count)
-                    }
-                    _ => (flow, index + 1),
+                let flow = if matches!(flow, Flow::Look) {
+                    // The first is among those that are left no more.
+                    let behind = &ahead.frames[index..count.min(index + 1 + share.commands_left)];
+                    let caller = &mut Caller { client, handle, output };
+                    let (flow, looks_count, size) = look_together(core, caller, behind, &input[used..], lap);
+                    share.commands_left -= looks_count - 1;
+                    used += size;
+                    index += looks_count;
+                    flow
+                } else {
+                    flow
                 };
                 if matches!(flow, Flow::Next) {
                     // What is decoded is counted from the front: it is looked at anew.
                     client.need = Need::Rest;
-                    ahead.forget(client, ran_count);
+                    ahead.forget(client, index);
                     break 'share End::Anew;
                 }
                 if let Some(end) = follow(client, flow, &mut used, input.len()) {
-                    ahead.forget(client, ran_count);
+                    ahead.forget(client, index);
                     break 'share end;
                 }
             }
@@ -227,7 +226,7 @@ pub(crate) fn serve_client<N: Net>(
                     && !matches!(flow, Flow::Halt(_))
                     && let (Ok(command), Ok(words)) = (resolved, words)
                 {
-                    lap.add(0);
+                    lap.add(1, 0);
                     core.took_gathered(client, command, words, extent, lap.end());
                 }
                 flow
@@ -370,208 +369,6 @@ fn next_input(client: &mut Client) -> End {
     End::Waits
 }
 
-/// A command that is decoded and has not run. Its fields lie in this order: of where the decoder stood mostly a byte is looked at.
-#[derive(Default)]
-#[repr(C)]
-struct Frame {
-    ranges: ArgRanges,
-    size: usize,
-    /// `None` for an empty line, which is no command.
-    command: Option<Result<&'static Command, Refusal>>,
-    /// Whose the key is of a command that has one.
-    owner: Option<Owner>,
-    /// It is another call of the small command before it: both may be measured together.
-    joins: bool,
-    /// Where the decoder stood behind it.
-    ended: Place,
-}
-
-impl Frame {
-    fn extent(&self) -> Extent {
-        Extent { arg_count: self.ranges.len(), size: self.size }
-    }
-}
-
-/// The commands at the front of a client's input. A few per lane, used again for each client. Its fields lie in this order.
-#[derive(Default)]
-#[repr(C)]
-pub(crate) struct Ahead {
-    frames: Vec<Frame>,
-    count: usize,
-    /// What ended the look; `None`: there may be more.
-    ended: Option<Step>,
-    /// None of them has run: they were decoded by [`Ahead::prepare`].
-    is_fresh: bool,
-    /// Calls of the shape are small enough to be measured together.
-    is_small: bool,
-    /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
-    shaped: Option<&'static Command>,
-    shape: Shape,
-    /// Where the decoder stood before the first of them.
-    began: Place,
-}
-
-impl Ahead {
-    /// Receives for a client that is about to be served, and decodes up to `count_max` commands; how many bytes there are then.
-    /// One in the middle of something large receives when its turn comes. What is received is taken off `receive_left`.
-    pub(crate) fn prepare<N: Net>(
-        &mut self,
-        core: &Core,
-        client: &mut Client,
-        net: &mut N,
-        count_max: usize,
-        receive_left: &mut usize,
-        approaches: &mut Approaches<'_>,
-    ) -> usize {
-        self.is_fresh = false;
-        if client.gather.is_some() {
-            return INPUT_MAX;
-        }
-        let Some(Stream { input, received, .. }) = net.stream(client.conn, client.need) else { return 0 };
-        *receive_left = receive_left.saturating_sub(received);
-        if received > 0 {
-            client.active_ns = core.space.now.mono_ns;
-        }
-        let limits = limits(core, client);
-        self.look(core, client, input, limits, count_max, approaches);
-        self.is_fresh = true;
-        input.len()
-    }
-
-    /// What [`Ahead::look`] does, for the rest of a long pipeline.
-    #[inline(never)]
-    fn look_again(
-        &mut self,
-        core: &Core,
-        client: &mut Client,
-        input: &[u8],
-        limits: Limits<'_>,
-        count_max: usize,
-        approaches: &mut Approaches<'_>,
-    ) {
-        self.look(core, client, input, limits, count_max, approaches);
-    }
-
-    /// Decodes up to `count_max` commands, and begins to look for their keys.
-    #[inline(always)]
-    fn look(
-        &mut self,
-        core: &Core,
-        client: &mut Client,
-        input: &[u8],
-        limits: Limits<'_>,
-        count_max: usize,
-        approaches: &mut Approaches<'_>,
-    ) {
-        let count_max = count_max.min(ahead_max(client));
-        let mut at = 0;
-        self.count = 0;
-        self.ended = None;
-        client.language.note_place(&mut self.began);
-        // Before the password limits are lower.
-        let may_repeat = client.is_authenticated && client.language.is_new_resp();
-        let keeps_places = client.language.keeps_places();
-        let mut follows_shape = false;
-        while self.count < count_max && at < input.len() {
-            if self.frames.len() == self.count {
-                cold_path();
-                self.frames.push(Frame::default());
-            }
-            let frame = &mut self.frames[self.count];
-            let repeated = if may_repeat { self.shape.read(&input[at..], &mut frame.ranges) } else { None };
-            let step = match repeated {
-                Some(size) => Step::Command { size },
-                None => client.language.decode(&input[at..], &mut frame.ranges, limits),
-            };
-            let Step::Command { size } = step else {
-                self.ended = Some(step);
-                break;
-            };
-            let bytes = &input[at..at + size];
-            let words = frame.ranges.view(bytes);
-            frame.size = size;
-            frame.joins = repeated.is_some() && follows_shape && self.is_small;
-            if repeated.is_some() {
-                frame.command = self.shaped.map(Ok);
-                follows_shape = true;
-            } else {
-                follows_shape = false;
-                let args = Args::View { input: bytes, ranges: &frame.ranges };
-                frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
-                if may_repeat
-                    && let Some(Ok(command)) = frame.command
-                    && !command.is_subcommand()
-                    && self.shape.take(&input[at..], size, &frame.ranges)
-                {
-                    self.shaped = Some(command);
-                    self.is_small = timing::is_small(command, size);
-                    follows_shape = true;
-                }
-            }
-            if keeps_places || !matches!(frame.ended, Place::Start) {
-                client.language.note_place(&mut frame.ended);
-            }
-            frame.owner = match frame.command {
-                Some(Ok(command)) if command.scope == Scope::Key => {
-                    Some(core.owner(client.db, words.get(usize::from(command.keys.first))))
-                }
-                _ => None,
-            };
-            if let Some(Owner::Here(Route { slot, hash })) = frame.owner {
-                let db = match client.dialect {
-                    Dialect::Aerospike => core.settings.database_of_record(words.get(0)),
-                    _ => client.db,
-                };
-                approaches.begin(db, slot.number(), hash);
-            } else {
-                approach_keys(core, client, frame, bytes, approaches);
-            }
-            at += size;
-            self.count += 1;
-        }
-        if at == input.len() {
-            self.ended = Some(Step::Need);
-        }
-    }
-
-    /// Of what was decoded, the first `ran_count` have run: the decoder begins again behind them.
-    fn forget(&mut self, client: &mut Client, ran_count: usize) {
-        let place = ran_count.checked_sub(1).map_or(&self.began, |last| &self.frames[last].ended);
-        client.language.rewind(place);
-    }
-}
-
-/// Begins to look for the keys that a script declares, the first of them.
-#[cold]
-#[inline(never)]
-fn approach_keys(core: &Core, client: &Client, frame: &Frame, bytes: &[u8], approaches: &mut Approaches<'_>) {
-    let Some(Ok(Command { scope: Scope::Script, .. })) = frame.command else { return };
-    let args = Args::View { input: bytes, ranges: &frame.ranges };
-    for index in keys_of(args).unwrap_or_default().take(SCRIPT_KEYS_AHEAD_MAX) {
-        if let Owner::Here(Route { slot, hash }) = core.owner(client.db, args.flat(index)) {
-            approaches.begin(client.db, slot.number(), hash);
-        }
-    }
-}
-
-/// Commands of a client that are worth decoding now. Those behind one that halts are decoded again when it goes on.
-#[inline]
-fn ahead_max(client: &Client) -> usize {
-    if !client.is_authenticated {
-        // What it may send depends on whether AUTH, which may be the next command, has succeeded.
-        return 1;
-    }
-    let slot_count = client.replies.slot_count();
-    // Halted before, it has place for as many as replies have left since.
-    let slot_count_max = if client.is_halted { client.halted_slot_count as usize } else { SLOTS_MAX };
-    slot_count_max.saturating_sub(slot_count).clamp(1, AHEAD_MAX)
-}
-
-fn limits<'c>(core: &'c Core, client: &Client) -> Limits<'c> {
-    let Client { is_authenticated, is_inner, .. } = *client;
-    Limits { settings: &core.settings, is_authenticated, is_inner }
-}
-
 enum Gathered {
     More,
     /// There is more to be done with what has come, when others have had their share.
@@ -633,47 +430,5 @@ fn gather(
                 return Gathered::Broken(error);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use net::{Address, Net};
-
-    use super::*;
-    use crate::client::{Door, Ends};
-
-    /// As many commands are decoded as may be dispatched: with so many slots open now, and so many when it halted, if it did.
-    fn check(slot_count: usize, halted_slot_count: Option<usize>, want: usize) {
-        let mut net = net::mem::Mem::new(net::Limits::default());
-        let (_, port) = net.listen();
-        let _client = port.connect();
-        let mut events = Vec::new();
-        net.poll(&mut events);
-        let Some(net::Event::Opened { conn, .. }) = events.first() else { panic!("{events:?}") };
-        let ends = Ends { peer: Address::Unix, local: Address::Unix };
-        let mut client = Client::new(*conn, Door::SHARED, ends, 1, 0, true);
-        for _ in 0..slot_count {
-            client.replies.open();
-        }
-        client.is_halted = halted_slot_count.is_some();
-        client.halted_slot_count = halted_slot_count.map_or(0, |count| u32::try_from(count).unwrap());
-        assert_eq!(ahead_max(&client), want, "{slot_count} slots, halted with {halted_slot_count:?}");
-        client.is_authenticated = false;
-        assert_eq!(ahead_max(&client), 1);
-    }
-
-    #[test]
-    fn what_cannot_be_dispatched_is_not_decoded() {
-        check(0, None, AHEAD_MAX);
-        check(SLOTS_MAX - 20, None, AHEAD_MAX);
-        check(SLOTS_MAX - 3, None, 3);
-        check(SLOTS_MAX, None, 1);
-        check(SLOTS_MAX - 5, Some(SLOTS_MAX), 5);
-        check(10, Some(SLOTS_MAX), AHEAD_MAX);
-        // No place in a ring, before any reply or behind some; and a barrier that has its reply.
-        check(0, Some(0), 1);
-        check(7, Some(9), 2);
-        check(0, Some(1), 1);
     }
 }

@@ -91,9 +91,10 @@ impl Default for Tally {
 }
 
 impl Tally {
+    /// So many calls of a command.
     #[inline]
-    pub(crate) fn called(&mut self, id: Id) {
-        self.calls[id as usize].count += 1;
+    pub(crate) fn called(&mut self, id: Id, count: u64) {
+        self.calls[id as usize].count += count;
     }
 
     /// A command was called and answered with these errors.

@@ -28,7 +28,7 @@ const ARG_SIZE_MAX: usize = 128;
 const GATHERED_ARGS_MAX: usize = 3;
 
 /// Commands that are measured together at most.
-const TOGETHER_MAX: u64 = 8;
+const TOGETHER_MAX: usize = 8;
 /// What such a command takes at most: of what is measured together, anything above is one command's.
 const TOGETHER_US: u64 = 4;
 /// Bytes of such a command at most.
@@ -56,7 +56,7 @@ pub(crate) struct Timing {
     slow_ticks: u64,
     stall_ticks: u64,
     /// [`TOGETHER_MAX`]; 1 when each command is measured alone.
-    together_max: u64,
+    together_max: usize,
     /// [`TOGETHER_US`].
     together_ticks: u64,
     /// [`SPELL_US`], and what is left of it.
@@ -76,7 +76,7 @@ pub(crate) struct Lap<'m, M> {
     pub(crate) is_timed: bool,
     /// What the meter said.
     mark: u64,
-    count: u64,
+    count: usize,
     /// The last of them, as its caller counts.
     index: usize,
 }
@@ -88,10 +88,10 @@ impl<M: Meter> Lap<'_, M> {
         self.mark = if self.is_timed { self.meter.read() } else { 0 };
     }
 
-    /// A command is over.
+    /// So many commands are over, the last of them that one.
     #[inline(always)]
-    pub(crate) fn add(&mut self, index: usize) {
-        self.count += 1;
+    pub(crate) fn add(&mut self, count: usize, index: usize) {
+        self.count += count;
         self.index = index;
     }
 
@@ -105,7 +105,7 @@ impl<M: Meter> Lap<'_, M> {
     #[inline(always)]
     pub(crate) fn end(&mut self) -> Took {
         let now = self.meter.read();
-        let took = Took { ticks: now.wrapping_sub(self.mark), count: self.count };
+        let took = Took { ticks: now.wrapping_sub(self.mark), count: self.count as u64 };
         self.mark = now;
         self.count = 0;
         took
@@ -247,10 +247,10 @@ impl Timing {
         self.spell_left == 0
     }
 
-    /// Whether one more command may be measured with those of a lap.
+    /// How many more commands may be measured with those of a lap.
     #[inline(always)]
-    pub(crate) fn has_room<M>(&self, lap: &Lap<'_, M>) -> bool {
-        lap.count < self.together_max
+    pub(crate) fn room_of<M>(&self, lap: &Lap<'_, M>) -> usize {
+        if lap.is_timed { self.together_max.saturating_sub(lap.count) } else { usize::MAX }
     }
 
     /// A piece of work is over.

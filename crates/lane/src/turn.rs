@@ -8,6 +8,7 @@ use ring::{Mailbox, Senders};
 use store::{Budget, Shard};
 use wire::route::{LaneId, PartitionMap};
 
+use crate::ahead::{AHEAD_MAX, Ahead};
 use crate::board::Board;
 use crate::client::{Client, Dialect, Ends};
 use crate::commands::record::DEFLATE_PER_TURN;
@@ -20,7 +21,7 @@ use crate::peers::{Links, Peer};
 use crate::post::Post;
 use crate::replies::{OUTPUT_HIGH, Spent};
 use crate::room::Room;
-use crate::serve::{AHEAD_MAX, Ahead, End, serve_client};
+use crate::serve::{End, serve_client};
 use crate::slab::{Handle, Slab};
 use crate::stats::{Stats, Traffic};
 use crate::timing::Done;

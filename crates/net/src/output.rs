@@ -125,19 +125,26 @@ impl Output {
     /// Appends copies of the first `head_size` bytes of `head`, of `body`, and `\r\n`.
     #[inline]
     pub fn extend_framed(&mut self, head: [u8; 8], head_size: usize, body: &[u8]) {
+        const END: [u8; 2] = *b"\r\n";
+        let head_size = head_size.min(head.len());
         let room = self.tail.capacity().min(OUTPUT_BLOCK_SIZE_MAX).saturating_sub(self.tail.len());
-        if head.len() + body.len() + 2 <= room {
-            self.count(head_size + body.len() + 2);
-            // All eight in one store; what is too much goes again.
-            let end = self.tail.len() + head_size;
-            self.tail.extend_from_slice(&head);
-            self.tail.truncate(end);
-            self.tail.extend_from_slice(body);
-            self.tail.extend_from_slice(b"\r\n");
-        } else {
-            for piece in [&head[..head_size], body, b"\r\n"] {
+        if head.len() + body.len() + END.len() > room {
+            for piece in [&head[..head_size], body, &END] {
                 self.extend_over_blocks(piece);
             }
+            return;
+        }
+        let size = head_size + body.len() + END.len();
+        self.count(size);
+        let len = self.tail.len();
+        // SAFETY: the tail has room for all of `head`, `body` and the end behind its `len` bytes, and `body`, which is borrowed beside
+        // `self`, lies elsewhere. What is too much of `head`, which is written in one store, is written over.
+        unsafe {
+            let to = self.tail.as_mut_ptr().add(len);
+            to.cast::<[u8; 8]>().write_unaligned(head);
+            to.add(head_size).copy_from_nonoverlapping(body.as_ptr(), body.len());
+            to.add(head_size + body.len()).cast::<[u8; 2]>().write_unaligned(END);
+            self.tail.set_len(len + size);
         }
     }
 

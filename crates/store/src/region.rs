@@ -62,10 +62,16 @@ impl Region {
         self.size
     }
 
+    /// Whether so many bytes from `at` on lie in it.
+    #[inline(always)]
+    fn holds(&self, at: usize, len: usize) -> bool {
+        at.checked_add(len).is_some_and(|end| end <= self.size)
+    }
+
     /// The bytes from `at` on, so many of them; they lie in the region.
     #[inline(always)]
     pub(crate) fn bytes(&self, at: usize, len: usize) -> &[u8] {
-        assert!(at <= self.size && len <= self.size - at, "a handle lies in the region");
+        assert!(self.holds(at, len), "a handle lies in the region");
         // SAFETY: `new` zeroed these bytes or `from_raw` was promised them, they are inside by the line above, and
         // `&self` keeps writers out.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at), len) }
@@ -74,7 +80,7 @@ impl Region {
     /// As `bytes`, to be written.
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self, at: usize, len: usize) -> &mut [u8] {
-        assert!(at <= self.size && len <= self.size - at, "a handle lies in the region");
+        assert!(self.holds(at, len), "a handle lies in the region");
         // SAFETY: as for `bytes`; `&mut self` makes this the only reference.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(at), len) }
     }

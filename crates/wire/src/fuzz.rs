@@ -42,7 +42,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
         loop {
             let here = &input[consumed..arrived];
             let size_by_shape =
-                if limits.authenticated && decoder.is_new() { shape.read(here, &mut shaped) } else { None };
+                if limits.authenticated && decoder.is_new() { shape.read(here) } else { None };
             match decoder.decode(here, &mut args, limits) {
                 step if size_by_shape.is_some_and(|size| step != Step::Command { size }) => {
                     panic!("{step:?} instead of {size_by_shape:?}");
@@ -52,6 +52,7 @@ pub fn read(input: &[u8], mut piece: impl FnMut(usize) -> usize, limits: &Limits
                 Step::Command { size } => {
                     assert!(0 < size && size <= here.len(), "a command has a size");
                     if size_by_shape.is_some() {
+                        shape.place(&mut shaped);
                         assert!(shaped.iter(here).eq(args.iter(here)), "a shape finds the same arguments");
                     }
                     shape.take(here, size, &args);

@@ -87,7 +87,7 @@ impl Transaction {
     pub(super) fn count_command(&mut self, index: usize, space: &mut Keyspace) {
         let id = self.commands[index].command.id;
         if self.is_multi || self.is_calling() {
-            space.tally.called(id);
+            space.tally.called(id, 1);
         }
         if self.reply.has_erred() {
             space.tally.failed(id, self.reply.take_errors());

@@ -1,6 +1,7 @@
 //! What a turn does for its clients at most, so that the rest has its turn, too. What it does for one of them is a [`Share`].
 
-use crate::serve::{AHEAD_MAX, Share};
+use crate::ahead::AHEAD_MAX;
+use crate::serve::Share;
 use crate::timing::Timing;
 
 /// Clients served in a turn; the others keep their place.

@@ -66,10 +66,10 @@ impl Shape {
         true
     }
 
-    /// The size of the command at the start of `input` if it has this shape; its arguments are in `args` then. Nothing for one
-    /// that is not there as a whole, or so short that it ends within the last word that is compared, and the input with it.
+    /// The size of the command at the start of `input` if it has this shape; its arguments lie where [`Shape::place`] says. Nothing for
+    /// one that is not there as a whole, or so short that it ends within the last word that is compared, and the input with it.
     #[inline(always)]
-    pub fn read(&self, input: &[u8], args: &mut ArgRanges) -> Option<usize> {
+    pub fn read(&self, input: &[u8]) -> Option<usize> {
         let (words, _) = input.as_chunks::<8>();
         if self.arg_count == 0 || input.len() < self.size {
             return None;
@@ -78,14 +78,14 @@ impl Shape {
         for (Masked { word, mask }, other) in self.words.iter().zip(words.get(..self.word_count)?) {
             differences |= u64::from_le_bytes(*other) & mask ^ word;
         }
-        if differences != 0 {
-            return None;
-        }
+        (differences == 0).then_some(self.size)
+    }
+
+    /// Where the arguments of a command of this shape lie.
+    #[inline]
+    pub fn place(&self, args: &mut ArgRanges) {
         args.clear(false);
-        // All of them: so few of known size are moved sooner than fewer of any size.
-        args.ranges.extend_from_slice(&self.ranges);
-        args.ranges.truncate(self.arg_count);
-        Some(self.size)
+        args.ranges.extend_from_slice(&self.ranges[..self.arg_count]);
     }
 }
 
@@ -114,9 +114,10 @@ mod tests {
         assert!(shape.take(first, size.expect("the first is whole"), &args));
         // Words of an inline command lie elsewhere.
         let (_, mut read) = decoded(b"an inline command\r\n");
-        let size = shape.read(other, &mut read);
+        let size = shape.read(other);
         assert_eq!(size.is_some(), has_shape, "{} then {}", first.escape_ascii(), other.escape_ascii());
         if has_shape {
+            shape.place(&mut read);
             let (want, args) = decoded(other);
             assert_eq!((size, &read.ranges), (want, &args.ranges));
             assert!(read.iter(other).eq(args.iter(other)));
@@ -165,14 +166,15 @@ mod tests {
             assert!(shape.take(first, first.len(), &args));
             let mut read = ArgRanges::new();
             for cut in 0..first.len() {
-                assert_eq!(shape.read(&first[..cut], &mut read), None, "cut at {cut}");
+                assert_eq!(shape.read(&first[..cut]), None, "cut at {cut}");
             }
-            assert_eq!(shape.read(first, &mut read), size);
+            assert_eq!(shape.read(first), size);
+            shape.place(&mut read);
             let mut other = first.to_vec();
             for index in 0..first.len() {
                 for byte in 0..=255 {
                     other[index] = byte;
-                    if let Some(size) = shape.read(&other, &mut read) {
+                    if let Some(size) = shape.read(&other) {
                         let (want, args) = decoded(&other);
                         assert_eq!((Some(size), &read.ranges), (want, &args.ranges), "{byte} at {index}");
                         assert_eq!(
@@ -188,9 +190,8 @@ mod tests {
 
     #[test]
     fn there_is_none_before_the_first_and_long_ones_change_nothing() {
-        let mut args = ArgRanges::new();
         let mut shape = Shape::default();
-        assert_eq!(shape.read(GET, &mut args), None);
+        assert_eq!(shape.read(GET), None);
         for long in [
             b"*5\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n".to_vec(),
             [b"*3\r\n$3\r\nSET\r\n$48\r\n", [b'k'; 48].as_slice(), b"\r\n$1\r\nv\r\n"].concat(),
@@ -207,6 +208,6 @@ mod tests {
         assert!(!shape.take(b"GET abc\r\n", 9, &inline));
         let (_, short) = decoded(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n");
         assert!(!shape.take(b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n", 20, &short), "its like could not be read");
-        assert_eq!(shape.read(GET, &mut args), Some(GET.len()), "the one before is kept");
+        assert_eq!(shape.read(GET), Some(GET.len()), "the one before is kept");
     }
 }
