@@ -1,6 +1,7 @@
 //! A client's next commands: decoded before the first of them runs, with what their keys need asked for meanwhile.
 
 use std::hint::cold_path;
+use std::ptr;
 
 use net::{INPUT_MAX, Net, Stream};
 use store::Approaches;
@@ -34,7 +35,7 @@ pub(crate) struct Frame {
     pub(crate) command: Option<Result<&'static Command, Refusal>>,
     /// Whose the key is of a command that has one.
     pub(crate) owner: Option<Owner>,
-    /// It is another call of the small command before it: both may be measured together.
+    /// It is small, and so is the one before it, of the same command: both may be measured together.
     pub(crate) joins: bool,
     /// Where the decoder stood behind it.
     ended: Place,
@@ -56,10 +57,10 @@ pub(crate) struct Ahead {
     pub(crate) ended: Option<Step>,
     /// None of them has run: they were decoded by [`Ahead::prepare`].
     pub(crate) is_fresh: bool,
-    /// Calls of the shape are small enough to be measured together.
-    is_small: bool,
     /// Of the last one that was read byte by byte, and which command that is: most that follow are its like.
     shaped: Option<&'static Command>,
+    /// The same, if calls of this shape are small enough to be measured together.
+    small: Option<&'static Command>,
     /// How many shapes there have been.
     shape_number: u64,
     shape: Shape,
@@ -127,7 +128,7 @@ impl Ahead {
         // Before the password limits are lower.
         let may_repeat = client.is_authenticated && client.language.is_new_resp();
         let keeps_places = client.language.keeps_places();
-        let mut follows_shape = false;
+        let mut before: Option<&Command> = None;
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
                 cold_path();
@@ -155,25 +156,26 @@ impl Ahead {
             let bytes = &input[at..at + size];
             let words = frame.ranges.view(bytes);
             frame.size = size;
-            frame.joins = repeated.is_some() && follows_shape && self.is_small;
-            if repeated.is_some() {
+            let small = if repeated.is_some() {
                 frame.command = self.shaped.map(Ok);
-                follows_shape = true;
+                self.small
             } else {
-                follows_shape = false;
                 let args = Args::View { input: bytes, ranges: &frame.ranges };
                 frame.command = (!words.is_empty()).then(|| client.language.resolve(words.get(0), args));
+                let command = frame.command.and_then(Result::ok);
+                let small = command.filter(|command| timing::is_small(command, size));
                 if may_repeat
-                    && let Some(Ok(command)) = frame.command
+                    && let Some(command) = command
                     && !command.is_subcommand()
                     && self.shape.take(&input[at..], size, &frame.ranges)
                 {
                     self.shape_number += 1;
-                    self.shaped = Some(command);
-                    self.is_small = timing::is_small(command, size);
-                    follows_shape = true;
+                    (self.shaped, self.small) = (Some(command), small);
                 }
-            }
+                small
+            };
+            frame.joins = small.is_some_and(|small| before.is_some_and(|before| ptr::eq(small, before)));
+            before = small;
             if keeps_places || !matches!(frame.ended, Place::Start) {
                 client.language.note_place(&mut frame.ended);
             }

@@ -356,7 +356,7 @@ impl Core {
         let mut names = Names::default();
         let mode = mode_of(command);
         let args = Args::Owned(&request);
-        let call = Call { command, args, db, proto, route, port };
+        let call = Call { command, args, db, proto, route: route.as_ref(), port };
         let step = usize::from(command.keys.step.max(1));
         for index in key_range(command, args.len()).step_by(step) {
             for name in commands::lock_names(&self.space, &call, index) {

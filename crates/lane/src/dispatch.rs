@@ -307,9 +307,7 @@ impl Core {
             known => known,
         };
         match *owner {
-            Some(Owner::Here(Route { slot, hash })) => {
-                self.run_here(caller, command, input, view, Some(Route { slot, hash }))
-            }
+            Some(Owner::Here(ref route)) => self.run_here(caller, command, input, view, Some(route)),
             Some(Owner::Other { lane, slot }) => self.ask(caller, lane, command, input, slot),
             None => caller.refuse(KEY_TOO_LONG),
         }
@@ -356,7 +354,7 @@ impl Core {
         command: &'static Command,
         input: &mut Input<'_>,
         view: Option<Args<'_>>,
-        route: Option<Route>,
+        route: Option<&Route>,
     ) -> Flow {
         self.stats.dialects[caller.client.dialect as usize].direct += 1;
         let call = Call {
@@ -376,7 +374,7 @@ impl Core {
             return Flow::Next;
         }
         cold_path();
-        self.run_on(caller, command, route, ran, input.take_request())
+        self.run_on(caller, command, route.copied(), ran, input.take_request())
     }
 
     /// The first step of a command whose keys are here was not its last, or it has to wait for others.

@@ -48,7 +48,8 @@ pub(crate) struct Call<'a> {
     pub(crate) db: u16,
     pub(crate) proto: Proto,
     /// Where its one key belongs, when whoever routed the command has computed it.
-    pub(crate) route: Option<Route>,
+    /// Lent, like the words: a copy of what was just written in parts would be waited for.
+    pub(crate) route: Option<&'a Route>,
     /// The door its client came through.
     pub(crate) port: Port,
 }
@@ -212,7 +213,7 @@ impl Keyspace {
     pub(crate) fn key<'k>(&self, call: &Call<'k>, index: usize) -> Key<'k> {
         let bytes = call.args.flat(index);
         match call.route {
-            Some(Route { slot, hash }) => Key::with_hash(call.db, slot.number(), hash, bytes),
+            Some(&Route { slot, hash }) => Key::with_hash(call.db, slot.number(), hash, bytes),
             None => self.shard.key(call.db, self.slot(call.db, bytes).number(), bytes),
         }
     }

@@ -513,7 +513,8 @@ impl Part {
         if let (Work::Run { command, request, route, .. }, false) = (&job.work, is_told) {
             let mut content = Content::default();
             let args = Args::Owned(request);
-            let call = Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
+            let call =
+                Call { command, args, db: job.db, proto: self.proto, route: route.as_ref(), port: self.port };
             room::refuse(&call, &mut Sink::Part(&mut content));
             space.tally.failed(command.id, content.take_errors());
             self.outcomes.push((job.command, Outcome::Reply(content)));
@@ -579,8 +580,14 @@ impl Part {
                 Work::Run { command, request, route, within } => {
                     let looks = space.tally.looks;
                     let args = Args::Owned(request);
-                    let call =
-                        Call { command, args, db: job.db, proto: self.proto, route: *route, port: self.port };
+                    let call = Call {
+                        command,
+                        args,
+                        db: job.db,
+                        proto: self.proto,
+                        route: route.as_ref(),
+                        port: self.port,
+                    };
                     let mut sink = Sink::Part(&mut self.content);
                     let step = if command.id == Id::Sync {
                         space.begin_sync(&call, whose, &mut sink);

@@ -119,8 +119,7 @@ pub(crate) fn serve_client<N: Net>(
                     let frames = &ahead.frames[index..index + count_max];
                     let size_max = (share.bytes_left - moved).min(OUTPUT_HIGH - replied);
                     let caller = &mut Caller { client, handle, output };
-                    let alike = core.dispatch_alike(caller, frames, &input[used..], size_max);
-                    if alike.count > 0 {
+                    if let Some(alike) = core.dispatch_alike(caller, frames, &input[used..], size_max) {
                         share.commands_left -= alike.count;
                         used += alike.size;
                         (alike.flow, alike.count)

@@ -1,7 +1,7 @@
 //! How long turns and commands take, by the meter: a histogram for each command and one for turns, slow commands told to
 //! the control thread, and turns that took too long with what took longest in them.
 //!
-//! Up to [`TOGETHER_MAX`] equal small commands that a client sent one behind another are measured together, because reading
+//! Up to [`TOGETHER_MAX`] small calls of one command that a client sent one behind another are measured together, because reading
 //! the meter costs as much as a tenth of such a command: each counts with its part of the time, but with no more than
 //! [`TOGETHER_US`], and the last with all that is left. So a sum is exact, and so is what takes longer, within those few.
 //!

@@ -241,7 +241,7 @@ impl Core {
             let mut extent = Extent { arg_count: args.len(), size: frame.len() };
             match head.kind {
                 AskKind::Inline => {
-                    let answer = self.serve_ask(lane, &head, Words::Frame(args), routes[place]);
+                    let answer = self.serve_ask(lane, &head, Words::Frame(args), routes[place].as_ref());
                     peer.asks_in.pop();
                     if let Some((head, content)) = answer {
                         peer.answer(head, &self.reply, content);
@@ -399,13 +399,20 @@ impl Core {
         lane: u16,
         head: &AskHead,
         mut words: Words<'_>,
-        route: Option<Route>,
+        route: Option<&Route>,
     ) -> Option<(AnswerHead, Content)> {
         self.stats.asks_served += 1;
         let command = &COMMANDS[usize::from(head.id)];
         let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
         let args = words.args();
-        let route = route.or_else(|| self.route_of(head, args));
+        let found;
+        let route = match route {
+            None => {
+                found = self.route_of(head, args);
+                found.as_ref()
+            }
+            known => known,
+        };
         let call = Call { command, args, db: head.db, proto, route, port: Port::Shared };
         let (asker, by) = ((lane, head.client), self.space.by);
         let origin = Origin::Ask { lane, client: head.client, slot: head.slot, charge: head.charge };
@@ -416,7 +423,7 @@ impl Core {
             db: head.db,
             command,
             request,
-            route,
+            route: route.copied(),
             by,
         };
         if let Some(line) = self.lines.get_mut(&asker) {

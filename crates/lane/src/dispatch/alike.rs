@@ -10,21 +10,21 @@ use crate::keyspace::Call;
 use crate::multi::is_queued;
 use crate::request::Args;
 
-use super::{Caller, Flow, Owner, is_refused_unseen};
+use super::{Caller, Flow, Input, Owner, SLOTS_MAX, is_refused_unseen};
 
 /// What [`Core::dispatch_alike`] has run.
 pub(crate) struct Alike {
     pub(crate) count: usize,
     /// Bytes of their frames.
     pub(crate) size: usize,
-    /// Of the last of them.
+    /// Of the last of them, or of the one behind it that could not begin.
     pub(crate) flow: Flow,
 }
 
 impl Core {
-    /// Runs the first of some commands that were decoded, and calls of the same behind it, as [`Core::dispatch`] would one by one; as soon
-    /// as frames and replies have `size_max` bytes, or a reply has to wait, no more of them. None if the first has no key, or one of
-    /// another lane, or is to be looked at more closely.
+    /// Runs the first of some commands that were decoded, and calls of the same behind it, or asks their lanes, as [`Core::dispatch`]
+    /// would one by one; as soon as frames and replies have `size_max` bytes no more of them. None if the first has no key or is to be
+    /// looked at more closely.
     #[inline(always)]
     pub(crate) fn dispatch_alike(
         &mut self,
@@ -32,52 +32,67 @@ impl Core {
         frames: &[Frame],
         input: &[u8],
         size_max: usize,
-    ) -> Alike {
-        let mut alike = Alike { count: 0, size: 0, flow: Flow::Next };
-        let Some(&Frame { command: Some(Ok(command)), owner: Some(Owner::Here(_)), .. }) = frames.first()
-        else {
-            return alike;
-        };
+    ) -> Option<Alike> {
+        let &Frame { command: Some(Ok(command)), owner: Some(_), .. } = frames.first()? else { return None };
         let client = &*caller.client;
         if (client.dialect == Dialect::Aerospike) | self.is_apart(client)
             || is_refused_unseen(client, command)
             || is_queued(client, command.id)
         {
             cold_path();
-            return alike;
+            return None;
         }
         let (dialect, db, proto, port) = (client.dialect, client.db, client.proto, client.port);
-        let output_before = caller.output.len();
+        let replied = caller.output.len() + client.replies.size();
+        let mut alike = Alike { count: 0, size: 0, flow: Flow::Next };
+        let mut here_count = 0;
         for frame in frames {
-            let Some(Owner::Here(route)) = frame.owner else { break };
             if alike.count > 0 && !frame.joins {
                 break;
             }
-            let args = Args::View { input: &input[alike.size..][..frame.size], ranges: &frame.ranges };
-            let call = Call { command, args, db, proto, route: Some(route), port };
-            let ran = if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
-            alike.count += 1;
-            alike.size += frame.size;
-            if !matches!(ran, Ran::Done) {
-                cold_path();
-                alike.flow = self.run_on(caller, command, Some(route), ran, args.to_request());
+            let bytes = &input[alike.size..][..frame.size];
+            alike.flow = match &frame.owner {
+                Some(Owner::Here(route)) => {
+                    here_count += 1;
+                    let args = Args::View { input: bytes, ranges: &frame.ranges };
+                    let call = Call { command, args, db, proto, route: Some(route), port };
+                    let ran =
+                        if self.can_run(&call) { self.run(&call, &mut caller.sink()) } else { Ran::Waits };
+                    if matches!(ran, Ran::Done) {
+                        Flow::Next
+                    } else {
+                        cold_path();
+                        self.run_on(caller, command, Some(*route), ran, args.to_request())
+                    }
+                }
+                Some(Owner::Other { lane, slot }) => {
+                    let mut words = Input::View { input: bytes, ranges: &frame.ranges, owner: &frame.owner };
+                    self.ask(caller, *lane, command, &mut words, *slot)
+                }
+                None => break,
+            };
+            if matches!(alike.flow, Flow::Halt(_)) {
                 break;
             }
+            alike.count += 1;
+            alike.size += frame.size;
             if caller.client.replies.has_erred() {
                 self.count_errors(caller.client, Ok(command));
             }
-            let moved = alike.size + (caller.output.len() - output_before);
-            if moved >= size_max || !caller.client.replies.is_empty() {
+            let replies = &caller.client.replies;
+            let moved = alike.size + (caller.output.len() + replies.size() - replied);
+            if !matches!(alike.flow, Flow::Next) || moved >= size_max || replies.slot_count() >= SLOTS_MAX {
                 break;
             }
         }
-        let count = alike.count as u64;
-        let served = &mut self.stats.dialects[dialect as usize];
-        served.direct += count;
-        served.all += count;
-        self.space.tally.called(command.id, count);
-        caller.client.last = Some(command);
-        caller.client.active_ns = self.space.now.mono_ns;
-        alike
+        if alike.count > 0 {
+            let served = &mut self.stats.dialects[dialect as usize];
+            served.direct += here_count;
+            served.all += alike.count as u64;
+            self.space.tally.called(command.id, alike.count as u64);
+            caller.client.last = Some(command);
+            caller.client.active_ns = self.space.now.mono_ns;
+        }
+        Some(alike)
     }
 }

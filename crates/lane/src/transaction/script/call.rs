@@ -169,7 +169,7 @@ impl Transaction {
                 let planned = &self.commands[index];
                 let args = Args::Owned(&planned.request);
                 let (command, db, proto) = (planned.command, planned.db, self.proto);
-                let call = Call { command, args, db, proto, route: called.route, port: self.port };
+                let call = Call { command, args, db, proto, route: called.route.as_ref(), port: self.port };
                 let mut sink = Sink::Part(&mut self.reply);
                 space.events.begin(command.id, false);
                 match commands::run(space, &call, progress, &mut sink, budget) {
