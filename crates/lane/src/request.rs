@@ -132,7 +132,7 @@ impl<'a> Args<'a> {
     #[inline]
     pub(crate) fn size(&self) -> usize {
         match self {
-            Args::View { input, ranges } => ranges.iter(input).map(<[u8]>::len).sum(),
+            Args::View { ranges, .. } => ranges.size(),
             Args::Frame { ends, .. } => ends.last().map_or(0, |end| u32::from_le_bytes(*end) as usize),
             Args::Owned(request) => request.args_size,
         }

@@ -60,6 +60,8 @@ pub(crate) fn ring_at<P: Send>(size: usize, parcels: usize, start: usize) -> (Pr
         parcels,
         parcels_pushed: start,
         parcels_taken_seen: start,
+        // No frame begins at an odd position.
+        placed: Placed { written: start.wrapping_add(1), payload_size: 0, span: 0 },
     };
     let consumer = Consumer {
         shared,
@@ -129,6 +131,18 @@ pub struct Producer<P: Send> {
     parcels: usize,
     parcels_pushed: usize,
     parcels_taken_seen: usize,
+    /// The frame for which there was room when last asked.
+    placed: Placed,
+}
+
+/// A frame that would fit. What is free only grows until something is written, so it still does.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// What was written when it was found.
+    written: usize,
+    payload_size: usize,
+    /// Bytes from there to the frame's end.
+    span: usize,
 }
 
 // SAFETY: an end owns what lies between two positions, bytes and parcels alike, wherever it lives; its raw pointers
@@ -172,7 +186,11 @@ impl<P: Send> Producer<P> {
         if span > self.free_seen() {
             self.look();
         }
-        (span <= self.free_seen()).then_some(span)
+        if span > self.free_seen() {
+            return None;
+        }
+        self.placed = Placed { written: self.written, payload_size, span };
+        Some(span)
     }
 
     /// The largest payload, in bytes, for which [`room_inline`](Self::room_inline) says yes now, padding already
@@ -216,7 +234,10 @@ impl<P: Send> Producer<P> {
     /// Puts a frame's header behind what was written; its payload is still to be.
     #[inline(always)]
     fn begin(&mut self, payload_size: usize, kind: u32) -> &mut [u8] {
-        let span = self.span_of(payload_size).expect("a frame is pushed where there is room");
+        // Mostly somebody has just asked whether there is.
+        let is_placed = self.placed.written == self.written && self.placed.payload_size == payload_size;
+        let span = if is_placed { Some(self.placed.span) } else { self.span_of(payload_size) };
+        let span = span.expect("a frame is pushed where there is room");
         let frame_size = frame_size(payload_size);
         if frame_size < span {
             // SAFETY: [written, written + span) is free, by `span_of`: the consumer released it and

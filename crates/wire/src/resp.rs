@@ -230,6 +230,12 @@ impl ArgRanges {
         self.view(input).get(index)
     }
 
+    /// Bytes of all arguments together.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.ranges.iter().map(|&(start, end)| (end - start) as usize).sum()
+    }
+
     /// All arguments in order.
     pub fn iter<'a>(&'a self, input: &'a [u8]) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         self.view(input).iter()

@@ -230,12 +230,12 @@ impl Core {
             self.stats.ring_depth_max = self.stats.ring_depth_max.max(peer.asks_in.waiting_size() as u64);
         }
         let mut routes = [None; ASKS_AHEAD];
-        while served < count && !peer.asks_in.is_empty() && !self.timing.is_spell_over() {
+        while served < count && !self.timing.is_spell_over() {
             let place = served % ASKS_AHEAD;
-            if place == 0 {
+            if place == 0 && !peer.asks_in.is_empty() {
                 routes = self.approach_asks(&peer);
             }
-            let frame = peer.asks_in.peek().expect("just looked");
+            let Some(frame) = peer.asks_in.peek() else { break };
             served += 1;
             let (head, args) = AskHead::decode(frame);
             let mut extent = Extent { arg_count: args.len(), size: frame.len() };
