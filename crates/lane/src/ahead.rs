@@ -209,11 +209,24 @@ impl Ahead {
     }
 }
 
-/// Begins to look for the keys that a script declares, the first of them.
+/// Begins to look for the keys that a script declares.
+#[inline(always)]
+fn approach_keys(core: &Core, client: &Client, frame: &Frame, bytes: &[u8], approaches: &mut Approaches<'_>) {
+    if let Some(Ok(Command { scope: Scope::Script, .. })) = frame.command {
+        approach_keys_of_script(core, client, frame, bytes, approaches);
+    }
+}
+
+/// The first of them.
 #[cold]
 #[inline(never)]
-fn approach_keys(core: &Core, client: &Client, frame: &Frame, bytes: &[u8], approaches: &mut Approaches<'_>) {
-    let Some(Ok(Command { scope: Scope::Script, .. })) = frame.command else { return };
+fn approach_keys_of_script(
+    core: &Core,
+    client: &Client,
+    frame: &Frame,
+    bytes: &[u8],
+    approaches: &mut Approaches<'_>,
+) {
     let args = Args::View { input: bytes, ranges: &frame.ranges };
     for index in keys_of(args).unwrap_or_default().take(SCRIPT_KEYS_AHEAD_MAX) {
         if let Owner::Here(Route { slot, hash }) = core.owner(client.db, args.flat(index)) {

@@ -68,17 +68,30 @@ pub(crate) struct Peer {
 /// How long the answers are that come from another lane: what they are charged should hold nearly all, and not much more,
 /// or few asks could be under way.
 struct Lengths {
-    /// What a long answer is taken to be, bytes.
+    /// What a long answer is taken to be, bytes, and its charge.
     long_size: usize,
+    long_charge: u16,
     /// The longest since the last look, and how many have come since.
     longest: usize,
     count: usize,
 }
 
+/// The charge of an answer of so many bytes.
+const fn charge_of(size: usize) -> u16 {
+    let size = frame_size(ANSWER_HEADER + size);
+    assert!(size <= u16::MAX as usize, "an inline answer is below 64 KiB");
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "just looked; conversions that may fail are not const"
+    )]
+    let charge = size as u16;
+    charge
+}
+
 impl Lengths {
     /// Until the first look, the longest that is no parcel.
     fn new(inline_size_max: usize) -> Lengths {
-        Lengths { long_size: inline_size_max, longest: 0, count: 0 }
+        Lengths::of(inline_size_max)
     }
 
     /// So many answers have come, the longest of them that could be no parcel `longest` bytes long.
@@ -86,10 +99,17 @@ impl Lengths {
     fn note(&mut self, count: usize, longest: usize) {
         self.longest = self.longest.max(longest);
         self.count += count;
-        self.long_size = self.long_size.max(longest);
-        if self.count >= ANSWERS_PER_LOOK {
-            *self = Lengths { long_size: self.longest.max(SHORT_SIZE), longest: 0, count: 0 };
+        if self.long_size < longest {
+            (self.long_size, self.long_charge) = (longest, charge_of(longest));
         }
+        if self.count >= ANSWERS_PER_LOOK {
+            *self = Lengths::of(self.longest.max(SHORT_SIZE));
+        }
+    }
+
+    /// None have come since this was the longest.
+    fn of(long_size: usize) -> Lengths {
+        Lengths { long_size, long_charge: charge_of(long_size), longest: 0, count: 0 }
     }
 }
 
@@ -97,11 +117,10 @@ impl Peer {
     /// The charge of an answer of this kind.
     #[inline]
     pub(crate) fn charge(&self, answer: AnswerSize) -> u16 {
-        let size = match answer {
-            AnswerSize::Short => ANSWER_HEADER + SHORT_SIZE,
-            AnswerSize::Long => ANSWER_HEADER + self.lengths.long_size,
-        };
-        u16::try_from(frame_size(size)).expect("an inline answer is below 64 KiB")
+        match answer {
+            AnswerSize::Short => const { charge_of(SHORT_SIZE) },
+            AnswerSize::Long => self.lengths.long_charge,
+        }
     }
 
     /// Whether an ask whose arguments are `size` bytes, `count` of them, can be sent now.
@@ -120,7 +139,7 @@ impl Peer {
             return self.ask_owned(head, args.to_request());
         }
         self.answer_credit -= usize::from(head.charge);
-        head.encode_with(args, self.asks.push_in_place(ASK_HEADER + args_size));
+        head.encode_with(args, self.asks.push_where_asked(ASK_HEADER + args_size));
     }
 
     /// As [`Peer::ask`], for a command that is owned and need not be copied.

@@ -172,7 +172,11 @@ impl<P: Send> Producer<P> {
     /// A `payload_size` above [`payload_max`] is a broken promise: it would never fit.
     #[inline]
     pub fn room_inline(&mut self, payload_size: usize) -> bool {
-        self.span_of(payload_size).is_some()
+        let span = self.span_of(payload_size);
+        if let Some(span) = span {
+            self.placed = Placed { written: self.written, payload_size, span };
+        }
+        span.is_some()
     }
 
     /// Bytes from what was written to the end of a frame with such a payload; `None` if that is too far now.
@@ -186,11 +190,7 @@ impl<P: Send> Producer<P> {
         if span > self.free_seen() {
             self.look();
         }
-        if span > self.free_seen() {
-            return None;
-        }
-        self.placed = Placed { written: self.written, payload_size, span };
-        Some(span)
+        (span <= self.free_seen()).then_some(span)
     }
 
     /// The largest payload, in bytes, for which [`room_inline`](Self::room_inline) says yes now, padding already
@@ -231,13 +231,25 @@ impl<P: Send> Producer<P> {
         self.begin(payload_size, INLINE)
     }
 
+    /// As [`push_in_place`](Self::push_in_place), for whoever has just asked for [`room`](Self::room): it is not looked for again.
+    #[inline]
+    pub fn push_where_asked(&mut self, payload_size: usize) -> &mut [u8] {
+        if self.placed.written == self.written && self.placed.payload_size == payload_size {
+            return self.begin_within(self.placed.span, payload_size, INLINE);
+        }
+        self.begin(payload_size, INLINE)
+    }
+
     /// Puts a frame's header behind what was written; its payload is still to be.
     #[inline(always)]
     fn begin(&mut self, payload_size: usize, kind: u32) -> &mut [u8] {
-        // Mostly somebody has just asked whether there is.
-        let is_placed = self.placed.written == self.written && self.placed.payload_size == payload_size;
-        let span = if is_placed { Some(self.placed.span) } else { self.span_of(payload_size) };
-        let span = span.expect("a frame is pushed where there is room");
+        let span = self.span_of(payload_size).expect("a frame is pushed where there is room");
+        self.begin_within(span, payload_size, kind)
+    }
+
+    /// The same, when the frame ends so many bytes behind what was written, as [`span_of`](Self::span_of) says.
+    #[inline(always)]
+    fn begin_within(&mut self, span: usize, payload_size: usize, kind: u32) -> &mut [u8] {
         let frame_size = frame_size(payload_size);
         if frame_size < span {
             // SAFETY: [written, written + span) is free, by `span_of`: the consumer released it and
@@ -371,6 +383,21 @@ impl<P: Send> Consumer<P> {
         }
         // Last, because it may panic.
         drop(parcel);
+    }
+
+    /// Goes on behind so many frames that [`ahead`](Self::ahead) has shown, none of which carries a parcel: one that does, or one too
+    /// many, is a broken promise.
+    #[inline]
+    pub fn pop_seen(&mut self, count: usize) {
+        for _ in 0..count {
+            assert!(self.popped != self.published_seen, "a frame is popped from a ring that holds one");
+            let (position, header) = self.frame_at(self.popped);
+            assert!(header.kind != PARCEL, "a frame with a parcel is popped alone");
+            self.popped = position.wrapping_add(frame_size(payload_size(header)));
+        }
+        if self.far > 0 && self.seen_size() <= self.far + AHEAD {
+            self.approach();
+        }
     }
 
     /// Gives popped frames and emptied slots back to the producer, with one store each. Before the answers that give

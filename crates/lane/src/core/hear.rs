@@ -107,7 +107,7 @@ impl Core {
                     });
                 post.deliver(self, lane, head.target, replies);
                 peer.credit(charge, count, longest);
-                (0..count).for_each(|_| peer.answers_in.pop());
+                peer.answers_in.pop_seen(count);
                 continue;
             }
             let granted = (head.kind == AnswerKind::Granted).then(|| decode_grant(bytes));
