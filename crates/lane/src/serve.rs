@@ -1,7 +1,7 @@
 //! One client's share of a turn: its input becomes commands, commands become replies.
 //!
 //! Commands that have arrived together, of one client that pipelines or of several that do not, go through each stage
-//! together: all are received and decoded, up to [`AHEAD_MAX`] of a client, then all run. What their keys need is
+//! together: all are received and decoded, up to [`AHEAD_MAX`](crate::ahead::AHEAD_MAX) of a client, then all run. What their keys need is
 //! brought near meanwhile, so that the cache misses of a batch overlap; and a stage's code, which a system call drives
 //! out of the cache, is fetched once for all.
 
