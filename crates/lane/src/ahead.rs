@@ -35,7 +35,7 @@ pub(crate) struct Frame {
     pub(crate) command: Option<Result<&'static Command, Refusal>>,
     /// Whose the key is of a command that has one.
     pub(crate) owner: Option<Owner>,
-    /// It is small, and so is the one before it, of the same command: both may be measured together.
+    /// It is small, and so is the one before it, of the same command: both may be dispatched and measured together.
     pub(crate) joins: bool,
     /// Where the decoder stood behind it.
     ended: Place,

@@ -34,7 +34,7 @@ use crate::watch::{Round, WatchName, WatcherId, Watches};
 use crate::{Following, Now};
 
 /// Where a key belongs: its slot, and its hash in the shard's table.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) slot: Slot,
     pub(crate) hash: u64,

@@ -231,13 +231,16 @@ impl<P: Send> Producer<P> {
         self.begin(payload_size, INLINE)
     }
 
-    /// As [`push_in_place`](Self::push_in_place), for whoever has just asked for [`room`](Self::room): it is not looked for again.
+    /// As [`push_in_place`](Self::push_in_place), for whoever has just been told that there is [`room`](Self::room) for it: it is not
+    /// looked for again. For another size, or with a frame pushed between, it is a broken promise.
     #[inline]
     pub fn push_where_asked(&mut self, payload_size: usize) -> &mut [u8] {
-        if self.placed.written == self.written && self.placed.payload_size == payload_size {
-            return self.begin_within(self.placed.span, payload_size, INLINE);
-        }
-        self.begin(payload_size, INLINE)
+        let Placed { written, payload_size: asked_size, span } = self.placed;
+        assert!(
+            written == self.written && payload_size == asked_size,
+            "a frame is pushed where room was asked for"
+        );
+        self.begin_within(span, payload_size, INLINE)
     }
 
     /// Puts a frame's header behind what was written; its payload is still to be.

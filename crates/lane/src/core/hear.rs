@@ -232,7 +232,11 @@ impl Core {
         let mut routes = [None; ASKS_AHEAD];
         while served < count && !self.timing.is_spell_over() {
             let place = served % ASKS_AHEAD;
-            if place == 0 && !peer.asks_in.is_empty() {
+            if place == 0 {
+                // Asks that are published from here on wait for the next look: routes are of what has been seen.
+                if peer.asks_in.is_empty() {
+                    break;
+                }
                 routes = self.approach_asks(&peer);
             }
             let Some(frame) = peer.asks_in.peek() else { break };
@@ -405,6 +409,10 @@ impl Core {
         let command = &COMMANDS[usize::from(head.id)];
         let proto = if head.proto == 3 { Proto::Resp3 } else { Proto::Resp2 };
         let args = words.args();
+        debug_assert!(
+            route.is_none_or(|known| Some(*known) == self.route_of(head, args)),
+            "a route is its ask's"
+        );
         let found;
         let route = match route {
             None => {

@@ -50,6 +50,10 @@ impl Core {
             if alike.count > 0 && !frame.joins {
                 break;
             }
+            debug_assert!(
+                matches!(frame.command, Some(Ok(joined)) if std::ptr::eq(joined, command)),
+                "those of one command join"
+            );
             let bytes = &input[alike.size..][..frame.size];
             alike.flow = match &frame.owner {
                 Some(Owner::Here(route)) => {
