@@ -14,7 +14,7 @@
 use std::collections::VecDeque;
 use std::num::NonZero;
 
-use net::{Close, ConnId, Need, Net, Stream};
+use net::{Close, Need, Net, Stream};
 
 use crate::Settings;
 use crate::client::Client;
@@ -278,7 +278,7 @@ impl Lane {
             if client.traits.is_kept || client.is_replica || client.is_inner {
                 continue;
             }
-            let (input_size, output_size) = buffered(net, client.conn);
+            let (input_size, output_size) = net.kept(client.conn);
             let size = (client.weight() + input_size + output_size) as u64;
             let power = size.checked_ilog2().unwrap_or(0);
             if !sweep.is_closing {
@@ -316,12 +316,4 @@ fn is_taking_replies<N: Net>(client: &mut Client, net: &mut N) -> bool {
     let Some(Stream { output, .. }) = net.stream(client.conn, Need::Rest) else { return false };
     let taken_size = output.written() - output.len() as u64;
     !output.is_empty() && std::mem::replace(&mut client.taken_size, taken_size) < taken_size
-}
-
-/// Bytes that the net keeps for a connection: input that is not understood yet, and output that is not sent.
-pub(crate) fn buffered<N: Net>(net: &mut N, conn: ConnId) -> (usize, usize) {
-    match net.stream(conn, Need::Rest) {
-        Some(Stream { input, output, .. }) => (input.len(), output.len()),
-        None => (0, 0),
-    }
 }

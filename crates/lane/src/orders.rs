@@ -8,7 +8,6 @@ use crate::acl::Walk;
 use crate::admin::{Census, Filter, Holding, Order, Portrait, Report};
 use crate::core::{Core, Ordered};
 use crate::documents;
-use crate::limits::buffered;
 use crate::pause::Settling;
 use crate::pubsub::{Found, Kind, Query};
 use crate::slab::Handle;
@@ -270,9 +269,9 @@ impl Lane {
         for place in self.obeying.at..end {
             let Some((handle, client)) = self.clients.at(place) else { continue };
             if filter.covers(client, &self.core.settings, now_ns) {
-                let buffered = buffered(net, client.conn);
+                let kept = net.kept(client.conn);
                 let (handle, tracking) = (handle.to_bits(), self.core.tracking.shown(handle.to_bits()));
-                let portrait = Portrait::of(client, self.core.id, buffered);
+                let portrait = Portrait::of(client, self.core.id, kept);
                 self.obeying.portraits.push(Portrait { handle, tracking, ..portrait });
             }
         }

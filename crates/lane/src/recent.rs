@@ -8,7 +8,6 @@
 
 use net::Net;
 
-use crate::limits::buffered;
 use crate::turn::Lane;
 
 /// Seconds that are remembered, as in Redis (`CLIENTS_PEAK_MEM_USAGE_SLOTS`).
@@ -75,7 +74,7 @@ impl Lane {
         for _ in 0..count.min(LOOKS) {
             recent.next = (recent.next + 1) % count;
             let Some((_, client)) = self.clients.at(recent.next) else { continue };
-            let (unread, unsent) = buffered(net, client.conn);
+            let (unread, unsent) = net.kept(client.conn);
             let input = unread + client.gathered_size();
             recent.note(now_ns, Buffers { input, output: unsent + client.replies.size() });
         }

@@ -336,7 +336,8 @@ fn signal(token: u64, flags: u32) -> Signal {
 
 pub(crate) fn why(errno: i32) -> Why {
     match errno {
-        libc::ECONNRESET | libc::EPIPE => Why::Reset,
+        // None at all: another call has been told of it, and it was taken from the socket with that.
+        0 | libc::ECONNRESET | libc::EPIPE => Why::Reset,
         errno => Why::Failed(errno),
     }
 }

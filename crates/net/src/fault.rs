@@ -369,6 +369,11 @@ impl<N: Net> Net for Fault<N> {
         self.inner.counters()
     }
 
+    fn kept(&self, conn: ConnId) -> (usize, usize) {
+        let (input_size, output_size) = self.inner.kept(conn);
+        (input_size, output_size + self.lines.get(&conn).map_or(0, |line| line.output.len()))
+    }
+
     /// With what waits here, which does take a walk: this net is for tests.
     fn kept_size(&self) -> usize {
         self.inner.kept_size() + self.lines.values().map(|line| line.output.held()).sum::<usize>()

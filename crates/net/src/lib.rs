@@ -344,6 +344,10 @@ pub trait Net {
     /// What has been done since the net was made.
     fn counters(&self) -> Counters;
 
+    /// Bytes kept for one connection: input that has come and is not consumed, seen or not, and output that is not sent. None of
+    /// either for a stale handle.
+    fn kept(&self, conn: ConnId) -> (usize, usize);
+
     /// Bytes kept for all connections together: output that is not sent yet, as of its last send or flush, and input in
     /// buffers of the connections' own. Known without a walk over them.
     fn kept_size(&self) -> usize;

@@ -630,6 +630,12 @@ impl<K: Kernel> Net for Readiness<K> {
         Counters { controls: self.kernel.controls(), ..self.counters }
     }
 
+    fn kept(&self, id: ConnId) -> (usize, usize) {
+        let Some(conn) = self.conns.get(id) else { return (0, 0) };
+        let input = if conn.rest.is_empty() { self.shared.of(conn.held) } else { conn.rest.bytes() };
+        (input.len(), conn.output.len())
+    }
+
     fn kept_size(&self) -> usize {
         self.blocks.unsent_size() + self.rests.kept_size()
     }

@@ -220,6 +220,10 @@ impl<N: Net, W: Write> Net for Trace<N, W> {
         self.inner.counters()
     }
 
+    fn kept(&self, conn: ConnId) -> (usize, usize) {
+        self.inner.kept(conn)
+    }
+
     fn kept_size(&self) -> usize {
         self.inner.kept_size()
     }

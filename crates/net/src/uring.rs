@@ -47,6 +47,7 @@ use crate::{Address, ConnId, Counters, Event, INPUT_MAX, Limits, ListenerId, Out
 mod buffers;
 mod conn;
 mod doors;
+mod handle;
 mod probe;
 mod ring;
 mod seam;
@@ -56,7 +57,7 @@ pub use probe::probe;
 
 use conn::{Conn, Held, Input, State};
 use doors::Doors;
-use ring::{Completion, Ring};
+use ring::{Completion, Line, Ring};
 use token::{Task, Token};
 
 /// After so long it is looked at whether a send was short, which nobody tells in advance: the client reads slowly.
@@ -203,9 +204,10 @@ impl Uring {
         self.ring.receives_last
     }
 
-    /// From now on receives do not last: for whoever tests both.
-    pub fn receive_once_each(&mut self) {
-        self.ring.receives_last = false;
+    /// From now on as where the kernel lacks what can be done without: receives do not last, and sends go by descriptors. For whoever
+    /// tests both.
+    pub fn be_plain(&mut self) {
+        self.ring.be_plain();
     }
 
     /// The one system call of a turn, with everything that leads to it and comes from it.
@@ -262,7 +264,8 @@ impl Uring {
             }
             let token = Token::of(Task::Send, id);
             // SAFETY: the caller enters before it touches any connection, and nothing else can.
-            let send = unsafe { self.ring.send(&conn.fd, token, &conn.output, self.limits.send_size) };
+            let socket = if conn.is_seated { Line::Place(id.index()) } else { Line::Socket(&conn.fd) };
+            let send = unsafe { self.ring.send(socket, token, &conn.output, self.limits.send_size) };
             conn.offered_size = send;
             let is_followed = conn.state == State::Closing || send < conn.output.len();
             let own_ns_max = if is_followed { 0 } else { SHORT_SEND_NS_MAX };
@@ -387,6 +390,10 @@ impl Uring {
         };
         if !more {
             conn.listening = None;
+            // It has brought so much that the two calls, now and at the connection's end, are nothing.
+            if self.ring.receives_last && size > 0 && conn.state == State::Open && !conn.is_seated {
+                conn.is_seated = self.ring.seat(&conn.fd, id.index());
+            }
             if conn.input == Input::Told {
                 // It was not watched, and the lane may not ask for long.
                 self.hear(id);
@@ -511,6 +518,7 @@ impl Uring {
             in_outbox: false,
             in_hearing: false,
             is_fresh: true,
+            is_seated: false,
             listening: None,
             is_watched: false,
             awaits_room: false,
@@ -576,6 +584,9 @@ impl Uring {
         self.release_input(&mut conn);
         conn.output.clear();
         conn.output.reclaim(&mut self.blocks);
+        if conn.is_seated {
+            self.ring.unseat(id.index());
+        }
         let before = self.cancels.len();
         self.cancels.extend(conn.tasks().map(|task| Token::of(task, id)));
         if before < self.cancels.len() {

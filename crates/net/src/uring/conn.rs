@@ -45,6 +45,8 @@ pub(super) struct Conn {
     pub(super) in_hearing: bool,
     /// Nothing was ever received.
     pub(super) is_fresh: bool,
+    /// Its sends go by its place.
+    pub(super) is_seated: bool,
     /// `First` or `Receive`, whichever is under way.
     pub(super) listening: Option<Task>,
     /// A `Watch` is under way.

@@ -1,4 +1,4 @@
-//! The two queues that are shared with the kernel, and all of this backend that is unsafe.
+//! The two queues that are shared with the kernel, and with [`handle`](super::handle) all of this backend that is unsafe.
 //!
 //! Two rules make it short:
 //! * The kernel works for us only during `io_uring_enter`, on our own thread (deferred task run, single issuer). No
@@ -8,14 +8,15 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use io_uring::squeue::{Entry, Flags};
-use io_uring::types::{CancelBuilder, Fd, Napi, SubmitArgs, Timespec};
+use io_uring::types::{CancelBuilder, Fd, Fixed, Napi};
 use io_uring::{IoUring, cqueue, opcode};
 
 use super::buffers::{BUFFER_SIZE, Buffers, GROUP};
+use super::handle::{Handle, Work};
 use super::token::{Task, Token};
 use crate::Output;
 
@@ -30,6 +31,9 @@ const MESSAGES_COUNT: usize = 64;
 
 /// Pieces of output that go with one send; more wait for the next turn.
 const SLICES_MAX: usize = 64;
+
+/// Connections whose sends go by a place: as many of these as RLIMIT_NOFILE allows. Those beyond go by their descriptors.
+const PLACES_COUNTS: [u32; 3] = [4096, 1024, 256];
 
 /// What became of an operation.
 #[derive(Debug)]
@@ -53,6 +57,9 @@ struct Message {
 
 pub(super) struct Ring {
     ring: IoUring,
+    handle: Handle,
+    /// Sockets that can be known by a place at once.
+    places_count: u32,
     pub(super) buffers: Buffers,
     messages: Box<[Message]>,
     messages_count: usize,
@@ -64,6 +71,7 @@ pub(super) struct Ring {
     pub(super) receives_last: bool,
     enters: u64,
     operations: u64,
+    seatings: u64,
 }
 
 impl Ring {
@@ -77,6 +85,9 @@ impl Ring {
             .setup_taskrun_flag()
             .build(SUBMISSIONS_COUNT)?;
         let buffers = Buffers::new(&ring.submitter(), buffers_count)?;
+        let handle = Handle::of(&ring);
+        let can_seat = |count: &u32| ring.submitter().register_files_sparse(*count).is_ok();
+        let places_count = PLACES_COUNTS.into_iter().find(can_seat).unwrap_or(0);
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let message = || Message {
             // SAFETY: all zeros is a valid, empty msghdr.
@@ -86,6 +97,8 @@ impl Ring {
         let messages = (0..MESSAGES_COUNT).map(|_| message()).collect();
         let mut ring = Ring {
             ring,
+            handle,
+            places_count,
             buffers,
             messages,
             messages_count: 0,
@@ -94,6 +107,7 @@ impl Ring {
             receives_last: false,
             enters: 0,
             operations: 0,
+            seatings: 0,
         };
         ring.receives_last = ring.can_receives_last()?;
         Ok(ring)
@@ -124,6 +138,11 @@ impl Ring {
         }
         (self.enters, self.operations) = (0, 0);
         Ok(told == [(1, true), (0, false)])
+    }
+
+    /// As [`Uring::be_plain`](super::Uring::be_plain).
+    pub(super) fn be_plain(&mut self) {
+        (self.receives_last, self.places_count) = (false, 0);
     }
 
     /// Calls of `io_uring_enter` so far.
@@ -164,13 +183,34 @@ impl Ring {
         self.push(entry, token);
     }
 
+    /// Has a socket known by this place from now on. By its descriptor the kernel takes a reference to it for each operation and gives it
+    /// back, with an atomic instruction each. False if it can't be.
+    pub(super) fn seat(&mut self, socket: &OwnedFd, place: u32) -> bool {
+        place < self.places_count && self.occupy(place, socket.as_raw_fd()).is_ok()
+    }
+
+    /// The place is free, and its socket is held by nothing but its descriptor and what is under way.
+    pub(super) fn unseat(&mut self, place: u32) {
+        self.occupy(place, -1).expect("a place that was taken can be freed");
+    }
+
+    fn occupy(&mut self, place: u32, fd: RawFd) -> io::Result<usize> {
+        self.seatings += 1;
+        self.ring.submitter().register_files_update(place, &[fd])
+    }
+
+    /// Calls of `io_uring_register` for [seats](Ring::seat) so far.
+    pub(super) fn seatings(&self) -> u64 {
+        self.seatings
+    }
+
     /// Sends up to `size_max` bytes of `output`; how many were offered.
     ///
     /// # Safety
     /// Until the next `enter` or `submit` has returned, `output` neither changes nor goes.
     pub(super) unsafe fn send(
         &mut self,
-        socket: &OwnedFd,
+        socket: Line<'_>,
         token: Token,
         output: &Output,
         size_max: usize,
@@ -180,7 +220,14 @@ impl Ring {
         let (_, mut offered_size) = output.gather(&mut one, size_max);
         let entry = if offered_size == output.len() || offered_size == size_max {
             let size = u32::try_from(offered_size).expect("a send of a turn is small");
-            opcode::Send::new(fd(socket), one[0].as_ptr(), size).flags(FLAGS).build()
+            match socket {
+                Line::Place(place) => {
+                    opcode::Send::new(Fixed(place), one[0].as_ptr(), size).flags(FLAGS).build()
+                }
+                Line::Socket(socket) => {
+                    opcode::Send::new(fd(socket), one[0].as_ptr(), size).flags(FLAGS).build()
+                }
+            }
         } else {
             // Submitting later would give the message to the next send while this one's entry is not there yet.
             if self.messages_count == self.messages.len() || self.ring.submission().is_full() {
@@ -196,7 +243,11 @@ impl Ring {
             }
             message.header.msg_iov = message.slices.as_mut_ptr();
             message.header.msg_iovlen = count;
-            opcode::SendMsg::new(fd(socket), &raw const message.header).flags(FLAGS.cast_unsigned()).build()
+            let (header, flags) = (&raw const message.header, FLAGS.cast_unsigned());
+            match socket {
+                Line::Place(place) => opcode::SendMsg::new(Fixed(place), header).flags(flags).build(),
+                Line::Socket(socket) => opcode::SendMsg::new(fd(socket), header).flags(flags).build(),
+            }
         };
         self.push(entry, token);
         self.sends_open += 1;
@@ -260,15 +311,11 @@ impl Ring {
     /// and one more is the first piece of news.
     fn call(&mut self, want: usize, timeout_ns: Option<u64>) {
         self.enters += 1;
-        let submitter = self.ring.submitter();
-        let entered = match timeout_ns {
-            Some(nanoseconds) if nanoseconds > 0 => {
-                let part = u32::try_from(nanoseconds % 1_000_000_000).expect("below a thousand million");
-                let timespec = Timespec::new().sec(nanoseconds / 1_000_000_000).nsec(part);
-                submitter.submit_with_args(want, &SubmitArgs::new().timespec(&timespec))
-            }
-            _ => submitter.submit_and_wait(want),
-        };
+        let works_off = want > 0 || self.has_pending();
+        let work = Work { count: self.ring.submission().len(), want, works_off };
+        let timeout_ns = timeout_ns.filter(|nanoseconds| 0 < *nanoseconds);
+        // SAFETY: what was pushed points to what lives until the enter that ends it, as `push` says.
+        let entered = unsafe { self.handle.enter(&work, timeout_ns) };
         if let Err(error) = entered {
             match error.raw_os_error() {
                 // Time is up; a signal; completions to be collected first, or memory short for a moment. Whoever
@@ -318,7 +365,17 @@ impl Drop for Ring {
             self.call(0, Some(0));
         }
         let _ = self.ring.submitter().unregister_buf_ring(GROUP);
+        let _ = self.ring.submitter().unregister_files();
+        self.handle.forget();
     }
+}
+
+/// A socket, as an operation is told of it.
+#[derive(Clone, Copy)]
+pub(super) enum Line<'a> {
+    Socket(&'a OwnedFd),
+    /// By where it was [seated](Ring::seat).
+    Place(u32),
 }
 
 /// Such a receive ends when it has brought so many bytes (Linux 6.17).
@@ -380,7 +437,7 @@ mod tests {
         let sending = Token::of(Task::Send, ConnId { index: 1, generation: 1 });
         for (socket, output) in sockets.iter().zip(&outputs) {
             // SAFETY: neither output changes or goes before the enter.
-            let offered = unsafe { ring.send(socket, sending, output, 1 << 16) };
+            let offered = unsafe { ring.send(Line::Socket(socket), sending, output, 1 << 16) };
             assert_eq!(offered, 15);
         }
         ring.enter(Some(0), 0);
@@ -388,6 +445,21 @@ mod tests {
             let mut got = [0; 15];
             (&*theirs).read_exact(&mut got).unwrap();
             assert_eq!(std::str::from_utf8(&got).unwrap(), text);
+        }
+    }
+
+    /// A seated socket whose descriptor is gone ends when the ring goes, and not later; and the ring's own place is free again.
+    #[test]
+    fn a_ring_that_goes_lets_go_of_all_it_held() {
+        for _ in 0..20 {
+            let Some((mut ring, _)) = listening(0) else { return };
+            assert!(ring.handle.has_place());
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.set_nonblocking(true).unwrap();
+            assert!(ring.seat(&OwnedFd::from(ours), 7));
+            assert_eq!(theirs.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            drop(ring);
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "it has ended");
         }
     }
 

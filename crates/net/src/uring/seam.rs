@@ -183,9 +183,15 @@ impl Net for Uring {
             accepts: doors.accepts,
             refused: doors.refused,
             rests: doors.rests,
-            controls: self.counters.controls + doors.controls,
+            controls: self.counters.controls + doors.controls + self.ring.seatings(),
             ..self.counters
         }
+    }
+
+    fn kept(&self, id: ConnId) -> (usize, usize) {
+        let Some(conn) = self.conns.get(id) else { return (0, 0) };
+        let held_size = conn.held.map_or(0, |held| held.end - held.start);
+        (held_size + conn.rest.bytes().len(), conn.output.len())
     }
 
     fn kept_size(&self) -> usize {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use net::{Chunk, Close, ConnId, Event, Limits, Need, Net, Wait, Why};
+use net::{Chunk, Close, ConnId, Event, INPUT_MAX, Limits, Need, Net, Wait, Why};
 
 use crate::worlds::{Client, World};
 
@@ -296,6 +296,42 @@ pub(crate) fn a_stale_handle_reaches_nobody<W: World>() {
     net.close(conn, Close::AfterFlush);
     net.output(successor).unwrap().extend(b"alive");
     assert_eq!(await_reply(&mut world, &mut successor_client, 5), b"alive");
+}
+
+pub(crate) fn who_has_said_much_is_answered_and_closed_as_others<W: World>() {
+    let mut world = W::make(Limits::default());
+    // The second takes the place of the first.
+    for _ in 0..2 {
+        let (mut client, conn) = open(&mut world);
+        let want = pattern(3 * INPUT_MAX);
+        let (mut sent, mut got) = (0, Vec::new());
+        turns(&mut world, |net, _| {
+            sent += client.write(&want[sent..]);
+            let input = net.stream(conn, Need::More).expect("it is open").input;
+            let size = input.len();
+            got.extend_from_slice(input);
+            net.consume(conn, size);
+            got.len() == want.len()
+        });
+        assert!(got == want);
+        let chunk = Arc::new(*b"of several pieces");
+        for reply in ["first", "next "] {
+            let output = world.net().output(conn).expect("it is open");
+            output.extend(reply.as_bytes());
+            output.push_chunk(chunk.clone(), 0..17);
+            let mut answer = Vec::new();
+            turns(&mut world, |_, _| {
+                answer.extend(client.read(usize::MAX));
+                answer.len() == 22
+            });
+            assert_eq!(answer, format!("{reply}of several pieces").as_bytes());
+        }
+        world.net().close(conn, Close::Now);
+        turns(&mut world, |_, _| {
+            assert_eq!(client.read(usize::MAX), b"");
+            client.at_end() || client.was_cut()
+        });
+    }
 }
 
 pub(crate) fn replies_reach_a_client_that_has_ended<W: World>() {

@@ -167,6 +167,35 @@ pub(crate) fn who_makes_no_room_is_told_of_nothing<W: World>() {
     assert!(got == want);
 }
 
+pub(crate) fn what_is_kept_for_a_connection_is_known<W: World>() {
+    let mut world = W::make(Limits::default());
+    let (mut client, conn) = open(&mut world);
+    let (mut other_client, other) = open(&mut world);
+    client.write(b"0123456789");
+    await_input(&mut world, conn, 10);
+    assert_eq!(world.net().kept(conn), (10, 0));
+    world.net().consume(conn, 4);
+    world.net().output(conn).expect("it is open").extend(b"abc");
+    assert_eq!(world.net().kept(conn), (6, 3));
+    // What comes unasked stays in the kernel, or is kept unseen.
+    client.write(b"ABCDE");
+    other_client.write(b"z");
+    await_input(&mut world, other, 1);
+    let mut turns_left = 5;
+    turns(&mut world, |net, _| {
+        let shown_size = net.stream(conn, Need::Rest).expect("it is open").input.len();
+        assert_eq!(shown_size, 6, "nothing is shown that was not asked for");
+        assert!([6, 11].contains(&net.kept(conn).0));
+        turns_left -= 1;
+        turns_left == 0
+    });
+    await_input(&mut world, conn, 11);
+    assert_eq!(world.net().kept(conn), (11, 0));
+    assert_eq!(world.net().kept(other), (1, 0), "of another nothing counts");
+    world.net().close(conn, Close::Now);
+    assert_eq!(world.net().kept(conn), (0, 0));
+}
+
 pub(crate) fn what_a_closed_connection_left_is_not_kept<W: World>() {
     for how in [Close::AfterFlush, Close::Now] {
         // Alone, and behind what another one has said since.

@@ -22,7 +22,7 @@ macro_rules! suite {
     (@world $world:ident, $type:ty, {$($module:ident::$case:ident,)*}) => {
         mod $world {
             #[expect(unused_imports, reason = "each world needs some of them")]
-            use crate::worlds::{Before617, MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
+            use crate::worlds::{Plain, MemWorld, Noisy, Quiet, TcpWorld, UnixWorld, Wrapped};
             #[expect(unused_imports, reason = "each world needs one of them")]
             use net::{epoll::Epoll, uring::Uring};
             type World = $type;
@@ -50,9 +50,9 @@ suite! {
         uring_tcp: TcpWorld<Uring>;
         uring_tcp_noisy: Wrapped<TcpWorld<Uring>, Noisy>;
         uring_unix: UnixWorld<Uring>;
-        uring_tcp_before_617: Before617<TcpWorld<Uring>>;
-        uring_tcp_before_617_noisy: Wrapped<Before617<TcpWorld<Uring>>, Noisy>;
-        uring_unix_before_617: Before617<UnixWorld<Uring>>;
+        uring_tcp_plain: Plain<TcpWorld<Uring>>;
+        uring_tcp_plain_noisy: Wrapped<Plain<TcpWorld<Uring>>, Noisy>;
+        uring_unix_plain: Plain<UnixWorld<Uring>>;
     ]
     {
         cases::a_client_is_announced_and_heard,
@@ -60,6 +60,7 @@ suite! {
         input::a_rest_grows_byte_by_byte,
         input::a_budget_goes_on_with_the_rest,
         input::what_several_have_received_stays_theirs,
+        input::what_is_kept_for_a_connection_is_known,
         input::what_a_closed_connection_left_is_not_kept,
         input::who_asks_without_room_is_told_again,
         input::who_makes_no_room_is_told_of_nothing,
@@ -73,6 +74,7 @@ suite! {
         cases::more_clients_than_a_turn_has_places_are_all_heard,
         cases::a_stale_handle_reaches_nobody,
         cases::replies_reach_a_client_that_has_ended,
+        cases::who_has_said_much_is_answered_and_closed_as_others,
         cases::a_client_that_is_gone_is_told,
         cases::a_cut_connection_is_told,
         cases::a_cut_behind_an_end_is_told,
@@ -110,6 +112,6 @@ fn a_turn_is_one_call_over_uring() {
         let operations = if lasting { 50 } else { 100 };
         cases::a_turn_is_one_call::<worlds::TcpWorld<net::uring::Uring>>(operations);
         cases::a_turn_is_one_call::<worlds::UnixWorld<net::uring::Uring>>(operations);
-        cases::a_turn_is_one_call::<worlds::Before617<worlds::TcpWorld<net::uring::Uring>>>(100);
+        cases::a_turn_is_one_call::<worlds::Plain<worlds::TcpWorld<net::uring::Uring>>>(100);
     }
 }

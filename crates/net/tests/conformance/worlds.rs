@@ -300,10 +300,10 @@ impl<N: Backend> World for TcpWorld<N> {
     }
 }
 
-/// One of `io_uring`, as the kernel has it before Linux 6.17.
-pub(crate) struct Before617<W>(W);
+/// One of `io_uring` without what it can do without.
+pub(crate) struct Plain<W>(W);
 
-impl<W: World<Net = Uring>> World for Before617<W> {
+impl<W: World<Net = Uring>> World for Plain<W> {
     type Net = Uring;
     const CUTS: bool = W::CUTS;
     const SLEEPS: bool = W::SLEEPS;
@@ -314,8 +314,8 @@ impl<W: World<Net = Uring>> World for Before617<W> {
 
     fn make(limits: Limits) -> Self {
         let mut world = W::make(limits);
-        world.net().receive_once_each();
-        Before617(world)
+        world.net().be_plain();
+        Plain(world)
     }
 
     fn net(&mut self) -> &mut Uring {
@@ -328,7 +328,7 @@ impl<W: World<Net = Uring>> World for Before617<W> {
 
     fn sibling(&self) -> Uring {
         let mut net = self.0.sibling();
-        net.receive_once_each();
+        net.be_plain();
         net
     }
 }
