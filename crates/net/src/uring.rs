@@ -63,6 +63,10 @@ use token::{Task, Token};
 /// After so long it is looked at whether a send was short, which nobody tells in advance: the client reads slowly.
 const SHORT_SEND_NS_MAX: u64 = 10_000_000;
 
+/// A connection to which so many bytes were written has its sends go by a place: what they save is more by then than the two calls
+/// take, now and at its end.
+const SEAT_SIZE: u64 = 4096;
+
 /// Connections that linger at most; the oldest is cut off to make room.
 const LINGERING_COUNT_MAX: usize = 256;
 
@@ -263,8 +267,11 @@ impl Uring {
                 continue;
             }
             let token = Token::of(Task::Send, id);
-            // SAFETY: the caller enters before it touches any connection, and nothing else can.
+            if !conn.is_seated && SEAT_SIZE <= conn.output.written() {
+                conn.is_seated = self.ring.seat(&conn.fd, id.index());
+            }
             let socket = if conn.is_seated { Line::Place(id.index()) } else { Line::Socket(&conn.fd) };
+            // SAFETY: the caller enters before it touches any connection, and nothing else can.
             let send = unsafe { self.ring.send(socket, token, &conn.output, self.limits.send_size) };
             conn.offered_size = send;
             let is_followed = conn.state == State::Closing || send < conn.output.len();
@@ -390,10 +397,6 @@ impl Uring {
         };
         if !more {
             conn.listening = None;
-            // It has brought so much that the two calls, now and at the connection's end, are nothing.
-            if self.ring.receives_last && size > 0 && conn.state == State::Open && !conn.is_seated {
-                conn.is_seated = self.ring.seat(&conn.fd, id.index());
-            }
             if conn.input == Input::Told {
                 // It was not watched, and the lane may not ask for long.
                 self.hear(id);

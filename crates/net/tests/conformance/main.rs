@@ -74,7 +74,7 @@ suite! {
         cases::more_clients_than_a_turn_has_places_are_all_heard,
         cases::a_stale_handle_reaches_nobody,
         cases::replies_reach_a_client_that_has_ended,
-        cases::who_has_said_much_is_answered_and_closed_as_others,
+        cases::who_was_told_much_is_answered_and_closed_as_others,
         cases::a_client_that_is_gone_is_told,
         cases::a_cut_connection_is_told,
         cases::a_cut_behind_an_end_is_told,
