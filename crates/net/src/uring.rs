@@ -9,22 +9,6 @@
 //!                                        │
 //!             bell, listeners, cancels, sends, receives ─▶ io_uring_enter ─▶ completions ─▶ news, queue
 //! ```
-//! How a connection is received from:
-//! ```text
-//!   First ──────────▶ Told ── stream(More): recv(2) ─┐
-//!   (is there something? one poll)                   ▼
-//!                         ┌────────────────────── Receive ◀─────────────────────────┐
-//!                         │  (one receive is under way, for what INPUT_MAX leaves)  │
-//!                         └─▶ Queued ──────▶ Told ──────▶ stream(More) ─────────────┘
-//! ```
-//! * **Nothing is received before the lane has asked once**, so a connection can be given away without a byte.
-//! * **One receive at a time, begun when the lane has asked, and it lasts** (multishot): it tries only when something has come, where one
-//!   that is begun anew tries first, finds nothing, and has to be put among the socket's waiters. It ends when it has brought what
-//!   `INPUT_MAX` left as it began (Linux 6.17; where that can't be had, each brings something once). So what a client sends while its
-//!   lane does not ask is kept up to `INPUT_MAX`, and all that follows stays in the kernel.
-//! * **Nobody keeps a buffer.** The kernel chooses one for each receive (`buffers`), as many as a turn has clients.
-//!   Before each enter all go back: what a lane has not consumed moves into memory of the connection's own. A flooder's
-//!   pieces take one each, so there may be fewer buffers than senders: those without are begun anew (`ENOBUFS`).
 //! * **Output is lent for one enter.** A send is not allowed to wait, so it ends inside the enter that submits it;
 //!   after a short one a poll tells when there is room. Chunks and blocks stay where they are, and nothing of a
 //!   closed connection has to be kept alive.
@@ -39,24 +23,26 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::epoll::{TcpOptions, listen::Listener, sys, why};
-use crate::input::{Rest, Rests};
+use crate::input::{self, Rest, Rests, Shared};
 use crate::output::Pool;
 use crate::slots::Slots;
-use crate::{Address, ConnId, Counters, Event, INPUT_MAX, Limits, ListenerId, Output, Why};
+use crate::{Address, ConnId, Counters, Event, Limits, ListenerId, Output, Why};
 
 mod buffers;
 mod conn;
 mod doors;
 mod handle;
 mod probe;
+mod receive;
 mod ring;
 mod seam;
 mod token;
 
 pub use probe::probe;
 
-use conn::{Conn, Held, Input, State};
+use conn::{Conn, Input, State};
 use doors::Doors;
+use receive::watch;
 use ring::{Completion, Line, Ring};
 use token::{Task, Token};
 
@@ -69,9 +55,6 @@ const SEAT_SIZE: u64 = 4096;
 
 /// Connections that linger at most; the oldest is cut off to make room.
 const LINGERING_COUNT_MAX: usize = 256;
-
-/// Bytes that are thrown away for one lingering connection before it is cut off.
-const LINGERING_SIZE_MAX: usize = 1024 * 1024;
 
 /// A connected socket, on its way between two rings.
 #[derive(Debug)]
@@ -88,8 +71,10 @@ pub struct Uring {
     doors: Doors,
     rests: Rests,
     blocks: Pool,
-    /// The first bytes of a connection are received into this.
-    first: Box<[u8]>,
+    /// What is received by calls of their own.
+    shared: Shared,
+    /// Counts polls.
+    turn: u64,
     /// Connections whose input the lane has not been told of, in the order in which it came.
     queue: VecDeque<ConnId>,
     /// Whom the lane was told of by the last poll.
@@ -137,7 +122,8 @@ impl Uring {
             doors: Doors::new()?,
             rests: Rests::default(),
             blocks: Pool::default(),
-            first: vec![0; INPUT_MAX].into_boxed_slice(),
+            shared: Shared::new(),
+            turn: 0,
             queue: VecDeque::new(),
             told: Vec::new(),
             dirty: Vec::new(),
@@ -244,18 +230,6 @@ impl Uring {
         self.ring.completions = completions;
     }
 
-    /// What has been received and not consumed moves into memory of its connection.
-    fn give_buffers_back(&mut self) {
-        for id in self.holders.drain(..) {
-            let Some(conn) = self.conns.get_mut(id) else { continue };
-            if let Some(held) = conn.held.take() {
-                let bytes = &self.ring.buffers.received(held.buffer, held.end)[held.start..];
-                conn.rest.append(bytes, &mut self.rests);
-                self.ring.buffers.give_back(held.buffer);
-            }
-        }
-    }
-
     /// How long an enter may sleep that makes these sends; `None`: for ever. Their ends don't wake it, and what follows one is
     /// begun with the next enter: the rest of the output, a connection's end, or waiting for room if it turns out short.
     fn begin_sends(&mut self) -> Option<u64> {
@@ -294,33 +268,6 @@ impl Uring {
             let Some(conn) = self.conns.get_mut(id) else { continue };
             if conn.input == Input::Told {
                 watch(&mut self.ring, conn, id);
-            }
-        }
-    }
-
-    fn begin_receives(&mut self) {
-        for id in self.hearing.drain(..) {
-            let Some(conn) = self.conns.get_mut(id) else { continue };
-            conn.in_hearing = false;
-            if conn.listening.is_some() {
-                continue;
-            }
-            let (task, size) = match conn.state {
-                State::Open if conn.is_fresh && conn.input == Input::Quiet => (Task::First, 0),
-                State::Open if conn.may_receive() => (Task::Receive, INPUT_MAX - conn.rest.bytes().len()),
-                State::Open => {
-                    watch(&mut self.ring, conn, id);
-                    continue;
-                }
-                State::Closing => continue,
-                State::Lingering { .. } => (Task::Receive, INPUT_MAX),
-            };
-            conn.listening = Some(task);
-            if task == Task::First {
-                let mask = libc::POLLIN | libc::POLLRDHUP;
-                self.ring.poll(&conn.fd, Token::of(task, id), mask, false);
-            } else {
-                self.ring.receive(&conn.fd, Token::of(task, id), size);
             }
         }
     }
@@ -388,62 +335,6 @@ impl Uring {
         }
     }
 
-    fn received(&mut self, id: ConnId, result: i32, buffer: Option<u16>, more: bool) {
-        let size = usize::try_from(result).unwrap_or(0);
-        let Some(conn) = self.conns.get_mut(id) else {
-            // It was closed meanwhile.
-            buffer.into_iter().for_each(|buffer| self.ring.buffers.give_back(buffer));
-            return;
-        };
-        if !more {
-            conn.listening = None;
-            if conn.input == Input::Told {
-                // It was not watched, and the lane may not ask for long.
-                self.hear(id);
-            }
-        }
-        let conn = self.conns.get_mut(id).expect("it was just seen");
-        if let Some(buffer) = buffer {
-            if conn.state == State::Open && size > 0 {
-                self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
-                if let Some(held) = conn.held.take() {
-                    conn.rest.append(self.ring.buffers.received(held.buffer, held.end), &mut self.rests);
-                    self.ring.buffers.give_back(held.buffer);
-                }
-                if conn.rest.is_empty() {
-                    conn.held = Some(Held { buffer, start: 0, end: size });
-                    self.holders.push(id);
-                } else {
-                    conn.rest.append(self.ring.buffers.received(buffer, size), &mut self.rests);
-                    self.ring.buffers.give_back(buffer);
-                }
-            } else {
-                self.ring.buffers.give_back(buffer);
-            }
-        }
-        if size == 0 {
-            self.counters.receives_empty += 1;
-        }
-        match -result {
-            libc::ENOBUFS | libc::EINTR | libc::EAGAIN => return self.hear(id),
-            0 => conn.ended = true,
-            errno if 0 < errno => return self.end(id, why(errno)),
-            _ => {}
-        }
-        match &mut conn.state {
-            State::Open => self.announce(id),
-            State::Closing => {}
-            State::Lingering { thrown_size } => {
-                *thrown_size += size;
-                if conn.ended || LINGERING_SIZE_MAX <= *thrown_size {
-                    self.end(id, Why::Asked);
-                } else {
-                    self.hear(id);
-                }
-            }
-        }
-    }
-
     fn sent(&mut self, id: ConnId, result: i32) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         let size = match -result {
@@ -481,27 +372,6 @@ impl Uring {
         }
     }
 
-    /// The lane is to be told that there is something.
-    fn announce(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
-        if conn.input == Input::Quiet {
-            conn.input = Input::Queued;
-            if !conn.in_queue {
-                conn.in_queue = true;
-                self.queue.push_back(id);
-            }
-        }
-    }
-
-    /// With the next enter something may be begun that listens to it.
-    fn hear(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
-        if !conn.in_hearing {
-            conn.in_hearing = true;
-            self.hearing.push(id);
-        }
-    }
-
     /// Marks a connection for the next flush.
     fn soil(&mut self, id: ConnId) {
         let conn = self.conns.get_mut(id).expect("the caller has just seen it");
@@ -521,6 +391,7 @@ impl Uring {
             in_outbox: false,
             in_hearing: false,
             is_fresh: true,
+            is_direct: true,
             is_seated: false,
             listening: None,
             is_watched: false,
@@ -532,6 +403,7 @@ impl Uring {
             above_mark: false,
             offered_size: 0,
             held: None,
+            shared: input::Held::default(),
             rest: Rest::default(),
             output: Output::new(),
             listener,
@@ -541,25 +413,6 @@ impl Uring {
         self.counters.opened += 1;
         self.hear(id);
         id
-    }
-
-    /// The one receive that is a system call of its own: a connection's first. It may be gone afterwards.
-    fn receive_first(&mut self, id: ConnId) {
-        let conn = self.conns.get_mut(id).expect("the caller has just seen it");
-        self.counters.receives += 1;
-        match sys::receive(&conn.fd, &mut self.first) {
-            Ok(size) => {
-                conn.is_fresh = false;
-                conn.ended = size == 0;
-                conn.rest.append(&self.first[..size], &mut self.rests);
-                self.counters.bytes_in += u64::try_from(size).expect("a size fits 64 bits");
-                self.counters.receives_empty += u64::from(size == 0);
-            }
-            Err(libc::EAGAIN | libc::EINTR) => self.counters.receives_empty += 1,
-            Err(errno) => return self.end(id, why(errno)),
-        }
-        conn.input = Input::Quiet;
-        self.hear(id);
     }
 
     /// Everything is sent. A client that has not ended yet is given the chance to read it.
@@ -606,23 +459,8 @@ impl Uring {
         }
     }
 
-    fn release_input(&mut self, conn: &mut Conn) {
-        if let Some(held) = conn.held.take() {
-            self.ring.buffers.give_back(held.buffer);
-        }
-        conn.rest.release(&mut self.rests);
-    }
-
     fn open(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.conns.get_mut(id).filter(|conn| conn.state == State::Open)
-    }
-}
-
-/// Tells when the connection breaks, though nothing is received from it.
-fn watch(ring: &mut Ring, conn: &mut Conn, id: ConnId) {
-    if conn.state == State::Open && !conn.is_watched && conn.listening != Some(Task::Receive) {
-        conn.is_watched = true;
-        ring.poll(&conn.fd, Token::of(Task::Watch, id), 0, true);
     }
 }
 

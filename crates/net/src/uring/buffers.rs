@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   entries  [ address, size, number | … ]  count × 16 bytes; the tail lies in the first one's last two bytes
-//!   bytes    [ 32 KiB, 5 lines | 32 KiB, 5 lines | … ]        touched only as far as something was received
+//!   bytes    [ 4 KiB, 5 lines | 4 KiB, 5 lines | … ]          touched only as far as something was received
 //! ```
 //! A buffer is the kernel's from `give_back` to the completion that names it, and ours from there to `give_back`.
 
@@ -14,7 +14,7 @@ use io_uring::Submitter;
 use io_uring::types::BufRingEntry;
 
 /// One receive, at most.
-pub(super) const BUFFER_SIZE: usize = 32 * 1024;
+pub(super) const BUFFER_SIZE: usize = 4 * 1024;
 
 /// From one buffer's first byte to the next one's. Those of equal places in pages would all lie in the same few sets of the
 /// processor's caches: of 128 requests of a line each, hardly any would be found again. Five lines and 64 have no common divisor.

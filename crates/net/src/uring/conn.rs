@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::token::Task;
-use crate::input::Rest;
+use crate::input::{self, Rest};
 use crate::{Address, INPUT_MAX, ListenerId, Output};
 
 /// Whether the lane knows of a connection's input; see the drawing of [`super`].
@@ -22,7 +22,7 @@ pub(super) enum State {
     Lingering { thrown_size: usize },
 }
 
-/// Received bytes where the kernel put them.
+/// Bytes that the ring has received, where the kernel put them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     pub(super) buffer: u16,
@@ -65,8 +65,12 @@ pub(super) struct Conn {
     pub(super) above_mark: bool,
     /// Bytes of the send under way.
     pub(super) offered_size: usize,
-    /// Unconsumed input lies here or in `rest`, never in both.
+    /// Received by a call of its own and not by the ring: the first time, and as long as what comes is more than a buffer of the ring
+    /// has room for.
+    pub(super) is_direct: bool,
+    /// Unconsumed input lies here, in `shared` or in `rest`, never in two of them.
     pub(super) held: Option<Held>,
+    pub(super) shared: input::Held,
     pub(super) rest: Rest,
     pub(super) output: Output,
     pub(super) listener: ListenerId,
@@ -87,9 +91,13 @@ impl Conn {
         self.listening.into_iter().chain(watch).chain(room)
     }
 
+    /// Bytes of unconsumed input.
+    pub(super) fn input_size(&self) -> usize {
+        self.held.map_or(0, |held| held.end - held.start) + self.shared.len() + self.rest.bytes().len()
+    }
+
     /// The lane has asked for more than there is, and there is room for it.
     pub(super) fn may_receive(&self) -> bool {
-        let room = self.held.is_none() && self.rest.bytes().len() < INPUT_MAX;
-        !self.is_fresh && self.input == Input::Quiet && !self.ended && room
+        self.input == Input::Quiet && !self.ended && self.input_size() < INPUT_MAX
     }
 }

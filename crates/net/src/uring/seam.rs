@@ -12,6 +12,7 @@ impl Net for Uring {
         if !std::mem::take(&mut self.gathered) {
             self.enter(Some(0));
         }
+        self.turn += 1;
         let mut accepts_left = self.limits.accepts_per_turn;
         while let Some((listener, fd)) = self.doors.next(&mut accepts_left) {
             if let Some((peer, local)) = self.doors.addresses(listener, &fd) {
@@ -35,8 +36,8 @@ impl Net for Uring {
     fn stream(&mut self, id: ConnId, need: Need) -> Option<Stream<'_>> {
         let conn = self.open(id)?;
         if need == Need::More && conn.input != Input::Quiet {
-            if conn.is_fresh {
-                self.receive_first(id);
+            if conn.is_direct && conn.listening.is_none() && !conn.ended {
+                self.receive_directly(id);
                 self.open(id)?;
             } else {
                 conn.input = Input::Quiet;
@@ -50,6 +51,7 @@ impl Net for Uring {
         conn.output.lend(&mut self.blocks);
         let input = match conn.held {
             Some(held) => &self.ring.buffers.received(held.buffer, held.end)[held.start..],
+            None if !conn.shared.is_empty() => self.shared.of(conn.shared),
             None => conn.rest.bytes(),
         };
         let shown_before = conn.shown_size;
@@ -88,6 +90,7 @@ impl Net for Uring {
                     conn.held = None;
                 }
             }
+            None if !conn.shared.is_empty() => self.shared.consume(&mut conn.shared, size),
             None => conn.rest.consume(size, &mut self.rests),
         }
         if conn.listening.is_none() && conn.input == Input::Quiet {
@@ -103,6 +106,7 @@ impl Net for Uring {
             (Close::AfterFlush, State::Open) => {
                 conn.state = State::Closing;
                 conn.rest.release(&mut self.rests);
+                self.shared.forget(&mut conn.shared);
                 if let Some(held) = conn.held.take() {
                     self.ring.buffers.give_back(held.buffer);
                 }
@@ -189,9 +193,7 @@ impl Net for Uring {
     }
 
     fn kept(&self, id: ConnId) -> (usize, usize) {
-        let Some(conn) = self.conns.get(id) else { return (0, 0) };
-        let held_size = conn.held.map_or(0, |held| held.end - held.start);
-        (held_size + conn.rest.bytes().len(), conn.output.len())
+        self.conns.get(id).map_or((0, 0), |conn| (conn.input_size(), conn.output.len()))
     }
 
     fn kept_size(&self) -> usize {

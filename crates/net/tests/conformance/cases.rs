@@ -731,7 +731,7 @@ pub(crate) fn a_turn_is_one_call<W: World>(operations: u64) {
     let mut events = Vec::new();
     for round in 0..20u32 {
         for (client, _) in &mut pairs {
-            assert_eq!(client.write(&[b'?'; 700]), 700);
+            assert_eq!(client.write(&[b'?'; 500]), 500);
         }
         let before = world.net().counters();
         events.clear();
@@ -741,9 +741,9 @@ pub(crate) fn a_turn_is_one_call<W: World>(operations: u64) {
         for event in &events {
             let Event::Input(conn) = event else { panic!("{event:?}") };
             let stream = world.net().stream(*conn, Need::More).unwrap();
-            assert_eq!(stream.input.len(), 700);
+            assert_eq!(stream.input.len(), 500);
             stream.output.extend(&[b'!'; 100]);
-            world.net().consume(*conn, 700);
+            world.net().consume(*conn, 500);
             assert!(world.net().stream(*conn, Need::More).unwrap().input.is_empty());
         }
         world.net().flush();
