@@ -92,14 +92,15 @@ fn run_against_queue(chance: &mut Chance, size: usize, parcels: usize, start: us
     let mut oracle =
         Oracle { frames: VecDeque::new(), published: 0, parcels_in_slots: 0, parcels_taken_unreleased: 0 };
     for step in 0..STEPS {
-        match chance.below(8) {
+        match chance.below(9) {
             0..=2 => push(chance, &mut to, &mut oracle, parcels, &alive),
             3 => {
                 assert_eq!(to.publish(), oracle.published < oracle.frames.len(), "seed {seed} step {step}");
                 oracle.published = oracle.frames.len();
             }
             4 | 5 => pop(chance, &mut from, &mut oracle),
-            6 => {
+            6 => pop_seen(chance, &mut from, &mut oracle),
+            7 => {
                 from.release();
                 oracle.parcels_taken_unreleased = 0;
             }
@@ -149,12 +150,17 @@ fn push(
     let parcel = (slot_free && chance.below(2) == 0).then(|| Parcel::new(chance.next(), alive));
     let number = parcel.as_ref().map(|parcel| parcel.number);
     oracle.parcels_in_slots += usize::from(parcel.is_some());
-    if parcel.is_none() && chance.below(2) == 0 {
-        let place = to.push_in_place(payload_size);
-        assert_eq!(place.len(), payload_size);
-        place.copy_from_slice(&payload);
-    } else {
-        to.push(&[head, b"", tail], parcel);
+    let place = match chance.below(4) {
+        0 if parcel.is_none() => Some(to.push_in_place(payload_size)),
+        1 if parcel.is_none() => Some(to.push_where_asked(payload_size)),
+        _ => None,
+    };
+    match place {
+        Some(place) => {
+            assert_eq!(place.len(), payload_size);
+            place.copy_from_slice(&payload);
+        }
+        None => to.push(&[head, b"", tail], parcel),
     }
     oracle.frames.push_back(Frame { payload, parcel: number });
 }
@@ -179,6 +185,16 @@ fn pop(chance: &mut Chance, from: &mut Consumer<Parcel>, oracle: &mut Oracle) {
     from.pop();
     oracle.parcels_in_slots -= carries;
     oracle.parcels_taken_unreleased += carries;
+}
+
+/// Some of those that were seen, up to the first parcel.
+fn pop_seen(chance: &mut Chance, from: &mut Consumer<Parcel>, oracle: &mut Oracle) {
+    let frames = from.ahead().zip(&oracle.frames).take_while(|(_, frame)| frame.parcel.is_none());
+    let count_max = frames.inspect(|(payload, frame)| assert_eq!(*payload, &frame.payload[..])).count();
+    let count = chance.below(count_max + 1);
+    from.pop_seen(count);
+    oracle.frames.drain(..count);
+    oracle.published -= count;
 }
 
 /// Frames of any size up to the largest, pushed whenever credit allows and never asked for room: the assertion in
@@ -318,6 +334,30 @@ fn a_push_without_room_is_refused() {
 }
 
 #[test]
+#[should_panic(expected = "a frame is pushed where room was asked for")]
+fn a_push_of_another_size_than_was_asked_for_is_refused() {
+    let (mut to, _from) = ring::<()>(64, 0);
+    assert!(to.room(16));
+    to.push_where_asked(8);
+}
+
+#[test]
+#[should_panic(expected = "a frame is pushed where room was asked for")]
+fn a_push_elsewhere_than_was_asked_for_is_refused() {
+    let (mut to, _from) = ring::<()>(64, 0);
+    assert!(to.room(8));
+    to.push_where_asked(8);
+    to.push_where_asked(8);
+}
+
+#[test]
+#[should_panic(expected = "a frame is pushed where room was asked for")]
+fn a_push_that_nobody_asked_for_is_refused() {
+    let (mut to, _from) = ring::<()>(64, 0);
+    to.push_where_asked(0);
+}
+
+#[test]
 #[should_panic(expected = "a parcel is pushed where there is a slot")]
 fn a_parcel_without_a_slot_is_refused() {
     let (mut to, _from) = ring::<()>(64, 0);
@@ -336,6 +376,29 @@ fn a_payload_that_may_never_fit_is_refused() {
 fn popping_an_empty_ring_is_refused() {
     let (_to, mut from) = ring::<()>(64, 0);
     from.pop();
+}
+
+#[test]
+#[should_panic(expected = "a frame is popped from a ring that holds one")]
+fn popping_more_than_was_seen_is_refused() {
+    let (mut to, mut from) = ring::<()>(64, 0);
+    to.push(&[], None);
+    to.publish();
+    assert!(!from.is_empty());
+    to.push(&[], None);
+    to.publish();
+    from.pop_seen(2);
+}
+
+#[test]
+#[should_panic(expected = "a frame with a parcel is popped alone")]
+fn popping_a_parcel_among_others_is_refused() {
+    let (mut to, mut from) = ring::<u8>(64, 1);
+    to.push(&[], None);
+    to.push(&[], Some(1));
+    to.publish();
+    assert!(!from.is_empty());
+    from.pop_seen(2);
 }
 
 #[test]

@@ -31,19 +31,29 @@ fn frames_cross_whole_and_in_order_over_the_end() {
         let (mut to, mut from) = ring::<()>(64, 0);
         let sender = thread::spawn(move || {
             for number in 0..3_u8 {
-                while !to.room(FRAMES[usize::from(number)]) {
+                let size = FRAMES[usize::from(number)];
+                while !to.room(size) {
                     thread::yield_now();
                 }
-                to.push_in_place(FRAMES[usize::from(number)]).fill(number);
+                let place = if number == 1 { to.push_in_place(size) } else { to.push_where_asked(size) };
+                place.fill(number);
                 to.publish();
             }
         });
-        for number in 0..3_u8 {
+        let mut number = 0_u8;
+        while number < 3 {
             while from.is_empty() {
                 thread::yield_now();
             }
-            assert_eq!(from.peek(), Some(&[number; 24][..FRAMES[usize::from(number)]]));
-            from.pop();
+            let first = number;
+            for payload in from.ahead() {
+                assert_eq!(payload, &[number; 24][..FRAMES[usize::from(number)]]);
+                number += 1;
+            }
+            match number - first {
+                1 => from.pop(),
+                count => from.pop_seen(usize::from(count)),
+            }
             from.release();
         }
         sender.join().unwrap();
