@@ -137,6 +137,7 @@ impl Output {
         let size = head_size + body.len() + END.len();
         self.count(size);
         let len = self.tail.len();
+        debug_assert!(size.max(head.len()) <= self.tail.capacity() - len, "a frame lies within its block");
         // SAFETY: the tail has room for all of `head`, `body` and the end behind its `len` bytes, and `body`, which is borrowed beside
         // `self`, lies elsewhere. What is too much of `head`, which is written in one store, is written over.
         unsafe {
@@ -432,6 +433,32 @@ mod tests {
         let mut capacities = Vec::new();
         output.advance(output.len(), |block| capacities.push(block.capacity()));
         assert_eq!(capacities, [OUTPUT_BLOCK_SIZE_MAX; 3]);
+    }
+
+    /// Whatever room a block has left, and whatever a frame is made of.
+    #[test]
+    fn a_frame_is_whole_wherever_its_block_ends() {
+        const HEAD: [u8; 8] = *b"$12345\r\n";
+        const BODY: &[u8] = b"0123456789abcdef";
+        for block_size in [BLOCK_SIZE_MIN, OUTPUT_BLOCK_SIZE_MAX] {
+            for room in 0..=HEAD.len() + BODY.len() + 4 {
+                for (head_size, body_size) in
+                    (0..=HEAD.len()).flat_map(|head_size| (0..=BODY.len()).map(move |size| (head_size, size)))
+                {
+                    let mut output = Output { tail: Vec::with_capacity(block_size), ..Output::default() };
+                    let mut plain = vec![b'.'; block_size - room];
+                    output.extend(&plain);
+                    assert_eq!(output.tail.capacity() - output.tail.len(), room);
+                    let body = &BODY[..body_size];
+                    output.extend_framed(HEAD, head_size, body);
+                    output.extend(b"next");
+                    plain.extend([&HEAD[..head_size], body, b"\r\nnext"].concat());
+                    assert_eq!(output.len(), plain.len());
+                    let is_same = output.pieces().collect::<Vec<_>>().concat() == plain;
+                    assert!(is_same, "{head_size} and {body_size} bytes with room for {room}");
+                }
+            }
+        }
     }
 
     /// Random appends, moves and sends, against a plain queue of bytes.
