@@ -359,7 +359,11 @@ mod tests {
             (ANSWERS_PER_LOOK, 5, SHORT_SIZE),
         ] {
             lengths.note(count, longest);
-            assert_eq!(lengths.long_size, want, "after {count} answers of up to {longest} bytes");
+            assert_eq!(
+                (lengths.long_size, lengths.long_charge),
+                (want, charge_of(want)),
+                "after {count} answers of up to {longest} bytes"
+            );
         }
     }
 
