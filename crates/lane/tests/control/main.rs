@@ -26,6 +26,7 @@ mod pause;
 mod pin;
 mod pubsub;
 mod replicas;
+mod runs;
 mod scripts;
 mod seen;
 mod spells;

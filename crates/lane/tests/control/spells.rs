@@ -43,6 +43,38 @@ fn a_turn_serves_clients_for_a_spell_and_then_whoever_was_not_served() {
     }
 }
 
+/// Of calls that are dispatched together no more than the first that uses up a share.
+#[test]
+fn a_share_ends_within_a_run_of_calls() {
+    const SIZE: usize = 3000;
+    const COUNT: usize = 60;
+    let mut world = World::new(1);
+    let client = world.connect_small(0, 1 << 20);
+    let value = |number: usize| format!("{number:0SIZE$}");
+    let (mut gets, mut want) = (Vec::new(), String::new());
+    for number in 0..COUNT {
+        let key = format!("key:{number:02}");
+        assert_eq!(world.ask(&client, &format!("SET {key} {}", value(number))), "+OK\r\n");
+        command(&mut gets, &[b"GET", key.as_bytes()]);
+        want += &format!("${SIZE}\r\n{}\r\n", value(number));
+    }
+    assert_eq!(client.write(&gets), gets.len());
+    let (call_size, mut got) = ((gets.len() + want.len()) / COUNT, Vec::new());
+    // Of 8 KiB the first time, of 64 KiB from then on.
+    let [first, other] = [8 << 10, 64 << 10].map(|share: usize| share.div_ceil(call_size));
+    for (turn, count) in [first + other, other, COUNT - first - 2 * other].into_iter().enumerate() {
+        let before = world.lanes[0].stats().commands().all;
+        world.turn(0);
+        assert_eq!(world.lanes[0].stats().commands().all - before, count as u64, "turn {turn}");
+        got.extend(client.read_all());
+    }
+    while got.len() < want.len() {
+        world.turn(0);
+        got.extend(client.read_all());
+    }
+    assert!(got == want.as_bytes(), "each has its value, in order");
+}
+
 #[test]
 fn a_turn_answers_lanes_for_a_spell_and_begins_with_who_was_not_answered() {
     let mut world = World::new(3);

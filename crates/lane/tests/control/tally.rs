@@ -27,30 +27,40 @@ fn check(commands: &[&str], want: &[&str]) {
     }
 }
 
-/// The part of a command's line that says how its calls ended.
+/// A command's name, and how often it was called, refused, and failed.
+type Calls<'a> = (&'a str, u64, u64, u64);
+
+/// The part of a command's line that says how its calls ended. It is the same whether they come one by one or together.
 #[track_caller]
-fn check_calls(commands: &[&str], want: &[(&str, u64, u64, u64)], errors: &[&str]) {
-    for lane_count in [1, 3] {
+fn check_calls(commands: &[&str], want: &[Calls<'_>], errors: &[&str]) {
+    for (lane_count, together_count) in [(1, 1), (1, commands.len()), (3, 1), (3, commands.len())] {
         let mut world = World::new(lane_count);
         let client = world.connect();
-        for command in commands {
-            world.ask(&client, command);
+        for commands in commands.chunks(together_count) {
+            world.ask_all(&client, commands);
         }
         let info = world.ask(&client, "INFO everything");
-        for (name, calls, rejected, failed) in want {
-            let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
-            let line =
-                line.unwrap_or_else(|| panic!("{name} after {commands:?} over {lane_count} lanes: {info}"));
-            let is_right = line.starts_with(&format!("calls={calls},"))
-                && line.ends_with(&format!(",rejected_calls={rejected},failed_calls={failed}"));
-            assert!(is_right, "{name} after {commands:?} over {lane_count} lanes: {line}");
-        }
-        let found: Vec<&str> = info.lines().filter(|line| line.starts_with("errorstat_")).collect();
-        assert_eq!(found, errors, "after {commands:?} over {lane_count} lanes");
-        let count = |line: &&str| line.rsplit('=').next().unwrap().parse::<u64>().unwrap();
-        let total: u64 = errors.iter().map(count).sum();
-        assert!(info.contains(&format!("\r\ntotal_error_replies:{total}\r\n")), "{total}: {info}");
+        let circumstances =
+            format!("{commands:?} over {lane_count} lanes, {together_count} commands together");
+        check_counts(&info, want, errors, &circumstances);
     }
+}
+
+/// What INFO says of these commands, and of all errors.
+#[track_caller]
+fn check_counts(info: &str, want: &[Calls<'_>], errors: &[&str], circumstances: &str) {
+    for (name, calls, rejected, failed) in want {
+        let line = info.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:")));
+        let line = line.unwrap_or_else(|| panic!("{name} after {circumstances}: {info}"));
+        let is_right = line.starts_with(&format!("calls={calls},"))
+            && line.ends_with(&format!(",rejected_calls={rejected},failed_calls={failed}"));
+        assert!(is_right, "{name} after {circumstances}: {line}");
+    }
+    let found: Vec<&str> = info.lines().filter(|line| line.starts_with("errorstat_")).collect();
+    assert_eq!(found, errors, "after {circumstances}");
+    let count = |line: &&str| line.rsplit('=').next().unwrap().parse::<u64>().unwrap();
+    let total: u64 = errors.iter().map(count).sum();
+    assert!(info.contains(&format!("\r\ntotal_error_replies:{total}\r\n")), "{total}: {info}");
 }
 
 /// An error that a script passes on is its command's alone, though both have failed.
@@ -84,6 +94,48 @@ fn a_command_that_fails_was_called() {
         &[("rename", 1, 0, 1), ("copy", 1, 0, 1), ("config|set", 1, 0, 1), ("exec", 1, 0, 1)],
         &["errorstat_ERR:count=4"],
     );
+}
+
+/// Calls of one command that come together are dispatched together.
+#[test]
+fn each_call_of_a_run_fails_by_itself() {
+    check_calls(
+        &["SET foo x", "INCR foo", "INCR foo", "INCR foo"],
+        &[("incr", 3, 0, 3), ("set", 1, 0, 0)],
+        &["errorstat_ERR:count=3"],
+    );
+    check_calls(
+        &["SET foo x", "SET bar x", "INCR new", "INCR foo", "INCR bar", "INCR new", "INCR bar", "INCR foo"],
+        &[("incr", 6, 0, 4), ("set", 2, 0, 0)],
+        &["errorstat_ERR:count=4"],
+    );
+}
+
+/// Wherever in a run that is.
+#[test]
+fn a_run_in_which_memory_ends_is_counted_call_by_call() {
+    const RUN: usize = 60;
+    let commands: Vec<String> =
+        (0..RUN).map(|number| format!("SET {{foo}}{number} {}", "x".repeat(800))).collect();
+    let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
+    for (lane_count, more) in [1, 3].into_iter().flat_map(|lanes| (0..8).map(move |more| (lanes, more))) {
+        let mut world = World::new(lane_count);
+        let client = world.connect();
+        let info = world.ask(&client, "INFO memory");
+        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap();
+        let limit = used.parse::<usize>().unwrap() + 30_000 + 1000 * more;
+        world.ask(&client, &format!("CONFIG SET maxmemory {limit}"));
+        let replies = world.ask_all(&client, &commands);
+        let taken = replies.matches("+OK\r\n").count();
+        assert!(0 < taken && taken < RUN, "{taken} are taken");
+        let refused = (RUN - taken) as u64;
+        let oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n";
+        assert_eq!(replies, "+OK\r\n".repeat(taken) + &oom.repeat(RUN - taken));
+        let info = world.ask(&client, "INFO everything");
+        let errors = format!("errorstat_OOM:count={refused}");
+        let want = [("set", taken as u64, refused, 0)];
+        check_counts(&info, &want, &[&errors], &format!("a limit of {limit} over {lane_count} lanes"));
+    }
 }
 
 #[test]
@@ -181,6 +233,17 @@ fn another_nodes_key_and_a_missing_password_are_refusals() {
         let line = info.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:calls={calls},")));
         assert!(line.is_some_and(|line| line.ends_with(ends)), "{name}: {info}");
     }
+}
+
+#[test]
+fn each_call_of_a_run_for_another_nodes_key_is_refused() {
+    let mut world = World::new(2);
+    let node = world.connect_to(0);
+    let replies = world.ask_all(&node, &["GET bar", "GET foo", "GET bar", "GET foo", "GET foo", "GET bar"]);
+    let kinds: Vec<&str> = replies.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(kinds, ["$-1", "-MOVED", "$-1", "-MOVED", "-MOVED", "$-1"]);
+    let info = world.ask(&node, "INFO everything");
+    check_counts(&info, &[("get", 3, 3, 0)], &["errorstat_MOVED:count=3"], "a run on a lane's own port");
 }
 
 #[test]
