@@ -441,7 +441,7 @@ impl Uring {
         conn.output.clear();
         conn.output.reclaim(&mut self.blocks);
         if conn.is_seated {
-            self.ring.unseat(id.index());
+            self.ring.unseat(&conn.fd, id.index());
         }
         let before = self.cancels.len();
         self.cancels.extend(conn.tasks().map(|task| Token::of(task, id)));

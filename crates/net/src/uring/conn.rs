@@ -6,7 +6,7 @@ use super::token::Task;
 use crate::input::{self, Rest};
 use crate::{Address, INPUT_MAX, ListenerId, Output};
 
-/// Whether the lane knows of a connection's input; see the drawing of [`super`].
+/// Whether the lane knows of a connection's input; see the drawing of [`receive`](super::receive).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Input {
     Quiet,

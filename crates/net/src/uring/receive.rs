@@ -62,7 +62,7 @@ impl Uring {
                     continue;
                 }
                 State::Closing => continue,
-                State::Lingering { .. } => (Task::Receive, INPUT_MAX),
+                State::Lingering { .. } => (Task::Receive, BUFFER_SIZE),
             };
             conn.listening = Some(task);
             if task == Task::First {
@@ -151,7 +151,7 @@ impl Uring {
         match sys::receive(&conn.fd, self.shared.room(size_max)) {
             Ok(size) => {
                 conn.is_fresh = false;
-                conn.is_direct = BUFFER_SIZE <= size;
+                conn.is_direct = BUFFER_SIZE.min(size_max) <= size;
                 conn.ended = size == 0;
                 if conn.rest.is_empty() {
                     conn.shared = self.shared.keep(id, size, self.turn);

@@ -6,7 +6,7 @@
 //! * A send is submitted with `MSG_DONTWAIT`, so it ends in the enter that submits it, with what the socket took, or
 //!   `EAGAIN` (Linux, io_uring/net.c: such a request is not armed for later). Output is lent for one enter.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -19,6 +19,7 @@ use super::buffers::{BUFFER_SIZE, Buffers, GROUP};
 use super::handle::{Handle, Work};
 use super::token::{Task, Token};
 use crate::Output;
+use crate::epoll::sys::shut_sending;
 
 /// Places for submissions. A turn that needs more enters once more.
 const SUBMISSIONS_COUNT: u32 = 512;
@@ -110,7 +111,23 @@ impl Ring {
             seatings: 0,
         };
         ring.receives_last = ring.can_receives_last()?;
+        if !ring.can_unseat() {
+            ring.places_count = 0;
+        }
         Ok(ring)
+    }
+
+    /// Whether the kernel lets go of a socket when its place is freed, as it does since 6.4; before, only a while later.
+    fn can_unseat(&mut self) -> bool {
+        let Ok((ours, mut theirs)) = UnixStream::pair() else { return false };
+        let ours = OwnedFd::from(ours);
+        if theirs.set_nonblocking(true).is_err() || !self.seat(&ours, 0) {
+            return false;
+        }
+        self.unseat(&ours, 0);
+        drop(ours);
+        self.seatings = 0;
+        matches!(theirs.read(&mut [0]), Ok(0))
     }
 
     /// Whether the kernel knows the limit of a receive that lasts (6.17), and lets such a one tell of bytes and of the end behind them that
@@ -186,12 +203,20 @@ impl Ring {
     /// Has a socket known by this place from now on. By its descriptor the kernel takes a reference to it for each operation and gives it
     /// back, with an atomic instruction each. False if it can't be.
     pub(super) fn seat(&mut self, socket: &OwnedFd, place: u32) -> bool {
-        place < self.places_count && self.occupy(place, socket.as_raw_fd()).is_ok()
+        let is_seated = place < self.places_count && self.occupy(place, socket.as_raw_fd()).is_ok();
+        if !is_seated && place < self.places_count {
+            // Nobody is asked to try with each send.
+            self.places_count = 0;
+        }
+        is_seated
     }
 
     /// The place is free, and its socket is held by nothing but its descriptor and what is under way.
-    pub(super) fn unseat(&mut self, place: u32) {
-        self.occupy(place, -1).expect("a place that was taken can be freed");
+    pub(super) fn unseat(&mut self, socket: &OwnedFd, place: u32) {
+        if self.occupy(place, -1).is_err() {
+            // The kernel lacks memory for it, before 6.13: the client is told, and the next at this place frees the socket.
+            shut_sending(socket);
+        }
     }
 
     fn occupy(&mut self, place: u32, fd: RawFd) -> io::Result<usize> {

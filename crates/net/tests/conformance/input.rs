@@ -1,6 +1,6 @@
 //! What a lane sees of received bytes: when it is told, what is kept, and for whom.
 
-use net::{Close, Event, INPUT_MAX, Limits, Need, Net};
+use net::{Close, ConnId, Event, INPUT_MAX, Limits, Need, Net};
 
 use crate::cases::{await_input, open, pattern, turns};
 use crate::worlds::World;
@@ -165,6 +165,45 @@ pub(crate) fn who_makes_no_room_is_told_of_nothing<W: World>() {
         got.len() == want.len()
     });
     assert!(got == want);
+}
+
+/// Around what a receive may bring, in one piece or in several.
+pub(crate) fn behind_so_many_bytes_one_more_is_heard<W: World>() {
+    let mut world = W::make(Limits::default());
+    for size in [4096, 8192, 12_288, 16_384, INPUT_MAX].into_iter().flat_map(|size| size - 1..=size + 1) {
+        let (mut client, conn) = open(&mut world);
+        let want = pattern(size);
+        let (mut sent, mut got) = (0, Vec::new());
+        turns(&mut world, |net, _| {
+            sent += client.write(&want[sent..]);
+            let input = net.stream(conn, Need::More).expect("it is open").input;
+            let size = input.len();
+            got.extend_from_slice(input);
+            net.consume(conn, size);
+            got.len() == want.len()
+        });
+        assert!(got == want, "{size} bytes");
+        await_nothing(&mut world, conn);
+        assert_eq!(client.write(b"!"), 1);
+        turns(&mut world, |net, events| {
+            let is_told = events.contains(&Event::Input(conn));
+            is_told && net.stream(conn, Need::More).expect("it is open").input == b"!"
+        });
+        world.net().close(conn, Close::Now);
+    }
+}
+
+/// The lane asks until there is nothing more.
+fn await_nothing<W: World>(world: &mut W, conn: ConnId) {
+    let mut idle_turns = 0;
+    turns(world, |net, events| {
+        let is_told = events.contains(&Event::Input(conn));
+        idle_turns = if is_told { 0 } else { idle_turns + 1 };
+        if is_told {
+            assert_eq!(net.stream(conn, Need::More).expect("it is open").input, b"");
+        }
+        idle_turns == 3
+    });
 }
 
 pub(crate) fn what_is_kept_for_a_connection_is_known<W: World>() {

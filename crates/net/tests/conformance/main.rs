@@ -60,6 +60,7 @@ suite! {
         input::a_rest_grows_byte_by_byte,
         input::a_budget_goes_on_with_the_rest,
         input::what_several_have_received_stays_theirs,
+        input::behind_so_many_bytes_one_more_is_heard,
         input::what_is_kept_for_a_connection_is_known,
         input::what_a_closed_connection_left_is_not_kept,
         input::who_asks_without_room_is_told_again,
