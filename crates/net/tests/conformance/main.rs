@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that finds nothing there has failed")]
 
 mod cases;
+mod ends;
 mod input;
 mod traffic;
 mod worlds;
@@ -68,20 +69,20 @@ suite! {
         input::a_turn_receives_once,
         input::unconsumed_input_slows_the_sender,
         cases::a_slow_reader_is_felt_and_its_chunks_are_let_go,
-        cases::close_after_flush_delivers_everything,
-        cases::close_after_flush_survives_unread_input,
-        cases::close_now_drops_what_is_unsent,
-        cases::close_now_ends_an_idle_connection,
+        ends::close_after_flush_delivers_everything,
+        ends::close_after_flush_survives_unread_input,
+        ends::close_now_drops_what_is_unsent,
+        ends::close_now_ends_an_idle_connection,
         cases::more_clients_than_a_turn_has_places_are_all_heard,
         cases::a_stale_handle_reaches_nobody,
-        cases::replies_reach_a_client_that_has_ended,
-        cases::who_was_told_much_is_answered_and_closed_as_others,
-        cases::a_client_that_is_gone_is_told,
-        cases::a_cut_connection_is_told,
-        cases::a_cut_behind_an_end_is_told,
-        cases::an_end_that_comes_with_bytes_is_told,
-        cases::a_cut_that_comes_with_bytes_is_told,
-        cases::a_client_that_has_ended_and_does_not_read_is_waited_for,
+        ends::replies_reach_a_client_that_has_ended,
+        ends::who_was_told_much_is_answered_and_closed_as_others,
+        ends::a_client_that_is_gone_is_told,
+        ends::a_cut_connection_is_told,
+        ends::a_cut_behind_an_end_is_told,
+        ends::an_end_that_comes_with_bytes_is_told,
+        ends::a_cut_that_comes_with_bytes_is_told,
+        ends::a_client_that_has_ended_and_does_not_read_is_waited_for,
         cases::a_connection_moves_before_its_first_byte,
         cases::a_thousand_connections_are_served,
         cases::accepts_and_clients_of_a_turn_are_bounded,
