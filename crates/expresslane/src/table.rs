@@ -284,7 +284,7 @@ mod tests {
             "  shared      127.0.0.1:6379 [::1]:6379 (any Redis client, all lanes)
   lanes       0: cpu 0, node 0, port 7000
               1: cpu 1, node 1, port 7001
-  backend     epoll (auto: io_uring has not been measured to cost less)
+  backend     epoll (auto: io_uring costs about as much)
   memory      no limit, the machine has 8 GiB; a lane holds up to 8 GiB
   clients     at most 10000; commands up to 1 GiB, unread replies up to 1 GiB
   durability  memory only: what SAVE does not write ends with this process
