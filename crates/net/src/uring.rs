@@ -1,8 +1,8 @@
 //! Sockets through Linux' `io_uring`: the kernel is told what to do, and tells when it is done.
 //!
-//! A turn with 50 busy connections is one system call: `io_uring_enter` sends 50 replies, begins 50 receives, sleeps
-//! until something comes, and brings what has come. It is made by `wait`, or by a `poll` without a wait before it;
-//! `flush` only notes whose output goes with it.
+//! A turn with 50 busy connections is one system call: `io_uring_enter` sends 50 replies, sleeps until something comes, and brings
+//! what has come. It is made by `wait`, or by a `poll` without a wait before it; `flush` only notes whose output goes with it.
+//! How a connection is received from is drawn in `uring/receive.rs`.
 //!
 //! ```text
 //!   poll ─▶ stream, consume ─▶ flush ─▶ wait ─▶ poll …
