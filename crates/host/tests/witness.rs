@@ -356,7 +356,7 @@ fn somebody_elses_filters_stay_and_work() {
             continue;
         };
         lab.talk("198.18.77.1", 6379);
-        let receiver = lab.at_server(|| UdpSocket::bind("198.18.77.1:6390").unwrap());
+        let receiver = lab.at_server(|| bound(|| UdpSocket::bind("198.18.77.1:6390")));
         let sender = within(lab.client(), || UdpSocket::bind("0.0.0.0:0").unwrap());
         sender.send_to(b"x", "198.18.77.1:6390").unwrap();
         receiver.set_nonblocking(true).unwrap();
