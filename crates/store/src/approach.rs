@@ -2,13 +2,13 @@
 //!
 //! A look-up of a cold key waits for inner nodes and its bucket, then for its entry, and each is found in the one before. So a
 //! look-up is begun early, while later commands are still being decoded, and goes a step further when [`LEAD`] others have begun: a
-//! step looks at what the step before has asked the memory for, and asks for what that points to. Roots lie close together
-//! (`database.rs`): they are near.
+//! step looks at what the step before has asked the memory for, and asks for what that points to. The place of a root is computed
+//! (`database.rs`): nothing is waited for on the way to it.
 //!
 //! ```text
-//! begin  0     0: look at root, ask for bucket
+//! begin  0     0: ask for root
 //! …
-//! begin  6     6: look at root, ask for bucket    0: look at bucket, ask for entry
+//! begin  6     6: ask for root    0: look at root, ask for bucket, or for entry if it is one
 //! ```
 //! Asking is a hint ([`crate::prefetch`]): the processor does not wait for it, as it soon does with a load, of which it
 //! can run only some two hundred instructions ahead.
@@ -73,7 +73,7 @@ impl Approaches<'_> {
         if link == 0 {
             return;
         }
-        self.shard.arena.prefetch(link & !1, 0);
+        self.shard.arena.prefetch(link, 0);
         self.step_of(LEAD);
         if self.level > 0 {
             self.step_of(INNER_LEAD);
@@ -121,7 +121,7 @@ impl Approaches<'_> {
         if walk.link == 0 {
             return;
         }
-        if table::is_inner(walk.link) {
+        if !table::is_bucket(arena.array(walk.link & !1, 0)) {
             walk.link = table::child(arena, walk.link, walk.hash, walk.level as usize);
             walk.level += 1;
             self.level = self.level.max(walk.level);
@@ -184,7 +184,7 @@ mod tests {
         let mut steps = Vec::new();
         while steps.len() <= STEP_COUNT {
             steps.push(vec![shard.arena.bytes(link & !1, 0..1).as_ptr().addr()]);
-            if !table::is_inner(link) {
+            if table::is_bucket(shard.arena.array(link & !1, 0)) {
                 let entry = table::likely(&shard.arena, link, key.hash);
                 let first = shard.arena.bytes(entry, 0..1).as_ptr().addr();
                 steps.push(ENTRY_LINES.map(|offset| first + offset).to_vec());

@@ -33,6 +33,12 @@ const SPAN_GRANULES: u16 = 8192;
 pub(crate) const REGION_SIZE_MAX: usize = (32 << 30) - (1 << 20);
 /// Bytes of a table node.
 pub(crate) const NODE_SIZE: usize = 64;
+/// Granules of a node.
+pub(crate) const NODE_GRANULES: u16 = 8;
+/// Nodes that stand together.
+pub(crate) const NODES_COUNT: u16 = 16;
+/// Bytes of them.
+pub(crate) const NODES_SIZE: u64 = NODES_COUNT as u64 * NODE_SIZE as u64;
 /// Empty spans kept for the next growth before any is handed out for release: 1 MiB.
 const EMPTY_KEPT: u32 = 16;
 const PAGE_SIZE: usize = 4096;
@@ -49,7 +55,9 @@ const PER_SPAN: [u16; 39] = [
     14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1,
 ];
 const NODE_CLASS: usize = EXACT_COUNT + PER_SPAN.len();
-const CLASS_COUNT: usize = NODE_CLASS + 1;
+/// Nodes that stand together, see [`Arena::alloc_nodes`].
+const NODES_CLASS: usize = NODE_CLASS + 1;
+const CLASS_COUNT: usize = NODES_CLASS + 1;
 /// Spans with room are listed by eighths of fullness.
 const GROUP_COUNT: usize = 8;
 
@@ -65,9 +73,7 @@ const CLASS_GRANULES: [u16; CLASS_COUNT] = {
         } else if class < NODE_CLASS {
             SPAN_GRANULES / PER_SPAN[class - EXACT_COUNT]
         } else {
-            #[expect(clippy::cast_possible_truncation, reason = "a node is eight granules")]
-            let node = (NODE_SIZE / GRANULE) as u16;
-            node
+            if class == NODE_CLASS { NODE_GRANULES } else { NODES_COUNT * NODE_GRANULES }
         };
         class += 1;
     }
@@ -183,6 +189,13 @@ impl Arena {
     #[inline]
     pub(crate) fn alloc_node(&mut self) -> Result<u32, NoRoom> {
         self.alloc_class(NODE_CLASS)
+    }
+
+    /// Room for [`NODES_COUNT`] nodes, one behind another. It is never given back and stays where it is; whoever has it counts it.
+    pub(crate) fn alloc_nodes(&mut self) -> Result<u32, NoRoom> {
+        let first = self.alloc_class(NODES_CLASS)?;
+        self.used -= NODES_SIZE;
+        Ok(first)
     }
 
     fn alloc_class(&mut self, class: usize) -> Result<u32, NoRoom> {
@@ -405,7 +418,7 @@ impl Arena {
         self.spans.len() * SPAN_SIZE
     }
 
-    /// Bytes of all objects, each rounded up to its class.
+    /// Bytes of all objects, each rounded up to its class, but for nodes that stand together.
     pub(crate) fn used(&self) -> u64 {
         self.used
     }
@@ -505,7 +518,9 @@ impl Arena {
             }
             live[class] += u64::from(span.live);
             spans[class] += 1;
-            used += u64::from(span.live) * u64::from(granules) * GRANULE as u64;
+            if class != NODES_CLASS {
+                used += u64::from(span.live) * u64::from(granules) * GRANULE as u64;
+            }
             let mut free = 0;
             let mut granule = span.free;
             while granule != NO_GRANULE {

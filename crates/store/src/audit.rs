@@ -3,7 +3,7 @@
 use crate::database::Labelled;
 use crate::entry::{Encoding, Head};
 use crate::shard::{Ends, Shard};
-use crate::table::{self, BUCKET_COUNT};
+use crate::table::{self, BUCKET_COUNT, Node};
 use crate::wheel::instant;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ impl Shard {
             let (mut count_all, mut expiring_all) = (0, 0);
             for (number, root, counts) in database.each_partition() {
                 let (mut count, mut with_end) = (0, 0);
-                self.each_entry(root, &mut nodes, &mut |handle, prefix, bits| {
+                self.each_entry(self.arena.array(root, 0), &mut nodes, &mut |handle, prefix, bits| {
                     let head = Head::read(&self.arena, handle);
                     let key = self.arena.bytes(handle, head.key());
                     let hash = self.hasher.hash(key);
@@ -64,7 +64,7 @@ impl Shard {
                 "a database counts its keys"
             );
         }
-        for &root in self.doomed.iter() {
+        for root in self.doomed.iter() {
             self.each_entry(root, &mut nodes, &mut |handle, _, _| {
                 assert!(owned.insert(handle), "a flushed entry has no other owner");
             });
@@ -120,12 +120,12 @@ impl Shard {
         self.arena.audit();
     }
 
-    fn each_entry(&self, root: u32, nodes: &mut u64, visit: &mut dyn FnMut(u32, u64, u32)) {
+    fn each_entry(&self, root: &Node, nodes: &mut u64, visit: &mut dyn FnMut(u32, u64, u32)) {
         *nodes += table::each_bucket(&self.arena, root, &mut |bucket, prefix, bits| {
-            assert!(table::is_marked(&self.arena, bucket), "a bucket carries its mark");
-            let count = table::entries(&self.arena, bucket).count();
-            assert!((1..=BUCKET_COUNT).contains(&count), "a bucket holds one to twelve entries");
-            for handle in table::entries(&self.arena, bucket) {
+            let count = table::entries_of(bucket).count();
+            assert!(count <= BUCKET_COUNT, "a bucket holds twelve entries at most");
+            assert!(bits == 0 || count > 0, "a bucket that is no root holds one at least");
+            for handle in table::entries_of(bucket) {
                 visit(handle, prefix, bits);
             }
         });

@@ -267,12 +267,17 @@ impl Shard {
         let home = self.places[usize::from(key.db)];
         let stamp = self.first_use(found.map(|(_, old)| old.word)) | self.age;
         let handle = self.alloc(plan.size())?;
+        let database = &mut self.databases[usize::from(home)];
+        let heads = database.size;
+        let made = database.make(&mut self.arena, key.partition, self.config.partitions);
+        self.heads += database.size - heads;
+        if made == Err(NoRoom) {
+            self.arena.free(handle);
+            return Err(self.full());
+        }
         let head = plan.write(&mut self.arena, handle, stamp, home);
         self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
         let database = &mut self.databases[usize::from(home)];
-        let heads = database.size;
-        database.make(key.partition, self.config.partitions);
-        self.heads += database.size - heads;
         let mut moved = 0;
         match found {
             Some((slot, old)) => {
@@ -285,7 +290,7 @@ impl Shard {
                 let hasher = self.hasher;
                 let hash_of =
                     |arena: &Arena, entry| hasher.hash(arena.bytes(entry, Head::read(arena, entry).key()));
-                let root = database.root_mut(key.partition);
+                let root = database.root(key.partition);
                 match table::insert(&mut self.arena, root, key.hash, handle, hash_of) {
                     Ok(count) => moved = count,
                     Err(NoRoom) => {
@@ -331,7 +336,7 @@ impl Shard {
     pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot, head: &Head) -> usize {
         let database = &mut self.databases[usize::from(self.places[usize::from(key.db)])];
         database.recount(key.partition, -1, -i64::from(head.has_ttl()));
-        let moved = table::remove(&mut self.arena, database.root_mut(key.partition), key.hash, slot);
+        let moved = table::remove(&mut self.arena, database.root(key.partition), key.hash, slot);
         self.discard(head.handle);
         moved
     }
@@ -385,8 +390,8 @@ impl Shard {
             return false;
         }
         database.recount(partition, -i64::from(count), -i64::from(expiring));
-        let root = std::mem::take(database.root_mut(partition));
-        self.doomed.push(root);
+        let root = database.root(partition);
+        self.doomed.push(std::mem::replace(self.arena.array_mut(root, 0), table::EMPTY));
         true
     }
 

@@ -52,7 +52,7 @@ impl Shard {
         let Some(to) = self.arena.alloc_beside(from) else { return };
         let (db, number, hash) = (key.db, key.partition, key.hash);
         let place = usize::from(self.places[usize::from(db)]);
-        let root = self.databases[place].root_mut(number);
+        let root = self.databases[place].root(number);
         self.arena.copy_range(from, 0..NODE_SIZE, to, 0);
         table::relink(&mut self.arena, root, hash, from, to);
         self.arena.free(from);
@@ -66,12 +66,12 @@ mod tests {
     use crate::{Config, Effect, Expiry, NewValue, Recency, Region};
 
     /// Where the nodes and the entries of the one partition lie, in its order.
-    fn places(shard: &Shard) -> [Vec<u32>; 2] {
+    fn places(shard: &Shard) -> [Vec<usize>; 2] {
         let (mut buckets, mut entries) = (Vec::new(), Vec::new());
-        let root = shard.database(0).root(0);
+        let root = shard.arena.array(shard.database(0).root(0), 0);
         table::each_bucket(&shard.arena, root, &mut |bucket, _, _| {
-            buckets.push(bucket);
-            entries.extend(table::entries(&shard.arena, bucket));
+            buckets.push(bucket.as_ptr().addr());
+            entries.extend(table::entries_of(bucket).map(|handle| handle as usize));
         });
         [buckets, entries]
     }

@@ -1,7 +1,13 @@
 //! A numbered database: roots of its partitions' tables, and counts.
 
-/// Partitions whose roots and counts are made at a time: 512 × 12 bytes on the first key in one of them.
+use crate::arena::{Arena, NODE_GRANULES, NODES_COUNT, NODES_SIZE, NoRoom};
+use crate::table;
+use crate::width::narrow;
+
+/// Partitions whose counts are made at a time: 512 × 8 bytes on the first key in one of them.
 const PIECE: usize = 512;
+/// Partitions whose roots are made at a time: few, for a database of few keys has one in each of these.
+const ROOTS: usize = NODES_COUNT as usize;
 /// Partitions whose counts are summed, so that empty ones are passed over together.
 pub(crate) const GROUP: usize = 128;
 
@@ -20,15 +26,6 @@ impl Counts {
         };
         (self.count, self.expiring) = (sum(self.count, count), sum(self.expiring, expiring));
     }
-}
-
-/// Neighbouring partitions. Counting, walking or flushing one of them touches nothing else. Roots stand together, sixteen in a cache line: a look-up
-/// reads nothing else here.
-#[derive(Debug)]
-struct Piece {
-    /// Links of their trees (`table`); 0 where there is none.
-    roots: [u32; PIECE],
-    counts: [Counts; PIECE],
 }
 
 /// By what partitions are drawn.
@@ -64,7 +61,10 @@ pub(crate) struct Database {
     pub(crate) labels: Vec<Labelled>,
     /// Sums over neighbouring partitions, [`GROUP`] each.
     groups: Vec<Counts>,
-    pieces: Vec<Option<Box<Piece>>>,
+    counts: Vec<Option<Box<[Counts; PIECE]>>>,
+    /// Where in the arena the roots of so many partitions begin ([`ROOTS`]), each of them a node (`table`); 0 if they were not made. A look-up reads
+    /// nothing else here, and computes the rest.
+    roots: Vec<u32>,
 }
 
 impl Database {
@@ -77,61 +77,67 @@ impl Database {
             held: 0,
             labels: Vec::new(),
             groups: Vec::new(),
-            pieces: Vec::new(),
+            counts: Vec::new(),
+            roots: Vec::new(),
         }
     }
 
-    /// A partition's root; 0 if it has none.
+    /// Where a partition's root is; 0 if it was not made.
     #[inline]
     pub(crate) fn root(&self, partition: u16) -> u32 {
         let at = usize::from(partition);
-        let piece = self.pieces.get(at / PIECE).and_then(Option::as_ref);
-        piece.map_or(0, |piece| piece.roots[at % PIECE])
-    }
-
-    /// A partition's root to be changed; it was made.
-    #[inline]
-    pub(crate) fn root_mut(&mut self, partition: u16) -> &mut u32 {
-        &mut self.piece_mut(partition).roots[usize::from(partition) % PIECE]
-    }
-
-    fn piece_mut(&mut self, partition: u16) -> &mut Piece {
-        let piece = self.pieces[usize::from(partition) / PIECE].as_mut();
-        piece.expect("a partition that holds or held a key was made")
+        match self.roots.get(at / ROOTS) {
+            Some(&first) if first != 0 => first + u32::from(NODE_GRANULES) * narrow(at % ROOTS),
+            _ => 0,
+        }
     }
 
     /// Keys of a partition; none if it never held one.
     #[inline]
     pub(crate) fn counts(&self, partition: u16) -> Counts {
         let at = usize::from(partition);
-        let piece = self.pieces.get(at / PIECE).and_then(Option::as_ref);
-        piece.map_or_else(Counts::default, |piece| piece.counts[at % PIECE])
+        let piece = self.counts.get(at / PIECE).and_then(Option::as_ref);
+        piece.map_or_else(Counts::default, |counts| counts[at % PIECE])
     }
 
     /// Sees to it that a partition has its root and counts.
     #[inline]
-    pub(crate) fn make(&mut self, partition: u16, partitions: u16) {
-        let piece = usize::from(partition) / PIECE;
-        if !matches!(self.pieces.get(piece), Some(Some(_))) {
-            self.make_piece(piece, usize::from(partitions));
+    pub(crate) fn make(&mut self, arena: &mut Arena, partition: u16, partitions: u16) -> Result<(), NoRoom> {
+        if self.root(partition) == 0 {
+            self.make_anew(arena, usize::from(partition), usize::from(partitions))
+        } else {
+            Ok(())
         }
     }
 
     #[cold]
-    fn make_piece(&mut self, piece: usize, partitions: usize) {
-        if self.pieces.is_empty() {
-            self.pieces = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
+    fn make_anew(&mut self, arena: &mut Arena, partition: usize, partitions: usize) -> Result<(), NoRoom> {
+        if self.roots.is_empty() {
+            self.roots = vec![0; partitions.div_ceil(ROOTS)];
+            self.counts = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
             self.groups = vec![Counts::default(); partitions.div_ceil(GROUP)];
-            self.size += (size_of_val(&*self.pieces) + size_of_val(&*self.groups)) as u64;
+            let sizes = [size_of_val(&*self.roots), size_of_val(&*self.counts), size_of_val(&*self.groups)];
+            self.size += sizes.iter().sum::<usize>() as u64;
         }
-        self.pieces[piece] = Some(Box::new(Piece { roots: [0; PIECE], counts: [Counts::default(); PIECE] }));
-        self.size += size_of::<Piece>() as u64;
+        let first = arena.alloc_nodes()?;
+        for node in (first..).step_by(usize::from(NODE_GRANULES)).take(ROOTS) {
+            *arena.array_mut(node, 0) = table::EMPTY;
+        }
+        self.roots[partition / ROOTS] = first;
+        self.size += NODES_SIZE;
+        let counts = &mut self.counts[partition / PIECE];
+        if counts.is_none() {
+            *counts = Some(Box::new([Counts::default(); PIECE]));
+            self.size += size_of::<[Counts; PIECE]>() as u64;
+        }
+        Ok(())
     }
 
     /// Notes that a partition has so many keys more, and so many with a time to live.
     pub(crate) fn recount(&mut self, partition: u16, count: i64, expiring: i64) {
         let at = usize::from(partition);
-        self.piece_mut(partition).counts[at % PIECE].add(count, expiring);
+        let piece = self.counts[at / PIECE].as_mut().expect("a partition that holds or held a key was made");
+        piece[at % PIECE].add(count, expiring);
         self.groups[at / GROUP].add(count, expiring);
         self.count = self.count.strict_add_signed(count);
         self.expiring = self.expiring.strict_add_signed(expiring);
@@ -230,15 +236,12 @@ impl Database {
         }
     }
 
-    /// Every partition that was made, with its root.
+    /// Every partition that was made, with its root: for audits.
     pub(crate) fn each_partition(&self) -> impl Iterator<Item = (u16, u32, Counts)> + '_ {
-        let pieces = self.pieces.iter().enumerate();
-        let pieces = pieces.filter_map(|(number, piece)| Some((number * PIECE, piece.as_ref()?)));
-        pieces.flat_map(|(first, piece)| {
-            piece.roots.iter().zip(&piece.counts).enumerate().map(move |(index, (&root, &counts))| {
-                let number = u16::try_from(first + index).expect("partitions are numbered in 16 bits");
-                (number, root, counts)
-            })
+        let made = self.roots.iter().enumerate().filter(|&(_, &first)| first != 0);
+        made.flat_map(|(piece, _)| piece * ROOTS..(piece + 1) * ROOTS).map(|at| {
+            let number = u16::try_from(at).expect("partitions are numbered in 16 bits");
+            (number, self.root(number), self.counts(number))
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::region::Region;
 use crate::rope::{Graveyard, Rope, Zeros};
 use crate::shelf::Shelf;
 use crate::snapshot::{Image, Walk};
-use crate::table::{self, Slot};
+use crate::table::{self, Node, Slot};
 use crate::wheel::Wheel;
 use crate::width::narrow;
 use keyhash::Hasher;
@@ -130,8 +130,8 @@ pub struct Shard {
     /// Keys of databases below this one stay until they are deleted, though their time has come.
     pub(crate) kept_before: u16,
     pub(crate) graveyard: Graveyard,
-    /// Trees of flushed partitions, to be taken apart.
-    pub(crate) doomed: Pile<u32>,
+    /// Roots of flushed partitions, whose trees are to be taken apart.
+    pub(crate) doomed: Pile<Node>,
     /// By place in memory, which entries remember.
     pub(crate) databases: Vec<Database>,
     /// When their keys end, by the same place.

@@ -1,12 +1,13 @@
 //! From a key's hash to its entry: one tree of buckets for each partition, ordered by hash.
 //!
 //! ```text
-//! head (database.rs)   root link, 32 bits: 0 none | node handle | node handle + 1 for an inner node
-//!
+//! root     a bucket, which may be empty, or an inner node: at a place of its own (database.rs), so that nothing has to be read to find it
 //! inner    | link 0 | link 1 | … | link 15 |                                            16 × 4 = 64 bytes
 //!          chosen by four bits of the hash, from the top down, a level each
+//!          link, 32 bits: 0 none | handle of a bucket | handle + 1 of an inner node
 //! bucket   | tag × 12 | count | depth | ff ff | entry handle × 12 |             12 + 4 + 48 = 64 bytes
 //! ```
+//! A root's own bytes say of which kind it is: in an inner node `ff ff` would be of a handle that no node has (`REGION_SIZE_MAX`).
 //! An inner node is extendible hashing (Fagin et al., 1979) in one cache line: a bucket of depth d < 4 stands in
 //! 2^(4-d) neighbouring links. A full bucket splits in two; a full bucket that stands in one link only gets an inner
 //! node of its own. So growing moves at most the 13 entries of one bucket at a time, whatever the table's size, and
@@ -23,7 +24,7 @@ pub(crate) const BUCKET_COUNT: usize = 12;
 /// Two neighbours become one bucket when they hold no more than this: five more entries fit before the next split.
 const MERGE_COUNT_MAX: u8 = 8;
 const LINK_COUNT: usize = 16;
-/// Levels below the root: 48 bits of the hash, the width of a scan position. Were 13 keys of a partition to agree in
+/// Levels of inner nodes: 48 bits of the hash, the width of a scan position. Were 13 keys of a partition to agree in
 /// all of them (under a secret seed: never), the last would be refused as if memory had run out.
 const LEVEL_MAX: usize = 12;
 /// Bits of a position in hash order.
@@ -31,6 +32,12 @@ pub(crate) const POSITION_BITS: u32 = 48;
 
 /// Bytes of a node.
 pub(crate) const NODE_BYTES: u64 = NODE_SIZE as u64;
+
+/// A node by value.
+pub(crate) type Node = [u8; NODE_SIZE];
+
+/// A root without entries.
+pub(crate) const EMPTY: Node = empty_bucket(0);
 
 const COUNT: usize = 12;
 const DEPTH: usize = 13;
@@ -71,7 +78,7 @@ const fn tag(hash: u64) -> u8 {
 #[inline(always)]
 pub(crate) fn tagged(arena: &Arena, root: u32, hash: u64) -> Tagged<'_> {
     let bucket = bucket(arena, root, hash);
-    let node: &[u8; NODE_SIZE] = if bucket == 0 { &[0; NODE_SIZE] } else { arena.array(bucket, 0) };
+    let node: &Node = if bucket == 0 { &[0; NODE_SIZE] } else { arena.array(bucket, 0) };
     let (words, _) = node.as_chunks::<8>();
     let [found, above] = [words[0], words[1]].map(|word| candidates(u64::from_le_bytes(word), tag(hash)));
     Tagged { bucket, node, first: 0, found, above }
@@ -80,7 +87,7 @@ pub(crate) fn tagged(arena: &Arena, root: u32, hash: u64) -> Tagged<'_> {
 /// See [`tagged`]. An iterator, so that whoever compares keys does so within one loop of its own.
 pub(crate) struct Tagged<'a> {
     bucket: u32,
-    node: &'a [u8; NODE_SIZE],
+    node: &'a Node,
     /// Of the entry that the lowest byte of `found` stands for.
     first: u32,
     found: u64,
@@ -108,10 +115,16 @@ impl Iterator for Tagged<'_> {
     }
 }
 
+/// The root as a link: 0 if there is none.
+#[inline(always)]
+pub(crate) fn entrance(arena: &Arena, root: u32) -> u32 {
+    root | u32::from(root != 0 && !is_bucket(arena.array(root, 0)))
+}
+
 /// The link of the bucket that covers `hash`; 0 if there is none.
 #[inline]
 pub(crate) fn bucket(arena: &Arena, root: u32, hash: u64) -> u32 {
-    let mut link = root;
+    let mut link = entrance(arena, root);
     let mut level = 0;
     while is_inner(link) {
         link = child(arena, link, hash, level);
@@ -130,7 +143,7 @@ pub(crate) fn child(arena: &Arena, inner: u32, hash: u64, level: usize) -> u32 {
 /// branch on what the bucket holds: a processor that guessed wrong would run ahead no more.
 #[inline]
 pub(crate) fn likely(arena: &Arena, bucket: u32, hash: u64) -> u32 {
-    let node: &[u8; NODE_SIZE] = arena.array(bucket, 0);
+    let node: &Node = arena.array(bucket, 0);
     let (words, _) = node.as_chunks::<8>();
     let [low, high] = [words[0], words[1]].map(|word| candidates(u64::from_le_bytes(word), tag(hash)));
     let (found, first) = if low != 0 { (low, 0) } else { (high, 8) };
@@ -147,28 +160,23 @@ fn candidates(tags: u64, tag: u8) -> u64 {
 }
 
 #[inline(always)]
-fn handle(node: &[u8; NODE_SIZE], index: usize) -> u32 {
+fn handle(node: &Node, index: usize) -> u32 {
     u32::from_le_bytes(node.as_chunks().0[4 + index])
 }
 
-fn push(node: &mut [u8; NODE_SIZE], tag: u8, entry: u32) {
+#[inline(always)]
+fn link(inner: &Node, index: usize) -> u32 {
+    u32::from_le_bytes(inner.as_chunks().0[index])
+}
+
+fn push(node: &mut Node, tag: u8, entry: u32) {
     let index = usize::from(node[COUNT]);
     node[index] = tag;
     node[16 + 4 * index..20 + 4 * index].copy_from_slice(&entry.to_le_bytes());
     node[COUNT] += 1;
 }
 
-/// The parent link of a node: in the head, or in an inner node's slot.
-type Parent = Option<(u32, usize)>;
-
-fn set_link(arena: &mut Arena, root: &mut u32, parent: Parent, link: u32) {
-    match parent {
-        None => *root = link,
-        Some((inner, index)) => arena.set_u32(inner, 4 * index, link),
-    }
-}
-
-const fn empty_bucket(depth: u8) -> [u8; NODE_SIZE] {
+const fn empty_bucket(depth: u8) -> Node {
     let mut node = [0; NODE_SIZE];
     node[DEPTH] = depth;
     node[MARK] = 0xff;
@@ -180,7 +188,7 @@ const fn empty_bucket(depth: u8) -> [u8; NODE_SIZE] {
 /// entry that is there. If memory runs out nothing is added and the tree is still right, though it may have grown.
 pub(crate) fn insert(
     arena: &mut Arena,
-    root: &mut u32,
+    root: u32,
     hash: u64,
     entry: u32,
     hash_of: impl Fn(&Arena, u32) -> u64,
@@ -188,20 +196,20 @@ pub(crate) fn insert(
     let mut moved = 0;
     let mut parent = None;
     let mut level = 0;
-    let mut link = *root;
+    let mut link = entrance(arena, root);
     loop {
         while is_inner(link) {
-            let inner = link & !1;
-            parent = Some((inner, nibble(hash, level)));
-            link = arena.u32(inner, 4 * nibble(hash, level));
+            parent = Some((link & !1, nibble(hash, level)));
+            link = child(arena, link, hash, level);
             level += 1;
         }
         if link == 0 {
             link = arena.alloc_node()?;
-            *arena.array_mut(link, 0) = empty_bucket(if parent.is_some() { 4 } else { 0 });
-            set_link(arena, root, parent, link);
+            *arena.array_mut(link, 0) = empty_bucket(4);
+            let (inner, index) = parent.expect("there is a root");
+            arena.set_u32(inner, 4 * index, link);
         }
-        let node: &mut [u8; NODE_SIZE] = arena.array_mut(link, 0);
+        let node: &mut Node = arena.array_mut(link, 0);
         if usize::from(node[COUNT]) < BUCKET_COUNT {
             push(node, tag(hash), entry);
             return Ok(moved);
@@ -212,18 +220,31 @@ pub(crate) fn insert(
                 link = arena.u32(inner, 4 * index);
             }
             _ if level == LEVEL_MAX => return Err(NoRoom),
-            _ => {
-                let inner = arena.alloc_node()?;
-                let links: &mut [u8; NODE_SIZE] = arena.array_mut(inner, 0);
-                for bytes in links.as_chunks_mut().0 {
-                    *bytes = link.to_le_bytes();
-                }
-                arena.array_mut::<NODE_SIZE>(link, 0)[DEPTH] = 0;
-                link = inner | 1;
-                set_link(arena, root, parent, link);
+            // What is full stands in one link: it gets an inner node of its own.
+            Some((inner, index)) => {
+                let between = arena.alloc_node()?;
+                surround(arena, between, link);
+                link = between | 1;
+                arena.set_u32(inner, 4 * index, link);
+            }
+            // The root becomes that node, and what it held moves out.
+            None => {
+                let bucket = arena.alloc_node()?;
+                arena.copy_range(root, 0..NODE_SIZE, bucket, 0);
+                surround(arena, root, bucket);
+                link = root | 1;
             }
         }
     }
+}
+
+/// Makes a node an inner one that leads to a bucket and nothing else.
+fn surround(arena: &mut Arena, inner: u32, bucket: u32) {
+    let links: &mut Node = arena.array_mut(inner, 0);
+    for bytes in links.as_chunks_mut().0 {
+        *bytes = bucket.to_le_bytes();
+    }
+    arena.array_mut::<NODE_SIZE>(bucket, 0)[DEPTH] = 0;
 }
 
 /// Splits the full bucket at `inner`'s link `index`, by the next bit of the nibble at `level`. A half that gets no entry
@@ -236,7 +257,7 @@ fn split(
     hash_of: impl Fn(&Arena, u32) -> u64,
 ) -> Result<usize, NoRoom> {
     let old = arena.u32(inner, 4 * index);
-    let before: [u8; NODE_SIZE] = *arena.array(old, 0);
+    let before: Node = *arena.array(old, 0);
     let depth = before[DEPTH] + 1;
     let run = LINK_COUNT >> depth;
     let mut halves = [empty_bucket(depth), empty_bucket(depth)];
@@ -264,8 +285,8 @@ fn split(
 }
 
 /// Takes the entry out of its slot, merges what became small, and gives the number of entries moved.
-pub(crate) fn remove(arena: &mut Arena, root: &mut u32, hash: u64, slot: Slot) -> usize {
-    let node: &mut [u8; NODE_SIZE] = arena.array_mut(slot.bucket, 0);
+pub(crate) fn remove(arena: &mut Arena, root: u32, hash: u64, slot: Slot) -> usize {
+    let node: &mut Node = arena.array_mut(slot.bucket, 0);
     let last = usize::from(node[COUNT]) - 1;
     let index = slot.index as usize;
     node[index] = node[last];
@@ -276,35 +297,45 @@ pub(crate) fn remove(arena: &mut Arena, root: &mut u32, hash: u64, slot: Slot) -
 
 /// Merges the bucket that covers `hash` with its neighbour while both fit one, and lifts it out of inner nodes that it
 /// fills alone.
-fn shrink(arena: &mut Arena, root: &mut u32, hash: u64) -> usize {
+fn shrink(arena: &mut Arena, root: u32, hash: u64) -> usize {
     let mut path = [(0, 0); LEVEL_MAX];
     let mut level = 0;
-    let mut link = *root;
+    let mut link = entrance(arena, root);
     while is_inner(link) {
         path[level] = (link & !1, nibble(hash, level));
-        link = arena.u32(link & !1, 4 * nibble(hash, level));
+        link = child(arena, link, hash, level);
         level += 1;
     }
     let mut moved = 0;
     while level > 0 {
         let (inner, index) = path[level - 1];
-        let above = if level > 1 { Some(path[level - 2]) } else { None };
         if link == 0 {
-            let links: &[u8; NODE_SIZE] = arena.array(inner, 0);
+            let links: &Node = arena.array(inner, 0);
             if links.iter().any(|&byte| byte != 0) {
                 return moved;
             }
-            arena.free(inner);
-            set_link(arena, root, above, 0);
             level -= 1;
+            if level == 0 {
+                *arena.array_mut(root, 0) = EMPTY;
+            } else {
+                let (outer, index) = path[level - 1];
+                arena.set_u32(outer, 4 * index, 0);
+                arena.free(inner);
+            }
             continue;
         }
         let [count, depth] = *arena.array(link, COUNT);
         if depth == 0 {
-            arena.free(inner);
-            arena.array_mut::<NODE_SIZE>(link, 0)[DEPTH] = if above.is_some() { 4 } else { 0 };
-            set_link(arena, root, above, link);
             level -= 1;
+            if level == 0 {
+                arena.copy_range(link, 0..NODE_SIZE, root, 0);
+                arena.free(link);
+            } else {
+                let (outer, index) = path[level - 1];
+                arena.array_mut::<NODE_SIZE>(link, 0)[DEPTH] = 4;
+                arena.set_u32(outer, 4 * index, link);
+                arena.free(inner);
+            }
             continue;
         }
         let run = LINK_COUNT >> depth;
@@ -326,8 +357,8 @@ fn shrink(arena: &mut Arena, root: &mut u32, hash: u64) -> usize {
                 return moved;
             }
             let (kept, left) = if count >= others { (link, next) } else { (next, link) };
-            let from: [u8; NODE_SIZE] = *arena.array(left, 0);
-            let into: &mut [u8; NODE_SIZE] = arena.array_mut(kept, 0);
+            let from: Node = *arena.array(left, 0);
+            let into: &mut Node = arena.array_mut(kept, 0);
             for slot in 0..usize::from(from[COUNT]) {
                 push(into, from[slot], handle(&from, slot));
                 moved += 1;
@@ -340,10 +371,6 @@ fn shrink(arena: &mut Arena, root: &mut u32, hash: u64) -> usize {
         for slot in start..start + 2 * run {
             arena.set_u32(inner, 4 * slot, link);
         }
-    }
-    if link != 0 && arena.array::<NODE_SIZE>(link, 0)[COUNT] == 0 {
-        arena.free(link);
-        *root = 0;
     }
     moved
 }
@@ -363,11 +390,11 @@ fn neighbour(arena: &Arena, inner: u32, start: usize, run: usize, depth: u8) -> 
 /// The bucket that covers a position (0 if there is none), and the position behind it.
 pub(crate) fn covering(arena: &Arena, root: u32, position: u64) -> (u32, u64) {
     let hash = position << (64 - POSITION_BITS);
-    let mut link = root;
+    let mut link = entrance(arena, root);
     let mut bits = 0;
     let mut level = 0;
     while is_inner(link) {
-        link = arena.u32(link & !1, 4 * nibble(hash, level));
+        link = child(arena, link, hash, level);
         level += 1;
         bits = 4 * level;
     }
@@ -380,118 +407,121 @@ pub(crate) fn covering(arena: &Arena, root: u32, position: u64) -> (u32, u64) {
 
 /// The entries of a bucket.
 pub(crate) fn entries(arena: &Arena, bucket: u32) -> impl Iterator<Item = u32> + '_ {
-    let node: &[u8; NODE_SIZE] = arena.array(bucket, 0);
-    (0..usize::from(node[COUNT])).map(|index| handle(node, index))
+    entries_of(arena.array(bucket, 0))
 }
 
-/// Takes the next bucket out of a tree that no longer has an owner and gives its entries; none when the tree is gone.
-/// The cost is one path down and one bucket.
-pub(crate) fn dismantle(arena: &mut Arena, root: &mut u32) -> Option<([u32; BUCKET_COUNT], usize)> {
+pub(crate) fn entries_of(bucket: &Node) -> impl Iterator<Item = u32> + '_ {
+    (0..usize::from(bucket[COUNT])).map(|index| handle(bucket, index))
+}
+
+/// Takes the next bucket out of a tree that no longer has an owner, of which only the root is left at hand, and gives its entries; none
+/// when the tree is gone. The cost is one path down and one bucket.
+pub(crate) fn dismantle(arena: &mut Arena, root: &mut Node) -> Option<([u32; BUCKET_COUNT], usize)> {
+    if is_bucket(root) {
+        let taken = std::mem::replace(root, EMPTY);
+        return (taken[COUNT] > 0).then(|| handles(&taken));
+    }
     loop {
+        let mut link = first_link(root)?;
         let mut parent = None;
-        let mut link = *root;
-        while is_inner(link) {
-            let inner = link & !1;
-            match (0..LINK_COUNT).find(|&index| arena.u32(inner, 4 * index) != 0) {
-                Some(index) => {
-                    parent = Some((inner, index));
-                    link = arena.u32(inner, 4 * index);
-                }
-                None => break,
+        while is_inner(link)
+            && let Some(below) = first_link(arena.array(link & !1, 0))
+        {
+            parent = Some(link & !1);
+            link = below;
+        }
+        let taken = (!is_inner(link)).then(|| handles(arena.array(link, 0)));
+        arena.free(link & !1);
+        let node = match parent {
+            Some(inner) => arena.array_mut(inner, 0),
+            None => &mut *root,
+        };
+        for bytes in node.as_chunks_mut().0 {
+            if u32::from_le_bytes(*bytes) == link {
+                *bytes = [0; 4];
             }
         }
-        if link == 0 {
-            return None;
+        if taken.is_some() {
+            return taken;
         }
-        if is_inner(link) {
-            arena.free(link & !1);
-            set_link(arena, root, parent, 0);
-            continue;
-        }
-        let mut taken = [0; BUCKET_COUNT];
-        let mut count = 0;
-        for (place, entry) in taken.iter_mut().zip(entries(arena, link)) {
-            *place = entry;
-            count += 1;
-        }
-        arena.free(link);
-        match parent {
-            None => *root = 0,
-            Some((inner, _)) => {
-                for index in 0..LINK_COUNT {
-                    if arena.u32(inner, 4 * index) == link {
-                        arena.set_u32(inner, 4 * index, 0);
-                    }
-                }
-            }
-        }
-        return Some((taken, count));
     }
 }
 
-/// An entry below a node of either kind. None below an inner node that [`dismantle`] has emptied and not freed yet.
+/// The first link of an inner node that leads somewhere.
+fn first_link(inner: &Node) -> Option<u32> {
+    inner.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).find(|&link| link != 0)
+}
+
+/// A bucket's entries, and how many.
+fn handles(bucket: &Node) -> ([u32; BUCKET_COUNT], usize) {
+    let mut all = [0; BUCKET_COUNT];
+    all.iter_mut().zip(entries_of(bucket)).for_each(|(place, entry)| *place = entry);
+    (all, usize::from(bucket[COUNT]))
+}
+
+/// An entry below a node of either kind, which is no root. None below an inner node that [`dismantle`] has emptied and not freed yet.
 pub(crate) fn some_entry(arena: &Arena, node: u32) -> Option<u32> {
-    let mut node = node;
-    while !is_marked(arena, node) {
-        let link = (0..LINK_COUNT).map(|index| arena.u32(node, 4 * index)).find(|&link| link != 0);
-        node = link? & !1;
+    let mut node: &Node = arena.array(node, 0);
+    while !is_bucket(node) {
+        node = arena.array(first_link(node)? & !1, 0);
     }
-    Some(arena.u32(node, 16))
+    Some(handle(node, 0))
 }
 
-/// Makes what led to the node `from`, on the way of `hash`, lead to `to`.
-pub(crate) fn relink(arena: &mut Arena, root: &mut u32, hash: u64, from: u32, to: u32) {
-    let mut parent = None;
-    let mut link = *root;
+/// Makes what led to the node `from`, on the way of `hash` and no root, lead to `to`.
+pub(crate) fn relink(arena: &mut Arena, root: u32, hash: u64, from: u32, to: u32) {
+    let mut inner = root;
     let mut level = 0;
-    while link & !1 != from {
-        assert!(is_inner(link), "a node lies on the way of its entries' hashes");
-        parent = Some((link & !1, nibble(hash, level)));
-        link = arena.u32(link & !1, 4 * nibble(hash, level));
-        level += 1;
-    }
-    let new = to | link & 1;
-    match parent {
-        Some((inner, index)) if !is_inner(link) => {
-            let run = LINK_COUNT >> arena.array::<NODE_SIZE>(to, 0)[DEPTH];
-            let start = index & !(run - 1);
-            for slot in start..start + run {
-                arena.set_u32(inner, 4 * slot, new);
-            }
+    let link = loop {
+        assert!(!is_bucket(arena.array(inner, 0)), "a node lies on the way of its entries' hashes");
+        let link = child(arena, inner, hash, level);
+        if link & !1 == from {
+            break link;
         }
-        _ => set_link(arena, root, parent, new),
+        inner = link & !1;
+        level += 1;
+    };
+    let run = if is_inner(link) { 1 } else { LINK_COUNT >> arena.array::<NODE_SIZE>(to, 0)[DEPTH] };
+    let start = nibble(hash, level) & !(run - 1);
+    for slot in start..start + run {
+        arena.set_u32(inner, 4 * slot, to | link & 1);
     }
 }
 
-/// Visits every bucket with the bits of hash that lead to it, and gives the number of nodes: for audits.
-pub(crate) fn each_bucket(arena: &Arena, link: u32, visit: &mut dyn FnMut(u32, u64, u32)) -> u64 {
-    walk(arena, link, 0, 0, visit)
+/// Visits every bucket below a root with the bits of hash that lead to it, and gives the number of nodes without the root: for audits.
+pub(crate) fn each_bucket(arena: &Arena, root: &Node, visit: &mut dyn FnMut(&Node, u64, u32)) -> u64 {
+    walk(arena, root, 0, 0, visit)
 }
 
-fn walk(arena: &Arena, link: u32, prefix: u64, bits: u32, visit: &mut dyn FnMut(u32, u64, u32)) -> u64 {
-    if link == 0 {
+fn walk(arena: &Arena, node: &Node, prefix: u64, bits: u32, visit: &mut dyn FnMut(&Node, u64, u32)) -> u64 {
+    if is_bucket(node) {
+        visit(node, prefix, bits);
         return 0;
     }
-    if !is_inner(link) {
-        visit(link, prefix, bits);
-        return 1;
-    }
-    let mut nodes = 1;
+    let mut nodes = 0;
     let mut index = 0;
     while index < LINK_COUNT {
-        let child = arena.u32(link & !1, 4 * index);
-        let depth = if is_inner(child) || child == 0 { 4 } else { arena.array::<NODE_SIZE>(child, 0)[DEPTH] };
+        let to = link(node, index);
+        if to == 0 {
+            index += 1;
+            continue;
+        }
+        let child: &Node = arena.array(to & !1, 0);
+        assert_eq!(is_bucket(child), !is_inner(to), "a link says of what kind the node is");
+        let depth = if is_inner(to) { 4 } else { child[DEPTH] };
         let run = LINK_COUNT >> depth;
         assert!(depth > 0 && index.is_multiple_of(run), "a bucket stands in an aligned run of links");
-        let mut links = (index..index + run).map(|slot| arena.u32(link & !1, 4 * slot));
-        assert!(links.all(|other| other == child), "a bucket stands in every link of its run");
-        nodes += walk(arena, child, prefix << depth | (index / run) as u64, bits + u32::from(depth), visit);
+        let mut links = (index..index + run).map(|slot| link(node, slot));
+        assert!(links.all(|other| other == to), "a bucket stands in every link of its run");
+        nodes +=
+            1 + walk(arena, child, prefix << depth | (index / run) as u64, bits + u32::from(depth), visit);
         index += run;
     }
     nodes
 }
 
-/// Whether a bucket carries the mark that no inner node can.
-pub(crate) fn is_marked(arena: &Arena, bucket: u32) -> bool {
-    *arena.array(bucket, MARK) == [0xff, 0xff]
+/// Whether a node is a bucket: it carries a mark that no inner node can.
+#[inline(always)]
+pub(crate) fn is_bucket(node: &Node) -> bool {
+    node[MARK..MARK + 2] == [0xff, 0xff]
 }

@@ -20,7 +20,7 @@ pub(crate) fn dbsize(space: &mut Keyspace, call: &Call<'_>, sink: &mut Sink<'_>)
     reply::integer(sink, count);
 }
 
-/// Empty partitions passed over for one unit of work: a look at 12 bytes each, or at 8 for 128 of them together.
+/// Empty partitions passed over for one unit of work: a look at 8 bytes of each, or of 128 of them together.
 const EMPTY_PER_UNIT: usize = 64;
 
 /// FLUSHDB and FLUSHALL `[ASYNC | SYNC]`, some partitions a step. `at` counts partitions over all databases concerned.

@@ -61,7 +61,10 @@ fn without_eviction_writes_are_refused_and_nothing_is_lost() {
     let taken_count = overfill(&mut world, &mut client);
     let keys = usize::try_from(stats(&world).keys).expect("keys are few");
     assert_eq!(keys, taken_count, "what was taken is there");
-    assert!((3_000..4_200).contains(&keys), "{keys} keys of a kilobyte in 4 MiB");
+    assert!(
+        (2_500..4_200).contains(&keys),
+        "{keys} keys of a kilobyte in 4 MiB, beside 1.2 MB of roots and counts"
+    );
     let refused = ask(&mut world, &mut client, &[b"SET", b"k", &[b'v'; 1000]], 60);
     assert_eq!(refused, "-OOM command not allowed when used memory > 'maxmemory'.\r\n");
     assert_eq!(ask(&mut world, &mut client, &[b"DEL", b"key:00000000", b"key:00000001"], 4), ":2\r\n");
