@@ -127,7 +127,6 @@ pub struct Readiness<K: Kernel> {
     queue: VecDeque<ConnId>,
     /// Connections whose output the lane had in hand, or that still have some.
     dirty: Vec<ConnId>,
-    dirty_spare: Vec<ConnId>,
     /// Those for which this flush has sent too much before; they are first in the next.
     late: Vec<ConnId>,
     /// Events other than input that the next poll tells.
@@ -151,7 +150,6 @@ impl<K: Kernel> Readiness<K> {
             blocks: Pool::default(),
             queue: VecDeque::new(),
             dirty: Vec::new(),
-            dirty_spare: Vec::new(),
             late: Vec::new(),
             news: Vec::new(),
             signals: Vec::new(),
@@ -199,6 +197,15 @@ impl<K: Kernel> Readiness<K> {
             } else {
                 announce(conn, id, &mut self.queue);
             }
+        }
+    }
+
+    /// In most turns there are none.
+    #[inline(always)]
+    fn tell_news(&mut self, events: &mut Vec<Event>) {
+        if !self.news.is_empty() {
+            cold_path();
+            events.append(&mut self.news);
         }
     }
 
@@ -505,14 +512,13 @@ impl<K: Kernel> Net for Readiness<K> {
         if !std::mem::take(&mut self.gathered) {
             self.gather(Some(0));
         }
-        let mut signals = std::mem::take(&mut self.signals);
-        events.append(&mut self.news);
+        self.tell_news(events);
         let mut left = Left { accepts: self.limits.accepts_per_turn, clients: self.limits.clients_per_turn };
-        for signal in signals.drain(..) {
-            self.heed(signal, &mut left, events);
+        for index in 0..self.signals.len() {
+            self.heed(self.signals[index], &mut left, events);
         }
-        self.signals = signals;
-        events.append(&mut self.news);
+        self.signals.clear();
+        self.tell_news(events);
         let mut thrown_before = 0;
         for _ in 0..left.clients.min(self.queue.len()) {
             let id = self.queue.pop_front().expect("the queue is at least that long");
@@ -579,13 +585,13 @@ impl<K: Kernel> Net for Readiness<K> {
     }
 
     fn flush(&mut self) {
-        let spare = std::mem::take(&mut self.dirty_spare);
-        let mut dirty = std::mem::replace(&mut self.dirty, spare);
         let mut left = self.limits.sends_size;
-        for id in dirty.drain(..) {
-            self.send(id, &mut left);
+        let count = self.dirty.len();
+        for index in 0..count {
+            // Those that are to be looked at again come behind all of these.
+            self.send(self.dirty[index], &mut left);
         }
-        self.dirty_spare = dirty;
+        self.dirty.drain(..count);
         if !self.late.is_empty() {
             cold_path();
             // Before those that have had a part of their output sent.
