@@ -147,6 +147,11 @@ impl Rest {
     }
 
     #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }

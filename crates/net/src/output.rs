@@ -303,8 +303,11 @@ impl Output {
     /// Tells its net's pool how much is unsent now.
     #[inline]
     pub(crate) fn report(&mut self, pool: &mut Pool) {
-        pool.unsent_size = pool.unsent_size - self.counted + self.size;
-        self.counted = self.size;
+        if self.counted != self.size {
+            cold_path();
+            pool.unsent_size = pool.unsent_size - self.counted + self.size;
+            self.counted = self.size;
+        }
     }
 
     /// Gives a block to write into to an output that has none.

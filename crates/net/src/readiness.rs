@@ -104,7 +104,7 @@ impl<S> Conn<S> {
     }
 
     fn unconsumed_size(&self) -> usize {
-        self.held.len() + self.rest.bytes().len()
+        self.held.len() + self.rest.len()
     }
 }
 
@@ -287,7 +287,7 @@ impl<K: Kernel> Readiness<K> {
             self.move_out();
             conn = self.conns.get_mut(id).expect("it was just seen");
         }
-        let size_max = INPUT_MAX - conn.rest.bytes().len();
+        let size_max = INPUT_MAX - conn.rest.len();
         conn.received_turn = self.turn;
         self.counters.receives += 1;
         let mut received = 0;
@@ -370,12 +370,13 @@ impl<K: Kernel> Readiness<K> {
                 self.kernel.want_room(&conn.socket, id);
             }
         }
-        let was_above = std::mem::replace(&mut conn.above_mark, self.limits.output_mark < conn.output.len());
+        let unsent_size = conn.output.len();
+        let was_above = std::mem::replace(&mut conn.above_mark, self.limits.output_mark < unsent_size);
         if was_above && !conn.above_mark && conn.state == State::Open {
             cold_path();
             self.news.push(Event::Writable(id));
         }
-        if conn.output.is_empty() {
+        if unsent_size == 0 {
             conn.output.reclaim(&mut self.blocks);
             if conn.state == State::Closing {
                 self.linger(id);
