@@ -336,10 +336,9 @@ impl Lane {
     // ---- what has happened
 
     fn gather<N: Net>(&mut self, net: &mut N) {
-        let mut events = std::mem::take(&mut self.events);
-        net.poll(&mut events);
-        for event in events.drain(..) {
-            match event {
+        net.poll(&mut self.events);
+        for index in 0..self.events.len() {
+            match self.events[index] {
                 Event::Opened { conn, listener, peer, local } => {
                     self.open(conn, listener, Ends { peer, local }, net);
                 }
@@ -356,7 +355,7 @@ impl Lane {
                 Event::Closed { conn, .. } => self.leave(conn),
             }
         }
-        self.events = events;
+        self.events.clear();
     }
 
     // ---- the other lanes
