@@ -40,8 +40,9 @@ pub(crate) struct Share {
     /// Commands it began with.
     pub(crate) commands: usize,
     pub(crate) commands_left: usize,
-    pub(crate) bytes_left: usize,
-    /// Bytes that were taken in or answered, with the last command more than were left.
+    /// Bytes that may be taken in or answered.
+    pub(crate) bytes: usize,
+    /// Bytes that were, with the last command more than that.
     pub(crate) moved: usize,
     /// For all clients: the receive that uses it up is the turn's last.
     pub(crate) receive_left: usize,
@@ -106,7 +107,7 @@ pub(crate) fn serve_client<N: Net>(
                 let moved = used + inflated + unread.saturating_sub(output_before);
                 let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
                 let replied = unread + client.replies.size();
-                let (flow, ran_count) = if is_used_up || moved >= share.bytes_left {
+                let (flow, ran_count) = if is_used_up || moved >= share.bytes {
                     cold_path();
                     client.need = Need::Rest;
                     ahead.forget(client, index);
@@ -117,7 +118,7 @@ pub(crate) fn serve_client<N: Net>(
                 } else {
                     let count_max = share.commands_left.min(core.timing.room_of(lap)).min(count - index);
                     let frames = &ahead.frames[index..index + count_max];
-                    let size_max = (share.bytes_left - moved).min(OUTPUT_HIGH - replied);
+                    let size_max = (share.bytes - moved).min(OUTPUT_HIGH - replied);
                     let caller = &mut Caller { client, handle, output };
                     if let Some(alike) = core.dispatch_alike(caller, frames, &input[used..], size_max) {
                         share.commands_left -= alike.count;
@@ -202,7 +203,7 @@ pub(crate) fn serve_client<N: Net>(
         cold_path();
         inflated += INFLATED_COST * client.language.take_inflated();
         let is_used_up = share.commands_left == 0 || core.timing.is_spell_over();
-        if is_used_up || used + inflated >= share.bytes_left {
+        if is_used_up || used + inflated >= share.bytes {
             client.need = Need::Rest;
             break End::Again;
         }

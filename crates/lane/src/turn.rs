@@ -90,9 +90,8 @@ pub struct Lane {
     /// Clients whose replies may have become ready to leave.
     pub(crate) stirred: Vec<Handle<Client>>,
     events: Vec<Event>,
-    /// Clients that are served together, and whether they are fresh; and what each has sent.
-    batch: Vec<(Handle<Client>, bool)>,
-    aheads: Vec<Ahead>,
+    /// For clients that are served together.
+    seats: Vec<Seat>,
     mailbox: Arc<Mailbox>,
     /// Lanes of which asks were left for the next turn, and the lane after the last one served.
     pub(crate) senders: Senders,
@@ -114,6 +113,14 @@ pub struct Lane {
     /// Clients whose next command waits for room in a ring, and has no reply before it that could wake them.
     parched: Vec<Handle<Client>>,
     pub(crate) watchman: Watchman,
+}
+
+/// One of the clients that are served together.
+struct Seat {
+    handle: Handle<Client>,
+    is_fresh: bool,
+    /// What it has sent.
+    ahead: Ahead,
 }
 
 /// When a lane tries again to tell the control thread of changes for which there was no room.
@@ -152,8 +159,7 @@ impl Lane {
             ready: Queue::default(),
             stirred: Vec::new(),
             events: Vec::new(),
-            batch: Vec::new(),
-            aheads: Vec::new(),
+            seats: Vec::new(),
             mailbox,
             senders: Senders::default(),
             sender_next: 0,
@@ -417,11 +423,11 @@ impl Lane {
         let mut left = Left::new(self.ready.len());
         self.core.timing.begin_spell();
         while !left.is_spent(&self.core.timing) {
-            let is_last_quarter = left.is_last_quarter(&self.core.timing);
-            let mut input_size = 0;
+            let is_last_quarter = self.ready.has_some_behind() && left.is_last_quarter(&self.core.timing);
+            let (mut count, mut input_size) = (0, 0);
             let walks = std::mem::take(&mut self.core.space.walks);
             let mut approaches = self.core.space.shard.approaches(walks);
-            while left.clients > 0 && self.batch.len() < AHEAD_MAX && input_size < BATCH_SIZE {
+            while left.clients > 0 && count < AHEAD_MAX && input_size < BATCH_SIZE {
                 left.clients -= 1;
                 let (handle, is_fresh) = self.ready.pop(is_last_quarter).expect("counted");
                 let Some(client) = self.clients.get_mut(handle) else { continue };
@@ -430,20 +436,24 @@ impl Lane {
                     cold_path();
                     continue;
                 }
-                if self.aheads.len() == self.batch.len() {
+                if self.seats.len() == count {
                     cold_path();
-                    self.aheads.push(Ahead::default());
+                    self.seats.push(Seat { handle, is_fresh, ahead: Ahead::default() });
                 }
-                let ahead = &mut self.aheads[self.batch.len()];
+                let seat = &mut self.seats[count];
+                (seat.handle, seat.is_fresh) = (handle, is_fresh);
                 let (core, count_max) = (&self.core, left.commands_of_one());
-                input_size += ahead.prepare(core, client, net, count_max, &mut left.receive, &mut approaches);
-                self.batch.push((handle, is_fresh));
+                let receive_left = &mut left.receive;
+                input_size += seat.ahead.prepare(core, client, net, count_max, receive_left, &mut approaches);
+                count += 1;
             }
             self.core.space.walks = approaches.arrive();
             let mut lap = self.core.lap(meter);
-            for (ahead, (handle, is_fresh)) in self.aheads.iter_mut().zip(self.batch.drain(..)) {
+            for Seat { handle, is_fresh, ahead } in &mut self.seats[..count] {
+                let (handle, is_fresh) = (*handle, *is_fresh);
                 let client = self.clients.get_mut(handle).expect("clients leave between turns");
-                let (mut share, is_whole) = left.share(is_fresh, &self.core.timing);
+                let was_over = self.core.timing.is_spell_over();
+                let mut share = left.share(is_fresh);
                 let end = serve_client(&mut self.core, client, handle, ahead, &mut lap, net, &mut share);
                 left.take(&share);
                 self.core.clients_size = client.weigh(self.core.clients_size);
@@ -453,7 +463,7 @@ impl Lane {
                         cold_path();
                         let now_ns = self.core.space.now.mono_ns;
                         match end {
-                            End::Again if is_whole => {
+                            End::Again if !was_over && share.is_whole(is_fresh) => {
                                 self.ready.fall_behind(handle, client, now_ns);
                                 // If nobody else is there it goes on.
                                 left.clients += usize::from(is_fresh);

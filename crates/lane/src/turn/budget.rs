@@ -64,22 +64,17 @@ impl Left {
         self.commands.min(COMMANDS_PER_CLIENT)
     }
 
-    /// What a client may have, and whether that is all that one may have in a turn.
+    /// What a client may have.
     #[inline(always)]
-    pub(super) fn share(&self, is_fresh: bool, timing: &Timing) -> (Share, bool) {
-        let (commands, bytes) = match is_fresh {
-            true => (COMMANDS_FRESH, BYTES_FRESH),
-            false => (COMMANDS_PER_CLIENT, BYTES_PER_CLIENT),
-        };
-        let share = Share {
+    pub(super) fn share(&self, is_fresh: bool) -> Share {
+        let (commands, bytes) = share_of_one(is_fresh);
+        Share {
             commands: self.commands.min(commands),
             commands_left: self.commands.min(commands),
-            bytes_left: self.bytes.min(bytes),
+            bytes: self.bytes.min(bytes),
             moved: 0,
             receive_left: self.receive,
-        };
-        let is_whole = (share.commands, share.bytes_left) == (commands, bytes) && !timing.is_spell_over();
-        (share, is_whole)
+        }
     }
 
     /// A client has had its share.
@@ -93,5 +88,21 @@ impl Left {
     /// Commands that were served.
     pub(super) fn command_count(&self) -> usize {
         COMMANDS_PER_TURN - self.commands
+    }
+}
+
+/// Commands and bytes that one client may have in a turn.
+#[inline(always)]
+fn share_of_one(is_fresh: bool) -> (usize, usize) {
+    match is_fresh {
+        true => (COMMANDS_FRESH, BYTES_FRESH),
+        false => (COMMANDS_PER_CLIENT, BYTES_PER_CLIENT),
+    }
+}
+
+impl Share {
+    /// Whether it was all that one client may have in a turn.
+    pub(super) fn is_whole(&self, is_fresh: bool) -> bool {
+        (self.commands, self.bytes) == share_of_one(is_fresh)
     }
 }

@@ -80,6 +80,10 @@ impl Queue {
         self.fresh.is_empty() && self.behind.is_empty()
     }
 
+    pub(crate) fn has_some_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
     /// The next, and whether it is fresh; in the last quarter of a turn one of those behind.
     #[inline(always)]
     pub(crate) fn pop(&mut self, is_last_quarter: bool) -> Option<(Handle<Client>, bool)> {
