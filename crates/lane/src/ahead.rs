@@ -242,6 +242,9 @@ fn ahead_max(client: &Client) -> usize {
         // What it may send depends on whether AUTH, which may be the next command, has succeeded.
         return 1;
     }
+    if client.replies.is_empty() && !client.is_halted {
+        return AHEAD_MAX;
+    }
     let slot_count = client.replies.slot_count();
     // Halted before, it has place for as many as replies have left since.
     let slot_count_max = if client.is_halted { client.halted_slot_count as usize } else { SLOTS_MAX };

@@ -526,6 +526,16 @@ impl Core {
         if !self.questioners.is_empty() {
             self.ask_control();
         }
+        if !self.starved.is_empty() {
+            self.prepare_starved();
+        }
+        if self.heard.is_empty() && self.runnable.is_empty() || self.pubsub.is_late() {
+            return 0;
+        }
+        self.take_steps(meter)
+    }
+
+    fn prepare_starved(&mut self) {
         for _ in 0..self.starved.len() {
             let (handle, lanes) = self.starved.pop_front().expect("counted");
             if !self.try_prepare(handle, lanes.clone()) {
@@ -533,9 +543,10 @@ impl Core {
                 break;
             }
         }
-        if self.pubsub.is_late() {
-            return 0;
-        }
+    }
+
+    #[inline(never)]
+    fn take_steps(&mut self, meter: &impl Meter) -> usize {
         let (mut taken, mut left) = (0, WORK_PER_TURN);
         self.timing.begin_spell();
         while taken < SLICES_PER_TURN && !left.is_spent() && !self.timing.is_spell_over() {

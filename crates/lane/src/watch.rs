@@ -158,6 +158,10 @@ impl Watches {
     /// Forgets some of what was watched by those who have ended. Whether there is more.
     #[inline]
     pub(crate) fn tend(&mut self) -> bool {
+        !self.ended.is_empty() && self.forget_some()
+    }
+
+    fn forget_some(&mut self) -> bool {
         let mut left = (self.ended_count / 8).clamp(NAMES_PER_TURN, NAMES_PER_TURN_MAX);
         while left > 0
             && let Some(mut watched) = self.ended.pop()
