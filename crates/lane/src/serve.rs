@@ -148,9 +148,11 @@ pub(crate) fn serve_client<N: Net>(
                     lap.add(ran_count, index - 1);
                     let next = ahead.frames[..count].get(index);
                     if !(next.is_some_and(|next| next.joins) && core.timing.room_of(lap) > 0) {
-                        let args =
-                            Args::View { input: &input[used - frame.size..used], ranges: &frame.ranges };
-                        core.took(client, command, Some(args), frame.extent(), lap.end());
+                        let args = || {
+                            let bytes = &input[used - frame.size..used];
+                            Some(Args::View { input: bytes, ranges: &frame.ranges })
+                        };
+                        core.took(client, command, args, frame.extent(), lap.end());
                     }
                 }
                 if matches!(flow, Flow::Next) {
@@ -256,7 +258,7 @@ pub(crate) fn serve_client<N: Net>(
     if let Some(index) = lap.last()
         && let Some(Ok(command)) = ahead.frames[index].command
     {
-        core.took(client, command, None, ahead.frames[index].extent(), lap.end());
+        core.took(client, command, || None, ahead.frames[index].extent(), lap.end());
     }
     inflated += INFLATED_COST * client.language.take_inflated();
     let moved = used + inflated + output.len().saturating_sub(output_before);
@@ -303,7 +305,7 @@ fn look_together(
     if lap.is_timed {
         let took = lap.end().shared(looks.len() as u64);
         for (&(command, args), frame) in looks.iter().zip(frames) {
-            core.took(caller.client, command, Some(args), frame.extent(), took);
+            core.took(caller.client, command, || Some(args), frame.extent(), took);
         }
     }
     (flow, looks.len(), size)

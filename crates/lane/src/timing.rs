@@ -10,6 +10,8 @@
 //! A command that the control thread carries out is measured there, until its answer (`control/times.rs`): what its lane
 //! does for it is no time of the command.
 
+use std::hint::cold_path;
+
 use wire::command::{Command, Id, Scope, Work};
 
 use crate::Settings;
@@ -285,13 +287,13 @@ impl Core {
     }
 
     /// A client's commands, all of them calls of this one, took so many counts of the meter. `args`: those of the last, while
-    /// they are at hand.
+    /// they are at hand, for when it was slow.
     #[inline(always)]
-    pub(crate) fn took(
+    pub(crate) fn took<'a>(
         &mut self,
         client: &Client,
         command: &'static Command,
-        args: Option<Args<'_>>,
+        args: impl FnOnce() -> Option<Args<'a>>,
         extent: Extent,
         Took { ticks, count }: Took,
     ) {
@@ -306,7 +308,8 @@ impl Core {
         self.timing.spell_left = self.timing.spell_left.saturating_sub(ticks - last);
         self.timing.note(StretchKind::Command, Some(command), extent, last);
         if self.timing.slow_ticks <= last {
-            self.tell_slow(client, command, args, last / self.settings.meter_per_us);
+            cold_path();
+            self.tell_slow(client, command, args(), last / self.settings.meter_per_us);
         }
     }
 
