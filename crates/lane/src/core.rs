@@ -105,6 +105,8 @@ pub(crate) struct Core {
     pub(crate) id: u16,
     pub(crate) lane_count: u16,
     pub(crate) settings: Settings,
+    /// What they say of [`Settings::output_noticed_size`].
+    pub(crate) output_noticed_size: usize,
     pub(crate) map: Arc<PartitionMap>,
     pub(crate) board: Arc<Board>,
     pub(crate) space: Keyspace,
@@ -178,6 +180,7 @@ impl Core {
             lane_count: map.lanes(),
             expires_actively: true,
             is_overseen: settings.wants_oversight(),
+            output_noticed_size: settings.output_noticed_size(),
             settings,
             map,
             board,

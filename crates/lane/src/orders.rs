@@ -129,6 +129,7 @@ impl Lane {
                 }
                 let has_other_bound = self.core.settings.clients_size_max != settings.clients_size_max;
                 self.core.settings = Settings { doors, ..(*settings).clone() };
+                self.core.output_noticed_size = settings.output_noticed_size();
                 self.core.oversee();
                 self.core.asks_for_queues = false;
                 self.core.space.scripts.set_memory_max(settings.script_memory_max);

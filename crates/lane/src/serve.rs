@@ -261,12 +261,11 @@ pub(crate) fn serve_client<N: Net>(
         core.took(client, command, || None, ahead.frames[index].extent(), lap.end());
     }
     inflated += INFLATED_COST * client.language.take_inflated();
-    let moved = used + inflated + output.len().saturating_sub(output_before);
-    share.moved = moved;
     let unread = output.len();
-    let settles = !client.replies.is_empty() || unread >= core.settings.output_noticed_size();
+    share.moved = used + inflated + unread.saturating_sub(output_before);
+    let settles = !client.replies.is_empty() || unread >= core.output_noticed_size;
     let is_stranger =
-        !client.is_authenticated && !client.is_replica && output.len() > unauthenticated_unread_max(client);
+        !client.is_authenticated && !client.is_replica && unread > unauthenticated_unread_max(client);
     net.consume(conn, used);
     if is_stranger {
         cold_path();
