@@ -10,6 +10,7 @@
 //! business. What a lane lends it does not touch until it is back; the addresses stay reserved. What is brought early may be touched
 //! meanwhile: a lane that grows faster finds small pages, and waits for each. Where the thread has no cpu without a lane, the lane goes first.
 
+use std::hint::cold_path;
 use std::io;
 use std::ops::Range;
 use std::ptr;
@@ -56,6 +57,8 @@ pub(crate) struct Outlet {
     /// Where that ends of which pages were asked for.
     brought: usize,
     is_bringing: bool,
+    /// Where the lane had grown to when nothing more was to be brought.
+    frontier: Option<usize>,
     errands: SyncSender<Errand>,
     done: Receiver<(What, Range<usize>)>,
 }
@@ -84,7 +87,8 @@ pub(crate) fn outlet(
     let (send_done, done) = mpsc::sync_channel(LENT_COUNT_MAX + 1);
     let first = ahead(0, 0, size).unwrap_or_default();
     let brought = bring(base, &first, huge_pages).map_or(0, |()| first.end);
-    let outlet = Outlet { id, size, lent_count: 0, brought, is_bringing: false, errands, done };
+    let outlet =
+        Outlet { id, size, lent_count: 0, brought, is_bringing: false, frontier: None, errands, done };
     (outlet, Inlet { base, done: send_done })
 }
 
@@ -103,18 +107,26 @@ impl Outlet {
                 }
             }
         }
-        if !self.is_bringing
-            && let Some(range) = ahead(lane.frontier(), self.brought, self.size)
-        {
-            self.brought = range.end;
-            self.is_bringing = true;
-            self.send(What::Bring, range);
+        if !self.is_bringing && self.frontier != Some(lane.frontier()) {
+            cold_path();
+            self.bring_ahead(lane.frontier());
         }
         while self.lent_count < LENT_COUNT_MAX
             && let Some(range) = lane.released()
         {
             self.lent_count += 1;
             self.send(What::Release, range);
+        }
+    }
+
+    fn bring_ahead(&mut self, frontier: usize) {
+        match ahead(frontier, self.brought, self.size) {
+            Some(range) => {
+                self.brought = range.end;
+                self.is_bringing = true;
+                self.send(What::Bring, range);
+            }
+            None => self.frontier = Some(frontier),
         }
     }
 
