@@ -1,6 +1,8 @@
 //! Commands that are looked at one by one before they run: a client is not to hear replies, clients are paused,
 //! somebody monitors, the order over lanes is strict, nothing may be written, data are being loaded, or its user may not do everything. On a lane without any of this, one test in `dispatch` is all it costs.
 
+use std::hint::cold_path;
+
 use net::Output;
 use wire::command::{Command, Flag, Id, Refusal, Scope};
 
@@ -24,7 +26,11 @@ impl Core {
     /// The instant of this turn. While data are loaded no key ends: a command of the log may be about one that has ended since.
     pub(crate) fn set_now(&mut self, now: Now) {
         self.space.wall_ms = now.unix_ms;
-        self.space.now = if self.settings.is_loading { Now { unix_ms: 0, ..now } } else { now };
+        self.space.now = now;
+        if self.settings.is_loading {
+            cold_path();
+            self.space.now.unix_ms = 0;
+        }
         self.space.shard.set_clock(self.space.now.unix_ms);
     }
 
