@@ -5,7 +5,6 @@ use std::io::{self, IoSlice};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::ptr;
 
 use libc::{c_int, socklen_t};
 
@@ -23,10 +22,6 @@ fn own(fd: c_int) -> io::Result<OwnedFd> {
 /// A call's verdict.
 pub(crate) fn done(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-pub(crate) fn errno() -> i32 {
-    io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 pub(crate) fn epoll() -> io::Result<OwnedFd> {
@@ -75,30 +70,28 @@ pub(crate) fn wait(
 ) {
     events.clear();
     events.reserve(count_max);
-    let room = c_int::try_from(count_max).expect("events of a turn are few");
-    let into = events.as_mut_ptr();
-    let epoll = epoll.as_raw_fd();
-    let (mask, mask_size) = (ptr::null::<libc::sigset_t>(), 0_usize);
+    let (epoll, into, room) = (number_of(epoll), address_of(events.as_mut_ptr()), count_max.cast_signed());
+    // No mask of signals, of no size.
     let whole = |timeout_ms: c_int| {
         // SAFETY: `into` has room for `room` events, as reserved above.
-        unsafe { libc::syscall(libc::SYS_epoll_pwait, epoll, into, room, timeout_ms, mask, mask_size) }
+        unsafe { call(libc::SYS_epoll_pwait, [epoll, into, room, timeout_ms as isize, 0, 0]) }
     };
     let exact = |timeout: libc::timespec| {
-        let timeout = &raw const timeout;
+        let timeout = address_of(&raw const timeout);
         // SAFETY: as above, and `timeout` is valid for the call.
-        unsafe { libc::syscall(libc::SYS_epoll_pwait2, epoll, into, room, timeout, mask, mask_size) }
+        unsafe { call(libc::SYS_epoll_pwait2, [epoll, into, room, timeout, 0, 0]) }
     };
     let count = match timeout_ns {
         None => whole(-1),
         Some(0) => whole(0),
         Some(nanoseconds) => {
-            let mut count = -1;
+            let mut count = Err(libc::ENOSYS);
             if *precise {
                 count = exact(libc::timespec {
                     tv_sec: i64::try_from(nanoseconds / 1_000_000_000).expect("a quotient of nanoseconds"),
                     tv_nsec: i64::try_from(nanoseconds % 1_000_000_000).expect("below a thousand million"),
                 });
-                *precise = count >= 0 || errno() != libc::ENOSYS;
+                *precise = count != Err(libc::ENOSYS);
             }
             if !*precise {
                 // Rounded up: a millisecond late rather than spinning through the last one.
@@ -107,11 +100,64 @@ pub(crate) fn wait(
             count
         }
     };
-    match usize::try_from(count) {
+    match count {
         // SAFETY: the kernel has filled in `count` events, within the reserved room.
         Ok(count) => unsafe { events.set_len(count) },
-        Err(_) => assert!(errno() == libc::EINTR, "waiting fails only for a signal: errno {}", errno()),
+        Err(errno) => assert!(errno == libc::EINTR, "waiting fails only for a signal: errno {errno}"),
     }
+}
+
+/// A system call by its number: what comes of it, or the errno. `syscall(3)` does the same, with several times the instructions: it moves
+/// its arguments from one register to the next and leaves the errno in memory.
+///
+/// # Safety
+/// What the call asks for.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn call(number: libc::c_long, [a, b, c, d, e, f]: [isize; 6]) -> Result<usize, i32> {
+    let result: i64;
+    // SAFETY: the kernel finds number and arguments in these registers, and changes none but `rax`, `rcx` and `r11` (syscall(2)); the
+    // caller sees to the call.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number => result,
+            in("rdi") a,
+            in("rsi") b,
+            in("rdx") c,
+            in("r10") d,
+            in("r8") e,
+            in("r9") f,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack)
+        );
+    }
+    usize::try_from(result).map_err(|_| i32::try_from(-result).expect("numbers of errors are small"))
+}
+
+/// As on x86-64.
+///
+/// # Safety
+/// What the call asks for.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn call(number: libc::c_long, [a, b, c, d, e, f]: [isize; 6]) -> Result<usize, i32> {
+    // SAFETY: the caller sees to the call.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
+    usize::try_from(result).map_err(|_| io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}
+
+/// A descriptor as [`call`] takes it.
+#[inline(always)]
+fn number_of(fd: &OwnedFd) -> isize {
+    fd.as_raw_fd() as isize
+}
+
+/// An address as [`call`] takes it.
+#[inline(always)]
+fn address_of<T>(pointer: *const T) -> isize {
+    pointer.expose_provenance().cast_signed()
 }
 
 /// One receive: how many bytes, zero at the end, or the errno. Never blocks, whatever the socket's mode.
@@ -120,32 +166,19 @@ pub(crate) fn wait(
 /// names make the thread cancellable and back, with two atomic exchanges, for each call (nptl/cancellation.c).
 #[inline]
 pub(crate) fn receive(fd: &OwnedFd, into: &mut [u8]) -> Result<usize, i32> {
-    let nobody = ptr::null::<u8>();
-    // SAFETY: `into` is writable for its whole length.
-    let size = unsafe {
-        let (into, len) = (into.as_mut_ptr(), into.len());
-        libc::syscall(libc::SYS_recvfrom, fd.as_raw_fd(), into, len, libc::MSG_DONTWAIT, nobody, nobody)
-    };
-    usize::try_from(size).map_err(|_| errno())
+    let (into, len) = (address_of(into.as_mut_ptr()), into.len().cast_signed());
+    // SAFETY: `into` is writable for its whole length; nobody asks from where it comes.
+    unsafe { call(libc::SYS_recvfrom, [number_of(fd), into, len, libc::MSG_DONTWAIT as isize, 0, 0]) }
 }
 
 /// One send of all slices: how many bytes, or the errno. Never raises SIGPIPE.
 #[inline]
 pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
-    let size = if let [one] = slices {
-        // SAFETY: the slice is readable for its whole length.
-        unsafe {
-            let (from, len) = (one.as_ptr(), one.len());
-            libc::syscall(
-                libc::SYS_sendto,
-                fd.as_raw_fd(),
-                from,
-                len,
-                libc::MSG_NOSIGNAL,
-                ptr::null::<u8>(),
-                0_usize,
-            )
-        }
+    let flags = libc::MSG_NOSIGNAL as isize;
+    if let [one] = slices {
+        let (from, len) = (address_of(one.as_ptr()), one.len().cast_signed());
+        // SAFETY: the slice is readable for its whole length; the socket is connected and needs no address.
+        unsafe { call(libc::SYS_sendto, [number_of(fd), from, len, flags, 0, 0]) }
     } else {
         // SAFETY: all zeros is a valid, empty msghdr.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -153,9 +186,8 @@ pub(crate) fn send(fd: &OwnedFd, slices: &[IoSlice<'_>]) -> Result<usize, i32> {
         message.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_iovlen = slices.len();
         // SAFETY: the message describes `slices`, which are readable and outlive the call.
-        unsafe { libc::syscall(libc::SYS_sendmsg, fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) }
-    };
-    usize::try_from(size).map_err(|_| errno())
+        unsafe { call(libc::SYS_sendmsg, [number_of(fd), address_of(&raw const message), flags, 0, 0, 0]) }
+    }
 }
 
 /// Nothing more will be sent. A socket that is already broken says so elsewhere.
