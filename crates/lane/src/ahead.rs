@@ -23,7 +23,7 @@ pub(crate) const AHEAD_MAX: usize = 16;
 /// Keys of a script that are brought near.
 const SCRIPT_KEYS_AHEAD_MAX: usize = 4;
 
-/// A command that is decoded and has not run. Its fields lie in this order: of where the decoder stood mostly a byte is looked at.
+/// A command that is decoded and has not run. Its fields lie in this order: where the decoder stood mostly is not looked at.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Frame {
@@ -37,7 +37,7 @@ pub(crate) struct Frame {
     pub(crate) owner: Option<Owner>,
     /// It is small, and so is the one before it, of the same command: both may be dispatched and measured together.
     pub(crate) joins: bool,
-    /// Where the decoder stood behind it.
+    /// Where the decoder stood behind it, of a language that keeps places.
     ended: Place,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Ahead {
     /// How many shapes there have been.
     shape_number: u64,
     shape: Shape,
-    /// Where the decoder stood before the first of them.
+    /// Where the decoder stood before the first of them, of a language that keeps places.
     began: Place,
 }
 
@@ -124,10 +124,12 @@ impl Ahead {
         let mut at = 0;
         self.count = 0;
         self.ended = None;
-        client.language.note_place(&mut self.began);
+        let keeps_places = client.language.keeps_places();
+        if keeps_places {
+            client.language.note_place(&mut self.began);
+        }
         // Before the password limits are lower.
         let may_repeat = client.is_authenticated && client.language.is_new_resp();
-        let keeps_places = client.language.keeps_places();
         let mut before: Option<&Command> = None;
         while self.count < count_max && at < input.len() {
             if self.frames.len() == self.count {
@@ -176,7 +178,7 @@ impl Ahead {
             };
             frame.joins = small.is_some_and(|small| before.is_some_and(|before| ptr::eq(small, before)));
             before = small;
-            if keeps_places || !matches!(frame.ended, Place::Start) {
+            if keeps_places {
                 client.language.note_place(&mut frame.ended);
             }
             frame.owner = match frame.command {

@@ -140,7 +140,8 @@ impl Language {
         }
     }
 
-    /// Whether its decoder, or the one that the first bytes choose, may stand elsewhere between two commands than a new one would.
+    /// Whether its decoder, or the one that the first bytes choose, may stand elsewhere between two commands than a new one would. If not,
+    /// [`Language::rewind`] looks at no place.
     #[inline(always)]
     pub(crate) fn keeps_places(&self) -> bool {
         matches!(self, Language::Memcached(_) | Language::Aerospike(_))
