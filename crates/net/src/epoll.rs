@@ -317,7 +317,7 @@ fn listener_token(index: usize) -> u64 {
 }
 
 fn signal(token: u64, flags: u32) -> Signal {
-    let has = |flag: i32| flags & flag.cast_unsigned() != 0;
+    let has = |any: i32| flags & any.cast_unsigned() != 0;
     let index = u32::try_from(token & u64::from(u32::MAX)).expect("the lower half of a token");
     let generation = u32::try_from(token >> 32).expect("the upper half of a token");
     if INDEX_MAX < index {
@@ -327,9 +327,9 @@ fn signal(token: u64, flags: u32) -> Signal {
     Signal {
         whose: Whose::Conn(ConnId { index, generation }),
         // A Unix peer that closes is HUP at once, but what it sent before is still there to be received.
-        readable: has(libc::EPOLLIN) || has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
+        readable: has(libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLHUP),
         writable: has(libc::EPOLLOUT),
-        ending: has(libc::EPOLLRDHUP) || has(libc::EPOLLHUP),
+        ending: has(libc::EPOLLRDHUP | libc::EPOLLHUP),
         broken: has(libc::EPOLLERR),
     }
 }
