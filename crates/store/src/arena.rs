@@ -191,11 +191,17 @@ impl Arena {
         self.alloc_class(NODE_CLASS)
     }
 
-    /// Room for [`NODES_COUNT`] nodes, one behind another. It is never given back and stays where it is; whoever has it counts it.
+    /// Room for [`NODES_COUNT`] nodes, one behind another. It stays where it is; whoever has it counts it.
     pub(crate) fn alloc_nodes(&mut self) -> Result<u32, NoRoom> {
         let first = self.alloc_class(NODES_CLASS)?;
         self.used -= NODES_SIZE;
         Ok(first)
+    }
+
+    /// Gives it back.
+    pub(crate) fn free_nodes(&mut self, first: u32) {
+        self.used += NODES_SIZE;
+        self.free(first);
     }
 
     fn alloc_class(&mut self, class: usize) -> Result<u32, NoRoom> {
@@ -267,7 +273,9 @@ impl Arena {
             span.bump = 0;
         }
         self.classes[class].live -= 1;
-        self.leaving.suspect(class);
+        if class != NODES_CLASS {
+            self.leaving.suspect(class);
+        }
         self.used -= u64::from(CLASS_GRANULES[class]) * GRANULE as u64;
         match state {
             State::Current => {}

@@ -267,13 +267,12 @@ impl Shard {
         let home = self.places[usize::from(key.db)];
         let stamp = self.first_use(found.map(|(_, old)| old.word)) | self.age;
         let handle = self.alloc(plan.size())?;
-        let database = &mut self.databases[usize::from(home)];
-        let heads = database.size;
-        let made = database.make(&mut self.arena, key.partition, self.config.partitions);
-        self.heads += database.size - heads;
-        if made == Err(NoRoom) {
-            self.arena.free(handle);
-            return Err(self.full());
+        if self.make_roots(home, key.partition).is_err() {
+            self.reap(&mut Budget::new(REAP_ON_FULL, u32::MAX));
+            if self.make_roots(home, key.partition).is_err() {
+                self.arena.free(handle);
+                return Err(self.full());
+            }
         }
         let head = plan.write(&mut self.arena, handle, stamp, home);
         self.arena.bytes_mut(handle, head.key()).copy_from_slice(key.bytes);
@@ -295,6 +294,7 @@ impl Shard {
                     Ok(count) => moved = count,
                     Err(NoRoom) => {
                         self.arena.free(handle);
+                        self.unmake_roots(home, key.partition);
                         return Err(self.full());
                     }
                 }
@@ -318,6 +318,23 @@ impl Shard {
         Ok((head, moved))
     }
 
+    /// Sees to it that a partition of the database at this place has its root.
+    fn make_roots(&mut self, place: u16, partition: u16) -> Result<(), NoRoom> {
+        let database = &mut self.databases[usize::from(place)];
+        let before = database.size;
+        let made = database.make(&mut self.arena, partition, self.config.partitions);
+        self.heads += database.size - before;
+        made
+    }
+
+    /// Keys of the partition have gone, or one has not come.
+    fn unmake_roots(&mut self, place: u16, partition: u16) {
+        let database = &mut self.databases[usize::from(place)];
+        let before = database.size;
+        database.unmake(&mut self.arena, partition);
+        self.heads -= before - database.size;
+    }
+
     /// An entry that stays where it is gets another label, with all that it holds.
     fn relabel(&mut self, db: u16, old: &Head, label: u16) {
         let before = old.label(&self.arena);
@@ -334,9 +351,11 @@ impl Shard {
     }
 
     pub(crate) fn delete(&mut self, key: &Key<'_>, slot: Slot, head: &Head) -> usize {
-        let database = &mut self.databases[usize::from(self.places[usize::from(key.db)])];
+        let place = self.places[usize::from(key.db)];
+        let database = &mut self.databases[usize::from(place)];
         database.recount(key.partition, -1, -i64::from(head.has_ttl()));
         let moved = table::remove(&mut self.arena, database.root(key.partition), key.hash, slot);
+        self.unmake_roots(place, key.partition);
         self.discard(head.handle);
         moved
     }
@@ -384,7 +403,8 @@ impl Shard {
     }
 
     pub(crate) fn flush(&mut self, db: u16, partition: u16) -> bool {
-        let database = self.database_mut(db);
+        let place = self.places[usize::from(db)];
+        let database = &mut self.databases[usize::from(place)];
         let Counts { count, expiring } = database.counts(partition);
         if count == 0 {
             return false;
@@ -392,6 +412,7 @@ impl Shard {
         database.recount(partition, -i64::from(count), -i64::from(expiring));
         let root = database.root(partition);
         self.doomed.push(std::mem::replace(self.arena.array_mut(root, 0), table::EMPTY));
+        self.unmake_roots(place, partition);
         true
     }
 

@@ -112,6 +112,7 @@ impl Database {
 
     #[cold]
     fn make_anew(&mut self, arena: &mut Arena, partition: usize, partitions: usize) -> Result<(), NoRoom> {
+        let first = arena.alloc_nodes()?;
         if self.roots.is_empty() {
             self.roots = vec![0; partitions.div_ceil(ROOTS)];
             self.counts = std::iter::repeat_with(|| None).take(partitions.div_ceil(PIECE)).collect();
@@ -119,7 +120,6 @@ impl Database {
             let sizes = [size_of_val(&*self.roots), size_of_val(&*self.counts), size_of_val(&*self.groups)];
             self.size += sizes.iter().sum::<usize>() as u64;
         }
-        let first = arena.alloc_nodes()?;
         for node in (first..).step_by(usize::from(NODE_GRANULES)).take(ROOTS) {
             *arena.array_mut(node, 0) = table::EMPTY;
         }
@@ -131,6 +131,24 @@ impl Database {
             self.size += size_of::<[Counts; PIECE]>() as u64;
         }
         Ok(())
+    }
+
+    /// Gives the roots of a partition and its neighbours back if none of them has a key left: without keys a database holds little.
+    #[inline]
+    pub(crate) fn unmake(&mut self, arena: &mut Arena, partition: u16) {
+        if self.counts(partition).count == 0 {
+            self.unmake_empty(arena, usize::from(partition));
+        }
+    }
+
+    #[cold]
+    fn unmake_empty(&mut self, arena: &mut Arena, partition: usize) {
+        let start = partition % PIECE / ROOTS * ROOTS;
+        let counts = self.counts[partition / PIECE].as_ref().expect("a partition that held a key was made");
+        if counts[start..start + ROOTS].iter().all(|counts| counts.count == 0) {
+            arena.free_nodes(std::mem::take(&mut self.roots[partition / ROOTS]));
+            self.size -= NODES_SIZE;
+        }
     }
 
     /// Notes that a partition has so many keys more, and so many with a time to live.

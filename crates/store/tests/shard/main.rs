@@ -10,6 +10,7 @@ mod eviction;
 mod expiry;
 mod memory;
 mod model;
+mod roots;
 mod snapshot;
 mod strings;
 mod world;
