@@ -32,7 +32,7 @@ const ENTRY_LINES: [usize; 2] = [0, 64];
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     hash: u64,
-    /// The node that it has asked for, inner or bucket; 0 at its end.
+    /// The node that it has asked for: a root, which says itself of which kind it is, or a link; 0 at its end.
     link: u32,
     /// Inner nodes passed.
     level: u32,

@@ -1,7 +1,7 @@
 //! Emptying sparse spans, an object at a time, so that memory freed here and there can serve again or be given back.
 //!
 //! An entry is moved by its one owner, the slot; a node by the link (or the run of links) that leads to it. Both are
-//! found from the object itself: an entry holds its key and its database, and below every node lies an entry.
+//! found from the object itself: an entry holds its key and its database, and below every node lies an entry. Roots stay.
 
 use crate::arena::{Leaving, NODE_SIZE};
 use crate::budget::Budget;

@@ -75,13 +75,13 @@ pub struct Memory {
     pub keys: u64,
     /// Keys with a time to live.
     pub expiring: u64,
-    /// Entries and tables, each rounded up to its size class.
+    /// Entries and tables but for their roots, each rounded up to its size class.
     pub entries: u64,
     /// What the ropes that entries hold take ([`Rope::room`]).
     pub ropes: u64,
     /// What dropped ropes take that wait to be freed.
     pub retired: u64,
-    /// Heads of partitions.
+    /// Roots of partitions and their counts.
     pub heads: u64,
     /// What of the region is in use or was and may be resident.
     pub resident: u64,

@@ -2,7 +2,7 @@
 
 use crate::world::{REGION, World, partition_of, read};
 use std::collections::BTreeMap;
-use store::{Budget, Config, Effect, Expiry, Full, NewValue, Recency, Region, RopeBuilder, Shard};
+use store::{Budget, Effect, Expiry, Full, NewValue, RopeBuilder};
 
 /// Up to many buckets in one partition and down to none, as when somebody floods one slot: each step costs the same, and
 /// nothing is left.
@@ -220,38 +220,6 @@ fn a_full_region_refuses_and_recovers() {
     world.drain();
     world.commit(Effect::Set { key, value: NewValue::Bytes(b"again"), expiry: Expiry::None });
     world.shard.audit();
-}
-
-/// Where there is room for an entry, but none for the roots of its partition and its neighbours, nothing stays of what is refused.
-#[test]
-fn roots_that_have_no_room_are_refused() {
-    let config = Config {
-        partitions: 16_384,
-        databases: 1,
-        seed: [1, 2],
-        partition_of: |_, key| u16::from_le_bytes([key[0], key[1]]),
-        beside: &[],
-        recency: Recency::Lru,
-    };
-    let mut shard = Shard::new(config, Region::new(1 << 20));
-    let set = |shard: &mut Shard, partition: u16| {
-        let bytes = partition.to_le_bytes();
-        let key = shard.key(0, partition, &bytes);
-        shard.commit(Effect::Set { key, value: NewValue::Bytes(b"value"), expiry: Expiry::None })
-    };
-    // Each entry is the first of 16 partitions.
-    let mut firsts = (0..16_384).step_by(16);
-    let taken = firsts.by_ref().take_while(|&partition| set(&mut shard, partition).is_ok()).count() as u64;
-    assert!((800..1024).contains(&taken), "{taken}");
-    for partition in firsts {
-        assert_eq!(set(&mut shard, partition), Err(Full));
-    }
-    shard.audit();
-    let memory = shard.memory();
-    assert!(memory.keys == taken && memory.heads > taken * 1024, "{memory:?}");
-    // Their neighbours' roots were made.
-    assert!((0..taken).all(|first| set(&mut shard, 16 * first as u16 + 1).is_ok()));
-    shard.audit();
 }
 
 /// Where there is room for an entry, but none for the table, nothing stays of what is refused. Each size has its entries in spans
