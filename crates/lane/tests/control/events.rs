@@ -249,7 +249,7 @@ fn keys_that_make_room_are_said_as_well() {
     let mut world = World::new(1);
     let (client, listener) = (world.connect(), world.connect());
     let mut listener = Listener::new(&mut world, listener, "PSUBSCRIBE __keyspace*");
-    world.ask(&client, "CONFIG SET notify-keyspace-events Ke maxmemory 3mb maxmemory-policy allkeys-lru");
+    world.ask(&client, "CONFIG SET notify-keyspace-events Ke maxmemory 3600kb maxmemory-policy allkeys-lru");
     let value = "x".repeat(1000);
     for number in 0..3000 {
         client.write(&frame(&format!("SET k{number} {value}")));
