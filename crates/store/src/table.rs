@@ -117,7 +117,7 @@ impl Iterator for Tagged<'_> {
 
 /// The root as a link: 0 if there is none.
 #[inline(always)]
-pub(crate) fn entrance(arena: &Arena, root: u32) -> u32 {
+fn entrance(arena: &Arena, root: u32) -> u32 {
     root | u32::from(root != 0 && !is_bucket(arena.array(root, 0)))
 }
 
@@ -248,7 +248,7 @@ fn surround(arena: &mut Arena, inner: u32, bucket: u32) {
 }
 
 /// Splits the full bucket at `inner`'s link `index`, by the next bit of the nibble at `level`. A half that gets no entry
-/// gets no bucket: no bucket is ever empty, so that from every node a key leads back to it.
+/// gets no bucket: none but a root is ever empty, so that from every node a key leads back to it.
 fn split(
     arena: &mut Arena,
     inner: u32,
